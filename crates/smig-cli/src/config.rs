@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
-use smig_gateway::agent::{self, AgentFile};
+use smig_gateway::agent::{self, AgentConfig};
 
 use crate::exit::{Exit, Failure};
 use crate::settings::{self, Settings};
@@ -52,8 +52,8 @@ enum Program {
 pub(crate) fn run(args: &ConfigArgs) -> Result<ExitCode> {
     match &args.action {
         Action::Check { file } => {
-            let checked = if AgentFile::is_one(file) {
-                AgentFile::load(file).map(drop).map_err(|faults| faults.to_string())
+            let checked = if AgentConfig::is_one(file) {
+                AgentConfig::load(file).map(drop).map_err(|faults| faults.to_string())
             } else if smig_gateway::config::is_gateways(file) {
                 smig_gateway::config::Config::load(file)
                     .and_then(|config| config.check_files())

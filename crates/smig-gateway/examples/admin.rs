@@ -17,7 +17,9 @@ use smig::{
     BoxError, Cleartext, CleartextTrust, Client, Incoming, MigrationConfig, MigrationMode, Server,
     SocketOptions,
 };
-use smig_gateway::admin::{self, AdminSpec, Report, Reported, Subject, UpstreamReport, Watch};
+use smig_gateway::admin::{
+    self, AdminObserver, AdminSpec, AdminTarget, ReportedStats, StatsSource, UpstreamReport,
+};
 
 /// Octets a second on each connection.
 const PATH: u64 = 1_500_000;
@@ -58,8 +60,8 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Octets>, Infallib
 /// Numbers of an upstream that is not there, so that its table can be seen.
 struct Invented;
 
-impl Report for Invented {
-    fn report(&self, to: &mut Reported) {
+impl StatsSource for Invented {
+    fn report(&self, to: &mut ReportedStats) {
         to.upstreams.push(UpstreamReport {
             upstream: "app".into(),
             server: "unix:/run/app.sock".into(),
@@ -91,7 +93,7 @@ async fn main() -> Result<(), BoxError> {
     slow_bulk.pacing_rate = Some(PATH);
     let mut rules = MigrationConfig::default();
     rules.policy.unknown_length_after = 2 << 20;
-    let watch = Watch::new();
+    let watch = AdminObserver::new();
     let server = Server::builder()
         .listen_cleartext(server, CleartextTrust::TrustedNetwork)
         .interactive_socket(slow)
@@ -100,8 +102,8 @@ async fn main() -> Result<(), BoxError> {
         .observer(watch.clone())
         .request_label_limit(admin::NAME_LENGTH)
         .start(tower::service_fn(answer))?;
-    let subject =
-        Subject::new("smig gateway", server.view(), watch).report(std::sync::Arc::new(Invented));
+    let subject = AdminTarget::new("smig gateway", server.view(), watch)
+        .report(std::sync::Arc::new(Invented));
     let admin = admin::start(&AdminSpec { listen }, subject)?;
     println!("http://{}/", admin.local_addr());
 

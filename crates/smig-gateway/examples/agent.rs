@@ -14,7 +14,7 @@ use http::{Request, Response};
 use http_body_util::Full;
 use smig::{BoxError, CleartextTrust, Incoming, Origin, Server, Trust};
 use smig_gateway::admin::AdminSpec;
-use smig_gateway::agent::{self, Agent, AgentSpec, Credentials};
+use smig_gateway::agent::{self, Agent, AgentOptions, Credentials};
 use smig_gateway::config::Config;
 use smig_gateway::front::Gateway;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -100,13 +100,13 @@ async fn main() -> Result<(), BoxError> {
     let (gateway, pem) = gateway(there)?;
     let (address, _) = gateway.listeners().next().ok_or("no gateway")?;
     let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let spec = AgentSpec {
+    let spec = AgentOptions {
         credentials: Credentials::bearer("a-long-secret"),
         listen: vec![loopback],
         socks: vec![loopback],
         forwards: vec![format!("127.0.0.1:0=tcp://{to}").parse()?],
         admin: Some(AdminSpec { listen: here }),
-        ..AgentSpec::new(Origin::https("localhost", address.port()))
+        ..AgentOptions::new(Origin::https("localhost", address.port()))
     };
     let agent = Agent::start(spec, agent::client().trust(Trust::Pem(pem.into()))).await?;
     for (what, page) in [("agent", agent.admin()), ("gateway", gateway.admin())] {

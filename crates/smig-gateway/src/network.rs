@@ -8,12 +8,12 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 
 /// `192.0.2.0/24`, `2001:db8::/32`, or one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Network {
+pub struct IpNet {
     addr: IpAddr,
     bits: u32,
 }
 
-impl Network {
+impl IpNet {
     /// Every address whose first `bits` bits are those of `addr`.
     pub(crate) const fn new(addr: IpAddr, bits: u32) -> Self {
         Self { addr, bits }
@@ -57,7 +57,7 @@ impl Network {
     }
 }
 
-impl FromStr for Network {
+impl FromStr for IpNet {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -76,13 +76,13 @@ impl FromStr for Network {
     }
 }
 
-impl fmt::Display for Network {
+impl fmt::Display for IpNet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.addr, self.bits)
     }
 }
 
-impl<'de> Deserialize<'de> for Network {
+impl<'de> Deserialize<'de> for IpNet {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         String::deserialize(from)?.parse().map_err(D::Error::custom)
     }
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn addresses_are_inside_or_not() {
         let has = |network: &str, addr: &str| {
-            network.parse::<Network>().unwrap().contains(addr.parse().unwrap())
+            network.parse::<IpNet>().unwrap().contains(addr.parse().unwrap())
         };
         assert!(has("10.0.0.0/8", "10.255.0.1"));
         assert!(!has("10.0.0.0/8", "11.0.0.1"));
@@ -104,7 +104,7 @@ mod tests {
         assert!(!has("10.0.0.0/8", "::ffff:10.0.0.1"));
         assert!(has("2001:db8::/32", "2001:db8:1::1") && has("::/0", "::1"));
         for bad in ["", "10.0.0.0/33", "::/129", "10/8", "10.0.0.0/-1", "host"] {
-            assert!(bad.parse::<Network>().is_err(), "{bad}");
+            assert!(bad.parse::<IpNet>().is_err(), "{bad}");
         }
     }
 }

@@ -13,8 +13,8 @@ use smig::{
     BoxError, Cleartext, CleartextTrust, Client, Incoming, MigrationHint, Server, ServerBuilder,
 };
 use smig_gateway::admin::{
-    self, Admin, AdminError, AdminSpec, Report, Reported, Subject, TunnelReport, UpstreamReport,
-    Watch,
+    self, Admin, AdminError, AdminObserver, AdminSpec, AdminTarget, ReportedStats, StatsSource,
+    TunnelReport, UpstreamReport,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -35,7 +35,7 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Box
     Ok(response)
 }
 
-fn observed(watch: &Arc<Watch>) -> ServerBuilder {
+fn observed(watch: &Arc<AdminObserver>) -> ServerBuilder {
     Server::builder()
         .listen_cleartext(loopback(), CleartextTrust::TrustedNetwork)
         .workers(NonZeroUsize::MIN)
@@ -43,7 +43,7 @@ fn observed(watch: &Arc<Watch>) -> ServerBuilder {
         .request_label_limit(admin::NAME_LENGTH)
 }
 
-fn show(subject: Subject) -> Admin {
+fn show(subject: AdminTarget) -> Admin {
     admin::start(&AdminSpec { listen: loopback() }, subject).unwrap()
 }
 
@@ -54,10 +54,10 @@ struct Site {
     client: Client,
 }
 
-fn site(shape: impl FnOnce(Subject) -> Subject) -> Site {
-    let watch = Watch::new();
+fn site(shape: impl FnOnce(AdminTarget) -> AdminTarget) -> Site {
+    let watch = AdminObserver::new();
     let server = observed(&watch).start(tower::service_fn(answer)).unwrap();
-    let admin = show(shape(Subject::new("smig gateway", server.view(), watch)));
+    let admin = show(shape(AdminTarget::new("smig gateway", server.view(), watch)));
     let mut config = smig::Config::client();
     // A small window, so that the big response lasts as long as it is not read.
     config.stream_window = 128 << 10;
@@ -172,8 +172,8 @@ async fn a_stream_is_seen_to_move() {
 
 struct Invented;
 
-impl Report for Invented {
-    fn report(&self, to: &mut Reported) {
+impl StatsSource for Invented {
+    fn report(&self, to: &mut ReportedStats) {
         for (server, healthy) in [("http://a", true), ("http://b", false)] {
             to.upstreams.push(UpstreamReport {
                 upstream: "app".into(),
@@ -297,7 +297,7 @@ async fn only_this_machine_may_ask_and_only_to_look() {
     assert!(hand("GET", "evil.example").await.contains(" 421 "));
     assert!(hand("POST", "localhost").await.contains(" 405 "));
     let elsewhere = AdminSpec { listen: "0.0.0.0:0".parse().unwrap() };
-    let subject = Subject::new("smig gateway", site.server.view(), Watch::new());
+    let subject = AdminTarget::new("smig gateway", site.server.view(), AdminObserver::new());
     let error = admin::start(&elsewhere, subject).unwrap_err();
     assert!(matches!(error, AdminError::NotLocal(_)), "{error}");
 }
@@ -328,7 +328,7 @@ async fn so_many_may_look_and_no_more() {
 async fn an_agent_shows_its_sessions() {
     let site = site(|subject| subject);
     let held = site.get("/big").await;
-    let admin = show(Subject::new("smig agent", site.client.clone(), Watch::new()));
+    let admin = show(AdminTarget::new("smig agent", site.client.clone(), AdminObserver::new()));
     let (_, api) = ask(admin.local_addr(), "/api/sessions").await;
     let api: Value = serde_json::from_slice(api.body()).unwrap();
     assert_eq!(api["sessions"][0]["open_streams"], 1, "{api}");

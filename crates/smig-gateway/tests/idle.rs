@@ -8,7 +8,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use smig_gateway::agent::Link;
+use smig_gateway::agent::UplinkState;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use support::{Gateway, connect, echo, origin, spec, until};
@@ -41,7 +41,7 @@ unsafe impl GlobalAlloc for Counting {
 async fn what_a_tunnel_at_rest_holds_is_bounded() {
     let gateway = Gateway::start(spec());
     let agent = gateway.agent(Vec::new()).await;
-    until(&agent, |link| matches!(link, Link::Up(_))).await;
+    until(&agent, |link| matches!(link, UplinkState::Up(_))).await;
     let target = origin(echo).await;
     let open = async || {
         let (mut tcp, head) = connect(&agent, target).await;

@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use smig::Origin;
-use smig_gateway::agent::Link;
+use smig_gateway::agent::UplinkState;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
@@ -47,7 +47,7 @@ async fn a_gateway_that_dies_leaves_nothing_behind() {
     let mut gateway = Gateway::start(spec());
     gateway.origin = Origin::https("127.0.0.1", gateway.origin.port());
     let agent = gateway.agent(Vec::new()).await;
-    until(&agent, |link| matches!(link, Link::Up(_))).await;
+    until(&agent, |link| matches!(link, UplinkState::Up(_))).await;
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let target = listener.local_addr().unwrap();
     let (tasks_before, sockets_before) = (tasks(), sockets());
@@ -85,12 +85,12 @@ async fn a_gateway_that_dies_leaves_nothing_behind() {
 
     let (_, head) = connect(&agent, target).await;
     assert!(head.starts_with("HTTP/1.1 502"), "{head}");
-    until(&agent, |link| matches!(link, Link::Away(_))).await;
+    until(&agent, |link| matches!(link, UplinkState::Unreachable(_))).await;
     until_at_most("tasks", tasks_before, tasks).await;
     until_at_most("sockets", sockets_before, sockets).await;
 
     let server = serve(spec(), &counted, addr, &identity);
-    until(&agent, |link| matches!(link, Link::Up(_))).await;
+    until(&agent, |link| matches!(link, UplinkState::Up(_))).await;
     let (mut tcp, head) = connect(&agent, origin(support::echo).await).await;
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
     tcp.write_all(b"x").await.unwrap();

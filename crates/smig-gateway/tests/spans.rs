@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use smig::{BoxError, Cleartext, CleartextTrust, Client, Incoming, MigrationHint, Origin, Server};
-use smig_gateway::admin::Watch;
+use smig_gateway::admin::AdminObserver;
 use smig_gateway::admin::span::{RequestSpan, TARGET};
 use smig_gateway::config::Config;
 use smig_gateway::front::Gateway;
@@ -76,17 +76,17 @@ async fn requests_have_spans() {
 }
 
 async fn a_span_ends_with_its_stream_and_knows_octets_and_moves(ended: &mut Ended) {
-    let watch = Watch::new();
+    let watch = AdminObserver::new();
     let observer = Arc::clone(&watch);
     let answer = move |request: Request<Incoming>| {
         let span = RequestSpan::begin(&request, request.uri().authority(), "/files/", &watch);
         async move {
-            span.sent_to("app");
+            span.set_upstream("app");
             let body = request.into_body().collect().await?.to_bytes();
             assert_eq!(body, "please");
             let mut response = Response::new(Full::new(Bytes::from(vec![7; BIG])));
             response.extensions_mut().insert(MigrationHint::Move);
-            span.answered(StatusCode::OK);
+            span.set_status(StatusCode::OK);
             Ok::<_, BoxError>(response)
         }
     };

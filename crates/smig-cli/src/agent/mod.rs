@@ -11,8 +11,8 @@ use http::Uri;
 use smig::NegotiatedProtocol;
 use smig_gateway::admin::AdminSpec;
 use smig_gateway::agent::{
-    self, Agent, AgentFile, AgentSpec, Credentials, EntranceSpec, GatewaySpec, LimitSpec, Link,
-    PortForward,
+    self, Agent, AgentConfig, AgentLimits, AgentOptions, Credentials, GatewaySpec, LocalListeners,
+    PortForward, UplinkState,
 };
 use smig_gateway::telemetry::TelemetrySpec;
 use tokio::sync::watch;
@@ -142,7 +142,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
         0 => crate::trace::Level::Warnings,
         _ => crate::trace::Level::Everything,
     });
-    let AgentFile { gateway, listen, limits, admin, telemetry } = described(args)?;
+    let AgentConfig { gateway, listen, limits, admin, telemetry } = described(args)?;
     let telemetry = match telemetry {
         None => TelemetrySpec::from_environment().map_err(usage)?,
         said => said,
@@ -160,7 +160,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
         .spares(gateway.spares)
         .connect_timeout(gateway.connect_timeout)
         .handshake_timeout(gateway.connect_timeout);
-    let spec = AgentSpec {
+    let spec = AgentOptions {
         via: gateway.url.clone(),
         credentials: credentials(&gateway)?,
         listen: listen.http.clone(),
@@ -214,9 +214,9 @@ fn usage(message: impl Into<String>) -> anyhow::Error {
 }
 
 /// Returns the configuration of the file, or of the flags.
-fn described(args: &AgentArgs) -> Result<AgentFile> {
+fn described(args: &AgentArgs) -> Result<AgentConfig> {
     if let Some(path) = &args.config {
-        return AgentFile::load(path).map_err(|faults| usage(faults.to_string()));
+        return AgentConfig::load(path).map_err(|faults| usage(faults.to_string()));
     }
     let via =
         args.via.as_ref().ok_or_else(|| usage("no gateway; use --via URL or --config FILE"))?;
@@ -225,7 +225,7 @@ fn described(args: &AgentArgs) -> Result<AgentFile> {
         Listen::At(addr) => Some(*addr),
         Listen::Nowhere => None,
     });
-    let listen = EntranceSpec {
+    let listen = LocalListeners {
         http: http.collect(),
         socks: args.socks.clone(),
         forward: args.forward.clone(),
@@ -233,7 +233,7 @@ fn described(args: &AgentArgs) -> Result<AgentFile> {
     if listen.http.is_empty() && listen.socks.is_empty() && listen.forward.is_empty() {
         return Err(usage("no address to listen on; use --listen, --socks or --forward"));
     }
-    Ok(AgentFile {
+    Ok(AgentConfig {
         gateway: GatewaySpec {
             url,
             token_file: args.token_file.clone(),
@@ -245,7 +245,7 @@ fn described(args: &AgentArgs) -> Result<AgentFile> {
             spares: args.spares,
         },
         listen,
-        limits: LimitSpec {
+        limits: AgentLimits {
             max_connections: args.max_connections,
             tunnel_idle: Some(args.tunnel_idle).filter(|idle| !idle.is_zero()),
             drain_timeout: args.drain_timeout,
@@ -314,20 +314,20 @@ fn announce(agent: &Agent, forwards: &[PortForward], say: impl Fn(String)) {
 }
 
 /// Prints the state of the connection to the gateway whenever it changes.
-async fn tell(mut link: watch::Receiver<Link>, via: &str, say: impl Fn(String)) {
+async fn tell(mut link: watch::Receiver<UplinkState>, via: &str, say: impl Fn(String)) {
     let mut said = None;
     loop {
         let now = link.borrow_and_update().clone();
         let news = match &now {
-            Link::Connecting => None,
+            UplinkState::Connecting => None,
             _ if said.as_ref() == Some(&now) => None,
-            Link::Up(NegotiatedProtocol::Smig) => {
+            UplinkState::Up(NegotiatedProtocol::Smig) => {
                 Some(format!("gateway {via}: SMig, big streams move"))
             }
-            Link::Up(_) => {
+            UplinkState::Up(_) => {
                 Some(format!("gateway {via}: plain HTTP/2; everything works, but no stream moves"))
             }
-            Link::Away(why) => {
+            UplinkState::Unreachable(why) => {
                 Some(format!("{} gateway {via}: {why}; retrying", paint::bad("away:")))
             }
         };

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 use smig::Incoming;
 use smig_files::{FileBody, Files};
-use smig_gateway::front::access_log::{AccessLog, Counted, counted};
+use smig_gateway::front::access_log::{AccessLog, LoggedBody, log_response};
 use tower_service::Service;
 
 /// File service that logs each response.
@@ -25,7 +25,7 @@ impl Logged {
 }
 
 impl Service<Request<Incoming>> for Logged {
-    type Response = Response<Counted<FileBody>>;
+    type Response = Response<LoggedBody<FileBody>>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
@@ -36,6 +36,6 @@ impl Service<Request<Incoming>> for Logged {
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
         let entry = self.log.begin(&request);
         let answer = self.files.call(request);
-        Box::pin(async move { Ok(counted(answer.await?, entry)) })
+        Box::pin(async move { Ok(log_response(answer.await?, entry)) })
     }
 }

@@ -16,8 +16,8 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::mpsc;
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
-use super::sampler::{PERIOD, Sampler};
-use super::watch::Looker;
+use super::sampler::{PERIOD, SnapshotCache};
+use super::watch::Subscription;
 
 /// Records queued for one reader.
 const ON_THEIR_WAY: usize = 4;
@@ -46,17 +46,17 @@ impl http_body::Body for Events {
 
 /// The task that feeds one reader.
 struct Reader {
-    sampler: Arc<Sampler>,
+    sampler: Arc<SnapshotCache>,
     live: broadcast::Receiver<Bytes>,
     pictures: Interval,
     heartbeat: Interval,
     seen: u64,
-    _looker: Looker,
+    _looker: Subscription,
 }
 
 /// Starts an event stream; returns `None` at the limit of readers. Must run inside a tokio runtime.
-pub(super) fn begin(sampler: &Arc<Sampler>) -> Option<Events> {
-    let (kept, live, looker) = sampler.watch().look()?;
+pub(super) fn begin(sampler: &Arc<SnapshotCache>) -> Option<Events> {
+    let (kept, live, looker) = sampler.watch().subscribe()?;
     let (sender, receiver) = mpsc::channel(ON_THEIR_WAY);
     let (mut pictures, mut heartbeat) = (interval(PERIOD), interval(HEARTBEAT));
     pictures.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -11,7 +11,7 @@ use smig::{Mover, ObserverEvent, PolicyOutcome, StayReason, StreamRef};
 const KEPT: usize = 200;
 
 #[derive(Debug, Default)]
-pub(super) struct Log {
+pub(super) struct EventLog {
     entries: VecDeque<Entry>,
     next: u64,
 }
@@ -24,7 +24,7 @@ struct Entry {
     what: ObserverEvent,
 }
 
-impl Log {
+impl EventLog {
     /// Appends an entry, and returns its record if `wanted`. Events that are only counted are ignored.
     pub(super) fn add(&mut self, what: &ObserverEvent, wanted: bool) -> Option<Bytes> {
         if !is_told(what) {
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn the_log_is_bounded_and_put_into_words_when_read() {
-        let mut log = Log::default();
+        let mut log = EventLog::default();
         assert_eq!(log.add(&ObserverEvent::StreamOpened { stream: None }, true), None);
         for _ in 0..KEPT {
             assert_eq!(log.add(&ObserverEvent::HandshakeFailed, false), None);

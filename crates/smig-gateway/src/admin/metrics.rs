@@ -15,9 +15,9 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use smig::Stats;
 
-use super::sampler::Sampler;
+use super::sampler::SnapshotCache;
 use super::watch::SMALL;
-use super::{Reported, TunnelReport, UpstreamReport};
+use super::{ReportedStats, TunnelReport, UpstreamReport};
 
 /// Upper bounds of the latency histograms, seconds.
 const BOUNDS: [f64; 16] = [
@@ -82,7 +82,7 @@ impl fmt::Debug for Metrics {
 }
 
 impl Metrics {
-    pub(super) fn new(sampler: &Arc<Sampler>) -> Self {
+    pub(super) fn new(sampler: &Arc<SnapshotCache>) -> Self {
         let mut registry = Registry::with_prefix("smig");
         let about = vec![
             ("version", env!("CARGO_PKG_VERSION").to_owned()),
@@ -112,7 +112,7 @@ impl Metrics {
 
 /// Metrics that are collected at each scrape.
 #[derive(Debug)]
-struct Live(Arc<Sampler>);
+struct Live(Arc<SnapshotCache>);
 
 impl Collector for Live {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
@@ -163,14 +163,20 @@ fn counters(stats: &Stats) -> [(&'static str, &'static str, u64); 14] {
     ]
 }
 
-fn access_log(encoder: &mut DescriptorEncoder<'_>, reported: &Reported) -> Result<(), fmt::Error> {
+fn access_log(
+    encoder: &mut DescriptorEncoder<'_>,
+    reported: &ReportedStats,
+) -> Result<(), fmt::Error> {
     let Some(dropped) = reported.unlogged else { return Ok(()) };
     let (name, help) = ("access_log_lines_dropped", "Lines dropped: buffer full, or write failed");
     let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
     ConstCounter::new(dropped).encode(metric)
 }
 
-fn telemetry(encoder: &mut DescriptorEncoder<'_>, reported: &Reported) -> Result<(), fmt::Error> {
+fn telemetry(
+    encoder: &mut DescriptorEncoder<'_>,
+    reported: &ReportedStats,
+) -> Result<(), fmt::Error> {
     let Some(telemetry) = reported.telemetry else { return Ok(()) };
     for (name, help, value) in [
         ("telemetry_spans_sent", "Spans accepted by the collector", telemetry.sent),
@@ -194,7 +200,7 @@ struct TunnelLabels {
 }
 
 /// A metric with one value per label set.
-struct Kind<T> {
+struct MetricDef<T> {
     name: &'static str,
     help: &'static str,
     unit: Option<&'static Unit>,
@@ -206,12 +212,12 @@ fn encode<T, L: EncodeLabelSet>(
     encoder: &mut DescriptorEncoder<'_>,
     all: &[T],
     labels: impl Fn(&T) -> L,
-    kinds: &[Kind<T>],
+    kinds: &[MetricDef<T>],
 ) -> Result<(), fmt::Error> {
     if all.is_empty() {
         return Ok(());
     }
-    for Kind { name, help, unit, kind, value } in kinds {
+    for MetricDef { name, help, unit, kind, value } in kinds {
         let mut metric = encoder.encode_descriptor(name, help, *unit, *kind)?;
         for one in all {
             let labels = labels(one);
@@ -227,13 +233,16 @@ fn encode<T, L: EncodeLabelSet>(
     Ok(())
 }
 
-fn upstreams(encoder: &mut DescriptorEncoder<'_>, reported: &Reported) -> Result<(), fmt::Error> {
+fn upstreams(
+    encoder: &mut DescriptorEncoder<'_>,
+    reported: &ReportedStats,
+) -> Result<(), fmt::Error> {
     use MetricType::{Counter, Gauge};
     let labels = |one: &UpstreamReport| UpstreamLabels {
         upstream: one.upstream.clone(),
         server: one.server.clone(),
     };
-    let kind = |name, help, kind, value: fn(&UpstreamReport) -> u64| Kind {
+    let kind = |name, help, kind, value: fn(&UpstreamReport) -> u64| MetricDef {
         name,
         help,
         unit: None,
@@ -260,10 +269,13 @@ fn upstreams(encoder: &mut DescriptorEncoder<'_>, reported: &Reported) -> Result
     )
 }
 
-fn tunnels(encoder: &mut DescriptorEncoder<'_>, reported: &Reported) -> Result<(), fmt::Error> {
+fn tunnels(
+    encoder: &mut DescriptorEncoder<'_>,
+    reported: &ReportedStats,
+) -> Result<(), fmt::Error> {
     use MetricType::{Counter, Gauge};
     let labels = |one: &TunnelReport| TunnelLabels { kind: one.kind };
-    let kind = |name, help, unit, kind, value: fn(&TunnelReport) -> u64| Kind {
+    let kind = |name, help, unit, kind, value: fn(&TunnelReport) -> u64| MetricDef {
         name,
         help,
         unit,

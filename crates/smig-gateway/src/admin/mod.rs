@@ -2,7 +2,7 @@
 //! sessions as JSON, metrics, health checks.
 //!
 //! It is read-only. Snapshots of the sessions are taken only while a client reads them, a few times a second
-//! at most; all else is counters. Start it after its subject, with the [`Watch`] that observes the subject:
+//! at most; all else is counters. Start it after its subject, with the [`AdminObserver`] that observes the subject:
 //!
 //! ```no_run
 //! # use smig_gateway::admin::{self, AdminSpec, Subject, Watch};
@@ -43,11 +43,11 @@ use std::sync::Arc;
 use serde::Deserialize;
 use smig::{CleartextTrust, Client, Server, ServerView, Snapshot, Stats};
 
-pub use reports::{Report, Reported, TelemetryReport, TunnelReport, UpstreamReport};
-pub use watch::Watch;
+pub use reports::{ReportedStats, StatsSource, TelemetryReport, TunnelReport, UpstreamReport};
+pub use watch::AdminObserver;
 
-use sampler::Sampler;
-use service::Desk;
+use sampler::SnapshotCache;
+use service::AdminService;
 
 /// Maximum length in bytes of a stream's method, authority and path on the page, each: the argument for the
 /// subject's `describe_streams`.
@@ -66,14 +66,14 @@ pub struct AdminSpec {
 }
 
 /// A source of sessions and counters: a server, a client, or several of them.
-pub trait Source: Send + Sync + 'static {
+pub trait SessionSource: Send + Sync + 'static {
     /// Returns the counters since the start.
     fn stats(&self) -> Stats;
     /// Takes a snapshot of the sessions.
     fn sessions(&self) -> Pin<Box<dyn Future<Output = Snapshot> + Send + '_>>;
 }
 
-impl Source for ServerView {
+impl SessionSource for ServerView {
     fn stats(&self) -> Stats {
         Self::stats(self)
     }
@@ -83,7 +83,7 @@ impl Source for ServerView {
     }
 }
 
-impl Source for Client {
+impl SessionSource for Client {
     fn stats(&self) -> Stats {
         Self::stats(self)
     }
@@ -94,21 +94,25 @@ impl Source for Client {
 }
 
 /// What the admin interface shows.
-pub struct Subject {
+pub struct AdminTarget {
     title: String,
-    source: Box<dyn Source>,
-    watch: Arc<Watch>,
-    reports: Vec<Arc<dyn Report>>,
+    source: Box<dyn SessionSource>,
+    watch: Arc<AdminObserver>,
+    reports: Vec<Arc<dyn StatsSource>>,
     ready: Ready,
 }
 
 /// Readiness check: an error's text says why the process does not accept work.
 type Ready = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-impl Subject {
+impl AdminTarget {
     /// The sessions of `source`, observed by `watch`, under a title: the program, and perhaps its location.
     #[must_use]
-    pub fn new(title: impl Into<String>, source: impl Source, watch: Arc<Watch>) -> Self {
+    pub fn new(
+        title: impl Into<String>,
+        source: impl SessionSource,
+        watch: Arc<AdminObserver>,
+    ) -> Self {
         Self {
             title: title.into(),
             source: Box::new(source),
@@ -120,7 +124,7 @@ impl Subject {
 
     /// Adds statistics of another module, such as upstreams or tunnels.
     #[must_use]
-    pub fn report(mut self, report: Arc<dyn Report>) -> Self {
+    pub fn report(mut self, report: Arc<dyn StatsSource>) -> Self {
         self.reports.push(report);
         self
     }
@@ -133,7 +137,7 @@ impl Subject {
     }
 }
 
-impl fmt::Debug for Subject {
+impl fmt::Debug for AdminTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Subject").field("title", &self.title).finish_non_exhaustive()
     }
@@ -173,11 +177,11 @@ pub enum AdminError {
 ///
 /// # Errors
 /// The address is not a loopback address, or cannot be bound.
-pub fn start(spec: &AdminSpec, subject: Subject) -> Result<Admin, AdminError> {
+pub fn start(spec: &AdminSpec, subject: AdminTarget) -> Result<Admin, AdminError> {
     if !spec.listen.ip().to_canonical().is_loopback() {
         return Err(AdminError::NotLocal(spec.listen));
     }
-    let desk = Desk::new(Sampler::new(subject));
+    let desk = AdminService::new(SnapshotCache::new(subject));
     let server = Server::builder()
         .listen_cleartext(spec.listen, CleartextTrust::None)
         .workers(NonZeroUsize::MIN)

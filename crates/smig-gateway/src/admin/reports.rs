@@ -6,14 +6,14 @@ use serde::Serialize;
 
 /// A module with statistics for operators. Called at each scrape, and a few times a second while a client
 /// reads the page's events.
-pub trait Report: Send + Sync + 'static {
+pub trait StatsSource: Send + Sync + 'static {
     /// Adds the module's statistics.
-    fn report(&self, to: &mut Reported);
+    fn report(&self, to: &mut ReportedStats);
 }
 
 /// The statistics of all modules.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Reported {
+pub struct ReportedStats {
     /// Servers of the upstreams.
     pub upstreams: Vec<UpstreamReport>,
     /// Tunnels, by kind.

@@ -11,21 +11,21 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::json::{Sessions, millis};
-use super::watch::Watch;
-use super::{Reported, Subject};
+use super::watch::AdminObserver;
+use super::{AdminTarget, ReportedStats};
 
 /// Minimum time between two snapshots.
 pub(super) const PERIOD: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
-pub(super) struct Sampler {
-    subject: Subject,
-    last: Mutex<Option<Sample>>,
+pub(super) struct SnapshotCache {
+    subject: AdminTarget,
+    last: Mutex<Option<CachedSnapshot>>,
 }
 
 /// A snapshot, serialized.
 #[derive(Clone, Debug)]
-pub(super) struct Sample {
+pub(super) struct CachedSnapshot {
     /// Sequence number of the snapshot.
     pub(super) number: u64,
     taken: Instant,
@@ -37,7 +37,7 @@ pub(super) struct Sample {
 
 /// The data of a page event.
 #[derive(Debug, Serialize)]
-struct Picture<'a> {
+struct PageUpdate<'a> {
     at_ms: u64,
     #[serde(flatten)]
     sessions: &'a Sessions,
@@ -47,24 +47,24 @@ struct Picture<'a> {
     /// Small requests that ended since the last snapshot: session, connection, milliseconds.
     ended: Vec<(String, String, f64)>,
     #[serde(flatten)]
-    reported: Reported,
+    reported: ReportedStats,
 }
 
-impl Sampler {
-    pub(super) fn new(subject: Subject) -> Arc<Self> {
+impl SnapshotCache {
+    pub(super) fn new(subject: AdminTarget) -> Arc<Self> {
         Arc::new(Self { subject, last: Mutex::default() })
     }
 
-    pub(super) const fn watch(&self) -> &Arc<Watch> {
+    pub(super) const fn watch(&self) -> &Arc<AdminObserver> {
         &self.subject.watch
     }
 
-    pub(super) const fn subject(&self) -> &Subject {
+    pub(super) const fn subject(&self) -> &AdminTarget {
         &self.subject
     }
 
     /// Returns a snapshot that is younger than [`PERIOD`]; takes one if there is none.
-    pub(super) async fn get(&self) -> Result<Sample, serde_json::Error> {
+    pub(super) async fn get(&self) -> Result<CachedSnapshot, serde_json::Error> {
         let mut last = self.last.lock().await;
         if let Some(sample) = &*last
             && sample.taken.elapsed() < PERIOD
@@ -77,7 +77,7 @@ impl Sampler {
         let event = self.picture(&sessions)?;
         let event = format!("event: picture\ndata: {event}\n\n").into();
         let sessions = serde_json::to_vec(&sessions)?.into();
-        let sample = Sample { number, taken, sessions, event };
+        let sample = CachedSnapshot { number, taken, sessions, event };
         *last = Some(sample.clone());
         Ok(sample)
     }
@@ -89,7 +89,7 @@ impl Sampler {
             let place = small.place;
             (place.session.to_string(), place.connection.to_string(), millis(small.latency))
         });
-        serde_json::to_string(&Picture {
+        serde_json::to_string(&PageUpdate {
             at_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
             sessions,
             counters: json!({
@@ -106,10 +106,10 @@ impl Sampler {
     }
 }
 
-impl Subject {
+impl AdminTarget {
     /// Collects the current statistics of all modules.
-    pub(super) fn reported(&self) -> Reported {
-        let mut reported = Reported::default();
+    pub(super) fn reported(&self) -> ReportedStats {
+        let mut reported = ReportedStats::default();
         for report in &self.reports {
             report.report(&mut reported);
         }

@@ -18,21 +18,21 @@ use tower_service::Service;
 use super::events::{self, Events};
 use super::metrics::Metrics;
 use super::page;
-use super::sampler::Sampler;
+use super::sampler::SnapshotCache;
 
 type Body = Either<Full<Bytes>, Events>;
 
 /// The handler of the admin interface.
 #[derive(Clone, Debug)]
-pub(super) struct Desk {
-    sampler: Arc<Sampler>,
+pub(super) struct AdminService {
+    sampler: Arc<SnapshotCache>,
     metrics: Arc<Metrics>,
     /// The page's Content-Security-Policy.
     policy: HeaderValue,
 }
 
-impl Desk {
-    pub(super) fn new(sampler: Arc<Sampler>) -> Self {
+impl AdminService {
+    pub(super) fn new(sampler: Arc<SnapshotCache>) -> Self {
         let metrics = Arc::new(Metrics::new(&sampler));
         let policy = HeaderValue::from_str(&page::policy())
             .unwrap_or(HeaderValue::from_static("default-src 'none'"));
@@ -98,7 +98,7 @@ impl Desk {
     }
 }
 
-impl Service<Request<Incoming>> for Desk {
+impl Service<Request<Incoming>> for AdminService {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>>>>;

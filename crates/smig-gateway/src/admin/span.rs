@@ -16,8 +16,8 @@ use smig::{ConnectionInfo, ObserverEvent, SessionId, StreamInfo, StreamKey, Stre
 use tracing::field::Empty;
 use tracing::{Level, Span};
 
-use super::Watch;
-use crate::telemetry::{Traced, Tracer};
+use super::AdminObserver;
+use crate::telemetry::{ExportedSpan, Tracer};
 
 /// The target of the spans, for a subscriber's filter.
 pub const TARGET: &str = "smig_gateway::request";
@@ -39,13 +39,13 @@ pub struct RequestSpan {
     /// For subscribers within this process.
     span: Span,
     /// For the exporter.
-    traced: Option<Traced>,
+    traced: Option<ExportedSpan>,
     /// The span ends with its stream.
     has_stream: bool,
 }
 
 /// What is known about a request at its start.
-struct Asked<'a> {
+struct SpanAttributes<'a> {
     /// The method of an HTTP request.
     method: Option<&'a Method>,
     /// The protocol, which is the span's name where there is no known method.
@@ -59,7 +59,7 @@ struct Asked<'a> {
     headers: Option<&'a HeaderMap>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> SpanAttributes<'a> {
     fn of<B>(request: &'a Request<B>, to: Option<&'a Authority>, route: Option<&'a str>) -> Self {
         let (uri, info) = (request.uri(), request.extensions().get::<Arc<ConnectionInfo>>());
         let by = info.map(|info| if info.tls().is_some() { "https" } else { "http" });
@@ -138,15 +138,16 @@ impl RequestSpan {
         request: &Request<B>,
         to: Option<&Authority>,
         route: &str,
-        watch: &Watch,
+        watch: &AdminObserver,
     ) -> Self {
-        Self::new(&Asked::of(request, to, Some(route)), watch.tracer()).followed(request, watch)
+        Self::new(&SpanAttributes::of(request, to, Some(route)), watch.tracer())
+            .followed(request, watch)
     }
 
     /// Starts a span for a request that a forward proxy sends to another host.
     #[must_use]
-    pub fn forwarded<B>(request: &Request<B>, watch: &Watch) -> Self {
-        let asked = Asked::of(request, request.uri().authority(), None);
+    pub fn forwarded<B>(request: &Request<B>, watch: &AdminObserver) -> Self {
+        let asked = SpanAttributes::of(request, request.uri().authority(), None);
         Self::new(&asked, watch.tracer()).followed(request, watch)
     }
 
@@ -156,7 +157,7 @@ impl RequestSpan {
         to: Option<&Authority>,
         tracer: Option<&Tracer>,
     ) -> Self {
-        Self::new(&Asked::of(request, to, None), tracer)
+        Self::new(&SpanAttributes::of(request, to, None), tracer)
     }
 
     /// Starts a span for a tunnel that a local program requested from an agent by a protocol other than HTTP.
@@ -164,10 +165,13 @@ impl RequestSpan {
         let (method, route, path) = (None, None, "");
         let (scheme, version, headers) = (None, None, None);
         let to = Some(to);
-        Self::new(&Asked { method, way, route, to, path, scheme, version, headers }, tracer)
+        Self::new(
+            &SpanAttributes { method, way, route, to, path, scheme, version, headers },
+            tracer,
+        )
     }
 
-    fn new(asked: &Asked<'_>, tracer: Option<&Tracer>) -> Self {
+    fn new(asked: &SpanAttributes<'_>, tracer: Option<&Tracer>) -> Self {
         let span = tracing::span!(
             target: TARGET,
             Level::DEBUG,
@@ -195,7 +199,7 @@ impl RequestSpan {
         Self { span, traced, has_stream: false }
     }
 
-    fn followed<B>(mut self, request: &Request<B>, watch: &Watch) -> Self {
+    fn followed<B>(mut self, request: &Request<B>, watch: &AdminObserver) -> Self {
         if self.is_wanted()
             && let Some(place) = request.extensions().get::<StreamRef>()
         {
@@ -217,14 +221,14 @@ impl RequestSpan {
 
     /// Sets this span as the parent in a forwarded request's fields (W3C Trace Context). Without telemetry the
     /// client's fields are left in place.
-    pub(crate) fn tell(&self, headers: &mut HeaderMap) {
+    pub(crate) fn inject(&self, headers: &mut HeaderMap) {
         if let Some(traced) = &self.traced {
             traced.tell(headers);
         }
     }
 
     /// Records the upstream of the request.
-    pub fn sent_to(&self, upstream: &str) {
+    pub fn set_upstream(&self, upstream: &str) {
         self.span.record("smig.upstream", upstream);
         if let Some(traced) = &self.traced {
             traced.record("smig.upstream", upstream.to_owned());
@@ -232,7 +236,7 @@ impl RequestSpan {
     }
 
     /// Records the status of the response.
-    pub fn answered(&self, status: StatusCode) {
+    pub fn set_status(&self, status: StatusCode) {
         self.record("http.response.status_code", status.as_u16().into());
         if status.is_server_error() {
             self.failed(status.as_str());
@@ -254,7 +258,7 @@ impl RequestSpan {
     }
 
     /// Records that the exchange failed.
-    pub(crate) fn broke(&self, how: &str) {
+    pub(crate) fn set_error(&self, how: &str) {
         self.failed(how);
     }
 
@@ -303,7 +307,7 @@ impl Spans {
     }
 
     /// Marks all remaining spans as cut and ends them: the observed server has stopped.
-    pub(super) fn cut(&self) {
+    pub(super) fn abort_all(&self) {
         let spans = std::mem::take(&mut *self.lock());
         self.count.store(0, Ordering::Relaxed);
         spans.into_values().for_each(|span| span.failed("cut"));

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use smig::{Observer, ObserverEvent, StreamRef};
 use tokio::sync::broadcast;
 
-use super::log::Log;
+use super::log::EventLog;
 use super::metrics::Requests;
 use super::span::Spans;
 use crate::telemetry::Tracer;
@@ -20,16 +20,16 @@ const BEHIND: usize = 256;
 /// Maximum number of small requests reported individually per snapshot.
 const SHOWN: usize = 256;
 /// Maximum number of concurrent readers of the event stream.
-const MAX_LOOKERS: usize = 16;
+const MAX_SUBSCRIBERS: usize = 16;
 
 /// The observer of a server or a client for the admin interface: pass it to the builder as observer, and to
-/// [`Subject::new`](super::Subject::new).
+/// [`AdminTarget::new`](super::AdminTarget::new).
 #[derive(Debug)]
-pub struct Watch {
-    log: Mutex<Log>,
+pub struct AdminObserver {
+    log: Mutex<EventLog>,
     live: broadcast::Sender<Bytes>,
     lookers: AtomicUsize,
-    ended: Mutex<Vec<Small>>,
+    ended: Mutex<Vec<SmallRequest>>,
     requests: Requests,
     spans: Spans,
     /// The tracer that exports spans to a collector.
@@ -38,12 +38,12 @@ pub struct Watch {
 
 /// A completed small request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Small {
+pub(super) struct SmallRequest {
     pub(super) place: StreamRef,
     pub(super) latency: Duration,
 }
 
-impl Watch {
+impl AdminObserver {
     /// An observer without telemetry.
     #[must_use]
     pub fn new() -> Arc<Self> {
@@ -77,30 +77,30 @@ impl Watch {
 
     /// Ends the remaining spans: the observed server has stopped.
     pub(crate) fn cut(&self) {
-        self.spans.cut();
+        self.spans.abort_all();
     }
 
-    fn log(&self) -> MutexGuard<'_, Log> {
+    fn log(&self) -> MutexGuard<'_, EventLog> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Registers a reader: returns the buffered records, and a receiver of the following ones; `None` at the
     /// limit of readers.
-    pub(super) fn look(
+    pub(super) fn subscribe(
         self: &Arc<Self>,
-    ) -> Option<(Vec<Bytes>, broadcast::Receiver<Bytes>, Looker)> {
-        if self.lookers.fetch_add(1, Ordering::Relaxed) >= MAX_LOOKERS {
+    ) -> Option<(Vec<Bytes>, broadcast::Receiver<Bytes>, Subscription)> {
+        if self.lookers.fetch_add(1, Ordering::Relaxed) >= MAX_SUBSCRIBERS {
             self.lookers.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
-        let looker = Looker(Arc::clone(self));
+        let looker = Subscription(Arc::clone(self));
         // Under the lock, no record is missed or duplicated.
         let log = self.log();
         Some((log.records(), self.live.subscribe(), looker))
     }
 
     /// Takes the small requests that completed while a reader was connected.
-    pub(super) fn take_ended(&self) -> Vec<Small> {
+    pub(super) fn take_ended(&self) -> Vec<SmallRequest> {
         core::mem::take(&mut *self.ended.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -113,12 +113,12 @@ impl Watch {
         let Some(place) = place else { return };
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         if ended.len() < SHOWN {
-            ended.push(Small { place, latency });
+            ended.push(SmallRequest { place, latency });
         }
     }
 }
 
-impl Observer for Watch {
+impl Observer for AdminObserver {
     fn on_event(&self, what: &ObserverEvent) {
         self.spans.on(what);
         match what {
@@ -140,9 +140,9 @@ impl Observer for Watch {
 
 /// A registered reader; dropping it unregisters it.
 #[derive(Debug)]
-pub(super) struct Looker(Arc<Watch>);
+pub(super) struct Subscription(Arc<AdminObserver>);
 
-impl Drop for Looker {
+impl Drop for Subscription {
     fn drop(&mut self) {
         if self.0.lookers.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.0.take_ended();

@@ -17,24 +17,24 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
-use super::gateway::Gateway;
+use super::gateway::Uplink;
 use crate::admin::span::RequestSpan;
 use crate::tunnel::Abort;
 
 /// Whether a connection's current response or tunnel is complete.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Progress(Arc<AtomicU8>);
+pub(super) struct ResponseState(Arc<AtomicU8>);
 
 /// No response or tunnel is under way, or it has reached its end.
-const WHOLE: u8 = 0;
+const COMPLETE: u8 = 0;
 /// A response's body, or a tunnel, has not reached its end.
-const UNDER_WAY: u8 = 1;
+const IN_PROGRESS: u8 = 1;
 /// It failed and will not reach its end.
 const BROKEN: u8 = 2;
 
-impl Progress {
+impl ResponseState {
     pub(super) fn begin(&self) {
-        self.0.store(UNDER_WAY, Ordering::Relaxed);
+        self.0.store(IN_PROGRESS, Ordering::Relaxed);
     }
 
     fn break_off(&self) {
@@ -44,31 +44,32 @@ impl Progress {
     /// Marks it as complete, unless it failed.
     pub(super) fn end(&self) {
         // Only the owner that called `begin` may end or fail it.
-        let _ = self.0.compare_exchange(UNDER_WAY, WHOLE, Ordering::Relaxed, Ordering::Relaxed);
+        let _ =
+            self.0.compare_exchange(IN_PROGRESS, COMPLETE, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     fn is_whole(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == WHOLE
+        self.0.load(Ordering::Relaxed) == COMPLETE
     }
 }
 
 /// An accepted socket. If it is dropped before a response or tunnel is complete, it is reset.
 #[derive(Debug)]
-pub(super) struct Accepted {
+pub(super) struct LocalSocket {
     tcp: TcpStream,
     /// Bytes that were read to detect the protocol.
     first: Bytes,
-    progress: Progress,
+    progress: ResponseState,
     /// Everything written was handed to the kernel.
     flushed: bool,
 }
 
-impl Accepted {
+impl LocalSocket {
     pub(super) fn new(tcp: TcpStream) -> Self {
-        Self { tcp, first: Bytes::new(), progress: Progress::default(), flushed: true }
+        Self { tcp, first: Bytes::new(), progress: ResponseState::default(), flushed: true }
     }
 
-    pub(super) fn progress(&self) -> Progress {
+    pub(super) fn progress(&self) -> ResponseState {
         self.progress.clone()
     }
 
@@ -88,13 +89,13 @@ impl Accepted {
     }
 }
 
-impl Abort for Accepted {
+impl Abort for LocalSocket {
     fn abort(&mut self) {
         self.tcp.abort();
     }
 }
 
-impl Drop for Accepted {
+impl Drop for LocalSocket {
     fn drop(&mut self) {
         if !(self.flushed && self.progress.is_whole()) {
             self.abort();
@@ -102,7 +103,7 @@ impl Drop for Accepted {
     }
 }
 
-impl AsyncRead for Accepted {
+impl AsyncRead for LocalSocket {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -117,7 +118,7 @@ impl AsyncRead for Accepted {
     }
 }
 
-impl AsyncWrite for Accepted {
+impl AsyncWrite for LocalSocket {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -163,15 +164,15 @@ pub(super) enum LocalBody {
     /// A response that the agent generates.
     Text(Full<Bytes>),
     /// A body received over the session.
-    Session { body: Incoming, sending: Sending, gateway: Arc<Gateway>, told: Told },
+    Session { body: Incoming, sending: BodyGuard, gateway: Arc<Uplink>, told: SpanGuard },
 }
 
 /// Marks the connection's response as complete when dropped: hyper drops a body that was read to its end,
 /// or that failed.
 #[derive(Debug)]
-pub(super) struct Sending(Progress);
+pub(super) struct BodyGuard(ResponseState);
 
-impl Drop for Sending {
+impl Drop for BodyGuard {
     fn drop(&mut self) {
         self.0.end();
     }
@@ -179,13 +180,13 @@ impl Drop for Sending {
 
 /// Records the received bytes in the span when the body is dropped.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct SpanGuard {
     span: RequestSpan,
     stream: Option<StreamInfo>,
     octets: u64,
 }
 
-impl Drop for Told {
+impl Drop for SpanGuard {
     fn drop(&mut self) {
         self.span.ended(None, self.octets, self.stream.as_ref());
     }
@@ -198,15 +199,15 @@ impl LocalBody {
 
     pub(super) fn session(
         body: Incoming,
-        progress: Progress,
-        gateway: Arc<Gateway>,
+        progress: ResponseState,
+        gateway: Arc<Uplink>,
         span: RequestSpan,
     ) -> Self {
-        let told = Told { span, stream: body.stream_info(), octets: 0 };
+        let told = SpanGuard { span, stream: body.stream_info(), octets: 0 };
         if !body.is_end_stream() {
             progress.begin();
         }
-        Self::Session { body, sending: Sending(progress), gateway, told }
+        Self::Session { body, sending: BodyGuard(progress), gateway, told }
     }
 }
 
@@ -228,7 +229,7 @@ impl Body for LocalBody {
                 Poll::Ready(frame.map(|frame| {
                     frame.map_err(|error| {
                         sending.0.break_off();
-                        told.span.broke("reset");
+                        told.span.set_error("reset");
                         if error.is_transport() {
                             gateway.on_broken();
                         }

@@ -4,7 +4,7 @@ use http::StatusCode;
 
 /// Why a request got no response from its destination.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct LocalError {
     status: StatusCode,
     reply: Reply,
     text: String,
@@ -25,7 +25,7 @@ pub(super) enum Reply {
     AddressTypeNotSupported = 8,
 }
 
-impl Failure {
+impl LocalError {
     pub(super) fn new(status: StatusCode, text: String) -> Self {
         let reply = match status {
             StatusCode::FORBIDDEN => Reply::NotAllowed,

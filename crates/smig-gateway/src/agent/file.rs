@@ -20,13 +20,13 @@ const KEYS: [&str; 5] = ["gateway", "listen", "limits", "admin", "telemetry"];
 
 /// The configuration of an agent.
 #[derive(Clone, Debug, PartialEq)]
-pub struct AgentFile {
+pub struct AgentConfig {
     /// The gateway that carries its traffic.
     pub gateway: GatewaySpec,
     /// The local ports.
-    pub listen: EntranceSpec,
+    pub listen: LocalListeners,
     /// Resource limits.
-    pub limits: LimitSpec,
+    pub limits: AgentLimits,
     /// The admin page; disabled if absent.
     pub admin: Option<AdminSpec>,
     /// The collector of request spans; disabled if absent.
@@ -63,7 +63,7 @@ pub struct GatewaySpec {
 /// Local ports.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct EntranceSpec {
+pub struct LocalListeners {
     /// Addresses of the HTTP proxy.
     pub http: Vec<SocketAddr>,
     /// Addresses of the SOCKS5 proxy.
@@ -72,7 +72,7 @@ pub struct EntranceSpec {
     pub forward: Vec<PortForward>,
 }
 
-impl Default for EntranceSpec {
+impl Default for LocalListeners {
     fn default() -> Self {
         let http = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 8118))];
         Self { http, socks: Vec::new(), forward: Vec::new() }
@@ -82,7 +82,7 @@ impl Default for EntranceSpec {
 /// Resource limits of one agent.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct LimitSpec {
+pub struct AgentLimits {
     /// Maximum number of concurrent local connections; further ones wait.
     pub max_connections: usize,
     /// Idle timeout of a tunnel; `"never"`: no limit.
@@ -93,7 +93,7 @@ pub struct LimitSpec {
     pub drain_timeout: Duration,
 }
 
-impl Default for LimitSpec {
+impl Default for AgentLimits {
     fn default() -> Self {
         Self {
             max_connections: 4096,
@@ -151,7 +151,7 @@ impl GatewaySpec {
     }
 }
 
-impl AgentFile {
+impl AgentConfig {
     /// Reads a file. Relative paths in it are resolved against its directory.
     ///
     /// # Errors
@@ -170,9 +170,9 @@ impl AgentFile {
     pub fn parse(text: &str, path: &Path) -> Result<Self, Vec<Diagnostic>> {
         let mut document = Document::parse(text).map_err(|fault| vec![fault])?;
         let gateway = document.one::<GatewaySpec>("gateway").map(|placed| placed.value);
-        let listen = document.one::<EntranceSpec>("listen");
+        let listen = document.one::<LocalListeners>("listen");
         let listen = listen.map(|placed| placed.value).unwrap_or_default();
-        let limits = document.one::<LimitSpec>("limits");
+        let limits = document.one::<AgentLimits>("limits");
         let admin = document.one::<AdminSpec>("admin").map(|placed| placed.value);
         let telemetry = document.one::<TelemetrySpec>("telemetry").map(|placed| placed.value);
         if listen.http.is_empty() && listen.socks.is_empty() && listen.forward.is_empty() {
@@ -217,17 +217,17 @@ mod tests {
     use super::*;
     use crate::config::tests::{shown, uncommented};
 
-    fn parse(text: &str) -> Result<AgentFile, Vec<String>> {
-        AgentFile::parse(text, Path::new("/etc/smig/agent.toml"))
+    fn parse(text: &str) -> Result<AgentConfig, Vec<String>> {
+        AgentConfig::parse(text, Path::new("/etc/smig/agent.toml"))
             .map_err(|faults| faults.into_iter().map(shown).collect())
     }
 
     #[test]
     fn the_example_parses_as_it_is_and_with_every_key_in_force() {
-        let defaults = AgentFile {
+        let defaults = AgentConfig {
             gateway: GatewaySpec::new(Origin::https("gateway.example", 443)),
-            listen: EntranceSpec::default(),
-            limits: LimitSpec::default(),
+            listen: LocalListeners::default(),
+            limits: AgentLimits::default(),
             admin: None,
             telemetry: None,
         };

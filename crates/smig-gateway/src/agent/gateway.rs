@@ -15,7 +15,7 @@ use smig::{BoxError, Client, Incoming, NegotiatedProtocol, Origin};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
-use super::failure::Failure;
+use super::failure::LocalError;
 use super::spec::Credentials;
 use crate::admin::span::RequestSpan;
 use crate::tunnel::{self, Opened, Stream};
@@ -27,47 +27,47 @@ const MAX_BACKOFF: Duration = Duration::from_secs(8);
 const LOOK: Duration = Duration::from_secs(1);
 /// Timeout of connecting. Longer than the client's own timeouts: it covers a gateway that completes the
 /// handshake and then sends nothing.
-const MEETING: Duration = Duration::from_secs(30);
+const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout of opening a tunnel; the gateway has its own limits.
-const OPENING: Duration = Duration::from_secs(45);
+const TUNNEL_OPEN_TIMEOUT: Duration = Duration::from_secs(45);
 /// Maximum number of bytes read of a refusal's text.
 const MAX_TEXT: usize = 4 << 10;
 
 /// The state of the connection to the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Link {
+pub enum UplinkState {
     /// The agent connects for the first time, or again after the connection was lost.
     Connecting,
     /// The gateway is connected and speaks this protocol.
     Up(NegotiatedProtocol),
     /// The gateway is unreachable, and why; the agent keeps trying.
-    Away(Arc<str>),
+    Unreachable(Arc<str>),
 }
 
 /// The interface to the gateway for the local ports.
 #[derive(Debug)]
-pub(super) struct Gateway {
+pub(super) struct Uplink {
     client: Client,
     origin: Origin,
     credentials: Option<Credentials>,
-    link: watch::Sender<Link>,
+    link: watch::Sender<UplinkState>,
     /// Notified when a request finds the session closed.
     lost: Notify,
     stop: Notify,
 }
 
-impl Gateway {
+impl Uplink {
     pub(super) fn new(
         client: Client,
         origin: Origin,
         credentials: Option<Credentials>,
     ) -> Arc<Self> {
-        let (link, _) = watch::channel(Link::Connecting);
+        let (link, _) = watch::channel(UplinkState::Connecting);
         let (lost, stop) = (Notify::new(), Notify::new());
         Arc::new(Self { client, origin, credentials, link, lost, stop })
     }
 
-    pub(super) fn link(&self) -> watch::Receiver<Link> {
+    pub(super) fn link(&self) -> watch::Receiver<UplinkState> {
         self.link.subscribe()
     }
 
@@ -91,19 +91,19 @@ impl Gateway {
     async fn reconnect(&self) {
         let mut backoff = BACKOFF;
         loop {
-            match self.meet().await {
+            match self.establish().await {
                 Ok(speaks) => {
                     backoff = BACKOFF;
-                    self.now(Link::Up(speaks));
+                    self.now(UplinkState::Up(speaks));
                     tokio::select! {
-                        () = self.lost.notified() => self.now(Link::Connecting),
+                        () = self.lost.notified() => self.now(UplinkState::Connecting),
                         () = tokio::time::sleep(LOOK) => {}
                     }
                 }
-                // The state remains `Away` during the next attempt: requests do not wait for each attempt.
+                // The state remains `Unreachable` during the next attempt: requests do not wait for each attempt.
                 Err(why) => {
                     tracing::debug!(%why, "the gateway is away");
-                    self.now(Link::Away(why.into()));
+                    self.now(UplinkState::Unreachable(why.into()));
                     tokio::time::sleep(jitter(backoff)).await;
                     backoff = (backoff * 2).min(MAX_BACKOFF);
                 }
@@ -112,7 +112,7 @@ impl Gateway {
     }
 
     /// Sets the state, and notifies the receivers if it changed.
-    fn now(&self, link: Link) {
+    fn now(&self, link: UplinkState) {
         self.link.send_if_modified(|known| {
             let changed = *known != link;
             *known = link;
@@ -121,8 +121,8 @@ impl Gateway {
     }
 
     /// Opens a session, or returns immediately if there is one.
-    async fn meet(&self) -> Result<NegotiatedProtocol, String> {
-        match timeout(MEETING, self.client.connect(&self.origin)).await {
+    async fn establish(&self) -> Result<NegotiatedProtocol, String> {
+        match timeout(ESTABLISH_TIMEOUT, self.client.connect(&self.origin)).await {
             Ok(Ok(NegotiatedProtocol::Http1)) => {
                 Err("it supports only HTTP/1.1; an agent needs a gateway with HTTP/2".to_owned())
             }
@@ -136,28 +136,28 @@ impl Gateway {
     ///
     /// # Errors
     /// The gateway is unreachable.
-    pub(super) async fn ready(&self) -> Result<NegotiatedProtocol, Failure> {
+    pub(super) async fn ready(&self) -> Result<NegotiatedProtocol, LocalError> {
         let mut link = self.link.subscribe();
-        match link.wait_for(|link| *link != Link::Connecting).await.as_deref() {
-            Ok(Link::Up(speaks)) => Ok(*speaks),
-            Ok(Link::Away(why)) => Err(self.away(why)),
-            Ok(Link::Connecting) | Err(_) => Err(self.away("the agent is shutting down")),
+        match link.wait_for(|link| *link != UplinkState::Connecting).await.as_deref() {
+            Ok(UplinkState::Up(speaks)) => Ok(*speaks),
+            Ok(UplinkState::Unreachable(why)) => Err(self.away(why)),
+            Ok(UplinkState::Connecting) | Err(_) => Err(self.away("the agent is shutting down")),
         }
     }
 
-    fn away(&self, why: &str) -> Failure {
+    fn away(&self, why: &str) -> LocalError {
         let text = format!("the gateway {} is away: {why}", self.origin);
-        Failure::new(StatusCode::BAD_GATEWAY, text)
+        LocalError::new(StatusCode::BAD_GATEWAY, text)
     }
 
     /// Converts an error of the session to a failure of the local request.
-    fn failure(&self, error: &smig::Error) -> Failure {
+    fn failure(&self, error: &smig::Error) -> LocalError {
         if error.is_connect() || error.is_transport() {
             self.lost.notify_one();
         }
         let status =
             if error.is_timeout() { StatusCode::GATEWAY_TIMEOUT } else { StatusCode::BAD_GATEWAY };
-        Failure::new(status, format!("no response from the gateway {}: {error}", self.origin))
+        LocalError::new(status, format!("no response from the gateway {}: {error}", self.origin))
     }
 
     /// Opens a tunnel to a destination, whose name the gateway resolves.
@@ -168,7 +168,7 @@ impl Gateway {
         &self,
         target: &Authority,
         span: &RequestSpan,
-    ) -> Result<Stream, Failure> {
+    ) -> Result<Stream, LocalError> {
         let mut tried = false;
         loop {
             self.ready().await?;
@@ -176,14 +176,15 @@ impl Gateway {
             *request.method_mut() = Method::CONNECT;
             *request.uri_mut() = Uri::from(target.clone());
             self.authorize(&mut request);
-            span.tell(request.headers_mut());
-            let opening = timeout(OPENING, tunnel::open(&self.client, &self.origin, request));
+            span.inject(request.headers_mut());
+            let opening =
+                timeout(TUNNEL_OPEN_TIMEOUT, tunnel::open(&self.client, &self.origin, request));
             let Ok(opened) = opening.await else {
                 let text = format!(
                     "the gateway {} did not open a tunnel to {target} in time",
                     self.origin
                 );
-                return Err(Failure::new(StatusCode::GATEWAY_TIMEOUT, text));
+                return Err(LocalError::new(StatusCode::GATEWAY_TIMEOUT, text));
             };
             match opened {
                 Ok(Opened::Tunnel(_, stream)) => return Ok(stream),
@@ -204,7 +205,7 @@ impl Gateway {
     pub(super) async fn send<B>(
         &self,
         mut request: Request<B>,
-    ) -> Result<Response<Incoming>, Failure>
+    ) -> Result<Response<Incoming>, LocalError>
     where
         B: Body + Send + 'static,
         B::Data: Send,
@@ -241,12 +242,12 @@ impl Gateway {
 }
 
 /// Converts a refusal to a failure with the gateway's text.
-async fn refusal(response: Response<Incoming>) -> Failure {
+async fn refusal(response: Response<Incoming>) -> LocalError {
     let status = response.status();
     if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
         // If it were forwarded, browsers would prompt their users for a password.
         let text = "the gateway rejected this agent's credentials; check its token and user";
-        return Failure::new(StatusCode::BAD_GATEWAY, text.to_owned()).not_allowed();
+        return LocalError::new(StatusCode::BAD_GATEWAY, text.to_owned()).not_allowed();
     }
     let kind = response
         .headers()
@@ -267,7 +268,7 @@ async fn refusal(response: Response<Incoming>) -> Failure {
         StatusCode::BAD_GATEWAY
     };
     let text = if text.is_empty() { format!("the gateway responded with {status}") } else { text };
-    Failure::new(status, text).because(kind.as_deref())
+    LocalError::new(status, text).because(kind.as_deref())
 }
 
 /// Returns a random duration between half of `backoff` and all of it, so that agents that lost their gateway

@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// The protocol of a local port.
 #[derive(Clone, Debug)]
-pub(super) enum Entrance {
+pub(super) enum LocalProtocol {
     Http,
     Socks,
     Port(Arc<PortForward>),
@@ -35,7 +35,7 @@ pub(super) async fn stopped(mut stop: Stop) {
 /// them.
 pub(super) async fn accept_all(
     listener: TcpListener,
-    entrance: Entrance,
+    entrance: LocalProtocol,
     shared: Arc<Shared>,
     stop: Stop,
 ) {
@@ -71,7 +71,7 @@ pub(super) async fn accept_all(
 async fn serve(
     tcp: TcpStream,
     place: OwnedSemaphorePermit,
-    entrance: Entrance,
+    entrance: LocalProtocol,
     shared: Arc<Shared>,
     stop: Stop,
 ) {
@@ -79,9 +79,9 @@ async fn serve(
     // Disable Nagle's algorithm; the connection may be closed already.
     let _ = tcp.set_nodelay(true);
     match entrance {
-        Entrance::Http => proxy::serve(tcp, shared, stop).await,
-        Entrance::Socks => socks::serve(tcp, shared).await,
-        Entrance::Port(forward) => port::serve(tcp, forward, shared, stop).await,
+        LocalProtocol::Http => proxy::serve(tcp, shared, stop).await,
+        LocalProtocol::Socks => socks::serve(tcp, shared).await,
+        LocalProtocol::Port(forward) => port::serve(tcp, forward, shared, stop).await,
     }
 }
 

@@ -26,14 +26,14 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-pub use file::{AgentFile, EntranceSpec, GatewaySpec, LimitSpec, example};
-pub use gateway::Link;
-pub use spec::{AgentSpec, Credentials, PortForward, PortProtocol};
+pub use file::{AgentConfig, AgentLimits, GatewaySpec, LocalListeners, example};
+pub use gateway::UplinkState;
+pub use spec::{AgentOptions, Credentials, PortForward, PortProtocol};
 
-use gateway::Gateway;
-use listen::{Entrance, accept_all};
+use gateway::Uplink;
+use listen::{LocalProtocol, accept_all};
 
-use crate::admin::{self, Admin, Subject, Watch};
+use crate::admin::{self, Admin, AdminObserver, AdminTarget};
 use crate::telemetry::{self, Telemetry, Tracer};
 use crate::tunnel::Tunnels;
 
@@ -43,7 +43,7 @@ pub struct Agent {
     http: Vec<SocketAddr>,
     socks: Vec<SocketAddr>,
     forwards: Vec<SocketAddr>,
-    gateway: Arc<Gateway>,
+    gateway: Arc<Uplink>,
     admin: Option<Admin>,
     stopping: watch::Sender<bool>,
     tasks: JoinSet<()>,
@@ -53,7 +53,7 @@ pub struct Agent {
 /// State that all local ports of an agent share.
 #[derive(Debug)]
 struct Shared {
-    gateway: Arc<Gateway>,
+    gateway: Arc<Uplink>,
     /// The address of the SOCKS proxy, for the PAC file.
     socks: Option<SocketAddr>,
     tunnel_idle: Option<Duration>,
@@ -95,12 +95,12 @@ impl Agent {
     /// # Errors
     /// An address that cannot be bound, certificates that cannot be read, or an invalid telemetry or admin
     /// configuration.
-    pub async fn start(spec: AgentSpec, client: ClientBuilder) -> io::Result<Self> {
+    pub async fn start(spec: AgentOptions, client: ClientBuilder) -> io::Result<Self> {
         let telemetry = spec.telemetry.as_ref();
         let telemetry = telemetry.map(|spec| Telemetry::start(spec, "smig-agent")).transpose();
         let telemetry =
             telemetry.map_err(|error| io::Error::other(format!("telemetry: {error}")))?;
-        let watch = spec.admin.as_ref().map(|_| Watch::new());
+        let watch = spec.admin.as_ref().map(|_| AdminObserver::new());
         // Everything that is accepted may wait for the gateway.
         let client = client.queue(QueueLimit::new(spec.max_connections.max(MIN_QUEUE)));
         let client = match &watch {
@@ -108,11 +108,11 @@ impl Agent {
             None => client,
         };
         let client = client.build().map_err(io::Error::other)?;
-        let gateway = Gateway::new(client.clone(), spec.via, spec.credentials);
+        let gateway = Uplink::new(client.clone(), spec.via, spec.credentials);
         let tunnels = Tunnels::of_agent();
         let admin = match (&spec.admin, watch) {
             (Some(spec), Some(watch)) => {
-                let mut subject = Subject::new("smig agent", client, watch)
+                let mut subject = AdminTarget::new("smig agent", client, watch)
                     .report(Arc::new(tunnels.clone()))
                     .ready(ready(gateway.link()));
                 if let Some(telemetry) = &telemetry {
@@ -140,14 +140,16 @@ impl Agent {
         });
         let (http, socks_addrs) = (addresses(http)?, addresses(socks)?);
         let mut forwards = Vec::new();
-        let mut entrances: Vec<(TcpListener, Entrance)> = Vec::new();
-        for (listeners, entrance) in bound.into_iter().zip([Entrance::Http, Entrance::Socks]) {
+        let mut entrances: Vec<(TcpListener, LocalProtocol)> = Vec::new();
+        for (listeners, entrance) in
+            bound.into_iter().zip([LocalProtocol::Http, LocalProtocol::Socks])
+        {
             entrances.extend(listeners.into_iter().map(|listener| (listener, entrance.clone())));
         }
         for forward in spec.forwards {
             let listener = bind_one(forward.listen).await?;
             forwards.push(listener.local_addr()?);
-            entrances.push((listener, Entrance::Port(Arc::new(forward))));
+            entrances.push((listener, LocalProtocol::Port(Arc::new(forward))));
         }
         for (listener, entrance) in entrances {
             tasks.spawn(accept_all(listener, entrance, Arc::clone(&shared), stop.clone()));
@@ -181,7 +183,7 @@ impl Agent {
 
     /// The state of the connection to the gateway, and its changes.
     #[must_use]
-    pub fn link(&self) -> watch::Receiver<Link> {
+    pub fn link(&self) -> watch::Receiver<UplinkState> {
         self.gateway.link()
     }
 
@@ -202,17 +204,17 @@ impl Agent {
         }
         self.tasks.shutdown().await;
         if let Some(telemetry) = self.telemetry {
-            telemetry.end(telemetry::LAST).await;
+            telemetry.end(telemetry::FLUSH_TIMEOUT).await;
         }
     }
 }
 
 /// The readiness check: ready while the gateway is connected.
-fn ready(link: watch::Receiver<Link>) -> impl Fn() -> Result<(), String> {
+fn ready(link: watch::Receiver<UplinkState>) -> impl Fn() -> Result<(), String> {
     move || match &*link.borrow() {
-        Link::Up(_) => Ok(()),
-        Link::Connecting => Err("connecting to the gateway".to_owned()),
-        Link::Away(why) => Err(format!("the gateway is away: {why}")),
+        UplinkState::Up(_) => Ok(()),
+        UplinkState::Connecting => Err("connecting to the gateway".to_owned()),
+        UplinkState::Unreachable(why) => Err(format!("the gateway is away: {why}")),
     }
 }
 

@@ -18,15 +18,15 @@ use smig::{NegotiatedProtocol, seldom};
 use tokio::net::TcpStream;
 
 use super::Shared;
-use super::accepted::{Accepted, LocalBody, Progress};
-use super::failure::Failure;
+use super::accepted::{LocalBody, LocalSocket, ResponseState};
+use super::failure::LocalError;
 use super::listen::{Stop, stopped};
 use super::proxy::{outward, page};
 use super::spec::{PortForward, PortProtocol};
 use crate::admin::span::RequestSpan;
-use crate::forward::NEXT_PROTOCOL;
+use crate::forward::ORIGIN_PROTOCOL;
 use crate::proxy::grpc;
-use crate::tunnel::{Kind, Socket};
+use crate::tunnel::{Socket, TunnelKind};
 
 /// The client connection preface of HTTP/2 (RFC 9113 section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -40,7 +40,7 @@ pub(super) async fn serve(
     shared: Arc<Shared>,
     stop: Stop,
 ) {
-    let mut accepted = Accepted::new(tcp);
+    let mut accepted = LocalSocket::new(tcp);
     let progress = accepted.progress();
     // Until the tunnel or HTTP/2 starts, every exit resets the connection.
     progress.begin();
@@ -49,7 +49,7 @@ pub(super) async fn serve(
         PortProtocol::H2c => true,
         PortProtocol::Detect => accepted.begins_with(PREFACE, SILENCE).await,
     };
-    // Without migration there is no benefit, and the gateway may not know the field `NEXT_PROTOCOL`.
+    // Without migration there is no benefit, and the gateway may not know the field `ORIGIN_PROTOCOL`.
     if is_http2
         && shared.gateway.ready().await.is_ok_and(|speaks| speaks == NegotiatedProtocol::Smig)
     {
@@ -60,11 +60,11 @@ pub(super) async fn serve(
     match shared.gateway.tunnel(&forward.target, &span).await {
         Ok(stream) => {
             progress.end();
-            shared.carry(Kind::Port, Socket::new(accepted), stream, span).await;
+            shared.carry(TunnelKind::Port, Socket::new(accepted), stream, span).await;
         }
         // A reset is the only way to signal the failure.
         Err(failure) => {
-            span.answered(failure.status());
+            span.set_status(failure.status());
             let why = failure.text();
             seldom!(warn, "no tunnel", target = %forward.target, why, "no tunnel was opened");
         }
@@ -72,7 +72,7 @@ pub(super) async fn serve(
 }
 
 async fn serve_http2(
-    accepted: Accepted,
+    accepted: LocalSocket,
     forward: Arc<PortForward>,
     shared: Arc<Shared>,
     stop: Stop,
@@ -114,24 +114,24 @@ async fn answer(
     mut request: Request<hyper::body::Incoming>,
     forward: &PortForward,
     shared: &Shared,
-) -> Result<Response<LocalBody>, Failure> {
+) -> Result<Response<LocalBody>, LocalError> {
     let path = request.uri().path_and_query().cloned();
     let uri = Uri::builder()
         .scheme(Scheme::HTTP)
         .authority(forward.target.clone())
         .path_and_query(path.unwrap_or_else(|| PathAndQuery::from_static("/")))
         .build()
-        .map_err(|error| Failure::new(StatusCode::BAD_REQUEST, error.to_string()))?;
+        .map_err(|error| LocalError::new(StatusCode::BAD_REQUEST, error.to_string()))?;
     *request.uri_mut() = uri;
     let span = RequestSpan::local(&request, Some(&forward.target), shared.tracer.as_ref());
     let mut request = outward(request)?;
-    span.tell(request.headers_mut());
-    request.headers_mut().insert(NEXT_PROTOCOL, HeaderValue::from_static("h2c"));
+    span.inject(request.headers_mut());
+    request.headers_mut().insert(ORIGIN_PROTOCOL, HeaderValue::from_static("h2c"));
     let gateway = Arc::clone(&shared.gateway);
     let response = gateway.send(request).await;
-    span.answered(response.as_ref().map_or_else(Failure::status, Response::status));
+    span.set_status(response.as_ref().map_or_else(LocalError::status, Response::status));
     // A failed stream is reset alone: the connection and its other streams continue.
-    let progress = Progress::default();
+    let progress = ResponseState::default();
     let mut response = response?.map(|body| LocalBody::session(body, progress, gateway, span));
     *response.version_mut() = Version::HTTP_2;
     Ok(response)

@@ -18,14 +18,14 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::Shared;
-use super::accepted::{Accepted, LocalBody, Progress};
-use super::failure::Failure;
+use super::accepted::{LocalBody, LocalSocket, ResponseState};
+use super::failure::LocalError;
 use super::listen::{Stop, stopped};
 use super::pac;
 use crate::admin::span::RequestSpan;
 use crate::proxy::framing::Content;
 use crate::proxy::head::{self, Upgrades};
-use crate::tunnel::{Kind, Socket, Stream};
+use crate::tunnel::{Socket, Stream, TunnelKind};
 
 /// How long a connection without a request yet may still send its first one at shutdown.
 const FIRST_REQUEST: Duration = Duration::from_secs(1);
@@ -34,7 +34,7 @@ const FIRST_REQUEST: Duration = Duration::from_secs(1);
 struct Connection {
     shared: Arc<Shared>,
     local: SocketAddr,
-    progress: Progress,
+    progress: ResponseState,
     /// Whether a request has arrived.
     asked: watch::Sender<bool>,
     /// A tunnel that starts once the connection has finished HTTP.
@@ -44,7 +44,7 @@ struct Connection {
 /// Serves a local connection to its end.
 pub(super) async fn serve(tcp: TcpStream, shared: Arc<Shared>, stop: Stop) {
     let Ok(local) = tcp.local_addr() else { return };
-    let accepted = Accepted::new(tcp);
+    let accepted = LocalSocket::new(tcp);
     let progress = accepted.progress();
     let (asked, is_asked) = watch::channel(false);
     let tunnel = Mutex::default();
@@ -65,10 +65,12 @@ pub(super) async fn serve(tcp: TcpStream, shared: Arc<Shared>, stop: Stop) {
     }
     let tunnel = connection.tunnel.lock().unwrap_or_else(PoisonError::into_inner).take();
     let Some((upgrade, stream, span)) = tunnel else { return };
-    let Ok(Ok(parts)) = upgrade.await.map(|io| io.downcast::<TokioIo<Accepted>>()) else { return };
+    let Ok(Ok(parts)) = upgrade.await.map(|io| io.downcast::<TokioIo<LocalSocket>>()) else {
+        return;
+    };
     connection.progress.end();
     let socket = Socket::with_first(parts.io.into_inner(), parts.read_buf);
-    connection.shared.carry(Kind::Connect, socket, stream, span).await;
+    connection.shared.carry(TunnelKind::Connect, socket, stream, span).await;
 }
 
 /// Drives a connection to its end. A separate function, so that a tunnel that follows does not hold its state.
@@ -101,20 +103,20 @@ impl Shared {
     /// Relays a tunnel to its end.
     pub(super) async fn carry<T>(
         &self,
-        kind: Kind,
+        kind: TunnelKind,
         socket: Socket<T>,
         stream: Stream,
         span: RequestSpan,
     ) where
         T: crate::tunnel::Abort,
-        Socket<T>: crate::tunnel::End,
+        Socket<T>: crate::tunnel::TunnelEnd,
     {
         let info = stream.incoming().stream_info();
         let tunnel = self.tunnels.begin(kind, info.clone());
-        let outcome = tunnel.carry(socket, stream, self.tunnel_idle).await;
+        let outcome = tunnel.run(socket, stream, self.tunnel_idle).await;
         span.ended(Some(outcome.sent), outcome.received, info.as_ref());
         if let Err(error) = outcome.end {
-            span.broke("reset");
+            span.set_error("reset");
             let (sent, received) = (outcome.sent, outcome.received);
             tracing::debug!(%error, sent, received, "tunnel failed");
             if error.is_transport() {
@@ -144,15 +146,15 @@ impl Connection {
     async fn connect(
         &self,
         mut request: Request<hyper::body::Incoming>,
-    ) -> Result<Response<LocalBody>, Failure> {
+    ) -> Result<Response<LocalBody>, LocalError> {
         let target = request.uri().authority().cloned();
         let Some(target) = target.filter(|target| target.port_u16().is_some()) else {
             let text = "a CONNECT request needs host:port".to_owned();
-            return Err(Failure::new(StatusCode::BAD_REQUEST, text));
+            return Err(LocalError::new(StatusCode::BAD_REQUEST, text));
         };
         let span = RequestSpan::local(&request, Some(&target), self.shared.tracer.as_ref());
         let stream = self.shared.gateway.tunnel(&target, &span).await;
-        span.answered(stream.as_ref().map_or_else(Failure::status, |_| StatusCode::OK));
+        span.set_status(stream.as_ref().map_or_else(LocalError::status, |_| StatusCode::OK));
         let stream = stream?;
         let upgrade = hyper::upgrade::on(&mut request);
         // Until the relay starts: a connection that ends before that is reset.
@@ -164,19 +166,19 @@ impl Connection {
     async fn forward(
         &self,
         request: Request<hyper::body::Incoming>,
-    ) -> Result<Response<LocalBody>, Failure> {
+    ) -> Result<Response<LocalBody>, LocalError> {
         if request.uri().scheme_str() != Some("http") {
             let text =
                 "only http:// is supported in absolute form; use CONNECT for https://".to_owned();
-            return Err(Failure::new(StatusCode::BAD_REQUEST, text));
+            return Err(LocalError::new(StatusCode::BAD_REQUEST, text));
         }
         let tracer = self.shared.tracer.as_ref();
         let span = RequestSpan::local(&request, request.uri().authority(), tracer);
         let mut request = outward(request)?;
-        span.tell(request.headers_mut());
+        span.inject(request.headers_mut());
         let gateway = Arc::clone(&self.shared.gateway);
         let response = gateway.send(request).await;
-        span.answered(response.as_ref().map_or_else(Failure::status, Response::status));
+        span.set_status(response.as_ref().map_or_else(LocalError::status, Response::status));
         let progress = self.progress.clone();
         let mut response = response?.map(|body| LocalBody::session(body, progress, gateway, span));
         *response.version_mut() = Version::HTTP_11;
@@ -214,8 +216,9 @@ impl Connection {
 /// Converts a local request to the form that is sent to the gateway.
 pub(super) fn outward(
     mut request: Request<hyper::body::Incoming>,
-) -> Result<Request<Content<hyper::body::Incoming>>, Failure> {
-    let bad = |failure: crate::proxy::Failure| Failure::new(failure.status(), failure.to_string());
+) -> Result<Request<Content<hyper::body::Incoming>>, LocalError> {
+    let bad =
+        |failure: crate::proxy::ProxyError| LocalError::new(failure.status(), failure.to_string());
     // The target's authority takes precedence over Host (RFC 9112 section 3.2.2).
     let host = request.uri().authority().map(|target| HeaderValue::from_str(target.as_str()));
     if let Some(Ok(host)) = host
@@ -225,7 +228,7 @@ pub(super) fn outward(
     }
     let (parts, body) = request.into_parts();
     let (mut outward, content, _) =
-        head::admit(parts, body, None, Upgrades::Ignored).map_err(bad)?;
+        head::validate_request(parts, body, None, Upgrades::Ignored).map_err(bad)?;
     // hyper sends 100 (Continue) when the body is read.
     outward.fields.remove(&EXPECT);
     head::for_http2(outward, &Scheme::HTTP, content).map_err(bad)

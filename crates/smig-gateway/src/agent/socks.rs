@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::Shared;
 use super::failure::Reply;
 use crate::admin::span::RequestSpan;
-use crate::tunnel::{Kind, Socket};
+use crate::tunnel::{Socket, TunnelKind};
 
 const VERSION: u8 = 5;
 const NO_AUTHENTICATION: u8 = 0;
@@ -41,13 +41,13 @@ pub(super) async fn serve(mut tcp: TcpStream, shared: Arc<Shared>) {
     let stream = match shared.gateway.tunnel(&target, &span).await {
         Ok(stream) => stream,
         Err(failure) => {
-            span.answered(failure.status());
+            span.set_status(failure.status());
             tracing::debug!(%target, why = failure.text(), "SOCKS request failed");
             return refuse(tcp, failure.reply()).await;
         }
     };
     if tcp.write_all(&answer(Reply::Succeeded)).await.is_ok() {
-        shared.carry(Kind::Socks, Socket::new(tcp), stream, span).await;
+        shared.carry(TunnelKind::Socks, Socket::new(tcp), stream, span).await;
     }
 }
 

@@ -17,7 +17,7 @@ use crate::telemetry::TelemetrySpec;
 
 /// The gateway and the local ports of an agent.
 #[derive(Clone, Debug)]
-pub struct AgentSpec {
+pub struct AgentOptions {
     /// The gateway.
     pub via: Origin,
     /// The credentials for the gateway.
@@ -38,7 +38,7 @@ pub struct AgentSpec {
     pub telemetry: Option<TelemetrySpec>,
 }
 
-impl AgentSpec {
+impl AgentOptions {
     /// An agent without local ports.
     #[must_use]
     pub const fn new(via: Origin) -> Self {

@@ -16,9 +16,9 @@ pub use spec::{
 };
 
 use crate::admin::AdminSpec;
-pub use crate::network::Network;
+pub use crate::network::IpNet;
 
-use crate::forward::ForwardSpec;
+use crate::forward::ForwardProxySpec;
 use crate::telemetry::TelemetrySpec;
 use crate::upstream::{ServerUrl, UpstreamSpec};
 
@@ -64,7 +64,7 @@ pub struct Config {
     /// The access log.
     pub access_log: AccessLogSpec,
     /// The forward proxy: tunnels and requests to other hosts; disabled if absent.
-    pub forward: Option<ForwardSpec>,
+    pub forward: Option<ForwardProxySpec>,
     /// The admin page; disabled if absent.
     pub admin: Option<AdminSpec>,
     /// The collector of request spans; disabled if absent.
@@ -164,7 +164,7 @@ impl Config {
     pub fn check_files(&self) -> Result<(), Diagnostics> {
         let by_tls = self.listen.iter().any(|listen| listen.protocol == ListenProtocol::Tls);
         if by_tls && !self.certificates.is_empty() {
-            crate::tls::material(self)?;
+            crate::tls::load_server_tls(self)?;
         }
         if let Some(Err(error)) = self.telemetry.as_ref().map(TelemetrySpec::check_files) {
             return Err(self.fault(&["telemetry", "ca"], error.to_string()));

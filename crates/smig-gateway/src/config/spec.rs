@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use smig_settings::value::{deserialize_time, parse_addresses};
 
-use crate::network::Network;
+use crate::network::IpNet;
 
 /// A listener.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -181,7 +181,7 @@ pub struct ForwardedSpec {
     pub send: ForwardedFields,
     /// Networks of trusted proxies, whose forwarding fields are passed on. Those of all other peers are
     /// removed.
-    pub trust: Vec<Network>,
+    pub trust: Vec<IpNet>,
 }
 
 /// The sets of fields that name the client.

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use rustix::io::Errno;
 use serde::{Deserialize, Deserializer, de::Error as _};
 
-use crate::network::Network;
+use crate::network::IpNet;
 
 /// IPv4 networks that are not public, with their purpose.
 const SPECIAL_V4: [([u8; 4], u32, &str); 18] = [
@@ -56,18 +56,18 @@ const SPECIAL_V6: [(Ipv6Addr, u32, &str); 17] = [
 ];
 
 /// Returns the network that makes an address special, and its purpose; `None` if the address is public.
-pub(super) fn special(ip: IpAddr) -> Option<(Network, &'static str)> {
+pub(super) fn special(ip: IpAddr) -> Option<(IpNet, &'static str)> {
     let v4 = SPECIAL_V4
         .iter()
-        .map(|&(addr, bits, what)| (Network::new(Ipv4Addr::from(addr).into(), bits), what));
-    let v6 = SPECIAL_V6.iter().map(|&(addr, bits, what)| (Network::new(addr.into(), bits), what));
+        .map(|&(addr, bits, what)| (IpNet::new(Ipv4Addr::from(addr).into(), bits), what));
+    let v6 = SPECIAL_V6.iter().map(|&(addr, bits, what)| (IpNet::new(addr.into(), bits), what));
     let known = v4.chain(v6).find(|(network, _)| network.contains(ip));
     known.or_else(|| match ip {
         IpAddr::V6(v6) if v6.octets()[0] >> 5 != 1 => {
             // Outside 2000::/3: the network of the first 16 bits.
             let [first, ..] = v6.segments();
             let network = Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0);
-            Some((Network::new(network.into(), 16), "reserved"))
+            Some((IpNet::new(network.into(), 16), "reserved"))
         }
         IpAddr::V4(_) | IpAddr::V6(_) => None,
     })
@@ -129,7 +129,7 @@ fn asked(answer: io::Result<bool>) -> io::Result<bool> {
 
 /// A prefix of the operator's own NAT64 translator (RFC 6052 section 2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Nat64(Network);
+pub struct Nat64(IpNet);
 
 impl Nat64 {
     /// Returns the IPv4 address that is embedded in an address with this prefix.
@@ -156,7 +156,7 @@ impl FromStr for Nat64 {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let network: Network = text.parse()?;
+        let network: IpNet = text.parse()?;
         if network.addr().is_ipv4() || ![32, 40, 48, 56, 64, 96].contains(&network.bits()) {
             return Err(format!(
                 "{text:?} is not a NAT64 prefix (IPv6, with 32, 40, 48, 56, 64 or 96 bits)"

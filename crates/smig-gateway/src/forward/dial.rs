@@ -9,14 +9,14 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
-use super::failure::Failure;
+use super::failure::ForwardError;
 
 /// Idle time after which the kernel sends TCP keep-alive probes.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// A host and a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Target {
+pub(super) struct HostPort {
     /// In lower case, without brackets and without a trailing dot.
     pub(super) host: String,
     pub(super) port: u16,
@@ -25,7 +25,7 @@ pub(super) struct Target {
 /// Maximum length of a host name in its text form.
 const MAX_HOST: usize = 253;
 
-impl Target {
+impl HostPort {
     /// Creates a target from a URI's host; `None` if it is not a valid name (RFC 1035 section 2.3.4).
     pub(super) fn new(host: &str, port: u16) -> Option<Self> {
         let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
@@ -35,7 +35,7 @@ impl Target {
     }
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for HostPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.host.contains(':') {
             write!(f, "[{}]:{}", self.host, self.port)
@@ -51,25 +51,25 @@ impl fmt::Display for Target {
 /// The rules forbid the target, the name cannot be resolved, too many lookups are waiting, this machine lacks what is
 /// needed to check the address, or no connection is established within `limit`.
 pub(super) async fn dial(
-    target: &Target,
+    target: &HostPort,
     resolver: &Resolver,
     limit: Duration,
-) -> Result<TcpStream, Failure> {
+) -> Result<TcpStream, ForwardError> {
     let until = Instant::now() + limit;
     let addrs = timeout_at(until, resolver.resolve(&target.host, target.port))
         .await
-        .map_err(|_| Failure::resolving_takes_too_long(&target.host))?
+        .map_err(|_| ForwardError::resolving_takes_too_long(&target.host))?
         .map_err(|error| match error.kind() {
             io::ErrorKind::PermissionDenied => {
-                Failure::prohibited(format!("{target} is not allowed: {error}"))
+                ForwardError::prohibited(format!("{target} is not allowed: {error}"))
             }
-            io::ErrorKind::ResourceBusy => Failure::busy(&target.host, &error),
-            _ => Failure::unresolved(&target.host, &error),
+            io::ErrorKind::ResourceBusy => ForwardError::busy(&target.host, &error),
+            _ => ForwardError::unresolved(&target.host, &error),
         })?;
     let tcp = timeout_at(until, smig::connect_any(addrs))
         .await
         .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-        .map_err(|error| Failure::not_connected(&target.to_string(), &error))?;
+        .map_err(|error| ForwardError::not_connected(&target.to_string(), &error))?;
     // Best effort: the connection works without these options.
     let _ = tcp.set_nodelay(true);
     let _ = SockRef::from(&tcp).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE));
@@ -84,15 +84,16 @@ mod tests {
     fn a_host_that_no_name_can_be_is_refused() {
         let host = |len| "a".repeat(len);
         assert!(
-            Target::new(&host(253), 80).is_some() && Target::new(&(host(253) + "."), 80).is_some()
+            HostPort::new(&host(253), 80).is_some()
+                && HostPort::new(&(host(253) + "."), 80).is_some()
         );
         for host in
             ["", ".", "..", "a..", "a..b", ".a"].map(str::to_owned).into_iter().chain([host(254)])
         {
-            assert!(Target::new(&host, 80).is_none(), "{} {host}", host.len());
+            assert!(HostPort::new(&host, 80).is_none(), "{} {host}", host.len());
         }
         for host in ["::1", "[::ffff:1.2.3.4]", "1.2.3.4", "a.b."] {
-            assert!(Target::new(host, 80).is_some(), "{host}");
+            assert!(HostPort::new(host, 80).is_some(), "{host}");
         }
     }
 }

@@ -11,14 +11,14 @@ const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 
 /// A request that was not forwarded.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct ForwardError {
     status: StatusCode,
     /// The proxy error type of RFC 9209 section 2.3.
     kind: &'static str,
     detail: String,
 }
 
-impl Failure {
+impl ForwardError {
     fn new(status: StatusCode, kind: &'static str, detail: impl Into<String>) -> Self {
         Self { status, kind, detail: detail.into() }
     }
@@ -28,19 +28,19 @@ impl Failure {
     }
 
     /// The request, or the origin's response, is malformed.
-    pub(super) fn of_head(failure: &crate::proxy::Failure) -> Self {
+    pub(super) fn of_head(failure: &crate::proxy::ProxyError) -> Self {
         Self::new(failure.status(), failure.error_type(), failure.to_string())
     }
 
     /// The origin sent no response.
-    pub(super) fn of_exchange(target: &str, failure: &crate::proxy::Failure) -> Self {
+    pub(super) fn of_exchange(target: &str, failure: &crate::proxy::ProxyError) -> Self {
         let detail = match failure {
-            crate::proxy::Failure::Prohibited(why) => format!("{target} is not allowed: {why}"),
+            crate::proxy::ProxyError::Prohibited(why) => format!("{target} is not allowed: {why}"),
             _ => format!("no response from {target}: {failure}"),
         };
         let status = match failure {
             // The origin is the only server: do not invite the client to retry soon.
-            crate::proxy::Failure::Refused(_) => StatusCode::BAD_GATEWAY,
+            crate::proxy::ProxyError::Refused(_) => StatusCode::BAD_GATEWAY,
             _ => failure.status(),
         };
         Self::new(status, failure.error_type(), detail)
@@ -124,7 +124,7 @@ impl Failure {
 pub(super) fn unauthenticated() -> Response<Body> {
     let status = StatusCode::PROXY_AUTHENTICATION_REQUIRED;
     let detail = "the proxy requires a token, or a user name and password";
-    let mut response = Failure::new(status, "http_request_denied", detail).response();
+    let mut response = ForwardError::new(status, "http_request_denied", detail).response();
     for scheme in ["Bearer realm=\"smig\"", "Basic realm=\"smig\", charset=\"UTF-8\""] {
         response.headers_mut().append(PROXY_AUTHENTICATE, HeaderValue::from_static(scheme));
     }
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn a_failure_is_a_response_that_says_why() {
         let error = io::Error::from(io::ErrorKind::ConnectionRefused);
-        let response = Failure::not_connected("a\"b:1", &error).response();
+        let response = ForwardError::not_connected("a\"b:1", &error).response();
         assert_eq!(response.status(), StatusCode::BAD_GATEWAY);
         let status = response.headers()[PROXY_STATUS].to_str().unwrap();
         assert!(

@@ -25,31 +25,31 @@ use smig::{ConnectionInfo, Incoming, Protocol, Resolver, seldom};
 
 pub use address::Nat64;
 pub use pattern::{Pattern, PortRange};
-pub use spec::ForwardSpec;
+pub use spec::ForwardProxySpec;
 pub use users::SecretDigest;
 
 use crate::proxy::{Body, framing};
-use crate::tunnel::{self, End, Kind, Socket, Tunnel, Tunnels};
-use dial::Target;
-use failure::Failure;
-use plain::Plain;
+use crate::tunnel::{self, Socket, Tunnel, TunnelEnd, TunnelKind, Tunnels};
+use dial::HostPort;
+use failure::ForwardError;
+use plain::OriginPool;
 use rules::Rules;
 use users::Users;
 
 /// Request field: with the value `h2c`, the request is sent to the origin over HTTP/2 with prior knowledge instead of
 /// HTTP/1.1.
-pub const NEXT_PROTOCOL: HeaderName = HeaderName::from_static("smig-next-protocol");
+pub const ORIGIN_PROTOCOL: HeaderName = HeaderName::from_static("smig-next-protocol");
 
 /// Placeholder for an unknown client address.
 const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// A forward proxy. Cheap to share; all workers use one.
 #[derive(Debug)]
-pub struct Forward {
+pub struct ForwardProxy {
     users: Users,
     to: Arc<Destinations>,
-    spec: ForwardSpec,
-    open: Arc<Open>,
+    spec: ForwardProxySpec,
+    open: Arc<TunnelCounts>,
     tunnels: Tunnels,
 }
 
@@ -58,29 +58,29 @@ pub struct Forward {
 struct Destinations {
     rules: Arc<Rules>,
     resolver: Resolver,
-    plain: Plain,
+    plain: OriginPool,
 }
 
 /// Number of open tunnels per user.
 #[derive(Debug, Default)]
-struct Open(Mutex<HashMap<String, usize>>);
+struct TunnelCounts(Mutex<HashMap<String, usize>>);
 
 impl Destinations {
-    fn new(spec: &ForwardSpec) -> Arc<Self> {
+    fn new(spec: &ForwardProxySpec) -> Arc<Self> {
         let rules = Arc::new(Rules::new(spec));
         let checked = Arc::clone(&rules);
         let resolver = Resolver::apart()
             .checked(move |host, addr| checked.check_address(host, addr.ip(), addr.port()));
-        Arc::new(Self { rules, plain: Plain::new(spec, resolver.clone()), resolver })
+        Arc::new(Self { rules, plain: OriginPool::new(spec, resolver.clone()), resolver })
     }
 }
 
-impl Forward {
+impl ForwardProxy {
     /// Creates a proxy, whose tunnels are counted in `tunnels`.
     ///
     /// # Errors
     /// There are no users, or the users file cannot be read.
-    pub fn new(spec: ForwardSpec, tunnels: &Tunnels) -> io::Result<Arc<Self>> {
+    pub fn new(spec: ForwardProxySpec, tunnels: &Tunnels) -> io::Result<Arc<Self>> {
         Self::with(Destinations::new(&spec), spec, tunnels.clone(), Arc::default())
     }
 
@@ -89,7 +89,7 @@ impl Forward {
     ///
     /// # Errors
     /// Those of [`Forward::new`].
-    pub fn next(&self, spec: ForwardSpec) -> io::Result<Arc<Self>> {
+    pub fn reconfigured(&self, spec: ForwardProxySpec) -> io::Result<Arc<Self>> {
         let to =
             if self.spec.leads_as(&spec) { Arc::clone(&self.to) } else { Destinations::new(&spec) };
         Self::with(to, spec, self.tunnels.clone(), Arc::clone(&self.open))
@@ -97,9 +97,9 @@ impl Forward {
 
     fn with(
         to: Arc<Destinations>,
-        spec: ForwardSpec,
+        spec: ForwardProxySpec,
         tunnels: Tunnels,
-        open: Arc<Open>,
+        open: Arc<TunnelCounts>,
     ) -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self { users: Users::new(&spec)?, to, spec, open, tunnels }))
     }
@@ -138,17 +138,19 @@ impl Forward {
         &self,
         request: Request<Incoming>,
         user: &str,
-    ) -> Result<Response<Body>, Failure> {
+    ) -> Result<Response<Body>, ForwardError> {
         if request.extensions().get::<Protocol>().is_some() {
-            return Err(Failure::unsupported("extended CONNECT is not forwarded; use CONNECT"));
+            return Err(ForwardError::unsupported(
+                "extended CONNECT is not forwarded; use CONNECT",
+            ));
         }
         // RFC 9110 section 9.3.6: what follows belongs to the tunnel, but hyper would parse it as content.
         if framing::announces_content(request.headers()) {
-            return Err(Failure::bad_request("content in a CONNECT request"));
+            return Err(ForwardError::bad_request("content in a CONNECT request"));
         }
         let target = target(request.uri(), None)?;
         self.to.rules.check_name(&target.host, target.port)?;
-        let permit = Permit::take(self, user)?;
+        let permit = TunnelPermit::take(self, user)?;
         let resolver = self.to.resolver.clone().on_behalf_of(user);
         let tcp = dial::dial(&target, &resolver, self.spec.connect_timeout).await?;
         Ok(self.join(request, Socket::new(tcp), permit, target))
@@ -159,11 +161,11 @@ impl Forward {
         &self,
         mut request: Request<Incoming>,
         far: Socket<tokio::net::TcpStream>,
-        permit: Permit,
-        target: Target,
+        permit: TunnelPermit,
+        target: HostPort,
     ) -> Response<Body> {
         let idle = self.spec.tunnel_idle;
-        let tunnel = self.tunnels.begin(Kind::Connect, request.body().stream_info());
+        let tunnel = self.tunnels.begin(TunnelKind::Connect, request.body().stream_info());
         if request.version() == Version::HTTP_2 {
             let (near, body) = tunnel::accept(request.into_body());
             tokio::spawn(run(tunnel, near, far, idle, permit, target));
@@ -183,9 +185,9 @@ impl Forward {
         &self,
         request: Request<Incoming>,
         user: &str,
-    ) -> Result<Response<Body>, Failure> {
+    ) -> Result<Response<Body>, ForwardError> {
         if request.uri().scheme_str() != Some("http") {
-            return Err(Failure::bad_request(
+            return Err(ForwardError::bad_request(
                 "only http:// is forwarded; use CONNECT for https://",
             ));
         }
@@ -199,15 +201,15 @@ impl Forward {
     }
 }
 
-async fn run<A: End, B: End>(
+async fn run<A: TunnelEnd, B: TunnelEnd>(
     tunnel: Tunnel,
     near: A,
     far: B,
     idle: Option<std::time::Duration>,
-    permit: Permit,
-    target: Target,
+    permit: TunnelPermit,
+    target: HostPort,
 ) {
-    let outcome = tunnel.carry(near, far, idle).await;
+    let outcome = tunnel.run(near, far, idle).await;
     let (user, sent, received) = (&permit.user, outcome.sent, outcome.received);
     match outcome.end {
         Ok(()) => tracing::debug!(user, %target, sent, received, "tunnel ended"),
@@ -216,12 +218,12 @@ async fn run<A: End, B: End>(
 }
 
 /// Returns the destination of a request, from its authority.
-fn target(uri: &Uri, default_port: Option<u16>) -> Result<Target, Failure> {
-    let bad = || Failure::bad_request("the authority is not host:port");
+fn target(uri: &Uri, default_port: Option<u16>) -> Result<HostPort, ForwardError> {
+    let bad = || ForwardError::bad_request("the authority is not host:port");
     let authority = uri.authority().filter(|a| !a.as_str().contains('@')).ok_or_else(bad)?;
     let port = authority.port_u16().or_else(|| default_port.filter(|_| has_no_port(authority)));
     let port = port.filter(|&port| port != 0).ok_or_else(bad)?;
-    Target::new(authority.host(), port).ok_or_else(bad)
+    HostPort::new(authority.host(), port).ok_or_else(bad)
 }
 
 fn has_no_port(authority: &Authority) -> bool {
@@ -230,26 +232,26 @@ fn has_no_port(authority: &Authority) -> bool {
 
 /// Counts one tunnel of a user; dropping it ends the count.
 #[derive(Debug)]
-struct Permit {
-    open: Arc<Open>,
+struct TunnelPermit {
+    open: Arc<TunnelCounts>,
     user: String,
 }
 
-impl Permit {
-    fn take(forward: &Forward, user: &str) -> Result<Self, Failure> {
+impl TunnelPermit {
+    fn take(forward: &ForwardProxy, user: &str) -> Result<Self, ForwardError> {
         let mut open = forward.open.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = open.entry(user.to_owned()).or_default();
         if *count >= forward.spec.max_tunnels {
             let limit = forward.spec.max_tunnels;
             seldom!(warn, "tunnels of a user", user, limit, "limit reached: tunnels per user");
-            return Err(Failure::too_many(forward.spec.max_tunnels));
+            return Err(ForwardError::too_many(forward.spec.max_tunnels));
         }
         *count += 1;
         Ok(Self { open: Arc::clone(&forward.open), user: user.to_owned() })
     }
 }
 
-impl Drop for Permit {
+impl Drop for TunnelPermit {
     fn drop(&mut self) {
         let mut open = self.open.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = open.get_mut(&self.user) {

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::dial::Target;
-use super::failure::Failure;
+use super::dial::HostPort;
+use super::failure::ForwardError;
 use crate::upstream::Upstream;
 
 /// How long an unused origin is cached, and how long its idle connections remain open.
@@ -34,7 +34,7 @@ pub(super) enum Protocol {
     H2c,
 }
 
-pub(super) type Key = (Target, Protocol);
+pub(super) type Key = (HostPort, Protocol);
 
 /// Origins by user.
 #[derive(Debug, Default)]
@@ -73,8 +73,8 @@ impl Origins {
         &mut self,
         user: &str,
         key: Key,
-        make: impl FnOnce(&Key) -> Result<Arc<Upstream>, Failure>,
-    ) -> Result<Arc<Upstream>, Failure> {
+        make: impl FnOnce(&Key) -> Result<Arc<Upstream>, ForwardError>,
+    ) -> Result<Arc<Upstream>, ForwardError> {
         let now = Instant::now();
         self.tidy(now);
         let theirs = match self.by_user.get_mut(user) {
@@ -90,7 +90,7 @@ impl Origins {
             return Ok(upstream);
         }
         if !theirs.make_room(now) {
-            return Err(Failure::too_many_origins(MAX_ORIGINS));
+            return Err(ForwardError::too_many_origins(MAX_ORIGINS));
         }
         let upstream = make(&key)?;
         theirs.by_key.insert(key, Origin { upstream: Arc::clone(&upstream), used: now });

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::de::{Deserialize, Deserializer, Error as _};
 
-use crate::network::Network;
+use crate::network::IpNet;
 
 /// A pattern for hosts and ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,9 +21,9 @@ enum Hosts {
     /// Exactly this name.
     Name(String),
     /// Every name with this suffix, which starts with a dot.
-    Below(String),
+    Subdomains(String),
     /// Every address in this network.
-    Network(Network),
+    Network(IpNet),
 }
 
 /// An inclusive range of ports.
@@ -74,13 +74,13 @@ impl Pattern {
             && match &self.host {
                 Hosts::Any => true,
                 Hosts::Name(name) => name == host,
-                Hosts::Below(end) => host.ends_with(end) && host.len() > end.len(),
+                Hosts::Subdomains(end) => host.ends_with(end) && host.len() > end.len(),
                 Hosts::Network(_) => false,
             }
     }
 
     /// Returns the pattern's network, if it has one that includes this address, and the port matches.
-    pub(super) fn network_of(&self, ip: IpAddr, port: u16) -> Option<Network> {
+    pub(super) fn network_of(&self, ip: IpAddr, port: u16) -> Option<IpNet> {
         match self.host {
             Hosts::Network(network) if self.covers_address(ip, port) => Some(network),
             _ => None,
@@ -136,7 +136,7 @@ impl FromStr for Pattern {
             return Err(bad());
         }
         let end = end.to_owned();
-        Ok(Self { host: if is_below { Hosts::Below(end) } else { Hosts::Name(end) }, ports })
+        Ok(Self { host: if is_below { Hosts::Subdomains(end) } else { Hosts::Name(end) }, ports })
     }
 }
 

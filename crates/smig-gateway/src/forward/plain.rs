@@ -11,18 +11,18 @@ use http::uri::Authority;
 use http::{HeaderValue, Request, Response};
 use smig::{Incoming, Resolver};
 
-use super::NEXT_PROTOCOL;
-use super::dial::Target;
-use super::failure::Failure;
+use super::ORIGIN_PROTOCOL;
+use super::dial::HostPort;
+use super::failure::ForwardError;
 use super::origins::{KEPT, Key, Origins, Protocol};
-use super::spec::ForwardSpec;
-use crate::proxy::{self, Admitted, Body};
+use super::spec::ForwardProxySpec;
+use crate::proxy::{self, Body, ValidRequest};
 use crate::tunnel::Tunnels;
 use crate::upstream::{Ejection, Timeouts, Upstream, UpstreamSpec};
 
 /// Connections to origins.
 #[derive(Debug)]
-pub(super) struct Plain {
+pub(super) struct OriginPool {
     resolver: Resolver,
     timeouts: Timeouts,
     max_connections: usize,
@@ -30,9 +30,9 @@ pub(super) struct Plain {
     origins: Mutex<Origins>,
 }
 
-impl Plain {
+impl OriginPool {
     /// Creates the connections, with `resolver` for the origins' names.
-    pub(super) fn new(spec: &ForwardSpec, resolver: Resolver) -> Self {
+    pub(super) fn new(spec: &ForwardProxySpec, resolver: Resolver) -> Self {
         let timeouts = Timeouts {
             connect: spec.connect_timeout,
             queue: spec.connect_timeout,
@@ -59,39 +59,39 @@ impl Plain {
         &self,
         mut request: Request<Incoming>,
         user: &str,
-        target: &Target,
+        target: &HostPort,
         client: SocketAddr,
         tunnels: &Tunnels,
-    ) -> Result<Response<Body>, Failure> {
-        let protocol = match request.headers_mut().remove(NEXT_PROTOCOL) {
+    ) -> Result<Response<Body>, ForwardError> {
+        let protocol = match request.headers_mut().remove(ORIGIN_PROTOCOL) {
             Some(value) if value == "h2c" => Protocol::H2c,
             _ => Protocol::Http1,
         };
         let authority = request.uri().authority().cloned();
-        let authority = authority.ok_or_else(|| Failure::bad_request("no authority"))?;
+        let authority = authority.ok_or_else(|| ForwardError::bad_request("no authority"))?;
         let admitted = prepare(request, &authority)?;
         let upstream = self.origin(user, target, protocol)?;
         let answered = admitted.exchange(&upstream, client, tunnels).await;
-        answered.map_err(|failure| Failure::of_exchange(&target.to_string(), &failure))
+        answered.map_err(|failure| ForwardError::of_exchange(&target.to_string(), &failure))
     }
 
     /// Returns the user's origin as an upstream. Holds no lock across an await.
     fn origin(
         &self,
         user: &str,
-        target: &Target,
+        target: &HostPort,
         protocol: Protocol,
-    ) -> Result<Arc<Upstream>, Failure> {
+    ) -> Result<Arc<Upstream>, ForwardError> {
         let mut origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
         origins.find(user, (target.clone(), protocol), |key| self.make(user, key))
     }
 
-    fn make(&self, user: &str, (target, protocol): &Key) -> Result<Arc<Upstream>, Failure> {
+    fn make(&self, user: &str, (target, protocol): &Key) -> Result<Arc<Upstream>, ForwardError> {
         let scheme = match protocol {
             Protocol::Http1 => "http",
             Protocol::H2c => "h2c",
         };
-        let bad = || Failure::bad_request("the authority is not host:port");
+        let bad = || ForwardError::bad_request("the authority is not host:port");
         let url = format!("{scheme}://{target}").parse().map_err(|_| bad())?;
         let spec = UpstreamSpec {
             timeouts: self.timeouts,
@@ -102,20 +102,23 @@ impl Plain {
         };
         let resolver = self.resolver.clone().on_behalf_of(user);
         Upstream::with_resolver(target.to_string(), &spec, resolver)
-            .map_err(|error| Failure::bad_request(&error.to_string()))
+            .map_err(|error| ForwardError::bad_request(&error.to_string()))
     }
 }
 
 /// Returns the request in the form for the origin.
-fn prepare(mut request: Request<Incoming>, target: &Authority) -> Result<Admitted, Failure> {
+fn prepare(
+    mut request: Request<Incoming>,
+    target: &Authority,
+) -> Result<ValidRequest, ForwardError> {
     if request.headers().get_all(HOST).iter().count() > 1 {
-        return Err(Failure::bad_request("more than one host"));
+        return Err(ForwardError::bad_request("more than one host"));
     }
     // The target's authority takes precedence over Host (RFC 9112 section 3.2.2).
     let host = HeaderValue::from_str(target.as_str());
-    let host = host.map_err(|_| Failure::bad_request("invalid authority"))?;
+    let host = host.map_err(|_| ForwardError::bad_request("invalid authority"))?;
     request.headers_mut().insert(HOST, host);
-    proxy::admit_forwarded(request).map_err(|failure| Failure::of_head(&failure))
+    proxy::admit_forwarded(request).map_err(|failure| ForwardError::of_head(&failure))
 }
 
 #[cfg(test)]
@@ -130,10 +133,10 @@ mod tests {
     use crate::forward::dial;
     use crate::forward::origins::MAX_ORIGINS;
     use crate::proxy::head::{self, Upgrades};
-    use crate::upstream::{Asked, Tried, UnderWay};
+    use crate::upstream::{ActiveRequest, BalanceInput, TriedServers};
 
     /// A proxy whose lookups block until the sender is dropped: no connection is ever made.
-    fn black_hole(spec: &ForwardSpec) -> (Plain, mpsc::Sender<()>) {
+    fn black_hole(spec: &ForwardProxySpec) -> (OriginPool, mpsc::Sender<()>) {
         let (release, blocked) = mpsc::channel();
         let blocked = Mutex::new(blocked);
         let resolver = Resolver::by(move |_| {
@@ -141,14 +144,14 @@ mod tests {
             let _ = blocked.lock().unwrap_or_else(PoisonError::into_inner).recv();
             Err(std::io::Error::other("released"))
         });
-        (Plain::new(spec, resolver), release)
+        (OriginPool::new(spec, resolver), release)
     }
 
     #[tokio::test(start_paused = true)]
     async fn calls_to_a_black_hole_all_end_within_one_limit() {
-        let spec = ForwardSpec::default();
+        let spec = ForwardProxySpec::default();
         let (plain, _release) = black_hole(&spec);
-        let target = Target::new("hole.example", 80).unwrap();
+        let target = HostPort::new("hole.example", 80).unwrap();
         let client = SocketAddr::from(([192, 0, 2, 1], 1));
         let tunnels = Tunnels::of_gateway();
         let local = tokio::task::LocalSet::new();
@@ -156,7 +159,7 @@ mod tests {
             let begin = Instant::now();
             let call = || {
                 let request = Request::get("http://hole.example/")
-                    .header(NEXT_PROTOCOL, protocol)
+                    .header(ORIGIN_PROTOCOL, protocol)
                     .body(Incoming::empty())
                     .unwrap();
                 plain.send(request, "ann", &target, client, &tunnels)
@@ -183,16 +186,16 @@ mod tests {
     }
 
     async fn all_say_503(resolver: Resolver) {
-        let target = Target::new("a.example", 80).unwrap();
+        let target = HostPort::new("a.example", 80).unwrap();
         let limit = Duration::from_secs(60);
         let by_connect = dial::dial(&target, &resolver, limit).await.unwrap_err();
         let mut responses = vec![by_connect.response()];
-        let plain = Plain::new(&ForwardSpec::default(), resolver);
+        let plain = OriginPool::new(&ForwardProxySpec::default(), resolver);
         let (client, tunnels) = (SocketAddr::from(([192, 0, 2, 1], 1)), Tunnels::of_gateway());
         let local = tokio::task::LocalSet::new();
         for protocol in ["h2c", "http/1.1"] {
             let request = Request::get("http://a.example/")
-                .header(NEXT_PROTOCOL, protocol)
+                .header(ORIGIN_PROTOCOL, protocol)
                 .body(Incoming::empty())
                 .unwrap();
             let sending = plain.send(request, "ann", &target, client, &tunnels);
@@ -206,23 +209,27 @@ mod tests {
     }
 
     /// The origin of a user with this number.
-    fn origin(plain: &Plain, user: &str, number: usize) -> Result<Arc<Upstream>, Failure> {
-        let target = Target::new(&format!("{number}.example"), 80).unwrap();
+    fn origin(
+        plain: &OriginPool,
+        user: &str,
+        number: usize,
+    ) -> Result<Arc<Upstream>, ForwardError> {
+        let target = HostPort::new(&format!("{number}.example"), 80).unwrap();
         plain.origin(user, &target, Protocol::Http1)
     }
 
-    fn count(plain: &Plain) -> usize {
+    fn count(plain: &OriginPool) -> usize {
         plain.origins.lock().unwrap().count()
     }
 
     /// An active request to an origin.
-    fn use_it(upstream: &Arc<Upstream>) -> UnderWay {
+    fn use_it(upstream: &Arc<Upstream>) -> ActiveRequest {
         let request = Request::get("http://a/").header(HOST, "a").body(Incoming::empty()).unwrap();
         let (parts, body) = request.into_parts();
-        let (outward, ..) = head::admit(parts, body, None, Upgrades::Ignored).unwrap();
+        let (outward, ..) = head::validate_request(parts, body, None, Upgrades::Ignored).unwrap();
         let client = SocketAddr::from(([192, 0, 2, 1], 1));
-        let asked = Asked { client, uri: &outward.uri, headers: &outward.fields };
-        upstream.choose(asked, Tried::default()).unwrap().1
+        let asked = BalanceInput { client, uri: &outward.uri, headers: &outward.fields };
+        upstream.choose(asked, TriedServers::default()).unwrap().1
     }
 
     #[tokio::test(start_paused = true)]
@@ -232,10 +239,10 @@ mod tests {
             let _ = looked_up.send(());
             Err(std::io::Error::other("no such name"))
         });
-        let plain = Plain::new(&ForwardSpec::default(), resolver);
-        let target = Target::new("a1.example", 80).unwrap();
+        let plain = OriginPool::new(&ForwardProxySpec::default(), resolver);
+        let target = HostPort::new("a1.example", 80).unwrap();
         let request = Request::get("http://a1.example/")
-            .header(NEXT_PROTOCOL, "h2c")
+            .header(ORIGIN_PROTOCOL, "h2c")
             .body(Incoming::empty())
             .unwrap();
         let (client, tunnels) = (SocketAddr::from(([192, 0, 2, 1], 1)), Tunnels::of_gateway());
@@ -259,7 +266,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn origins_that_nobody_asks_for_are_forgotten() {
-        let plain = Plain::new(&ForwardSpec::default(), Resolver::system());
+        let plain = OriginPool::new(&ForwardProxySpec::default(), Resolver::system());
         for n in 0..1000 {
             origin(&plain, "ann", n).unwrap();
             tokio::time::advance(KEPT / 2).await;
@@ -273,7 +280,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_user_of_many_origins_leaves_others_their_connections() {
-        let plain = Plain::new(&ForwardSpec::default(), Resolver::system());
+        let plain = OriginPool::new(&ForwardProxySpec::default(), Resolver::system());
         let kept = origin(&plain, "bob", 0).unwrap();
         let mut in_use = Vec::new();
         for n in 1..MAX_ORIGINS * 4 {
@@ -287,7 +294,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn origins_are_few_again_when_many_were_in_use() {
-        let plain = Plain::new(&ForwardSpec::default(), Resolver::system());
+        let plain = OriginPool::new(&ForwardProxySpec::default(), Resolver::system());
         let mut in_use = Vec::new();
         for n in 0..MAX_ORIGINS * 2 {
             let Ok(upstream) = origin(&plain, "ann", n) else { break };
@@ -308,7 +315,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn origins_are_not_looked_through_for_each_new_one_where_nearly_all_are_in_use() {
-        let plain = Plain::new(&ForwardSpec::default(), Resolver::system());
+        let plain = OriginPool::new(&ForwardProxySpec::default(), Resolver::system());
         let in_use: Vec<_> =
             (0..MAX_ORIGINS - 24).map(|n| use_it(&origin(&plain, "ann", n).unwrap())).collect();
         let mut more = MAX_ORIGINS..;

@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use std::sync::OnceLock;
 
 use super::address::{self, Nat64};
-use super::failure::Failure;
+use super::failure::ForwardError;
 use super::pattern::{Pattern, PortRange};
-use super::spec::ForwardSpec;
-use crate::network::Network;
+use super::spec::ForwardProxySpec;
+use crate::network::IpNet;
 
 /// The rules for destinations.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) struct Rules {
 }
 
 impl Rules {
-    pub(super) fn new(spec: &ForwardSpec) -> Self {
+    pub(super) fn new(spec: &ForwardProxySpec) -> Self {
         Self {
             allow: spec.allow.clone(),
             deny: spec.deny.clone(),
@@ -42,12 +42,12 @@ impl Rules {
     ///
     /// # Errors
     /// The destination is forbidden; the failure contains the reason.
-    pub(super) fn check_name(&self, host: &str, port: u16) -> Result<(), Failure> {
+    pub(super) fn check_name(&self, host: &str, port: u16) -> Result<(), ForwardError> {
         if !self.ports.iter().any(|ports| ports.contains(port)) {
-            return Err(Failure::denied(format!("port {port} is not allowed")));
+            return Err(ForwardError::denied(format!("port {port} is not allowed")));
         }
         if self.deny.iter().any(|pattern| pattern.covers_name(host, port)) {
-            return Err(Failure::denied(format!("{host}:{port} is not allowed")));
+            return Err(ForwardError::denied(format!("{host}:{port} is not allowed")));
         }
         Ok(())
     }
@@ -79,7 +79,7 @@ impl Rules {
     }
 
     /// Returns the networks that allow an address.
-    fn opened(&self, ip: IpAddr, port: u16) -> impl Iterator<Item = Network> {
+    fn opened(&self, ip: IpAddr, port: u16) -> impl Iterator<Item = IpNet> {
         self.allow.iter().filter_map(move |pattern| pattern.network_of(ip, port))
     }
 
@@ -121,7 +121,11 @@ mod tests {
 
     fn rules(allow: &[&str], deny: &[&str]) -> Rules {
         let parse = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
-        let spec = ForwardSpec { allow: parse(allow), deny: parse(deny), ..ForwardSpec::default() };
+        let spec = ForwardProxySpec {
+            allow: parse(allow),
+            deny: parse(deny),
+            ..ForwardProxySpec::default()
+        };
         Rules::new(&spec)
     }
 
@@ -190,8 +194,10 @@ mod tests {
 
     #[test]
     fn a_translator_of_the_operators_own_opens_nothing() {
-        let mut spec =
-            ForwardSpec { nat64: vec!["2a00:64::/96".parse().unwrap()], ..ForwardSpec::default() };
+        let mut spec = ForwardProxySpec {
+            nat64: vec!["2a00:64::/96".parse().unwrap()],
+            ..ForwardProxySpec::default()
+        };
         let usual = Rules::new(&spec);
         assert!(address(&usual, "x", "2a00:64::8.8.8.8"));
         for closed in ["2a00:64::10.0.0.1", "2a00:64::127.0.0.1", "2a00:64::168.63.129.16"] {
@@ -205,8 +211,10 @@ mod tests {
 
     #[test]
     fn the_gateways_own_ports_are_closed_whatever_is_allowed() {
-        let spec =
-            ForwardSpec { allow: vec!["127.0.0.0/8".parse().unwrap()], ..ForwardSpec::default() };
+        let spec = ForwardProxySpec {
+            allow: vec!["127.0.0.0/8".parse().unwrap()],
+            ..ForwardProxySpec::default()
+        };
         let rules = Rules::new(&spec);
         assert!(address(&rules, "x", "127.0.0.1"));
         rules.close_port(443);

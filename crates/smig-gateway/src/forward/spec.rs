@@ -14,7 +14,7 @@ use super::users::SecretDigest;
 /// Users of the forward proxy, and what they may reach.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct ForwardSpec {
+pub struct ForwardProxySpec {
     /// Users, each with the SHA-256 of a secret: `ann = "sha256:9f86d0..."`. The secret is a bearer token, or the
     /// password of basic authentication. An unsalted hash protects only long random secrets; one is created by
     /// `openssl rand -hex 32`.
@@ -53,7 +53,7 @@ pub struct ForwardSpec {
     pub tunnel_idle: Option<Duration>,
 }
 
-impl Default for ForwardSpec {
+impl Default for ForwardProxySpec {
     fn default() -> Self {
         Self {
             users: BTreeMap::new(),
@@ -73,7 +73,7 @@ impl Default for ForwardSpec {
     }
 }
 
-impl ForwardSpec {
+impl ForwardProxySpec {
     /// Returns whether the two differ in nothing but their users.
     pub(super) fn leads_as(&self, other: &Self) -> bool {
         let Self { users, users_file, subjects, .. } = other.clone();
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn a_description_as_the_file_has_it() {
         let digest = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
-        let spec: ForwardSpec = toml::from_str(&format!(
+        let spec: ForwardProxySpec = toml::from_str(&format!(
             r#"
             users = {{ ann = "{digest}" }}
             allow = ["*.example.com", "10.0.0.0/8:443"]
@@ -100,7 +100,7 @@ mod tests {
         .unwrap();
         assert_eq!(spec.users.len(), 1);
         assert_eq!(spec.tunnel_idle, None);
-        let mut others = ForwardSpec { users: BTreeMap::new(), ..spec.clone() };
+        let mut others = ForwardProxySpec { users: BTreeMap::new(), ..spec.clone() };
         others.subjects.push("ann".to_owned());
         assert!(spec.leads_as(&others) && spec.leads_as(&spec));
         others.max_waiting = 1;
@@ -109,7 +109,7 @@ mod tests {
         for bad in
             ["user = {}", "users = { a = \"test\" }", "allow = [\"a b\"]", "ports = [\"9-1\"]"]
         {
-            assert!(toml::from_str::<ForwardSpec>(bad).is_err(), "{bad}");
+            assert!(toml::from_str::<ForwardProxySpec>(bad).is_err(), "{bad}");
         }
     }
 }

@@ -12,7 +12,7 @@ use serde::de::{Deserialize, Deserializer, Error as _};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-use super::spec::ForwardSpec;
+use super::spec::ForwardProxySpec;
 
 /// The SHA-256 of a secret, written as `sha256:` and 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub(super) struct Users {
 }
 
 impl Users {
-    pub(super) fn new(spec: &ForwardSpec) -> io::Result<Self> {
+    pub(super) fn new(spec: &ForwardProxySpec) -> io::Result<Self> {
         let mut secrets: Vec<_> =
             spec.users.iter().map(|(name, digest)| (name.clone(), *digest)).collect();
         if let Some(path) = &spec.users_file {
@@ -150,11 +150,11 @@ mod tests {
             "# people\n\nbob sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
         )
         .unwrap();
-        let users = Users::new(&ForwardSpec {
+        let users = Users::new(&ForwardProxySpec {
             users: [("ann".to_owned(), SecretDigest::of(b"a:b"))].into(),
             users_file: Some(file.path().to_owned()),
             subjects: vec!["laptop".to_owned()],
-            ..ForwardSpec::default()
+            ..ForwardProxySpec::default()
         })
         .unwrap();
         let find = |value: &str| users.find(&with(value), None);
@@ -185,9 +185,11 @@ mod tests {
 
     #[test]
     fn a_proxy_without_users_is_a_mistake() {
-        assert!(Users::new(&ForwardSpec::default()).is_err());
-        let spec =
-            ForwardSpec { users_file: Some("/nonexistent".into()), ..ForwardSpec::default() };
+        assert!(Users::new(&ForwardProxySpec::default()).is_err());
+        let spec = ForwardProxySpec {
+            users_file: Some("/nonexistent".into()),
+            ..ForwardProxySpec::default()
+        };
         assert!(Users::new(&spec).unwrap_err().to_string().contains("/nonexistent"));
     }
 }

@@ -94,8 +94,9 @@ impl AccessLog {
 
     /// Starts a line; `None` if logging is off.
     #[must_use]
-    pub fn begin<B>(self: &Arc<Self>, request: &Request<B>) -> Option<Box<Entry>> {
-        (self.format != Format::Off).then(|| Box::new(Entry::new(Arc::clone(self), request)))
+    pub fn begin<B>(self: &Arc<Self>, request: &Request<B>) -> Option<Box<AccessLogEntry>> {
+        (self.format != Format::Off)
+            .then(|| Box::new(AccessLogEntry::new(Arc::clone(self), request)))
     }
 
     fn write(&self, line: String) {
@@ -107,7 +108,7 @@ impl AccessLog {
 
 /// A line in progress. Dropping it writes the line.
 #[derive(Debug)]
-pub struct Entry {
+pub struct AccessLogEntry {
     log: Arc<AccessLog>,
     peer: Option<SocketAddr>,
     method: Method,
@@ -127,8 +128,8 @@ pub struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     /// Dropped before its end: the client disconnected or cancelled.
-    Cut,
-    Whole,
+    Aborted,
+    Complete,
     /// Its source failed.
     Failed,
 }
@@ -136,14 +137,14 @@ enum Outcome {
 impl Outcome {
     const fn as_str(self) -> &'static str {
         match self {
-            Self::Cut => "cut",
-            Self::Whole => "whole",
+            Self::Aborted => "cut",
+            Self::Complete => "whole",
             Self::Failed => "failed",
         }
     }
 }
 
-impl Entry {
+impl AccessLogEntry {
     fn new<B>(log: Arc<AccessLog>, request: &Request<B>) -> Self {
         let field = |name: HeaderName| request.headers().get(name).cloned();
         let info = request.extensions().get::<Arc<ConnectionInfo>>();
@@ -159,7 +160,7 @@ impl Entry {
             upstream: None,
             status: StatusCode::OK,
             sent: 0,
-            outcome: Outcome::Cut,
+            outcome: Outcome::Aborted,
             began: Instant::now(),
         }
     }
@@ -257,7 +258,7 @@ fn common_date(date: &str) -> String {
     format!("{day}/{month}/{year}:{time} +0000")
 }
 
-impl Drop for Entry {
+impl Drop for AccessLogEntry {
     fn drop(&mut self) {
         let mut line = self.line();
         line.push('\n');
@@ -267,28 +268,31 @@ impl Drop for Entry {
 
 /// Counts the bytes of a response's body, if there is an entry for it.
 #[must_use]
-pub fn counted<B: Body>(response: Response<B>, entry: Option<Box<Entry>>) -> Response<Counted<B>> {
+pub fn log_response<B: Body>(
+    response: Response<B>,
+    entry: Option<Box<AccessLogEntry>>,
+) -> Response<LoggedBody<B>> {
     let Some(mut entry) = entry else {
-        return response.map(|body| Counted { body, entry: None });
+        return response.map(|body| LoggedBody { body, entry: None });
     };
     entry.status = response.status();
     if entry.method == Method::HEAD || response.body().is_end_stream() {
-        entry.outcome = Outcome::Whole;
+        entry.outcome = Outcome::Complete;
     }
-    response.map(|body| Counted { body, entry: Some(entry) })
+    response.map(|body| LoggedBody { body, entry: Some(entry) })
 }
 
 pin_project_lite::pin_project! {
     /// A body whose bytes are counted.
     #[derive(Debug)]
-    pub struct Counted<B> {
+    pub struct LoggedBody<B> {
         #[pin]
         body: B,
-        entry: Option<Box<Entry>>,
+        entry: Option<Box<AccessLogEntry>>,
     }
 }
 
-impl<B: Body<Data = Bytes>> Body for Counted<B> {
+impl<B: Body<Data = Bytes>> Body for LoggedBody<B> {
     type Data = Bytes;
     type Error = B::Error;
 
@@ -303,11 +307,11 @@ impl<B: Body<Data = Bytes>> Body for Counted<B> {
             Poll::Ready(Some(Ok(frame))) => {
                 entry.sent += frame.data_ref().map_or(0, |data| data.len() as u64);
                 if this.body.is_end_stream() {
-                    entry.outcome = Outcome::Whole;
+                    entry.outcome = Outcome::Complete;
                 }
             }
             Poll::Ready(Some(Err(_))) => entry.outcome = Outcome::Failed,
-            Poll::Ready(None) => entry.outcome = Outcome::Whole,
+            Poll::Ready(None) => entry.outcome = Outcome::Complete,
             Poll::Pending => {}
         }
         polled
@@ -332,9 +336,9 @@ mod tests {
             .header(USER_AGENT, "bad\"agent\\")
             .body(())
             .unwrap();
-        let mut entry = Entry::new(log, &request);
+        let mut entry = AccessLogEntry::new(log, &request);
         entry.sent = 5;
-        entry.outcome = Outcome::Whole;
+        entry.outcome = Outcome::Complete;
         entry.line_in(format)
     }
 

@@ -17,11 +17,11 @@ use http::{Method, Request, Response, StatusCode, Uri, Version};
 use smig::{ConnectionInfo, Incoming, Protocol};
 
 use super::headers::HeaderRules;
-use super::table::{Action, Table, Target};
+use super::table::{Action, CompiledRoute, RouteTable};
 use super::{forwarded, routes};
-use crate::admin::Watch;
+use crate::admin::AdminObserver;
 use crate::admin::span::RequestSpan;
-use crate::proxy::{self, Admitted, Body};
+use crate::proxy::{self, Body, ValidRequest};
 use crate::tls;
 use crate::upstream::Upstream;
 
@@ -36,11 +36,11 @@ pub(super) struct Decision {
 /// What answers a request.
 pub(super) enum Next {
     /// The gateway itself.
-    Own(Box<Response<Body>>),
+    Direct(Box<Response<Body>>),
     /// Another host, through the forward proxy.
     Forward(Pin<Box<dyn Future<Output = Response<Body>>>>),
     Upstream {
-        admitted: Admitted,
+        admitted: ValidRequest,
         upstream: Arc<Upstream>,
         client: SocketAddr,
     },
@@ -53,15 +53,15 @@ impl Decision {
     }
 
     fn own(response: Response<Body>) -> Self {
-        Self { next: Next::Own(Box::new(response)), target: None, span: None }
+        Self { next: Next::Direct(Box::new(response)), target: None, span: None }
     }
 }
 
 /// Decides how the table answers a request.
 pub(super) fn decide(
-    table: &Table,
-    watch: Option<&Watch>,
-    last: &mut forwarded::Last,
+    table: &RouteTable,
+    watch: Option<&AdminObserver>,
+    last: &mut forwarded::FieldCache,
     mut request: Request<Incoming>,
 ) -> Decision {
     let Some(info) = request.extensions().get::<Arc<ConnectionInfo>>().cloned() else {
@@ -77,7 +77,7 @@ pub(super) fn decide(
     {
         let span = watch.map(|watch| RequestSpan::forwarded(&request, watch));
         if let Some(span) = &span {
-            span.tell(request.headers_mut());
+            span.inject(request.headers_mut());
         }
         let forward = Arc::clone(forward);
         let answering = async move { forward.answer(request, tls::subject(&info)).await };
@@ -109,7 +109,7 @@ pub(super) fn decide(
     };
     let span =
         watch.map(|watch| RequestSpan::begin(&request, authority.as_ref(), &target.path, watch));
-    let own = |response| Next::Own(Box::new(response));
+    let own = |response| Next::Direct(Box::new(response));
     let next = match &target.action {
         Action::Answer { status, text } => own(short(*status, text.clone())),
         Action::Redirect { to, status } => own(redirect(to, *status, request.uri())),
@@ -120,9 +120,9 @@ pub(super) fn decide(
                 return Decision::short(StatusCode::INTERNAL_SERVER_ERROR, "no client address\n");
             };
             let tell = |headers: &mut HeaderMap| {
-                forwarded::tell(&table.forwarded, headers, client, scheme, host.as_ref());
+                forwarded::set_forwarded(&table.forwarded, headers, client, scheme, host.as_ref());
                 if let Some(span) = &span {
-                    span.tell(headers);
+                    span.inject(headers);
                 }
             };
             let request = match prepare(target, replace.as_deref(), request, tell) {
@@ -133,7 +133,7 @@ pub(super) fn decide(
                 }
             };
             if let Some(span) = &span {
-                span.sent_to(name);
+                span.set_upstream(name);
             }
             let client = info.peer_addr();
             match proxy::admit(request, host) {
@@ -194,7 +194,7 @@ fn with_path(uri: Uri) -> Uri {
 /// Returns whether a request is for the forward proxy.
 fn is_forwarded<B>(
     request: &Request<B>,
-    table: &Table,
+    table: &RouteTable,
     info: &ConnectionInfo,
     authority: Option<&Authority>,
 ) -> bool {
@@ -243,13 +243,13 @@ fn redirect(to: &str, status: StatusCode, uri: &Uri) -> Response<Body> {
 
 /// Turns the client's request into the one for the upstream.
 fn prepare(
-    target: &Target,
+    target: &CompiledRoute,
     replace: Option<&str>,
     mut request: Request<Incoming>,
     tell: impl FnOnce(&mut HeaderMap),
 ) -> Result<Request<Incoming>, &'static str> {
     // Fields that Connection names are removed as hop-by-hop: a client could remove the gateway's own.
-    if names_ours(request.headers(), &target.request) {
+    if lists_gateway_field(request.headers(), &target.request) {
         return Err("connection names a field that the gateway sets\n");
     }
     if request.headers().keys().any(|name| target.request.is_posed_as(name)) {
@@ -258,20 +258,21 @@ fn prepare(
     tell(request.headers_mut());
     target.request.apply(request.headers_mut());
     if let Some(replace) = replace.filter(|_| request.uri().path() != "*") {
-        let uri = other_path(request.uri(), target.path.len(), replace).ok_or("invalid path\n")?;
+        let uri =
+            rewrite_path(request.uri(), target.path.len(), replace).ok_or("invalid path\n")?;
         *request.uri_mut() = uri;
     }
     Ok(request)
 }
 
-fn names_ours(headers: &HeaderMap, rules: &HeaderRules) -> bool {
+fn lists_gateway_field(headers: &HeaderMap, rules: &HeaderRules) -> bool {
     let values = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let mut options = values.flat_map(|value| value.split(',')).map(str::trim);
-    options.any(|option| forwarded::is_ours(option) || rules.name(option))
+    options.any(|option| forwarded::is_forwarding_field(option) || rules.name(option))
 }
 
 /// Replaces the first `prefix` bytes of the URI's path with `replace`.
-fn other_path(uri: &Uri, prefix: usize, replace: &str) -> Option<Uri> {
+fn rewrite_path(uri: &Uri, prefix: usize, replace: &str) -> Option<Uri> {
     let whole = uri.path_and_query()?.as_str();
     let rest = whole.get(prefix..)?;
     let slash = !replace.ends_with('/') && !rest.is_empty() && !rest.starts_with(['/', '?']);
@@ -289,7 +290,7 @@ mod tests {
     #[test]
     fn paths_are_replaced() {
         let other = |uri: &str, prefix: &str, replace: &str| {
-            other_path(&uri.parse().unwrap(), prefix.len(), replace).unwrap().to_string()
+            rewrite_path(&uri.parse().unwrap(), prefix.len(), replace).unwrap().to_string()
         };
         assert_eq!(other("https://a/api/x?y", "/api", "/v2"), "https://a/v2/x?y");
         assert_eq!(other("/api/x", "/api/", "/"), "/x");

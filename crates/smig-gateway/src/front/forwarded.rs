@@ -14,7 +14,7 @@ const HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
 /// Returns whether a field describes the client or its request. Such fields are removed from requests of untrusted
 /// peers: servers believe many more than those that are set here.
-pub(super) fn is_ours(field: &str) -> bool {
+pub(super) fn is_forwarding_field(field: &str) -> bool {
     const START: &str = "x-forwarded";
     field.get(..START.len()).is_some_and(|start| start.eq_ignore_ascii_case(START))
         || field.eq_ignore_ascii_case(FORWARDED.as_str())
@@ -24,7 +24,7 @@ pub(super) fn is_ours(field: &str) -> bool {
 /// Formatted values of the last request: most requests of a connection have the same, and formatting takes longer
 /// than everything else here.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Last {
+pub(super) struct FieldCache {
     client: Option<Client>,
     host: Option<(Authority, HeaderValue)>,
 }
@@ -36,7 +36,7 @@ pub(super) struct Client {
     text: HeaderValue,
 }
 
-impl Last {
+impl FieldCache {
     /// Returns the client at `peer`.
     pub(super) fn client(&mut self, peer: SocketAddr) -> Option<&Client> {
         let ip = peer.ip().to_canonical();
@@ -60,16 +60,17 @@ impl Last {
 }
 
 /// Sets the fields.
-pub(super) fn tell(
+pub(super) fn set_forwarded(
     spec: &ForwardedSpec,
     headers: &mut HeaderMap,
     client: &Client,
     scheme: &'static str,
     host: Option<&HeaderValue>,
 ) {
-    let said = headers.keys().any(|name| is_ours(name.as_str()));
+    let said = headers.keys().any(|name| is_forwarding_field(name.as_str()));
     if said && !spec.trust.iter().any(|network| network.contains(client.ip)) {
-        let names: Vec<_> = headers.keys().filter(|name| is_ours(name.as_str())).cloned().collect();
+        let names: Vec<_> =
+            headers.keys().filter(|name| is_forwarding_field(name.as_str())).cloned().collect();
         for name in names {
             headers.remove(name);
         }
@@ -137,10 +138,10 @@ mod tests {
         for (name, value) in sent {
             headers.append(*name, HeaderValue::from_static(value));
         }
-        let mut last = Last::default();
+        let mut last = FieldCache::default();
         let host = last.host(&Authority::from_static("a.example")).unwrap();
         let client = last.client(peer.parse().unwrap()).unwrap();
-        tell(&spec, &mut headers, client, "https", Some(&host));
+        set_forwarded(&spec, &mut headers, client, "https", Some(&host));
         headers
     }
 
@@ -164,7 +165,7 @@ mod tests {
 
     #[test]
     fn the_last_is_used_for_the_same_only() {
-        let mut last = Last::default();
+        let mut last = FieldCache::default();
         for host in ["a.example", "a.example", "A.example", "a.example:1", "a.example"] {
             assert_eq!(last.host(&Authority::from_static(host)).unwrap(), host);
         }

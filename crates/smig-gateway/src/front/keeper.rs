@@ -12,13 +12,13 @@ use crate::upstream::Upstream;
 
 /// The running thread. Dropping it stops the thread.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(super) struct BackgroundThread {
     runtime: Handle,
     /// The interval; dropped to stop the thread.
     every: watch::Sender<Duration>,
 }
 
-impl Keeper {
+impl BackgroundThread {
     /// Calls `look` at this interval.
     pub(super) fn start(every: Duration, look: impl Fn() + Send + 'static) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
@@ -66,7 +66,7 @@ mod tests {
         let look = move || {
             let _ = tell.send(());
         };
-        let keeper = Keeper::start(Duration::from_secs(3600), look).unwrap();
+        let keeper = BackgroundThread::start(Duration::from_secs(3600), look).unwrap();
         keeper.every(Duration::from_millis(1));
         told.recv_timeout(Duration::from_secs(60)).expect("it looks by the new interval");
         drop(keeper);
@@ -82,7 +82,7 @@ mod tests {
             let _ = tell.send(());
             let _ = held.recv();
         };
-        let keeper = Keeper::start(Duration::from_millis(1), look).unwrap();
+        let keeper = BackgroundThread::start(Duration::from_millis(1), look).unwrap();
         told.recv_timeout(Duration::from_secs(60)).expect("it looks");
         drop(keeper);
         drop(hold);

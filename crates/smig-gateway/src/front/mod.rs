@@ -27,46 +27,46 @@ use tower_service::Service;
 
 pub use headers::HeaderRules;
 pub use routes::HostPattern;
-pub use running::{Gateway, GatewayError, Renewals};
+pub use running::{CertificateReloads, Gateway, GatewayError};
 
 pub(crate) use routes::Routes;
-pub(crate) use table::Table;
+pub(crate) use table::RouteTable;
 
-use access_log::{Counted, counted};
+use access_log::{LoggedBody, log_response};
 use decision::{Next, decide};
 use spanned::spanned;
 use table::Action;
 
-use crate::admin::Watch;
+use crate::admin::AdminObserver;
 use crate::config::Config;
 use crate::proxy::{Body, grpc};
 
 /// Checks that the upstreams and the users of a configuration can be used.
 pub(crate) fn check(config: &Config) -> Result<(), Diagnostics> {
-    table::Kept::none().next(config).map(drop)
+    table::LiveResources::empty().reconfigured(config).map(drop)
 }
 
 /// Answers requests with the current table. Clones share it.
 #[derive(Clone, Debug)]
-pub(crate) struct Front {
-    table: Arc<RwLock<Arc<Table>>>,
+pub(crate) struct GatewayService {
+    table: Arc<RwLock<Arc<RouteTable>>>,
     /// Observes requests for the admin page and for traces, if configured.
-    watch: Option<Arc<Watch>>,
+    watch: Option<Arc<AdminObserver>>,
     /// Values of the last request; each connection has its own clone.
-    last: forwarded::Last,
+    last: forwarded::FieldCache,
 }
 
-impl Front {
-    pub(crate) fn new(table: Table, watch: Option<Arc<Watch>>) -> Self {
+impl GatewayService {
+    pub(crate) fn new(table: RouteTable, watch: Option<Arc<AdminObserver>>) -> Self {
         Self {
             table: Arc::new(RwLock::new(Arc::new(table))),
             watch,
-            last: forwarded::Last::default(),
+            last: forwarded::FieldCache::default(),
         }
     }
 
     /// Replaces the table, from the next request on.
-    pub(crate) fn swap(&self, table: Table) {
+    pub(crate) fn swap(&self, table: RouteTable) {
         let table = Arc::new(table);
         // Drop the old table outside the lock.
         let _old = {
@@ -75,17 +75,17 @@ impl Front {
         };
     }
 
-    fn watch(&self) -> Option<&Watch> {
+    fn watch(&self) -> Option<&AdminObserver> {
         self.watch.as_deref()
     }
 
-    pub(super) fn table(&self) -> Arc<Table> {
+    pub(super) fn table(&self) -> Arc<RouteTable> {
         Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Service<Request<Incoming>> for Front {
-    type Response = Response<Counted<Body>>;
+impl Service<Request<Incoming>> for GatewayService {
+    type Response = Response<LoggedBody<Body>>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>>>>;
 
@@ -101,14 +101,14 @@ impl Service<Request<Incoming>> for Front {
         let decision = decide(&table, self.watch.as_deref(), &mut self.last, request);
         Box::pin(async move {
             let mut response = match decision.next {
-                Next::Own(response) => *response,
+                Next::Direct(response) => *response,
                 Next::Forward(answering) => answering.await,
                 Next::Upstream { admitted, upstream, client } => {
                     admitted.send(&upstream, client, &table.tunnels).await
                 }
             };
             if let Some(span) = decision.span {
-                span.answered(response.status());
+                span.set_status(response.status());
                 response = spanned(response, span);
             }
             if let Some(target) = decision.target.and_then(|target| table.target(target)) {
@@ -121,7 +121,7 @@ impl Service<Request<Incoming>> for Front {
                 }
             }
             let response = if is_grpc { for_grpc(response) } else { response };
-            Ok(counted(response, entry))
+            Ok(log_response(response, entry))
         })
     }
 }
@@ -145,16 +145,16 @@ fn for_grpc(mut response: Response<Body>) -> Response<Body> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proxy::Failure;
+    use crate::proxy::ProxyError;
 
     #[test]
     fn a_call_that_its_server_cancelled_is_cancelled() {
-        let of = |failure: Failure| {
+        let of = |failure: ProxyError| {
             let response = for_grpc(failure.into_response());
             assert_eq!(response.status(), 200);
             response.headers()["grpc-status"].clone()
         };
-        assert_eq!(of(Failure::Cancelled(String::new())), "1");
-        assert_eq!(of(Failure::Terminated(String::new())), "14");
+        assert_eq!(of(ProxyError::Cancelled(String::new())), "1");
+        assert_eq!(of(ProxyError::Terminated(String::new())), "14");
     }
 }

@@ -1,10 +1,10 @@
 //! Statistics of upstreams and tunnels for the admin page and /metrics.
 
-use super::Front;
-use crate::admin::{Report, Reported, UpstreamReport};
+use super::GatewayService;
+use crate::admin::{ReportedStats, StatsSource, UpstreamReport};
 
-impl Report for Front {
-    fn report(&self, to: &mut Reported) {
+impl StatsSource for GatewayService {
+    fn report(&self, to: &mut ReportedStats) {
         let table = self.table();
         table.tunnels.report(to);
         to.unlogged = table.log.is_on().then(|| table.log.dropped());
@@ -14,7 +14,7 @@ impl Report for Front {
                 UpstreamReport {
                     upstream: upstream.name().to_owned(),
                     server: status.url.to_string(),
-                    healthy: status.well,
+                    healthy: status.healthy,
                     running: status.load as u64,
                     connections: status.open as u64,
                     requests: status.requests,

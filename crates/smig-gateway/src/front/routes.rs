@@ -13,7 +13,7 @@ pub enum HostPattern {
     /// Exactly this name or address, in lower case.
     Exact(String),
     /// Every name that ends with a dot and this name, in lower case.
-    Below(String),
+    Wildcard(String),
 }
 
 impl FromStr for HostPattern {
@@ -38,7 +38,7 @@ impl FromStr for HostPattern {
             ));
         }
         let name = name.to_owned();
-        Ok(if is_wild { Self::Below(name) } else { Self::Exact(name) })
+        Ok(if is_wild { Self::Wildcard(name) } else { Self::Exact(name) })
     }
 }
 
@@ -78,7 +78,9 @@ impl Routes {
         let paths = match host {
             None => &mut self.any,
             Some(HostPattern::Exact(name)) => self.exact.entry(name.as_str().into()).or_default(),
-            Some(HostPattern::Below(name)) => self.below.entry(name.as_str().into()).or_default(),
+            Some(HostPattern::Wildcard(name)) => {
+                self.below.entry(name.as_str().into()).or_default()
+            }
         };
         paths.insert(path, route);
     }

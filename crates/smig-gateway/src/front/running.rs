@@ -11,15 +11,15 @@ use smig::{AuthorityCheck, CleartextTrust, ListenerId, Server, ServerTls, Stats}
 use smig_settings::Diagnostics;
 use tokio::sync::watch;
 
-use super::Front;
+use super::GatewayService;
 use super::access_log::AccessLog;
-use super::keeper::Keeper;
-use super::table::{Kept, Table};
-use crate::admin::{self, Admin, Subject, Watch};
+use super::keeper::BackgroundThread;
+use super::table::{LiveResources, RouteTable};
+use crate::admin::{self, Admin, AdminObserver, AdminTarget};
 use crate::config::{Config, ListenProtocol};
 use crate::telemetry::{self, Telemetry, TelemetryError};
-use crate::tls::{self, Stamps};
-use crate::upstream::SILENT_FOR;
+use crate::tls::{self, FileVersions};
+use crate::upstream::KEEPALIVE_TIMEOUT;
 
 /// Minimum time at shutdown for the last lines of the access log, if the drain leaves less.
 const LAST_LINES: Duration = Duration::from_secs(1);
@@ -46,13 +46,13 @@ pub enum GatewayError {
 #[derive(Debug)]
 pub struct Gateway {
     server: Server,
-    front: Front,
-    kept: Kept,
-    doors: Vec<Door>,
+    front: GatewayService,
+    kept: LiveResources,
+    doors: Vec<BoundListener>,
     /// HTTPS ports of closed listeners that redirected: their connections may still be open.
     gone_redirects: HashMap<ListenerId, u16>,
-    watched: Arc<Mutex<Watched>>,
-    keeper: Keeper,
+    watched: Arc<Mutex<CertificateWatch>>,
+    keeper: BackgroundThread,
     admin: Option<Admin>,
     draining: Arc<AtomicBool>,
     telemetry: Option<Telemetry>,
@@ -70,7 +70,7 @@ struct Wanted {
 
 /// A configured address, and its listener.
 #[derive(Clone, Copy, Debug)]
-struct Door {
+struct BoundListener {
     id: ListenerId,
     configured: SocketAddr,
     protocol: ListenProtocol,
@@ -78,7 +78,7 @@ struct Door {
     bound: SocketAddr,
 }
 
-impl Door {
+impl BoundListener {
     const fn new(wanted: &Wanted, id: ListenerId, bound: SocketAddr) -> Self {
         let Wanted { address: configured, protocol, redirect, .. } = *wanted;
         Self { id, configured, protocol, redirect, bound }
@@ -87,7 +87,7 @@ impl Door {
 
 /// Number of times that changed certificate files were loaded, or could not be used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Renewals {
+pub struct CertificateReloads {
     /// Loaded: the new certificates are in use.
     pub taken: u64,
     /// The previous certificates remained in use.
@@ -96,12 +96,12 @@ pub struct Renewals {
 
 /// State of the certificate watcher.
 #[derive(Debug)]
-struct Watched {
+struct CertificateWatch {
     config: Config,
-    stamps: Stamps,
+    stamps: FileVersions,
     /// `None` while no listener uses TLS.
     tls: Option<ServerTls>,
-    renewals: watch::Sender<Renewals>,
+    renewals: watch::Sender<CertificateReloads>,
 }
 
 impl Gateway {
@@ -111,8 +111,8 @@ impl Gateway {
     /// An invalid setting, with its line and key; an address that is in use.
     pub fn start(config: Config) -> Result<Self, GatewayError> {
         // Before the files are read, so that later changes are detected.
-        let stamps = Stamps::of(&config);
-        let kept = Kept::none().next(&config)?;
+        let stamps = FileVersions::of(&config);
+        let kept = LiveResources::empty().reconfigured(&config)?;
         let log = access_log(&config, None)?;
         let wanted = addresses(&config, &[])?;
         let tls = material(&config, &wanted)?;
@@ -127,11 +127,12 @@ impl Gateway {
                 other => GatewayError::from(other),
             })?;
         let tracer = telemetry.as_ref().map(Telemetry::tracer);
-        let watch = (config.admin.is_some() || tracer.is_some()).then(|| Watch::with(tracer));
+        let watch =
+            (config.admin.is_some() || tracer.is_some()).then(|| AdminObserver::with(tracer));
         let mut server = config.server.clone();
         // While a response idles, nothing else detects a dead client.
         for options in [&mut server.interactive, &mut server.bulk] {
-            options.keepalive_timeout.get_or_insert(SILENT_FOR);
+            options.keepalive_timeout.get_or_insert(KEEPALIVE_TIMEOUT);
         }
         let mut builder = server.builder().authority(AuthorityCheck::Service);
         for &Wanted { address, protocol, .. } in &wanted {
@@ -143,9 +144,12 @@ impl Gateway {
         }
         // Determined before the first request can arrive.
         let doors = wanted.iter().zip(builder.listener_ids());
-        let mut doors: Vec<Door> =
-            doors.map(|(wanted, id)| Door::new(wanted, id, wanted.address)).collect();
-        let front = Front::new(Table::new(&config, &kept, log, redirects(&doors))?, watch.clone());
+        let mut doors: Vec<BoundListener> =
+            doors.map(|(wanted, id)| BoundListener::new(wanted, id, wanted.address)).collect();
+        let front = GatewayService::new(
+            RouteTable::new(&config, &kept, log, redirects(&doors))?,
+            watch.clone(),
+        );
         if let Some(watch) = &watch {
             builder = builder.observer(watch.clone());
         }
@@ -166,15 +170,15 @@ impl Gateway {
             door.bound = *addr;
         }
         let interval = config.tls.watch;
-        let watched = Arc::new(Mutex::new(Watched {
+        let watched = Arc::new(Mutex::new(CertificateWatch {
             config,
             stamps,
             tls,
             renewals: watch::Sender::default(),
         }));
         let looked_at = Arc::clone(&watched);
-        let look = move || look(&mut lock(&looked_at));
-        let keeper = Keeper::start(interval, look).map_err(GatewayError::Thread)?;
+        let look = move || reload_certificates(&mut lock(&looked_at));
+        let keeper = BackgroundThread::start(interval, look).map_err(GatewayError::Thread)?;
         for upstream in kept.upstreams() {
             keeper.check(upstream);
         }
@@ -198,8 +202,8 @@ impl Gateway {
     /// # Errors
     /// An invalid setting, with its line and key; then nothing has changed.
     pub fn reload(&mut self, config: Config) -> Result<Vec<&'static str>, GatewayError> {
-        let stamps = Stamps::of(&config);
-        let kept = self.kept.next(&config)?;
+        let stamps = FileVersions::of(&config);
+        let kept = self.kept.reconfigured(&config)?;
         if let Some(admin) = &self.admin {
             // The admin server keeps its address, whatever the new configuration says.
             kept.close_port(admin.local_addr().port());
@@ -208,7 +212,7 @@ impl Gateway {
         let wanted = addresses(&config, &self.doors)?;
         let tls = material(&config, &wanted)?;
         // Detect all errors in the table before anything changes.
-        Table::new(&config, &kept, Arc::clone(&log), HashMap::new())?;
+        RouteTable::new(&config, &kept, Arc::clone(&log), HashMap::new())?;
 
         // Hold the lock until the end: the watcher must not restore what is replaced here.
         let watched = Arc::clone(&self.watched);
@@ -231,7 +235,7 @@ impl Gateway {
         self.gone_redirects.extend(redirects(&gone));
         let mut https = self.gone_redirects.clone();
         https.extend(redirects(&doors));
-        self.front.swap(Table::new(&config, &kept, log, https)?);
+        self.front.swap(RouteTable::new(&config, &kept, log, https)?);
         for door in gone {
             self.server.close(door.id);
         }
@@ -243,7 +247,7 @@ impl Gateway {
         self.kept = kept;
         let changed = config.changed_server_settings(&watched.config);
         let renewals = watched.renewals.clone();
-        *watched = Watched { config, stamps, tls, renewals };
+        *watched = CertificateWatch { config, stamps, tls, renewals };
         Ok(changed)
     }
 
@@ -253,15 +257,16 @@ impl Gateway {
         &mut self,
         wanted: &[Wanted],
         tls: Option<&ServerTls>,
-    ) -> Result<(Vec<Door>, Vec<Door>), (usize, smig::Error)> {
+    ) -> Result<(Vec<BoundListener>, Vec<BoundListener>), (usize, smig::Error)> {
         let (mut doors, mut opened, mut left) = (Vec::new(), Vec::new(), self.doors.clone());
         for wanted in wanted {
             let Wanted { number, address: configured, protocol, .. } = *wanted;
-            let same = |door: &Door| door.configured == configured && door.protocol == protocol;
+            let same =
+                |door: &BoundListener| door.configured == configured && door.protocol == protocol;
             if let Some(place) = left.iter().position(same) {
                 // Each door is matched once, even if several have port 0.
                 let door = left.swap_remove(place);
-                doors.push(Door::new(wanted, door.id, door.bound));
+                doors.push(BoundListener::new(wanted, door.id, door.bound));
                 continue;
             }
             let listening = match (trust(protocol), tls) {
@@ -272,7 +277,7 @@ impl Gateway {
             match listening {
                 Ok(listening) => {
                     opened.push(listening.id);
-                    doors.push(Door::new(wanted, listening.id, listening.addr));
+                    doors.push(BoundListener::new(wanted, listening.id, listening.addr));
                 }
                 Err(error) => {
                     for id in opened {
@@ -298,7 +303,7 @@ impl Gateway {
 
     /// Returns the results of reloading changed certificate files, now and after each further one.
     #[must_use]
-    pub fn renewals(&self) -> watch::Receiver<Renewals> {
+    pub fn renewals(&self) -> watch::Receiver<CertificateReloads> {
         lock(&self.watched).renewals.subscribe()
     }
 
@@ -323,7 +328,7 @@ impl Gateway {
             watch.cut();
         }
         if let Some(telemetry) = self.telemetry {
-            telemetry.end(telemetry::LAST).await;
+            telemetry.end(telemetry::FLUSH_TIMEOUT).await;
         }
         Ok(ended?)
     }
@@ -333,8 +338,8 @@ impl Gateway {
 fn start_admin(
     config: &Config,
     server: &Server,
-    front: &Front,
-    watch: Option<Arc<Watch>>,
+    front: &GatewayService,
+    watch: Option<Arc<AdminObserver>>,
     telemetry: Option<&Telemetry>,
     draining: &Arc<AtomicBool>,
 ) -> Result<Option<Admin>, Diagnostics> {
@@ -344,7 +349,7 @@ fn start_admin(
         true => Err("draining".to_owned()),
         false => Ok(()),
     };
-    let mut subject = Subject::new("smig gateway", server.view(), watch)
+    let mut subject = AdminTarget::new("smig gateway", server.view(), watch)
         .report(Arc::new(front.clone()))
         .ready(ready);
     if let Some(telemetry) = telemetry {
@@ -366,7 +371,7 @@ const fn trust(protocol: ListenProtocol) -> Option<CleartextTrust> {
 /// Loads the certificates, if a listener needs them.
 fn material(config: &Config, wanted: &[Wanted]) -> Result<Option<ServerTls>, Diagnostics> {
     let needed = wanted.iter().any(|wanted| wanted.protocol == ListenProtocol::Tls);
-    needed.then(|| tls::material(config)).transpose()
+    needed.then(|| tls::load_server_tls(config)).transpose()
 }
 
 /// Opens the access log, which replaces `before`.
@@ -382,12 +387,12 @@ fn access_log(config: &Config, before: Option<&AccessLog>) -> Result<Arc<AccessL
 }
 
 /// Returns the HTTPS ports of the listeners that redirect.
-fn redirects(doors: &[Door]) -> HashMap<ListenerId, u16> {
+fn redirects(doors: &[BoundListener]) -> HashMap<ListenerId, u16> {
     doors.iter().filter_map(|door| Some((door.id, door.redirect?))).collect()
 }
 
 /// Returns all configured addresses, each checked to be free or already open.
-fn addresses(config: &Config, doors: &[Door]) -> Result<Vec<Wanted>, Diagnostics> {
+fn addresses(config: &Config, doors: &[BoundListener]) -> Result<Vec<Wanted>, Diagnostics> {
     let mut all = Vec::new();
     for (number, listen) in config.listen.iter().enumerate() {
         for &address in &listen.address {
@@ -419,20 +424,20 @@ fn try_bind(address: SocketAddr) -> io::Result<()> {
     std::net::TcpListener::bind(address).map(drop)
 }
 
-fn lock(watched: &Mutex<Watched>) -> MutexGuard<'_, Watched> {
+fn lock(watched: &Mutex<CertificateWatch>) -> MutexGuard<'_, CertificateWatch> {
     watched.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Loads certificates that have changed, if they are valid.
-fn look(watched: &mut Watched) {
+fn reload_certificates(watched: &mut CertificateWatch) {
     let Some(tls) = &watched.tls else { return };
-    let stamps = Stamps::of(&watched.config);
+    let stamps = FileVersions::of(&watched.config);
     if stamps == watched.stamps {
         return;
     }
     // Report each change once, whatever the result.
     watched.stamps = stamps;
-    match tls::material(&watched.config) {
+    match tls::load_server_tls(&watched.config) {
         Ok(new) => {
             tls.replace(&new);
             watched.renewals.send_modify(|count| count.taken += 1);

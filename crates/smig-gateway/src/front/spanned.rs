@@ -16,16 +16,16 @@ pub(super) fn spanned(response: Response<Body>, span: RequestSpan) -> Response<B
     if span.has_stream() || !span.is_wanted() || response.body().is_end_stream() {
         return response;
     }
-    response.map(|body| Body::new(Spanned { body, span, octets: 0 }))
+    response.map(|body| Body::new(SpanBody { body, span, octets: 0 }))
 }
 
-struct Spanned {
+struct SpanBody {
     body: Body,
     span: RequestSpan,
     octets: u64,
 }
 
-impl http_body::Body for Spanned {
+impl http_body::Body for SpanBody {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -37,7 +37,7 @@ impl http_body::Body for Spanned {
         let polled = ready!(Pin::new(&mut this.body).poll_frame(cx));
         match &polled {
             Some(Ok(frame)) => this.octets += frame.data_ref().map_or(0, |data| data.len() as u64),
-            Some(Err(_)) => this.span.broke("reset"),
+            Some(Err(_)) => this.span.set_error("reset"),
             None => {}
         }
         Poll::Ready(polled)
@@ -52,7 +52,7 @@ impl http_body::Body for Spanned {
     }
 }
 
-impl Drop for Spanned {
+impl Drop for SpanBody {
     fn drop(&mut self) {
         self.span.ended(None, self.octets, None);
     }

@@ -12,17 +12,17 @@ use smig_settings::Diagnostics;
 use super::access_log::AccessLog;
 use super::{HeaderRules, HostPattern, Routes};
 use crate::config::{Config, ForwardedSpec, MoveSpec, RouteSpec};
-use crate::forward::Forward;
+use crate::forward::ForwardProxy;
 use crate::tunnel::Tunnels;
 use crate::upstream::{Upstream, UpstreamSpec};
 
 /// Everything that handling a request needs.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct RouteTable {
     routes: Routes,
-    targets: Vec<Target>,
+    targets: Vec<CompiledRoute>,
     pub(super) forwarded: ForwardedSpec,
-    pub(super) forward: Option<Arc<Forward>>,
+    pub(super) forward: Option<Arc<ForwardProxy>>,
     pub(super) log: Arc<AccessLog>,
     pub(super) tunnels: Tunnels,
     /// HTTPS ports to which requests to these listeners are redirected.
@@ -31,7 +31,7 @@ pub(crate) struct Table {
 
 /// The target of a route.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(super) struct CompiledRoute {
     pub(super) path: Box<str>,
     pub(super) action: Action,
     pub(super) request: HeaderRules,
@@ -48,20 +48,20 @@ pub(super) enum Action {
 
 /// What a reload preserves: whatever is configured as before keeps its connections.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct LiveResources {
     upstreams: HashMap<String, (UpstreamSpec, Arc<Upstream>)>,
-    forward: Option<Arc<Forward>>,
+    forward: Option<Arc<ForwardProxy>>,
     tunnels: Tunnels,
 }
 
-impl Kept {
+impl LiveResources {
     /// Nothing, before the first configuration.
-    pub(super) fn none() -> Self {
+    pub(super) fn empty() -> Self {
         Self { upstreams: HashMap::new(), forward: None, tunnels: Tunnels::of_gateway() }
     }
 
     /// Returns what a configuration needs: reuses what is unchanged, and creates the rest.
-    pub(super) fn next(&self, config: &Config) -> Result<Self, Diagnostics> {
+    pub(super) fn reconfigured(&self, config: &Config) -> Result<Self, Diagnostics> {
         let mut upstreams = HashMap::new();
         for (name, spec) in &config.upstreams {
             let same = self.upstreams.get(name).filter(|(old, _)| old == spec);
@@ -74,8 +74,8 @@ impl Kept {
         }
         // Reads the users file again, even if the configuration is unchanged.
         let forward = config.forward.clone().map(|spec| match &self.forward {
-            Some(before) => before.next(spec),
-            None => Forward::new(spec, &self.tunnels),
+            Some(before) => before.reconfigured(spec),
+            None => ForwardProxy::new(spec, &self.tunnels),
         });
         let forward =
             forward.transpose().map_err(|error| config.fault(&["forward"], error.to_string()))?;
@@ -99,11 +99,11 @@ impl Kept {
     }
 }
 
-impl Table {
+impl RouteTable {
     /// Builds the table of a configuration; `https` contains the listeners that redirect.
     pub(super) fn new(
         config: &Config,
-        kept: &Kept,
+        kept: &LiveResources,
         log: Arc<AccessLog>,
         https: HashMap<ListenerId, u16>,
     ) -> Result<Self, Diagnostics> {
@@ -123,7 +123,7 @@ impl Table {
                 HeaderRules::new(headers)
                     .map_err(|(_, name, what)| fault(key, format!("{name}: {what}")))
             };
-            targets.push(Target {
+            targets.push(CompiledRoute {
                 path: spec.path.as_str().into(),
                 action: action(spec, kept).map_err(|what| fault("upstream", what))?,
                 request: rules("request_headers", &spec.request_headers)?,
@@ -151,13 +151,13 @@ impl Table {
         &self,
         authority: Option<&Authority>,
         path: &str,
-    ) -> Option<(usize, &Target)> {
+    ) -> Option<(usize, &CompiledRoute)> {
         let host = authority.filter(|_| self.routes.have_hosts()).map(Authority::host);
         let number = self.routes.find(host, path)?;
         Some((number, self.target(number)?))
     }
 
-    pub(super) fn target(&self, number: usize) -> Option<&Target> {
+    pub(super) fn target(&self, number: usize) -> Option<&CompiledRoute> {
         self.targets.get(number)
     }
 
@@ -185,7 +185,7 @@ impl Table {
     }
 }
 
-fn action(spec: &RouteSpec, kept: &Kept) -> Result<Action, String> {
+fn action(spec: &RouteSpec, kept: &LiveResources) -> Result<Action, String> {
     let status = |default: StatusCode| {
         spec.status.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or(default)
     };

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::Failure;
-use crate::upstream::{Asked, Tried, UnderWay, Upstream};
+use super::ProxyError;
+use crate::upstream::{ActiveRequest, BalanceInput, TriedServers, Upstream};
 
 /// The attempts to get a response to one request.
 #[derive(Debug)]
 pub(super) struct Attempts<'a> {
     upstream: &'a Arc<Upstream>,
-    tried: Tried,
+    tried: TriedServers,
     /// Remaining retries.
     left: u32,
     /// A failed connection was overlooked, which happens once.
@@ -18,11 +18,11 @@ pub(super) struct Attempts<'a> {
 
 impl<'a> Attempts<'a> {
     pub(super) fn new(upstream: &'a Arc<Upstream>) -> Self {
-        Self { upstream, tried: Tried::default(), left: upstream.retries(), excused: false }
+        Self { upstream, tried: TriedServers::default(), left: upstream.retries(), excused: false }
     }
 
     /// Picks a server for the next attempt, and counts the request as active there.
-    pub(super) fn choose(&self, asked: Asked<'_>) -> Option<(usize, UnderWay)> {
+    pub(super) fn choose(&self, asked: BalanceInput<'_>) -> Option<(usize, ActiveRequest)> {
         self.upstream.choose(asked, self.tried)
     }
 
@@ -32,8 +32,8 @@ impl<'a> Attempts<'a> {
     }
 
     /// Records the failure at its server, if the server caused it.
-    pub(super) fn blame(&self, number: usize, failure: &Failure) {
-        if failure.is_servers()
+    pub(super) fn blame(&self, number: usize, failure: &ProxyError) {
+        if failure.counts_against_server()
             && let Some(server) = self.upstream.servers().get(number)
         {
             server.on_failure();
@@ -41,15 +41,15 @@ impl<'a> Attempts<'a> {
     }
 
     /// Takes another attempt after a failure that allows it. Returns false if none is left.
-    pub(super) fn another(&mut self, number: usize, failure: &Failure) -> bool {
-        if failure.is_of_connection() && !self.excused {
+    pub(super) fn another(&mut self, number: usize, failure: &ProxyError) -> bool {
+        if failure.is_stale_connection() && !self.excused {
             // It does not reflect on the server. If the server is down as well, a retry remains for another one.
             self.excused = true;
         } else {
             let Some(left) = self.left.checked_sub(1) else { return false };
             self.left = left;
             // A second time is no coincidence, if there is another server.
-            if !failure.is_of_connection() || self.upstream.servers().len() > 1 {
+            if !failure.is_stale_connection() || self.upstream.servers().len() > 1 {
                 self.tried.add(number);
             }
         }
@@ -64,7 +64,7 @@ mod tests {
     use crate::upstream::UpstreamSpec;
 
     /// Returns how many attempts there are, the first included, if all fail like this.
-    fn count(retries: u32, failure: fn() -> Failure) -> usize {
+    fn count(retries: u32, failure: fn() -> ProxyError) -> usize {
         let spec = UpstreamSpec {
             retries,
             ..UpstreamSpec::new(vec!["http://127.0.0.1:1".parse().unwrap()])
@@ -75,7 +75,7 @@ mod tests {
         while attempts.another(0, &failure()) {
             count += 1;
         }
-        assert!(!attempts.may_follow() || !failure().is_of_connection());
+        assert!(!attempts.may_follow() || !failure().is_stale_connection());
         count
     }
 
@@ -83,9 +83,9 @@ mod tests {
     fn a_connection_that_had_ended_does_not_count_once() {
         for retries in [0, 1, 3] {
             let usual = 1 + retries as usize;
-            assert_eq!(count(retries, || Failure::ConnectTimeout), usual);
-            assert_eq!(count(retries, || Failure::Stale(String::new())), usual + 1);
-            assert_eq!(count(retries, || Failure::Refused(String::new())), usual + 1);
+            assert_eq!(count(retries, || ProxyError::ConnectTimeout), usual);
+            assert_eq!(count(retries, || ProxyError::Stale(String::new())), usual + 1);
+            assert_eq!(count(retries, || ProxyError::Refused(String::new())), usual + 1);
         }
     }
 }

@@ -12,7 +12,7 @@ use tokio::time::{Instant, Sleep};
 use super::failure::is_cancel;
 use super::head::admit_frame;
 use super::upload::Rest;
-use crate::upstream::{Lease, UnderWay};
+use crate::upstream::{ActiveRequest, Lease};
 
 /// A response's body: from an upstream, forwarded as the client reads it, or the gateway's own. A failure of an
 /// upstream's body is an error, which resets the stream or closes the connection, and never a regular end.
@@ -34,7 +34,7 @@ struct Http1 {
     incoming: hyper::body::Incoming,
     /// `None` once the connection is checked in.
     lease: Option<Lease>,
-    under_way: UnderWay,
+    under_way: ActiveRequest,
     /// What may remain of the request.
     rest: Rest,
     /// `None`: it may idle without limit.
@@ -47,7 +47,7 @@ struct Http1 {
 struct Http2 {
     incoming: Incoming,
     /// `None` only while being dropped.
-    under_way: Option<UnderWay>,
+    under_way: Option<ActiveRequest>,
     /// What may remain of the request, even after the response has ended.
     rest: Rest,
     /// `None`: it may idle without limit.
@@ -107,7 +107,7 @@ impl Body {
     pub(super) fn http1(
         incoming: hyper::body::Incoming,
         lease: Lease,
-        under_way: UnderWay,
+        under_way: ActiveRequest,
         rest: Rest,
         stall: Option<Duration>,
     ) -> Self {
@@ -117,7 +117,7 @@ impl Body {
 
     pub(super) fn http2(
         incoming: Incoming,
-        under_way: UnderWay,
+        under_way: ActiveRequest,
         rest: Rest,
         stall: Option<Duration>,
     ) -> Self {
@@ -224,7 +224,7 @@ impl Drop for Http2 {
 
 /// Records that a response's body failed; the client receives a reset. If the request's body failed before, the
 /// exchange was aborted for that reason, and the server is not at fault.
-fn failed(under_way: &UnderWay, rest: &Rest, error: &BoxError) {
+fn failed(under_way: &ActiveRequest, rest: &Rest, error: &BoxError) {
     if rest.has_failed() {
         tracing::debug!(%error, "response aborted with its request");
         return;

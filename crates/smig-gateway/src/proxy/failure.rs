@@ -19,7 +19,7 @@ const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 /// Why an exchange has no response from an upstream.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Failure {
+pub enum ProxyError {
     /// The request violates HTTP; nothing was sent.
     #[error("bad request: {0}")]
     BadRequest(&'static str),
@@ -89,12 +89,12 @@ pub enum Failure {
 
 /// Whether a server may have processed a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Acted {
+pub(crate) enum Processed {
     No,
     Maybe,
 }
 
-impl Failure {
+impl ProxyError {
     pub(crate) fn from_hyper(error: hyper::Error) -> Self {
         let text = chain(&error);
         if error.is_parse_too_large() {
@@ -174,7 +174,7 @@ impl Failure {
     }
 
     /// Returns whether the server may have processed the request.
-    pub(crate) const fn acted(&self) -> Acted {
+    pub(crate) const fn acted(&self) -> Processed {
         match self {
             Self::BadRequest(_)
             | Self::Expectation
@@ -187,8 +187,8 @@ impl Failure {
             | Self::ConnectTimeout
             | Self::Tls(_)
             | Self::NoExtendedConnect
-            | Self::Refused(_) => Acted::No,
-            _ => Acted::Maybe,
+            | Self::Refused(_) => Processed::No,
+            _ => Processed::Maybe,
         }
     }
 
@@ -201,17 +201,17 @@ impl Failure {
             | Self::NoServer
             | Self::Prohibited(_) => false,
             Self::Terminated(_) | Self::Cancelled(_) | Self::Stale(_) => idempotent,
-            _ => matches!(self.acted(), Acted::No),
+            _ => matches!(self.acted(), Processed::No),
         }
     }
 
     /// Returns whether it concerns only a connection, and does not reflect on the server.
-    pub(crate) const fn is_of_connection(&self) -> bool {
+    pub(crate) const fn is_stale_connection(&self) -> bool {
         matches!(self, Self::Stale(_) | Self::Refused(_))
     }
 
     /// Returns whether the server caused it: consecutive ones eject the server.
-    pub(crate) fn is_servers(&self) -> bool {
+    pub(crate) fn counts_against_server(&self) -> bool {
         !self.is_own()
             && !matches!(
                 self,
@@ -365,27 +365,27 @@ mod tests {
 
     #[test]
     fn failures_say_why() {
-        let refused = Failure::Connect(io::ErrorKind::ConnectionRefused.into());
+        let refused = ProxyError::Connect(io::ErrorKind::ConnectionRefused.into());
         let response = refused.into_response();
         assert_eq!(response.status(), 502);
         assert_eq!(response.headers()["proxy-status"], "smig; error=connection_refused");
-        assert_eq!(Failure::ResponseTimeout.into_response().status(), 504);
-        assert_eq!(Failure::ConnectionLimit.into_response().status(), 503);
+        assert_eq!(ProxyError::ResponseTimeout.into_response().status(), 504);
+        assert_eq!(ProxyError::ConnectionLimit.into_response().status(), 503);
     }
 
     #[test]
     fn what_this_machine_lacks_is_no_servers_fault() {
         use rustix::io::Errno;
         let connect =
-            |errno: Errno| Failure::Connect(io::Error::from_raw_os_error(errno.raw_os_error()));
+            |errno: Errno| ProxyError::Connect(io::Error::from_raw_os_error(errno.raw_os_error()));
         for own in [Errno::MFILE, Errno::NFILE, Errno::ADDRNOTAVAIL, Errno::NOBUFS, Errno::NOMEM] {
-            assert!(!connect(own).is_servers(), "{own}");
+            assert!(!connect(own).counts_against_server(), "{own}");
             assert_eq!(connect(own).status(), 503, "{own}");
         }
-        let busy = Failure::of_lookup(io::ErrorKind::ResourceBusy.into());
-        assert!(!busy.is_servers());
+        let busy = ProxyError::of_lookup(io::ErrorKind::ResourceBusy.into());
+        assert!(!busy.counts_against_server());
         assert_eq!(busy.status(), 503);
-        assert!(connect(Errno::CONNREFUSED).is_servers());
+        assert!(connect(Errno::CONNREFUSED).counts_against_server());
         assert_eq!(connect(Errno::CONNREFUSED).status(), 502);
     }
 }

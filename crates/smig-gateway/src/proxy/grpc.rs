@@ -15,7 +15,7 @@ const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const CANCELLED: &str = "1";
 
 /// Returns whether a response's body may idle without limit: calls, and server-sent events.
-pub(crate) fn may_rest(headers: &HeaderMap) -> bool {
+pub(crate) fn has_no_idle_limit(headers: &HeaderMap) -> bool {
     const EVENTS: &[u8] = b"text/event-stream";
     let is_events = |value: &HeaderValue| {
         let value = value.as_bytes();
@@ -94,13 +94,14 @@ mod tests {
     #[test]
     fn calls_are_known_by_their_media_type() {
         for call in ["application/grpc", "application/grpc+proto", "application/grpc;charset=x"] {
-            assert!(is_grpc(&head(call)) && may_rest(&head(call)), "{call}");
+            assert!(is_grpc(&head(call)) && has_no_idle_limit(&head(call)), "{call}");
         }
         for other in ["application/grpc-web", "application/json", "application/grpcx"] {
-            assert!(!is_grpc(&head(other)) && !may_rest(&head(other)), "{other}");
+            assert!(!is_grpc(&head(other)) && !has_no_idle_limit(&head(other)), "{other}");
         }
         assert!(
-            may_rest(&head("Text/Event-Stream; charset=utf-8")) && !may_rest(&HeaderMap::new())
+            has_no_idle_limit(&head("Text/Event-Stream; charset=utf-8"))
+                && !has_no_idle_limit(&HeaderMap::new())
         );
     }
 

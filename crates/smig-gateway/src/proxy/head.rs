@@ -11,7 +11,7 @@ use http::{Extensions, Method, Request, Response, StatusCode, Uri, Version, requ
 use http_body::Frame;
 use smig::{BoxError, Protocol, is_host_and_port};
 
-use super::Failure;
+use super::ProxyError;
 use super::framing::{self, Content, Fields};
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
@@ -20,15 +20,15 @@ const PROXY_AUTHENTICATION_INFO: HeaderName = HeaderName::from_static("proxy-aut
 
 /// What a request asks for in addition to a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum UpgradeKind {
     /// Nothing.
-    Usual,
+    None,
     /// Another protocol on its HTTP/1.1 connection.
     Upgrade(Protocol),
     /// Another protocol on its stream (RFC 8441).
-    Extended(Protocol),
+    ExtendedConnect(Protocol),
     /// A tunnel (CONNECT).
-    Tunnel,
+    Connect,
 }
 
 /// Whether an Upgrade over HTTP/1.1 is honored. A server may ignore it (RFC 9110 section 7.8).
@@ -40,23 +40,23 @@ pub(crate) enum Upgrades {
 
 /// A request without hop-by-hop fields.
 #[derive(Clone, Debug)]
-pub(crate) struct Outward {
+pub(crate) struct UpstreamHead {
     pub(crate) method: Method,
     pub(crate) uri: Uri,
     pub(crate) fields: Fields,
     /// The URI's authority as a field value, if that exists already.
     pub(crate) host: Option<HeaderValue>,
-    pub(crate) wish: Wish,
+    pub(crate) wish: UpgradeKind,
 }
 
 /// Checks a request's header section, removes hop-by-hop fields, and determines the framing of the content. Also
 /// returns the extensions.
-pub(crate) fn admit<B: http_body::Body>(
+pub(crate) fn validate_request<B: http_body::Body>(
     parts: request::Parts,
     body: B,
     host: Option<HeaderValue>,
     upgrades: Upgrades,
-) -> Result<(Outward, Content<B>, Extensions), Failure> {
+) -> Result<(UpstreamHead, Content<B>, Extensions), ProxyError> {
     let request::Parts { method, uri, version, mut headers, mut extensions, .. } = parts;
     let wish = if version < Version::HTTP_2 {
         // For HTTP/2 the library has checked this.
@@ -67,49 +67,51 @@ pub(crate) fn admit<B: http_body::Body>(
             Upgrades::Heard | Upgrades::Ignored => None,
         };
         match upgrade {
-            Some(protocol) => Wish::Upgrade(protocol),
-            None if method == Method::CONNECT => Wish::Tunnel,
-            None => Wish::Usual,
+            Some(protocol) => UpgradeKind::Upgrade(protocol),
+            None if method == Method::CONNECT => UpgradeKind::Connect,
+            None => UpgradeKind::None,
         }
     } else {
         match extensions.remove::<Protocol>() {
-            Some(protocol) => Wish::Extended(protocol),
-            None if method == Method::CONNECT => Wish::Tunnel,
-            None => Wish::Usual,
+            Some(protocol) => UpgradeKind::ExtendedConnect(protocol),
+            None if method == Method::CONNECT => UpgradeKind::Connect,
+            None => UpgradeKind::None,
         }
     };
     if headers.keys().any(poses_as_ours) {
-        return Err(Failure::BadRequest("a field name differs only by _ from a reserved one"));
+        return Err(ProxyError::BadRequest("a field name differs only by _ from a reserved one"));
     }
     let content = match wish {
-        Wish::Usual => Content::announced(&headers, body),
-        Wish::Upgrade(_) | Wish::Extended(_) | Wish::Tunnel => Content::switched(&headers, body),
+        UpgradeKind::None => Content::announced(&headers, body),
+        UpgradeKind::Upgrade(_) | UpgradeKind::ExtendedConnect(_) | UpgradeKind::Connect => {
+            Content::switched(&headers, body)
+        }
     };
-    let content = content.map_err(Failure::BadRequest)?;
+    let content = content.map_err(ProxyError::BadRequest)?;
     if headers.contains_key(EXPECT) {
         check_expect(&headers)?;
         // RFC 9110 section 10.1.1: the client does not wait for 100, and a server that sends it anyway would be ahead
         // of the client.
-        if content.is_nothing() || wish != Wish::Usual || version < Version::HTTP_11 {
+        if content.is_nothing() || wish != UpgradeKind::None || version < Version::HTTP_11 {
             headers.remove(EXPECT);
         }
     }
     if version < Version::HTTP_2 {
         let present = Present::of(&headers);
-        strip(&mut headers, present).map_err(Failure::BadRequest)?;
+        strip(&mut headers, present).map_err(ProxyError::BadRequest)?;
     }
     strip_proxys(&mut headers);
     let host = host.filter(|_| uri.authority().is_some());
-    Ok((Outward { method, uri, fields: Fields::of(headers), host, wish }, content, extensions))
+    Ok((UpstreamHead { method, uri, fields: Fields::of(headers), host, wish }, content, extensions))
 }
 
 /// Accepts only 100-continue, and only once: another parser may take a similar value for it.
-pub(super) fn check_expect(headers: &HeaderMap) -> Result<(), Failure> {
+pub(super) fn check_expect(headers: &HeaderMap) -> Result<(), ProxyError> {
     let mut expectations = headers.get_all(EXPECT).iter();
     let known = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
     match (expectations.next().is_none_or(known), expectations.next()) {
         (true, None) => Ok(()),
-        (_, _) => Err(Failure::Expectation),
+        (_, _) => Err(ProxyError::Expectation),
     }
 }
 
@@ -124,7 +126,7 @@ pub(super) fn via(version: Version) -> HeaderValue {
 
 /// Counts Max-Forwards down, which only OPTIONS and TRACE have (RFC 9110 section 7.6.2). Returns whether the request
 /// must not be forwarded.
-pub(super) fn count_hop(method: &Method, headers: &mut HeaderMap) -> Result<bool, Failure> {
+pub(super) fn count_hop(method: &Method, headers: &mut HeaderMap) -> Result<bool, ProxyError> {
     if !matches!(*method, Method::OPTIONS | Method::TRACE) {
         return Ok(false);
     }
@@ -133,7 +135,7 @@ pub(super) fn count_hop(method: &Method, headers: &mut HeaderMap) -> Result<bool
     let digits = std::str::from_utf8(hops.as_bytes()).unwrap_or_default();
     let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
     if !is_number || values.next().is_some() {
-        return Err(Failure::BadRequest("max-forwards is not a single number"));
+        return Err(ProxyError::BadRequest("max-forwards is not a single number"));
     }
     // A larger number becomes the maximum.
     let hops = digits.parse().unwrap_or(u32::MAX);
@@ -150,7 +152,7 @@ fn check_http1(
     uri: &Uri,
     version: Version,
     headers: &HeaderMap,
-) -> Result<(), Failure> {
+) -> Result<(), ProxyError> {
     check_host(uri, version, headers)?;
     // RFC 9112 section 3.2: authority-form for CONNECT, and only there.
     let fits = match (uri.scheme_str(), uri.authority(), uri.path()) {
@@ -161,44 +163,44 @@ fn check_http1(
         (Some(_), ..) => false,
     };
     if !fits {
-        return Err(Failure::BadRequest("the target has the wrong form for its method"));
+        return Err(ProxyError::BadRequest("the target has the wrong form for its method"));
     }
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     if let Some(coding) = codings.next() {
         if headers.contains_key(CONTENT_LENGTH) {
-            return Err(Failure::BadRequest("both transfer-encoding and content-length"));
+            return Err(ProxyError::BadRequest("both transfer-encoding and content-length"));
         }
         if version != Version::HTTP_11 {
-            return Err(Failure::BadRequest("transfer-encoding in HTTP/1.0"));
+            return Err(ProxyError::BadRequest("transfer-encoding in HTTP/1.0"));
         }
         if codings.next().is_some() || !coding.as_bytes().eq_ignore_ascii_case(b"chunked") {
-            return Err(Failure::NotImplemented("transfer-encoding other than chunked"));
+            return Err(ProxyError::NotImplemented("transfer-encoding other than chunked"));
         }
     }
     Ok(())
 }
 
 /// Requires one host, equal to the target's authority if there is one.
-fn check_host(uri: &Uri, version: Version, headers: &HeaderMap) -> Result<(), Failure> {
+fn check_host(uri: &Uri, version: Version, headers: &HeaderMap) -> Result<(), ProxyError> {
     if uri.authority().is_some_and(|authority| !is_host_and_port(authority)) {
-        return Err(Failure::BadRequest("the target's authority is not host[:port]"));
+        return Err(ProxyError::BadRequest("the target's authority is not host[:port]"));
     }
     let mut hosts = headers.get_all(HOST).iter();
     let host = match (hosts.next(), hosts.next()) {
-        (_, Some(_)) => return Err(Failure::BadRequest("more than one host")),
+        (_, Some(_)) => return Err(ProxyError::BadRequest("more than one host")),
         (None, None) if version == Version::HTTP_11 => {
-            return Err(Failure::BadRequest("no host"));
+            return Err(ProxyError::BadRequest("no host"));
         }
         (None, None) => return Ok(()),
         (Some(host), None) => host.as_bytes(),
     };
     let is_plain = Authority::try_from(host).is_ok_and(|host| is_host_and_port(&host));
     if !is_plain && !host.is_empty() {
-        return Err(Failure::BadRequest("host is not host[:port]"));
+        return Err(ProxyError::BadRequest("host is not host[:port]"));
     }
     match uri.authority() {
         Some(target) if !target.as_str().as_bytes().eq_ignore_ascii_case(host) => {
-            Err(Failure::BadRequest("host differs from the target's"))
+            Err(ProxyError::BadRequest("host differs from the target's"))
         }
         Some(_) | None => Ok(()),
     }
@@ -373,37 +375,39 @@ fn says_who_sent(name: &HeaderName) -> bool {
 }
 
 /// Returns the authority of a request, as a field value.
-fn authority(outward: &Outward) -> Result<HeaderValue, Failure> {
+fn authority(outward: &UpstreamHead) -> Result<HeaderValue, ProxyError> {
     if let Some(host) = &outward.host {
         return Ok(host.clone());
     }
     match (outward.uri.authority(), outward.fields.get(HOST)) {
         (Some(authority), _) => HeaderValue::from_str(authority.as_str())
-            .map_err(|_| Failure::BadRequest("invalid authority")),
+            .map_err(|_| ProxyError::BadRequest("invalid authority")),
         (None, Some(host)) => Ok(host.clone()),
-        (None, None) => Err(Failure::BadRequest("no authority")),
+        (None, None) => Err(ProxyError::BadRequest("no authority")),
     }
 }
 
 /// Returns the request in HTTP/1.1's form: the path as target, the authority in Host.
 pub(crate) fn for_http1<B: http_body::Body>(
-    outward: Outward,
+    outward: UpstreamHead,
     content: Content<B>,
-) -> Result<Request<Content<B>>, Failure> {
+) -> Result<Request<Content<B>>, ProxyError> {
     let host = match outward.fields.contains_key(HOST) {
         true => None,
         false => Some(authority(&outward)?),
     };
-    let Outward { mut method, uri, fields, wish, .. } = outward;
+    let UpstreamHead { mut method, uri, fields, wish, .. } = outward;
     let mut headers = fields.into_headers();
     if let Some(host) = host {
         headers.insert(HOST, host);
     }
     let target = match &wish {
-        Wish::Tunnel => uri,
-        Wish::Usual | Wish::Upgrade(_) | Wish::Extended(_) => origin_form(uri),
+        UpgradeKind::Connect => uri,
+        UpgradeKind::None | UpgradeKind::Upgrade(_) | UpgradeKind::ExtendedConnect(_) => {
+            origin_form(uri)
+        }
     };
-    if let Wish::Upgrade(protocol) | Wish::Extended(protocol) = &wish {
+    if let UpgradeKind::Upgrade(protocol) | UpgradeKind::ExtendedConnect(protocol) = &wish {
         method = Method::GET;
         headers.remove(TE);
         add_upgrade(&mut headers, protocol);
@@ -435,31 +439,31 @@ fn origin_form(uri: Uri) -> Uri {
 
 /// Returns the request in the form for our client, with an absolute URI.
 pub(crate) fn for_http2<B: http_body::Body>(
-    outward: Outward,
+    outward: UpstreamHead,
     scheme: &Scheme,
     content: Content<B>,
-) -> Result<Request<Content<B>>, Failure> {
+) -> Result<Request<Content<B>>, ProxyError> {
     let host = authority(&outward)?;
-    let Outward { method, uri, fields, wish, .. } = outward;
+    let UpstreamHead { method, uri, fields, wish, .. } = outward;
     let mut headers = fields.into_headers();
     content.write_http2(&method, &mut headers);
     let mut parts = uri.into_parts();
     if parts.authority.is_none() {
         let host = Authority::try_from(host.as_bytes());
-        parts.authority = Some(host.map_err(|_| Failure::BadRequest("invalid host"))?);
+        parts.authority = Some(host.map_err(|_| ProxyError::BadRequest("invalid host"))?);
     }
     let mut request = Request::new(content);
     *request.method_mut() = method;
-    if wish == Wish::Tunnel {
+    if wish == UpgradeKind::Connect {
         (parts.scheme, parts.path_and_query) = (None, None);
     } else {
         parts.scheme = Some(scheme.clone());
         parts.path_and_query.get_or_insert_with(|| PathAndQuery::from_static("/"));
     }
     *request.uri_mut() =
-        Uri::from_parts(parts).map_err(|_| Failure::BadRequest("invalid target"))?;
+        Uri::from_parts(parts).map_err(|_| ProxyError::BadRequest("invalid target"))?;
     *request.headers_mut() = headers;
-    if let Wish::Extended(protocol) | Wish::Upgrade(protocol) = wish {
+    if let UpgradeKind::ExtendedConnect(protocol) | UpgradeKind::Upgrade(protocol) = wish {
         *request.method_mut() = Method::CONNECT;
         request.extensions_mut().insert(protocol);
     }
@@ -467,16 +471,16 @@ pub(crate) fn for_http2<B: http_body::Body>(
 }
 
 /// Checks a header section received over HTTP/1.1, and removes hop-by-hop fields.
-pub(crate) fn accept<B>(response: &mut Response<B>) -> Result<(), Failure> {
+pub(crate) fn validate_response<B>(response: &mut Response<B>) -> Result<(), ProxyError> {
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        return Err(Failure::BadResponse("101 to a request without upgrade".to_owned()));
+        return Err(ProxyError::BadResponse("101 to a request without upgrade".to_owned()));
     }
     accept_switch(response)
 }
 
 /// Like [`accept`], for responses to requests that switch protocols.
-pub(super) fn accept_switch<B>(response: &mut Response<B>) -> Result<(), Failure> {
-    let bad = |why: &'static str| Failure::BadResponse(why.to_owned());
+pub(super) fn accept_switch<B>(response: &mut Response<B>) -> Result<(), ProxyError> {
+    let bad = |why: &'static str| ProxyError::BadResponse(why.to_owned());
     let status = response.status();
     // hyper stores unusual reason phrases; HTTP/2 has none, and they are not needed.
     response.extensions_mut().clear();
@@ -508,11 +512,11 @@ pub(super) fn accept_switch<B>(response: &mut Response<B>) -> Result<(), Failure
 }
 
 /// Does what the engine has not done for a header section received over HTTP/2.
-pub(crate) fn accept_http2<B>(response: &mut Response<B>) -> Result<(), Failure> {
+pub(crate) fn accept_http2<B>(response: &mut Response<B>) -> Result<(), ProxyError> {
     let status = response.status();
     let headers = response.headers_mut();
     strip_proxys(headers);
-    framing::rewrite_length(headers).map_err(|why| Failure::BadResponse(why.to_owned()))?;
+    framing::rewrite_length(headers).map_err(|why| ProxyError::BadResponse(why.to_owned()))?;
     if status == StatusCode::NO_CONTENT {
         // RFC 9110 section 8.6.
         headers.remove(CONTENT_LENGTH);

@@ -27,18 +27,19 @@ use smig::{Incoming, InformationalSender, Sending};
 use tokio::time::Instant;
 
 pub use body::Body;
-pub use failure::Failure;
+pub use failure::ProxyError;
 
-pub(crate) use upload::{Clock, Patience, Upload};
+pub(crate) use upload::{Clock, ResponseDeadline, Upload};
 
 use crate::tunnel::Tunnels;
 use crate::upstream::{
-    Asked, Connection, Lease, ServerPool, Session, Unanswered, UnderWay, Upstream, Worker,
+    ActiveRequest, BalanceInput, Connection, Http2Client, Lease, SendError, ServerPool, Upstream,
+    WorkerPools,
 };
 use attempts::Attempts;
 use framing::Content;
-use head::{Outward, Upgrades, Wish};
-use switch::Switch;
+use head::{UpgradeKind, Upgrades, UpstreamHead};
+use switch::UpgradeExchange;
 
 /// Sends a request to one of the upstream's servers and returns the response. Must run on a worker of a
 /// [`smig::Server`] (or another [`tokio::task::LocalSet`]): connections to servers belong to the thread.
@@ -62,9 +63,9 @@ pub async fn exchange(
 ///
 /// It is part of the future of each active request: large parts are boxed.
 #[derive(Debug)]
-pub(crate) struct Admitted {
-    outward: Box<Outward>,
-    kind: Kind,
+pub(crate) struct ValidRequest {
+    outward: Box<UpstreamHead>,
+    kind: ExchangeKind,
     role: Role,
 }
 
@@ -79,20 +80,20 @@ enum Role {
 
 /// What belongs to a request, by its kind.
 #[derive(Debug)]
-enum Kind {
+enum ExchangeKind {
     Usual {
         content: Content<Upload>,
         interim: Option<InformationalSender>,
         extensions: Extensions,
     },
-    Switch(Box<Near>),
+    Switch(Box<Downstream>),
     /// The request must not be forwarded.
     Last,
 }
 
 /// The client's end of a request that switches protocols.
 #[derive(Debug)]
-struct Near {
+struct Downstream {
     /// The client's data on its stream, over HTTP/2.
     body: Incoming,
     /// The client's connection, over HTTP/1.1.
@@ -105,12 +106,12 @@ struct Near {
 pub(crate) fn admit(
     request: Request<Incoming>,
     host: Option<HeaderValue>,
-) -> Result<Admitted, Failure> {
+) -> Result<ValidRequest, ProxyError> {
     admit_as(request, host, Role::Gateway)
 }
 
 /// Checks a request of the forward proxy, which gets a response and cannot switch protocols.
-pub(crate) fn admit_forwarded(mut request: Request<Incoming>) -> Result<Admitted, Failure> {
+pub(crate) fn admit_forwarded(mut request: Request<Incoming>) -> Result<ValidRequest, ProxyError> {
     let via = head::via(request.version());
     head::check_expect(request.headers())?;
     // The gateway's own server sends 100.
@@ -124,7 +125,7 @@ fn admit_as(
     request: Request<Incoming>,
     host: Option<HeaderValue>,
     role: Role,
-) -> Result<Admitted, Failure> {
+) -> Result<ValidRequest, ProxyError> {
     let (mut parts, body) = request.into_parts();
     let is_last = head::count_hop(&parts.method, &mut parts.headers)?;
     let interim = parts.extensions.remove::<InformationalSender>();
@@ -133,20 +134,20 @@ fn admit_as(
         Role::Gateway => Upgrades::Heard,
         Role::Proxy => Upgrades::Ignored,
     };
-    let (outward, content, extensions) = head::admit(parts, body, host, upgrades)?;
+    let (outward, content, extensions) = head::validate_request(parts, body, host, upgrades)?;
     let kind = match outward.wish {
-        _ if is_last => Kind::Last,
-        Wish::Usual => {
+        _ if is_last => ExchangeKind::Last,
+        UpgradeKind::None => {
             let expects = outward.fields.contains_key(EXPECT);
             let announced = content.left();
             let content = content.map(|body| Upload::new(body, announced, expects));
-            Kind::Usual { content, interim, extensions }
+            ExchangeKind::Usual { content, interim, extensions }
         }
-        Wish::Upgrade(_) | Wish::Extended(_) | Wish::Tunnel => {
-            Kind::Switch(Box::new(Near { body: content.into_body(), on_upgrade }))
+        UpgradeKind::Upgrade(_) | UpgradeKind::ExtendedConnect(_) | UpgradeKind::Connect => {
+            ExchangeKind::Switch(Box::new(Downstream { body: content.into_body(), on_upgrade }))
         }
     };
-    Ok(Admitted { outward: Box::new(outward), kind, role })
+    Ok(ValidRequest { outward: Box::new(outward), kind, role })
 }
 
 /// Returns the response to an OPTIONS or TRACE request that must not be forwarded.
@@ -162,7 +163,7 @@ fn answer_as_last(method: &Method) -> Response<Body> {
     response
 }
 
-impl Admitted {
+impl ValidRequest {
     /// Sends the request, like [`exchange`].
     pub(crate) async fn send(
         self,
@@ -180,18 +181,18 @@ impl Admitted {
         upstream: &Arc<Upstream>,
         client: SocketAddr,
         tunnels: &Tunnels,
-    ) -> Result<Response<Body>, Failure> {
+    ) -> Result<Response<Body>, ProxyError> {
         let mut response = match self.kind {
-            Kind::Usual { content, interim, extensions } => {
-                let usual = Usual { upstream, client, content, interim, role: self.role };
+            ExchangeKind::Usual { content, interim, extensions } => {
+                let usual = PlainExchange { upstream, client, content, interim, role: self.role };
                 usual.run(self.outward, extensions).await?
             }
-            Kind::Switch(near) => {
-                let Near { body, on_upgrade } = *near;
-                let switch = Switch { upstream, client, body, on_upgrade, tunnels };
+            ExchangeKind::Switch(near) => {
+                let Downstream { body, on_upgrade } = *near;
+                let switch = UpgradeExchange { upstream, client, body, on_upgrade, tunnels };
                 Box::pin(switch.run(*self.outward)).await?
             }
-            Kind::Last => return Ok(answer_as_last(&self.outward.method)),
+            ExchangeKind::Last => return Ok(answer_as_last(&self.outward.method)),
         };
         // The client's version is that of its connection.
         let version = std::mem::take(response.version_mut());
@@ -210,7 +211,7 @@ impl Role {
 }
 
 /// A request that does not switch protocols.
-struct Usual<'a> {
+struct PlainExchange<'a> {
     upstream: &'a Arc<Upstream>,
     client: SocketAddr,
     content: Content<Upload>,
@@ -218,7 +219,7 @@ struct Usual<'a> {
     role: Role,
 }
 
-impl Usual<'_> {
+impl PlainExchange<'_> {
     const fn upload(&self) -> &Upload {
         self.content.body()
     }
@@ -229,15 +230,16 @@ impl Usual<'_> {
     /// what does not wait is not async.
     async fn run(
         self,
-        outward: Box<Outward>,
+        outward: Box<UpstreamHead>,
         mut extensions: Extensions,
-    ) -> Result<Response<Body>, Failure> {
-        let worker = Worker::of(self.upstream);
+    ) -> Result<Response<Body>, ProxyError> {
+        let worker = WorkerPools::of(self.upstream);
         let mut attempts = Attempts::new(self.upstream);
         let mut next = Some(outward);
-        let mut last = Failure::NoServer;
+        let mut last = ProxyError::NoServer;
         while let Some(outward) = next.take() {
-            let asked = Asked { client: self.client, uri: &outward.uri, headers: &outward.fields };
+            let asked =
+                BalanceInput { client: self.client, uri: &outward.uri, headers: &outward.fields };
             let Some((number, under_way)) = attempts.choose(asked) else { break };
             let (Some(pool), Some(server)) = (worker.pool(number), under_way.server()) else {
                 break;
@@ -248,7 +250,7 @@ impl Usual<'_> {
             let failure = match pool.connection(self.upstream, server).await {
                 Ok(Connection::Http1(mut lease)) => {
                     let sent = match self.send_http1(*outward, &mut extensions, &mut lease) {
-                        Ok(sending) => sending.await.map_err(Failure::from),
+                        Ok(sending) => sending.await.map_err(ProxyError::from),
                         Err(failure) => Err(failure),
                     };
                     match sent.and_then(|sent| self.take_http1(sent, lease, under_way)) {
@@ -267,7 +269,7 @@ impl Usual<'_> {
                 Err(failure) => failure,
             };
             if self.upload().has_failed() {
-                return Err(Failure::RequestBody(failure.to_string()));
+                return Err(ProxyError::RequestBody(failure.to_string()));
             }
             attempts.blame(number, &failure);
             if self.upload().is_touched()
@@ -283,20 +285,20 @@ impl Usual<'_> {
 
     /// Returns the timeouts for a request. gRPC calls require HTTP/2 to the server, and have their own deadlines
     /// there, or none.
-    fn patience(&self, outward: &Outward) -> Patience {
+    fn patience(&self, outward: &UpstreamHead) -> ResponseDeadline {
         match grpc::is_grpc(&outward.fields) {
-            true => Patience::endless(self.upload()),
-            false => Patience::new(self.upload(), self.upstream.timeouts()),
+            true => ResponseDeadline::endless(self.upload()),
+            false => ResponseDeadline::new(self.upload(), self.upstream.timeouts()),
         }
     }
 
     /// Starts to send a request over HTTP/1.1. The extensions have no meaning there; their allocation is reused.
     fn send_http1<'l>(
         &self,
-        outward: Outward,
+        outward: UpstreamHead,
         extensions: &mut Extensions,
         lease: &'l mut Lease,
-    ) -> Result<impl Future<Output = Result<Response<Received>, Unanswered>> + use<'l>, Failure>
+    ) -> Result<impl Future<Output = Result<Response<Received>, SendError>> + use<'l>, ProxyError>
     {
         let mut request = head::for_http1(outward, self.content.clone())?;
         *request.extensions_mut() = std::mem::take(extensions);
@@ -307,8 +309,8 @@ impl Usual<'_> {
                 on_interim(&interim, &upload, &passed, head.status(), head.headers());
             });
         }
-        let Some(connection) = lease.get() else { return Err(Failure::NoServer) };
-        let patience = Patience::new(self.upload(), self.upstream.timeouts());
+        let Some(connection) = lease.get() else { return Err(ProxyError::NoServer) };
+        let patience = ResponseDeadline::new(self.upload(), self.upstream.timeouts());
         Ok(connection.send(request, patience))
     }
 
@@ -317,9 +319,9 @@ impl Usual<'_> {
         &self,
         mut response: Response<Received>,
         lease: Lease,
-        under_way: UnderWay,
-    ) -> Result<Response<Body>, Failure> {
-        head::accept(&mut response)?;
+        under_way: ActiveRequest,
+    ) -> Result<Response<Body>, ProxyError> {
+        head::validate_response(&mut response)?;
         if let Some(server) = under_way.server() {
             server.on_success();
         }
@@ -338,11 +340,11 @@ impl Usual<'_> {
 
     async fn by_http2(
         &self,
-        outward: Outward,
-        session: &Session,
+        outward: UpstreamHead,
+        session: &Http2Client,
         pool: &ServerPool,
-        under_way: UnderWay,
-    ) -> Result<Response<Body>, Failure> {
+        under_way: ActiveRequest,
+    ) -> Result<Response<Body>, ProxyError> {
         let limits = self.upstream.timeouts();
         let patience = self.patience(&outward);
         let mut request = head::for_http2(outward, &session.scheme, self.content.clone())?;
@@ -353,11 +355,12 @@ impl Usual<'_> {
                 on_interim(&interim, &upload, &passed, status, headers);
             });
         }
-        let sending = session.client.begin(&session.origin, request).map_err(Failure::from_smig)?;
-        let mut response = answered(sending, patience).await?.map_err(Failure::from_smig)?;
+        let sending =
+            session.client.begin(&session.origin, request).map_err(ProxyError::from_smig)?;
+        let mut response = answered(sending, patience).await?.map_err(ProxyError::from_smig)?;
         if response.version() < Version::HTTP_2 {
             pool.forget_alpn();
-            head::accept(&mut response)?;
+            head::validate_response(&mut response)?;
         } else {
             head::accept_http2(&mut response)?;
         }
@@ -431,7 +434,7 @@ fn on_interim(
     let mut head = Response::new(());
     *head.status_mut() = status;
     *head.headers_mut() = headers.clone();
-    if head::accept(&mut head).is_ok() {
+    if head::validate_response(&mut head).is_ok() {
         passed.role.tell(head.headers_mut(), passed.version);
         interim.send(status, std::mem::take(head.headers_mut()));
     }
@@ -444,8 +447,8 @@ const LOOK: Duration = Duration::from_millis(10);
 /// a connection, ends with the client's own limits.
 async fn answered(
     mut sending: Sending<'_>,
-    patience: Patience,
-) -> Result<Result<Response<Incoming>, smig::Error>, Failure> {
+    patience: ResponseDeadline,
+) -> Result<Result<Response<Incoming>, smig::Error>, ProxyError> {
     // The clock of the current attempt, and when that was sent: the client repeats what the server did not process.
     let mut running: Option<(std::time::Instant, Clock)> = None;
     let mut timer = pin!(tokio::time::sleep(patience.first()));

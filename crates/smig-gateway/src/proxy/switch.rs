@@ -13,17 +13,19 @@ use smig::{Incoming, Processed};
 
 use super::attempts::Attempts;
 use super::framing::{Content, Own};
-use super::head::{self, Outward, Wish};
+use super::head::{self, UpgradeKind, UpstreamHead};
 use super::upload::Rest;
-use super::{Body, Failure, Patience, Upload, answered, websocket};
-use crate::tunnel::{Abort, End, FedBody, Feed, Kind, Socket, Stream, Tunnel, Tunnels, feed};
+use super::{Body, ProxyError, ResponseDeadline, Upload, answered, websocket};
+use crate::tunnel::{
+    Abort, BodySender, ChannelBody, Socket, Stream, Tunnel, TunnelEnd, TunnelKind, Tunnels, channel,
+};
 use crate::upstream::{
-    Asked, Connection, Io, Lease, Server, ServerPool, Session, Switched, Timeouts, UnderWay,
-    Upstream, Worker,
+    ActiveRequest, BalanceInput, Connection, Http2Client, Io, Lease, ServerPool, Timeouts,
+    UpgradedConn, Upstream, UpstreamServer, WorkerPools,
 };
 
 /// A request that switches to another protocol.
-pub(super) struct Switch<'a> {
+pub(super) struct UpgradeExchange<'a> {
     pub(super) upstream: &'a Arc<Upstream>,
     pub(super) client: SocketAddr,
     /// The client's data on its stream, over HTTP/2.
@@ -34,7 +36,7 @@ pub(super) struct Switch<'a> {
 }
 
 /// The client's end of a future tunnel.
-enum Near {
+enum Downstream {
     /// A stream; the response's body is the tunnel's other direction.
     Stream(Incoming),
     /// A connection, available once its response has been sent.
@@ -52,32 +54,34 @@ enum Reply {
     Http2 {
         response: Response<Incoming>,
         /// The tunnel's direction to the server.
-        feed: Feed,
+        sender: BodySender,
         /// The client's key, which HTTP/2 has no use for.
         key: Option<HeaderValue>,
     },
 }
 
-impl Switch<'_> {
-    pub(super) async fn run(self, outward: Outward) -> Result<Response<Body>, Failure> {
+impl UpgradeExchange<'_> {
+    pub(super) async fn run(self, outward: UpstreamHead) -> Result<Response<Body>, ProxyError> {
         let Self { upstream, client, body, on_upgrade, tunnels } = self;
         let near = match (&outward.wish, on_upgrade) {
-            (Wish::Extended(_), _) | (Wish::Tunnel, None) => Near::Stream(body),
-            (_, Some(on_upgrade)) => Near::Connection(on_upgrade),
+            (UpgradeKind::ExtendedConnect(_), _) | (UpgradeKind::Connect, None) => {
+                Downstream::Stream(body)
+            }
+            (_, Some(on_upgrade)) => Downstream::Connection(on_upgrade),
             (_, None) => {
-                return Err(Failure::Upgrade("the client's connection cannot switch protocols"));
+                return Err(ProxyError::Upgrade("the client's connection cannot switch protocols"));
             }
         };
         // Nothing of the client's data is sent before the answer: a WebSocket's handshake is a GET like any other.
         let idempotent = is_websocket(&outward.wish);
-        let worker = Worker::of(upstream);
+        let worker = WorkerPools::of(upstream);
         let mut attempts = Attempts::new(upstream);
-        let mut last = Failure::NoServer;
+        let mut last = ProxyError::NoServer;
         let (number, under_way, reply) = loop {
-            let asked = Asked { client, uri: &outward.uri, headers: &outward.fields };
+            let asked = BalanceInput { client, uri: &outward.uri, headers: &outward.fields };
             let Some((number, under_way)) = attempts.choose(asked) else { return Err(last) };
             let (Some(pool), Some(server)) = (worker.pool(number), under_way.server()) else {
-                return Err(Failure::NoServer);
+                return Err(ProxyError::NoServer);
             };
             last = match ask(&outward, upstream, pool, server).await {
                 Ok(reply) => break (number, under_way, reply),
@@ -96,7 +100,7 @@ impl Switch<'_> {
             Reply::Http1 { response, lease, own_key } => {
                 request.by_http1(response, lease, own_key).await
             }
-            Reply::Http2 { response, feed, key } => request.by_http2(response, feed, key),
+            Reply::Http2 { response, sender, key } => request.by_http2(response, sender, key),
         };
         if let Err(failure) = &joined {
             attempts.blame(number, failure);
@@ -105,20 +109,22 @@ impl Switch<'_> {
     }
 }
 
-fn is_websocket(wish: &Wish) -> bool {
+fn is_websocket(wish: &UpgradeKind) -> bool {
     match wish {
-        Wish::Upgrade(protocol) | Wish::Extended(protocol) => protocol.as_str() == "websocket",
-        Wish::Usual | Wish::Tunnel => false,
+        UpgradeKind::Upgrade(protocol) | UpgradeKind::ExtendedConnect(protocol) => {
+            protocol.as_str() == "websocket"
+        }
+        UpgradeKind::None | UpgradeKind::Connect => false,
     }
 }
 
 /// Sends the request to a server and waits for the response's header section.
 async fn ask(
-    outward: &Outward,
+    outward: &UpstreamHead,
     upstream: &Upstream,
     pool: &ServerPool,
-    server: &Server,
-) -> Result<Reply, Failure> {
+    server: &UpstreamServer,
+) -> Result<Reply, ProxyError> {
     let limits = upstream.timeouts();
     let websocket = is_websocket(&outward.wish);
     let connection = match websocket {
@@ -130,7 +136,7 @@ async fn ask(
         Connection::Http2(session) => session,
     };
     match ask_http2(outward.clone(), &session, pool, limits).await {
-        Err(Failure::NoExtendedConnect) if websocket => {
+        Err(ProxyError::NoExtendedConnect) if websocket => {
             let lease = pool.without_extended_connect(upstream, server).await?;
             ask_http1(outward.clone(), lease, limits).await
         }
@@ -140,64 +146,67 @@ async fn ask(
 
 /// Sends the request over HTTP/1.1, with Upgrade or as CONNECT.
 async fn ask_http1(
-    mut outward: Outward,
+    mut outward: UpstreamHead,
     mut lease: Lease,
     limits: &Timeouts,
-) -> Result<Reply, Failure> {
+) -> Result<Reply, ProxyError> {
     let mut own_key = None;
     match &outward.wish {
-        Wish::Upgrade(_) | Wish::Extended(_) if !is_websocket(&outward.wish) => {
-            return Err(Failure::NotImplemented("protocols other than websocket"));
+        UpgradeKind::Upgrade(_) | UpgradeKind::ExtendedConnect(_)
+            if !is_websocket(&outward.wish) =>
+        {
+            return Err(ProxyError::NotImplemented("protocols other than websocket"));
         }
-        Wish::Extended(_) => {
-            let key = websocket::key().ok_or(Failure::Upgrade("no random numbers"))?;
+        UpgradeKind::ExtendedConnect(_) => {
+            let key = websocket::key().ok_or(ProxyError::Upgrade("no random numbers"))?;
             outward.fields.say(Own::WebSocketKey, key.clone());
             own_key = Some(key);
         }
-        Wish::Upgrade(_) | Wish::Usual | Wish::Tunnel => {}
+        UpgradeKind::Upgrade(_) | UpgradeKind::None | UpgradeKind::Connect => {}
     }
     let request = head::for_http1(outward, Content::tunnel(Upload::default()))?;
-    let Some(connection) = lease.get() else { return Err(Failure::NoServer) };
+    let Some(connection) = lease.get() else { return Err(ProxyError::NoServer) };
     // How a server parses the bytes that follow is uncertain, even if it does not switch.
     connection.use_no_more();
-    let response = connection.send(request, Patience::new(&Upload::default(), limits)).await?;
+    let response =
+        connection.send(request, ResponseDeadline::new(&Upload::default(), limits)).await?;
     Ok(Reply::Http1 { response, lease, own_key })
 }
 
 /// Sends the request over HTTP/2, as extended CONNECT or CONNECT.
 async fn ask_http2(
-    mut outward: Outward,
-    session: &Session,
+    mut outward: UpstreamHead,
+    session: &Http2Client,
     pool: &ServerPool,
     limits: &Timeouts,
-) -> Result<Reply, Failure> {
+) -> Result<Reply, ProxyError> {
     let key = outward.fields.remove(&websocket::KEY);
-    let (feed, fed) = feed();
+    let (sender, fed) = channel();
     let content = Content::tunnel(Upload::tunnel(fed));
     let request = head::for_http2(outward, &session.scheme, content)?;
     let failed = |error: smig::Error| match (error.is_user(), error.was_processed()) {
-        (true, Processed::No) => Failure::NoExtendedConnect,
-        (true, _) => Failure::Upgrade("the request was cancelled"),
-        (false, _) => Failure::from_smig(error),
+        (true, Processed::No) => ProxyError::NoExtendedConnect,
+        (true, _) => ProxyError::Upgrade("the request was cancelled"),
+        (false, _) => ProxyError::from_smig(error),
     };
     let sending = session.client.begin(&session.origin, request).map_err(failed)?;
     // The tunnel's other direction waits for this response, so it cannot stall.
-    let patience = Patience::new(&Upload::default(), limits);
+    let patience = ResponseDeadline::new(&Upload::default(), limits);
     let response = answered(sending, patience).await?.map_err(failed)?;
     if response.version() < Version::HTTP_2 {
         // The client sent a CONNECT, and has no tunnel there.
         pool.forget_alpn();
-        return Err(Failure::Upgrade("the server no longer supports HTTP/2"));
+        return Err(ProxyError::Upgrade("the server no longer supports HTTP/2"));
     }
-    Ok(Reply::Http2 { response, feed, key })
+    Ok(Reply::Http2 { response, sender, key })
 }
 
 /// A request that a server has answered.
 struct Answered<'a> {
     upstream: &'a Arc<Upstream>,
-    wish: &'a Wish,
-    near: Near,
-    under_way: UnderWay,
+    wish: &'a UpgradeKind,
+    near: Downstream,
+    under_way: ActiveRequest,
     tunnels: &'a Tunnels,
 }
 
@@ -208,11 +217,11 @@ impl Answered<'_> {
         mut response: Response<Received>,
         lease: Lease,
         own_key: Option<HeaderValue>,
-    ) -> Result<Response<Body>, Failure> {
+    ) -> Result<Response<Body>, ProxyError> {
         let Self { upstream, wish, near, under_way, tunnels } = self;
         let limits = *upstream.timeouts();
         let switches = match wish {
-            Wish::Tunnel => response.status().is_success(),
+            UpgradeKind::Connect => response.status().is_success(),
             _ => response.status() == StatusCode::SWITCHING_PROTOCOLS,
         };
         let upgraded = response.headers().get(UPGRADE).cloned();
@@ -223,22 +232,22 @@ impl Answered<'_> {
             let body = Body::http1(incoming, lease, under_way, Rest::default(), stall);
             return Ok(Response::from_parts(parts, body));
         }
-        if *wish != Wish::Tunnel {
+        if *wish != UpgradeKind::Connect {
             if !upgraded.is_some_and(|name| name.as_bytes().eq_ignore_ascii_case(b"websocket")) {
-                return Err(Failure::Upgrade("the server switched to another protocol"));
+                return Err(ProxyError::Upgrade("the server switched to another protocol"));
             }
             let answer = own_key.as_ref().and_then(websocket::accept);
             if own_key.is_some() && response.headers().get(websocket::ACCEPT) != answer.as_ref() {
-                return Err(Failure::Upgrade("sec-websocket-accept is wrong"));
+                return Err(ProxyError::Upgrade("sec-websocket-accept is wrong"));
             }
         }
-        let connection = lease.into_inner().ok_or(Failure::Upgrade("no connection"))?;
-        let Switched { io, early, place } = connection.switch(limits.connect).await?;
+        let connection = lease.into_inner().ok_or(ProxyError::Upgrade("no connection"))?;
+        let UpgradedConn { io, early, place } = connection.switch(limits.connect).await?;
         let far = Socket::with_first(io, early);
         let name = upstream.name().to_owned();
         let (head, body) = answer_head(wish, &near, response.headers());
         let held = (under_way, place);
-        join(begin(tunnels, &near), near, far, body.feed, limits.tunnel, name, held);
+        join(begin(tunnels, &near), near, far, body.sender, limits.tunnel, name, held);
         Ok(head.map(|()| body.body))
     }
 
@@ -246,9 +255,9 @@ impl Answered<'_> {
     fn by_http2(
         self,
         mut response: Response<Incoming>,
-        mut feed: Feed,
+        mut sender: BodySender,
         key: Option<HeaderValue>,
-    ) -> Result<Response<Body>, Failure> {
+    ) -> Result<Response<Body>, ProxyError> {
         let Self { upstream, wish, near, under_way, tunnels } = self;
         let limits = *upstream.timeouts();
         let opened = response.status().is_success();
@@ -262,20 +271,20 @@ impl Answered<'_> {
         if !opened {
             // Nothing was sent, so nothing is truncated: the request ends regularly, and the response is read to its
             // end.
-            feed.finish();
+            sender.finish();
             let stall = limits.stall_of(&parts.headers);
             let body = Body::http2(incoming, under_way, Rest::default(), stall);
             return Ok(Response::from_parts(parts, body));
         }
-        if let (Wish::Upgrade(_), Some(key)) = (wish, &key)
+        if let (UpgradeKind::Upgrade(_), Some(key)) = (wish, &key)
             && let Some(accept) = websocket::accept(key)
         {
             parts.headers.insert(websocket::ACCEPT, accept);
         }
-        let far = Stream::new(incoming, feed);
+        let far = Stream::new(incoming, sender);
         let (head, body) = answer_head(wish, &near, &parts.headers);
         let name = upstream.name().to_owned();
-        join(begin(tunnels, &near), near, far, body.feed, limits.tunnel, name, under_way);
+        join(begin(tunnels, &near), near, far, body.sender, limits.tunnel, name, under_way);
         Ok(head.map(|()| body.body))
     }
 }
@@ -284,65 +293,69 @@ impl Answered<'_> {
 struct Answer {
     body: Body,
     /// Over HTTP/2 only.
-    feed: Option<Feed>,
+    sender: Option<BodySender>,
 }
 
 /// Returns the head of that response in the client's protocol.
-fn answer_head(wish: &Wish, near: &Near, headers: &HeaderMap) -> (Response<()>, Answer) {
+fn answer_head(
+    wish: &UpgradeKind,
+    near: &Downstream,
+    headers: &HeaderMap,
+) -> (Response<()>, Answer) {
     let mut head = Response::new(());
     *head.headers_mut() = headers.clone();
     head.headers_mut().remove(CONTENT_LENGTH);
     let answer = match near {
-        Near::Stream(_) => {
+        Downstream::Stream(_) => {
             head.headers_mut().remove(websocket::ACCEPT);
-            let (feed, fed): (_, FedBody) = feed();
-            Answer { body: Body::new(fed), feed: Some(feed) }
+            let (sender, fed): (_, ChannelBody) = channel();
+            Answer { body: Body::new(fed), sender: Some(sender) }
         }
-        Near::Connection(_) => {
-            if let Wish::Upgrade(protocol) = wish {
+        Downstream::Connection(_) => {
+            if let UpgradeKind::Upgrade(protocol) = wish {
                 *head.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
                 head::add_upgrade(head.headers_mut(), protocol);
             }
-            Answer { body: Body::empty(), feed: None }
+            Answer { body: Body::empty(), sender: None }
         }
     };
     (head, answer)
 }
 
 /// Starts to count a tunnel.
-fn begin(tunnels: &Tunnels, near: &Near) -> Tunnel {
+fn begin(tunnels: &Tunnels, near: &Downstream) -> Tunnel {
     let stream = match near {
-        Near::Stream(incoming) => incoming.stream_info(),
-        Near::Connection(_) => None,
+        Downstream::Stream(incoming) => incoming.stream_info(),
+        Downstream::Connection(_) => None,
     };
-    tunnels.begin(Kind::Upgrade, stream)
+    tunnels.begin(TunnelKind::Upgrade, stream)
 }
 
 /// Starts a task that relays between client and server. It holds `held` until its end.
-fn join<F: End + 'static, H: 'static>(
+fn join<F: TunnelEnd + 'static, H: 'static>(
     tunnel: Tunnel,
-    near: Near,
+    near: Downstream,
     far: F,
-    feed: Option<Feed>,
+    sender: Option<BodySender>,
     idle: std::time::Duration,
     name: String,
     held: H,
 ) {
     tokio::task::spawn_local(async move {
-        let outcome = match (near, feed) {
-            (Near::Stream(incoming), Some(feed)) => {
-                tunnel.carry(Stream::new(incoming, feed), far, Some(idle)).await
+        let outcome = match (near, sender) {
+            (Downstream::Stream(incoming), Some(sender)) => {
+                tunnel.run(Stream::new(incoming, sender), far, Some(idle)).await
             }
-            (Near::Connection(on_upgrade), _) => {
+            (Downstream::Connection(on_upgrade), _) => {
                 let near = on_upgrade.await.map_err(io::Error::other).and_then(Socket::of_client);
                 match near {
-                    Ok(near) => tunnel.carry(near, far, Some(idle)).await,
+                    Ok(near) => tunnel.run(near, far, Some(idle)).await,
                     Err(error) => {
                         return tracing::debug!(upstream = name, %error, "the client disconnected");
                     }
                 }
             }
-            (Near::Stream(_), None) => return,
+            (Downstream::Stream(_), None) => return,
         };
         match outcome.end {
             Ok(()) => tracing::debug!(upstream = name, "tunnel ended"),

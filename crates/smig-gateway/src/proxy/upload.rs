@@ -10,15 +10,15 @@ use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use smig::{BoxError, Incoming};
 
-use super::Failure;
+use super::ProxyError;
 use super::head::admit_request_frame;
-use crate::upstream::{Timeouts, UnderWay};
+use crate::upstream::{ActiveRequest, Timeouts};
 
 /// How long to wait for a 100 (Continue) of the server before the body is sent anyway (RFC 9110 section 10.1.1).
 const CONTINUE: Duration = Duration::from_secs(1);
 
 /// Effectively unlimited, and within the range of timers.
-const ENDLESS: Duration = Duration::from_secs(1 << 30);
+const UNBOUNDED: Duration = Duration::from_secs(1 << 30);
 
 /// A request's body. Cheap to clone: the clones are one body, which a retry may send if the first attempt did not
 /// touch it.
@@ -33,14 +33,14 @@ struct Shared {
     /// Something, or the end, was passed to an upstream.
     touched: AtomicBool,
     /// The last poll waited for the client.
-    starved: AtomicBool,
+    awaiting_client: AtomicBool,
     ended: AtomicBool,
     /// The announced length: over HTTP/1.1 the body is not polled for its end after the last byte.
     announced: Option<u64>,
     /// The client's body failed. Outlives the body.
     failed: Arc<AtomicBool>,
     /// Counts the request as active at its server while something of it may be sent.
-    under_way: Mutex<Option<UnderWay>>,
+    under_way: Mutex<Option<ActiveRequest>>,
 }
 
 /// What may remain of a request while its response is received, and afterwards. Does not keep the body alive.
@@ -104,7 +104,7 @@ impl Upload {
             source: Mutex::new(Source { body, gate }),
             octets: AtomicU64::new(0),
             touched: AtomicBool::new(false),
-            starved: AtomicBool::new(false),
+            awaiting_client: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             announced,
             failed: Arc::default(),
@@ -158,7 +158,7 @@ impl Upload {
 
 impl Rest {
     /// Keeps the request active after its response has ended, until nothing more of it is to be sent.
-    pub(crate) fn hold(&self, under_way: UnderWay) {
+    pub(crate) fn hold(&self, under_way: ActiveRequest) {
         if let Some(shared) = self.shared.upgrade() {
             *shared.under_way.lock().unwrap_or_else(PoisonError::into_inner) = Some(under_way);
         }
@@ -202,7 +202,7 @@ impl http_body::Body for Upload {
         }
         let polled = source.body.poll_frame(cx);
         drop(source);
-        shared.starved.store(polled.is_pending(), Ordering::Relaxed);
+        shared.awaiting_client.store(polled.is_pending(), Ordering::Relaxed);
         let Poll::Ready(frame) = polled else { return Poll::Pending };
         shared.touched.store(true, Ordering::Relaxed);
         let frame = match frame {
@@ -246,7 +246,7 @@ impl http_body::Body for Upload {
 /// The timeouts for a response's header section. They do not run: nothing that only has these can time out. A
 /// [`Clock`] runs, and there is none before the request is sent.
 #[derive(Clone, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct ResponseDeadline {
     upload: Upload,
     head: Duration,
     stall: Duration,
@@ -256,28 +256,28 @@ pub(crate) struct Patience {
 /// the slow side, and from then on for the configured time.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    patience: Patience,
+    patience: ResponseDeadline,
     octets: u64,
     ended: bool,
     /// Time without progress.
     quiet: Duration,
 }
 
-impl Patience {
+impl ResponseDeadline {
     pub(crate) fn new(upload: &Upload, limits: &Timeouts) -> Self {
-        let stall = limits.stall.unwrap_or(ENDLESS);
-        Self::within(upload, limits.head, stall)
+        let stall = limits.stall.unwrap_or(UNBOUNDED);
+        Self::await_response(upload, limits.head, stall)
     }
 
     /// Creates one without limits, for exchanges that have their own.
     pub(crate) fn endless(upload: &Upload) -> Self {
-        Self::within(upload, ENDLESS, ENDLESS)
+        Self::await_response(upload, UNBOUNDED, UNBOUNDED)
     }
 
-    fn within(upload: &Upload, head: Duration, stall: Duration) -> Self {
+    fn await_response(upload: &Upload, head: Duration, stall: Duration) -> Self {
         // Whether another attempt waited for the client does not matter to this one.
         if let Some(shared) = &upload.0 {
-            shared.starved.store(false, Ordering::Relaxed);
+            shared.awaiting_client.store(false, Ordering::Relaxed);
         }
         Self { upload: upload.clone(), head, stall }
     }
@@ -311,15 +311,15 @@ impl Clock {
     }
 
     /// Returns the next timeout after one has expired, or the failure.
-    pub(crate) fn next(&mut self) -> Result<Duration, Failure> {
-        let Patience { upload, head, stall } = &self.patience;
-        let Some(shared) = &upload.0 else { return Err(Failure::ResponseTimeout) };
+    pub(crate) fn next(&mut self) -> Result<Duration, ProxyError> {
+        let ResponseDeadline { upload, head, stall } = &self.patience;
+        let Some(shared) = &upload.0 else { return Err(ProxyError::ResponseTimeout) };
         let window = self.patience.window();
         if upload.open_gate() {
             return Ok(window);
         }
         let octets = shared.octets.load(Ordering::Relaxed);
-        let starved = shared.starved.load(Ordering::Relaxed);
+        let starved = shared.awaiting_client.load(Ordering::Relaxed);
         // A poll beyond the announced length waits for the client's END_STREAM.
         let whole = !starved && shared.announced.is_some_and(|announced| octets >= announced);
         let ended = whole || shared.ended.load(Ordering::Relaxed);
@@ -331,11 +331,11 @@ impl Clock {
             return Ok(if ended { *head } else { window });
         }
         if ended {
-            return Err(Failure::ResponseTimeout);
+            return Err(ProxyError::ResponseTimeout);
         }
         self.quiet += window;
         if octets == 0 || self.quiet >= *stall {
-            return Err(Failure::WriteTimeout);
+            return Err(ProxyError::WriteTimeout);
         }
         Ok(window)
     }
@@ -348,7 +348,7 @@ mod tests {
     use http_body_util::{BodyExt as _, StreamBody};
 
     use super::*;
-    use crate::upstream::{Asked, Tried, Upstream, UpstreamSpec};
+    use crate::upstream::{BalanceInput, TriedServers, Upstream, UpstreamSpec};
 
     const HEAD: Duration = Duration::from_secs(2);
 
@@ -356,7 +356,7 @@ mod tests {
     async fn the_time_for_a_head_begins_when_the_upload_ends_however_long_that_took() {
         let pieces = [Ok(Frame::data(Bytes::from_static(b"piece")))];
         let mut upload = Upload::tunnel(StreamBody::new(futures_util::stream::iter(pieces)));
-        let mut clock = Patience::within(&upload, HEAD, ENDLESS).start();
+        let mut clock = ResponseDeadline::await_response(&upload, HEAD, UNBOUNDED).start();
         assert_eq!(clock.first(), HEAD);
         upload.frame().await.unwrap().unwrap();
         // Checked again although stalls are not limited.
@@ -364,7 +364,7 @@ mod tests {
         assert_eq!(clock.next().ok(), Some(HEAD));
         assert!(upload.frame().await.is_none());
         assert_eq!(clock.next().ok(), Some(HEAD));
-        assert!(matches!(clock.next(), Err(Failure::ResponseTimeout)));
+        assert!(matches!(clock.next(), Err(ProxyError::ResponseTimeout)));
     }
 
     #[tokio::test]
@@ -373,12 +373,12 @@ mod tests {
         let pieces = futures_util::stream::iter(pieces).chain(futures_util::stream::pending());
         let body = SourceBody::Tunnel(Box::pin(StreamBody::new(pieces)));
         let mut upload = Upload::of(body, Some(5), Gate::Open);
-        let mut clock = Patience::within(&upload, HEAD, ENDLESS).start();
+        let mut clock = ResponseDeadline::await_response(&upload, HEAD, UNBOUNDED).start();
         upload.frame().await.unwrap().unwrap();
         // Over HTTP/1.1 the body is complete, and the server has it: the timeout for the header section runs.
-        let mut asked_again = Patience::within(&upload, HEAD, ENDLESS).start();
+        let mut asked_again = ResponseDeadline::await_response(&upload, HEAD, UNBOUNDED).start();
         assert_eq!(clock.next().ok(), Some(HEAD));
-        assert!(matches!(clock.next(), Err(Failure::ResponseTimeout)));
+        assert!(matches!(clock.next(), Err(ProxyError::ResponseTimeout)));
         // Over HTTP/2 the end is awaited, which the client does not send.
         assert!(upload.frame().now_or_never().is_none());
         for _ in 0..3 {
@@ -393,9 +393,9 @@ mod tests {
         let mut upload = Upload::of(body, Some(0), Gate::Open);
         assert!(upload.frame().now_or_never().is_none());
         // Over HTTP/1.1 a body of zero bytes is not polled.
-        let mut clock = Patience::within(&upload, HEAD, ENDLESS).start();
+        let mut clock = ResponseDeadline::await_response(&upload, HEAD, UNBOUNDED).start();
         assert_eq!(clock.next().ok(), Some(HEAD));
-        assert!(matches!(clock.next(), Err(Failure::ResponseTimeout)));
+        assert!(matches!(clock.next(), Err(ProxyError::ResponseTimeout)));
     }
 
     #[test]
@@ -405,8 +405,8 @@ mod tests {
         let begin = || {
             let (uri, headers) = (Uri::from_static("/"), HeaderMap::new());
             let client = "192.0.2.1:1".parse().unwrap();
-            let asked = Asked { client, uri: &uri, headers: &headers };
-            upstream.choose(asked, Tried::default()).unwrap().1
+            let asked = BalanceInput { client, uri: &uri, headers: &headers };
+            upstream.choose(asked, TriedServers::default()).unwrap().1
         };
         let load = || upstream.servers()[0].load();
         let upload = Upload::tunnel(http_body_util::Empty::new().map_err(|never| match never {}));
@@ -425,11 +425,11 @@ mod tests {
     async fn a_server_that_takes_no_more_has_as_long_as_a_stall_may_take() {
         let pieces = (0..9).map(|_| Ok(Frame::data(Bytes::from_static(b"piece"))));
         let mut upload = Upload::tunnel(StreamBody::new(futures_util::stream::iter(pieces)));
-        let mut clock = Patience::within(&upload, HEAD, HEAD * 3).start();
+        let mut clock = ResponseDeadline::await_response(&upload, HEAD, HEAD * 3).start();
         upload.frame().await.unwrap().unwrap();
         for _ in 0..3 {
             assert_eq!(clock.next().ok(), Some(HEAD));
         }
-        assert!(matches!(clock.next(), Err(Failure::WriteTimeout)));
+        assert!(matches!(clock.next(), Err(ProxyError::WriteTimeout)));
     }
 }

@@ -24,7 +24,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
 use super::{TelemetryError, TelemetrySpec};
-use crate::admin::{Report, Reported, TelemetryReport};
+use crate::admin::{ReportedStats, StatsSource, TelemetryReport};
 
 /// Maximum number of spans that are queued or being exported.
 const WAITING: usize = 4096;
@@ -36,11 +36,11 @@ const MAX_ANSWER: usize = 64 << 10;
 /// Creates the processor of ended spans.
 pub(super) fn processor(
     spec: &TelemetrySpec,
-    tally: &Arc<Tally>,
+    tally: &Arc<ExportStats>,
 ) -> Result<impl SpanProcessor + use<>, TelemetryError> {
     let exporter = OtlpExporter::builder()
         .with_http()
-        .with_http_client(Post::new(spec, tally)?)
+        .with_http_client(OtlpClient::new(spec, tally)?)
         .with_endpoint(spec.traces())
         .with_protocol(Protocol::HttpBinary)
         .with_timeout(PATIENCE)
@@ -53,7 +53,7 @@ pub(super) fn processor(
 }
 
 /// Counters and state of the export.
-pub(crate) struct Tally {
+pub(crate) struct ExportStats {
     endpoint: String,
     /// Spans that are queued or being exported.
     waiting: AtomicUsize,
@@ -67,13 +67,13 @@ pub(crate) struct Tally {
     why: Mutex<String>,
 }
 
-impl fmt::Debug for Tally {
+impl fmt::Debug for ExportStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tally").field("endpoint", &self.endpoint).finish_non_exhaustive()
     }
 }
 
-impl Tally {
+impl ExportStats {
     pub(super) fn new(endpoint: String) -> Self {
         Self {
             endpoint,
@@ -138,8 +138,8 @@ impl Tally {
     }
 }
 
-impl Report for Tally {
-    fn report(&self, to: &mut Reported) {
+impl StatsSource for ExportStats {
+    fn report(&self, to: &mut ReportedStats) {
         to.telemetry = Some(TelemetryReport {
             sent: self.sent.load(Ordering::Relaxed),
             dropped: self.dropped.load(Ordering::Relaxed),
@@ -152,7 +152,7 @@ impl Report for Tally {
 #[derive(Debug)]
 struct Bounded {
     processor: BatchSpanProcessor,
-    tally: Arc<Tally>,
+    tally: Arc<ExportStats>,
 }
 
 impl SpanProcessor for Bounded {
@@ -181,7 +181,7 @@ impl SpanProcessor for Bounded {
 #[derive(Debug)]
 struct Counted {
     exporter: OtlpExporter,
-    tally: Arc<Tally>,
+    tally: Arc<ExportStats>,
 }
 
 impl SpanExporter for Counted {
@@ -202,22 +202,22 @@ impl SpanExporter for Counted {
 }
 
 /// Sends the exporter's requests, on a thread of its own: it takes no time of the workers.
-struct Post {
+struct OtlpClient {
     client: Client,
     headers: HeaderMap,
-    tally: Arc<Tally>,
+    tally: Arc<ExportStats>,
     /// `None` once it is dropped.
     runtime: Option<Runtime>,
 }
 
-impl fmt::Debug for Post {
+impl fmt::Debug for OtlpClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Post").field("tally", &self.tally).finish_non_exhaustive()
     }
 }
 
-impl Post {
-    fn new(spec: &TelemetrySpec, tally: &Arc<Tally>) -> Result<Self, TelemetryError> {
+impl OtlpClient {
+    fn new(spec: &TelemetrySpec, tally: &Arc<ExportStats>) -> Result<Self, TelemetryError> {
         let engine = Config { smig: None, ..Config::client() };
         let client = Client::builder()
             .trust(spec.trust())
@@ -236,7 +236,7 @@ impl Post {
     }
 }
 
-impl Drop for Post {
+impl Drop for OtlpClient {
     fn drop(&mut self) {
         // Do not wait for a name lookup that is in progress.
         if let Some(runtime) = self.runtime.take() {
@@ -246,7 +246,7 @@ impl Drop for Post {
 }
 
 #[async_trait]
-impl HttpClient for Post {
+impl HttpClient for OtlpClient {
     async fn send_bytes(&self, mut request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let Some(runtime) = &self.runtime else { return Err("the exporter has ended".into()) };
         for (name, value) in &self.headers {

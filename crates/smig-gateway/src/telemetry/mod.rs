@@ -22,10 +22,10 @@ use tokio::sync::oneshot;
 
 pub use spec::TelemetrySpec;
 
-pub(crate) use export::Tally;
+pub(crate) use export::ExportStats;
 
 /// Timeout of the last batch at shutdown.
-pub(crate) const LAST: Duration = Duration::from_secs(3);
+pub(crate) const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -50,7 +50,7 @@ pub enum TelemetryError {
 #[derive(Debug)]
 pub(crate) struct Telemetry {
     provider: SdkTracerProvider,
-    tally: Arc<Tally>,
+    tally: Arc<ExportStats>,
 }
 
 impl Telemetry {
@@ -62,7 +62,7 @@ impl Telemetry {
         spec: &TelemetrySpec,
         service: &'static str,
     ) -> Result<Self, TelemetryError> {
-        let tally = Arc::new(Tally::new(spec.traces()));
+        let tally = Arc::new(ExportStats::new(spec.traces()));
         let processor = export::processor(spec, &tally)?;
         let mut provider = SdkTracerProvider::builder()
             .with_span_processor(processor)
@@ -80,7 +80,7 @@ impl Telemetry {
     }
 
     /// Returns the counters of exported and dropped spans.
-    pub(crate) fn tally(&self) -> Arc<Tally> {
+    pub(crate) fn tally(&self) -> Arc<ExportStats> {
         Arc::clone(&self.tally)
     }
 
@@ -130,8 +130,8 @@ impl Tracer {
         name: String,
         attributes: Vec<KeyValue>,
         headers: Option<&HeaderMap>,
-    ) -> Traced {
-        let parent = headers.and_then(parent::of);
+    ) -> ExportedSpan {
+        let parent = headers.and_then(parent::extract);
         let joined = parent.is_some();
         let around = match parent {
             Some(parent) => Context::new().with_remote_span_context(parent),
@@ -140,14 +140,14 @@ impl Tracer {
         let builder =
             SpanBuilder::from_name(name).with_kind(SpanKind::Server).with_attributes(attributes);
         let span = self.0.build_with_context(builder, &around);
-        Traced(Arc::new(Begun { context: Context::new().with_span(span), joined }))
+        ExportedSpan(Arc::new(Begun { context: Context::new().with_span(span), joined }))
     }
 }
 
 /// An exported span. It ends when its last clone is dropped. It is one pointer in size, because every request
 /// has a place for it, even without telemetry.
 #[derive(Clone, Debug)]
-pub(crate) struct Traced(Arc<Begun>);
+pub(crate) struct ExportedSpan(Arc<Begun>);
 
 #[derive(Debug)]
 struct Begun {
@@ -156,7 +156,7 @@ struct Begun {
     joined: bool,
 }
 
-impl Traced {
+impl ExportedSpan {
     pub(crate) fn record(&self, name: &'static str, value: impl Into<Value>) {
         self.0.context.span().set_attribute(KeyValue::new(name, value));
     }
@@ -172,6 +172,6 @@ impl Traced {
 
     /// Sets this span as the parent in a forwarded request's fields, in place of the client's.
     pub(crate) fn tell(&self, headers: &mut HeaderMap) {
-        parent::tell(self.0.context.span().span_context(), self.0.joined, headers);
+        parent::inject(self.0.context.span().span_context(), self.0.joined, headers);
     }
 }

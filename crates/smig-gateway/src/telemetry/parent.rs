@@ -13,7 +13,7 @@ const MAX_STATE: usize = 512;
 
 /// Returns the parent of a request's span. An invalid traceparent is ignored, and the tracestate with it, as
 /// the specification requires.
-pub(super) fn of(headers: &HeaderMap) -> Option<SpanContext> {
+pub(super) fn extract(headers: &HeaderMap) -> Option<SpanContext> {
     let mut values = headers.get_all(TRACEPARENT).iter();
     let (Some(value), None) = (values.next(), values.next()) else { return None };
     let (trace, span, flags) = read(value.as_bytes())?;
@@ -47,7 +47,7 @@ fn read(text: &[u8]) -> Option<(TraceId, SpanId, TraceFlags)> {
 
 /// Sets our span as the parent, in place of the client's. If `joined`, the trace is the client's, and its
 /// tracestate is left as it is.
-pub(super) fn tell(span: &SpanContext, joined: bool, headers: &mut HeaderMap) {
+pub(super) fn inject(span: &SpanContext, joined: bool, headers: &mut HeaderMap) {
     if !span.is_valid() {
         // Telemetry was shut down.
         return;
@@ -77,7 +77,7 @@ mod tests {
     }
 
     fn parent(text: &str) -> Option<SpanContext> {
-        of(&headers(&[(TRACEPARENT, text)]))
+        extract(&headers(&[(TRACEPARENT, text)]))
     }
 
     #[test]
@@ -124,36 +124,36 @@ mod tests {
         for text in texts {
             assert!(parent(&text).is_none(), "{text:?}");
         }
-        assert!(of(&HeaderMap::new()).is_none());
+        assert!(extract(&HeaderMap::new()).is_none());
         let text = format!("00-{TRACE}-{SPAN}-01");
-        assert!(of(&headers(&[(TRACEPARENT, &text), (TRACEPARENT, &text)])).is_none());
+        assert!(extract(&headers(&[(TRACEPARENT, &text), (TRACEPARENT, &text)])).is_none());
         let bad = HeaderValue::from_bytes(&[0xff; LENGTH]).unwrap();
-        assert!(of(&HeaderMap::from_iter([(TRACEPARENT, bad)])).is_none());
+        assert!(extract(&HeaderMap::from_iter([(TRACEPARENT, bad)])).is_none());
     }
 
     #[test]
     fn the_next_hop_is_told() {
         let text = format!("00-{TRACE}-{SPAN}-01");
         let mut fields = headers(&[(TRACEPARENT, &text), (TRACESTATE, "a=1"), (TRACESTATE, "b=2")]);
-        let state = of(&fields).unwrap().trace_state().header();
+        let state = extract(&fields).unwrap().trace_state().header();
         assert_eq!(state, "a=1,b=2");
         let ours = |flags| {
             let (trace, span) = (TraceId::from(0xabc), SpanId::from(0xdef));
             SpanContext::new(trace, span, flags, false, TraceState::NONE)
         };
-        tell(&ours(TraceFlags::SAMPLED), true, &mut fields);
+        inject(&ours(TraceFlags::SAMPLED), true, &mut fields);
         let said: Vec<_> = fields.get_all(TRACEPARENT).iter().collect();
         assert_eq!(said, ["00-00000000000000000000000000000abc-0000000000000def-01"]);
         let state: Vec<_> = fields.get_all(TRACESTATE).iter().collect();
         assert_eq!(state, ["a=1", "b=2"]);
 
         // A new trace: the tracestate of the client's trace is removed.
-        tell(&ours(TraceFlags::NOT_SAMPLED), false, &mut fields);
+        inject(&ours(TraceFlags::NOT_SAMPLED), false, &mut fields);
         assert!(fields[TRACEPARENT].to_str().unwrap().ends_with("def-00"));
         assert!(!fields.contains_key(TRACESTATE));
 
         let before = fields.clone();
-        tell(&SpanContext::NONE, false, &mut fields);
+        inject(&SpanContext::NONE, false, &mut fields);
         assert_eq!(fields, before);
     }
 }

@@ -16,7 +16,7 @@ use crate::config::{ClientCertificate, Config};
 ///
 /// # Errors
 /// A file that cannot be used, with its line and key in the configuration.
-pub(crate) fn material(config: &Config) -> Result<ServerTls, Diagnostics> {
+pub(crate) fn load_server_tls(config: &Config) -> Result<ServerTls, Diagnostics> {
     let mut certificates = Vec::new();
     for (number, spec) in config.certificates.iter().enumerate() {
         let number = number.to_string();
@@ -62,9 +62,9 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
 
 /// Modification times and sizes of files, to detect their replacement.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Stamps(Vec<(PathBuf, Option<(SystemTime, u64)>)>);
+pub(crate) struct FileVersions(Vec<(PathBuf, Option<(SystemTime, u64)>)>);
 
-impl Stamps {
+impl FileVersions {
     /// Reads those of every certificate, key and client CA file of a configuration.
     pub(crate) fn of(config: &Config) -> Self {
         let certificates = config.certificates.iter().flat_map(|spec| [&spec.chain, &spec.key]);

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 
 /// One end of a tunnel. Dropping it before both directions have completed resets it.
-pub trait End {
+pub trait TunnelEnd {
     /// Reads the next bytes from the peer; empty at the end of the peer's direction.
     ///
     /// # Errors
@@ -32,7 +32,7 @@ pub trait End {
     fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
     /// Ready when the peer has reset the tunnel, where that is detected without reading.
-    fn poll_gone(&mut self, _cx: &mut Context<'_>) -> Poll<io::Error> {
+    fn poll_reset(&mut self, _cx: &mut Context<'_>) -> Poll<io::Error> {
         Poll::Pending
     }
 }

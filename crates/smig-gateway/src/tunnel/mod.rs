@@ -5,18 +5,18 @@
 //! RST_STREAM over HTTP/2. So whatever fails, and wherever a task is dropped, no peer takes a truncated tunnel
 //! for a completed one.
 
+mod channel;
 mod end;
-mod feed;
 mod open;
 mod relay;
 mod socket;
 mod stream;
 mod tally;
 
-pub use end::End;
-pub use feed::{FedBody, Feed, feed};
+pub use channel::{BodySender, ChannelBody, channel};
+pub use end::TunnelEnd;
 pub use open::{Opened, accept, open};
-pub use relay::{Broken, Outcome, Side, relay};
+pub use relay::{TunnelError, TunnelOutcome, TunnelSide, relay};
 pub use socket::{Abort, Socket};
 pub use stream::Stream;
-pub use tally::{Kind, Tunnel, Tunnels};
+pub use tally::{Tunnel, TunnelKind, Tunnels};

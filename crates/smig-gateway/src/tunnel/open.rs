@@ -3,7 +3,7 @@
 use http::{Request, Response, response};
 use smig::{Client, Incoming, Origin};
 
-use super::feed::{FedBody, feed};
+use super::channel::{ChannelBody, channel};
 use super::stream::Stream;
 
 /// A proxy's response to a CONNECT request.
@@ -25,21 +25,21 @@ pub async fn open(
     proxy: &Origin,
     request: Request<()>,
 ) -> Result<Opened, smig::Error> {
-    let (mut feed, body) = feed();
+    let (mut sender, body) = channel();
     let response = client.request_to(proxy, request.map(|()| body)).await?;
     if !response.status().is_success() {
         // Resetting the request's direction would discard the response.
-        feed.finish();
+        sender.finish();
         return Ok(Opened::Refused(response));
     }
     let (parts, incoming) = response.into_parts();
-    Ok(Opened::Tunnel(parts, Stream::new(incoming, feed)))
+    Ok(Opened::Tunnel(parts, Stream::new(incoming, sender)))
 }
 
 /// Creates the server's side of a tunnel: the end to relay, and the body of the 2xx response, which is the
 /// tunnel's outgoing direction.
 #[must_use]
-pub fn accept(request: Incoming) -> (Stream, FedBody) {
-    let (feed, body) = feed();
-    (Stream::new(request, feed), body)
+pub fn accept(request: Incoming) -> (Stream, ChannelBody) {
+    let (sender, body) = channel();
+    (Stream::new(request, sender), body)
 }

@@ -8,11 +8,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{Instant, sleep};
 
-use super::end::End;
+use super::end::TunnelEnd;
 
 /// One of the two ends of a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum TunnelSide {
     /// The first end.
     A,
     /// The second end.
@@ -22,12 +22,12 @@ pub enum Side {
 /// Why a tunnel ended before both of its directions had completed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Broken {
+pub enum TunnelError {
     /// An end failed: its peer reset it, or the connection to it failed.
-    #[error("the tunnel failed at its {} end: {source}", match side { Side::A => "near", Side::B => "far" })]
+    #[error("the tunnel failed at its {} end: {source}", match side { TunnelSide::A => "near", TunnelSide::B => "far" })]
     End {
         /// The end.
-        side: Side,
+        side: TunnelSide,
         /// The error that it reported.
         source: io::Error,
     },
@@ -36,7 +36,7 @@ pub enum Broken {
     Idle(Duration),
 }
 
-impl Broken {
+impl TunnelError {
     /// Returns whether the tunnel failed because its session's connection did.
     #[must_use]
     pub fn is_transport(&self) -> bool {
@@ -48,44 +48,48 @@ impl Broken {
 
 /// The result of a tunnel.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct TunnelOutcome {
     /// Bytes from A to B.
     pub sent: u64,
     /// Bytes from B to A.
     pub received: u64,
     /// Whether both directions completed.
-    pub end: Result<(), Broken>,
+    pub end: Result<(), TunnelError>,
 }
 
 /// Relays bytes between two ends until both directions have completed, one of the ends fails, or nothing was
 /// relayed for `idle`. The end of one direction is passed on while the other continues. Unless both completed,
 /// both ends are reset.
-pub async fn relay<A: End, B: End>(a: A, b: B, idle: Option<Duration>) -> Outcome {
-    relay_telling(a, b, idle, |_, _| {}).await
+pub async fn relay<A: TunnelEnd, B: TunnelEnd>(
+    a: A,
+    b: B,
+    idle: Option<Duration>,
+) -> TunnelOutcome {
+    relay_with_progress(a, b, idle, |_, _| {}).await
 }
 
 /// Like [`relay`], and calls `tell` with the bytes relayed so far, from A to B and from B to A.
-pub(super) async fn relay_telling<A: End, B: End>(
+pub(super) async fn relay_with_progress<A: TunnelEnd, B: TunnelEnd>(
     mut a: A,
     mut b: B,
     idle: Option<Duration>,
     mut tell: impl FnMut(u64, u64),
-) -> Outcome {
+) -> TunnelOutcome {
     let (mut there, mut back) = (Direction::default(), Direction::default());
     let mut last = Instant::now();
     let mut timer = idle.map(|idle| (idle, Box::pin(sleep(idle))));
     let end = poll_fn(|cx| {
         let before = there.octets + back.octets;
-        let there_ended = there.poll(&mut a, Side::A, &mut b, Side::B, cx)?.is_ready();
-        let back_ended = back.poll(&mut b, Side::B, &mut a, Side::A, cx)?.is_ready();
+        let there_ended = there.poll(&mut a, TunnelSide::A, &mut b, TunnelSide::B, cx)?.is_ready();
+        let back_ended = back.poll(&mut b, TunnelSide::B, &mut a, TunnelSide::A, cx)?.is_ready();
         if there_ended && back_ended {
             return Poll::Ready(Ok(()));
         }
-        if let Poll::Ready(source) = a.poll_gone(cx) {
-            return Poll::Ready(Err(Broken::End { side: Side::A, source }));
+        if let Poll::Ready(source) = a.poll_reset(cx) {
+            return Poll::Ready(Err(TunnelError::End { side: TunnelSide::A, source }));
         }
-        if let Poll::Ready(source) = b.poll_gone(cx) {
-            return Poll::Ready(Err(Broken::End { side: Side::B, source }));
+        if let Poll::Ready(source) = b.poll_reset(cx) {
+            return Poll::Ready(Err(TunnelError::End { side: TunnelSide::B, source }));
         }
         let has_moved = there.octets + back.octets > before;
         if has_moved {
@@ -98,14 +102,14 @@ pub(super) async fn relay_telling<A: End, B: End>(
         // The timer is reset when it fires, not for each chunk.
         while timer.as_mut().poll(cx).is_ready() {
             if last.elapsed() >= *idle {
-                return Poll::Ready(Err(Broken::Idle(*idle)));
+                return Poll::Ready(Err(TunnelError::Idle(*idle)));
             }
             timer.as_mut().reset(last + *idle);
         }
         Poll::Pending
     })
     .await;
-    Outcome { sent: there.octets, received: back.octets, end }
+    TunnelOutcome { sent: there.octets, received: back.octets, end }
 }
 
 /// One direction of a tunnel.
@@ -114,11 +118,11 @@ struct Direction {
     /// Data that was read and not yet written.
     pending: Bytes,
     octets: u64,
-    phase: Phase,
+    phase: DirectionState,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Phase {
+enum DirectionState {
     #[default]
     Carrying,
     /// The source's direction has completed.
@@ -129,13 +133,13 @@ enum Phase {
 impl Direction {
     fn poll(
         &mut self,
-        from: &mut impl End,
-        from_side: Side,
-        to: &mut impl End,
-        to_side: Side,
+        from: &mut impl TunnelEnd,
+        from_side: TunnelSide,
+        to: &mut impl TunnelEnd,
+        to_side: TunnelSide,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<(), Broken>> {
-        let at = |side| move |source| Broken::End { side, source };
+    ) -> Poll<Result<(), TunnelError>> {
+        let at = |side| move |source| TunnelError::End { side, source };
         loop {
             if !self.pending.is_empty() {
                 let before = self.pending.len();
@@ -148,8 +152,10 @@ impl Direction {
                 continue;
             }
             match self.phase {
-                Phase::Carrying => match from.poll_read(cx) {
-                    Poll::Ready(Ok(data)) if data.is_empty() => self.phase = Phase::Finishing,
+                DirectionState::Carrying => match from.poll_read(cx) {
+                    Poll::Ready(Ok(data)) if data.is_empty() => {
+                        self.phase = DirectionState::Finishing
+                    }
                     Poll::Ready(Ok(data)) => self.pending = data,
                     Poll::Ready(Err(error)) => return Poll::Ready(Err(at(from_side)(error))),
                     Poll::Pending => {
@@ -157,11 +163,11 @@ impl Direction {
                         return Poll::Pending;
                     }
                 },
-                Phase::Finishing => {
+                DirectionState::Finishing => {
                     ready!(to.poll_finish(cx)).map_err(at(to_side))?;
-                    self.phase = Phase::Ended;
+                    self.phase = DirectionState::Ended;
                 }
-                Phase::Ended => return Poll::Ready(Ok(())),
+                DirectionState::Ended => return Poll::Ready(Ok(())),
             }
         }
     }

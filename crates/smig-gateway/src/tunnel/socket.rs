@@ -13,7 +13,7 @@ use smig::UpgradedIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
-use super::end::End;
+use super::end::TunnelEnd;
 
 /// Buffer space that is reserved for a read, bytes.
 const READ: usize = 64 << 10;
@@ -97,7 +97,7 @@ impl<T: Abort> Drop for Socket<T> {
     }
 }
 
-impl<T: AsyncRead + AsyncWrite + Abort + Unpin> End for Socket<T> {
+impl<T: AsyncRead + AsyncWrite + Abort + Unpin> TunnelEnd for Socket<T> {
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
         if !self.first.is_empty() {
             return Poll::Ready(Ok(std::mem::take(&mut self.first)));

@@ -9,8 +9,8 @@ use http_body::Body;
 use smig::{BoxError, Incoming};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
-use super::end::End;
-use super::feed::Feed;
+use super::channel::BodySender;
+use super::end::TunnelEnd;
 
 /// A body to read and a body to write: the two directions of one HTTP stream.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub struct Stream<B = Incoming> {
     incoming: B,
     /// Data that was received and not yet read.
     unread: Bytes,
-    feed: Feed,
+    sender: BodySender,
 }
 
 impl<B> Stream<B>
@@ -27,8 +27,8 @@ where
     B::Error: Into<BoxError>,
 {
     /// Combines the body received from the peer with the writer of the body sent to it.
-    pub const fn new(incoming: B, feed: Feed) -> Self {
-        Self { incoming, unread: Bytes::new(), feed }
+    pub const fn new(incoming: B, sender: BodySender) -> Self {
+        Self { incoming, unread: Bytes::new(), sender }
     }
 
     /// The body received from the peer.
@@ -57,7 +57,7 @@ where
     }
 }
 
-impl<B> End for Stream<B>
+impl<B> TunnelEnd for Stream<B>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<BoxError>,
@@ -68,8 +68,8 @@ where
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>, data: &mut Bytes) -> Poll<io::Result<()>> {
-        ready!(self.feed.poll_ready(cx))?;
-        self.feed.push(std::mem::take(data));
+        ready!(self.sender.poll_ready(cx))?;
+        self.sender.push(std::mem::take(data));
         Poll::Ready(Ok(()))
     }
 
@@ -78,12 +78,12 @@ where
     }
 
     fn poll_finish(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.feed.finish();
+        self.sender.finish();
         Poll::Ready(Ok(()))
     }
 
-    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
-        self.feed.poll_dropped(cx).map(|()| io::ErrorKind::ConnectionReset.into())
+    fn poll_reset(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        self.sender.poll_dropped(cx).map(|()| io::ErrorKind::ConnectionReset.into())
     }
 }
 
@@ -134,8 +134,8 @@ where
         cx: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
-        ready!(self.feed.poll_ready(cx))?;
-        self.feed.push(Bytes::copy_from_slice(data));
+        ready!(self.sender.poll_ready(cx))?;
+        self.sender.push(Bytes::copy_from_slice(data));
         Poll::Ready(Ok(data.len()))
     }
 
@@ -144,7 +144,7 @@ where
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.feed.finish();
+        self.sender.finish();
         Poll::Ready(Ok(()))
     }
 }

@@ -8,13 +8,13 @@ use std::time::Duration;
 use smig::{ConnId, StreamInfo};
 use tokio::time::Instant;
 
-use super::end::End;
-use super::relay::{Broken, Outcome, Side, relay_telling};
-use crate::admin::{Report, Reported, TunnelReport};
+use super::end::TunnelEnd;
+use super::relay::{TunnelError, TunnelOutcome, TunnelSide, relay_with_progress};
+use crate::admin::{ReportedStats, StatsSource, TunnelReport};
 
 /// How a tunnel was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum TunnelKind {
     /// By CONNECT.
     Connect,
     /// By Upgrade or extended CONNECT (RFC 8441), to an upstream.
@@ -25,9 +25,9 @@ pub enum Kind {
     Port,
 }
 
-const KINDS: usize = Kind::Port as usize + 1;
+const KINDS: usize = TunnelKind::Port as usize + 1;
 
-impl Kind {
+impl TunnelKind {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Connect => "connect",
@@ -40,25 +40,25 @@ impl Kind {
 
 /// Why a tunnel ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ending {
+enum EndReason {
     /// Both directions completed.
-    InOrder,
+    Completed,
     /// The client's end failed.
     Client,
     /// The other end failed.
-    Far,
+    Remote,
     /// Nothing was relayed for the idle timeout.
     Idle,
     /// The relay was dropped before its end: at shutdown, or with the connection that carried it.
     Stopped,
 }
 
-const ENDINGS: [(Ending, &str); 5] = [
-    (Ending::InOrder, "in_order"),
-    (Ending::Client, "client"),
-    (Ending::Far, "far"),
-    (Ending::Idle, "idle"),
-    (Ending::Stopped, "stopped"),
+const ENDINGS: [(EndReason, &str); 5] = [
+    (EndReason::Completed, "in_order"),
+    (EndReason::Client, "client"),
+    (EndReason::Remote, "far"),
+    (EndReason::Idle, "idle"),
+    (EndReason::Stopped, "stopped"),
 ];
 
 /// Bucket bounds of the histogram of durations, seconds.
@@ -66,11 +66,11 @@ const BOUNDS: [f64; 9] = [0.1, 1.0, 5.0, 30.0, 120.0, 600.0, 3600.0, 21600.0, f6
 
 /// Statistics of the tunnels of a gateway or an agent. Clones share them.
 #[derive(Clone, Debug)]
-pub struct Tunnels(Arc<Book>);
+pub struct Tunnels(Arc<TunnelStats>);
 
 #[derive(Debug)]
-struct Book {
-    shown: &'static [Kind],
+struct TunnelStats {
+    shown: &'static [TunnelKind],
     counts: [Counts; KINDS],
 }
 
@@ -85,14 +85,14 @@ struct Counts {
     lasted: [AtomicU64; BOUNDS.len()],
     lasted_millis: AtomicU64,
     /// Open tunnels by their numbers.
-    open: Mutex<HashMap<u64, Place>>,
+    open: Mutex<HashMap<u64, StreamOrigin>>,
 }
 
 /// A tunnel's stream and its first connection, if it has a stream.
 #[derive(Debug)]
-struct Place(Option<(StreamInfo, Option<ConnId>)>);
+struct StreamOrigin(Option<(StreamInfo, Option<ConnId>)>);
 
-impl Place {
+impl StreamOrigin {
     fn of(stream: Option<StreamInfo>) -> Self {
         Self(stream.map(|stream| {
             let first = stream.connection();
@@ -109,11 +109,11 @@ impl Place {
 }
 
 impl Counts {
-    fn open(&self) -> MutexGuard<'_, HashMap<u64, Place>> {
+    fn open(&self) -> MutexGuard<'_, HashMap<u64, StreamOrigin>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn report(&self, kind: Kind) -> TunnelReport {
+    fn report(&self, kind: TunnelKind) -> TunnelReport {
         let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let open = self.open();
         let moving = open.values().filter(|place| place.has_moved()).count() as u64;
@@ -135,37 +135,37 @@ impl Tunnels {
     /// The statistics of a gateway.
     #[must_use]
     pub fn of_gateway() -> Self {
-        Self::new(&[Kind::Connect, Kind::Upgrade])
+        Self::new(&[TunnelKind::Connect, TunnelKind::Upgrade])
     }
 
     /// The statistics of an agent.
     #[must_use]
     pub fn of_agent() -> Self {
-        Self::new(&[Kind::Connect, Kind::Socks, Kind::Port])
+        Self::new(&[TunnelKind::Connect, TunnelKind::Socks, TunnelKind::Port])
     }
 
-    fn new(shown: &'static [Kind]) -> Self {
-        Self(Arc::new(Book { shown, counts: Default::default() }))
+    fn new(shown: &'static [TunnelKind]) -> Self {
+        Self(Arc::new(TunnelStats { shown, counts: Default::default() }))
     }
 
     /// Registers an open tunnel; `stream` is the stream that carries it, or its client's side, if that is an
     /// HTTP/2 stream. Call [`Tunnel::carry`] next.
     #[must_use]
-    pub fn begin(&self, kind: Kind, stream: Option<StreamInfo>) -> Tunnel {
+    pub fn begin(&self, kind: TunnelKind, stream: Option<StreamInfo>) -> Tunnel {
         let book = Arc::clone(&self.0);
         let number = book.counts.get(kind as usize).map_or(0, |counts| {
             let number = counts.opened.fetch_add(1, Ordering::Relaxed);
-            counts.open().insert(number, Place::of(stream));
+            counts.open().insert(number, StreamOrigin::of(stream));
             number
         });
-        let (since, ending) = (Instant::now(), Ending::Stopped);
+        let (since, ending) = (Instant::now(), EndReason::Stopped);
         Tunnel { book, kind, number, since, ending, sent: 0, received: 0 }
     }
 }
 
-impl Report for Tunnels {
-    fn report(&self, to: &mut Reported) {
-        let counts = |kind: &Kind| Some(self.0.counts.get(*kind as usize)?.report(*kind));
+impl StatsSource for Tunnels {
+    fn report(&self, to: &mut ReportedStats) {
+        let counts = |kind: &TunnelKind| Some(self.0.counts.get(*kind as usize)?.report(*kind));
         to.tunnels.extend(self.0.shown.iter().filter_map(counts));
     }
 }
@@ -173,11 +173,11 @@ impl Report for Tunnels {
 /// A registered open tunnel; dropping it records its end.
 #[derive(Debug)]
 pub struct Tunnel {
-    book: Arc<Book>,
-    kind: Kind,
+    book: Arc<TunnelStats>,
+    kind: TunnelKind,
     number: u64,
     since: Instant,
-    ending: Ending,
+    ending: EndReason,
     /// Bytes already counted.
     sent: u64,
     received: u64,
@@ -189,22 +189,22 @@ impl Tunnel {
     }
 
     /// Relays bytes between the client and the other end, as [`relay`](super::relay) does.
-    pub async fn carry<A: End, B: End>(
+    pub async fn run<A: TunnelEnd, B: TunnelEnd>(
         mut self,
         client: A,
         far: B,
         idle: Option<Duration>,
-    ) -> Outcome {
-        let outcome = relay_telling(client, far, idle, |sent, received| {
+    ) -> TunnelOutcome {
+        let outcome = relay_with_progress(client, far, idle, |sent, received| {
             self.carried(sent, received);
         })
         .await;
         self.carried(outcome.sent, outcome.received);
         self.ending = match &outcome.end {
-            Ok(()) => Ending::InOrder,
-            Err(Broken::End { side: Side::A, .. }) => Ending::Client,
-            Err(Broken::End { side: Side::B, .. }) => Ending::Far,
-            Err(Broken::Idle(_)) => Ending::Idle,
+            Ok(()) => EndReason::Completed,
+            Err(TunnelError::End { side: TunnelSide::A, .. }) => EndReason::Client,
+            Err(TunnelError::End { side: TunnelSide::B, .. }) => EndReason::Remote,
+            Err(TunnelError::Idle(_)) => EndReason::Idle,
         };
         outcome
     }

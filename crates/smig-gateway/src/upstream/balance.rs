@@ -4,14 +4,14 @@ use std::net::SocketAddr;
 
 use http::{HeaderMap, Uri};
 
-use super::Server;
+use super::UpstreamServer;
 use super::spec::{Balance, HashKey};
 
 /// The set of servers that were already tried, by index. Those beyond the 64th may be tried twice.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tried(u64);
+pub(crate) struct TriedServers(u64);
 
-impl Tried {
+impl TriedServers {
     pub(crate) const fn add(&mut self, server: usize) {
         self.0 |= 1_u64.unbounded_shl(server as u32);
     }
@@ -23,13 +23,13 @@ impl Tried {
 
 /// The properties of a request that the balancer uses.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct BalanceInput<'a> {
     pub(crate) client: SocketAddr,
     pub(crate) uri: &'a Uri,
     pub(crate) headers: &'a HeaderMap,
 }
 
-impl Asked<'_> {
+impl BalanceInput<'_> {
     fn key(&self, by: &HashKey) -> Option<u64> {
         Some(match by {
             HashKey::Client => match self.client {
@@ -44,10 +44,10 @@ impl Asked<'_> {
 
 /// Picks a server that was not yet tried: a healthy one, or any if none is healthy.
 pub(super) fn choose(
-    servers: &[Server],
+    servers: &[UpstreamServer],
     balance: &Balance,
-    asked: Asked<'_>,
-    tried: Tried,
+    asked: BalanceInput<'_>,
+    tried: TriedServers,
     turn: usize,
 ) -> Option<usize> {
     if servers.len() == 1 {
@@ -59,7 +59,7 @@ pub(super) fn choose(
     };
     let among = |well: bool| {
         let all = servers.iter().enumerate();
-        let left = all.filter(|&(n, server)| !tried.has(n) && (!well || server.is_well()));
+        let left = all.filter(|&(n, server)| !tried.has(n) && (!well || server.is_healthy()));
         match key {
             // Rendezvous hashing: the server whose hash, mixed with the key, is highest. When a server is lost,
             // only its keys move.
@@ -94,21 +94,21 @@ mod tests {
     use super::*;
     use crate::upstream::{Ejection, ServerUrl};
 
-    fn servers(n: usize) -> Vec<Server> {
+    fn servers(n: usize) -> Vec<UpstreamServer> {
         (0..n)
             .map(|n| {
                 let url: ServerUrl = format!("http://10.0.0.{n}:80").parse().unwrap();
-                Server::new(url, 8, 8, Ejection { failures: 1, ..Ejection::default() })
+                UpstreamServer::new(url, 8, 8, Ejection { failures: 1, ..Ejection::default() })
             })
             .collect()
     }
 
-    fn of_path(servers: &[Server], path: &str) -> usize {
+    fn of_path(servers: &[UpstreamServer], path: &str) -> usize {
         let (uri, headers) = (path.parse().unwrap(), HeaderMap::new());
         let client = "192.0.2.1:1".parse().unwrap();
-        let asked = Asked { client, uri: &uri, headers: &headers };
+        let asked = BalanceInput { client, uri: &uri, headers: &headers };
         let balance = Balance::Hash(HashKey::Path);
-        choose(servers, &balance, asked, Tried::default(), 0).unwrap()
+        choose(servers, &balance, asked, TriedServers::default(), 0).unwrap()
     }
 
     #[test]
@@ -131,16 +131,16 @@ mod tests {
         let servers = servers(3);
         let (uri, headers) = (Uri::from_static("/"), HeaderMap::new());
         let client = "192.0.2.1:1".parse().unwrap();
-        let asked = Asked { client, uri: &uri, headers: &headers };
+        let asked = BalanceInput { client, uri: &uri, headers: &headers };
         let least = |tried, turn| choose(&servers, &Balance::LeastLoaded, asked, tried, turn);
         assert_eq!(
-            (0..3).map(|n| least(Tried::default(), n).unwrap()).collect::<Vec<_>>(),
+            (0..3).map(|n| least(TriedServers::default(), n).unwrap()).collect::<Vec<_>>(),
             [0, 1, 2]
         );
         servers[0].begin();
         servers[1].begin();
-        assert_eq!(least(Tried::default(), 0), Some(2));
-        let mut tried = Tried::default();
+        assert_eq!(least(TriedServers::default(), 0), Some(2));
+        let mut tried = TriedServers::default();
         tried.add(2);
         assert_eq!(least(tried, 0), Some(0));
         // None is healthy: all are tried.

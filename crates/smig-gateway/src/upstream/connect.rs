@@ -15,12 +15,12 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::spec::Target;
-use crate::proxy::Failure;
+use super::spec::ServerAddr;
+use crate::proxy::ProxyError;
 
 /// How long a peer may leave TCP keep-alive probes unanswered until its connection is closed. Exchanges that
 /// may idle (gRPC, events, tunnels) have no other way to detect a dead peer.
-pub(crate) const SILENT_FOR: Duration = Duration::from_secs(60);
+pub(crate) const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An open connection.
 #[derive(Debug)]
@@ -75,21 +75,21 @@ pub(super) enum Offer {
 
 /// Connects, without a timeout.
 pub(super) async fn connect(
-    target: &Target,
+    target: &ServerAddr,
     resolver: &Resolver,
     tls: Option<Tls<'_>>,
-) -> Result<Io, Failure> {
+) -> Result<Io, ProxyError> {
     let (host, port) = match target {
-        Target::Unix(path) => {
-            return UnixStream::connect(path).await.map(Io::Unix).map_err(Failure::Connect);
+        ServerAddr::Unix(path) => {
+            return UnixStream::connect(path).await.map(Io::Unix).map_err(ProxyError::Connect);
         }
-        Target::Tcp { host, port } => (host.as_str(), *port),
+        ServerAddr::Tcp { host, port } => (host.as_str(), *port),
     };
     let tcp = dial(host, port, resolver).await?;
-    tcp.set_nodelay(true).map_err(Failure::Connect)?;
+    tcp.set_nodelay(true).map_err(ProxyError::Connect)?;
     ask_when_silent(&tcp);
     let Some(Tls { trust, offer }) = tls else { return Ok(Io::Tcp(tcp)) };
-    let failed = |error: io::Error| Failure::Tls(TlsFault::of(&error));
+    let failed = |error: io::Error| ProxyError::Tls(TlsFault::of(&error));
     let name = ServerName::try_from(host.to_owned())
         .map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidInput, error)))?;
     let mut config = trust.config().await.map_err(|error| failed(io::Error::other(error)))?;
@@ -102,15 +102,16 @@ pub(super) async fn connect(
 
 fn ask_when_silent(tcp: &TcpStream) {
     let socket = SockRef::from(tcp);
-    let keepalive = TcpKeepalive::new().with_time(SILENT_FOR / 2).with_interval(SILENT_FOR / 8);
+    let keepalive =
+        TcpKeepalive::new().with_time(KEEPALIVE_TIMEOUT / 2).with_interval(KEEPALIVE_TIMEOUT / 8);
     // Best effort. TCP_USER_TIMEOUT would also close connections to peers with a full receive buffer.
     let _ = socket.set_tcp_keepalive(&keepalive.with_retries(4));
 }
 
 /// Connects to the first of the name's addresses that accepts.
-async fn dial(host: &str, port: u16, resolver: &Resolver) -> Result<TcpStream, Failure> {
-    let addrs = resolver.resolve(host, port).await.map_err(Failure::of_lookup)?;
-    smig::connect_any(addrs).await.map_err(Failure::Connect)
+async fn dial(host: &str, port: u16, resolver: &Resolver) -> Result<TcpStream, ProxyError> {
+    let addrs = resolver.resolve(host, port).await.map_err(ProxyError::of_lookup)?;
+    smig::connect_any(addrs).await.map_err(ProxyError::Connect)
 }
 
 impl AsyncRead for Io {
@@ -189,13 +190,13 @@ mod tests {
     async fn a_silent_server_is_asked() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let target = Target::Tcp { host: "127.0.0.1".to_owned(), port };
+        let target = ServerAddr::Tcp { host: "127.0.0.1".to_owned(), port };
         let Io::Tcp(tcp) = connect(&target, &Resolver::system(), None).await.unwrap() else {
             panic!("no TLS was asked for")
         };
         let socket = SockRef::from(&tcp);
         assert!(socket.keepalive().unwrap());
-        assert_eq!(socket.tcp_keepalive_time().unwrap(), SILENT_FOR / 2);
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), KEEPALIVE_TIMEOUT / 2);
         assert_eq!(socket.tcp_user_timeout().unwrap(), None, "it may pause");
     }
 }

@@ -10,10 +10,10 @@ use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
 
 use super::connect::connect;
-use super::spec::{HealthSpec, Protocol, Target};
-use super::worker::{Counts, Session};
-use super::{Server, Upstream};
-use crate::proxy::Failure;
+use super::spec::{HealthSpec, Protocol, ServerAddr};
+use super::worker::{Counts, Http2Client};
+use super::{Upstream, UpstreamServer};
+use crate::proxy::ProxyError;
 
 impl Upstream {
     /// Checks each server at its interval, for as long as the upstream exists; returns at once if no health check
@@ -45,7 +45,7 @@ async fn check_always(upstream: Weak<Upstream>, health: HealthSpec, server: usiz
             }
             Err(_) => false,
         };
-        of.on_check(good, health.rise, health.fall);
+        of.record_health_check(good, health.rise, health.fall);
         drop(strong);
         tokio::time::sleep(health.interval.max(Duration::from_millis(10))).await;
     }
@@ -54,20 +54,20 @@ async fn check_always(upstream: Weak<Upstream>, health: HealthSpec, server: usiz
 /// Sends one GET request on a new connection.
 async fn ask(
     upstream: &Arc<Upstream>,
-    server: &Server,
+    server: &UpstreamServer,
     health: &HealthSpec,
-) -> Result<StatusCode, Failure> {
+) -> Result<StatusCode, ProxyError> {
     let url = server.url();
     let host = health.host.clone().unwrap_or_else(|| match &url.target {
-        Target::Unix(_) => "localhost".to_owned(),
-        Target::Tcp { .. } => url.authority(),
+        ServerAddr::Unix(_) => "localhost".to_owned(),
+        ServerAddr::Tcp { .. } => url.authority(),
     });
-    let bad = |_| Failure::BadRequest("invalid path or host of the health check");
+    let bad = |_| ProxyError::BadRequest("invalid path or host of the health check");
     if url.protocol == Protocol::Http1 {
         let io = connect(&url.target, &upstream.resolver, None).await?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(io))
             .await
-            .map_err(Failure::from_hyper)?;
+            .map_err(ProxyError::from_hyper)?;
         let request = Request::get(&health.path)
             .header(http::header::HOST, host)
             .header(http::header::CONNECTION, "close")
@@ -79,11 +79,11 @@ async fn ask(
             response = asking.as_mut() => response,
             _ = connection.as_mut() => asking.await,
         };
-        return Ok(response.map_err(Failure::from_hyper)?.status());
+        return Ok(response.map_err(ProxyError::from_hyper)?.status());
     }
-    let session = Session::new(upstream, server, Counts::No).map_err(Failure::from_smig)?;
+    let session = Http2Client::new(upstream, server, Counts::No).map_err(ProxyError::from_smig)?;
     let uri = format!("{}://{host}{}", session.scheme, health.path);
     let request = Request::get(uri).body(Empty::<Bytes>::new()).map_err(bad)?;
     let response = session.client.request_to(&session.origin, request).await;
-    Ok(response.map_err(Failure::from_smig)?.status())
+    Ok(response.map_err(ProxyError::from_smig)?.status())
 }

@@ -19,9 +19,9 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 
 use super::connect::Io;
-use super::relay::Relay;
+use super::relay::SharedWaker;
 use crate::proxy::framing::Content;
-use crate::proxy::{Clock, Failure, Patience, Upload};
+use crate::proxy::{Clock, ProxyError, ResponseDeadline, Upload};
 
 /// Maximum number of polling rounds before yielding to other tasks of the thread.
 const ROUNDS: usize = 16;
@@ -30,7 +30,7 @@ const ROUNDS: usize = 16;
 pub(crate) struct Http1 {
     sender: http1::SendRequest<Content<Upload>>,
     connection: http1::Connection<TokioIo<Io>, Content<Upload>>,
-    relay: Arc<Relay>,
+    relay: Arc<SharedWaker>,
     waker: Waker,
     timer: Pin<Box<Sleep>>,
     /// Deadline of the current timeout; the timer may fire earlier.
@@ -55,14 +55,14 @@ impl std::fmt::Debug for Http1 {
 
 /// Why a request got no response.
 #[derive(Debug)]
-pub(crate) struct Unanswered {
-    pub(crate) failure: Failure,
+pub(crate) struct SendError {
+    pub(crate) failure: ProxyError,
     /// No byte of the request was written.
     pub(crate) unsent: bool,
 }
 
-impl From<Unanswered> for Failure {
-    fn from(unanswered: Unanswered) -> Self {
+impl From<SendError> for ProxyError {
+    fn from(unanswered: SendError) -> Self {
         if unanswered.unsent {
             return Self::Refused(unanswered.failure.to_string());
         }
@@ -72,7 +72,7 @@ impl From<Unanswered> for Failure {
 
 /// A connection that was switched to another protocol.
 #[derive(Debug)]
-pub(crate) struct Switched {
+pub(crate) struct UpgradedConn {
     pub(crate) io: Io,
     /// Bytes received after the response's header section.
     pub(crate) early: Bytes,
@@ -81,11 +81,11 @@ pub(crate) struct Switched {
 }
 
 impl Http1 {
-    pub(super) async fn begin(io: Io, place: OwnedSemaphorePermit) -> Result<Self, Failure> {
+    pub(super) async fn begin(io: Io, place: OwnedSemaphorePermit) -> Result<Self, ProxyError> {
         let peer = io.peer();
         let (sender, connection) =
-            http1::handshake(TokioIo::new(io)).await.map_err(Failure::from_hyper)?;
-        let relay = Arc::new(Relay::default());
+            http1::handshake(TokioIo::new(io)).await.map_err(ProxyError::from_hyper)?;
+        let relay = Arc::new(SharedWaker::default());
         let now = Instant::now();
         Ok(Self {
             sender,
@@ -128,11 +128,11 @@ impl Http1 {
         for _ in 0..ROUNDS {
             let polled = part(&mut Context::from_waker(&self.waker));
             if polled.is_ready() {
-                self.relay.end_silently();
+                self.relay.end_unnotified();
                 return polled;
             }
             self.turn();
-            if !self.relay.again() {
+            if !self.relay.take_repoll() {
                 self.relay.end();
                 return Poll::Pending;
             }
@@ -143,13 +143,13 @@ impl Http1 {
     }
 
     /// Polls the connection until it is idle. Returns whether it can be reused.
-    pub(super) fn rest(&mut self) -> bool {
-        self.relay.begin_alone();
+    pub(super) fn quiesce(&mut self) -> bool {
+        self.relay.begin_detached();
         let quiet = (0..ROUNDS).any(|_| {
             self.turn();
-            !self.relay.again()
+            !self.relay.take_repoll()
         });
-        self.relay.end_silently();
+        self.relay.end_unnotified();
         quiet && !self.ended && !self.last && self.sender.is_ready()
     }
 
@@ -159,8 +159,8 @@ impl Http1 {
     }
 
     /// Returns whether an idle connection can still be reused.
-    pub(super) fn stands(&mut self) -> bool {
-        !self.relay.is_called() || self.rest()
+    pub(super) fn is_reusable(&mut self) -> bool {
+        !self.relay.is_called() || self.quiesce()
     }
 
     /// Polls a timeout, which starts when `fresh` is set. A deadline that moves later, as it does with each
@@ -190,12 +190,12 @@ impl Http1 {
     pub(crate) fn send(
         &mut self,
         request: Request<Content<Upload>>,
-        patience: Patience,
-    ) -> impl Future<Output = Result<Response<Incoming>, Unanswered>> + use<'_> {
+        patience: ResponseDeadline,
+    ) -> impl Future<Output = Result<Response<Incoming>, SendError>> + use<'_> {
         self.last |= smig::is_last_request(request.headers());
-        self.relay.begin_alone();
+        self.relay.begin_detached();
         let sending = self.sender.try_send_request(request);
-        self.relay.end_silently();
+        self.relay.end_unnotified();
         let used = std::mem::replace(&mut self.used, true);
         let clock = patience.start();
         let limit = Some(clock.first());
@@ -203,7 +203,7 @@ impl Http1 {
     }
 
     /// Takes over the transport after both ends have agreed on another protocol.
-    pub(crate) async fn switch(mut self, limit: Duration) -> Result<Switched, Failure> {
+    pub(crate) async fn switch(mut self, limit: Duration) -> Result<UpgradedConn, ProxyError> {
         let mut fresh = true;
         poll_fn(|cx| {
             let ended = |this: &Self| if this.ended { Poll::Ready(()) } else { Poll::Pending };
@@ -214,11 +214,11 @@ impl Http1 {
                 return Poll::Ready(Ok(()));
             }
             let late = self.poll_limit(cx, limit, std::mem::take(&mut fresh));
-            late.map(|()| Err(Failure::Upgrade("timed out switching protocols")))
+            late.map(|()| Err(ProxyError::Upgrade("timed out switching protocols")))
         })
         .await?;
         let http1::Parts { io, read_buf, .. } = self.connection.into_parts();
-        Ok(Switched { io: io.into_inner(), early: read_buf, place: self.place })
+        Ok(UpgradedConn { io: io.into_inner(), early: read_buf, place: self.place })
     }
 }
 
@@ -240,7 +240,7 @@ impl<F> Future for Sending<'_, F>
 where
     F: Future<Output = Result<Response<Incoming>, TrySendError<Request<Content<Upload>>>>>,
 {
-    type Output = Result<Response<Incoming>, Unanswered>;
+    type Output = Result<Response<Incoming>, SendError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
@@ -248,8 +248,8 @@ where
             this.connection.last |= sent.as_ref().is_ok_and(smig::is_last_response);
             return Poll::Ready(sent.map_err(|mut failed| {
                 let unsent = failed.take_message().is_some();
-                let failure = Failure::from_hyper(failed.into_error());
-                Unanswered { failure: failure.at(*this.used), unsent }
+                let failure = ProxyError::from_hyper(failed.into_error());
+                SendError { failure: failure.at(*this.used), unsent }
             }));
         }
         loop {
@@ -258,7 +258,7 @@ where
             std::task::ready!(this.connection.poll_limit(cx, limit, fresh));
             match this.clock.next() {
                 Ok(more) => *this.limit = Some(more),
-                Err(failure) => return Poll::Ready(Err(Unanswered { failure, unsent: false })),
+                Err(failure) => return Poll::Ready(Err(SendError { failure, unsent: false })),
             }
         }
     }

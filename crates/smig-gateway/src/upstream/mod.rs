@@ -18,17 +18,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use smig::{Loaded, Resolver, Trust};
 use tokio::sync::watch;
 
-pub use server::{Server, ServerStatus};
+pub use server::{ServerStatus, UpstreamServer};
 pub use spec::{
     Balance, Ejection, HashKey, HealthSpec, ServerUrl, Timeouts, TlsSpec, UpstreamSpec,
 };
 
-pub(crate) use balance::{Asked, Tried};
-pub(crate) use connect::{Io, SILENT_FOR};
-pub(crate) use http1::{Switched, Unanswered};
+pub(crate) use balance::{BalanceInput, TriedServers};
+pub(crate) use connect::{Io, KEEPALIVE_TIMEOUT};
+pub(crate) use http1::{SendError, UpgradedConn};
 pub(crate) use pool::Lease;
-pub(crate) use server::UnderWay;
-pub(crate) use worker::{Connection, ServerPool, Session, Worker};
+pub(crate) use server::ActiveRequest;
+pub(crate) use worker::{Connection, Http2Client, ServerPool, WorkerPools};
 
 /// Why an upstream cannot be created.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +48,7 @@ pub struct Upstream {
     name: String,
     /// Unique within the process: the key of a worker's pools.
     number: usize,
-    servers: Vec<Server>,
+    servers: Vec<UpstreamServer>,
     balance: Balance,
     timeouts: Timeouts,
     max_waiting: usize,
@@ -91,7 +91,7 @@ impl Upstream {
         };
         let server = |url: &ServerUrl| {
             let (connections, waiting) = (spec.max_connections, spec.max_waiting);
-            Server::new(url.clone(), connections, waiting, spec.ejection)
+            UpstreamServer::new(url.clone(), connections, waiting, spec.ejection)
         };
         Ok(Arc::new(Self {
             name,
@@ -117,20 +117,20 @@ impl Upstream {
 
     /// Its servers.
     #[must_use]
-    pub fn servers(&self) -> &[Server] {
+    pub fn servers(&self) -> &[UpstreamServer] {
         &self.servers
     }
 
     /// Returns whether any server is healthy and not ejected.
     #[must_use]
     pub fn is_well(&self) -> bool {
-        self.servers.iter().any(Server::is_well)
+        self.servers.iter().any(UpstreamServer::is_healthy)
     }
 
     /// Active requests at all servers.
     #[must_use]
     pub fn load(&self) -> usize {
-        self.servers.iter().map(Server::load).sum()
+        self.servers.iter().map(UpstreamServer::load).sum()
     }
 
     pub(crate) const fn timeouts(&self) -> &Timeouts {
@@ -144,14 +144,14 @@ impl Upstream {
     /// Picks a server for a request, and counts the request as active there.
     pub(crate) fn choose(
         self: &Arc<Self>,
-        asked: Asked<'_>,
-        tried: Tried,
-    ) -> Option<(usize, UnderWay)> {
+        asked: BalanceInput<'_>,
+        tried: TriedServers,
+    ) -> Option<(usize, ActiveRequest)> {
         let turn = match self.servers.len() {
             1 => 0,
             _ => self.turn.fetch_add(1, Ordering::Relaxed),
         };
         let server = balance::choose(&self.servers, &self.balance, asked, tried, turn)?;
-        Some((server, UnderWay::begin(self, server)))
+        Some((server, ActiveRequest::begin(self, server)))
     }
 }

@@ -11,8 +11,8 @@ use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::time::{Instant, timeout};
 
 use super::http1::Http1;
-use super::server::Server;
-use crate::proxy::Failure;
+use super::server::UpstreamServer;
+use crate::proxy::ProxyError;
 
 /// Idle connections, the most recently used last.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ pub(crate) struct Pool {
 }
 
 /// The result of waiting for a connection.
-pub(super) enum Turn {
+pub(super) enum Acquired {
     /// A connection that was checked in.
     Idle(Box<Http1>),
     /// A permit to open a new one.
@@ -34,18 +34,18 @@ pub(super) enum Turn {
 
 impl Pool {
     /// Checks out the most recently used connection that is still open.
-    pub(super) fn pick(&self) -> Option<Box<Http1>> {
+    pub(super) fn checkout(&self) -> Option<Box<Http1>> {
         loop {
             let mut connection = self.idle.borrow_mut().pop()?;
-            if connection.stands() {
+            if connection.is_reusable() {
                 return Some(connection);
             }
         }
     }
 
     /// Checks in a connection, or closes it if a request of another worker waits for its permit.
-    fn put(&self, mut connection: Box<Http1>, server: &Server) {
-        if !connection.rest() {
+    fn checkin(&self, mut connection: Box<Http1>, server: &UpstreamServer) {
+        if !connection.quiesce() {
             return;
         }
         if self.waiting.get() == 0 && server.waiting.load(Ordering::Relaxed) > 0 {
@@ -58,31 +58,31 @@ impl Pool {
     /// Waits until a connection is checked in, or another one may be opened.
     pub(super) async fn wait(
         &self,
-        server: &Server,
+        server: &UpstreamServer,
         max_waiting: usize,
         limit: Duration,
-    ) -> Result<Turn, Failure> {
-        if let Ok(place) = Arc::clone(&server.places).try_acquire_owned() {
-            return Ok(Turn::Place(place));
+    ) -> Result<Acquired, ProxyError> {
+        if let Ok(place) = Arc::clone(&server.connection_permits).try_acquire_owned() {
+            return Ok(Acquired::Place(place));
         }
-        let _waiting = Waiting::begin(self, server);
+        let _waiting = QueueGuard::begin(self, server);
         if server.waiting.load(Ordering::Relaxed) > max_waiting {
-            return Err(Failure::ConnectionLimit);
+            return Err(ProxyError::ConnectionLimit);
         }
         let turn = async {
             loop {
                 tokio::select! {
-                    place = Arc::clone(&server.places).acquire_owned() => {
-                        return place.map(Turn::Place).map_err(|_| Failure::ConnectionLimit);
+                    place = Arc::clone(&server.connection_permits).acquire_owned() => {
+                        return place.map(Acquired::Place).map_err(|_| ProxyError::ConnectionLimit);
                     }
                     () = self.freed.notified() => {}
                 }
-                if let Some(connection) = self.pick() {
-                    return Ok(Turn::Idle(connection));
+                if let Some(connection) = self.checkout() {
+                    return Ok(Acquired::Idle(connection));
                 }
             }
         };
-        timeout(limit, turn).await.map_err(|_| Failure::ConnectionLimit)?
+        timeout(limit, turn).await.map_err(|_| ProxyError::ConnectionLimit)?
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -91,7 +91,12 @@ impl Pool {
 
     /// Closes connections that were idle for longer than `idle`, that the server has closed, whose permits other
     /// workers' requests wait for, or that lead to an address that is not in `homes`.
-    pub(super) fn tidy(&self, server: &Server, idle: Duration, homes: Option<&[SocketAddr]>) {
+    pub(super) fn evict_idle(
+        &self,
+        server: &UpstreamServer,
+        idle: Duration,
+        homes: Option<&[SocketAddr]>,
+    ) {
         let is_home = |peer: Option<IpAddr>| match (homes, peer) {
             (Some(homes), Some(peer)) => homes.iter().any(|home| home.ip().to_canonical() == peer),
             (None, _) | (_, None) => true,
@@ -104,22 +109,22 @@ impl Pool {
             !give
                 && is_home(connection.peer)
                 && now.duration_since(connection.idle_since) < idle
-                && connection.stands()
+                && connection.is_reusable()
         });
     }
 }
 
-struct Waiting<'a>(&'a Pool, &'a Server);
+struct QueueGuard<'a>(&'a Pool, &'a UpstreamServer);
 
-impl<'a> Waiting<'a> {
-    fn begin(pool: &'a Pool, server: &'a Server) -> Self {
+impl<'a> QueueGuard<'a> {
+    fn begin(pool: &'a Pool, server: &'a UpstreamServer) -> Self {
         pool.waiting.set(pool.waiting.get() + 1);
         server.waiting.fetch_add(1, Ordering::Relaxed);
         Self(pool, server)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for QueueGuard<'_> {
     fn drop(&mut self) {
         self.0.waiting.set(self.0.waiting.get() - 1);
         self.1.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -139,9 +144,9 @@ impl Lease {
     }
 
     /// Checks in the connection after its response has ended.
-    pub(crate) fn release(mut self, server: &Server) {
+    pub(crate) fn release(mut self, server: &UpstreamServer) {
         if let Some(connection) = self.connection.take() {
-            self.pool.put(connection, server);
+            self.pool.checkin(connection, server);
         }
     }
 

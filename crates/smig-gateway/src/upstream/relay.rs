@@ -17,12 +17,12 @@ const AGAIN: u8 = 3;
 
 /// Wakes the task that polled last.
 #[derive(Debug, Default)]
-pub(super) struct Relay {
+pub(super) struct SharedWaker {
     state: AtomicU8,
     user: Mutex<Option<Waker>>,
 }
 
-impl Relay {
+impl SharedWaker {
     fn user(&self) -> MutexGuard<'_, Option<Waker>> {
         self.user.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -39,13 +39,13 @@ impl Relay {
     }
 
     /// Starts polling without a task: the last one is no longer woken.
-    pub(super) fn begin_alone(&self) {
+    pub(super) fn begin_detached(&self) {
         *self.user() = None;
         self.state.store(POLLING, Ordering::Release);
     }
 
     /// Returns whether the waker was called since the last call or the start of polling.
-    pub(super) fn again(&self) -> bool {
+    pub(super) fn take_repoll(&self) -> bool {
         self.state.swap(POLLING, Ordering::AcqRel) == AGAIN
     }
 
@@ -59,7 +59,7 @@ impl Relay {
     }
 
     /// Ends polling without waking the task; a call of the waker is remembered.
-    pub(super) fn end_silently(&self) {
+    pub(super) fn end_unnotified(&self) {
         if self.state.swap(RESTING, Ordering::AcqRel) == AGAIN {
             self.state.store(CALLED, Ordering::Release);
         }
@@ -71,7 +71,7 @@ impl Relay {
     }
 }
 
-impl Wake for Relay {
+impl Wake for SharedWaker {
     fn wake(self: std::sync::Arc<Self>) {
         self.wake_by_ref();
     }

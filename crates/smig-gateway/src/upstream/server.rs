@@ -18,7 +18,7 @@ fn millis() -> u64 {
 
 /// A server, shared by all workers.
 #[derive(Debug)]
-pub struct Server {
+pub struct UpstreamServer {
     url: ServerUrl,
     /// Hash of its URL, for consistent hashing.
     pub(super) hash: u64,
@@ -27,7 +27,7 @@ pub struct Server {
     /// Requests that wait for a connection.
     pub(super) waiting: AtomicUsize,
     /// One permit per connection.
-    pub(super) places: Arc<Semaphore>,
+    pub(super) connection_permits: Arc<Semaphore>,
     max_connections: usize,
     /// The same permits, for connections of our own client.
     pub(super) connections_limit: ConnectionLimit,
@@ -54,7 +54,7 @@ pub struct ServerStatus {
     /// The server.
     pub url: ServerUrl,
     /// Whether the balancer may pick it.
-    pub well: bool,
+    pub healthy: bool,
     /// Active requests.
     pub load: usize,
     /// Requests that wait for a connection.
@@ -75,7 +75,7 @@ const MIN_QUEUE: usize = 16;
 /// Flag in `checks`: the health check considers the server down.
 const DOWN: u32 = 1 << 31;
 
-impl Server {
+impl UpstreamServer {
     pub(super) fn new(
         url: ServerUrl,
         max_connections: usize,
@@ -91,7 +91,7 @@ impl Server {
             url,
             load: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
-            places,
+            connection_permits: places,
             max_connections,
             ejection,
             failures: AtomicU32::new(0),
@@ -118,7 +118,7 @@ impl Server {
 
     /// Returns whether the balancer may pick this server: not ejected, and not failing its health checks.
     #[must_use]
-    pub fn is_well(&self) -> bool {
+    pub fn is_healthy(&self) -> bool {
         if self.checks.load(Ordering::Relaxed) & DOWN != 0 {
             return false;
         }
@@ -131,12 +131,12 @@ impl Server {
     pub fn status(&self) -> ServerStatus {
         ServerStatus {
             url: self.url.clone(),
-            well: self.is_well(),
+            healthy: self.is_healthy(),
             load: self.load(),
             waiting: self.waiting.load(Ordering::Relaxed),
             requests: self.requests.load(Ordering::Relaxed),
             failed: self.failed.load(Ordering::Relaxed),
-            open: self.max_connections.saturating_sub(self.places.available_permits()),
+            open: self.max_connections.saturating_sub(self.connection_permits.available_permits()),
             connections: self.connections.load(Ordering::Relaxed),
         }
     }
@@ -189,7 +189,7 @@ impl Server {
     }
 
     /// Records a result of the health check; `rise` or `fall` consecutive ones change the state.
-    pub(super) fn on_check(&self, good: bool, rise: u32, fall: u32) {
+    pub(super) fn record_health_check(&self, good: bool, rise: u32, fall: u32) {
         let checks = self.checks.load(Ordering::Relaxed);
         let (down, against) = (checks & DOWN != 0, checks & !DOWN);
         // Count the consecutive results that contradict the current state.
@@ -219,12 +219,12 @@ impl Server {
 
 /// An active request at a server; dropping it ends the count.
 #[derive(Debug)]
-pub(crate) struct UnderWay {
+pub(crate) struct ActiveRequest {
     upstream: Arc<super::Upstream>,
     server: usize,
 }
 
-impl UnderWay {
+impl ActiveRequest {
     pub(super) fn begin(upstream: &Arc<super::Upstream>, server: usize) -> Self {
         let this = Self { upstream: Arc::clone(upstream), server };
         if let Some(server) = this.server() {
@@ -233,12 +233,12 @@ impl UnderWay {
         this
     }
 
-    pub(crate) fn server(&self) -> Option<&Server> {
+    pub(crate) fn server(&self) -> Option<&UpstreamServer> {
         self.upstream.servers().get(self.server)
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         if let Some(server) = self.server() {
             server.end();
@@ -250,8 +250,8 @@ impl Drop for UnderWay {
 mod tests {
     use super::*;
 
-    fn server(failures: u32, time: Duration) -> Server {
-        Server::new("http://a".parse().unwrap(), 1, 1, Ejection { failures, time })
+    fn server(failures: u32, time: Duration) -> UpstreamServer {
+        UpstreamServer::new("http://a".parse().unwrap(), 1, 1, Ejection { failures, time })
     }
 
     #[test]
@@ -260,12 +260,12 @@ mod tests {
         server.on_failure();
         server.on_success();
         server.on_failure();
-        assert!(server.is_well());
+        assert!(server.is_healthy());
         server.on_failure();
-        assert!(!server.is_well());
+        assert!(!server.is_healthy());
         assert!(server.ejected_for().is_some());
         server.on_success();
-        assert!(server.is_well());
+        assert!(server.is_healthy());
         assert_eq!(server.status().failed, 3);
     }
 
@@ -273,15 +273,15 @@ mod tests {
     fn ejection_can_be_off() {
         let server = server(0, Duration::from_secs(3600));
         (0..100).for_each(|_| server.on_failure());
-        assert!(server.is_well());
+        assert!(server.is_healthy());
     }
 
     #[test]
     fn health_checks_count_in_a_row() {
         let server = server(0, Duration::ZERO);
         let mut check = |good| {
-            server.on_check(good, 2, 3);
-            server.is_well()
+            server.record_health_check(good, 2, 3);
+            server.is_healthy()
         };
         assert_eq!(
             [false, false, true, false, false, false].map(&mut check),

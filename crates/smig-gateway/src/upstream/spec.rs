@@ -90,7 +90,7 @@ const fn resolve() -> Duration {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerUrl {
     pub(super) protocol: Protocol,
-    pub(super) target: Target,
+    pub(super) target: ServerAddr,
 }
 
 /// The protocol of a server.
@@ -108,7 +108,7 @@ pub(super) enum Protocol {
 
 /// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Target {
+pub(super) enum ServerAddr {
     /// The host without brackets, and the port.
     Tcp { host: String, port: u16 },
     /// The path of a Unix socket.
@@ -123,7 +123,7 @@ impl FromStr for ServerUrl {
             if !path.starts_with('/') {
                 return Err(format!("{text:?} is not a socket; write unix:/path/of/the/socket"));
             }
-            return Ok(Self { protocol: Protocol::Http1, target: Target::Unix(path.into()) });
+            return Ok(Self { protocol: Protocol::Http1, target: ServerAddr::Unix(path.into()) });
         }
         let (protocol, rest, port) = if let Some(rest) = text.strip_prefix("http://") {
             (Protocol::Http1, rest, 80)
@@ -153,7 +153,7 @@ impl FromStr for ServerUrl {
             return Err(format!("{text:?} has no host"));
         }
         let target =
-            Target::Tcp { host: host.to_owned(), port: authority.port_u16().unwrap_or(port) };
+            ServerAddr::Tcp { host: host.to_owned(), port: authority.port_u16().unwrap_or(port) };
         Ok(Self { protocol, target })
     }
 }
@@ -162,9 +162,9 @@ impl ServerUrl {
     /// Returns `host:port`; empty for a Unix socket.
     pub(super) fn authority(&self) -> String {
         match &self.target {
-            Target::Unix(_) => String::new(),
-            Target::Tcp { host, port } if host.contains(':') => format!("[{host}]:{port}"),
-            Target::Tcp { host, port } => format!("{host}:{port}"),
+            ServerAddr::Unix(_) => String::new(),
+            ServerAddr::Tcp { host, port } if host.contains(':') => format!("[{host}]:{port}"),
+            ServerAddr::Tcp { host, port } => format!("{host}:{port}"),
         }
     }
 }
@@ -178,8 +178,8 @@ impl fmt::Display for ServerUrl {
             Protocol::Smig => "smig",
         };
         match &self.target {
-            Target::Unix(path) => write!(f, "unix:{}", path.display()),
-            Target::Tcp { .. } => write!(f, "{scheme}://{}", self.authority()),
+            ServerAddr::Unix(path) => write!(f, "unix:{}", path.display()),
+            ServerAddr::Tcp { .. } => write!(f, "{scheme}://{}", self.authority()),
         }
     }
 }
@@ -280,7 +280,7 @@ impl Default for Timeouts {
 impl Timeouts {
     /// Returns the `stall` timeout for the body of a response with these header fields.
     pub(crate) fn stall_of(&self, headers: &http::HeaderMap) -> Option<Duration> {
-        self.stall.filter(|_| !grpc::may_rest(headers))
+        self.stall.filter(|_| !grpc::has_no_idle_limit(headers))
     }
 }
 

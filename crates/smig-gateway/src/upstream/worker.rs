@@ -14,24 +14,24 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::timeout;
 
 use super::Upstream;
-use super::connect::{Io, Offer, SILENT_FOR, Tls, connect};
+use super::connect::{Io, KEEPALIVE_TIMEOUT, Offer, Tls, connect};
 use super::http1::Http1;
-use super::pool::{Lease, Pool, Turn};
-use super::server::Server;
-use super::spec::{Protocol, Target};
-use crate::proxy::Failure;
+use super::pool::{Acquired, Lease, Pool};
+use super::server::UpstreamServer;
+use super::spec::{Protocol, ServerAddr};
+use crate::proxy::ProxyError;
 
 /// Interval between the checks of idle connections.
 const TIDY: Duration = Duration::from_secs(1);
 
 thread_local! {
     /// Keyed by the upstream's number.
-    static WORKERS: RefCell<HashMap<usize, Rc<Worker>>> = RefCell::default();
+    static WORKERS: RefCell<HashMap<usize, Rc<WorkerPools>>> = RefCell::default();
 }
 
 /// One worker's connections to one upstream's servers, in the order of the servers.
 #[derive(Debug)]
-pub(crate) struct Worker {
+pub(crate) struct WorkerPools {
     pools: Vec<ServerPool>,
 }
 
@@ -39,14 +39,14 @@ pub(crate) struct Worker {
 #[derive(Debug, Default)]
 pub(crate) struct ServerPool {
     http1: Rc<Pool>,
-    session: RefCell<Option<Rc<Session>>>,
+    session: RefCell<Option<Rc<Http2Client>>>,
     alpn: Cell<Alpn>,
     websockets: Cell<WebSockets>,
 }
 
 /// A session of our own client with a server.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub(crate) struct Http2Client {
     pub(crate) client: Client,
     pub(crate) origin: Origin,
     /// The value of `:scheme`.
@@ -83,10 +83,10 @@ enum Dialed {
 #[derive(Debug)]
 pub(crate) enum Connection {
     Http1(Lease),
-    Http2(Rc<Session>),
+    Http2(Rc<Http2Client>),
 }
 
-impl Worker {
+impl WorkerPools {
     /// Returns this thread's connections to the upstream.
     pub(crate) fn of(upstream: &Arc<Upstream>) -> Rc<Self> {
         WORKERS.with_borrow_mut(|workers| {
@@ -123,10 +123,10 @@ async fn tidy(upstream: Weak<Upstream>, number: usize, mut present: watch::Recei
 
 impl ServerPool {
     /// Closes idle connections, and those to addresses that the server's name no longer resolves to.
-    async fn tidy(&self, upstream: &Upstream, server: &Server) {
+    async fn tidy(&self, upstream: &Upstream, server: &UpstreamServer) {
         let session = self.session_that_lasts();
         let homes = match &server.url().target {
-            Target::Tcp { host, port }
+            ServerAddr::Tcp { host, port }
                 if host.parse::<IpAddr>().is_err()
                     && (session.is_some() || !self.http1.is_empty()) =>
             {
@@ -134,9 +134,9 @@ impl ServerPool {
                 let homes = timeout(TIDY, upstream.resolver.resolve(host, *port)).await;
                 homes.ok().and_then(Result::ok)
             }
-            Target::Tcp { .. } | Target::Unix(_) => None,
+            ServerAddr::Tcp { .. } | ServerAddr::Unix(_) => None,
         };
-        self.http1.tidy(server, upstream.timeouts.idle, homes.as_deref());
+        self.http1.evict_idle(server, upstream.timeouts.idle, homes.as_deref());
         let Some(session) = session else { return };
         if let Some(homes) = homes {
             session.client.move_to(&session.origin, &homes);
@@ -154,10 +154,10 @@ impl ServerPool {
     /// had one. The name of an ended session need not be resolved any more.
     ///
     /// [`Timeouts::idle`]: super::Timeouts::idle
-    fn session_that_lasts(&self) -> Option<Rc<Session>> {
+    fn session_that_lasts(&self) -> Option<Rc<Http2Client>> {
         let mut present = self.session.borrow_mut();
         // A request holds a reference until the client has a session.
-        let has_ended = |session: &mut Rc<Session>| {
+        let has_ended = |session: &mut Rc<Http2Client>| {
             Rc::strong_count(session) == 1 && !session.client.has_session(&session.origin)
         };
         drop(present.take_if(has_ended));
@@ -168,8 +168,8 @@ impl ServerPool {
     pub(crate) async fn connection(
         &self,
         upstream: &Upstream,
-        server: &Server,
-    ) -> Result<Connection, Failure> {
+        server: &UpstreamServer,
+    ) -> Result<Connection, ProxyError> {
         let url = server.url();
         let by_session = match url.protocol {
             Protocol::Http1 => false,
@@ -179,7 +179,7 @@ impl ServerPool {
         if by_session {
             return self.session(upstream, server).map(Connection::Http2);
         }
-        if let Some(connection) = self.http1.pick() {
+        if let Some(connection) = self.http1.checkout() {
             return Ok(Connection::Http1(self.lease(connection)));
         }
         // The future is large: boxed, it does not burden requests that reuse a connection.
@@ -190,8 +190,8 @@ impl ServerPool {
     pub(crate) async fn for_websocket(
         &self,
         upstream: &Upstream,
-        server: &Server,
-    ) -> Result<Connection, Failure> {
+        server: &UpstreamServer,
+    ) -> Result<Connection, ProxyError> {
         match self.websockets.get() {
             WebSockets::AsOthers => self.connection(upstream, server).await,
             WebSockets::Http1 => self.http1_alone(upstream, server).await.map(Connection::Http1),
@@ -203,20 +203,24 @@ impl ServerPool {
     pub(crate) async fn without_extended_connect(
         &self,
         upstream: &Upstream,
-        server: &Server,
-    ) -> Result<Lease, Failure> {
+        server: &UpstreamServer,
+    ) -> Result<Lease, ProxyError> {
         match server.url().protocol {
             Protocol::Https => {
                 self.websockets.set(WebSockets::Http1);
                 self.http1_alone(upstream, server).await
             }
-            Protocol::Http1 | Protocol::H2c | Protocol::Smig => Err(Failure::NoExtendedConnect),
+            Protocol::Http1 | Protocol::H2c | Protocol::Smig => Err(ProxyError::NoExtendedConnect),
         }
     }
 
     /// Returns an HTTP/1.1 connection to a server that selects HTTP/2 where that is offered.
-    async fn http1_alone(&self, upstream: &Upstream, server: &Server) -> Result<Lease, Failure> {
-        if let Some(connection) = self.http1.pick() {
+    async fn http1_alone(
+        &self,
+        upstream: &Upstream,
+        server: &UpstreamServer,
+    ) -> Result<Lease, ProxyError> {
+        if let Some(connection) = self.http1.checkout() {
             return Ok(self.lease(connection));
         }
         match Box::pin(self.dial(upstream, server, Offer::Http1)).await {
@@ -232,13 +236,13 @@ impl ServerPool {
                 self.websockets.set(WebSockets::AsOthers);
                 match Box::pin(self.connect(upstream, server)).await? {
                     Connection::Http1(lease) => Ok(lease),
-                    Connection::Http2(_) => Err(Failure::NoExtendedConnect),
+                    Connection::Http2(_) => Err(ProxyError::NoExtendedConnect),
                 }
             }
-            Err(Failure::Tls(fault)) if fault.is_alert() => {
+            Err(ProxyError::Tls(fault)) if fault.is_alert() => {
                 // It speaks HTTP/2 only, which is no fault of the server.
                 self.websockets.set(WebSockets::AsOthers);
-                Err(Failure::NoExtendedConnect)
+                Err(ProxyError::NoExtendedConnect)
             }
             Err(failure) => Err(failure),
         }
@@ -249,7 +253,11 @@ impl ServerPool {
     }
 
     /// Waits for a connection of the pool, or opens a new one.
-    async fn connect(&self, upstream: &Upstream, server: &Server) -> Result<Connection, Failure> {
+    async fn connect(
+        &self,
+        upstream: &Upstream,
+        server: &UpstreamServer,
+    ) -> Result<Connection, ProxyError> {
         let (io, place) = match self.dial(upstream, server, Offer::Both).await? {
             Dialed::Kept(connection) => return Ok(Connection::Http1(self.lease(connection))),
             Dialed::New(io, place) => (io, place),
@@ -268,20 +276,20 @@ impl ServerPool {
     async fn dial(
         &self,
         upstream: &Upstream,
-        server: &Server,
+        server: &UpstreamServer,
         offer: Offer,
-    ) -> Result<Dialed, Failure> {
+    ) -> Result<Dialed, ProxyError> {
         let (url, limits) = (server.url(), &upstream.timeouts);
         let place = match self.http1.wait(server, upstream.max_waiting, limits.queue).await? {
-            Turn::Idle(connection) => return Ok(Dialed::Kept(connection)),
-            Turn::Place(place) => place,
+            Acquired::Idle(connection) => return Ok(Dialed::Kept(connection)),
+            Acquired::Place(place) => place,
         };
         server.on_connection();
         let trust = &upstream.trust;
         let tls = (url.protocol == Protocol::Https).then_some(Tls { trust, offer });
         let io = timeout(limits.connect, connect(&url.target, &upstream.resolver, tls))
             .await
-            .map_err(|_| Failure::ConnectTimeout)??;
+            .map_err(|_| ProxyError::ConnectTimeout)??;
         Ok(Dialed::New(io, place))
     }
 
@@ -290,12 +298,17 @@ impl ServerPool {
         self.alpn.set(Alpn::Unknown);
     }
 
-    fn session(&self, upstream: &Upstream, server: &Server) -> Result<Rc<Session>, Failure> {
+    fn session(
+        &self,
+        upstream: &Upstream,
+        server: &UpstreamServer,
+    ) -> Result<Rc<Http2Client>, ProxyError> {
         let mut present = self.session.borrow_mut();
         if let Some(session) = &*present {
             return Ok(Rc::clone(session));
         }
-        let session = Session::new(upstream, server, Counts::Yes).map_err(Failure::from_smig)?;
+        let session =
+            Http2Client::new(upstream, server, Counts::Yes).map_err(ProxyError::from_smig)?;
         Ok(Rc::clone(present.insert(Rc::new(session))))
     }
 }
@@ -308,17 +321,17 @@ pub(super) enum Counts {
     No,
 }
 
-impl Session {
+impl Http2Client {
     /// Creates a client of our own for a server; it connects on first use.
     pub(super) fn new(
         upstream: &Upstream,
-        server: &Server,
+        server: &UpstreamServer,
         counts: Counts,
     ) -> Result<Self, smig::Error> {
         let url = server.url();
         let limits = &upstream.timeouts;
         let noticing = |mut options: SocketOptions| {
-            options.keepalive_timeout = Some(SILENT_FOR);
+            options.keepalive_timeout = Some(KEEPALIVE_TIMEOUT);
             options
         };
         let mut builder = Client::builder();
@@ -343,9 +356,9 @@ impl Session {
             .idle_timeout(limits.idle)
             .build()?;
         let (host, port) = match &url.target {
-            Target::Tcp { host, port } => (host.clone(), *port),
+            ServerAddr::Tcp { host, port } => (host.clone(), *port),
             // Unix sockets are used with HTTP/1.1 only.
-            Target::Unix(_) => (String::new(), 0),
+            ServerAddr::Unix(_) => (String::new(), 0),
         };
         Ok(match url.protocol {
             Protocol::Http1 | Protocol::H2c => {
@@ -383,7 +396,7 @@ mod tests {
         let run = async {
             let spec = UpstreamSpec::new(vec!["http://a.example".parse().unwrap()]);
             let upstream = Upstream::new("a", &spec).unwrap();
-            let worker = Rc::downgrade(&Worker::of(&upstream));
+            let worker = Rc::downgrade(&WorkerPools::of(&upstream));
             // Until the task waits.
             tokio::time::sleep(TIDY * 2).await;
             assert!(worker.upgrade().is_some());

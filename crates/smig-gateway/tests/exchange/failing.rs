@@ -57,7 +57,7 @@ async fn a_server_that_keeps_failing_is_left_alone() {
         assert_eq!(response.status(), 200);
     }
     let [bad, good] = gateway.upstream.servers() else { panic!("two servers") };
-    assert!(!bad.is_well() && good.is_well() && gateway.upstream.is_well());
+    assert!(!bad.is_healthy() && good.is_healthy() && gateway.upstream.is_well());
     assert_eq!(bad.status().requests, 2);
     assert_eq!(good.status().requests, 10);
     assert_eq!(gateway.upstream.load(), 0);
@@ -324,10 +324,10 @@ async fn health_checks_find_out_without_requests() {
     });
     let upstream = Upstream::new("checked", &spec).unwrap();
     let checking = tokio::spawn(Upstream::check_health(std::sync::Arc::downgrade(&upstream)));
-    while upstream.servers()[0].is_well() {
+    while upstream.servers()[0].is_healthy() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert!(upstream.servers()[1].is_well());
+    assert!(upstream.servers()[1].is_healthy());
     drop(upstream);
     checking.await.unwrap();
 }

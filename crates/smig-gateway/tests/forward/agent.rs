@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use smig::{Config, NegotiatedProtocol};
 use smig_gateway::admin::AdminSpec;
-use smig_gateway::agent::{self, Agent, AgentSpec, Credentials, Link};
+use smig_gateway::agent::{self, Agent, AgentOptions, Credentials, UplinkState};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -95,7 +95,7 @@ async fn what_the_gateway_refuses_is_said() {
     assert!(head.starts_with("HTTP/1.1 403"), "{head}");
 
     let credentials = Credentials::bearer("wrong");
-    let agent_spec = AgentSpec { credentials, ..gateway.agent_spec() };
+    let agent_spec = AgentOptions { credentials, ..gateway.agent_spec() };
     let agent = Agent::start(agent_spec, gateway.client_builder()).await.unwrap();
     let (_, head) = connect(&agent, target).await;
     // A 407 would make a browser prompt for a password.
@@ -109,8 +109,8 @@ async fn a_gateway_without_migration_does() {
     let client = gateway.client_builder().engine(engine);
     let agent = Agent::start(gateway.agent_spec(), client).await.unwrap();
     assert_eq!(
-        until(&agent, |link| *link != Link::Connecting).await,
-        Link::Up(NegotiatedProtocol::Http2)
+        until(&agent, |link| *link != UplinkState::Connecting).await,
+        UplinkState::Up(NegotiatedProtocol::Http2)
     );
     let (mut tcp, head) = connect(&agent, origin(echo).await).await;
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
@@ -123,14 +123,17 @@ async fn a_gateway_that_is_not_there_is_named() {
     let gateway = Gateway::start(spec());
     let nobody = ReservedPort::new();
     let via = smig::Origin::https("127.0.0.1", nobody.addr().port());
-    let agent_spec = AgentSpec { via, ..gateway.agent_spec() };
+    let agent_spec = AgentOptions { via, ..gateway.agent_spec() };
     let agent = Agent::start(agent_spec, gateway.client_builder()).await.unwrap();
     let (mut tcp, head) = connect(&agent, "example.org:443").await;
     assert!(head.starts_with("HTTP/1.1 502"), "{head}");
     let mut page = [0; 200];
     let read = tcp.read(&mut page).await.unwrap();
     assert!(String::from_utf8_lossy(&page[..read]).contains("away"));
-    assert!(matches!(until(&agent, |link| *link != Link::Connecting).await, Link::Away(_)));
+    assert!(matches!(
+        until(&agent, |link| *link != UplinkState::Connecting).await,
+        UplinkState::Unreachable(_)
+    ));
 }
 
 #[tokio::test]
@@ -198,7 +201,7 @@ async fn who_has_connected_when_the_agent_ends_is_served() {
 async fn operators_see_the_gateway_and_the_tunnels() {
     let gateway = Gateway::start(spec());
     let admin = Some(AdminSpec { listen: loopback() });
-    let agent_spec = AgentSpec { admin, ..gateway.agent_spec() };
+    let agent_spec = AgentOptions { admin, ..gateway.agent_spec() };
     let agent = Agent::start(agent_spec, gateway.client_builder()).await.unwrap();
     let (mut tcp, head) = connect(&agent, origin(echo).await).await;
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
@@ -227,9 +230,9 @@ async fn operators_see_the_gateway_and_the_tunnels() {
     let nobody = ReservedPort::new();
     let via = smig::Origin::https("127.0.0.1", nobody.addr().port());
     let agent_spec =
-        AgentSpec { via, admin: Some(AdminSpec { listen: loopback() }), ..gateway.agent_spec() };
+        AgentOptions { via, admin: Some(AdminSpec { listen: loopback() }), ..gateway.agent_spec() };
     let agent = Agent::start(agent_spec, gateway.client_builder()).await.unwrap();
-    until(&agent, |link| matches!(link, Link::Away(_))).await;
+    until(&agent, |link| matches!(link, UplinkState::Unreachable(_))).await;
     let mut tcp = TcpStream::connect(agent.admin().unwrap()).await.unwrap();
     tcp.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         .await

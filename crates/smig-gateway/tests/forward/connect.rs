@@ -1,7 +1,7 @@
 //! Which users may open which tunnels, and the responses to failures.
 
 use http::{Method, Request, StatusCode};
-use smig_gateway::forward::ForwardSpec;
+use smig_gateway::forward::ForwardProxySpec;
 use smig_gateway::tunnel::{self, Opened};
 use smig_testkit::port::ReservedPort;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -94,7 +94,7 @@ async fn a_destination_that_refuses_is_named() {
 
 #[tokio::test]
 async fn a_user_has_so_many_tunnels_and_no_more() {
-    let gateway = Gateway::start(ForwardSpec { max_tunnels: 2, ..spec() });
+    let gateway = Gateway::start(ForwardProxySpec { max_tunnels: 2, ..spec() });
     let target = origin(echo).await;
     let mut first = gateway.tunnel(target).await;
     let _second = gateway.tunnel(target).await;

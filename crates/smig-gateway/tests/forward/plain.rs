@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Versio
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use smig::{BoxError, CleartextTrust, Incoming, Server};
-use smig_gateway::forward::ForwardSpec;
+use smig_gateway::forward::ForwardProxySpec;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
@@ -122,7 +122,7 @@ async fn the_rules_hold_for_requests_too() {
 
 #[tokio::test]
 async fn an_origin_has_so_many_connections_and_no_more() {
-    let gateway = Gateway::start(ForwardSpec { max_connections: 1, max_waiting: 0, ..spec() });
+    let gateway = Gateway::start(ForwardProxySpec { max_connections: 1, max_waiting: 0, ..spec() });
     let refused = Arc::new(Notify::new());
     let go_on = Arc::clone(&refused);
     let origin = origin(move |mut tcp| {

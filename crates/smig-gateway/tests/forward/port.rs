@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{Method, Request};
 use http_body_util::{BodyExt as _, Full};
 use smig::{Cleartext, CleartextTrust, Client, NegotiatedProtocol, Origin};
-use smig_gateway::agent::{Agent, AgentSpec, Link, PortForward, PortProtocol};
+use smig_gateway::agent::{Agent, AgentOptions, PortForward, PortProtocol, UplinkState};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -23,7 +23,7 @@ async fn each_call_of_http2_is_a_stream_of_its_own() {
     let (gateway, server) = (Gateway::start(spec()), echo_server());
     let forward = forward(server.local_addrs()[0], PortProtocol::Detect);
     let agent = gateway.agent(vec![forward]).await;
-    until(&agent, |link| *link == Link::Up(NegotiatedProtocol::Smig)).await;
+    until(&agent, |link| *link == UplinkState::Up(NegotiatedProtocol::Smig)).await;
     let cleartext = Cleartext::PriorKnowledge(CleartextTrust::None);
     let client = Client::builder().cleartext(cleartext).build().unwrap();
     let url = format!("http://{}/package.Service/Call", agent.forward_addrs()[0]);
@@ -53,7 +53,7 @@ async fn a_call_without_a_gateway_has_a_status() {
     let (gateway, server) = (Gateway::start(spec()), echo_server());
     let forward = forward(server.local_addrs()[0], PortProtocol::Detect);
     let agent = gateway.agent(vec![forward]).await;
-    until(&agent, |link| *link == Link::Up(NegotiatedProtocol::Smig)).await;
+    until(&agent, |link| *link == UplinkState::Up(NegotiatedProtocol::Smig)).await;
     let cleartext = Cleartext::PriorKnowledge(CleartextTrust::None);
     let client = Client::builder().cleartext(cleartext).build().unwrap();
     let call = async |media_type: &str| {
@@ -65,7 +65,7 @@ async fn a_call_without_a_gateway_has_a_status() {
     };
     assert_eq!(call("application/grpc").await.status(), 200);
     drop(gateway.server);
-    until(&agent, |link| matches!(link, Link::Away(_))).await;
+    until(&agent, |link| matches!(link, UplinkState::Unreachable(_))).await;
     let refused = call("application/grpc").await;
     assert_eq!(
         (refused.status().as_u16(), &refused.headers()["grpc-status"]),
@@ -119,7 +119,7 @@ async fn a_tunnel_that_never_began_does_not_end() {
     let via = Origin::https("127.0.0.1", mute.local_addr().unwrap().port());
     for protocol in [PortProtocol::Tcp, PortProtocol::Detect] {
         let forwards = vec![forward(loopback(), protocol)];
-        let spec = AgentSpec { via: via.clone(), forwards, ..gateway.agent_spec() };
+        let spec = AgentOptions { via: via.clone(), forwards, ..gateway.agent_spec() };
         let agent = Agent::start(spec, gateway.client_builder()).await.unwrap();
         let mut tcp = TcpStream::connect(agent.forward_addrs()[0]).await.unwrap();
         // If it were not accepted yet, the kernel would reset it.

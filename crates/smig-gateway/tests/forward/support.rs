@@ -13,9 +13,9 @@ use smig::{
     CleartextTrust, Client, ClientBuilder, Config, Incoming, MigrationConfig, MigrationMode,
     Origin, Server, ServerTls, Trust,
 };
-use smig_gateway::admin::{Report as _, Reported, TunnelReport};
-use smig_gateway::agent::{self, Agent, AgentSpec, Credentials, Link, PortForward};
-use smig_gateway::forward::{Forward, ForwardSpec, SecretDigest};
+use smig_gateway::admin::{ReportedStats, StatsSource as _, TunnelReport};
+use smig_gateway::agent::{self, Agent, AgentOptions, Credentials, PortForward, UplinkState};
+use smig_gateway::forward::{ForwardProxy, ForwardProxySpec, SecretDigest};
 use smig_gateway::tunnel::{self, Opened, Stream, Tunnels};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -27,15 +27,15 @@ pub(crate) fn loopback() -> SocketAddr {
 }
 
 /// A proxy with access to loopback.
-pub(crate) fn spec() -> ForwardSpec {
-    ForwardSpec { allow: vec!["127.0.0.0/8".parse().unwrap()], ..strict() }
+pub(crate) fn spec() -> ForwardProxySpec {
+    ForwardProxySpec { allow: vec!["127.0.0.0/8".parse().unwrap()], ..strict() }
 }
 
 /// A proxy with the default rules.
-pub(crate) fn strict() -> ForwardSpec {
-    ForwardSpec {
+pub(crate) fn strict() -> ForwardProxySpec {
+    ForwardProxySpec {
         users: [("ann".to_owned(), SecretDigest::of(TOKEN.as_bytes()))].into(),
-        ..ForwardSpec::default()
+        ..ForwardProxySpec::default()
     }
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Identity {
 }
 
 impl Gateway {
-    pub(crate) fn start(spec: ForwardSpec) -> Self {
+    pub(crate) fn start(spec: ForwardProxySpec) -> Self {
         let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
         let made = rcgen::generate_simple_self_signed(names).unwrap();
         let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
@@ -77,16 +77,16 @@ impl Gateway {
 
     /// An agent that uses the gateway, on free ports.
     pub(crate) async fn agent(&self, forwards: Vec<PortForward>) -> Agent {
-        let spec = AgentSpec { forwards, ..self.agent_spec() };
+        let spec = AgentOptions { forwards, ..self.agent_spec() };
         Agent::start(spec, self.client_builder()).await.unwrap()
     }
 
-    pub(crate) fn agent_spec(&self) -> AgentSpec {
-        AgentSpec {
+    pub(crate) fn agent_spec(&self) -> AgentOptions {
+        AgentOptions {
             credentials: Credentials::bearer(TOKEN),
             listen: vec![loopback()],
             socks: vec![loopback()],
-            ..AgentSpec::new(self.origin.clone())
+            ..AgentOptions::new(self.origin.clone())
         }
     }
 
@@ -118,7 +118,7 @@ impl Gateway {
 
 /// Starts the server of a gateway at an address.
 pub(crate) fn serve(
-    spec: ForwardSpec,
+    spec: ForwardProxySpec,
     tunnels: &Tunnels,
     addr: SocketAddr,
     identity: &Identity,
@@ -132,7 +132,7 @@ pub(crate) fn serve(
     .with_single_cert(chain(&identity.certificate), private_key(&identity.key))
     .unwrap();
     tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    let forward = Forward::new(spec, tunnels).unwrap();
+    let forward = ForwardProxy::new(spec, tunnels).unwrap();
     Server::builder()
         .workers(NonZeroUsize::MIN)
         .engine(Config { max_concurrent_streams: 1024, ..Config::server() })
@@ -194,7 +194,7 @@ pub(crate) async fn told(
     fits: impl Fn(&TunnelReport) -> bool,
 ) -> TunnelReport {
     loop {
-        let mut reported = Reported::default();
+        let mut reported = ReportedStats::default();
         tunnels.report(&mut reported);
         let found = reported.tunnels.into_iter().find(|one| one.kind == kind).unwrap();
         if fits(&found) {
@@ -231,7 +231,7 @@ pub(crate) fn uri(text: impl AsRef<str>) -> Uri {
 }
 
 /// Waits for a state of the connection between the agent and the gateway.
-pub(crate) async fn until(agent: &Agent, wanted: impl FnMut(&Link) -> bool) -> Link {
+pub(crate) async fn until(agent: &Agent, wanted: impl FnMut(&UplinkState) -> bool) -> UplinkState {
     agent.link().wait_for(wanted).await.unwrap().clone()
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use smig::ErrorCode;
 use smig_gateway::admin::TunnelReport;
-use smig_gateway::forward::ForwardSpec;
-use smig_gateway::tunnel::{Broken, Socket, relay};
+use smig_gateway::forward::ForwardProxySpec;
+use smig_gateway::tunnel::{Socket, TunnelError, relay};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
@@ -125,7 +125,7 @@ async fn a_reset_reaches_a_peer_that_does_not_read() {
 #[tokio::test]
 async fn a_tunnel_that_rests_too_long_is_reset() {
     let idle = Some(Duration::from_millis(50));
-    let gateway = Gateway::start(ForwardSpec { tunnel_idle: idle, ..spec() });
+    let gateway = Gateway::start(ForwardProxySpec { tunnel_idle: idle, ..spec() });
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let mut stream = gateway.tunnel(listener.local_addr().unwrap()).await;
     let (mut tcp, _) = listener.accept().await.unwrap();
@@ -154,7 +154,7 @@ async fn a_relay_counts_and_says_how_it_ended() {
     socket2::SockRef::from(&a).set_linger(Some(Duration::ZERO)).unwrap();
     drop(a);
     assert_eq!(b.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
-    assert!(matches!(relaying.await.unwrap().end, Err(Broken::End { .. })));
+    assert!(matches!(relaying.await.unwrap().end, Err(TunnelError::End { .. })));
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! One trace from a local program through an agent and a gateway to an origin.
 
 use smig::{Origin, Trust};
-use smig_gateway::agent::{self, Agent, AgentSpec, Credentials};
+use smig_gateway::agent::{self, Agent, AgentOptions, Credentials};
 use smig_gateway::telemetry::TelemetrySpec;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -30,12 +30,12 @@ async fn agent_and_gateway_are_in_one_trace() {
     let (gateway, address) = started(&text);
     let mut telemetry = TelemetrySpec::new(&collector.endpoint()).unwrap();
     telemetry.headers.insert("x-key", "a key".parse().unwrap());
-    let spec = AgentSpec {
+    let spec = AgentOptions {
         credentials: Credentials::bearer("a-long-secret"),
         listen: vec!["127.0.0.1:0".parse().unwrap()],
         socks: vec!["127.0.0.1:0".parse().unwrap()],
         telemetry: Some(telemetry),
-        ..AgentSpec::new(Origin::https("localhost", address.port()))
+        ..AgentOptions::new(Origin::https("localhost", address.port()))
     };
     let client = agent::client().trust(Trust::Pem(made.cert.pem().into()));
     let agent = Agent::start(spec, client).await.unwrap();

@@ -15,19 +15,19 @@ const ROOM: usize = 64 << 10;
 
 /// Creates a writer and the body that sends what it writes. An idle pair holds no buffer.
 #[must_use]
-pub fn feed() -> (Feed, FedBody) {
+pub fn channel() -> (BodySender, ChannelBody) {
     let shared = Arc::new(Shared::default());
-    (Feed(Arc::clone(&shared)), FedBody(shared))
+    (BodySender(Arc::clone(&shared)), ChannelBody(shared))
 }
 
-/// The writing side of a [`FedBody`]. If it is dropped before [`Feed::finish`], the body fails, and its
+/// The writing side of a [`ChannelBody`]. If it is dropped before [`BodySender::finish`], the body fails, and its
 /// stream is reset.
 #[derive(Debug)]
-pub struct Feed(Arc<Shared>);
+pub struct BodySender(Arc<Shared>);
 
-/// A body of a request or response that a [`Feed`] writes.
+/// A body of a request or response that a [`BodySender`] writes.
 #[derive(Debug)]
-pub struct FedBody(Arc<Shared>);
+pub struct ChannelBody(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared(Mutex<State>);
@@ -80,7 +80,7 @@ fn wake(mut state: MutexGuard<'_, State>, who: usize) {
     }
 }
 
-impl Feed {
+impl BodySender {
     /// Ready when the body has room.
     ///
     /// # Errors
@@ -132,13 +132,13 @@ impl Feed {
     }
 }
 
-impl Drop for Feed {
+impl Drop for BodySender {
     fn drop(&mut self) {
         self.end(Writer::Dropped);
     }
 }
 
-impl Body for FedBody {
+impl Body for ChannelBody {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -176,7 +176,7 @@ impl Body for FedBody {
     }
 }
 
-impl Drop for FedBody {
+impl Drop for ChannelBody {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.is_dropped = true;
@@ -195,32 +195,32 @@ mod tests {
         Context::from_waker(Waker::noop())
     }
 
-    fn frame(body: &mut FedBody) -> Poll<Option<Result<Bytes, BoxError>>> {
+    fn frame(body: &mut ChannelBody) -> Poll<Option<Result<Bytes, BoxError>>> {
         let polled = Pin::new(body).poll_frame(&mut cx());
         polled.map(|frame| frame.map(|frame| frame.map(|frame| frame.into_data().unwrap())))
     }
 
     #[test]
     fn a_body_that_is_not_sent_takes_no_more() {
-        let (mut feed, mut body) = feed();
+        let (mut sender, mut body) = channel();
         let piece = Bytes::from(vec![0; ROOM / 4]);
         let mut taken = 0;
-        while feed.poll_ready(&mut cx()).is_ready() {
-            feed.push(piece.clone());
+        while sender.poll_ready(&mut cx()).is_ready() {
+            sender.push(piece.clone());
             taken += piece.len();
         }
         assert_eq!(taken, ROOM);
         assert!(matches!(frame(&mut body), Poll::Ready(Some(Ok(data))) if data == piece));
-        assert!(feed.poll_ready(&mut cx()).is_ready());
+        assert!(sender.poll_ready(&mut cx()).is_ready());
     }
 
     #[test]
     fn an_end_comes_behind_the_octets() {
-        let (mut feed, mut body) = feed();
+        let (mut sender, mut body) = channel();
         assert!(frame(&mut body).is_pending());
-        feed.push(Bytes::from_static(b"a"));
-        feed.finish();
-        drop(feed);
+        sender.push(Bytes::from_static(b"a"));
+        sender.finish();
+        drop(sender);
         assert!(!body.is_end_stream());
         assert!(matches!(frame(&mut body), Poll::Ready(Some(Ok(_)))));
         assert!(body.is_end_stream());
@@ -229,19 +229,19 @@ mod tests {
 
     #[test]
     fn a_writer_that_goes_away_is_no_end() {
-        let (mut feed, mut body) = feed();
-        feed.push(Bytes::from_static(b"a"));
-        drop(feed);
+        let (mut sender, mut body) = channel();
+        sender.push(Bytes::from_static(b"a"));
+        drop(sender);
         let Poll::Ready(Some(Err(error))) = frame(&mut body) else { panic!("no error") };
         assert_eq!(error.downcast_ref(), Some(&Reset(ErrorCode::ConnectError)));
     }
 
     #[test]
     fn a_body_that_goes_away_is_seen() {
-        let (mut feed, body) = feed();
-        assert!(feed.poll_dropped(&mut cx()).is_pending());
+        let (mut sender, body) = channel();
+        assert!(sender.poll_dropped(&mut cx()).is_pending());
         drop(body);
-        assert!(feed.poll_dropped(&mut cx()).is_ready());
-        assert!(matches!(feed.poll_ready(&mut cx()), Poll::Ready(Err(_))));
+        assert!(sender.poll_dropped(&mut cx()).is_ready());
+        assert!(matches!(sender.poll_ready(&mut cx()), Poll::Ready(Err(_))));
     }
 }
