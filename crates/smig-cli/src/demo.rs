@@ -18,7 +18,7 @@ use smig_lab::demo::{
 };
 use smig_lab::link::{LinkSpec, Profile, QueueLimit, Rate};
 use smig_lab::netns::enter_user_namespace;
-use smig_lab::stop::Stop;
+use smig_lab::stop::CancelToken;
 use smig_lab::terminal::{Output, Screen};
 
 use crate::exit::{Exit, Failure};
@@ -159,7 +159,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
     let page = Target::file(output)?;
     let json = args.json.as_deref().map(Target::file_or_stdout).transpose()?;
     let svg = args.svg.as_deref().map(Target::file).transpose()?;
-    let stop = Stop::default();
+    let stop = CancelToken::default();
     interrupt::listen(stop.clone())?;
     let result = match show(&options, &stop, json.as_ref()) {
         Err(error) if matches!(error.downcast_ref(), Some(DriveError::Stopped)) => {
@@ -180,7 +180,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
 }
 
 /// Runs the demonstration and draws it on standard output, or on standard error if the JSON goes to stdout.
-fn show(options: &DemoOptions, stop: &Stop, json: Option<&Target>) -> Result<DemoResult> {
+fn show(options: &DemoOptions, stop: &CancelToken, json: Option<&Target>) -> Result<DemoResult> {
     let setup = options.setup(concat!("smig ", env!("CARGO_PKG_VERSION")));
     let mut view = LiveView::new(setup, screen(json))?;
     drive(options, stop, &mut |event| view.apply(event))?;

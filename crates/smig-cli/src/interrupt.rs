@@ -3,14 +3,14 @@
 use std::thread;
 
 use anyhow::{Context as _, Result};
-use smig_lab::stop::Stop;
+use smig_lab::stop::CancelToken;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Exit status that shells report for a program killed by SIGINT.
 pub(crate) const INTERRUPTED: u8 = 130;
 
 /// Stops at the first SIGINT or SIGTERM; ends the process at the second.
-pub(crate) fn listen(stop: Stop) -> Result<()> {
+pub(crate) fn listen(stop: CancelToken) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listen = move || {
         runtime.block_on(async {
@@ -28,7 +28,7 @@ pub(crate) fn listen(stop: Stop) -> Result<()> {
                 if stop.is_stopped() {
                     std::process::exit(INTERRUPTED.into());
                 }
-                stop.stop();
+                stop.cancel();
             }
         });
     };

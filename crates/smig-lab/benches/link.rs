@@ -9,8 +9,8 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use smig_lab::link::{
-    Bursts, DirectionSpec, Discipline, JitterSpec, Link, LinkEvent, LossSpec, LteSpec,
-    NormalJitter, QueueLimit, Rate, RateSpec, Time,
+    DirectionSpec, GilbertElliott, JitterSpec, Link, LinkEvent, LossSpec, LteSpec, NormalJitter,
+    Qdisc, QueueLimit, Rate, RateSpec, Time,
 };
 
 const ROUNDS: usize = 20;
@@ -25,12 +25,13 @@ fn main() {
     let with = |discipline| DirectionSpec { discipline, ..plain.clone() };
     run("constant, drop-tail", &plain, 1.0);
     run("constant, drop-tail, 2 x overload", &plain, 2.0);
-    run("constant, drop-head, 2 x overload", &with(Discipline::DropHead), 2.0);
-    run("constant, codel, 2 x overload", &with(Discipline::codel()), 2.0);
-    run("constant, fq, 100 flows", &with(Discipline::fair()), 1.0);
-    run("constant, fq, 100 flows, 2 x overload", &with(Discipline::fair()), 2.0);
+    run("constant, drop-head, 2 x overload", &with(Qdisc::DropHead), 2.0);
+    run("constant, codel, 2 x overload", &with(Qdisc::codel()), 2.0);
+    run("constant, fq, 100 flows", &with(Qdisc::fair()), 1.0);
+    run("constant, fq, 100 flows, 2 x overload", &with(Qdisc::fair()), 2.0);
     let normal = NormalJitter { deviation: Duration::from_millis(5), every: Duration::ZERO };
-    let bursts = Bursts { enter: 0.001, leave: 0.25, inside: 1.0, outside: 0.0 };
+    let bursts =
+        GilbertElliott { good_to_bad: 0.001, bad_to_good: 0.25, loss_bad: 1.0, loss_good: 0.0 };
     let impaired = DirectionSpec {
         jitter: Some(JitterSpec::Normal(normal)),
         loss: Some(LossSpec::Bursts(bursts)),
@@ -63,7 +64,7 @@ fn round(spec: &DirectionSpec, load: f64) -> Duration {
         }
         spare.extend(link.reclaim());
         let packet = spare.pop().unwrap_or_else(|| packet(index));
-        if let smig_lab::link::Verdict::Dropped(packet) = link.enqueue(now, packet) {
+        if let smig_lab::link::EnqueueResult::Dropped(packet) = link.enqueue(now, packet) {
             spare.push(packet);
         }
         black_box(link.next_event());

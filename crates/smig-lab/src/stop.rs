@@ -6,17 +6,17 @@ use tokio::sync::watch;
 
 /// Cancels a measurement. All clones share one state.
 #[derive(Debug, Clone)]
-pub struct Stop(Arc<watch::Sender<bool>>);
+pub struct CancelToken(Arc<watch::Sender<bool>>);
 
-impl Default for Stop {
+impl Default for CancelToken {
     fn default() -> Self {
         Self(Arc::new(watch::Sender::new(false)))
     }
 }
 
-impl Stop {
+impl CancelToken {
     /// Cancels the measurement, also one that has not started yet.
-    pub fn stop(&self) {
+    pub fn cancel(&self) {
         self.0.send_replace(true);
     }
 
@@ -27,7 +27,7 @@ impl Stop {
     }
 
     /// Waits for cancellation.
-    pub(crate) async fn stopped(&self) {
+    pub(crate) async fn cancelled(&self) {
         // Fails only after the last sender is dropped, and `self` holds one.
         let _ = self.0.subscribe().wait_for(|stop| *stop).await;
     }

@@ -26,7 +26,7 @@ mod linux {
     };
     use smig_lab::link::{LinkSpec, QueueLimit, Rate};
     use smig_lab::netns::{Testbed, enter_user_namespace};
-    use smig_lab::stop::Stop;
+    use smig_lab::stop::CancelToken;
 
     type Test = fn() -> Result<()>;
 
@@ -71,7 +71,7 @@ mod linux {
         let options = short();
         let mut recorder = DemoRecorder::new(options.setup("a test"));
         // Fails if the large file's hash or an object's length is wrong.
-        drive(&options, &Stop::default(), &mut |event| {
+        drive(&options, &CancelToken::default(), &mut |event| {
             recorder.apply(event);
             Ok(())
         })?;
@@ -92,7 +92,7 @@ mod linux {
 
     fn whole(run: &DemoRun, options: &DemoOptions) -> Result<()> {
         let beside = run.objects.iter().filter(|object| {
-            object.load == smig_lab::demo::Load::BigFile && !object.took.is_zero()
+            object.load == smig_lab::demo::BackgroundLoad::BigFile && !object.took.is_zero()
         });
         ensure!(beside.count() > 0, "no small object beside the big file");
         ensure!(run.objects.len() > 3, "{} small objects", run.objects.len());
@@ -125,7 +125,7 @@ mod linux {
     }
 
     fn it_stops_when_it_is_told_to() -> Result<()> {
-        let (mut options, stop) = (short(), Stop::default());
+        let (mut options, stop) = (short(), CancelToken::default());
         // Without the stop it would take hours.
         options.big_file_bytes = 3_000_000;
         options.link.to_client.rate = Rate::kbit(1).into();
@@ -133,7 +133,7 @@ mod linux {
         options.unloaded_objects = 0;
         let ended = drive(&options, &stop, &mut |event| {
             if matches!(event, DemoEvent::RunStarted(_)) {
-                stop.stop();
+                stop.cancel();
             }
             Ok(())
         });
@@ -142,7 +142,7 @@ mod linux {
     }
 
     fn it_stops_when_nobody_can_be_shown() -> Result<()> {
-        let ended = drive(&short(), &Stop::default(), &mut |event| match event {
+        let ended = drive(&short(), &CancelToken::default(), &mut |event| match event {
             DemoEvent::Object(_) => Err(std::io::ErrorKind::BrokenPipe.into()),
             _ => Ok(()),
         });

@@ -10,9 +10,9 @@ use smig_lab::browser::{
     BrowserError, BrowserEvent, BrowserOptions, BrowserResult, check, drive, render_html,
     render_json, render_svg, render_text, scene,
 };
-use smig_lab::demo::{Load, Variant};
+use smig_lab::demo::{BackgroundLoad, Variant};
 use smig_lab::netns::enter_user_namespace;
-use smig_lab::stop::Stop;
+use smig_lab::stop::CancelToken;
 use smig_lab::terminal::Screen;
 
 use super::target::Target;
@@ -62,7 +62,7 @@ pub(super) fn run(args: &DemoArgs) -> Result<ExitCode> {
     let page = Target::file(output)?;
     let json = args.json.as_deref().map(Target::file_or_stdout).transpose()?;
     let svg = args.svg.as_deref().map(Target::file).transpose()?;
-    let stop = Stop::default();
+    let stop = CancelToken::default();
     interrupt::listen(stop.clone())?;
     let mut screen = screen(json.as_ref());
     let result = match show(&options, &stop, &mut screen) {
@@ -96,7 +96,7 @@ fn write(
 /// Runs the demonstration and prints a line for each event.
 fn show<W: Write>(
     options: &BrowserOptions,
-    stop: &Stop,
+    stop: &CancelToken,
     screen: &mut Screen<W>,
 ) -> Result<BrowserResult, BrowserError> {
     let mut done = 0;
@@ -114,10 +114,10 @@ fn show<W: Write>(
                 done += 1;
                 format!("\n{done} of {}: {variant}", options.variants.len())
             }
-            BrowserEvent::Loaded(Load::Unloaded, ms) => {
+            BrowserEvent::Loaded(BackgroundLoad::Unloaded, ms) => {
                 format!("  alone                {:.2} s", ms / 1e3)
             }
-            BrowserEvent::Loaded(Load::BigFile, ms) => {
+            BrowserEvent::Loaded(BackgroundLoad::BigFile, ms) => {
                 format!("  beside the download  {:.2} s", ms / 1e3)
             }
             BrowserEvent::DownloadStarted => "  the download begins".to_owned(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use smig_lab::check::{self, CheckOptions, ProfileCheck, Verdict};
+use smig_lab::check::{self, CheckOptions, CheckResult, ProfileCheck};
 use smig_lab::link::{LinkSpec, Profile};
 use smig_lab::netns::enter_user_namespace;
 
@@ -99,18 +99,18 @@ fn show(args: &CheckArgs, result: &ProfileCheck) -> Result<()> {
     }
     for line in check::lines(result) {
         match result.verdict() {
-            Verdict::Good => outln!("{line}"),
-            Verdict::Disturbed => outln!("{}", paint::faint(&line)),
-            Verdict::Off => outln!("{}", paint::bad(&line)),
+            CheckResult::Good => outln!("{line}"),
+            CheckResult::Disturbed => outln!("{}", paint::faint(&line)),
+            CheckResult::OutOfBounds => outln!("{}", paint::bad(&line)),
         }
     }
     Ok(())
 }
 
-fn conclude(args: &CheckArgs, verdicts: &[Verdict]) -> Result<ExitCode> {
+fn conclude(args: &CheckArgs, verdicts: &[CheckResult]) -> Result<ExitCode> {
     let count = |verdict| verdicts.iter().filter(|other| **other == verdict).count();
     let (good, disturbed, off) =
-        (count(Verdict::Good), count(Verdict::Disturbed), count(Verdict::Off));
+        (count(CheckResult::Good), count(CheckResult::Disturbed), count(CheckResult::OutOfBounds));
     if !args.json {
         let mut text = format!("{good} of {} links match their profiles", verdicts.len());
         if disturbed > 0 {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use smig_lab::campaign::{CellResult, read_results};
+use smig_lab::campaign::{TrialResult, read_results};
 use smig_lab::compare::{Comparison, Selector, compare, pair, series_of, table};
 use smig_lab::report::table::{to_csv, to_markdown, to_text};
 use smig_lab::stats::Bootstrap;
@@ -121,7 +121,7 @@ fn comparisons(args: &CompareArgs) -> Result<Vec<Comparison>, Failure> {
     Ok(comparisons)
 }
 
-fn read(path: &Path) -> Result<Vec<CellResult>, Failure> {
+fn read(path: &Path) -> Result<Vec<TrialResult>, Failure> {
     let shown = path.display();
     read_results(path).map_err(|error| {
         let text = format!("cannot read results in {shown}: {error}; `smig lab run` writes them");
@@ -136,8 +136,8 @@ fn labels(args: &CompareArgs) -> (String, String) {
 }
 
 /// Explains why there is nothing to compare.
-fn nothing(args: &CompareArgs, a: &[CellResult], b: &[CellResult]) -> Failure {
-    let side = |selector: &Selector, results: &[CellResult]| {
+fn nothing(args: &CompareArgs, a: &[TrialResult], b: &[TrialResult]) -> Failure {
+    let side = |selector: &Selector, results: &[TrialResult]| {
         let taken = results.iter().filter(|one| selector.takes(&one.id.variant)).count();
         (taken == 0).then(|| {
             let mut there: Vec<String> =

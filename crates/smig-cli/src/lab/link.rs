@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 use smig_lab::link::{LinkCounters, LinkReport, LinkSpec};
 use smig_lab::netns::{
-    CaptureSpec, Child, HostSpec, Privilege, Testbed, enter_user_namespace, hand_on_rights,
+    CaptureSpec, Child, HostSpec, Privilege, Testbed, enter_user_namespace, raise_ambient_caps,
 };
 use smig_lab::report::bytes;
 use smig_settings::value::parse_time;
@@ -106,7 +106,7 @@ pub(super) fn run(args: &LinkArgs) -> Result<ExitCode> {
     let link = check::link(&args.link)?;
     // User namespaces require a single-threaded process.
     if enter_user_namespace()? == Privilege::UserNamespace {
-        hand_on_rights().context("cannot pass on the capability to enter the hosts")?;
+        raise_ambient_caps().context("cannot pass on the capability to enter the hosts")?;
     }
     let testbed = start(args, link)?;
     // Copies for the command: the testbed's own descriptors are close-on-exec.

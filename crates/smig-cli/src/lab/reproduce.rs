@@ -19,7 +19,7 @@ use smig_lab::reproduce::{
     write_report,
 };
 use smig_lab::scenario::{Diagnostics, Filter};
-use smig_lab::stop::Stop;
+use smig_lab::stop::CancelToken;
 
 use super::build::{BuildArgs, build};
 use super::run::{View, check_setting, jobs};
@@ -128,7 +128,7 @@ fn list() -> Result<ExitCode> {
             let seconds: f64 = wanted(experiment, extent, None)?
                 .1
                 .iter()
-                .map(|cell| campaign::likely_length(&cell.scenario).as_secs_f64())
+                .map(|cell| campaign::estimated_duration(&cell.scenario).as_secs_f64())
                 .sum();
             let minutes = seconds / 60.0 / jobs as f64;
             Ok(if minutes < 90.0 {
@@ -160,7 +160,7 @@ fn wanted(
     experiment: &Experiment,
     extent: Extent,
     repetitions: Option<u32>,
-) -> Result<(smig_lab::scenario::Campaign, Vec<smig_lab::scenario::Cell>)> {
+) -> Result<(smig_lab::scenario::Campaign, Vec<smig_lab::scenario::Trial>)> {
     let mut campaign = experiment.campaign(extent, &check_setting).map_err(|faults| {
         Failure::new(
             Exit::Failure,
@@ -198,7 +198,7 @@ fn measure(args: &ReproduceArgs) -> Result<ExitCode> {
         disturbed: if args.drop_disturbed { Disturbed::Reject } else { Disturbed::Keep },
     };
     let plan = joined(args, extent, &options)?;
-    let stop = Stop::default();
+    let stop = CancelToken::default();
     interrupt::listen(stop.clone())?;
     let view =
         View::new(if args.quick { "reproduce --quick" } else { "reproduce" }, &plan, options.jobs);

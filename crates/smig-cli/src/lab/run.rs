@@ -10,12 +10,12 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use smig_lab::campaign::{
-    self, CampaignError, CellResult, Disturbed, Event, Options, Plan, Summary, keep_scenario, plan,
+    self, CampaignError, Disturbed, Event, Options, Plan, Summary, TrialResult, keep_scenario, plan,
 };
-use smig_lab::peer::{Errand, Owner, Place, program_of};
-use smig_lab::scenario::{self, Campaign, Filter, Role, Share};
-use smig_lab::stop::Stop;
-use smig_lab::workload::{Material, Outcome};
+use smig_lab::peer::{RunAs, ServerEnv, ServerJob, program_of};
+use smig_lab::scenario::{self, Campaign, Filter, Shard, SizeClass};
+use smig_lab::stop::CancelToken;
+use smig_lab::workload::{Outcome, ServerFiles};
 
 use super::build::{BuildArgs, build};
 use crate::exit::{Exit, Failure};
@@ -50,8 +50,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Only shard I of N
-    #[arg(long, value_name = "I/N", value_parser = Share::parse)]
-    shard: Option<Share>,
+    #[arg(long, value_name = "I/N", value_parser = Shard::parse)]
+    shard: Option<Shard>,
     /// Number of parallel runs; more than half as many as processors disturb each other
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = jobs)]
     jobs: usize,
@@ -111,7 +111,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode> {
     })?;
     keep_scenario(&options, &args.file)
         .with_context(|| format!("cannot write to {}", options.out.display()))?;
-    let stop = Stop::default();
+    let stop = CancelToken::default();
     interrupt::listen(stop.clone())?;
     let view = View::new(&campaign.name, &plan, options.jobs);
     let summary = campaign::run(plan, &options, &stop, &mut |event| view.show(event));
@@ -141,8 +141,8 @@ pub(super) fn check_setting(text: &str) -> Result<(), String> {
 
 fn show_config(campaign: &Campaign, filter: &Filter, smig: &Path) -> Result<()> {
     let folder = Path::new("RUN");
-    let material = Material::at(folder);
-    let place = Place {
+    let material = ServerFiles::at(folder);
+    let place = ServerEnv {
         folder: material.files,
         certificate: material.certificate,
         key: material.key,
@@ -150,7 +150,7 @@ fn show_config(campaign: &Campaign, filter: &Filter, smig: &Path) -> Result<()> 
         scratch: folder.join("scratch"),
         smig: smig.to_owned(),
         address: std::net::Ipv4Addr::new(10, 99, 0, 1),
-        owner: if rustix::process::getuid().is_root() { Owner::Root } else { Owner::User },
+        owner: if rustix::process::getuid().is_root() { RunAs::Root } else { RunAs::User },
     };
     for setting in campaign.settings.iter().filter(|setting| filter.takes(&setting.variant)) {
         outln!("{}", paint::strong(&format!("== {}", setting.variant)));
@@ -158,7 +158,7 @@ fn show_config(campaign: &Campaign, filter: &Filter, smig: &Path) -> Result<()> 
         for (number, (name, server)) in (0..).zip(&setting.scenario.servers) {
             let found = program_of(server, smig);
             let program = found.unwrap_or_else(|| server.kind.word().into());
-            let launch = place.launch(&Errand { name, number, server, program: &program });
+            let launch = place.launch(&ServerJob { name, number, server, program: &program });
             outln!("-- server {name}\n{}", launch.shown());
         }
     }
@@ -185,7 +185,7 @@ impl View {
             view.say(&format!("{} {missing}", paint::bad("warning:")));
         }
         let expected: Duration =
-            plan.cells.iter().map(|cell| campaign::likely_length(&cell.scenario)).sum();
+            plan.cells.iter().map(|cell| campaign::estimated_duration(&cell.scenario)).sum();
         if total > 0 {
             view.say(&paint::faint(&format!(
                 "about {}; Ctrl-C stops, the same command resumes",
@@ -245,7 +245,7 @@ pub(super) fn shown(time: Duration) -> String {
 }
 
 /// Summarizes a run in one line.
-fn digest(result: &CellResult) -> String {
+fn digest(result: &TrialResult) -> String {
     let mut parts = Vec::new();
     let mut by_name: BTreeMap<&str, Vec<_>> = BTreeMap::new();
     for object in &result.observation.objects {
@@ -259,7 +259,7 @@ fn digest(result: &CellResult) -> String {
         seconds.sort_by(f64::total_cmp);
         let median = seconds.get(seconds.len() / 2).copied().unwrap_or_default();
         let mut part = match objects.first().map(|object| object.role) {
-            Some(Role::Big) => format!("{name} {median:.2} s"),
+            Some(SizeClass::Big) => format!("{name} {median:.2} s"),
             _ => format!("{name} {:.0} ms", median * 1e3),
         };
         if objects.len() > 1 {

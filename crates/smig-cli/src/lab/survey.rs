@@ -13,10 +13,11 @@ use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use smig::Trust;
 use smig_lab::survey::crawl::{
-    self, CrawlEvent, Crawled, Limits, Manners, Outcome, PRODUCT, Rate, Results, Url,
+    self, CrawlEvent, CrawlOptions, Crawled, Limits, Outcome, PRODUCT, RequestRate, Results, Url,
 };
 use smig_lab::survey::{
-    Damage, OnDamage, SizeRule, Source, SurveyError, Table, Tally, read_export, read_har,
+    DataSource, MalformedInput, OnMalformed, SizeRule, SurveyCounts, SurveyError, Table,
+    read_export, read_har,
 };
 
 use crate::exit::{Exit, Failure};
@@ -119,7 +120,7 @@ struct CrawlArgs {
     levels: u8,
     /// Maximum request rate per host: N/s, N/min or N/h; Crawl-delay can lower it
     #[arg(long, value_name = "RATE", default_value = "1/s")]
-    rate: Rate,
+    rate: RequestRate,
     /// Maximum number of HTML pages per site that are read for links
     #[arg(long, value_name = "N", default_value_t = Limits::default().max_pages, value_parser = clap::value_parser!(u32).range(1..))]
     max_pages: u32,
@@ -176,7 +177,7 @@ pub(super) fn run(args: &SurveyArgs) -> Result<ExitCode> {
 fn har(args: &HarArgs) -> Result<()> {
     let rule = if args.decoded { SizeRule::Decoded } else { SizeRule::Transferred };
     let bar = bar(args.files.len() as u64, "{bar:24} {pos}/{len} files");
-    let (mut tally, mut damaged) = (Tally::default(), 0);
+    let (mut tally, mut damaged) = (SurveyCounts::default(), 0);
     for path in &args.files {
         match read_har(open(path)?, &path.display().to_string(), rule, &mut tally) {
             Err(SurveyError::Damage(damage)) if args.skip_damaged => {
@@ -188,7 +189,7 @@ fn har(args: &HarArgs) -> Result<()> {
         bar.inc(1);
     }
     bar.finish_and_clear();
-    let mut table = Table::new(Source::Har, &tally);
+    let mut table = Table::new(DataSource::Har, &tally);
     if damaged > 0 {
         table.notes.push(format!("{damaged} damaged files were skipped."));
     }
@@ -196,7 +197,7 @@ fn har(args: &HarArgs) -> Result<()> {
 }
 
 fn export(args: &ExportArgs) -> Result<()> {
-    let mut tally = Tally::default();
+    let mut tally = SurveyCounts::default();
     for path in &args.files {
         let is_input = path == Path::new("-");
         let name = if is_input { "standard input".into() } else { path.display().to_string() };
@@ -209,22 +210,23 @@ fn export(args: &ExportArgs) -> Result<()> {
             "{bar:24} {binary_bytes}/{binary_total_bytes} {eta} left"
         };
         let bar = bar(octets, template);
-        let mut tell = |damage: &Damage| tell_damage(&bar, damage);
-        let on_damage = if args.skip_damaged { OnDamage::Skip(&mut tell) } else { OnDamage::Stop };
+        let mut tell = |damage: &MalformedInput| tell_damage(&bar, damage);
+        let on_damage =
+            if args.skip_damaged { OnMalformed::Skip(&mut tell) } else { OnMalformed::Stop };
         let result = read_export(bar.wrap_read(file), &name, &mut tally, on_damage);
         bar.finish_and_clear();
         result.map_err(failure)?;
     }
-    print(&Table::new(Source::HttpArchive, &tally), &args.output)
+    print(&Table::new(DataSource::HttpArchive, &tally), &args.output)
 }
 
 fn results(files: &[PathBuf], output: &OutputArgs) -> Result<()> {
-    let (mut tally, mut crawled) = (Tally::default(), Crawled::default());
+    let (mut tally, mut crawled) = (SurveyCounts::default(), Crawled::default());
     for path in files {
         let name = path.display().to_string();
         crawled.read(open(path)?, &name, &mut tally).map_err(failure)?;
     }
-    let mut table = Table::new(Source::Crawl, &tally);
+    let mut table = Table::new(DataSource::Crawl, &tally);
     table.notes = crawled.notes();
     print(&table, output)
 }
@@ -236,8 +238,11 @@ fn crawl(args: &CrawlArgs) -> Result<ExitCode> {
     let mut results = Results::open(&args.out, limits).map_err(failure)?;
     let trust = args.cacert.clone().map_or(Trust::System, Trust::File);
     let client = crawl::client(trust).map_err(failure)?;
-    let manners =
-        Manners { rate: args.rate, parallel: args.parallel.into(), contact: args.contact.clone() };
+    let manners = CrawlOptions {
+        rate: args.rate,
+        parallel: args.parallel.into(),
+        contact: args.contact.clone(),
+    };
     let done = starts.iter().filter(|start| results.is_done(start)).count();
     let view = View::new(starts.len() as u64, done as u64, &args.out);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -334,7 +339,7 @@ fn bar(length: u64, template: &str) -> ProgressBar {
     bar
 }
 
-fn tell_damage(bar: &ProgressBar, damage: &Damage) {
+fn tell_damage(bar: &ProgressBar, damage: &MalformedInput) {
     bar.suspend(|| eprintln!("{} {damage}", paint::bad("skipped:")));
 }
 

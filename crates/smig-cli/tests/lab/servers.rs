@@ -1,6 +1,6 @@
 //! Every installed server serves every kind of client.
 
-use smig_lab::scenario::Direction;
+use smig_lab::scenario::TransferDirection;
 use smig_lab::workload::Outcome;
 
 use crate::support::{Place, SHORT, assert_exit, can_run, text};
@@ -86,7 +86,7 @@ servers.main.settings.policy.migrate = \"at:100kB\"
             let expected = if is_dropped { Outcome::Cancelled } else { Outcome::Complete };
             assert_eq!(object.outcome, expected, "{scheme}: {object:#?}");
             assert_eq!(object.cancel.is_some(), is_dropped);
-            if object.direction == Direction::Download {
+            if object.direction == TransferDirection::Download {
                 let by_connection: u64 = object.connections.iter().map(|on| on.bytes).sum();
                 assert!(by_connection >= object.bytes, "{scheme}: {object:#?}");
             }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use smig_lab::campaign::{CellResult, read_results};
+use smig_lab::campaign::{TrialResult, read_results};
 use tempfile::TempDir;
 
 /// A scenario with a link so fast that a run takes a moment, one small object, two variants.
@@ -70,7 +70,7 @@ impl Place {
         self.lab(args).output().unwrap()
     }
 
-    pub(crate) fn results(&self, folder: &str) -> Vec<CellResult> {
+    pub(crate) fn results(&self, folder: &str) -> Vec<TrialResult> {
         read_results(&self.path(folder)).unwrap()
     }
 

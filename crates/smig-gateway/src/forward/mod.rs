@@ -38,7 +38,7 @@ use users::Users;
 
 /// Request field: with the value `h2c`, the request is sent to the origin over HTTP/2 with prior knowledge instead of
 /// HTTP/1.1.
-pub const ORIGIN_PROTOCOL: HeaderName = HeaderName::from_static("smig-next-protocol");
+pub const ORIGIN_PROTOCOL: HeaderName = HeaderName::from_static("smig-origin-protocol");
 
 /// Placeholder for an unknown client address.
 const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);

@@ -48,8 +48,8 @@ pub(super) enum Next {
 
 impl Decision {
     /// A response of the gateway's own, without a route.
-    fn short(status: StatusCode, text: &'static str) -> Self {
-        Self::own(short(status, text))
+    fn text(status: StatusCode, text: &'static str) -> Self {
+        Self::own(text_response(status, text))
     }
 
     fn own(response: Response<Body>) -> Self {
@@ -65,12 +65,12 @@ pub(super) fn decide(
     mut request: Request<Incoming>,
 ) -> Decision {
     let Some(info) = request.extensions().get::<Arc<ConnectionInfo>>().cloned() else {
-        return Decision::short(StatusCode::INTERNAL_SERVER_ERROR, "no connection\n");
+        return Decision::text(StatusCode::INTERNAL_SERVER_ERROR, "no connection\n");
     };
     // Normalize first: the path that is checked here must be the path that is sent.
     *request.uri_mut() = with_path(std::mem::take(request.uri_mut()));
     let Ok(authority) = authority(&request) else {
-        return Decision::short(StatusCode::BAD_REQUEST, "exactly one host is required\n");
+        return Decision::text(StatusCode::BAD_REQUEST, "exactly one host is required\n");
     };
     if let Some(forward) = &table.forward
         && is_forwarded(&request, table, &info, authority.as_ref())
@@ -84,7 +84,7 @@ pub(super) fn decide(
         return Decision { next: Next::Forward(Box::pin(answering)), target: None, span };
     }
     if *request.method() == Method::CONNECT && request.extensions().get::<Protocol>().is_none() {
-        return Decision::short(
+        return Decision::text(
             StatusCode::METHOD_NOT_ALLOWED,
             "this server is not a forward proxy\n",
         );
@@ -92,7 +92,7 @@ pub(super) fn decide(
     if let Some(authority) = &authority
         && !info.serves(authority)
     {
-        return Decision::short(
+        return Decision::text(
             StatusCode::MISDIRECTED_REQUEST,
             "this connection does not serve that host\n",
         );
@@ -102,22 +102,22 @@ pub(super) fn decide(
     }
     let path = path(request.uri());
     if routes::has_dot_segments(path) {
-        return Decision::short(StatusCode::BAD_REQUEST, "the path has dot segments\n");
+        return Decision::text(StatusCode::BAD_REQUEST, "the path has dot segments\n");
     }
     let Some((number, target)) = table.find(authority.as_ref(), path) else {
-        return Decision::short(StatusCode::NOT_FOUND, "no route matches\n");
+        return Decision::text(StatusCode::NOT_FOUND, "no route matches\n");
     };
     let span =
         watch.map(|watch| RequestSpan::begin(&request, authority.as_ref(), &target.path, watch));
     let own = |response| Next::Direct(Box::new(response));
     let next = match &target.action {
-        Action::Answer { status, text } => own(short(*status, text.clone())),
+        Action::Answer { status, text } => own(text_response(*status, text.clone())),
         Action::Redirect { to, status } => own(redirect(to, *status, request.uri())),
         Action::Upstream { upstream, name, replace } => {
             let scheme = scheme_of(&info);
             let host = authority.as_ref().and_then(|authority| last.host(authority));
             let Some(client) = last.client(info.peer_addr()) else {
-                return Decision::short(StatusCode::INTERNAL_SERVER_ERROR, "no client address\n");
+                return Decision::text(StatusCode::INTERNAL_SERVER_ERROR, "no client address\n");
             };
             let tell = |headers: &mut HeaderMap| {
                 forwarded::set_forwarded(&table.forwarded, headers, client, scheme, host.as_ref());
@@ -128,7 +128,7 @@ pub(super) fn decide(
             let request = match prepare(target, replace.as_deref(), request, tell) {
                 Ok(request) => request,
                 Err(why) => {
-                    let next = own(short(StatusCode::BAD_REQUEST, why));
+                    let next = own(text_response(StatusCode::BAD_REQUEST, why));
                     return Decision { next, target: None, span };
                 }
             };
@@ -146,7 +146,7 @@ pub(super) fn decide(
 }
 
 /// Creates a response of the gateway's own.
-fn short(status: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
+fn text_response(status: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
     let mut response = Response::new(Body::text(text));
     *response.status_mut() = status;
     let headers = response.headers_mut();
@@ -219,7 +219,10 @@ fn scheme_of(info: &ConnectionInfo) -> &'static str {
 
 fn to_https(authority: Option<&Authority>, uri: &Uri, port: u16) -> Response<Body> {
     let Some(authority) = authority else {
-        return short(StatusCode::BAD_REQUEST, "https is required, but no host to redirect to\n");
+        return text_response(
+            StatusCode::BAD_REQUEST,
+            "https is required, but no host to redirect to\n",
+        );
     };
     let mut to = format!("https://{}", authority.host());
     if port != 443 {
@@ -233,10 +236,10 @@ fn redirect(to: &str, status: StatusCode, uri: &Uri) -> Response<Body> {
     let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
     let path = if path == "*" { "/" } else { path };
     let place = format!("{}{path}", to.trim_end_matches('/'));
-    let mut response = short(status, format!("{place}\n"));
+    let mut response = text_response(status, format!("{place}\n"));
     match HeaderValue::try_from(place) {
         Ok(place) => drop(response.headers_mut().insert(LOCATION, place)),
-        Err(_) => return short(StatusCode::BAD_REQUEST, "invalid path\n"),
+        Err(_) => return text_response(StatusCode::BAD_REQUEST, "invalid path\n"),
     }
     response
 }

@@ -36,7 +36,7 @@ impl BackgroundThread {
             }
         };
         // Not joined: it may block on name resolution or on a disk.
-        std::thread::Builder::new().name("smig-keeper".to_owned()).spawn(move || {
+        std::thread::Builder::new().name("smig-background".to_owned()).spawn(move || {
             runtime.block_on(run);
             runtime.shutdown_background();
         })?;

@@ -49,7 +49,7 @@ async fn send(gateway: &Gateway, url: String, h2c: bool, body: Bytes) -> Respons
         .uri(uri(url))
         .header("proxy-authorization", format!("Bearer {TOKEN}"));
     if h2c {
-        request = request.header("smig-next-protocol", "h2c");
+        request = request.header("smig-origin-protocol", "h2c");
     }
     let request = request.body(Full::new(body)).unwrap();
     gateway.client.request_to(&gateway.origin, request).await.unwrap()

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::demo::{Load, Variant};
+use crate::demo::{BackgroundLoad, Variant};
 use crate::link::{LinkReport, LinkSpec};
 
 /// The setup that all page loads share.
@@ -71,7 +71,7 @@ pub struct Frame {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PageLoad {
     /// The concurrent load on the link.
-    pub load: Load,
+    pub load: BackgroundLoad,
     /// The page's times as the browser reports them.
     pub timing: Timing,
     /// The images' times as it reports them, in the page's order.
@@ -128,7 +128,7 @@ impl VariantRun {
 
     /// Returns the median page load under one load of the link; of two, the slower.
     #[must_use]
-    pub fn median(&self, load: Load) -> Option<&PageLoad> {
+    pub fn median(&self, load: BackgroundLoad) -> Option<&PageLoad> {
         let mut loads: Vec<_> = self.loads.iter().filter(|l| l.load == load).collect();
         loads.sort_by(|a, b| a.took_ms().total_cmp(&b.took_ms()));
         loads.get(loads.len() / 2).copied()
@@ -152,7 +152,7 @@ pub enum BrowserEvent {
     /// The run of a variant begins.
     RunStarted(Variant),
     /// A page was loaded: under which load, and the time in ms.
-    Loaded(Load, f64),
+    Loaded(BackgroundLoad, f64),
     /// The download has begun.
     DownloadStarted,
     /// The run is complete.

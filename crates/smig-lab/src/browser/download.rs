@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 
 use super::error::BrowserError;
 use super::material::{ADDRESS, BIG_FILE, ORIGIN_PORT};
-use crate::netns::{Host, Running};
+use crate::netns::{Host, HostThread};
 use crate::workload::connector;
 
 /// Poll interval of the stop flag: a dropped download ends within this time.
@@ -28,7 +28,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 pub(super) struct Download {
     octets: Arc<AtomicU64>,
     ended: Arc<AtomicBool>,
-    thread: Option<Running<Result<(), String>>>,
+    thread: Option<HostThread<Result<(), String>>>,
 }
 
 impl Download {

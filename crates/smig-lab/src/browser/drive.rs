@@ -11,15 +11,15 @@ use super::chromium::{self, Browser, Launch};
 use super::data::{BrowserEvent, BrowserResult, BrowserSetup, PageLoad, VariantRun};
 use super::download::{self, Download};
 use super::error::BrowserError;
-use super::material::{ADDRESS, ADMIN, BIG_FILE, Material, ORIGIN_PORT, PROXY};
+use super::material::{ADDRESS, ADMIN, BIG_FILE, BrowserFiles, ORIGIN_PORT, PROXY};
 use super::mosaic::Mosaic;
 use super::programs::Programs;
 use super::visit::Visit;
-use crate::demo::{Load, Variant, kernel};
+use crate::demo::{BackgroundLoad, Variant, kernel};
 use crate::link::LinkSpec;
 use crate::netns::{HostSpec, Testbed};
 use crate::peer::is_program;
-use crate::stop::Stop;
+use crate::stop::CancelToken;
 
 /// Minimum time from the download's request to the first page beside it: slow start is over, and streams
 /// have migrated.
@@ -103,11 +103,11 @@ pub fn check(options: &BrowserOptions) -> Result<(), BrowserError> {
 /// behind either way.
 pub fn drive(
     options: &BrowserOptions,
-    stop: &Stop,
+    stop: &CancelToken,
     on_event: &mut dyn FnMut(&BrowserEvent) -> io::Result<()>,
 ) -> Result<BrowserResult, BrowserError> {
     let mosaic = Mosaic::draw()?;
-    let material = Material::make(&mosaic, BIG_FILE_BYTES)?;
+    let material = BrowserFiles::make(&mosaic, BIG_FILE_BYTES)?;
     let measurement = Measurement { options, mosaic: &mosaic, material: &material, stop };
     let mut result: Option<BrowserResult> = None;
     for &variant in &options.variants {
@@ -130,8 +130,8 @@ pub fn drive(
 struct Measurement<'a> {
     options: &'a BrowserOptions,
     mosaic: &'a Mosaic,
-    material: &'a Material,
-    stop: &'a Stop,
+    material: &'a BrowserFiles,
+    stop: &'a CancelToken,
 }
 
 type Tell<'a> = dyn FnMut(&str, &BrowserEvent) -> Result<(), BrowserError> + 'a;
@@ -166,16 +166,16 @@ impl Measurement<'_> {
         tell(&browser.name, &BrowserEvent::RunStarted(variant))?;
         let mut run = VariantRun::new(variant);
         // A browser's first page takes longer on any link: it is a warm-up and is not counted.
-        self.visit(&mut browser, &mut programs, Load::Unloaded)?;
+        self.visit(&mut browser, &mut programs, BackgroundLoad::Unloaded)?;
         for _ in 0..self.options.loads {
-            let page = self.visit(&mut browser, &mut programs, Load::Unloaded)?;
+            let page = self.visit(&mut browser, &mut programs, BackgroundLoad::Unloaded)?;
             tell(&browser.name, &BrowserEvent::Loaded(page.load, page.took_ms()))?;
             run.loads.push(page);
         }
         let certificate = &self.material.certificate;
         let mut download = Download::start(testbed.client(), PROXY.into(), certificate)?;
         tell(&browser.name, &BrowserEvent::DownloadStarted)?;
-        self.rest(HEAD_START)?;
+        self.sleep_unless_stopped(HEAD_START)?;
         let until = Instant::now() + HEAD_START_PATIENCE;
         while download.octets() < HEAD_START_BYTES {
             download.check()?;
@@ -183,11 +183,11 @@ impl Measurement<'_> {
                 let text = format!("only {} bytes arrived in time", download.octets());
                 return Err(BrowserError::Download(text));
             }
-            self.rest(LOOK_EVERY)?;
+            self.sleep_unless_stopped(LOOK_EVERY)?;
         }
         let (began, before) = (Instant::now(), download.octets());
         for _ in 0..self.options.loads {
-            let page = self.visit(&mut browser, &mut programs, Load::BigFile)?;
+            let page = self.visit(&mut browser, &mut programs, BackgroundLoad::BigFile)?;
             download.check()?;
             tell(&browser.name, &BrowserEvent::Loaded(page.load, page.took_ms()))?;
             run.loads.push(page);
@@ -211,7 +211,7 @@ impl Measurement<'_> {
         &self,
         browser: &mut Browser,
         programs: &mut Programs,
-        load: Load,
+        load: BackgroundLoad,
     ) -> Result<PageLoad, BrowserError> {
         programs.check()?;
         let visit = Visit {
@@ -222,11 +222,11 @@ impl Measurement<'_> {
             stop: self.stop,
         };
         let page = visit.make(&mut browser.devtools)?;
-        self.rest(PAUSE)?;
+        self.sleep_unless_stopped(PAUSE)?;
         Ok(page)
     }
 
-    fn rest(&self, time: Duration) -> Result<(), BrowserError> {
+    fn sleep_unless_stopped(&self, time: Duration) -> Result<(), BrowserError> {
         let until = Instant::now() + time;
         while Instant::now() < until {
             if self.stop.is_stopped() {

@@ -36,14 +36,14 @@ const LOW_WATER: u32 = 16 << 10;
 
 /// Files, keys, settings.
 #[derive(Debug)]
-pub(super) struct Material {
+pub(super) struct BrowserFiles {
     folder: TempDir,
     pub(super) certificate: String,
     /// The SHA-256 of the certificate's key, in base64.
     pub(super) key_digest: String,
 }
 
-impl Material {
+impl BrowserFiles {
     /// Writes everything. The big file is sparse and reads as zeros.
     pub(super) fn make(mosaic: &Mosaic, big_file: u64) -> Result<Self, BrowserError> {
         let folder = TempDir::with_prefix("smig-browser-")?;
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn everything_goes_with_it() {
         let mosaic = Mosaic::draw().unwrap();
-        let material = Material::make(&mosaic, 1 << 40).unwrap();
+        let material = BrowserFiles::make(&mosaic, 1 << 40).unwrap();
         let folder = material.folder.path().to_owned();
         let big = fs::metadata(material.site().join(BIG_FILE)).unwrap();
         assert_eq!(big.len(), 1 << 40);

@@ -8,10 +8,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::error::BrowserError;
-use super::material::{ADDRESS, GATEWAY_PORT, Material, ORIGIN_PORT, PROXY};
+use super::material::{ADDRESS, BrowserFiles, GATEWAY_PORT, ORIGIN_PORT, PROXY};
 use crate::demo::Variant;
 use crate::netns::{Child, Host, Testbed};
-use crate::stop::Stop;
+use crate::stop::CancelToken;
 
 /// Timeout until a program listens.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -56,7 +56,12 @@ impl Program {
     }
 
     /// Waits until the program accepts connections, as seen from inside its host.
-    fn listens(&mut self, host: &Host, at: SocketAddr, stop: &Stop) -> Result<(), BrowserError> {
+    fn listens(
+        &mut self,
+        host: &Host,
+        at: SocketAddr,
+        stop: &CancelToken,
+    ) -> Result<(), BrowserError> {
         let until = Instant::now() + PATIENCE;
         while Instant::now() < until {
             if stop.is_stopped() {
@@ -86,9 +91,9 @@ impl Programs {
     pub(super) fn start(
         testbed: &Testbed,
         smig: &Path,
-        material: &Material,
+        material: &BrowserFiles,
         variant: Variant,
-        stop: &Stop,
+        stop: &CancelToken,
     ) -> Result<Self, BrowserError> {
         let (server, client) = (testbed.server(), testbed.client());
         let run = |subcommand: &str| {

@@ -2,7 +2,7 @@
 
 use super::data::{BrowserResult, BrowserSetup, Frame, PageLoad, TileTiming, Timing, VariantRun};
 use crate::demo::sample::link_report;
-use crate::demo::{Load, Variant};
+use crate::demo::{BackgroundLoad, Variant};
 use crate::link::LinkSpec;
 
 const TILES: usize = 234;
@@ -22,9 +22,9 @@ pub fn result() -> BrowserResult {
     };
     let run = |variant, beside: [f64; 3], moves, rate| VariantRun {
         loads: [610.0, 640.0, 620.0]
-            .map(|took| page(Load::Unloaded, took))
+            .map(|took| page(BackgroundLoad::Unloaded, took))
             .into_iter()
-            .chain(beside.map(|took| page(Load::BigFile, took)))
+            .chain(beside.map(|took| page(BackgroundLoad::BigFile, took)))
             .collect(),
         moves,
         download_mbit_per_s: Some(rate),
@@ -39,7 +39,7 @@ pub fn result() -> BrowserResult {
 }
 
 /// A page load: tiles arrive evenly from a third of the time on; the display changes eight times.
-fn page(load: Load, took: f64) -> PageLoad {
+fn page(load: BackgroundLoad, took: f64) -> PageLoad {
     let timing = Timing {
         connect_start_ms: 5.0,
         secure_connection_start_ms: took * 0.1,

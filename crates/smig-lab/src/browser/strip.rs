@@ -1,7 +1,7 @@
 //! The rows of frames to show: which page loads, at which moments.
 
 use super::data::{BrowserResult, PageLoad};
-use crate::demo::{Load, Variant};
+use crate::demo::{BackgroundLoad, Variant};
 
 /// Number of frames in a row.
 pub(super) const MOMENTS: usize = 4;
@@ -31,9 +31,9 @@ impl Row<'_> {
 
 /// Returns the rows: first the page alone, by the first variant; then each variant beside the download.
 pub(super) fn rows(result: &BrowserResult) -> Vec<Row<'_>> {
-    let alone = result.runs.first().and_then(|run| run.median(Load::Unloaded));
+    let alone = result.runs.first().and_then(|run| run.median(BackgroundLoad::Unloaded));
     let beside = result.runs.iter().filter_map(|run| {
-        Some(Row { variant: Some(run.variant), page: run.median(Load::BigFile)? })
+        Some(Row { variant: Some(run.variant), page: run.median(BackgroundLoad::BigFile)? })
     });
     alone.map(|page| Row { variant: None, page }).into_iter().chain(beside).collect()
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::data::{BrowserResult, BrowserSetup, PageLoad, VariantRun};
-use crate::demo::{Load, Variant, wrap};
+use crate::demo::{BackgroundLoad, Variant, wrap};
 use crate::millis;
 use crate::report::html::{Align, Table};
 use crate::report::{bytes, ms, number, quantile, table};
@@ -45,15 +45,18 @@ fn summarise(run: &VariantRun) -> LoadSummary {
         let loads = run.loads.iter().filter(|page| page.load == load);
         sorted(&loads.map(of).collect::<Vec<_>>())
     };
-    let beside = times(Load::BigFile, PageLoad::took_ms);
+    let beside = times(BackgroundLoad::BigFile, PageLoad::took_ms);
     LoadSummary {
         variant: run.variant,
-        alone_ms: quantile(&times(Load::Unloaded, PageLoad::took_ms), 0.5),
+        alone_ms: quantile(&times(BackgroundLoad::Unloaded, PageLoad::took_ms), 0.5),
         loads: beside.len(),
         median_ms: quantile(&beside, 0.5),
         min_ms: beside.first().copied(),
         max_ms: beside.last().copied(),
-        first_byte_ms: quantile(&times(Load::BigFile, |page| page.timing.response_start_ms), 0.5),
+        first_byte_ms: quantile(
+            &times(BackgroundLoad::BigFile, |page| page.timing.response_start_ms),
+            0.5,
+        ),
         download_mbit_per_s: run.download_mbit_per_s,
         moves: run.moves,
         problems: run.problems.len(),

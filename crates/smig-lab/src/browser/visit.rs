@@ -10,8 +10,8 @@ use super::data::{Frame, PageLoad, TileTiming, Timing};
 use super::devtools::{DevTools, Event};
 use super::error::BrowserError;
 use super::mosaic::{HEIGHT, Mosaic, SIDE, WIDTH};
-use crate::demo::Load;
-use crate::stop::Stop;
+use crate::demo::BackgroundLoad;
+use crate::stop::CancelToken;
 
 /// Timeout of a page load.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -22,7 +22,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The page's report when it has loaded.
 #[derive(Debug, Deserialize)]
-struct Told {
+struct PageTimings {
     origin: f64,
     navigation: Value,
     resources: Vec<Resource>,
@@ -52,8 +52,8 @@ pub(super) struct Visit<'a> {
     pub(super) url: &'a str,
     pub(super) proxy: &'a str,
     pub(super) mosaic: &'a Mosaic,
-    pub(super) load: Load,
-    pub(super) stop: &'a Stop,
+    pub(super) load: BackgroundLoad,
+    pub(super) stop: &'a CancelToken,
 }
 
 impl Visit<'_> {
@@ -82,7 +82,7 @@ impl Visit<'_> {
         let ask = json!({"expression": ASK, "returnByValue": true});
         let told = devtools.call(&session, "Runtime.evaluate", ask)?;
         let told = told["result"]["value"].as_str().unwrap_or_default();
-        let told: Told = serde_json::from_str(told).map_err(odd)?;
+        let told: PageTimings = serde_json::from_str(told).map_err(odd)?;
         devtools.call("", "Target.disposeBrowserContext", json!({"browserContextId": context}))?;
         let frame =
             |(seconds, jpeg): (f64, String)| Frame { at_ms: seconds * 1e3 - told.origin, jpeg };
@@ -133,7 +133,7 @@ impl Visit<'_> {
     }
 
     /// Returns the times of all images; each must have loaded with its original size.
-    fn tiles(self, told: &Told) -> Result<Vec<TileTiming>, BrowserError> {
+    fn tiles(self, told: &PageTimings) -> Result<Vec<TileTiming>, BrowserError> {
         let whole = told.sizes.iter().filter(|size| **size == (SIDE, SIDE)).count();
         let tiles = &self.mosaic.tiles;
         if whole != tiles.len() {
@@ -192,14 +192,14 @@ fn timing(navigation: &Value) -> Result<Timing, BrowserError> {
 mod tests {
     use super::*;
 
-    fn told(mosaic: &Mosaic) -> Told {
+    fn told(mosaic: &Mosaic) -> PageTimings {
         let resource = |tile: &super::super::mosaic::Tile| Resource {
             name: format!("https://10.99.0.1/{}", tile.name),
             start_time: 10.0,
             response_end: 20.5,
             encoded_body_size: tile.png.len() as u64,
         };
-        Told {
+        PageTimings {
             origin: 0.0,
             navigation: json!({"connectStart": 1.5, "secureConnectionStart": 2, "connectEnd": 3,
                 "requestStart": 4, "responseStart": 5, "responseEnd": 6, "loadEventEnd": 7}),
@@ -210,9 +210,14 @@ mod tests {
 
     #[test]
     fn a_page_counts_when_every_picture_is_whole() {
-        let (mosaic, stop) = (Mosaic::draw().unwrap(), Stop::default());
-        let visit =
-            Visit { url: "", proxy: "", mosaic: &mosaic, load: Load::Unloaded, stop: &stop };
+        let (mosaic, stop) = (Mosaic::draw().unwrap(), CancelToken::default());
+        let visit = Visit {
+            url: "",
+            proxy: "",
+            mosaic: &mosaic,
+            load: BackgroundLoad::Unloaded,
+            stop: &stop,
+        };
         let tiles = visit.tiles(&told(&mosaic)).unwrap();
         assert_eq!(tiles.len(), mosaic.tiles.len());
         assert_eq!(tiles[7].bytes, mosaic.tiles[7].png.len() as u64);

@@ -17,19 +17,19 @@ use serde::{Deserialize, Serialize};
 use super::length::time_limit;
 use super::origin::{Build, Origin, load_average};
 use super::recording::{Recording, TIMELINES};
-use super::result::{CellResult, FORMAT, Machine, disturbances};
-use crate::hystart::{self, Hold, HystartError};
+use super::result::{FORMAT, Machine, TrialResult, disturbances};
+use crate::hystart::{self, HystartError, HystartGuard};
 use crate::link::LinkReport;
 use crate::netns::{Host, HostSpec, LabError, LinkSetup, Privilege, Testbed};
-use crate::peer::{Errand, Owner, Peer, PeerError, Place};
-use crate::scenario::{Cell, HostSettings, ServerKind, ServerSpec};
-use crate::workload::{self, Material, Moment, Observation, WorkloadError, WorkloadOrder};
+use crate::peer::{PeerError, RunAs, ServerEnv, ServerJob, ServerProcess};
+use crate::scenario::{HostSettings, ServerKind, ServerSpec, Trial};
+use crate::workload::{self, Observation, RunPhase, ServerFiles, WorkloadError, WorkloadSpec};
 
 /// Input of a cell's process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct CellOrder {
+pub struct TrialRequest {
     /// Cell to measure.
-    pub cell: Cell,
+    pub cell: Trial,
     /// Directory with content and certificate ([`Material`]).
     pub material: PathBuf,
     /// Empty directory for this run.
@@ -98,12 +98,13 @@ pub fn check() -> Result<(), LabError> {
 ///
 /// # Errors
 /// [`CellError`]; everything has been torn down.
-pub fn run_cell(order: &CellOrder, privilege: Privilege) -> Result<CellResult, CellError> {
+pub fn run_cell(order: &TrialRequest, privilege: Privilege) -> Result<TrialResult, CellError> {
     let began = Instant::now();
     let load_before = load_average();
     let unix_time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let scenario = &order.cell.scenario;
-    let hystart = scenario.hosts.hystart().map(|on| Hold::start(keeper(order), on)).transpose()?;
+    let hystart =
+        scenario.hosts.hystart().map(|on| HystartGuard::start(keeper(order), on)).transpose()?;
     let recording = order.timeline.as_ref().map(|path| Recording::new(&order.cell, path));
     let mut testbed = testbed(order, recording.as_ref())?;
     let drops_before = testbed.device_drops().map_err(io_error("reading the devices' counters"))?;
@@ -126,7 +127,7 @@ pub fn run_cell(order: &CellOrder, privilege: Privilege) -> Result<CellResult, C
     let disturbed = disturbances(&scenario.accept, &links, device_drops);
     let mut links = links.into_iter();
     let link = links.next().ok_or(CellError::Panicked)?;
-    Ok(CellResult {
+    Ok(TrialResult {
         format: FORMAT,
         id: order.cell.id.clone(),
         hash: order.cell.hash().to_owned(),
@@ -154,13 +155,13 @@ pub fn run_cell(order: &CellOrder, privilege: Privilege) -> Result<CellResult, C
 }
 
 /// Builds the command of the process that maintains the cell's HyStart setting.
-fn keeper(order: &CellOrder) -> Command {
+fn keeper(order: &TrialRequest) -> Command {
     let mut command = Command::new(&order.smig);
     command.args(["lab", "hystart"]);
     command
 }
 
-fn testbed(order: &CellOrder, recording: Option<&Recording>) -> Result<Testbed, CellError> {
+fn testbed(order: &TrialRequest, recording: Option<&Recording>) -> Result<Testbed, CellError> {
     let scenario = &order.cell.scenario;
     let mut builder = Testbed::builder(scenario.link.clone())
         .seed(order.cell.seed)
@@ -199,10 +200,10 @@ fn host_spec(host: &HostSettings) -> HostSpec {
 }
 
 /// Running servers, and the port of each.
-type Started = (Vec<Peer>, BTreeMap<String, u16>);
+type Started = (Vec<ServerProcess>, BTreeMap<String, u16>);
 
 fn start_servers(
-    order: &CellOrder,
+    order: &TrialRequest,
     privilege: Privilege,
     testbed: &Testbed,
 ) -> Result<Started, CellError> {
@@ -210,16 +211,17 @@ fn start_servers(
     let place = place(order, privilege, host.address());
     let (mut peers, mut ports) = (Vec::new(), BTreeMap::new());
     for (number, (name, server)) in (0..).zip(&order.cell.scenario.servers) {
-        let launch = place.launch(&Errand { name, number, server, program: program(order, name) });
+        let launch =
+            place.launch(&ServerJob { name, number, server, program: program(order, name) });
         peers.push(launch.start(host, &order.smig)?);
         ports.insert(name.clone(), launch.address.port());
     }
     Ok((peers, ports))
 }
 
-fn place(order: &CellOrder, privilege: Privilege, address: std::net::Ipv4Addr) -> Place {
-    let material = Material::at(&order.material);
-    Place {
+fn place(order: &TrialRequest, privilege: Privilege, address: std::net::Ipv4Addr) -> ServerEnv {
+    let material = ServerFiles::at(&order.material);
+    ServerEnv {
         folder: material.files,
         certificate: material.certificate,
         key: material.key,
@@ -228,13 +230,13 @@ fn place(order: &CellOrder, privilege: Privilege, address: std::net::Ipv4Addr) -
         smig: order.smig.clone(),
         address,
         owner: match privilege {
-            Privilege::Root => Owner::Root,
-            Privilege::UserNamespace => Owner::User,
+            Privilege::Root => RunAs::Root,
+            Privilege::UserNamespace => RunAs::User,
         },
     }
 }
 
-fn program<'a>(order: &'a CellOrder, server: &str) -> &'a std::path::Path {
+fn program<'a>(order: &'a TrialRequest, server: &str) -> &'a std::path::Path {
     order.programs.get(server).unwrap_or(&order.smig)
 }
 
@@ -248,12 +250,12 @@ impl RunOf<'_> {
     /// Runs the clients; returns their observation and the links' reports.
     fn observe(
         &mut self,
-        order: &CellOrder,
+        order: &TrialRequest,
         ports: &BTreeMap<String, u16>,
     ) -> Result<(Observation, Vec<LinkReport>), CellError> {
-        let certificate = fs::read_to_string(Material::at(&order.material).certificate)
+        let certificate = fs::read_to_string(ServerFiles::at(&order.material).certificate)
             .map_err(io_error("reading the certificate"))?;
-        let workload = WorkloadOrder {
+        let workload = WorkloadSpec {
             scenario: order.cell.scenario.clone(),
             seed: order.cell.seed,
             servers: targets(order, self.testbed.server(), ports),
@@ -278,8 +280,8 @@ impl RunOf<'_> {
         let mut links = None;
         for moment in told {
             match moment {
-                Moment::Begins => self.begin()?,
-                Moment::Ended => links = Some(self.end()?),
+                RunPhase::Begins => self.begin()?,
+                RunPhase::Ended => links = Some(self.end()?),
             }
             // Fails only if the clients have returned; `join` reports why.
             let _ = go_on.send(());
@@ -307,7 +309,7 @@ impl RunOf<'_> {
 
 /// Returns the address of each client's server on the client's link.
 fn targets(
-    order: &CellOrder,
+    order: &TrialRequest,
     host: &Host,
     ports: &BTreeMap<String, u16>,
 ) -> BTreeMap<String, SocketAddr> {
@@ -322,7 +324,7 @@ fn targets(
 }
 
 /// Reads the events that our own servers logged.
-fn events_of(order: &CellOrder) -> BTreeMap<String, Vec<serde_json::Value>> {
+fn events_of(order: &TrialRequest) -> BTreeMap<String, Vec<serde_json::Value>> {
     let ours = |(_, server): &(&String, &ServerSpec)| server.kind == ServerKind::Smig;
     let events = |(name, _): (&String, &ServerSpec)| {
         let path = order.scratch.join(format!("server-{name}.out"));

@@ -14,13 +14,13 @@ const LOCK: &str = "in-use";
 
 /// A directory for temporary files.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(super) struct ScratchDir {
     /// Declared before the lock, which is therefore released after the directory is removed.
     folder: TempDir,
     _lock: File,
 }
 
-impl Folder {
+impl ScratchDir {
     /// Creates a directory, and removes those that killed processes left behind.
     pub(super) fn make() -> io::Result<Self> {
         let place = std::env::temp_dir();

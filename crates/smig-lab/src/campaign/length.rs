@@ -4,14 +4,14 @@ use std::fs;
 use std::time::Duration;
 
 use crate::link::{RateSpec, Trace};
-use crate::scenario::{Direction, Scenario, Transfer};
+use crate::scenario::{Scenario, Transfer, TransferDirection};
 
 /// Time for setup and teardown.
 const AROUND: Duration = Duration::from_secs(1);
 
 /// Estimates the duration of a run.
 #[must_use]
-pub fn likely_length(scenario: &Scenario) -> Duration {
+pub fn estimated_duration(scenario: &Scenario) -> Duration {
     let rate = bits_per_second(&scenario.link.to_client.rate);
     let transfers =
         || scenario.workload.transfers.values().filter(|transfer| transfer.until.is_none());
@@ -25,7 +25,7 @@ pub fn likely_length(scenario: &Scenario) -> Duration {
 /// Returns the time after which unfinished transfers are aborted.
 pub(super) fn time_limit(scenario: &Scenario) -> Duration {
     let limit = scenario.workload.time_limit.map(|limit| limit.0);
-    limit.unwrap_or_else(|| likely_length(scenario) * 4 + Duration::from_secs(60))
+    limit.unwrap_or_else(|| estimated_duration(scenario) * 4 + Duration::from_secs(60))
 }
 
 /// Returns the mean rate in bits per second.
@@ -48,7 +48,7 @@ fn bits(transfer: &Transfer, rate: f64) -> f64 {
     let sizes = (0..count.min(1_000)).map(|number| transfer.size_of(number) as f64);
     let mut bytes: f64 = sizes.sum();
     if let Some(cancel) = &transfer.cancel
-        && transfer.direction == Direction::Download
+        && transfer.direction == TransferDirection::Download
     {
         let at = cancel.at.map_or(f64::INFINITY, |at| at.0 as f64);
         let after = cancel.after.map_or(f64::INFINITY, |after| after.0.as_secs_f64() * rate / 8.0);
@@ -76,7 +76,7 @@ mod tests {
              [workload]\nsettle = '0'\n{transfers}"
         );
         let campaign = parse(&text, "test", std::path::Path::new("/"), &|_| Ok(())).unwrap();
-        (likely_length(&campaign.settings[0].scenario) - AROUND).as_secs()
+        (estimated_duration(&campaign.settings[0].scenario) - AROUND).as_secs()
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::origin::Builds;
 use super::store::{Line, file_name, lines, results_in};
-use crate::scenario::CellId;
+use crate::scenario::TrialId;
 
 /// Summary of a merge.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub fn merge(out: &Path, from: &[PathBuf], builds: Builds) -> io::Result<Merged>
         let out = out.display();
         return Err(io::Error::other(format!("{out} already has results; name another directory")));
     }
-    let mut joined: BTreeMap<(String, u32, CellId), Line> = BTreeMap::new();
+    let mut joined: BTreeMap<(String, u32, TrialId), Line> = BTreeMap::new();
     let mut repeated = 0;
     for path in from {
         for line in all_lines(path)? {
@@ -97,7 +97,7 @@ mod tests {
 
     fn line(scheme: &str, repetition: u32, hash: &str, more: u32) -> String {
         let variant = Variant(vec![("scheme".into(), scheme.into())]);
-        let id = CellId { campaign: "c".into(), variant, repetition };
+        let id = TrialId { campaign: "c".into(), variant, repetition };
         let build = serde_json::json!({"commit": "c1", "program": "p1"});
         let origin = serde_json::json!({"build": build, "load": [0.1, 0.2]});
         let line = serde_json::json!({

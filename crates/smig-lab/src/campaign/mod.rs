@@ -15,11 +15,11 @@ mod result;
 mod run;
 mod store;
 
-pub use cell::{CellError, CellOrder, check, run_cell};
-pub use length::likely_length;
+pub use cell::{CellError, TrialRequest, check, run_cell};
+pub use length::estimated_duration;
 pub use merge::{Merged, merge};
 pub use origin::{Build, Builds, Origin, Unvouched, doubt};
 pub use plan::{CampaignError, Disturbed, Missing, Options, Plan, plan};
-pub use result::{CellResult, FORMAT, Machine};
+pub use result::{FORMAT, Machine, TrialResult};
 pub use run::{Event, Summary, keep_scenario, run};
 pub use store::{read_results, results_in};

@@ -10,7 +10,7 @@ use super::origin::{Build, Builds};
 use super::store::{Line, lines, results_in};
 use crate::hystart;
 use crate::peer::{install_command, program_of, version_of};
-use crate::scenario::{Campaign, Cell, CellId, Filter, ServerKind, Share};
+use crate::scenario::{Campaign, Filter, ServerKind, Shard, Trial, TrialId};
 
 /// Options of a campaign.
 #[derive(Debug, Clone)]
@@ -18,7 +18,7 @@ pub struct Options {
     /// Directory for results.
     pub out: PathBuf,
     /// Share of the campaign to run.
-    pub share: Option<Share>,
+    pub share: Option<Shard>,
     /// Variants to run.
     pub filter: Filter,
     /// Number of cells to run in parallel.
@@ -70,7 +70,7 @@ impl fmt::Display for Missing {
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Cells to run, in this order.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<Trial>,
     /// Number of cells that already have results.
     pub done: usize,
     /// Servers that are not installed, whose cells are skipped.
@@ -96,7 +96,7 @@ pub enum CampaignError {
         /// Name of the scenario.
         campaign: String,
         /// The first cell that differs.
-        id: Box<CellId>,
+        id: Box<TrialId>,
     },
     /// The directory has results of another build.
     #[error(
@@ -175,7 +175,7 @@ pub fn plan(campaign: &Campaign, options: &Options) -> Result<Plan, CampaignErro
 }
 
 /// Rejects a directory with results of another build.
-fn same_build(known: &BTreeMap<CellId, Line>, options: &Options) -> Result<(), CampaignError> {
+fn same_build(known: &BTreeMap<TrialId, Line>, options: &Options) -> Result<(), CampaignError> {
     let theirs = known.values().map(|line| line.stub.origin.as_ref().map(|origin| &origin.build));
     let Some(other) = theirs.into_iter().find(|build| *build != Some(&options.build)) else {
         return Ok(());
@@ -188,7 +188,7 @@ fn same_build(known: &BTreeMap<CellId, Line>, options: &Options) -> Result<(), C
 }
 
 /// Returns the cells that have results in a directory.
-fn known(folder: &Path) -> Result<BTreeMap<CellId, Line>, CampaignError> {
+fn known(folder: &Path) -> Result<BTreeMap<TrialId, Line>, CampaignError> {
     let io = |path: &Path| {
         let path = path.to_owned();
         move |cause| CampaignError::Io { path, cause }

@@ -9,10 +9,10 @@ use std::time::Duration;
 use crate::link::Time;
 use crate::netns::{BoxedLog, Testbed};
 use crate::sample::{
-    Direction, End, LinkFacts, QueueRecorder, ServerEvents, TcpSampler, TcpSamples, Timeline, now,
-    put_observation,
+    Direction, HostSide, LinkFacts, QueueRecorder, ServerEvents, TcpSampler, TcpSamples, Timeline,
+    now, put_observation,
 };
-use crate::scenario::{Cell, ServerKind};
+use crate::scenario::{ServerKind, Trial};
 use crate::workload::Observation;
 
 /// Directory of timelines, next to the results.
@@ -40,7 +40,7 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    pub(super) fn new(cell: &Cell, path: &Path) -> Self {
+    pub(super) fn new(cell: &Trial, path: &Path) -> Self {
         let ours =
             cell.scenario.servers.iter().filter(|(_, server)| server.kind == ServerKind::Smig);
         Self {
@@ -68,9 +68,9 @@ impl Recording {
         let (server, client) = (testbed.server(), testbed.client());
         self.client = client.address().into();
         self.running = vec![
-            TcpSampler::start(server, "server", End::Server, SERVER_EVERY)?,
+            TcpSampler::start(server, "server", HostSide::Server, SERVER_EVERY)?,
             // Received bytes are sampled at the receiver.
-            TcpSampler::start(client, "client", End::Client, CLIENT_EVERY)?,
+            TcpSampler::start(client, "client", HostSide::Client, CLIENT_EVERY)?,
         ];
         Ok(())
     }
@@ -91,7 +91,7 @@ impl Recording {
         timeline.head.facts = facts.collect();
         timeline.tracks.extend(self.queue.tracks(self.origin, self.client));
         for samples in &self.samples {
-            samples.put_on(&mut timeline);
+            samples.append_to(&mut timeline);
         }
         put_observation(&mut timeline, observation);
         for name in &self.servers {

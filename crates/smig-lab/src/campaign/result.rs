@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::origin::Origin;
 use crate::link::{LinkReport, Scheduling};
-use crate::scenario::{Accept, CellId, Scenario};
+use crate::scenario::{Scenario, TrialId, ValidityBounds};
 use crate::workload::Observation;
 
 /// Format version of the lines; readers reject greater ones.
@@ -15,11 +15,11 @@ pub const FORMAT: u32 = 2;
 
 /// Result of a cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct CellResult {
+pub struct TrialResult {
     /// Format version of this line.
     pub format: u32,
     /// Identifier of the cell.
-    pub id: CellId,
+    pub id: TrialId,
     /// Digest of scenario and seed: see [`crate::scenario::Cell::hash`].
     pub hash: String,
     /// Seed of everything random in the run.
@@ -77,7 +77,7 @@ pub struct Machine {
 
 /// Returns why a run does not count; empty if it does.
 pub(super) fn disturbances(
-    accept: &Accept,
+    accept: &ValidityBounds,
     links: &[LinkReport],
     device_drops: u64,
 ) -> Vec<String> {

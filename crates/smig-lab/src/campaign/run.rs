@@ -18,18 +18,18 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
 
-use super::cell::CellOrder;
-use super::folder::Folder;
-use super::length::likely_length;
+use super::cell::TrialRequest;
+use super::folder::ScratchDir;
+use super::length::estimated_duration;
 use super::plan::{CampaignError, Disturbed, Missing, Options, Plan};
 use super::recording::TIMELINES;
-use super::result::CellResult;
+use super::result::TrialResult;
 use super::store::Store;
 use crate::hystart;
 use crate::peer::build_go_server;
-use crate::scenario::{Cell, CellId, ServerKind};
-use crate::stop::Stop;
-use crate::workload::Material;
+use crate::scenario::{ServerKind, Trial, TrialId};
+use crate::stop::CancelToken;
+use crate::workload::ServerFiles;
 
 /// Returns the servers' address on a link of a testbed.
 const fn address_on(link: u8) -> Ipv4Addr {
@@ -45,14 +45,14 @@ pub enum Event<'a> {
     /// A cell was started.
     Started {
         /// Identifier of the cell.
-        id: &'a CellId,
+        id: &'a TrialId,
         /// Number of the attempt, from 1.
         attempt: u32,
     },
     /// A run was disturbed and will be repeated.
     Rejected {
         /// Identifier of the cell.
-        id: &'a CellId,
+        id: &'a TrialId,
         /// Number of the attempt.
         attempt: u32,
         /// The disturbance.
@@ -61,14 +61,14 @@ pub enum Event<'a> {
     /// A cell has no result: it was disturbed on every attempt, or failed.
     GivenUp {
         /// Identifier of the cell.
-        id: &'a CellId,
+        id: &'a TrialId,
         /// The reason.
         why: &'a str,
     },
     /// A cell's result was written.
     Finished {
         /// The result.
-        result: &'a CellResult,
+        result: &'a TrialResult,
         /// Estimated time for the remaining cells.
         left: Duration,
     },
@@ -84,7 +84,7 @@ pub struct Summary {
     /// Number of disturbed runs.
     pub rejected: usize,
     /// Cells without a result, and the reasons.
-    pub given_up: Vec<(CellId, String)>,
+    pub given_up: Vec<(TrialId, String)>,
     /// Servers that are not installed, whose cells were skipped.
     pub missing: Vec<Missing>,
     /// Number of cells that were not started because the campaign was stopped.
@@ -92,15 +92,15 @@ pub struct Summary {
 }
 
 /// Messages from the workers to the writer.
-enum Told {
-    Started(CellId, u32),
-    Disturbed(Box<CellResult>, Verdict),
-    Failed(CellId, Duration, String),
-    Finished(Box<CellResult>),
+enum WorkerMessage {
+    Started(TrialId, u32),
+    Disturbed(Box<TrialResult>, Retry),
+    Failed(TrialId, Duration, String),
+    Finished(Box<TrialResult>),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum Retry {
     Again,
     Last,
 }
@@ -112,7 +112,7 @@ enum Verdict {
 pub fn run(
     plan: Plan,
     options: &Options,
-    stop: &Stop,
+    stop: &CancelToken,
     on_event: &mut dyn FnMut(&Event<'_>),
 ) -> Result<Summary, CampaignError> {
     let fail = |path: &Path| {
@@ -122,7 +122,7 @@ pub fn run(
     let mut writer = Writer {
         store: Store::open(&options.out, options.share).map_err(fail(&options.out))?,
         options,
-        expected: plan.cells.iter().map(|cell| likely_length(&cell.scenario)).sum(),
+        expected: plan.cells.iter().map(|cell| estimated_duration(&cell.scenario)).sum(),
         done: (0.0, 0.0),
         summary: Summary {
             done_before: plan.done,
@@ -140,8 +140,8 @@ pub fn run(
     // Restore the value that killed runs have changed, for runs that use the machine's value. An
     // error is ignored: a user without the permission to restore it cannot have changed it.
     let _ = hystart::repair();
-    let folder = Folder::make().map_err(fail(&std::env::temp_dir()))?;
-    let workshop = Workshop::make(plan, options, folder.path()).map_err(fail(folder.path()))?;
+    let folder = ScratchDir::make().map_err(fail(&std::env::temp_dir()))?;
+    let workshop = TrialRunner::make(plan, options, folder.path()).map_err(fail(folder.path()))?;
     let queue = Mutex::new(workshop.cells.iter().collect::<VecDeque<_>>());
     let (tell, told) = mpsc::channel();
     thread::scope(|scope| {
@@ -152,7 +152,7 @@ pub fn run(
         drop(tell);
         for told in &told {
             if let Err(cause) = writer.take(told, on_event) {
-                stop.stop();
+                stop.cancel();
                 return Err(fail(&options.out)(cause));
             }
         }
@@ -191,10 +191,14 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn take(&mut self, told: Told, on_event: &mut dyn FnMut(&Event<'_>)) -> io::Result<()> {
+    fn take(
+        &mut self,
+        told: WorkerMessage,
+        on_event: &mut dyn FnMut(&Event<'_>),
+    ) -> io::Result<()> {
         match told {
-            Told::Started(id, attempt) => on_event(&Event::Started { id: &id, attempt }),
-            Told::Disturbed(result, verdict) => {
+            WorkerMessage::Started(id, attempt) => on_event(&Event::Started { id: &id, attempt }),
+            WorkerMessage::Disturbed(result, verdict) => {
                 let why = result.disturbed.join("; ");
                 self.summary.rejected += 1;
                 let line = serde_json::json!({
@@ -203,24 +207,24 @@ impl Writer<'_> {
                 });
                 self.store.reject(&line)?;
                 let (id, attempt) = (&result.id, result.attempt);
-                if verdict == Verdict::Again {
+                if verdict == Retry::Again {
                     on_event(&Event::Rejected { id, attempt, why: &why });
                 } else {
-                    self.forget(likely_length(&result.scenario));
+                    self.forget(estimated_duration(&result.scenario));
                     let why = format!("disturbed in each of {attempt} attempts: {why}");
                     on_event(&Event::GivenUp { id, why: &why });
                     self.summary.given_up.push((id.clone(), why));
                 }
             }
-            Told::Failed(id, expected, why) => {
+            WorkerMessage::Failed(id, expected, why) => {
                 self.forget(expected);
                 self.store.reject(&serde_json::json!({"id": id, "why": why}))?;
                 on_event(&Event::GivenUp { id: &id, why: &why });
                 self.summary.given_up.push((id, why));
             }
-            Told::Finished(result) => {
+            WorkerMessage::Finished(result) => {
                 self.store.add(&result)?;
-                let expected = likely_length(&result.scenario);
+                let expected = estimated_duration(&result.scenario);
                 self.forget(expected);
                 self.done.0 += result.seconds;
                 self.done.1 += expected.as_secs_f64();
@@ -242,20 +246,20 @@ impl Writer<'_> {
 }
 
 /// State that all workers share.
-struct Workshop<'a> {
-    cells: Vec<Cell>,
+struct TrialRunner<'a> {
+    cells: Vec<Trial>,
     programs: BTreeMap<ServerKind, PathBuf>,
     versions: BTreeMap<String, String>,
     folder: &'a Path,
     options: &'a Options,
 }
 
-impl<'a> Workshop<'a> {
+impl<'a> TrialRunner<'a> {
     fn make(plan: Plan, options: &'a Options, folder: &'a Path) -> io::Result<Self> {
         let Plan { cells, mut programs, versions, .. } = plan;
         let links = cells.iter().map(|cell| cell.scenario.more_links.len()).max().unwrap_or(0);
         let addresses: Vec<_> = (0..=u8::MAX).take(links + 1).map(address_on).collect();
-        let material = Material::make(folder, &addresses)?;
+        let material = ServerFiles::make(folder, &addresses)?;
         for cell in &cells {
             material.provide(&cell.scenario)?;
         }
@@ -265,7 +269,12 @@ impl<'a> Workshop<'a> {
         Ok(Self { cells, programs, versions, folder, options })
     }
 
-    fn work(&self, queue: &Mutex<VecDeque<&Cell>>, stop: &Stop, tell: &mpsc::Sender<Told>) {
+    fn work(
+        &self,
+        queue: &Mutex<VecDeque<&Trial>>,
+        stop: &CancelToken,
+        tell: &mpsc::Sender<WorkerMessage>,
+    ) {
         while !stop.is_stopped() {
             let next = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
             let Some(cell) = next else { return };
@@ -273,37 +282,37 @@ impl<'a> Workshop<'a> {
         }
     }
 
-    fn cell(&self, cell: &Cell, stop: &Stop, tell: &mpsc::Sender<Told>) {
+    fn cell(&self, cell: &Trial, stop: &CancelToken, tell: &mpsc::Sender<WorkerMessage>) {
         // Cannot fail: the receiver outlives the workers.
         let tell = |told| drop(tell.send(told));
         let attempts = cell.scenario.accept.attempts;
         for attempt in 1..=attempts {
-            tell(Told::Started(cell.id.clone(), attempt));
+            tell(WorkerMessage::Started(cell.id.clone(), attempt));
             let result = match self.attempt(cell, attempt, stop) {
                 Ok(Some(result)) => result,
                 Ok(None) => return,
                 Err(why) => {
-                    let expected = likely_length(&cell.scenario);
-                    return tell(Told::Failed(cell.id.clone(), expected, why));
+                    let expected = estimated_duration(&cell.scenario);
+                    return tell(WorkerMessage::Failed(cell.id.clone(), expected, why));
                 }
             };
             let is_last = attempt == attempts;
             let counts = result.disturbed.is_empty();
             if counts || is_last && self.options.disturbed == Disturbed::Keep {
-                return tell(Told::Finished(Box::new(result)));
+                return tell(WorkerMessage::Finished(Box::new(result)));
             }
-            let verdict = if is_last { Verdict::Last } else { Verdict::Again };
-            tell(Told::Disturbed(Box::new(result), verdict));
+            let verdict = if is_last { Retry::Last } else { Retry::Again };
+            tell(WorkerMessage::Disturbed(Box::new(result), verdict));
         }
     }
 
     /// Runs a cell once, in its own process; `None` if it was stopped.
     fn attempt(
         &self,
-        cell: &Cell,
+        cell: &Trial,
         attempt: u32,
-        stop: &Stop,
-    ) -> Result<Option<CellResult>, String> {
+        stop: &CancelToken,
+    ) -> Result<Option<TrialResult>, String> {
         let shown = |error: io::Error| error.to_string();
         let scratch = TempDir::with_prefix_in("cell-", self.folder).map_err(shown)?;
         let order = self.order(cell, attempt, scratch.path());
@@ -341,12 +350,12 @@ impl<'a> Workshop<'a> {
         Err(if complaint.is_empty() { format!("its process exited: {status}") } else { complaint })
     }
 
-    fn order(&self, cell: &Cell, attempt: u32, scratch: &Path) -> CellOrder {
+    fn order(&self, cell: &Trial, attempt: u32, scratch: &Path) -> TrialRequest {
         let program = |server: &crate::scenario::ServerSpec| {
             server.program.clone().or_else(|| self.programs.get(&server.kind).cloned())
         };
         let servers = cell.scenario.servers.iter();
-        CellOrder {
+        TrialRequest {
             cell: cell.clone(),
             material: self.folder.to_owned(),
             scratch: scratch.to_owned(),
@@ -369,7 +378,7 @@ impl<'a> Workshop<'a> {
 }
 
 /// Returns a file name for a cell.
-fn file_stem(id: &CellId) -> String {
+fn file_stem(id: &TrialId) -> String {
     let text = id.to_string();
     text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '=' { c } else { '-' }).collect()
 }
@@ -384,7 +393,7 @@ fn read_all(source: Option<impl Read>) -> Vec<u8> {
 }
 
 /// Waits for a process; kills it if the campaign is stopped.
-fn wait(child: &mut Child, stop: &Stop) {
+fn wait(child: &mut Child, stop: &CancelToken) {
     loop {
         match child.try_wait() {
             Ok(None) if stop.is_stopped() => {

@@ -8,14 +8,14 @@ use rustix::fs::{FlockOperation, flock};
 use serde::Deserialize;
 
 use super::origin::Origin;
-use super::result::{CellResult, FORMAT};
-use crate::scenario::{CellId, Share};
+use super::result::{FORMAT, TrialResult};
+use crate::scenario::{Shard, TrialId};
 
 /// Fields of a line that identify its cell and origin.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(super) struct Stub {
     pub(super) format: u32,
-    pub(super) id: CellId,
+    pub(super) id: TrialId,
     pub(super) hash: String,
     #[serde(default)]
     pub(super) origin: Option<Origin>,
@@ -30,7 +30,7 @@ pub(super) struct Line {
 }
 
 /// Returns the name of a share's result file.
-pub(super) fn file_name(share: Option<Share>) -> String {
+pub(super) fn file_name(share: Option<Shard>) -> String {
     match share {
         None => "results.jsonl".into(),
         Some(share) => format!("results.{}-of-{}.jsonl", share.index, share.of),
@@ -38,7 +38,7 @@ pub(super) fn file_name(share: Option<Share>) -> String {
 }
 
 /// Returns the name of the file for a share's rejected runs and the reasons.
-fn rejected_name(share: Option<Share>) -> String {
+fn rejected_name(share: Option<Shard>) -> String {
     file_name(share).replacen("results", "rejected", 1)
 }
 
@@ -63,7 +63,7 @@ pub fn results_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
 ///
 /// # Errors
 /// What cannot be read, with file and line.
-pub fn read_results(path: &Path) -> io::Result<Vec<CellResult>> {
+pub fn read_results(path: &Path) -> io::Result<Vec<TrialResult>> {
     let files = if path.is_dir() { results_in(path)? } else { vec![path.to_owned()] };
     let mut results = Vec::new();
     for file in files {
@@ -113,7 +113,7 @@ pub(super) struct Store {
 
 impl Store {
     /// Opens or creates the file; truncates an incomplete last line.
-    pub(super) fn open(folder: &Path, share: Option<Share>) -> io::Result<Self> {
+    pub(super) fn open(folder: &Path, share: Option<Shard>) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         let path = folder.join(file_name(share));
         let mut file =
@@ -133,7 +133,7 @@ impl Store {
     }
 
     /// Appends a result.
-    pub(super) fn add(&mut self, result: &CellResult) -> io::Result<()> {
+    pub(super) fn add(&mut self, result: &TrialResult) -> io::Result<()> {
         let mut line = serde_json::to_vec(result)?;
         line.push(b'\n');
         self.file.write_all(&line)?;

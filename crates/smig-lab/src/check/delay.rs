@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::flow::{Flow, Packets, Received, SenderLog};
-use super::{Calm, CheckError, CheckOptions, DelayCheck, wait_until_empty};
+use super::{CheckError, CheckOptions, DelayCheck, HostTiming, wait_until_empty};
 use crate::link::{DirectionSpec, Link, LinkEvent, LinkEventKind, LinkLog, LinkSpec, Packet, Time};
-use crate::netns::{Testbed, Way, seed_of};
+use crate::netns::{Direction, Testbed, seed_of};
 
 /// Size of a probe's IP packet.
 const PROBE_BYTES: usize = 100;
@@ -22,7 +22,7 @@ const SHARE: f64 = 0.1;
 pub(super) fn measure(
     link: &LinkSpec,
     options: &CheckOptions,
-    calm: &mut Calm,
+    calm: &mut HostTiming,
 ) -> Result<[DelayCheck; 2], CheckError> {
     let logs = [Arrivals::default(), Arrivals::default()];
     let testbed = Testbed::builder(link.clone())
@@ -44,7 +44,7 @@ pub(super) fn measure(
     calm.see(&testbed, [&ends[0].0.late, &ends[1].0.late])?;
 
     let mut checks = [DelayCheck::default(); 2];
-    let ways = [(Way::ToClient, &link.to_client), (Way::ToServer, &link.to_server)];
+    let ways = [(Direction::ToClient, &link.to_client), (Direction::ToServer, &link.to_server)];
     for (index, ((way, spec), (sent, received))) in ways.into_iter().zip(ends).enumerate() {
         let mut model =
             Link::new(spec, seed_of(options.seed, 0, way)).map_err(crate::netns::LabError::Link)?;
@@ -88,7 +88,7 @@ fn compare(
     came: &[Time],
     received: &[Received],
     model: &mut Link<Probe>,
-    calm: &mut Calm,
+    calm: &mut HostTiming,
 ) -> DelayCheck {
     let mut due = vec![None; came.len()];
     for (number, at) in (0_u32..).zip(came) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::lateness::Lateness;
 use crate::link::Time;
-use crate::netns::{Host, Running, now, run_in_real_time};
+use crate::netns::{Host, HostThread, now, run_in_real_time};
 
 /// Bytes of the IPv4 and UDP headers.
 pub(super) const HEADERS: usize = 28;
@@ -51,8 +51,8 @@ pub(super) struct SenderLog {
 /// A running flow.
 #[derive(Debug)]
 pub(super) struct Flow {
-    sender: Running<io::Result<SenderLog>>,
-    receiver: Running<io::Result<Vec<Received>>>,
+    sender: HostThread<io::Result<SenderLog>>,
+    receiver: HostThread<io::Result<Vec<Received>>>,
     stop: Arc<AtomicBool>,
 }
 
@@ -98,7 +98,7 @@ impl Flow {
 /// The receiver of a flow whose sender has finished.
 #[derive(Debug)]
 pub(super) struct Receiver {
-    receiver: Running<io::Result<Vec<Received>>>,
+    receiver: HostThread<io::Result<Vec<Received>>>,
     stop: Arc<AtomicBool>,
 }
 

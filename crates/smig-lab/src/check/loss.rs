@@ -2,7 +2,7 @@
 
 use super::flow::{Flow, SMALLEST};
 use super::rate::flood;
-use super::{Calm, CheckError, CheckOptions, LossCheck, testbed, wait_until_empty};
+use super::{CheckError, CheckOptions, HostTiming, LossCheck, testbed, wait_until_empty};
 use crate::link::{DirectionSpec, LinkCounters, LinkSpec};
 
 /// Packet size: small, for many packets.
@@ -15,7 +15,7 @@ const MOST: f64 = 4_000.0;
 pub(super) fn measure(
     link: &LinkSpec,
     options: &CheckOptions,
-    calm: &mut Calm,
+    calm: &mut HostTiming,
 ) -> Result<[Option<LossCheck>; 2], CheckError> {
     let ways = [&link.to_client, &link.to_server];
     if ways.iter().all(|way| way.loss.is_none()) {

@@ -22,7 +22,8 @@ use crate::link::LinkSpec;
 use crate::netns::{LabError, Testbed};
 
 pub use result::{
-    Calm, DelayCheck, DirectionCheck, LossCheck, ProfileCheck, RateCheck, TbfCheck, Verdict,
+    CheckResult, DelayCheck, DirectionCheck, HostTiming, LossCheck, ProfileCheck, RateCheck,
+    TbfCheck,
 };
 pub use table::{head, lines};
 
@@ -68,7 +69,7 @@ pub fn check(
 ) -> Result<ProfileCheck, CheckError> {
     let mut result = measure(name, link, options)?;
     for _ in 0..options.repeats {
-        if result.verdict() != Verdict::Disturbed {
+        if result.verdict() != CheckResult::Disturbed {
             break;
         }
         result = measure(name, link, options)?;
@@ -81,7 +82,7 @@ fn measure(
     link: &LinkSpec,
     options: &CheckOptions,
 ) -> Result<ProfileCheck, CheckError> {
-    let mut calm = Calm::default();
+    let mut calm = HostTiming::default();
     let delays = delay::measure(link, options, &mut calm)?;
     let rates = rate::measure(link, options, &mut calm)?;
     let losses = loss::measure(link, options, &mut calm)?;

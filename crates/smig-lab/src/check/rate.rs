@@ -9,9 +9,9 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use super::flow::{Flow, Packets, Received};
-use super::{Calm, CheckError, CheckOptions, RateCheck, testbed};
+use super::{CheckError, CheckOptions, HostTiming, RateCheck, testbed};
 use crate::link::{DirectionSpec, Link, LinkSpec, RateSpec, Time};
-use crate::netns::{Host, LabError, Way, seed_of};
+use crate::netns::{Direction, Host, LabError, seed_of};
 
 /// Offered load, as a multiple of the rate.
 const LOAD: f64 = 1.25;
@@ -26,7 +26,7 @@ const LEAST_GAP: Duration = Duration::from_micros(5);
 pub(super) fn measure(
     link: &LinkSpec,
     options: &CheckOptions,
-    calm: &mut Calm,
+    calm: &mut HostTiming,
 ) -> Result<[RateCheck; 2], CheckError> {
     let mut bare = link.clone();
     for direction in [&mut bare.to_client, &mut bare.to_server] {
@@ -47,7 +47,7 @@ pub(super) fn measure(
     // The queue is expected to drop packets here, but the hosts' devices are not.
     calm.see(&testbed, [&ends[0].0.late, &ends[1].0.late])?;
     let mut checks = [RateCheck::default(); 2];
-    let ways = [(&link.to_client, Way::ToClient), (&link.to_server, Way::ToServer)];
+    let ways = [(&link.to_client, Direction::ToClient), (&link.to_server, Direction::ToServer)];
     for ((check, (spec, way)), (sent, received)) in checks.iter_mut().zip(ways).zip(ends) {
         let last = sent.sent.last().copied().unwrap_or_default();
         // The link's seed, since it determines a generated rate.

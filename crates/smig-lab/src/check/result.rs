@@ -24,13 +24,13 @@ const CALM: Duration = Duration::from_micros(500);
 /// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum CheckResult {
     /// The link matches its configuration.
     Good,
     /// It does not, but the machine was disturbed.
     Disturbed,
     /// It does not match its configuration.
-    Off,
+    OutOfBounds,
 }
 
 /// Results of one link.
@@ -47,7 +47,7 @@ pub struct ProfileCheck {
     /// Rate through the kernel's token bucket, for comparison.
     pub tbf: TbfCheck,
     /// Timing of the machine.
-    pub calm: Calm,
+    pub calm: HostTiming,
 }
 
 /// Results of one direction.
@@ -120,7 +120,7 @@ pub enum TbfCheck {
 
 /// Timing of the machine during a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub struct Calm {
+pub struct HostTiming {
     /// Lateness of the link's thread, in the worst measurement.
     pub link: Option<LatenessSummary>,
     /// 99th percentile of the sending thread's lateness, in the worst measurement.
@@ -130,7 +130,7 @@ pub struct Calm {
     pub lost_outside: u64,
 }
 
-impl Calm {
+impl HostTiming {
     /// Adds a completed measurement.
     pub(super) fn see(&mut self, testbed: &Testbed, senders: [&Lateness; 2]) -> io::Result<()> {
         let summary = testbed.report().lateness;
@@ -214,12 +214,12 @@ impl DirectionCheck {
 impl ProfileCheck {
     /// Returns the verdict.
     #[must_use]
-    pub fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> CheckResult {
         let good = self.to_client.faults().is_empty() && self.to_server.faults().is_empty();
         match (good, self.calm.is_calm()) {
-            (true, _) => Verdict::Good,
-            (false, false) => Verdict::Disturbed,
-            (false, true) => Verdict::Off,
+            (true, _) => CheckResult::Good,
+            (false, false) => CheckResult::Disturbed,
+            (false, true) => CheckResult::OutOfBounds,
         }
     }
 }
@@ -251,7 +251,7 @@ pub(super) mod tests {
             to_client: DirectionCheck { loss: Some(loss), ..good() },
             to_server: good(),
             tbf: TbfCheck::Measured { commanded_mbit: 10.0, measured_mbit: 10.001 },
-            calm: Calm::default(),
+            calm: HostTiming::default(),
         }
     }
 
@@ -277,14 +277,14 @@ pub(super) mod tests {
     #[test]
     fn a_busy_machine_is_not_the_links_fault() {
         let mut check = sample();
-        assert_eq!(check.verdict(), Verdict::Good);
+        assert_eq!(check.verdict(), CheckResult::Good);
         check.calm.sender_p99 = Duration::from_millis(1);
-        assert_eq!(check.verdict(), Verdict::Good, "late, and still within the bounds");
+        assert_eq!(check.verdict(), CheckResult::Good, "late, and still within the bounds");
         check.to_server.rate.measured_mbit = 9.0;
-        assert_eq!(check.verdict(), Verdict::Disturbed);
+        assert_eq!(check.verdict(), CheckResult::Disturbed);
         check.calm.sender_p99 = Duration::ZERO;
-        assert_eq!(check.verdict(), Verdict::Off);
+        assert_eq!(check.verdict(), CheckResult::OutOfBounds);
         check.calm.lost_outside = 1;
-        assert_eq!(check.verdict(), Verdict::Disturbed);
+        assert_eq!(check.verdict(), CheckResult::Disturbed);
     }
 }

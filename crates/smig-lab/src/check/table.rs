@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{DirectionCheck, ProfileCheck, TbfCheck, Verdict};
+use super::{CheckResult, DirectionCheck, ProfileCheck, TbfCheck};
 use crate::millis;
 
 /// Returns the head of the table.
@@ -31,9 +31,9 @@ pub fn lines(check: &ProfileCheck) -> Vec<String> {
     let late = check.calm.link.map_or(0.0, |link| millis::of(link.p99));
     let late = late.max(millis::of(check.calm.sender_p99));
     let verdict = match check.verdict() {
-        Verdict::Good => "good".into(),
-        Verdict::Disturbed => format!("disturbed ({})", faults(check)),
-        Verdict::Off => format!("FAILED ({})", faults(check)),
+        CheckResult::Good => "good".into(),
+        CheckResult::Disturbed => format!("disturbed ({})", faults(check)),
+        CheckResult::OutOfBounds => format!("FAILED ({})", faults(check)),
     };
     let tbf = check.tbf.off().map_or_else(|| "-".to_owned(), percent);
     let mut lines = vec![

@@ -3,9 +3,9 @@
 //! Incomplete objects have no time. Their number is a separate metric, so that a scheme does not
 //! win by losing its slowest objects.
 
-use crate::campaign::CellResult;
+use crate::campaign::TrialResult;
 use crate::report::bytes;
-use crate::scenario::{Direction, Role};
+use crate::scenario::{SizeClass, TransferDirection};
 use crate::workload::{ObjectResult, Outcome};
 
 use super::difference::{Better, Series};
@@ -18,7 +18,7 @@ use crate::stats::Run;
 /// - bytes that arrived after a cancel;
 /// - failed objects, in percent of those requested.
 #[must_use]
-pub fn series_of(results: &[&CellResult]) -> Vec<Series> {
+pub fn series_of(results: &[&TrialResult]) -> Vec<Series> {
     let mut all = Collected { runs: results, series: Vec::new() };
     for (run, result) in results.iter().enumerate() {
         let objects = &result.observation.objects;
@@ -40,7 +40,7 @@ pub fn series_of(results: &[&CellResult]) -> Vec<Series> {
 }
 
 struct Collected<'a> {
-    runs: &'a [&'a CellResult],
+    runs: &'a [&'a TrialResult],
     series: Vec<Series>,
 }
 
@@ -49,7 +49,7 @@ impl Collected<'_> {
         let known = self.series.iter().position(|series| series.metric == metric);
         let at = known.unwrap_or_else(|| {
             let (metric, unit) = (metric.to_owned(), unit.to_owned());
-            let empty = |result: &&CellResult| Run { seed: result.seed, values: Vec::new() };
+            let empty = |result: &&TrialResult| Run { seed: result.seed, values: Vec::new() };
             let runs = self.runs.iter().map(empty).collect();
             self.series.push(Series { metric, unit, better, runs });
             self.series.len() - 1
@@ -62,7 +62,7 @@ impl Collected<'_> {
         run: usize,
         object: &ObjectResult,
         all: &[ObjectResult],
-        result: &CellResult,
+        result: &TrialResult,
     ) {
         let name = format!("{} {}", object.name, bytes(object.size));
         if let Some(cancel) = object.cancel {
@@ -73,18 +73,18 @@ impl Collected<'_> {
             return;
         }
         match object.role {
-            Role::Small => {
+            SizeClass::Small => {
                 let metric = match beside(object, all) {
                     Some(big) => format!("{name} beside {big}"),
                     None => format!("{name} alone"),
                 };
                 self.push(&metric, "ms", Better::Lower, run, object.seconds() * 1e3);
             }
-            Role::Big => {
+            SizeClass::Big => {
                 self.push(&name, "s", Better::Lower, run, object.seconds());
                 let link = match object.direction {
-                    Direction::Download => &result.scenario.link.to_client,
-                    Direction::Upload => &result.scenario.link.to_server,
+                    TransferDirection::Download => &result.scenario.link.to_client,
+                    TransferDirection::Upload => &result.scenario.link.to_server,
                 };
                 // The mean rate of a trace is unknown before it runs.
                 if let Some(mean) = link.rate.mean() {
@@ -102,7 +102,7 @@ impl Collected<'_> {
 fn beside<'a>(object: &ObjectResult, all: &'a [ObjectResult]) -> Option<&'a str> {
     all.iter()
         .find(|other| {
-            other.role == Role::Big
+            other.role == SizeClass::Big
                 && other.started_ns <= object.started_ns
                 && object.started_ns < other.ended_ns
         })

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::campaign::CellResult;
+use crate::campaign::TrialResult;
 use crate::scenario::Variant;
 
 /// A directory or file with results, and the variants to select from it.
@@ -57,7 +57,7 @@ impl Selector {
     }
 
     /// Returns the variant's axes that neither selector names.
-    fn rest(&self, variant: &Variant, other: &Self) -> Vec<(String, String)> {
+    fn remaining_factors(&self, variant: &Variant, other: &Self) -> Vec<(String, String)> {
         let asked =
             |axis: &str| self.wanted.iter().chain(&other.wanted).any(|(wanted, _)| wanted == axis);
         variant.0.iter().filter(|(axis, _)| !asked(axis)).cloned().collect()
@@ -98,22 +98,22 @@ pub struct Group<'a> {
     /// none.
     pub setting: String,
     /// A's runs.
-    pub a: Vec<&'a CellResult>,
+    pub a: Vec<&'a TrialResult>,
     /// B's runs.
-    pub b: Vec<&'a CellResult>,
+    pub b: Vec<&'a TrialResult>,
 }
 
 /// Groups the results of both sides by the factor levels that they have in common. Omits disturbed
 /// runs, and conditions that only one side has.
 #[must_use]
 pub fn pair<'a>(
-    (a, a_results): (&Selector, &'a [CellResult]),
-    (b, b_results): (&Selector, &'a [CellResult]),
+    (a, a_results): (&Selector, &'a [TrialResult]),
+    (b, b_results): (&Selector, &'a [TrialResult]),
 ) -> Vec<Group<'a>> {
-    let counts = |result: &&CellResult| result.disturbed.is_empty();
+    let counts = |result: &&TrialResult| result.disturbed.is_empty();
     let mut groups: Vec<(Vec<(String, String)>, Group<'a>)> = Vec::new();
     for result in a_results.iter().filter(counts).filter(|one| a.takes(&one.id.variant)) {
-        let rest = a.rest(&result.id.variant, b);
+        let rest = a.remaining_factors(&result.id.variant, b);
         match groups.iter_mut().find(|(known, _)| *known == rest) {
             Some((_, group)) => group.a.push(result),
             None => {
@@ -124,7 +124,7 @@ pub fn pair<'a>(
         }
     }
     for result in b_results.iter().filter(counts).filter(|one| b.takes(&one.id.variant)) {
-        let rest = b.rest(&result.id.variant, a);
+        let rest = b.remaining_factors(&result.id.variant, a);
         if let Some((_, group)) = groups.iter_mut().find(|(known, _)| *known == rest) {
             group.b.push(result);
         }

@@ -5,20 +5,22 @@ use crate::report::{amount, ms, number};
 use crate::stats::{LEAST_RUNS, Magnitude};
 
 /// A ratio closer to 1 than this is irrelevant in practice, however certain it is.
-const NOTHING: f64 = 0.01;
+const MIN_RELEVANT_CHANGE: f64 = 0.01;
 
 pub(super) fn sentence(comparison: &Comparison) -> String {
     let c = comparison;
     let (a, b) = (&c.a, &c.b);
     let what = format!("{}: {}", c.metric, values(c));
     let verdict = match verdict(c) {
-        Verdict::TooFew => "too few runs to compare".to_owned(),
-        Verdict::Unclear => format!("no difference shown{}", sure(c, " (", ")")),
-        Verdict::Different if c.ratio.is_some_and(|ratio| (ratio - 1.0).abs() < NOTHING) => {
+        Significance::TooFew => "too few runs to compare".to_owned(),
+        Significance::Unclear => format!("no difference shown{}", sure(c, " (", ")")),
+        Significance::Different
+            if c.ratio.is_some_and(|ratio| (ratio - 1.0).abs() < MIN_RELEVANT_CHANGE) =>
+        {
             let ratio = c.ratio.unwrap_or(1.0);
             format!("practically the same ({}{})", share(ratio), sure(c, ", ", ""))
         }
-        Verdict::Different => {
+        Significance::Different => {
             let size = c.ratio.map_or_else(String::new, |ratio| format!(", {}", share(ratio)));
             let good = if improves(c) { "better" } else { "worse" };
             let effect = match c.effect.magnitude {
@@ -44,18 +46,18 @@ fn sure(c: &Comparison, before: &str, after: &str) -> String {
     c.test.map_or_else(String::new, |test| format!("{before}p {}{after}", probability(test.p)))
 }
 
-enum Verdict {
+enum Significance {
     Different,
     Unclear,
     TooFew,
 }
 
 /// Decides by the interval alone: it resamples pairs of runs if possible, which the test does not.
-fn verdict(c: &Comparison) -> Verdict {
+fn verdict(c: &Comparison) -> Significance {
     match c.difference_interval {
-        None => Verdict::TooFew,
-        Some(interval) if interval.holds(0.0) => Verdict::Unclear,
-        Some(_) => Verdict::Different,
+        None => Significance::TooFew,
+        Some(interval) if interval.holds(0.0) => Significance::Unclear,
+        Some(_) => Significance::Different,
     }
 }
 

@@ -110,7 +110,7 @@ impl DemoSetup {
 /// The load on the link when a small object was requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Load {
+pub enum BackgroundLoad {
     /// Nothing.
     Unloaded,
     /// The big file.
@@ -127,7 +127,7 @@ pub struct SmallObject {
     #[serde(with = "millis", rename = "took_ms")]
     pub took: Duration,
     /// The concurrent load on the link.
-    pub load: Load,
+    pub load: BackgroundLoad,
 }
 
 /// Bytes of the big file that arrived on one connection in one interval.

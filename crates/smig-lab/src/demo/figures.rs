@@ -1,6 +1,8 @@
 //! The charts of the demonstration's page.
 
-use super::data::{BulkSample, ConnectionId, DemoResult, DemoRun, DemoSetup, Load, Variant};
+use super::data::{
+    BackgroundLoad, BulkSample, ConnectionId, DemoResult, DemoRun, DemoSetup, Variant,
+};
 use super::summary::{self, RunSummary, object_times};
 use crate::millis;
 use crate::report::svg::{
@@ -76,8 +78,13 @@ fn object_layers(run: &DemoRun) -> Vec<Layer> {
         Layer { name: name.into(), colour, shape: Shape::Dots(marker, points) }
     };
     vec![
-        layer(Load::Unloaded, "alone", Colour::Slate, Marker::Ring),
-        layer(Load::BigFile, "during the download", colour(run.variant), marker(run.variant)),
+        layer(BackgroundLoad::Unloaded, "alone", Colour::Slate, Marker::Ring),
+        layer(
+            BackgroundLoad::BigFile,
+            "during the download",
+            colour(run.variant),
+            marker(run.variant),
+        ),
     ]
 }
 
@@ -145,7 +152,7 @@ pub(super) fn distribution(result: &DemoResult, summaries: &[RunSummary], width:
 
 /// Returns a run's line and its markers at the quartiles, which distinguish it by shape as well.
 fn distribution_layers(run: &DemoRun) -> [Layer; 2] {
-    let times = object_times(run, Load::BigFile);
+    let times = object_times(run, BackgroundLoad::BigFile);
     let share = |index: usize| (index + 1) as f64 / times.len() as f64 * 100.0;
     let steps = times.iter().enumerate().map(|(index, time)| (*time, share(index)));
     let start = times.first().map(|first| (*first, 0.0));

@@ -21,8 +21,8 @@ pub mod sample;
 pub mod summary;
 
 pub use data::{
-    BulkSample, ConnectionBytes, ConnectionId, DemoResult, DemoRun, DemoSetup, Load, Move,
-    SmallObject, Variant,
+    BackgroundLoad, BulkSample, ConnectionBytes, ConnectionId, DemoResult, DemoRun, DemoSetup,
+    Move, SmallObject, Variant,
 };
 #[cfg(target_os = "linux")]
 pub(crate) use drive::kernel;

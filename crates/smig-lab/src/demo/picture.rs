@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::data::{BulkSample, ConnectionId, DemoResult, DemoRun, Load, Variant};
+use super::data::{BackgroundLoad, BulkSample, ConnectionId, DemoResult, DemoRun, Variant};
 use super::live::progress;
 use crate::millis;
 use crate::report::svg::Axis;
@@ -154,8 +154,8 @@ impl Picture<'_> {
         let mut dots = Dots::new(left, Self::OBJECTS, self.panel_width, self.object_rows);
         for object in &run.objects {
             let paint = match object.load {
-                Load::Unloaded => Paint::Plain,
-                Load::BigFile => paint(run.variant),
+                BackgroundLoad::Unloaded => Paint::Plain,
+                BackgroundLoad::BigFile => paint(run.variant),
             };
             let y = self.objects.position(millis::of(object.took));
             dots.add(self.x.position(object.at.as_secs_f64()), y, paint);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::data::{
-    BulkSample, ConnectionBytes, ConnectionId, DemoResult, DemoSetup, Load, Move, SmallObject,
-    Variant,
+    BackgroundLoad, BulkSample, ConnectionBytes, ConnectionId, DemoResult, DemoSetup, Move,
+    SmallObject, Variant,
 };
 use super::recorder::{DemoEvent, DemoRecorder};
 use crate::lateness::LatenessSummary;
@@ -45,13 +45,13 @@ pub fn events(variant: Variant) -> Vec<DemoEvent> {
     let mut noise = Noise(0x9e37_79b9_7f4a_7c15 ^ variant as u64);
     let (mut at, mut left, mut moved) = (Duration::ZERO, setup().big_file_bytes, 0);
     for step in 0.. {
-        let load = if step < UNLOADED { Load::Unloaded } else { Load::BigFile };
+        let load = if step < UNLOADED { BackgroundLoad::Unloaded } else { BackgroundLoad::BigFile };
         if step == UNLOADED {
             events.push(DemoEvent::BulkStarted(at));
         }
         let since = f64::from(step.saturating_sub(UNLOADED));
         let ms = match (load, variant) {
-            (Load::Unloaded, _) => 60.0 + 4.0 * noise.next(),
+            (BackgroundLoad::Unloaded, _) => 60.0 + 4.0 * noise.next(),
             (_, Variant::PlainHttp2) => {
                 90.0 + 1_200.0 * (since / 10.0).min(1.0) + 900.0 * noise.next()
             }
@@ -61,7 +61,7 @@ pub fn events(variant: Variant) -> Vec<DemoEvent> {
         let took = Duration::from_secs_f64(ms / 1e3);
         events.push(DemoEvent::Object(SmallObject { at, took, load }));
         at += STEP;
-        if load == Load::BigFile {
+        if load == BackgroundLoad::BigFile {
             let room = (590_000.0 * (since / 3.0).clamp(0.3, 1.0) - 10_000.0 * noise.next()) as u64;
             let first = variant != Variant::Smig || since < 2.0;
             if !first && moved == 0 {

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
-use super::data::{ConnectionBytes, DemoResult, DemoRun, DemoSetup, Load, Variant};
+use super::data::{BackgroundLoad, ConnectionBytes, DemoResult, DemoRun, DemoSetup, Variant};
 use super::live::wrap;
 use crate::millis;
 use crate::report::{amount, bytes, ms, number, quantile, sorted_millis};
@@ -43,15 +43,15 @@ pub struct RunSummary {
 
 /// Returns the times of the small objects under one load, in ms, in ascending order.
 #[must_use]
-pub fn object_times(run: &DemoRun, load: Load) -> Vec<f64> {
+pub fn object_times(run: &DemoRun, load: BackgroundLoad) -> Vec<f64> {
     sorted_millis(run.objects.iter().filter(|o| o.load == load).map(|o| o.took))
 }
 
 /// Summarises one run.
 #[must_use]
 pub fn summarise(setup: &DemoSetup, run: &DemoRun) -> RunSummary {
-    let unloaded = object_times(run, Load::Unloaded);
-    let beside = object_times(run, Load::BigFile);
+    let unloaded = object_times(run, BackgroundLoad::Unloaded);
+    let beside = object_times(run, BackgroundLoad::BigFile);
     let big_file_s = run.bulk_took().map(|took| millis::of(took) / 1e3);
     let rate = big_file_s.filter(|s| *s > 0.0).map(|s| setup.big_file_bytes as f64 * 8e-6 / s);
     RunSummary {

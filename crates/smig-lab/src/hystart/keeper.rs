@@ -30,7 +30,7 @@ pub(super) struct Files {
 
 /// Holds the setting at the requested value until dropped.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct HystartLock {
     files: Files,
     users: File,
 }
@@ -83,7 +83,7 @@ impl Files {
     }
 
     /// Sets the value, or joins the users of the same value. Waits for users of the other value.
-    pub(super) fn hold(&self, on: bool, patience: Duration) -> Result<Held, HystartError> {
+    pub(super) fn hold(&self, on: bool, patience: Duration) -> Result<HystartLock, HystartError> {
         self.check()?;
         let until = Instant::now() + patience;
         let gate = open(&self.state)?;
@@ -100,7 +100,7 @@ impl Files {
                 self.wait(on, until, patience)?;
                 continue;
             }
-            let held = Held { files: self.clone(), users };
+            let held = HystartLock { files: self.clone(), users };
             // A leaving user may have held the exclusive lock in between and restored the original value.
             if self.is_set(on) {
                 return Ok(held);
@@ -171,7 +171,7 @@ impl Files {
     }
 }
 
-impl Drop for Held {
+impl Drop for HystartLock {
     fn drop(&mut self) {
         // Fails while there are other users; the last one restores the value.
         if try_lock(&self.users, FlockOperation::NonBlockingLockExclusive).unwrap_or(false) {

@@ -114,9 +114,9 @@ pub fn keep(on: bool) -> Result<(), HystartError> {
 
 /// A keeper process, which holds HyStart at the requested value until this is dropped.
 #[derive(Debug)]
-pub struct Hold(Child);
+pub struct HystartGuard(Child);
 
-impl Hold {
+impl HystartGuard {
     /// Starts a keeper and waits until it holds the setting. `keeper` is a command that calls [`keep`]
     /// according to its last argument, `on` or `off`, which is appended here.
     ///
@@ -156,7 +156,7 @@ impl Hold {
     }
 }
 
-impl Drop for Hold {
+impl Drop for HystartGuard {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
         if !self.0.wait().is_ok_and(|status| status.success()) {

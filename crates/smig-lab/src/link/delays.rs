@@ -22,7 +22,7 @@ pub enum JitterSpec {
     /// part; negative values become zero.
     Uniform(UniformJitter),
     /// The delay starts at the constant part and grows with time.
-    Slowdown(Slowdown),
+    Slowdown(DelayRamp),
 }
 
 /// Parameters of [`JitterSpec::Normal`].
@@ -52,7 +52,7 @@ pub struct UniformJitter {
 /// Parameters of [`JitterSpec::Slowdown`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Slowdown {
+pub struct DelayRamp {
     /// The delay added in each step.
     #[serde(with = "millis", rename = "add_ms")]
     pub add: Duration,
@@ -121,7 +121,7 @@ impl Delays {
     fn draw(&mut self, jitter: JitterSpec, left: Time) -> Duration {
         let age = left.since(self.origin);
         match jitter {
-            JitterSpec::Slowdown(Slowdown { add, every, up_to }) => {
+            JitterSpec::Slowdown(DelayRamp { add, every, up_to }) => {
                 let times = age.as_nanos() / every.as_nanos().max(1);
                 let times = u32::try_from(times).unwrap_or(u32::MAX);
                 self.base + add.saturating_mul(times).min(up_to)

@@ -14,7 +14,7 @@ use crate::millis;
 /// In files: a name, `drop-tail`, `drop-head`, `codel` or `fq`, or a table with
 /// the parameters of the last two.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub enum Discipline {
+pub enum Qdisc {
     /// First in, first out; a packet that finds the queue full is dropped.
     #[default]
     DropTail,
@@ -23,7 +23,7 @@ pub enum Discipline {
     /// First in, first out, kept short by `CoDel` (RFC 8289).
     CoDel(CoDelSpec),
     /// One queue per flow, each kept short by `CoDel` (RFC 8290).
-    Fair(FairSpec),
+    FqCodel(FqCodelSpec),
 }
 
 /// Parameters of `CoDel` (RFC 8289, sections 4.3 and 4.4).
@@ -47,7 +47,7 @@ impl Default for CoDelSpec {
 /// Parameters of the fair queue (RFC 8290, section 5.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct FairSpec {
+pub struct FqCodelSpec {
     /// `CoDel`'s target.
     #[serde(with = "millis", rename = "target_ms")]
     pub target: Duration,
@@ -60,20 +60,20 @@ pub struct FairSpec {
     pub quantum: u32,
 }
 
-impl Default for FairSpec {
+impl Default for FqCodelSpec {
     fn default() -> Self {
         let CoDelSpec { target, interval } = CoDelSpec::default();
         Self { target, interval, flows: 1_024, quantum: 1_514 }
     }
 }
 
-impl FairSpec {
+impl FqCodelSpec {
     pub(super) const fn codel(&self) -> CoDelSpec {
         CoDelSpec { target: self.target, interval: self.interval }
     }
 }
 
-impl Discipline {
+impl Qdisc {
     /// Returns `CoDel` with the parameters that RFC 8289 recommends.
     #[must_use]
     pub fn codel() -> Self {
@@ -83,18 +83,19 @@ impl Discipline {
     /// Returns the fair queue with the parameters that RFC 8290 recommends.
     #[must_use]
     pub fn fair() -> Self {
-        Self::Fair(FairSpec::default())
+        Self::FqCodel(FqCodelSpec::default())
     }
 
     pub(super) fn check(&self) -> Result<(), SpecError> {
         match self {
-            Self::Fair(fair) if !(1..=65_536).contains(&fair.flows) => {
+            Self::FqCodel(fair) if !(1..=65_536).contains(&fair.flows) => {
                 Err(SpecError::Value("discipline.fq.flows must be from 1 to 65536".into()))
             }
-            Self::Fair(fair) if fair.quantum < 64 => {
+            Self::FqCodel(fair) if fair.quantum < 64 => {
                 Err(SpecError::Value("discipline.fq.quantum must be 64 bytes or more".into()))
             }
-            Self::CoDel(CoDelSpec { interval, .. }) | Self::Fair(FairSpec { interval, .. })
+            Self::CoDel(CoDelSpec { interval, .. })
+            | Self::FqCodel(FqCodelSpec { interval, .. })
                 if interval.is_zero() =>
             {
                 Err(SpecError::Value("discipline: interval_ms must be more than 0".into()))
@@ -109,13 +110,13 @@ impl Discipline {
 }
 
 /// Formats the name, as in files.
-impl fmt::Display for Discipline {
+impl fmt::Display for Qdisc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::DropTail => "drop-tail",
             Self::DropHead => "drop-head",
             Self::CoDel(_) => "codel",
-            Self::Fair(_) => "fq",
+            Self::FqCodel(_) => "fq",
         })
     }
 }
@@ -127,16 +128,16 @@ struct Table {
     #[serde(skip_serializing_if = "Option::is_none")]
     codel: Option<CoDelSpec>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    fq: Option<FairSpec>,
+    fq: Option<FqCodelSpec>,
 }
 
-impl Serialize for Discipline {
+impl Serialize for Qdisc {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match *self {
             Self::CoDel(codel) if codel != CoDelSpec::default() => {
                 Table { codel: Some(codel), fq: None }.serialize(serializer)
             }
-            Self::Fair(fair) if fair != FairSpec::default() => {
+            Self::FqCodel(fair) if fair != FqCodelSpec::default() => {
                 Table { codel: None, fq: Some(fair) }.serialize(serializer)
             }
             _ => serializer.collect_str(self),
@@ -144,7 +145,7 @@ impl Serialize for Discipline {
     }
 }
 
-impl<'de> Deserialize<'de> for Discipline {
+impl<'de> Deserialize<'de> for Qdisc {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(DisciplineVisitor)
     }
@@ -153,26 +154,26 @@ impl<'de> Deserialize<'de> for Discipline {
 struct DisciplineVisitor;
 
 impl<'de> Visitor<'de> for DisciplineVisitor {
-    type Value = Discipline;
+    type Value = Qdisc;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("\"drop-tail\", \"drop-head\", \"codel\", \"fq\", or a table with codel or fq")
     }
 
-    fn visit_str<E: Error>(self, name: &str) -> Result<Discipline, E> {
+    fn visit_str<E: Error>(self, name: &str) -> Result<Qdisc, E> {
         match name {
-            "drop-tail" => Ok(Discipline::DropTail),
-            "drop-head" => Ok(Discipline::DropHead),
-            "codel" => Ok(Discipline::codel()),
-            "fq" => Ok(Discipline::fair()),
+            "drop-tail" => Ok(Qdisc::DropTail),
+            "drop-head" => Ok(Qdisc::DropHead),
+            "codel" => Ok(Qdisc::codel()),
+            "fq" => Ok(Qdisc::fair()),
             _ => Err(E::unknown_variant(name, &["drop-tail", "drop-head", "codel", "fq"])),
         }
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Discipline, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Qdisc, A::Error> {
         match Table::deserialize(MapAccessDeserializer::new(map))? {
-            Table { codel: Some(codel), fq: None } => Ok(Discipline::CoDel(codel)),
-            Table { codel: None, fq: Some(fair) } => Ok(Discipline::Fair(fair)),
+            Table { codel: Some(codel), fq: None } => Ok(Qdisc::CoDel(codel)),
+            Table { codel: None, fq: Some(fair) } => Ok(Qdisc::FqCodel(fair)),
             _ => Err(Error::custom("a table for discipline has either codel or fq")),
         }
     }

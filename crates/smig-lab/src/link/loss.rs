@@ -14,34 +14,38 @@ pub enum LossSpec {
     /// Each packet is lost with this probability, independently.
     Random(f64),
     /// Packets are lost in bursts (Gilbert-Elliott model).
-    Bursts(Bursts),
+    Bursts(GilbertElliott),
 }
 
 /// Parameters of [`LossSpec::Bursts`]: the link is good or bad, and may change with each packet.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Bursts {
+pub struct GilbertElliott {
     /// The probability that a good link turns bad.
-    pub enter: f64,
+    #[serde(rename = "enter")]
+    pub good_to_bad: f64,
     /// The probability that a bad link turns good: 1 / the mean length of a burst, in packets.
-    pub leave: f64,
+    #[serde(rename = "leave")]
+    pub bad_to_good: f64,
     /// The probability that a packet is lost on the bad link.
     #[serde(default = "one")]
-    pub inside: f64,
+    #[serde(rename = "inside")]
+    pub loss_bad: f64,
     /// The probability that a packet is lost on the good link.
     #[serde(default)]
-    pub outside: f64,
+    #[serde(rename = "outside")]
+    pub loss_good: f64,
 }
 
 const fn one() -> f64 {
     1.0
 }
 
-impl Bursts {
+impl GilbertElliott {
     /// Returns the share of packets for which the link is bad.
     fn bad(&self) -> f64 {
-        let change = self.enter + self.leave;
-        if change > 0.0 { self.enter / change } else { 0.0 }
+        let change = self.good_to_bad + self.bad_to_good;
+        if change > 0.0 { self.good_to_bad / change } else { 0.0 }
     }
 }
 
@@ -49,7 +53,12 @@ impl LossSpec {
     pub(super) fn check(&self) -> Result<(), SpecError> {
         let values = match self {
             Self::Random(share) => vec![("loss.random", *share)],
-            Self::Bursts(Bursts { enter, leave, inside, outside }) => vec![
+            Self::Bursts(GilbertElliott {
+                good_to_bad: enter,
+                bad_to_good: leave,
+                loss_bad: inside,
+                loss_good: outside,
+            }) => vec![
                 ("loss.bursts.enter", *enter),
                 ("loss.bursts.leave", *leave),
                 ("loss.bursts.inside", *inside),
@@ -71,7 +80,7 @@ impl LossSpec {
             Self::Random(share) => *share,
             Self::Bursts(bursts) => {
                 let bad = bursts.bad();
-                bad * bursts.inside + (1.0 - bad) * bursts.outside
+                bad * bursts.loss_bad + (1.0 - bad) * bursts.loss_good
             }
         }
     }
@@ -85,8 +94,8 @@ impl LossSpec {
         let share = self.share();
         let mut variance = share * (1.0 - share);
         if let Self::Bursts(bursts) = self {
-            let (bad, memory) = (bursts.bad(), 1.0 - bursts.enter - bursts.leave);
-            let apart = (bursts.inside - bursts.outside).powi(2) * bad * (1.0 - bad);
+            let (bad, memory) = (bursts.bad(), 1.0 - bursts.good_to_bad - bursts.bad_to_good);
+            let apart = (bursts.loss_bad - bursts.loss_good).powi(2) * bad * (1.0 - bad);
             if memory < 1.0 {
                 variance += 2.0 * apart * memory / (1.0 - memory);
             }
@@ -119,7 +128,12 @@ impl Loss {
         match self.spec {
             None => false,
             Some(LossSpec::Random(share)) => self.random.happens(share),
-            Some(LossSpec::Bursts(Bursts { enter, leave, inside, outside })) => {
+            Some(LossSpec::Bursts(GilbertElliott {
+                good_to_bad: enter,
+                bad_to_good: leave,
+                loss_bad: inside,
+                loss_good: outside,
+            })) => {
                 let lost = self.random.happens(if self.bad { inside } else { outside });
                 let change = self.random.happens(if self.bad { leave } else { enter });
                 self.bad ^= change;

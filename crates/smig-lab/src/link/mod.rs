@@ -35,12 +35,12 @@ mod trace;
 mod units;
 mod wire;
 
-pub use delays::{JitterSpec, NormalJitter, Slowdown, UniformJitter};
-pub use discipline::{CoDelSpec, Discipline, FairSpec};
+pub use delays::{DelayRamp, JitterSpec, NormalJitter, UniformJitter};
+pub use discipline::{CoDelSpec, FqCodelSpec, Qdisc};
 pub use log::{DropReason, LinkEvent, LinkEventKind, LinkLog};
-pub use loss::{Bursts, LossSpec};
+pub use loss::{GilbertElliott, LossSpec};
 pub use lte::LteSpec;
-pub use model::{Arrival, Link, Verdict};
+pub use model::{Delivery, EnqueueResult, Link};
 pub use packet::{Packet, Ports};
 pub use profile::Profile;
 pub use rate::{RateSpec, RateStep, Steps};

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use super::delays::Delays;
 use super::log::DropReason;
 use super::loss::Loss;
-use super::queue::{Queue, Queued, Room};
-use super::wire::Wire;
+use super::queue::{Eviction, Queue, Queued};
+use super::wire::Transmitter;
 use super::{
     DirectionSpec, LinkCounters, LinkEvent, LinkEventKind, LinkLog, Packet, Ports, QueueLimit,
     SpecError, Time,
@@ -18,7 +18,7 @@ const KEPT_DROPPED: usize = 64;
 /// Whether the queue accepted a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub enum Verdict<P> {
+pub enum EnqueueResult<P> {
     /// It is queued or on the wire. The discipline may still drop it, or the wire lose it.
     Accepted,
     /// It was dropped. Contains the packet, so that its memory can be reused.
@@ -27,7 +27,7 @@ pub enum Verdict<P> {
 
 /// A packet at the far end of the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Arrival<P> {
+pub struct Delivery<P> {
     /// The time it was due; the difference to the current time is the caller's lateness.
     pub due: Time,
     /// The packet.
@@ -45,7 +45,7 @@ pub struct Arrival<P> {
 pub struct Link<P, L = ()> {
     limit: QueueLimit,
     mtu: u64,
-    wire: Wire,
+    wire: Transmitter,
     delays: Delays,
     loss: Loss,
     /// Packets waiting for the wire; the packet on the wire is not included.
@@ -53,7 +53,7 @@ pub struct Link<P, L = ()> {
     queue_packets: usize,
     queue_bytes: u64,
     /// Packets on the wire or propagating, ordered by arrival time.
-    flight: VecDeque<Arrival<P>>,
+    flight: VecDeque<Delivery<P>>,
     /// When the last bit of the last dequeued packet leaves.
     busy_until: Time,
     /// When the wire can take the next packet.
@@ -114,18 +114,18 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
     }
 
     /// Offers a packet to the link at `now`.
-    pub fn enqueue(&mut self, now: Time, packet: P) -> Verdict<P> {
+    pub fn enqueue(&mut self, now: Time, packet: P) -> EnqueueResult<P> {
         self.advance(now);
         self.counters.offered_packets += 1;
         let (bytes, ports) = (packet.wire_size() as u64, packet.ports());
         if bytes > self.mtu {
             self.drop_packet(self.now, DropReason::TooBig, bytes, ports);
-            return Verdict::Dropped(packet);
+            return EnqueueResult::Dropped(packet);
         }
         let idle = self.queue_packets == 0 && self.busy_until <= self.now;
         if !idle && !self.find_room(bytes) {
             self.drop_packet(self.now, DropReason::Full, bytes, ports);
-            return Verdict::Dropped(packet);
+            return EnqueueResult::Dropped(packet);
         }
         if idle {
             self.free_at = self.wire.ready(self.now);
@@ -138,7 +138,7 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
             self.advance(now);
         }
         self.counters.longest_queue = self.counters.longest_queue.max(self.queue_packets);
-        Verdict::Accepted
+        EnqueueResult::Accepted
     }
 
     /// Returns when to call [`pop`](Self::pop) next; `None` while the link is empty.
@@ -151,7 +151,7 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
     }
 
     /// Returns the next packet that has arrived by `now`.
-    pub fn pop(&mut self, now: Time) -> Option<Arrival<P>> {
+    pub fn pop(&mut self, now: Time) -> Option<Delivery<P>> {
         self.advance(now);
         if self.flight.front()?.due > self.now {
             return None;
@@ -201,7 +201,7 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
     /// Returns whether a packet may be queued; first drops others if the discipline does so.
     fn find_room(&mut self, bytes: u64) -> bool {
         while !self.has_room(bytes) {
-            let Room::Made(item, reason) = self.queue.make_room() else { return false };
+            let Eviction::Made(item, reason) = self.queue.make_room() else { return false };
             self.discard(self.now, reason, item);
         }
         true
@@ -230,7 +230,7 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
                 self.keep(packet);
             } else {
                 let due = self.delays.arrival(self.busy_until);
-                self.flight.push_back(Arrival { due, packet });
+                self.flight.push_back(Delivery { due, packet });
             }
         }
     }

@@ -7,8 +7,10 @@
 
 use std::time::Duration;
 
-use super::delays::{JitterSpec, NormalJitter, Slowdown};
-use super::{Bursts, DirectionSpec, LinkSpec, LossSpec, LteSpec, QueueLimit, Rate, RateSpec};
+use super::delays::{DelayRamp, JitterSpec, NormalJitter};
+use super::{
+    DirectionSpec, GilbertElliott, LinkSpec, LossSpec, LteSpec, QueueLimit, Rate, RateSpec,
+};
 
 /// A named link.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,8 +83,12 @@ fn papers() -> Vec<Profile> {
 }
 
 /// A loss burst starts about every 400 packets and lasts four packets on average.
-const BURSTS: LossSpec =
-    LossSpec::Bursts(Bursts { enter: 0.25 / 99.0, leave: 0.25, inside: 1.0, outside: 0.0 });
+const BURSTS: LossSpec = LossSpec::Bursts(GilbertElliott {
+    good_to_bad: 0.25 / 99.0,
+    bad_to_good: 0.25,
+    loss_bad: 1.0,
+    loss_good: 0.0,
+});
 
 fn lossy(name: &'static str, about: &'static str, loss: LossSpec) -> Profile {
     let mut spec = LinkSpec::paper_wired();
@@ -130,7 +136,7 @@ fn slowdown() -> Profile {
         [Rate::mbit(80); 2],
         5,
     );
-    let slowdown = Slowdown { add: ms(15), every: ms(100), up_to: ms(300) };
+    let slowdown = DelayRamp { add: ms(15), every: ms(100), up_to: ms(300) };
     profile.spec.to_client.jitter = Some(JitterSpec::Slowdown(slowdown));
     profile
 }

@@ -10,8 +10,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::delays::JitterSpec;
 use super::trace::TraceError;
-use super::wire::Wire;
-use super::{Discipline, LossSpec, Profile, Rate, RateSpec};
+use super::wire::Transmitter;
+use super::{LossSpec, Profile, Qdisc, Rate, RateSpec};
 use crate::millis;
 
 /// Default MTU of a link, in bytes of an IP packet.
@@ -55,8 +55,8 @@ pub struct DirectionSpec {
     /// Limit of the queue in front of the wire.
     pub queue: QueueLimit,
     /// Queue discipline.
-    #[serde(default, skip_serializing_if = "Discipline::is_default")]
-    pub discipline: Discipline,
+    #[serde(default, skip_serializing_if = "Qdisc::is_default")]
+    pub discipline: Qdisc,
     /// The MTU in bytes: larger IP packets are dropped.
     #[serde(default = "usual_mtu", skip_serializing_if = "is_usual_mtu")]
     pub mtu: u32,
@@ -81,14 +81,14 @@ impl DirectionSpec {
             jitter: None,
             loss: None,
             queue,
-            discipline: Discipline::DropTail,
+            discipline: Qdisc::DropTail,
             mtu: USUAL_MTU,
         }
     }
 
     /// Validates the values and creates the wire: reads the trace file, or generates the trace
     /// from the run's seed.
-    pub(super) fn wire(&self, seed: u64) -> Result<Wire, SpecError> {
+    pub(super) fn wire(&self, seed: u64) -> Result<Transmitter, SpecError> {
         if !(68..=65_535).contains(&self.mtu) {
             let text = format!("mtu = {} is not from 68 to 65535 bytes", self.mtu);
             return Err(SpecError::Value(text));
@@ -97,12 +97,14 @@ impl DirectionSpec {
         self.loss.as_ref().map_or(Ok(()), LossSpec::check)?;
         self.discipline.check()?;
         match (&self.rate, self.rate.trace(seed)?) {
-            (_, Some(trace)) => Ok(Wire::trace(trace)),
+            (_, Some(trace)) => Ok(Transmitter::trace(trace)),
             (RateSpec::Steps(steps), None) => {
                 steps.check()?;
-                Ok(Wire::steps(steps.clone()))
+                Ok(Transmitter::steps(steps.clone()))
             }
-            (rate, None) => Ok(Wire::constant(Rate::bits_per_second(rate.as_bits_per_second()))),
+            (rate, None) => {
+                Ok(Transmitter::constant(Rate::bits_per_second(rate.as_bits_per_second())))
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::wire::Wire;
+use super::wire::Transmitter;
 use super::{Rate, SpecError, Steps, Time};
 
 /// Bytes of IP packets in one delivery opportunity.
@@ -81,7 +81,7 @@ impl Trace {
     /// When the steps are invalid, or the trace would have no length.
     pub fn from_steps(steps: &Steps, length: Duration) -> Result<Self, SpecError> {
         steps.check()?;
-        let mut wire = Wire::steps(steps.clone());
+        let mut wire = Transmitter::steps(steps.clone());
         let (mut at, mut millis) = (Time::ZERO, Vec::new());
         let end = Time::ZERO + length;
         loop {

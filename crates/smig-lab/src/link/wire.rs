@@ -12,21 +12,21 @@ const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 /// The wire of one direction.
 #[derive(Debug)]
-pub(super) enum Wire {
+pub(super) enum Transmitter {
     Constant(Constant),
-    Steps(Stepped),
+    Steps(SteppedRate),
     Trace(Opportunities),
 }
 
-impl Wire {
+impl Transmitter {
     pub(super) const fn constant(rate: Rate) -> Self {
-        Self::Constant(Constant { rate: rate.as_bits_per_second(), left: Leftover::NONE })
+        Self::Constant(Constant { rate: rate.as_bits_per_second(), left: Remainder::NONE })
     }
 
     pub(super) fn steps(steps: Steps) -> Self {
         let origin = Time::ZERO;
         let Steps { steps, repeat } = steps;
-        Self::Steps(Stepped { steps, repeat, origin, left: Leftover::NONE })
+        Self::Steps(SteppedRate { steps, repeat, origin, left: Remainder::NONE })
     }
 
     pub(super) const fn trace(trace: Trace) -> Self {
@@ -82,12 +82,12 @@ impl Wire {
 
 /// Rounding error of the departure at `at`, in bits * nanoseconds per second.
 #[derive(Debug, Clone, Copy)]
-struct Leftover {
+struct Remainder {
     at: Time,
     work: u64,
 }
 
-impl Leftover {
+impl Remainder {
     const NONE: Self = Self { at: Time::ZERO, work: 0 };
 
     /// Returns the error to add for a packet that starts at `start`: 0 after an idle period.
@@ -104,27 +104,27 @@ fn work_of(bytes: u64) -> u64 {
 #[derive(Debug)]
 pub(super) struct Constant {
     rate: u64,
-    left: Leftover,
+    left: Remainder,
 }
 
 impl Constant {
     fn carry(&mut self, start: Time, bytes: u64) -> Time {
         let work = work_of(bytes).saturating_add(self.left.before(start));
         let at = start + Duration::from_nanos(work / self.rate);
-        self.left = Leftover { at, work: work % self.rate };
+        self.left = Remainder { at, work: work % self.rate };
         at
     }
 }
 
 #[derive(Debug)]
-pub(super) struct Stepped {
+pub(super) struct SteppedRate {
     steps: Vec<RateStep>,
     repeat: Option<Duration>,
     origin: Time,
-    left: Leftover,
+    left: Remainder,
 }
 
-impl Stepped {
+impl SteppedRate {
     fn carry(&mut self, start: Time, bytes: u64) -> Time {
         let mut work = work_of(bytes).saturating_add(self.left.before(start));
         let mut at = start;
@@ -139,7 +139,7 @@ impl Stepped {
                 continue;
             }
             at = at + Duration::from_nanos(work / rate);
-            self.left = Leftover { at, work: work % rate };
+            self.left = Remainder { at, work: work % rate };
             return at;
         }
     }

@@ -13,7 +13,7 @@ use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use rustix::thread::UnshareFlags;
 
-use super::host::{Host, Running};
+use super::host::{Host, HostThread};
 use super::sys;
 
 /// A running program. It and its descendants are killed when this is dropped.
@@ -28,7 +28,7 @@ pub struct Child {
     /// Standard error of the program, if the command piped it.
     pub stderr: Option<ChildStderr>,
     /// The thread that waits for the program.
-    waiting: Option<Running<io::Result<ExitStatus>>>,
+    waiting: Option<HostThread<io::Result<ExitStatus>>>,
     status: Option<ExitStatus>,
 }
 
@@ -50,7 +50,7 @@ impl Child {
         };
         let waiting = match host {
             Some(host) => host.run(start)?,
-            None => Running::outside(start)?,
+            None => HostThread::outside(start)?,
         };
         let ended = |_| io::Error::other("the thread that starts programs ended early");
         let (id, pidfd, (stdin, stdout, stderr)) = wait.recv().map_err(ended)??;

@@ -23,7 +23,7 @@ const NETMASK: Ipv4Addr = Ipv4Addr::new(255, 255, 255, 0);
 
 /// One end of a link, at its host.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct End {
+pub(super) struct LinkEndpoint {
     /// Number of the link, counted from 0.
     pub(super) link: usize,
     pub(super) address: Ipv4Addr,
@@ -32,7 +32,7 @@ pub(super) struct End {
     pub(super) mtu: u32,
 }
 
-impl End {
+impl LinkEndpoint {
     /// Returns the device's name, the same at both ends.
     pub(super) fn device(self) -> String {
         format!("link{}", self.link)
@@ -41,7 +41,7 @@ impl End {
 
 /// Sets up the devices in the calling thread's namespace; returns the TUN
 /// descriptors in the order of the ends.
-pub(super) fn set_up(ends: &[End], spec: &HostSpec) -> Result<Vec<OwnedFd>, LabError> {
+pub(super) fn set_up(ends: &[LinkEndpoint], spec: &HostSpec) -> Result<Vec<OwnedFd>, LabError> {
     // Otherwise the kernel would send IPv6 router solicitations over the link.
     if Path::new("/proc/sys/net/ipv6").exists() {
         write_sysctl("ipv6/conf/default/disable_ipv6", "1")?;
@@ -55,12 +55,12 @@ pub(super) fn set_up(ends: &[End], spec: &HostSpec) -> Result<Vec<OwnedFd>, LabE
     check_congestion_control(spec)?;
     let usual = || loads(USUAL_CONGESTION_CONTROL).then_some(USUAL_CONGESTION_CONTROL);
     let congestion_control = spec.congestion_control.as_deref().or_else(usual);
-    let set_up = |end: &End| set_up_end(*end, &control, spec, congestion_control);
+    let set_up = |end: &LinkEndpoint| set_up_end(*end, &control, spec, congestion_control);
     ends.iter().map(set_up).collect()
 }
 
 fn set_up_end(
-    end: End,
+    end: LinkEndpoint,
     control: &OwnedFd,
     spec: &HostSpec,
     congestion_control: Option<&str>,

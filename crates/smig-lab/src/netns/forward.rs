@@ -22,7 +22,7 @@ use super::pcap::Capture;
 use super::sys;
 use super::testbed::BoxedLog;
 use crate::lateness::Lateness;
-use crate::link::{Link, LinkCounters, LinkReport, Scheduling, Time, Verdict};
+use crate::link::{EnqueueResult, Link, LinkCounters, LinkReport, Scheduling, Time};
 
 /// Maximum number of packets read from one device before the other is served.
 const BATCH: usize = 32;
@@ -30,7 +30,7 @@ const BATCH: usize = 32;
 const SPARE_BUFFERS: usize = 1024;
 
 /// The two ends of one direction and the link between them.
-pub(super) struct Direction {
+pub(super) struct LinkDirection {
     pub(super) from: Arc<OwnedFd>,
     pub(super) to: Arc<OwnedFd>,
     pub(super) link: Link<Vec<u8>, BoxedLog>,
@@ -56,12 +56,12 @@ struct Shared {
     counters: [LinkCounters; 2],
     lateness: Lateness,
     scheduling: Scheduling,
-    orders: Orders,
+    orders: ForwarderControl,
 }
 
 /// Requests from other threads.
 #[derive(Debug, Default)]
-struct Orders {
+struct ForwarderControl {
     stop: bool,
     /// New origin of steps, traces and changing delays.
     restart: Option<Time>,
@@ -71,7 +71,7 @@ impl Forwarder {
     /// Starts forwarding packets of at most `largest` bytes, to the client and to
     /// the server.
     pub(super) fn start(
-        directions: [Direction; 2],
+        directions: [LinkDirection; 2],
         captures: Captures,
         largest: usize,
     ) -> Result<Self, LabError> {
@@ -87,9 +87,9 @@ impl Forwarder {
             counters: Default::default(),
             lateness: Lateness::default(),
             scheduling: Scheduling::Ordinary,
-            orders: Orders::default(),
+            orders: ForwarderControl::default(),
         }));
-        let carrier = Carrying {
+        let carrier = ForwardLoop {
             directions,
             captures,
             largest,
@@ -148,8 +148,8 @@ impl Drop for Forwarder {
     }
 }
 
-struct Carrying {
-    directions: [Direction; 2],
+struct ForwardLoop {
+    directions: [LinkDirection; 2],
     captures: Captures,
     largest: usize,
     timer: OwnedFd,
@@ -162,7 +162,7 @@ struct Carrying {
     late: Vec<Duration>,
 }
 
-impl Carrying {
+impl ForwardLoop {
     fn run(mut self) {
         // Without these capabilities the thread still runs; the report's lateness shows the effect.
         let real_time = sys::run_in_real_time().is_ok();
@@ -194,7 +194,7 @@ impl Carrying {
         for count in 0..BATCH {
             let mut buffer = self.buffers.pop().unwrap_or_default();
             buffer.resize(self.largest, 0);
-            let Direction { from, link, .. } = &mut self.directions[direction];
+            let LinkDirection { from, link, .. } = &mut self.directions[direction];
             let Ok(length) = rustix::io::read(&**from, &mut buffer[..]) else {
                 self.keep(buffer);
                 return count;
@@ -205,8 +205,8 @@ impl Carrying {
                 capture.record(now, &buffer);
             }
             let refused = match link.enqueue(now, buffer) {
-                Verdict::Dropped(buffer) => Some(buffer),
-                Verdict::Accepted => link.reclaim(),
+                EnqueueResult::Dropped(buffer) => Some(buffer),
+                EnqueueResult::Accepted => link.reclaim(),
             };
             if let Some(buffer) = refused {
                 self.keep(buffer);
@@ -219,7 +219,7 @@ impl Carrying {
     fn deliver(&mut self) {
         for direction in 0..2 {
             loop {
-                let Direction { to, link, .. } = &mut self.directions[direction];
+                let LinkDirection { to, link, .. } = &mut self.directions[direction];
                 let Some(arrival) = link.pop(now()) else { break };
                 // The device accepts or drops the packet, and counts drops itself.
                 let _ = rustix::io::write(&**to, &arrival.packet);
@@ -261,7 +261,7 @@ impl Carrying {
     /// Handles requests of other threads.
     fn obey(&mut self) -> Wake {
         let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
-        let Orders { stop, restart } = std::mem::take(&mut lock(&self.shared).orders);
+        let ForwarderControl { stop, restart } = std::mem::take(&mut lock(&self.shared).orders);
         if let Some(from) = restart {
             for direction in &mut self.directions {
                 direction.link.start_at(from);

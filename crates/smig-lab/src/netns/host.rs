@@ -12,7 +12,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 
 use super::child::Child;
-use super::device::{self, End};
+use super::device::{self, LinkEndpoint};
 use super::error::{LabError, Missing, Step};
 use super::host_spec::HostSpec;
 use super::net_dev::device_counts;
@@ -22,7 +22,7 @@ use super::sys;
 #[derive(Debug, Clone)]
 pub struct Host {
     name: &'static str,
-    ends: Arc<[End]>,
+    ends: Arc<[LinkEndpoint]>,
     namespace: Arc<OwnedFd>,
 }
 
@@ -31,7 +31,7 @@ impl Host {
     /// that the calling thread stays in its namespace.
     pub(super) fn make(
         name: &'static str,
-        ends: Vec<End>,
+        ends: Vec<LinkEndpoint>,
         spec: HostSpec,
     ) -> Result<(Self, Vec<OwnedFd>), LabError> {
         thread::Builder::new()
@@ -87,7 +87,7 @@ impl Host {
     ///
     /// # Errors
     /// When the thread cannot be started or cannot enter the host.
-    pub fn run<T, F>(&self, work: F) -> io::Result<Running<T>>
+    pub fn run<T, F>(&self, work: F) -> io::Result<HostThread<T>>
     where
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
@@ -103,7 +103,7 @@ impl Host {
             inside.then(work)
         })?;
         wait.recv().map_err(|_| io::Error::other("the host's thread ended early"))??;
-        Ok(Running(thread))
+        Ok(HostThread(thread))
     }
 
     /// Starts a program inside the host. It and its descendants are killed when
@@ -133,7 +133,7 @@ impl Host {
     /// When the kernel's counters cannot be read.
     pub fn device_drops(&self) -> io::Result<u64> {
         let counts = self.run(device_counts)?.join().expect("reading a file does not panic")?;
-        let drops = |end: &End| {
+        let drops = |end: &LinkEndpoint| {
             let name = end.device();
             let device = counts.iter().find(|device| device.name == name);
             device
@@ -155,16 +155,16 @@ fn new_namespace() -> Result<OwnedFd, LabError> {
 
 /// A thread that runs in a host.
 #[derive(Debug)]
-pub struct Running<T>(JoinHandle<Option<T>>);
+pub struct HostThread<T>(JoinHandle<Option<T>>);
 
-impl<T: Send + 'static> Running<T> {
+impl<T: Send + 'static> HostThread<T> {
     /// Runs `work` on a new thread outside of all hosts.
     pub(super) fn outside(work: impl FnOnce() -> T + Send + 'static) -> io::Result<Self> {
         thread::Builder::new().spawn(|| Some(work())).map(Self)
     }
 }
 
-impl<T> Running<T> {
+impl<T> HostThread<T> {
     /// Waits for the work to end.
     ///
     /// # Errors

@@ -57,7 +57,7 @@ pub fn enter_user_namespace() -> Result<Privilege, LabError> {
 ///
 /// # Errors
 /// When the process itself does not have that capability.
-pub fn hand_on_rights() -> io::Result<()> {
+pub fn raise_ambient_caps() -> io::Result<()> {
     let right = CapabilitySet::SYS_ADMIN;
     let own = capabilities(None)?;
     let sets = CapabilitySets { inheritable: own.inheritable | right, ..own };

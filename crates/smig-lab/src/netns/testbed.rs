@@ -8,9 +8,9 @@ use std::process::Command;
 use std::sync::Arc;
 
 use super::child::Child;
-use super::device::End;
+use super::device::LinkEndpoint;
 use super::error::{LabError, Step};
-use super::forward::{Captures, Direction, Forwarder, now};
+use super::forward::{Captures, Forwarder, LinkDirection, now};
 use super::host::Host;
 use super::host_spec::HostSpec;
 use super::pcap::Capture;
@@ -198,10 +198,15 @@ impl Builder {
     }
 
     /// Returns the ends of all links at host `own`, 1 or 2.
-    fn ends(&self, own: u8) -> Vec<End> {
+    fn ends(&self, own: u8) -> Vec<LinkEndpoint> {
         let end = |(link, setup): (usize, &LinkSetup)| {
             let sends = if own == 1 { &setup.spec.to_client } else { &setup.spec.to_server };
-            End { link, address: address(link, own), peer: address(link, 3 - own), mtu: sends.mtu }
+            LinkEndpoint {
+                link,
+                address: address(link, own),
+                peer: address(link, 3 - own),
+                mtu: sends.mtu,
+            }
         };
         self.links.iter().enumerate().map(end).collect()
     }
@@ -209,13 +214,13 @@ impl Builder {
 
 /// Direction of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Direction {
     ToClient,
     ToServer,
 }
 
 /// Returns the seed of one direction of one link.
-pub(crate) const fn seed_of(seed: u64, link: usize, way: Way) -> u64 {
+pub(crate) const fn seed_of(seed: u64, link: usize, way: Direction) -> u64 {
     seed.wrapping_mul(1_000_003).wrapping_add(link as u64 * 2 + way as u64)
 }
 
@@ -223,18 +228,21 @@ fn directions(
     setup: LinkSetup,
     (server, client): (std::os::fd::OwnedFd, std::os::fd::OwnedFd),
     origin: Time,
-    seed: impl Fn(Way) -> u64,
-) -> Result<[Direction; 2], LabError> {
+    seed: impl Fn(Direction) -> u64,
+) -> Result<[LinkDirection; 2], LabError> {
     let LinkSetup { spec, to_client, to_server } = setup;
     let (server, client) = (Arc::new(server), Arc::new(client));
-    let mut down =
-        Link::with_log(&spec.to_client, seed(Way::ToClient), to_client).map_err(LabError::Link)?;
-    let mut up =
-        Link::with_log(&spec.to_server, seed(Way::ToServer), to_server).map_err(LabError::Link)?;
+    let mut down = Link::with_log(&spec.to_client, seed(Direction::ToClient), to_client)
+        .map_err(LabError::Link)?;
+    let mut up = Link::with_log(&spec.to_server, seed(Direction::ToServer), to_server)
+        .map_err(LabError::Link)?;
     down.start_at(origin);
     up.start_at(origin);
     let (from, to) = (Arc::clone(&server), Arc::clone(&client));
-    Ok([Direction { from, to, link: down }, Direction { from: client, to: server, link: up }])
+    Ok([
+        LinkDirection { from, to, link: down },
+        LinkDirection { from: client, to: server, link: up },
+    ])
 }
 
 fn capture_link(

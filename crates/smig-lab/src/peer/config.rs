@@ -19,7 +19,7 @@ const H2O_MOST_ON_THE_WAY: u32 = 1 << 30;
 
 /// Paths and addresses for a run's servers.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct ServerEnv {
     /// Directory of the files to serve.
     pub folder: PathBuf,
     /// The certificate chain, PEM.
@@ -35,12 +35,12 @@ pub struct Place {
     /// The address of the servers' host.
     pub address: Ipv4Addr,
     /// User that the servers run as: some need it in their configuration.
-    pub owner: Owner,
+    pub owner: RunAs,
 }
 
 /// The user that server processes belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Owner {
+pub enum RunAs {
     /// The superuser.
     Root,
     /// An ordinary user.
@@ -49,7 +49,7 @@ pub enum Owner {
 
 /// Description of one server of a run.
 #[derive(Debug, Clone, Copy)]
-pub struct Errand<'a> {
+pub struct ServerJob<'a> {
     /// Its name in the scenario.
     pub name: &'a str,
     /// Its number among the run's servers, from 0.
@@ -72,11 +72,11 @@ pub struct Launch {
     /// Address for connections to it.
     pub address: SocketAddr,
     /// Address that it listens on.
-    pub everywhere: SocketAddr,
+    pub bind_addr: SocketAddr,
     /// File for its standard output and standard error.
     pub log: PathBuf,
     /// Backends, which are started before it.
-    pub behind: Vec<Self>,
+    pub backends: Vec<Self>,
 }
 
 impl Launch {
@@ -84,7 +84,7 @@ impl Launch {
     #[must_use]
     pub fn shown(&self) -> String {
         let mut text = String::new();
-        for server in self.behind.iter().chain([self]) {
+        for server in self.backends.iter().chain([self]) {
             for (path, content) in &server.files {
                 let _ = writeln!(text, "# {}", path.display());
                 let _ = writeln!(text, "{}\n", content.trim_end());
@@ -95,10 +95,10 @@ impl Launch {
     }
 }
 
-impl Place {
+impl ServerEnv {
     /// Returns how to start a server.
     #[must_use]
-    pub fn launch(&self, errand: &Errand<'_>) -> Launch {
+    pub fn launch(&self, errand: &ServerJob<'_>) -> Launch {
         let port = FIRST_PORT + errand.number;
         // On every link of its host, which no other run uses.
         let everywhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
@@ -107,9 +107,9 @@ impl Place {
             command: vec![errand.program.display().to_string()],
             files: Vec::new(),
             address: SocketAddr::from((self.address, port)),
-            everywhere,
+            bind_addr: everywhere,
             log: self.scratch.join(format!("server-{}.out", errand.name)),
-            behind: Vec::new(),
+            backends: Vec::new(),
         };
         match errand.server.kind {
             ServerKind::Smig => self.smig(errand, &mut launch),
@@ -132,14 +132,14 @@ impl Place {
         launch
     }
 
-    fn file(&self, errand: &Errand<'_>, extension: &str) -> PathBuf {
+    fn file(&self, errand: &ServerJob<'_>, extension: &str) -> PathBuf {
         self.scratch.join(format!("server-{}.{extension}", errand.name))
     }
 
-    fn smig(&self, errand: &Errand<'_>, launch: &mut Launch) {
+    fn smig(&self, errand: &ServerJob<'_>, launch: &mut Launch) {
         let text = |path: &Path| Value::from(path.display().to_string());
         let ours = [
-            ("listen", Value::from(launch.everywhere.to_string())),
+            ("listen", Value::from(launch.bind_addr.to_string())),
             ("root", text(&self.folder)),
             ("cert", text(&self.certificate)),
             ("key", text(&self.key)),
@@ -151,12 +151,12 @@ impl Place {
         launch.files.push((path, settings.to_string()));
     }
 
-    fn nginx(&self, errand: &Errand<'_>, launch: &mut Launch) {
-        let user = if self.owner == Owner::Root { "user root;\n" } else { "" };
+    fn nginx(&self, errand: &ServerJob<'_>, launch: &mut Launch) {
+        let user = if self.owner == RunAs::Root { "user root;\n" } else { "" };
         let scratch = self.scratch.join(format!("server-{}", errand.name));
         let scratch = scratch.display();
         let lines = indented(&errand.server.lines, 8);
-        let (address, folder) = (launch.everywhere, self.folder.display());
+        let (address, folder) = (launch.bind_addr, self.folder.display());
         let (certificate, key) = (self.certificate.display(), self.key.display());
         let text = format!(
             "{user}daemon off;
@@ -199,8 +199,8 @@ http {{
         launch.files.push((path, text));
     }
 
-    fn h2o(&self, errand: &Errand<'_>, launch: &mut Launch) {
-        let user = if self.owner == Owner::Root { "user: root\n" } else { "" };
+    fn h2o(&self, errand: &ServerJob<'_>, launch: &mut Launch) {
+        let user = if self.owner == RunAs::Root { "user: root\n" } else { "" };
         // Minimum round-trip time in milliseconds for the latency optimisation, which keeps the kernel's
         // send buffer short; the maximum value disables it.
         let least_rtt = match errand.server.latency_optimization {
@@ -226,8 +226,8 @@ hosts:
       /:
         file.dir: {}
 ",
-            launch.everywhere.ip(),
-            launch.everywhere.port(),
+            launch.bind_addr.ip(),
+            launch.bind_addr.port(),
             self.folder.display(),
         );
         let path = self.file(errand, "conf");
@@ -239,19 +239,19 @@ hosts:
     fn nghttpd(&self, launch: &mut Launch) {
         let words = [
             "--address".to_owned(),
-            launch.everywhere.ip().to_string(),
+            launch.bind_addr.ip().to_string(),
             "--workers=1".into(),
             "--max-concurrent-streams=128".into(),
             "--htdocs".into(),
             self.folder.display().to_string(),
-            launch.everywhere.port().to_string(),
+            launch.bind_addr.port().to_string(),
             self.key.display().to_string(),
             self.certificate.display().to_string(),
         ];
         launch.command.extend(words);
     }
 
-    fn haproxy(&self, errand: &Errand<'_>, launch: &mut Launch) {
+    fn haproxy(&self, errand: &ServerJob<'_>, launch: &mut Launch) {
         let backend = SocketAddr::from((Ipv4Addr::LOCALHOST, FIRST_BACKEND_PORT + errand.number));
         let lines = indented(&errand.server.lines, 4);
         let text = format!(
@@ -268,7 +268,7 @@ frontend main
 backend files
     server files {backend}
 ",
-            launch.everywhere,
+            launch.bind_addr,
             self.both.display(),
         );
         let ours = [
@@ -281,21 +281,21 @@ backend files
         let mut command = vec![self.smig.display().to_string()];
         command.extend(words);
         command.push(behind_config.display().to_string());
-        launch.behind.push(Launch {
+        launch.backends.push(Launch {
             name: format!("{}-behind", errand.name),
             command,
             files: vec![(behind_config, with_server(&Table::new(), ours).to_string())],
             address: backend,
-            everywhere: backend,
+            bind_addr: backend,
             log: self.scratch.join(format!("server-{}-behind.out", errand.name)),
-            behind: Vec::new(),
+            backends: Vec::new(),
         });
         let path = self.file(errand, "cfg");
         launch.command.extend(["-db", "-f", &path.display().to_string()].map(str::to_owned));
         launch.files.push((path, text));
     }
 
-    fn caddy(&self, errand: &Errand<'_>, launch: &mut Launch) {
+    fn caddy(&self, errand: &ServerJob<'_>, launch: &mut Launch) {
         let lines = indented(&errand.server.lines, 4);
         let storage = self.scratch.join(format!("server-{}-storage", errand.name));
         let text = format!(
@@ -314,7 +314,7 @@ backend files
 {lines}}}
 ",
             storage.display(),
-            launch.everywhere.port(),
+            launch.bind_addr.port(),
             self.certificate.display(),
             self.key.display(),
             self.folder.display(),
@@ -352,7 +352,7 @@ mod tests {
     use super::*;
 
     fn launch(kind: ServerKind) -> Launch {
-        let place = Place {
+        let place = ServerEnv {
             folder: "/m/files".into(),
             certificate: "/m/certificate.pem".into(),
             key: "/m/key.pem".into(),
@@ -360,7 +360,7 @@ mod tests {
             scratch: "/m/scratch".into(),
             smig: "/bin/smig".into(),
             address: Ipv4Addr::new(10, 99, 0, 1),
-            owner: Owner::Root,
+            owner: RunAs::Root,
         };
         let server = ServerSpec {
             kind,
@@ -370,7 +370,7 @@ mod tests {
             program: None,
         };
         let program = Path::new("/bin/program");
-        place.launch(&Errand { name: "main", number: 2, server: &server, program })
+        place.launch(&ServerJob { name: "main", number: 2, server: &server, program })
     }
 
     #[test]
@@ -384,7 +384,8 @@ mod tests {
             assert!(shown.contains("/m/files"), "{kind}: {shown}");
             let keys = ["/m/key.pem", "/m/both.pem"];
             assert!(keys.iter().any(|key| shown.contains(key)), "{kind}: {shown}");
-            let files = launch.behind.iter().flat_map(|behind| &behind.files).chain(&launch.files);
+            let files =
+                launch.backends.iter().flat_map(|behind| &behind.files).chain(&launch.files);
             for (path, _) in files {
                 assert!(path.starts_with("/m/scratch"), "{kind}: {}", path.display());
             }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::config::Launch;
-use crate::netns::{Host, Running};
+use crate::netns::{Host, HostThread};
 
 /// Timeout for a server to start listening.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -64,17 +64,17 @@ pub enum PeerError {
 
 /// A running server and its backends. Dropping it stops them and waits for them.
 #[derive(Debug)]
-pub struct Peer {
+pub struct ServerProcess {
     name: String,
     log: PathBuf,
     /// Dropping it stops the server.
     stop: Option<mpsc::Sender<()>>,
-    thread: Option<Running<Option<ExitStatus>>>,
+    thread: Option<HostThread<Option<ExitStatus>>>,
     /// Backends, stopped after the server itself.
     _behind: Vec<Self>,
 }
 
-impl Drop for Peer {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
@@ -90,9 +90,9 @@ impl Launch {
     ///
     /// # Errors
     /// When the server does not start, with the last lines of its log.
-    pub fn start(&self, host: &Host, smig: &Path) -> Result<Peer, PeerError> {
+    pub fn start(&self, host: &Host, smig: &Path) -> Result<ServerProcess, PeerError> {
         let behind = self
-            .behind
+            .backends
             .iter()
             .map(|launch| launch.start(host, smig))
             .collect::<Result<Vec<_>, _>>()?;
@@ -106,7 +106,7 @@ impl Launch {
         let (ready, wait) = mpsc::channel();
         let run = move || carry(command, address, &ready, &stopped);
         let thread = host.run(run).map_err(fail("entering its host"))?;
-        let peer = Peer {
+        let peer = ServerProcess {
             name: self.name.clone(),
             log: self.log.clone(),
             stop: Some(stop),
@@ -140,7 +140,7 @@ impl Launch {
     }
 }
 
-impl Peer {
+impl ServerProcess {
     /// Checks that the server is still running.
     ///
     /// # Errors

@@ -47,7 +47,7 @@ pub enum Expected {
 /// Our measurement, with its confidence interval if there is one, in the unit of [`Expected`]; for
 /// [`Expected::Less`] and [`Expected::More`], the share of the decrease or increase.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(super) struct Ours {
+pub(super) struct Measured {
     pub(super) value: f64,
     pub(super) interval: Option<(f64, f64)>,
 }
@@ -55,7 +55,7 @@ pub(super) struct Ours {
 /// Whether a measurement reproduces a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum ClaimResult {
     /// The interval lies within the rule for a reproduced claim.
     Reproduced,
     /// The interval lies within the wider rule: the same direction, but another effect size.
@@ -70,7 +70,7 @@ pub enum Verdict {
     NotMeasured,
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for ClaimResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Reproduced => "reproduced",
@@ -122,24 +122,24 @@ fn rules(expected: Expected) -> Option<(Rule, Rule)> {
 }
 
 /// Compares a measurement with a claim.
-pub(super) fn judge(expected: Expected, ours: Ours) -> Verdict {
-    let Some((near, far)) = rules(expected) else { return Verdict::NotMeasured };
-    let Some((low, high)) = ours.interval else { return Verdict::NotJudged };
+pub(super) fn judge(expected: Expected, ours: Measured) -> ClaimResult {
+    let Some((near, far)) = rules(expected) else { return ClaimResult::NotMeasured };
+    let Some((low, high)) = ours.interval else { return ClaimResult::NotJudged };
     let fits = |rule: Rule| rule.0 <= low && high <= rule.1;
     if fits(near) {
-        Verdict::Reproduced
+        ClaimResult::Reproduced
     } else if fits(far) {
-        Verdict::InPart
+        ClaimResult::InPart
     } else if high < far.0 || far.1 < low {
-        Verdict::NotReproduced
+        ClaimResult::NotReproduced
     } else {
-        Verdict::Undecided
+        ClaimResult::Undecided
     }
 }
 
 impl Expected {
     /// Formats an interval in the unit of the claim; empty if there is none.
-    pub(super) fn between(self, ours: Ours) -> String {
+    pub(super) fn between(self, ours: Measured) -> String {
         let Some((low, high)) = ours.interval else { return String::new() };
         let percent = |share: f64, digits: usize| format!("{:.digits$}", share * 100.0);
         match self {
@@ -168,7 +168,7 @@ impl Expected {
     }
 
     /// Formats a measured value in the unit of the claim.
-    pub(super) fn shown(self, ours: Ours) -> String {
+    pub(super) fn shown(self, ours: Measured) -> String {
         let percent = |share: f64| format!("{:.0} %", share * 100.0);
         match self {
             Self::Seconds(_) | Self::LongerThan(_) => seconds(ours.value),

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::claim::{RULES, Verdict};
+use super::claim::{ClaimResult, RULES};
 use super::finding::Finding;
 use super::scheme;
-use crate::campaign::{CellResult, doubt};
+use crate::campaign::{TrialResult, doubt};
 use crate::report::html::{Align, Page, Table};
 use crate::report::{amount, number};
 
@@ -21,12 +21,12 @@ pub fn summary(findings: &[Finding]) -> Table {
     let heading = |text: &str| (text.to_owned(), Align::Left);
     let row = |finding: &Finding, row: &super::Row| {
         let mark = match row.verdict {
-            Verdict::Reproduced => "✓",
-            Verdict::InPart => "◐",
-            Verdict::NotReproduced => "✗",
-            Verdict::Undecided => "?",
-            Verdict::NotJudged => "·",
-            Verdict::NotMeasured => "–",
+            ClaimResult::Reproduced => "✓",
+            ClaimResult::InPart => "◐",
+            ClaimResult::NotReproduced => "✗",
+            ClaimResult::Undecided => "?",
+            ClaimResult::NotJudged => "·",
+            ClaimResult::NotMeasured => "–",
         };
         vec![
             finding.place.to_owned(),
@@ -46,7 +46,7 @@ pub fn summary(findings: &[Finding]) -> Table {
 
 /// Renders the report as one self-contained page.
 #[must_use]
-pub fn render_html(findings: &[Finding], results: &[CellResult]) -> String {
+pub fn render_html(findings: &[Finding], results: &[TrialResult]) -> String {
     let mut page = Page::new("The SMig paper, measured again");
     page.lead(&lead(findings));
     if findings.iter().any(|finding| !finding.trimmed.is_empty()) {
@@ -102,12 +102,12 @@ fn lead(findings: &[Finding]) -> String {
         "Of {} claims that the paper states in numbers or plain words, {} are reproduced, {} in \
          part, {} not; {} are undecided, {} not judged, {} could not be measured.",
         rows().count(),
-        count(Verdict::Reproduced),
-        count(Verdict::InPart),
-        count(Verdict::NotReproduced),
-        count(Verdict::Undecided),
-        count(Verdict::NotJudged),
-        count(Verdict::NotMeasured)
+        count(ClaimResult::Reproduced),
+        count(ClaimResult::InPart),
+        count(ClaimResult::NotReproduced),
+        count(ClaimResult::Undecided),
+        count(ClaimResult::NotJudged),
+        count(ClaimResult::NotMeasured)
     )
 }
 
@@ -144,7 +144,7 @@ fn section(page: &mut Page, finding: &Finding) {
 }
 
 /// Returns machines, versions and lateness, for judging the numbers.
-fn facts(results: &[CellResult]) -> Vec<(&'static str, String)> {
+fn facts(results: &[TrialResult]) -> Vec<(&'static str, String)> {
     let mut machines: BTreeMap<String, usize> = BTreeMap::new();
     let mut versions = BTreeSet::new();
     for result in results {
@@ -207,7 +207,7 @@ fn facts(results: &[CellResult]) -> Vec<(&'static str, String)> {
 }
 
 /// Returns the builds of smig that measured.
-fn builds(results: &[CellResult]) -> String {
+fn builds(results: &[TrialResult]) -> String {
     let mut builds: BTreeMap<String, usize> = BTreeMap::new();
     for result in results {
         let words = result.origin.as_ref().map(|origin| origin.build.to_string());
@@ -219,7 +219,7 @@ fn builds(results: &[CellResult]) -> String {
 }
 
 /// Returns the load average, which includes the runs themselves.
-fn load(results: &[CellResult]) -> String {
+fn load(results: &[TrialResult]) -> String {
     let origins = results.iter().filter_map(|result| result.origin.as_ref());
     let loads: Vec<f64> = origins.flat_map(|origin| origin.load).collect();
     match (crate::stats::median(&loads), loads.iter().copied().reduce(f64::max)) {
@@ -232,8 +232,8 @@ fn load(results: &[CellResult]) -> String {
     }
 }
 
-fn lateness(results: &[CellResult]) -> String {
-    let late = |result: &CellResult| result.link.lateness.p99.as_secs_f64() * 1e3;
+fn lateness(results: &[TrialResult]) -> String {
+    let late = |result: &TrialResult| result.link.lateness.p99.as_secs_f64() * 1e3;
     let mut all: Vec<f64> = results.iter().map(late).collect();
     all.sort_by(f64::total_cmp);
     let median = crate::stats::median(&all).unwrap_or(0.0);

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use super::finding::Subject;
-use crate::campaign::CellResult;
+use crate::campaign::TrialResult;
 use crate::scenario::{Campaign, Diagnostic, SettingsCheck, Size, Span, Variant, parse};
 
 /// How much of an experiment is measured.
@@ -304,7 +304,7 @@ impl Experiment {
     }
 
     /// Returns the number of runs of the full campaign that have no result.
-    pub(super) fn missing(&self, results: &[&CellResult]) -> usize {
+    pub(super) fn missing(&self, results: &[&TrialResult]) -> usize {
         let Ok(full) = self.campaign(Extent::Full, &|_| Ok(())) else { return 0 };
         let of = |variant: &Variant| {
             let made = results.iter().filter(|result| result.id.variant == *variant).count();
@@ -315,7 +315,7 @@ impl Experiment {
     }
 
     /// Returns, as text, what a quick campaign omits: from the results and the scenario.
-    pub(super) fn trimmed(&self, results: &[&CellResult]) -> Vec<String> {
+    pub(super) fn trimmed(&self, results: &[&TrialResult]) -> Vec<String> {
         let Ok(full) = self.campaign(Extent::Full, &|_| Ok(())) else { return Vec::new() };
         let mut words = Vec::new();
         let (most, least) = repetitions(results);
@@ -328,7 +328,7 @@ impl Experiment {
             words.push(format!("{} of {} settings", settings.len(), full.settings.len()));
         }
         let of_full = results.first().and_then(|result| {
-            let same = |setting: &&crate::scenario::Setting| setting.variant == result.id.variant;
+            let same = |setting: &&crate::scenario::Condition| setting.variant == result.id.variant;
             Some((full.settings.iter().find(same)?, result))
         });
         if let Some((setting, result)) = of_full {
@@ -339,7 +339,7 @@ impl Experiment {
 }
 
 /// Returns the maximum and the minimum number of runs of a setting.
-fn repetitions(results: &[&CellResult]) -> (usize, usize) {
+fn repetitions(results: &[&TrialResult]) -> (usize, usize) {
     let count =
         |variant: &Variant| results.iter().filter(|result| result.id.variant == *variant).count();
     let counts = || results.iter().map(|result| count(&result.id.variant));

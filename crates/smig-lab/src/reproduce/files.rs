@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::document::{render_html, render_json, summary};
 use super::finding::Finding;
-use crate::campaign::CellResult;
+use crate::campaign::TrialResult;
 
 /// Chart width, for a README.
 const WIDTH: f64 = 860.0;
@@ -33,7 +33,7 @@ pub struct Written {
 pub fn write_report(
     folder: &Path,
     findings: &[Finding],
-    results: &[CellResult],
+    results: &[TrialResult],
 ) -> io::Result<Written> {
     let mut written = Written {
         page: folder.join("report.html"),

@@ -3,10 +3,10 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::claim::{Claim, Ours, Verdict, judge};
+use super::claim::{Claim, ClaimResult, Measured, judge};
 use super::experiment::{Experiment, Extent};
 use super::paper::claims_of;
-use crate::campaign::CellResult;
+use crate::campaign::TrialResult;
 use crate::report::html::{Align, Table};
 use crate::report::svg::Colour;
 
@@ -65,7 +65,7 @@ pub struct Row {
     /// Its 95 % confidence interval.
     pub interval: Option<(f64, f64)>,
     /// Whether the measurement reproduces the claim.
-    pub verdict: Verdict,
+    pub verdict: ClaimResult,
 }
 
 /// A table with numeric cells.
@@ -182,7 +182,7 @@ impl Finding {
         finding
     }
 
-    pub(super) fn begin(experiment: &Experiment, extent: Extent, results: &[&CellResult]) -> Self {
+    pub(super) fn begin(experiment: &Experiment, extent: Extent, results: &[&TrialResult]) -> Self {
         let mut finding = Self::about(experiment.subject());
         finding.runs = results.len();
         match extent {
@@ -205,7 +205,7 @@ impl Finding {
     }
 
     /// Adds the comparison of a measurement with a claim; `named` describes the measurement.
-    pub(super) fn hold(&mut self, key: &str, ours: Option<Ours>, named: &str) {
+    pub(super) fn hold(&mut self, key: &str, ours: Option<Measured>, named: &str) {
         let Some(claim) = self.claim(key) else { return };
         let Some(ours) = ours else {
             return self.unmeasured(key, "no runs");
@@ -227,7 +227,7 @@ impl Finding {
             ours: why.to_owned(),
             value: None,
             interval: None,
-            verdict: Verdict::NotMeasured,
+            verdict: ClaimResult::NotMeasured,
         });
     }
 
@@ -239,18 +239,21 @@ impl Finding {
             ours: shown.to_owned(),
             value,
             interval: None,
-            verdict: Verdict::NotJudged,
+            verdict: ClaimResult::NotJudged,
         });
     }
 
     /// Returns whether a claim has a verdict, and the claim is not fully reproduced.
     pub(super) fn falls_short(&self, key: &str) -> bool {
         self.verdict(key).is_some_and(|verdict| {
-            matches!(verdict, Verdict::InPart | Verdict::NotReproduced | Verdict::Undecided)
+            matches!(
+                verdict,
+                ClaimResult::InPart | ClaimResult::NotReproduced | ClaimResult::Undecided
+            )
         })
     }
 
-    pub(super) fn verdict(&self, key: &str) -> Option<Verdict> {
+    pub(super) fn verdict(&self, key: &str) -> Option<ClaimResult> {
         self.rows.iter().find(|row| row.claim.key == key).map(|row| row.verdict)
     }
 

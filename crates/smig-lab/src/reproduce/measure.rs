@@ -1,7 +1,7 @@
 //! Turns results into numbers: which objects count, and the statistics.
 
-use super::claim::Ours;
-use crate::campaign::CellResult;
+use super::claim::Measured;
+use crate::campaign::TrialResult;
 use crate::stats::{Bootstrap, Contrast, Run, Statistic};
 use crate::workload::Outcome;
 
@@ -14,8 +14,11 @@ pub(super) struct Sample {
 }
 
 /// Returns the results with these levels on these axes.
-pub(super) fn with<'a>(results: &[&'a CellResult], wanted: &[(&str, &str)]) -> Vec<&'a CellResult> {
-    let fits = |result: &&&CellResult| {
+pub(super) fn with<'a>(
+    results: &[&'a TrialResult],
+    wanted: &[(&str, &str)],
+) -> Vec<&'a TrialResult> {
+    let fits = |result: &&&TrialResult| {
         wanted
             .iter()
             .all(|(axis, name)| result.id.variant.on(axis).is_none_or(|found| found == *name))
@@ -24,7 +27,7 @@ pub(super) fn with<'a>(results: &[&'a CellResult], wanted: &[(&str, &str)]) -> V
 }
 
 /// Returns the levels of an axis: first those of `order` that occur, then others.
-pub(super) fn names_on(results: &[&CellResult], axis: &str, order: &[&str]) -> Vec<String> {
+pub(super) fn names_on(results: &[&TrialResult], axis: &str, order: &[&str]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let there = || results.iter().filter_map(|result| result.id.variant.on(axis));
     let first = order.iter().copied().filter(|name| there().any(|found| found == *name));
@@ -44,7 +47,7 @@ pub(super) fn spaced(size: &str) -> String {
 }
 
 /// Returns the times of a transfer's objects, in seconds.
-pub(super) fn seconds(results: &[&CellResult], transfer: &str) -> Sample {
+pub(super) fn seconds(results: &[&TrialResult], transfer: &str) -> Sample {
     let mut sample = Sample::default();
     for result in results {
         let mut values = Vec::new();
@@ -60,7 +63,7 @@ pub(super) fn seconds(results: &[&CellResult], transfer: &str) -> Sample {
 }
 
 /// Returns the bytes that arrived at the client's host after a cancel, without other transfers' bodies.
-pub(super) fn tail_octets(results: &[&CellResult]) -> Sample {
+pub(super) fn tail_octets(results: &[&TrialResult]) -> Sample {
     let mut sample = Sample::default();
     for result in results {
         let mut values = Vec::new();
@@ -120,30 +123,30 @@ impl Sample {
     }
 
     /// Returns the mean as a measurement.
-    pub(super) fn ours(&self) -> Option<Ours> {
-        Some(Ours { value: self.mean()?, interval: self.interval() })
+    pub(super) fn ours(&self) -> Option<Measured> {
+        Some(Measured { value: self.mean()?, interval: self.interval() })
     }
 
     /// Returns the ratio of this sample's mean to the other's, paired where the seeds are equal.
-    pub(super) fn times(&self, other: &Self) -> Option<Ours> {
+    pub(super) fn times(&self, other: &Self) -> Option<Measured> {
         let bootstrap = Bootstrap::default();
         let ratio =
             bootstrap.contrast(&other.runs, &self.runs, Statistic::Mean, Contrast::Ratio)?;
         let interval = ratio.interval.map(|interval| (interval.low, interval.high));
-        Some(Ours { value: ratio.value, interval })
+        Some(Measured { value: ratio.value, interval })
     }
 
     /// Returns the share by which this mean is less than the other; negative if it is more.
-    pub(super) fn less_than(&self, other: &Self) -> Option<Ours> {
+    pub(super) fn less_than(&self, other: &Self) -> Option<Measured> {
         let times = self.times(other)?;
         let interval = times.interval.map(|(low, high)| (1.0 - high, 1.0 - low));
-        Some(Ours { value: 1.0 - times.value, interval })
+        Some(Measured { value: 1.0 - times.value, interval })
     }
 
     /// Returns the share by which this mean is more than the other; negative if it is less.
-    pub(super) fn more_than(&self, other: &Self) -> Option<Ours> {
+    pub(super) fn more_than(&self, other: &Self) -> Option<Measured> {
         let times = self.times(other)?;
         let interval = times.interval.map(|(low, high)| (low - 1.0, high - 1.0));
-        Some(Ours { value: times.value - 1.0, interval })
+        Some(Measured { value: times.value - 1.0, interval })
     }
 }

@@ -21,7 +21,7 @@ mod tail;
 mod tests;
 mod web;
 
-pub use claim::{Claim, Expected, Verdict};
+pub use claim::{Claim, ClaimResult, Expected};
 pub use document::{render_html, render_json, summary};
 pub use experiment::{Experiment, Extent};
 pub use files::{Written, write_report};
@@ -29,13 +29,13 @@ pub use finding::{Cell, Chart, Column, DataTable, Finding, Row};
 pub use paper::claims_of;
 pub use web::{NAME as SURVEY, SURVEY_FILE, WebError, read_survey, survey_test_web};
 
-use crate::campaign::CellResult;
+use crate::campaign::TrialResult;
 use crate::survey::Table;
 
 /// Returns the finding of every figure, in the paper's order. Results of other campaigns are ignored; if a
 /// figure has full and quick results, the full ones are used. `survey` is that of the test sites.
 #[must_use]
-pub fn findings(results: &[CellResult], survey: Option<&Table>) -> Vec<Finding> {
+pub fn findings(results: &[TrialResult], survey: Option<&Table>) -> Vec<Finding> {
     let measured = Experiment::all().iter().map(|experiment| finding(experiment, results));
     let mut findings: Vec<_> = measured.collect();
     // After the slides' table, which summarises the paper's question.
@@ -43,7 +43,7 @@ pub fn findings(results: &[CellResult], survey: Option<&Table>) -> Vec<Finding> 
     findings
 }
 
-fn finding(experiment: &Experiment, results: &[CellResult]) -> Finding {
+fn finding(experiment: &Experiment, results: &[TrialResult]) -> Finding {
     let of = |extent| {
         let name = experiment.campaign_name(extent);
         let mine = results.iter().filter(|result| result.id.campaign == name);

@@ -3,7 +3,7 @@
 use super::finding::{Cell, Chart, Dot, Finding, Group, Spread, numbers, words};
 use super::measure::{Sample, names_on, seconds, spaced, with};
 use super::scheme;
-use crate::campaign::CellResult;
+use crate::campaign::TrialResult;
 
 const FILES: [&str; 2] = ["10MB", "50MB"];
 const BUFFERS: [&str; 2] = ["default", "large"];
@@ -16,7 +16,7 @@ struct Line {
     unmoved: Sample,
 }
 
-fn lines(results: &[&CellResult]) -> Vec<Line> {
+fn lines(results: &[&TrialResult]) -> Vec<Line> {
     let mut lines = Vec::new();
     for buffer in names_on(results, "buffer", &BUFFERS) {
         for file in names_on(results, "big", &FILES) {
@@ -38,7 +38,7 @@ fn lines(results: &[&CellResult]) -> Vec<Line> {
 
 /// Figure 10. The paper's sockets have the system's send buffers unless it states otherwise, so our results
 /// with default buffers are compared with it.
-pub(super) fn big_file(results: &[&CellResult], finding: &mut Finding) {
+pub(super) fn big_file(results: &[&TrialResult], finding: &mut Finding) {
     let lines = lines(results);
     for (key, scheme) in [("existing", "Existing"), ("new", "New")] {
         let mine = lines.iter().filter(|line| line.scheme == scheme && line.buffer == "default");

@@ -4,7 +4,7 @@ use super::claim::seconds as shown;
 use super::finding::{Cell, Chart, Dot, Finding, Group, Spread, numbers, words};
 use super::measure::{Sample, names_on, seconds, spaced, with};
 use super::scheme;
-use crate::campaign::CellResult;
+use crate::campaign::TrialResult;
 
 const LINKS: [&str; 2] = ["wired", "lte"];
 const SMALL: [&str; 7] = ["1kB", "2kB", "5kB", "10kB", "20kB", "50kB", "100kB"];
@@ -18,7 +18,7 @@ struct Pair {
     moved: Sample,
 }
 
-fn pairs(results: &[&CellResult], axis: &str, order: &[&str]) -> Vec<Pair> {
+fn pairs(results: &[&TrialResult], axis: &str, order: &[&str]) -> Vec<Pair> {
     let mut pairs = Vec::new();
     for link in names_on(results, "link", &LINKS) {
         let there = with(results, &[("link", &link)]);
@@ -36,7 +36,7 @@ fn link_words(link: &str) -> &'static str {
 }
 
 /// Figure 8.
-pub(super) fn by_small_size(results: &[&CellResult], finding: &mut Finding) {
+pub(super) fn by_small_size(results: &[&TrialResult], finding: &mut Finding) {
     let pairs = pairs(results, "size", &SMALL);
     let on = |link: &str| pairs.iter().filter(move |pair| pair.link == link).collect::<Vec<_>>();
     let wired = on("wired");
@@ -84,7 +84,7 @@ fn hold_trend(wired: &[&Pair], finding: &mut Finding) {
         let apart = interval(first)
             .zip(interval(last))
             .map(|((low, high), (from, to))| (from / high - 1.0, to / low - 1.0));
-        Some(super::claim::Ours { value: large / small - 1.0, interval: apart })
+        Some(super::claim::Measured { value: large / small - 1.0, interval: apart })
     });
     let named = ends.map(|(first, last)| {
         format!(
@@ -97,7 +97,7 @@ fn hold_trend(wired: &[&Pair], finding: &mut Finding) {
 }
 
 /// Figure 9.
-pub(super) fn by_big_size(results: &[&CellResult], finding: &mut Finding) {
+pub(super) fn by_big_size(results: &[&TrialResult], finding: &mut Finding) {
     let pairs = pairs(results, "big", &BIG);
     let find =
         |link: &str, size: &str| pairs.iter().find(|pair| pair.link == link && pair.size == size);

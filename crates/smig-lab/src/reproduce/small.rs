@@ -1,10 +1,10 @@
 //! The slide table and Figures 4 to 7: a small object while a big file downloads.
 
-use super::claim::{Ours, seconds as shown};
+use super::claim::{Measured, seconds as shown};
 use super::finding::{Cell, Chart, Column, Dot, Finding, Group, Spread, numbers, words};
 use super::measure::{Sample, names_on, seconds, with};
 use super::scheme::{self, MOVING};
-use crate::campaign::CellResult;
+use crate::campaign::TrialResult;
 use crate::link::LinkSpec;
 use crate::report::{bytes, number};
 
@@ -31,7 +31,7 @@ const QUEUES: [&str; 3] = ["shallow", "deep", "fair"];
 const BUFFERS: [&str; 2] = ["default", "large"];
 
 /// Figures 4 to 7.
-pub(super) fn beside_big(results: &[&CellResult], finding: &mut Finding) {
+pub(super) fn beside_big(results: &[&TrialResult], finding: &mut Finding) {
     let alone = seconds(results, "alone");
     let mut settings = Vec::new();
     let mut queues = names_on(results, "queue", &QUEUES);
@@ -57,7 +57,7 @@ pub(super) fn beside_big(results: &[&CellResult], finding: &mut Finding) {
     fill(&settings, &alone, finding);
 }
 
-fn setting(results: &[&CellResult], title: String) -> Option<Setting> {
+fn setting(results: &[&TrialResult], title: String) -> Option<Setting> {
     let link = results.first()?.scenario.link.clone();
     let line = |scheme: String| {
         let mine = with(results, &[("scheme", &scheme)]);
@@ -217,7 +217,7 @@ fn worst_of_ours(settings: &[Setting], alone: &Sample, finding: &mut Finding) {
     finding.say(words);
 }
 
-fn interval_words(ours: Ours, by: f64) -> String {
+fn interval_words(ours: Measured, by: f64) -> String {
     ours.interval.map_or_else(
         || ", too few runs for an interval".to_owned(),
         |(low, high)| format!(", 95 % {} to {}", number(low * by), number(high * by)),
@@ -337,7 +337,7 @@ fn chart(name: &str, groups: Vec<Group>, alone: Option<f64>) -> Chart {
 }
 
 /// The slide table.
-pub(super) fn slide_table(results: &[&CellResult], finding: &mut Finding) {
+pub(super) fn slide_table(results: &[&TrialResult], finding: &mut Finding) {
     let alone = seconds(results, "alone");
     finding.hold("alone", alone.ours(), "");
     let setting_of = |buffer: &String| {

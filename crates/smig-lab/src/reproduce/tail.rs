@@ -3,7 +3,7 @@
 use super::finding::{Cell, Chart, Dot, Finding, Group, Spread, numbers, words};
 use super::measure::{Sample, names_on, tail_octets, with};
 use super::scheme;
-use crate::campaign::CellResult;
+use crate::campaign::TrialResult;
 use crate::report::bytes;
 
 const BUFFERS: [&str; 2] = ["default", "large"];
@@ -15,7 +15,7 @@ struct Line {
     unmoved: Sample,
 }
 
-fn lines(results: &[&CellResult]) -> Vec<Line> {
+fn lines(results: &[&TrialResult]) -> Vec<Line> {
     let mut lines = Vec::new();
     for buffer in names_on(results, "buffer", &BUFFERS) {
         let mine = with(results, &[("buffer", &buffer)]);
@@ -33,7 +33,7 @@ fn find<'a>(lines: &'a [Line], buffer: &str, scheme: &str) -> Option<&'a Line> {
 }
 
 /// Figure 11.
-pub(super) fn figure_11(results: &[&CellResult], finding: &mut Finding) {
+pub(super) fn figure_11(results: &[&TrialResult], finding: &mut Finding) {
     let lines = lines(results);
     for key in ["large", "default"] {
         let less = |scheme| {
@@ -51,7 +51,7 @@ pub(super) fn figure_11(results: &[&CellResult], finding: &mut Finding) {
 }
 
 /// Table 2. It does not name its send buffers; the larger of our values is compared with it.
-pub(super) fn table_2(results: &[&CellResult], finding: &mut Finding) {
+pub(super) fn table_2(results: &[&TrialResult], finding: &mut Finding) {
     let lines = lines(results);
     for (key, scheme) in [("http1", "Http1"), ("http2", "NoMig"), ("closed", "Closed")] {
         let most = BUFFERS

@@ -8,7 +8,7 @@ use crate::scenario::{Campaign, Scenario, Variant};
 /// Recorded runs, one per line; objects are reduced to the fields that analyses read.
 const RECORDED: &str = include_str!("recorded.jsonl");
 
-fn recorded() -> Vec<CellResult> {
+fn recorded() -> Vec<TrialResult> {
     RECORDED.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
@@ -109,7 +109,7 @@ fn figures_4_to_7_are_one_experiment() {
         let variant =
             Variant(vec![("scheme".into(), "MigSP".into()), ("congestion".into(), "bbr".into())]);
         let campaign = campaign(Experiment::named(name).unwrap(), Extent::Full);
-        let fits = |setting: &crate::scenario::Setting| {
+        let fits = |setting: &crate::scenario::Condition| {
             variant.0.iter().all(|(axis, name)| setting.variant.on(axis) == Some(name))
         };
         campaign.settings.into_iter().find(fits).unwrap().scenario
@@ -130,7 +130,7 @@ fn without_results_everything_is_unmeasured_and_said_to_be() {
     let findings = findings(&[], None);
     let rows = || findings.iter().flat_map(|finding| &finding.rows);
     assert!(rows().count() > 20);
-    assert!(rows().all(|row| row.verdict == Verdict::NotMeasured && !row.ours.is_empty()));
+    assert!(rows().all(|row| row.verdict == ClaimResult::NotMeasured && !row.ours.is_empty()));
     let html = render_html(&findings, &[]);
     assert!(html.contains("Not in this report"));
 }
@@ -189,39 +189,41 @@ fn a_report_is_written_as_files() {
 
 #[test]
 fn verdicts_follow_their_rules() {
-    use super::claim::{Ours, judge};
-    let few = |value| Ours { value, interval: None };
-    let between =
-        |low: f64, high: f64| Ours { value: f64::midpoint(low, high), interval: Some((low, high)) };
+    use super::claim::{Measured, judge};
+    let few = |value| Measured { value, interval: None };
+    let between = |low: f64, high: f64| Measured {
+        value: f64::midpoint(low, high),
+        interval: Some((low, high)),
+    };
     for (expected, ours, verdict) in [
-        (Expected::Seconds(8.4), between(5.7, 6.0), Verdict::Reproduced),
-        (Expected::Seconds(8.4), between(5.5, 6.0), Verdict::InPart),
-        (Expected::Seconds(8.4), between(2.0, 2.9), Verdict::Undecided),
-        (Expected::Seconds(8.4), between(0.4, 0.5), Verdict::NotReproduced),
-        (Expected::Octets(150e3), between(150e3, 160e3), Verdict::Reproduced),
-        (Expected::Octets(150e3), between(0.0, 0.0), Verdict::NotReproduced),
-        (Expected::LessBy(0.9), between(0.81, 0.85), Verdict::Reproduced),
+        (Expected::Seconds(8.4), between(5.7, 6.0), ClaimResult::Reproduced),
+        (Expected::Seconds(8.4), between(5.5, 6.0), ClaimResult::InPart),
+        (Expected::Seconds(8.4), between(2.0, 2.9), ClaimResult::Undecided),
+        (Expected::Seconds(8.4), between(0.4, 0.5), ClaimResult::NotReproduced),
+        (Expected::Octets(150e3), between(150e3, 160e3), ClaimResult::Reproduced),
+        (Expected::Octets(150e3), between(0.0, 0.0), ClaimResult::NotReproduced),
+        (Expected::LessBy(0.9), between(0.81, 0.85), ClaimResult::Reproduced),
         // The mean is within the rule, the interval is not.
-        (Expected::LessBy(0.9), between(0.79, 0.85), Verdict::InPart),
-        (Expected::LessBy(0.9), between(0.4, 0.5), Verdict::Undecided),
-        (Expected::LessBy(0.9), between(-0.5, 0.1), Verdict::NotReproduced),
-        (Expected::MoreByLessThan(0.025), between(-0.01, 0.02), Verdict::Reproduced),
-        (Expected::MoreByLessThan(0.025), between(-0.01, 0.03), Verdict::InPart),
-        (Expected::MoreByLessThan(0.025), between(0.04, 0.06), Verdict::Undecided),
-        (Expected::MoreByLessThan(0.025), between(0.2, 0.3), Verdict::NotReproduced),
-        (Expected::LongerThan(5.0), between(3.0, 4.0), Verdict::InPart),
-        (Expected::More, between(0.29, 0.31), Verdict::Reproduced),
-        (Expected::More, between(-0.1, 0.3), Verdict::Undecided),
-        (Expected::Less, between(-0.3, -0.2), Verdict::NotReproduced),
-        (Expected::Seconds(8.4), few(8.4), Verdict::NotJudged),
-        (Expected::Web, few(1.0), Verdict::NotMeasured),
+        (Expected::LessBy(0.9), between(0.79, 0.85), ClaimResult::InPart),
+        (Expected::LessBy(0.9), between(0.4, 0.5), ClaimResult::Undecided),
+        (Expected::LessBy(0.9), between(-0.5, 0.1), ClaimResult::NotReproduced),
+        (Expected::MoreByLessThan(0.025), between(-0.01, 0.02), ClaimResult::Reproduced),
+        (Expected::MoreByLessThan(0.025), between(-0.01, 0.03), ClaimResult::InPart),
+        (Expected::MoreByLessThan(0.025), between(0.04, 0.06), ClaimResult::Undecided),
+        (Expected::MoreByLessThan(0.025), between(0.2, 0.3), ClaimResult::NotReproduced),
+        (Expected::LongerThan(5.0), between(3.0, 4.0), ClaimResult::InPart),
+        (Expected::More, between(0.29, 0.31), ClaimResult::Reproduced),
+        (Expected::More, between(-0.1, 0.3), ClaimResult::Undecided),
+        (Expected::Less, between(-0.3, -0.2), ClaimResult::NotReproduced),
+        (Expected::Seconds(8.4), few(8.4), ClaimResult::NotJudged),
+        (Expected::Web, few(1.0), ClaimResult::NotMeasured),
     ] {
         assert_eq!(judge(expected, ours), verdict, "{expected:?} {ours:?}");
     }
 }
 
 /// Recorded runs of one setting, repeated with other seeds.
-fn repeated(times: u64) -> Vec<CellResult> {
+fn repeated(times: u64) -> Vec<TrialResult> {
     let again = |seed: u64| {
         recorded().into_iter().map(move |mut result| {
             result.seed += seed;
@@ -240,13 +242,13 @@ fn intervals_and_verdicts_need_five_runs_and_a_maximum_has_none() {
         rows.filter(|row| row.value.is_some()).collect::<Vec<_>>()
     };
     let four = judged(4);
-    assert!(four.iter().all(|row| row.interval.is_none() && row.verdict == Verdict::NotJudged));
+    assert!(four.iter().all(|row| row.interval.is_none() && row.verdict == ClaimResult::NotJudged));
     let five = judged(5);
     let maximum = |row: &&Row| row.claim.experiment == "figure-9" && row.claim.key == "lte";
-    assert!(five.iter().any(|row| row.verdict == Verdict::Reproduced));
+    assert!(five.iter().any(|row| row.verdict == ClaimResult::Reproduced));
     for row in &five {
         assert_eq!(row.interval.is_none(), maximum(&row), "{row:?}");
-        assert_eq!(row.verdict == Verdict::NotJudged, maximum(&row), "{row:?}");
+        assert_eq!(row.verdict == ClaimResult::NotJudged, maximum(&row), "{row:?}");
     }
 }
 
@@ -261,7 +263,7 @@ fn a_report_of_several_builds_says_so() {
     for result in &mut results {
         result.origin = origin("p1");
     }
-    let page = |results: &[CellResult]| render_html(&findings(results, None), results);
+    let page = |results: &[TrialResult]| render_html(&findings(results, None), results);
     let one = page(&results);
     assert!(!one.contains("Not of one build") && one.contains("commit cccccccccccc"), "{one}");
     assert!(one.contains("median 1, maximum 1.5"), "{one}");

@@ -14,9 +14,9 @@ use smig_files::{Files, Options};
 
 use super::finding::{Cell, Finding, Subject, numbers, words};
 use crate::survey::crawl::{
-    CrawlEvent, Crawled, Limits, Manners, Results, Url, client, crawl as ask, start,
+    CrawlEvent, CrawlOptions, Crawled, Limits, Results, Url, client, crawl as ask, start,
 };
-use crate::survey::{Source, SurveyError, Table, Tally};
+use crate::survey::{DataSource, SurveyCounts, SurveyError, Table};
 
 /// The file of the survey's results, beside the other results.
 pub const SURVEY_FILE: &str = "survey.jsonl";
@@ -200,7 +200,7 @@ async fn serve_and_ask(root: &Path, out: &Path) -> Result<(), WebError> {
         .enumerate()
         .map(|(number, address)| start(&format!("https://localhost:{}/{number}/", address.port())))
         .collect();
-    let manners = Manners {
+    let manners = CrawlOptions {
         rate: "1000/s".parse().map_err(|_| io::Error::other("the survey's rate"))?,
         parallel: 8,
         contact: "https://localhost/".into(),
@@ -220,9 +220,9 @@ pub fn read_survey(folder: &Path) -> Result<Option<Table>, WebError> {
     if !path.exists() {
         return Ok(None);
     }
-    let (mut tally, mut crawled) = (Tally::default(), Crawled::default());
+    let (mut tally, mut crawled) = (SurveyCounts::default(), Crawled::default());
     crawled.read(File::open(&path)?, SURVEY_FILE, &mut tally)?;
-    Ok(Some(Table::new(Source::Crawl, &tally)))
+    Ok(Some(Table::new(DataSource::Crawl, &tally)))
 }
 
 /// Table 1: the paper's numbers, the generated ones, and the survey's result.

@@ -34,8 +34,8 @@ pub use server_events::ServerEvents;
 #[cfg(target_os = "linux")]
 pub use sock_diag::{TcpState, decode_connections};
 #[cfg(target_os = "linux")]
-pub use tcp::{End, TcpSampler, TcpSamples};
+pub use tcp::{HostSide, TcpSampler, TcpSamples};
 pub use timeline::{
-    Column, ConnectionName, Direction, Head, LinkFacts, Mark, MarkKind, Outcome, ReadError, Span,
-    Subject, Timeline, Track,
+    Annotation, Column, ConnectionName, Direction, Head, LinkFacts, MarkKind, Outcome, ReadError,
+    Span, Subject, Timeline, Track,
 };

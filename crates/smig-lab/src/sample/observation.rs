@@ -98,16 +98,16 @@ fn tracks(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{Direction, Role};
-    use crate::workload::{ConnectionBytes, ConnectionSeen, MoveSeen, ProgressPoint};
+    use crate::scenario::{SizeClass, TransferDirection};
+    use crate::workload::{ConnectionBytes, ConnectionRecord, MigrationRecord, ProgressPoint};
 
     fn moved() -> ObjectResult {
         ObjectResult {
             name: "big".into(),
             number: 0,
             client: "user".into(),
-            role: Role::Big,
-            direction: Direction::Download,
+            role: SizeClass::Big,
+            direction: TransferDirection::Download,
             size: 3_000,
             started_ns: 1_000_000,
             head_ns: None,
@@ -118,7 +118,7 @@ mod tests {
                 ConnectionBytes { connection: 1, bytes: 1_000 },
                 ConnectionBytes { connection: 2, bytes: 2_000 },
             ],
-            moves: vec![MoveSeen { at_ns: 4_000_000, bytes: 1_000, from: 1, to: 2 }],
+            moves: vec![MigrationRecord { at_ns: 4_000_000, bytes: 1_000, from: 1, to: 2 }],
             outcome: workload::Outcome::Complete,
             cancel: None,
             progress: vec![ProgressPoint(3_000_000, 500), ProgressPoint(5_000_000, 1_500)],
@@ -131,7 +131,7 @@ mod tests {
             began_ns: 50_000_000,
             ended_ns: 9_000_000,
             objects: vec![moved()],
-            connections: vec![ConnectionSeen {
+            connections: vec![ConnectionRecord {
                 number: 2,
                 client: ([10, 99, 0, 2], 41_230).into(),
             }],

@@ -7,7 +7,7 @@ use std::io::{self, BufRead};
 
 use serde::Deserialize;
 
-use super::timeline::{ConnectionName, Mark, MarkKind, Timeline};
+use super::timeline::{Annotation, ConnectionName, MarkKind, Timeline};
 use crate::link::Time;
 
 /// An event line.
@@ -77,7 +77,7 @@ impl ServerEvents {
     /// Adds the events to a timeline, as observed by `host`.
     pub fn put_on(&self, timeline: &mut Timeline, host: &str) {
         for (at, kind, connection, label) in &self.events {
-            timeline.marks.push(Mark {
+            timeline.marks.push(Annotation {
                 at_us: timeline.micros(*at),
                 kind: *kind,
                 host: host.to_owned(),

@@ -6,23 +6,23 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use super::clock::now;
-use super::sock_diag::{Asker, TcpState};
+use super::sock_diag::{SockDiag, TcpState};
 use super::timeline::{
-    Column, ConnectionName, Mark, MarkKind, Subject, Timeline, Track, micros_after,
+    Annotation, Column, ConnectionName, MarkKind, Subject, Timeline, Track, micros_after,
 };
 use crate::link::Time;
-use crate::netns::{Host, Running};
+use crate::netns::{Host, HostThread};
 
 /// The end of its connections at which a host is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum HostSide {
     /// It accepts connections.
     Server,
     /// It opens connections.
     Client,
 }
 
-impl End {
+impl HostSide {
     fn name(self, state: &TcpState) -> ConnectionName {
         let client = match self {
             Self::Server => state.remote,
@@ -36,16 +36,16 @@ impl End {
 #[derive(Debug)]
 pub struct TcpSampler {
     stop: mpsc::Sender<()>,
-    thread: Running<io::Result<BTreeMap<u64, Samples>>>,
+    thread: HostThread<io::Result<BTreeMap<u64, Samples>>>,
     host: String,
-    end: End,
+    end: HostSide,
 }
 
 /// Samples of a host's connections.
 #[derive(Debug)]
 pub struct TcpSamples {
     host: String,
-    end: End,
+    end: HostSide,
     connections: BTreeMap<u64, Samples>,
 }
 
@@ -63,12 +63,12 @@ impl TcpSampler {
     ///
     /// # Errors
     /// If the host's namespace cannot be entered, or its kernel has no sock_diag.
-    pub fn start(host: &Host, name: &str, end: End, period: Duration) -> io::Result<Self> {
+    pub fn start(host: &Host, name: &str, end: HostSide, period: Duration) -> io::Result<Self> {
         let (stop, stopped) = mpsc::channel();
         let (ready, wait) = mpsc::sync_channel(1);
         let thread = host.run(move || {
             let mut connections = BTreeMap::new();
-            let begun = Asker::new().and_then(|mut asker| {
+            let begun = SockDiag::new().and_then(|mut asker| {
                 sample(&mut asker, &mut connections)?;
                 Ok(asker)
             });
@@ -104,7 +104,7 @@ impl TcpSampler {
 fn sample_until(
     stopped: &mpsc::Receiver<()>,
     period: Duration,
-    asker: &mut Asker,
+    asker: &mut SockDiag,
     connections: &mut BTreeMap<u64, Samples>,
 ) -> io::Result<()> {
     let mut due = Instant::now() + period;
@@ -119,7 +119,7 @@ fn sample_until(
     }
 }
 
-fn sample(asker: &mut Asker, connections: &mut BTreeMap<u64, Samples>) -> io::Result<()> {
+fn sample(asker: &mut SockDiag, connections: &mut BTreeMap<u64, Samples>) -> io::Result<()> {
     let before = now();
     let states = asker.ask()?;
     // Use the middle of the walk as the time of its samples.
@@ -149,7 +149,7 @@ impl Samples {
 impl TcpSamples {
     /// Adds a track for each connection to a timeline, with a mark for its start and for each
     /// congestion control that it used. Omits connections that never carried a byte.
-    pub fn put_on(&self, timeline: &mut Timeline) {
+    pub fn append_to(&self, timeline: &mut Timeline) {
         let origin = timeline.origin();
         let mut tracks = Vec::new();
         for samples in self.connections.values() {
@@ -167,7 +167,7 @@ impl TcpSamples {
                 track.push(at_us, &columns(state));
                 if state.congestion_control != control {
                     control = &state.congestion_control;
-                    timeline.marks.push(Mark {
+                    timeline.marks.push(Annotation {
                         at_us,
                         kind: MarkKind::CongestionControl,
                         host: self.host.clone(),

@@ -19,12 +19,12 @@ pub struct Campaign {
     /// Base seed from which the seeds of the repetitions are derived.
     pub seed: u64,
     /// Settings to measure, in the order of the file.
-    pub settings: Vec<Setting>,
+    pub settings: Vec<Condition>,
 }
 
 /// One combination of variants: an experimental condition.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Setting {
+pub struct Condition {
     /// Name of the variant on each axis.
     pub variant: Variant,
     /// Scenario of this combination.
@@ -86,7 +86,7 @@ impl fmt::Display for Variant {
 
 /// Identifies a cell of a campaign.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct CellId {
+pub struct TrialId {
     /// Name of the campaign.
     pub campaign: String,
     /// Combination of variants.
@@ -95,7 +95,7 @@ pub struct CellId {
     pub repetition: u32,
 }
 
-impl fmt::Display for CellId {
+impl fmt::Display for TrialId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} #{}", self.variant, self.repetition)
     }
@@ -103,9 +103,9 @@ impl fmt::Display for CellId {
 
 /// Everything that is needed to run one cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Cell {
+pub struct Trial {
     /// Identifier of the cell.
-    pub id: CellId,
+    pub id: TrialId,
     /// Seed of everything random in the cell. The same for all variants of a repetition.
     pub seed: u64,
     /// Scenario to measure.
@@ -113,7 +113,7 @@ pub struct Cell {
     hash: String,
 }
 
-impl Cell {
+impl Trial {
     /// Returns the digest of scenario and seed: results with the same hash are results of the same
     /// cell.
     #[must_use]
@@ -127,14 +127,14 @@ impl Campaign {
     /// drift of the machine affects all variants alike, and an interrupted campaign is balanced as
     /// far as it got.
     #[must_use]
-    pub fn cells(&self) -> Vec<Cell> {
+    pub fn cells(&self) -> Vec<Trial> {
         let mut cells = Vec::new();
         for repetition in 1..=self.repetitions {
             for setting in &self.settings {
                 let variant = setting.variant.clone();
                 let seed = self.seed_of(repetition);
-                cells.push(Cell {
-                    id: CellId { campaign: self.name.clone(), variant, repetition },
+                cells.push(Trial {
+                    id: TrialId { campaign: self.name.clone(), variant, repetition },
                     seed,
                     scenario: setting.scenario.clone(),
                     hash: setting.fingerprint.hash(seed),
@@ -154,14 +154,14 @@ impl Campaign {
 
 /// One share of a campaign: number `index` of `of`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Share {
+pub struct Shard {
     /// Number of the share, from 1.
     pub index: u32,
     /// Number of shares.
     pub of: u32,
 }
 
-impl Share {
+impl Shard {
     /// Parses `2/8`.
     ///
     /// # Errors
@@ -177,9 +177,9 @@ impl Share {
     /// Selects the share's cells. Splits by repetition if there are at least as many repetitions as
     /// shares, so that runs to compare were measured on one machine.
     #[must_use]
-    pub fn of_cells(self, cells: Vec<Cell>, repetitions: u32) -> Vec<Cell> {
+    pub fn of_cells(self, cells: Vec<Trial>, repetitions: u32) -> Vec<Trial> {
         let by_repetition = repetitions >= self.of;
-        let mine = |(index, cell): &(usize, Cell)| {
+        let mine = |(index, cell): &(usize, Trial)| {
             let number =
                 if by_repetition { u64::from(cell.id.repetition - 1) } else { *index as u64 };
             number % u64::from(self.of) == u64::from(self.index - 1)

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::spec::{
-    Arrival, ClientKind, ClientSpec, Direction, HostSettings, Scenario, ServerKind, ServerSpec,
-    Transfer,
+    ArrivalProcess, ClientKind, ClientSpec, HostSettings, Scenario, ServerKind, ServerSpec,
+    Transfer, TransferDirection,
 };
 
 /// Path of a key, and the fault there.
@@ -227,7 +227,7 @@ fn transfer(name: &str, transfer: &Transfer, scenario: &Scenario, faults: &mut F
         faults.add(&format!("{path}.count"), "0 would transfer nothing");
     }
     let several = transfer.most() > 1;
-    let by_clock = transfer.arrival != Arrival::OneByOne;
+    let by_clock = transfer.arrival != ArrivalProcess::ClosedLoop;
     match transfer.every {
         None if several && by_clock => {
             faults.add(
@@ -263,11 +263,11 @@ fn transfer(name: &str, transfer: &Transfer, scenario: &Scenario, faults: &mut F
         if cancel.at.is_none() && cancel.after.is_none() {
             faults.add(&format!("{path}.cancel"), "at = \"1MB\" or after = \"5s\" is required");
         }
-        if transfer.direction == Direction::Upload {
+        if transfer.direction == TransferDirection::Upload {
             faults.add(&format!("{path}.cancel"), "only downloads can be cancelled");
         }
     }
-    if transfer.direction == Direction::Upload
+    if transfer.direction == TransferDirection::Upload
         && let Some(client) = client
         && let Some(server) = scenario.server_of(client).and_then(|name| scenario.servers.get(name))
         && !server.kind.takes_uploads()

@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use smig_settings::{Diagnostic, Diagnostics, KeyLocations};
 use toml::{Table, Value};
 
-use super::cells::{Campaign, Fingerprint, Setting, Variant, hex};
+use super::cells::{Campaign, Condition, Fingerprint, Variant, hex};
 use super::check;
 use super::spec::{Scenario, ServerKind};
 use crate::link::RateSpec;
@@ -99,7 +99,7 @@ pub fn parse(
         }
         match reader.scenario(merged, &variant) {
             Ok((scenario, fingerprint)) => {
-                campaign.settings.push(Setting { variant, scenario, fingerprint });
+                campaign.settings.push(Condition { variant, scenario, fingerprint });
             }
             Err(found) => faults.extend(found),
         }
@@ -182,7 +182,7 @@ impl Reader<'_> {
     /// Reports a variant without a HyStart setting if another variant has one: it would use the
     /// value that a run beside it has set, because the setting is machine-wide.
     fn hystart_by_halves(&self, campaign: &Campaign) -> Option<Diagnostic> {
-        let says = |setting: &&Setting| setting.scenario.hosts.hystart().is_some();
+        let says = |setting: &&Condition| setting.scenario.hosts.hystart().is_some();
         campaign.settings.iter().find(says)?;
         let silent = campaign.settings.iter().find(|setting| !says(setting))?;
         let variant = &silent.variant;

@@ -36,12 +36,12 @@ mod spec;
 mod tests;
 mod value;
 
-pub use cells::{Campaign, Cell, CellId, Filter, Setting, Share, Variant};
+pub use cells::{Campaign, Condition, Filter, Shard, Trial, TrialId, Variant};
 pub use load::{SettingsCheck, load, parse};
 pub use smig_settings::{Diagnostic, Diagnostics};
 pub use spec::{
-    Accept, Arrival, Assignment, Cancel, CancelHow, ClientKind, ClientSpec, Direction,
-    HostSettings, Hosts, Moving, Priorities, Record, Role, Scenario, ServerKind, ServerSpec, Sizes,
-    Transfer, Workload,
+    ArrivalProcess, Assignment, Cancel, CancelHow, ClientKind, ClientMigration, ClientSpec,
+    HostSettings, Hosts, Priorities, Record, Scenario, ServerKind, ServerSpec, SizeClass, Sizes,
+    Transfer, TransferDirection, ValidityBounds, Workload,
 };
 pub use value::{Size, Span};

@@ -33,7 +33,7 @@ pub struct Scenario {
     pub workload: Workload,
     /// Criteria for a run to count.
     #[serde(default)]
-    pub accept: Accept,
+    pub accept: ValidityBounds,
     /// Recordings in addition to the objects.
     #[serde(default)]
     pub record: Record,
@@ -175,7 +175,7 @@ pub struct ClientSpec {
     pub assignment: Option<Assignment>,
     /// smig: when the client itself migrates a stream; `"never"` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub migrate: Option<Moving>,
+    pub migrate: Option<ClientMigration>,
     /// smig: number of spare connections kept ready for migrations; 1 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spares: Option<usize>,
@@ -198,14 +198,14 @@ const fn is_first(link: &usize) -> bool {
 /// When a client migrates a stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub enum Moving {
+pub enum ClientMigration {
     /// Never; the server may.
     Never,
     /// After this many bytes of the response have arrived.
     At(Size),
 }
 
-impl TryFrom<String> for Moving {
+impl TryFrom<String> for ClientMigration {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -218,11 +218,11 @@ impl TryFrom<String> for Moving {
     }
 }
 
-impl From<Moving> for String {
-    fn from(moving: Moving) -> Self {
+impl From<ClientMigration> for String {
+    fn from(moving: ClientMigration) -> Self {
         match moving {
-            Moving::Never => "never".into(),
-            Moving::At(size) => format!("at:{}", size.0),
+            ClientMigration::Never => "never".into(),
+            ClientMigration::At(size) => format!("at:{}", size.0),
         }
     }
 }
@@ -250,7 +250,7 @@ const fn settle() -> Span {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "seen from the client")]
-pub enum Direction {
+pub enum TransferDirection {
     #[default]
     Download,
     Upload,
@@ -259,7 +259,7 @@ pub enum Direction {
 /// Arrival process of the requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Arrival {
+pub enum ArrivalProcess {
     /// At fixed intervals, whether or not the previous request has ended.
     #[default]
     Periodic,
@@ -267,14 +267,15 @@ pub enum Arrival {
     /// ended.
     Poisson,
     /// After a fixed delay since the end of the previous request.
-    OneByOne,
+    #[serde(rename = "one-by-one")]
+    ClosedLoop,
 }
 
 /// Role of a transfer from the user's point of view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "they say it")]
-pub enum Role {
+pub enum SizeClass {
     Small,
     Big,
 }
@@ -290,7 +291,7 @@ pub struct Transfer {
     pub size: Sizes,
     /// Direction of the transfer.
     #[serde(default)]
-    pub direction: Direction,
+    pub direction: TransferDirection,
     /// Time of the first request since the start of the run.
     #[serde(default)]
     pub start: Span,
@@ -302,13 +303,13 @@ pub struct Transfer {
     pub every: Option<Span>,
     /// Arrival process of the requests.
     #[serde(default)]
-    pub arrival: Arrival,
+    pub arrival: ArrivalProcess,
     /// Issue requests until the transfer of this name has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
     /// Role of the objects; determined by size if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub role: Option<Role>,
+    pub role: Option<SizeClass>,
     /// Priority field value (RFC 9218), sent if the client sends priorities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<String>,
@@ -392,14 +393,14 @@ impl<'de> Deserialize<'de> for Sizes {
 /// Criteria for a run to count.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Accept {
+pub struct ValidityBounds {
     /// Maximum 99th percentile of the packets' lateness.
     pub lateness_p99: Span,
     /// Maximum number of attempts for a run.
     pub attempts: u32,
 }
 
-impl Default for Accept {
+impl Default for ValidityBounds {
     fn default() -> Self {
         Self { lateness_p99: Span(Duration::from_millis(2)), attempts: 3 }
     }
@@ -470,8 +471,8 @@ impl Transfer {
 
     /// Returns the role of an object of this size.
     #[must_use]
-    pub fn role_of(&self, size: u64) -> Role {
-        self.role.unwrap_or(if size >= BIG { Role::Big } else { Role::Small })
+    pub fn role_of(&self, size: u64) -> SizeClass {
+        self.role.unwrap_or(if size >= BIG { SizeClass::Big } else { SizeClass::Small })
     }
 
     /// Returns the maximum number of requests.

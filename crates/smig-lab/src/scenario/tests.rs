@@ -44,8 +44,8 @@ fn a_small_one_has_defaults_for_the_rest() {
     assert_eq!(scenario.server_of(&scenario.clients["user"]), Some("main"));
     let big = &scenario.workload.transfers["big"];
     assert_eq!((big.size_of(0), big.size_of(7), big.most()), (50_000_000, 50_000_000, 1));
-    assert_eq!((big.role_of(50_000_000), big.role_of(10_000)), (Role::Big, Role::Small));
-    assert_eq!(scenario.accept, Accept::default());
+    assert_eq!((big.role_of(50_000_000), big.role_of(10_000)), (SizeClass::Big, SizeClass::Small));
+    assert_eq!(scenario.accept, ValidityBounds::default());
 }
 
 /// Text to append to the small scenario, place of the error, and parts of its message.
@@ -220,7 +220,7 @@ fn variants_are_multiplied_in_the_files_order() {
     let main = |index| &scenario(index).servers["main"];
     assert_eq!(main(0).settings["smig"]["enabled"], toml::Value::from(false));
     assert_eq!(main(0).settings["policy"]["max_hold"], toml::Value::from("0"), "kept from below");
-    assert_eq!(scenario(2).clients["user"].migrate, Some(Moving::At(Size(100 << 10))));
+    assert_eq!(scenario(2).clients["user"].migrate, Some(ClientMigration::At(Size(100 << 10))));
     assert_eq!(main(4).kind, ServerKind::Nginx);
     assert!(main(4).settings.is_empty(), "another kind does not keep the first one's settings");
 }
@@ -233,8 +233,8 @@ fn cells_are_one_repetition_of_all_after_the_other() {
     assert!(cells[..6].iter().all(|cell| cell.seed == cells[0].seed), "paired by seed");
     assert_ne!(cells[0].seed, cells[6].seed);
     let again = matrix().cells();
-    let mut hashes: Vec<_> = cells.iter().map(Cell::hash).collect();
-    assert_eq!(hashes, again.iter().map(Cell::hash).collect::<Vec<_>>());
+    let mut hashes: Vec<_> = cells.iter().map(Trial::hash).collect();
+    assert_eq!(hashes, again.iter().map(Trial::hash).collect::<Vec<_>>());
     hashes.sort();
     hashes.dedup();
     assert_eq!(hashes.len(), 24);
@@ -244,7 +244,7 @@ fn cells_are_one_repetition_of_all_after_the_other() {
 fn a_cell_survives_being_written() {
     for cell in matrix().cells() {
         let text = serde_json::to_string(&cell).unwrap();
-        let back: Cell = serde_json::from_str(&text).unwrap();
+        let back: Trial = serde_json::from_str(&text).unwrap();
         assert_eq!(back, cell);
         assert_eq!(back.hash(), cell.hash());
     }
@@ -257,7 +257,7 @@ fn shares_are_a_partition_and_keep_repetitions_together() {
     for of in 1..=30 {
         let mut seen = Vec::new();
         for index in 1..=of {
-            let mine = Share { index, of }.of_cells(all.clone(), campaign.repetitions);
+            let mine = Shard { index, of }.of_cells(all.clone(), campaign.repetitions);
             if of <= 4 {
                 assert_eq!(mine.len() % 6, 0, "whole repetitions");
             }
@@ -268,9 +268,9 @@ fn shares_are_a_partition_and_keep_repetitions_together() {
         ids.sort();
         assert_eq!(seen, ids, "{of} shares");
     }
-    assert_eq!(Share::parse("2/8"), Ok(Share { index: 2, of: 8 }));
+    assert_eq!(Shard::parse("2/8"), Ok(Shard { index: 2, of: 8 }));
     for text in ["0/8", "9/8", "2", "a/b", "1/0", ""] {
-        assert!(Share::parse(text).is_err(), "{text}");
+        assert!(Shard::parse(text).is_err(), "{text}");
     }
 }
 
@@ -280,7 +280,7 @@ fn filters_are_alternatives_on_an_axis_and_demands_across_axes() {
     let taken = |texts: &[&str]| {
         let texts: Vec<_> = texts.iter().map(|&text| text.to_owned()).collect();
         let filter = Filter::parse(&texts, &campaign)?;
-        let takes = |setting: &&Setting| filter.takes(&setting.variant);
+        let takes = |setting: &&Condition| filter.takes(&setting.variant);
         Ok::<_, String>(campaign.settings.iter().filter(takes).count())
     };
     assert_eq!(taken(&[]), Ok(6));

@@ -27,7 +27,7 @@ pub enum SurveyError {
     },
     /// Malformed input.
     #[error(transparent)]
-    Damage(#[from] Damage),
+    Damage(#[from] MalformedInput),
     /// A results file that does not fit this crawl.
     #[error("{}: {why}", path.display())]
     Results {
@@ -47,7 +47,7 @@ pub enum SurveyError {
 /// A malformed part of the input.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{name}: {place}: {why}")]
-pub struct Damage {
+pub struct MalformedInput {
     /// The file, as the user named it.
     pub name: String,
     /// The line or the entry in the file.
@@ -58,16 +58,16 @@ pub struct Damage {
 
 /// What to do on damaged input.
 #[expect(missing_debug_implementations, reason = "a closure has nothing to show")]
-pub enum OnDamage<'a> {
+pub enum OnMalformed<'a> {
     /// Stop counting.
     Stop,
     /// Leave the piece out, count it as such, and report it.
-    Skip(&'a mut dyn FnMut(&Damage)),
+    Skip(&'a mut dyn FnMut(&MalformedInput)),
 }
 
-impl OnDamage<'_> {
+impl OnMalformed<'_> {
     /// Reports the damage, or returns it as an error.
-    pub(super) fn take(&mut self, damage: Damage) -> Result<(), SurveyError> {
+    pub(super) fn take(&mut self, damage: MalformedInput) -> Result<(), SurveyError> {
         match self {
             Self::Stop => Err(damage.into()),
             Self::Skip(tell) => {

@@ -9,10 +9,10 @@ use std::rc::Rc;
 use serde_json::{Map, Value};
 use url::Url;
 
-use super::error::{Damage, OnDamage, SurveyError};
+use super::error::{MalformedInput, OnMalformed, SurveyError};
 use super::har::{Response, SizeRule, shortened};
 use super::site::{Site, canonical};
-use super::tally::{LeftOut, Tally};
+use super::tally::{Exclusion, SurveyCounts};
 
 /// The longest row, in bytes. A payload of the HTTP Archive has about 10 KB.
 const MAX_ROW: u64 = 64 << 20;
@@ -30,12 +30,12 @@ const NESTED: [&str; 2] = ["summary", "payload"];
 /// other input CSV.
 ///
 /// # Errors
-/// Input that cannot be read, and damaged rows if `on_damage` is [`OnDamage::Stop`], with their line.
+/// Input that cannot be read, and damaged rows if `on_damage` is [`OnMalformed::Stop`], with their line.
 pub fn read_export(
     from: impl Read,
     name: &str,
-    tally: &mut Tally,
-    mut on_damage: OnDamage<'_>,
+    tally: &mut SurveyCounts,
+    mut on_damage: OnMalformed<'_>,
 ) -> Result<(), SurveyError> {
     let mut reader = BufReader::with_capacity(1 << 16, from);
     let mut export = Export { name, tally, on_damage: &mut on_damage };
@@ -52,8 +52,8 @@ pub fn read_export(
 
 struct Export<'a, 'b> {
     name: &'a str,
-    tally: &'a mut Tally,
-    on_damage: &'a mut OnDamage<'b>,
+    tally: &'a mut SurveyCounts,
+    on_damage: &'a mut OnMalformed<'b>,
 }
 
 impl Export<'_, '_> {
@@ -61,9 +61,9 @@ impl Export<'_, '_> {
         SurveyError::Read { name: self.name.to_owned(), cause }
     }
 
-    fn damage(&self, line: u64, why: impl Into<String>) -> Damage {
+    fn damage(&self, line: u64, why: impl Into<String>) -> MalformedInput {
         let place = format!("line {line}");
-        Damage { name: self.name.to_owned(), place, why: why.into() }
+        MalformedInput { name: self.name.to_owned(), place, why: why.into() }
     }
 
     fn json_lines(&mut self, mut reader: impl BufRead) -> Result<(), SurveyError> {
@@ -131,7 +131,7 @@ impl Export<'_, '_> {
         }
     }
 
-    fn check_header(&self, header: &csv::StringRecord) -> Result<(), Damage> {
+    fn check_header(&self, header: &csv::StringRecord) -> Result<(), MalformedInput> {
         let has = |columns: &[&str]| {
             columns.iter().any(|column| header.iter().any(|name| is_named(name, column)))
         };
@@ -155,7 +155,7 @@ impl Export<'_, '_> {
             Err(why) => {
                 let damage = self.damage(line, why);
                 self.on_damage.take(damage)?;
-                self.tally.leave_out(LeftOut::Damaged);
+                self.tally.leave_out(Exclusion::Damaged);
             }
         }
         Ok(())
@@ -211,19 +211,19 @@ impl Row {
         Ok(Self { site: Site::of(&page), url, is_good, bytes })
     }
 
-    fn count(self, tally: &mut Tally) {
-        let Some(site) = self.site else { return tally.leave_out(LeftOut::NotWeb) };
+    fn count(self, tally: &mut SurveyCounts) {
+        let Some(site) = self.site else { return tally.leave_out(Exclusion::NotWeb) };
         tally.site(&site);
         match Site::of(&self.url) {
-            None => tally.leave_out(LeftOut::NotWeb),
-            Some(host) if host != site => tally.leave_out(LeftOut::OffHost),
-            Some(_) if !self.is_good => tally.leave_out(LeftOut::Status),
+            None => tally.leave_out(Exclusion::NotWeb),
+            Some(host) if host != site => tally.leave_out(Exclusion::OffHost),
+            Some(_) if !self.is_good => tally.leave_out(Exclusion::Status),
             Some(_) => match self.bytes {
                 Some(bytes) => {
                     let url = canonical(self.url.clone()).unwrap_or(self.url);
                     tally.object(&site, url.as_str(), bytes);
                 }
-                None => tally.leave_out(LeftOut::NoSize),
+                None => tally.leave_out(Exclusion::NoSize),
             },
         }
     }

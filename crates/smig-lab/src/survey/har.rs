@@ -8,9 +8,9 @@ use std::io::{BufReader, Read};
 use serde::Deserialize;
 use url::Url;
 
-use super::error::{Damage, SurveyError};
+use super::error::{MalformedInput, SurveyError};
 use super::site::{Site, canonical};
-use super::tally::{LeftOut, Tally};
+use super::tally::{Exclusion, SurveyCounts};
 
 /// Maximum number of redirects that lead to a landing page.
 const MAX_REDIRECTS: usize = 20;
@@ -142,12 +142,12 @@ pub fn read_har(
     from: impl Read,
     name: &str,
     rule: SizeRule,
-    tally: &mut Tally,
+    tally: &mut SurveyCounts,
 ) -> Result<(), SurveyError> {
     let har = parse(from, name)?;
     let mut urls = Vec::with_capacity(har.log.entries.len());
     for (number, entry) in har.log.entries.iter().enumerate() {
-        let url = Url::parse(&entry.request.url).map_err(|error| Damage {
+        let url = Url::parse(&entry.request.url).map_err(|error| MalformedInput {
             name: name.to_owned(),
             place: format!("log.entries[{number}].request.url"),
             why: format!("\"{}\" is not a URL: {error}", shortened(&entry.request.url)),
@@ -176,9 +176,9 @@ fn parse(from: impl Read, name: &str) -> Result<Har, SurveyError> {
         }
         let place = format!("line {}, {path}", cause.line());
         let why = format!("{cause}; a HAR 1.2 file is expected");
-        Damage { name: name.to_owned(), place, why }.into()
+        MalformedInput { name: name.to_owned(), place, why }.into()
     })?;
-    json.end().map_err(|error| Damage {
+    json.end().map_err(|error| MalformedInput {
         name: name.to_owned(),
         place: format!("line {}", error.line()),
         why: "data after the HAR; a file holds one HAR".into(),
@@ -224,26 +224,26 @@ fn landing(page: &[&Loaded<'_>]) -> Option<Site> {
     Site::of(&page[at].1)
 }
 
-fn count(page: &[&Loaded<'_>], rule: SizeRule, tally: &mut Tally) {
+fn count(page: &[&Loaded<'_>], rule: SizeRule, tally: &mut SurveyCounts) {
     let Some(site) = landing(page) else {
-        page.iter().for_each(|_| tally.leave_out(LeftOut::NotWeb));
+        page.iter().for_each(|_| tally.leave_out(Exclusion::NotWeb));
         return;
     };
     tally.site(&site);
     for (entry, url) in page {
         let Some(host) = Site::of(url) else {
-            tally.leave_out(LeftOut::NotWeb);
+            tally.leave_out(Exclusion::NotWeb);
             continue;
         };
         if host != site {
-            tally.leave_out(LeftOut::OffHost);
+            tally.leave_out(Exclusion::OffHost);
         } else if !entry.response.is_good() {
-            tally.leave_out(LeftOut::Status);
+            tally.leave_out(Exclusion::Status);
         } else if let Some(bytes) = entry.response.bytes(rule) {
             let url = canonical(url.clone()).unwrap_or_else(|| url.clone());
             tally.object(&site, url.as_str(), bytes);
         } else {
-            tally.leave_out(LeftOut::NoSize);
+            tally.leave_out(Exclusion::NoSize);
         }
     }
 }

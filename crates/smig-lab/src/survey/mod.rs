@@ -4,7 +4,7 @@
 //! a polite crawler, and the table. It must never fetch an object's content to determine its size
 //! when a header field gives it.
 //!
-//! - [`Tally`] counts; [`Table`] puts the counts beside the paper's;
+//! - [`SurveyCounts`] counts; [`Table`] puts the counts beside the paper's;
 //! - [`crawl`] requests the sites itself (Linux);
 //! - [`read_har`] and [`read_export`] fill a tally from others' recordings.
 
@@ -20,9 +20,9 @@ mod sizes;
 mod table;
 mod tally;
 
-pub use error::{Damage, OnDamage, SurveyError};
+pub use error::{MalformedInput, OnMalformed, SurveyError};
 pub use export::read_export;
 pub use har::{SizeRule, read_har};
 pub use site::{Site, canonical};
-pub use table::{Percentile, Row, Source, Table};
-pub use tally::{Large, LeftOut, Tally};
+pub use table::{DataSource, Percentile, Row, Table};
+pub use tally::{Exclusion, LargestObject, SurveyCounts};

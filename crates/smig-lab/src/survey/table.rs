@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::tally::{Large, LeftOut, Tally};
+use super::tally::{Exclusion, LargestObject, SurveyCounts};
 use crate::stats::wilson;
 
 /// Number of sites that the paper studied: the Alexa top 1500.
@@ -23,7 +23,7 @@ const FEW: u64 = 30;
 /// Where the sizes come from; each source sees different objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Source {
+pub enum DataSource {
     /// HAR files: what a browser loaded.
     Har,
     /// An export of the HTTP Archive.
@@ -32,7 +32,7 @@ pub enum Source {
     Crawl,
 }
 
-impl Source {
+impl DataSource {
     /// Returns what this source cannot see, or counts differently from the paper.
     const fn caveat(self) -> &'static str {
         match self {
@@ -87,7 +87,7 @@ pub struct Percentile {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Table {
     /// Where the sizes come from.
-    pub source: Source,
+    pub source: DataSource,
     /// Number of sites.
     pub sites: u64,
     /// Objects on their landing pages' hosts.
@@ -99,9 +99,9 @@ pub struct Table {
     /// Whether sizes were rounded to one part in 4,096, because there are too many.
     pub rounded: bool,
     /// Entries that were not counted, by reason.
-    pub left_out: BTreeMap<LeftOut, u64>,
+    pub left_out: BTreeMap<Exclusion, u64>,
     /// The sites with the largest objects.
-    pub largest: Vec<Large>,
+    pub largest: Vec<LargestObject>,
     /// How this differs from the paper's table, and why.
     pub differs: String,
     /// Further notes for the reader.
@@ -111,7 +111,7 @@ pub struct Table {
 impl Table {
     /// Builds the table from the counts.
     #[must_use]
-    pub fn new(source: Source, tally: &Tally) -> Self {
+    pub fn new(source: DataSource, tally: &SurveyCounts) -> Self {
         let sites = tally.sites();
         let at_least: Vec<_> = tally
             .at_least()
@@ -227,7 +227,7 @@ impl Table {
 }
 
 /// Returns the sentence that compares the result with the paper.
-fn differs(source: Source, sites: u64, rows: &[Row], percentiles: &[Percentile]) -> String {
+fn differs(source: DataSource, sites: u64, rows: &[Row], percentiles: &[Percentile]) -> String {
     let mut text = String::new();
     if let Some((row, (share, (low, high)))) =
         rows.first().and_then(|row| Some((row, (row.share?, row.interval?))))
@@ -302,8 +302,8 @@ mod tests {
     use crate::survey::Site;
 
     /// Counts with the paper's 1500 sites and percentiles.
-    fn paper() -> Tally {
-        let mut tally = Tally::default();
+    fn paper() -> SurveyCounts {
+        let mut tally = SurveyCounts::default();
         for number in 0..1500_u64 {
             let site = Site::of(&format!("https://s{number}.example/").parse().unwrap()).unwrap();
             tally.site(&site);
@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn the_papers_own_numbers_show_no_difference() {
-        let table = Table::new(Source::Crawl, &paper());
+        let table = Table::new(DataSource::Crawl, &paper());
         for row in &table.at_least {
             assert_eq!((row.sites, row.share), (row.paper_sites, Some(row.paper_share)));
         }
@@ -337,15 +337,15 @@ mod tests {
 
     #[test]
     fn nothing_counted_is_shown_as_nothing() {
-        let table = Table::new(Source::Har, &Tally::default());
+        let table = Table::new(DataSource::Har, &SurveyCounts::default());
         assert_eq!(table.at_least[0].share, None);
         assert_eq!(table.percentiles[0].bytes, None);
         assert!(table.text().contains("(sites: 0, objects: 0)"));
         assert!(!table.differs.contains('%'), "{}", table.differs);
-        let mut one = Tally::default();
+        let mut one = SurveyCounts::default();
         let site = Site::of(&"https://a.example/".parse().unwrap()).unwrap();
         one.object(&site, "x", 60_000_000);
-        let table = Table::new(Source::Har, &one);
+        let table = Table::new(DataSource::Har, &one);
         assert!(table.differs.contains("too few sites for a conclusion"), "{}", table.differs);
         let text = table.text();
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");

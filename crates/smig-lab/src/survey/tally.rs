@@ -26,7 +26,7 @@ const NAMED: usize = 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum LeftOut {
+pub enum Exclusion {
     /// On a host other than the landing page's.
     OffHost,
     /// Neither http nor https: data, blobs, extensions.
@@ -47,7 +47,7 @@ pub enum LeftOut {
     Damaged,
 }
 
-impl LeftOut {
+impl Exclusion {
     /// Returns the reason as text for the table.
     #[must_use]
     pub const fn words(self) -> &'static str {
@@ -67,7 +67,7 @@ impl LeftOut {
 
 /// A site's largest object, if it is among the largest of the survey.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Large {
+pub struct LargestObject {
     /// The site.
     pub site: Site,
     /// The object.
@@ -78,17 +78,17 @@ pub struct Large {
 
 /// The counts so far.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct SurveyCounts {
     /// The largest object of each site, in bytes, by the site's hash.
     sites: HashMap<u64, u64>,
     reached: [u64; THRESHOLDS.len()],
     sizes: Sizes,
     seen: Window,
-    left_out: BTreeMap<LeftOut, u64>,
+    left_out: BTreeMap<Exclusion, u64>,
     largest: BTreeMap<Site, (u64, String)>,
 }
 
-impl Tally {
+impl SurveyCounts {
     /// Counts a site, even if it never contributes an object.
     pub fn site(&mut self, site: &Site) {
         self.sites.entry(hash(&site)).or_default();
@@ -104,17 +104,17 @@ impl Tally {
         }
         *largest = bytes.max(*largest);
         if bytes == 0 {
-            self.leave_out(LeftOut::Empty);
+            self.leave_out(Exclusion::Empty);
         } else if self.seen.is_new(hash(&(key, url))) {
             self.sizes.add(bytes);
             self.name(site, url, bytes);
         } else {
-            self.leave_out(LeftOut::Again);
+            self.leave_out(Exclusion::Again);
         }
     }
 
     /// Counts an entry that is not an object of the survey.
-    pub fn leave_out(&mut self, why: LeftOut) {
+    pub fn leave_out(&mut self, why: Exclusion) {
         *self.left_out.entry(why).or_default() += 1;
     }
 
@@ -153,13 +153,13 @@ impl Tally {
         &self.sizes
     }
 
-    pub(super) const fn left_out(&self) -> &BTreeMap<LeftOut, u64> {
+    pub(super) const fn left_out(&self) -> &BTreeMap<Exclusion, u64> {
         &self.left_out
     }
 
     /// Returns the largest objects in descending order of size.
-    pub(super) fn largest(&self) -> Vec<Large> {
-        let named = |(site, (bytes, url)): (&Site, &(u64, String))| Large {
+    pub(super) fn largest(&self) -> Vec<LargestObject> {
+        let named = |(site, (bytes, url)): (&Site, &(u64, String))| LargestObject {
             site: site.clone(),
             url: url.clone(),
             bytes: *bytes,
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_site_counts_once_at_each_size() {
-        let mut tally = Tally::default();
+        let mut tally = SurveyCounts::default();
         let (a, b, c) = (site("a.example"), site("b.example"), site("c.example"));
         tally.site(&c);
         for (site, url, bytes) in [
@@ -223,14 +223,14 @@ mod tests {
         assert_eq!(reached, [2, 1, 1, 1, 0]);
         assert_eq!((tally.sites(), tally.objects()), (3, 4));
         let left_out: Vec<_> = tally.left_out().iter().map(|(why, n)| (*why, *n)).collect();
-        assert_eq!(left_out, [(LeftOut::Empty, 1), (LeftOut::Again, 1)]);
+        assert_eq!(left_out, [(Exclusion::Empty, 1), (Exclusion::Again, 1)]);
         let largest: Vec<_> = tally.largest().into_iter().map(|large| large.url).collect();
         assert_eq!(largest, ["https://a.example/3", "https://b.example/1"]);
     }
 
     #[test]
     fn only_the_largest_are_named() {
-        let mut tally = Tally::default();
+        let mut tally = SurveyCounts::default();
         for number in 1..=100 {
             let site = site(&format!("s{number}.example"));
             tally.object(&site, &format!("https://{site}/x"), number * MB);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use smig::{ConnId, Observer, ObserverEvent, Segment};
 
-use super::result::{ConnectionBytes, ConnectionSeen};
+use super::result::{ConnectionBytes, ConnectionRecord};
 
 /// Identifies a connection within a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,10 +37,13 @@ impl Connections {
     }
 
     /// Returns all numbered connections whose address is known to `address`.
-    pub(super) fn seen(&self, address: impl Fn(Key) -> Option<SocketAddr>) -> Vec<ConnectionSeen> {
+    pub(super) fn seen(
+        &self,
+        address: impl Fn(Key) -> Option<SocketAddr>,
+    ) -> Vec<ConnectionRecord> {
         let numbered = (1..).zip(self.lock().clone());
         let seen =
-            numbered.map(|(number, key)| Some(ConnectionSeen { number, client: address(key)? }));
+            numbered.map(|(number, key)| Some(ConnectionRecord { number, client: address(key)? }));
         seen.flatten().collect()
     }
 
@@ -60,17 +63,17 @@ impl Connections {
 
 /// Local addresses of a session's connections, as reported by its client.
 #[derive(Debug, Default)]
-pub(super) struct Addresses(Mutex<Told>);
+pub(super) struct Addresses(Mutex<KnownAddrs>);
 
 #[derive(Debug, Default)]
-struct Told {
+struct KnownAddrs {
     /// The first connection of the session.
     first: Option<SocketAddr>,
     joined: BTreeMap<ConnId, SocketAddr>,
 }
 
 impl Addresses {
-    fn lock(&self) -> MutexGuard<'_, Told> {
+    fn lock(&self) -> MutexGuard<'_, KnownAddrs> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

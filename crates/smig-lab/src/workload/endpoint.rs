@@ -18,7 +18,8 @@ use super::http1::{Pool, Reply};
 use super::material::{WARM_UP, path_of};
 use super::result::ConnectionBytes;
 use crate::scenario::{
-    Assignment, ClientKind, ClientSpec, Direction, Moving, Priorities, Role, Size,
+    Assignment, ClientKind, ClientMigration, ClientSpec, Priorities, Size, SizeClass,
+    TransferDirection,
 };
 
 /// Time limit for opening a session's spare connections before the run begins.
@@ -28,14 +29,14 @@ const HTTP1_CONNECTIONS: u32 = 6;
 
 /// A client that is ready to send requests.
 #[derive(Debug)]
-pub(super) struct Endpoint {
+pub(super) struct WorkloadClient {
     server: SocketAddr,
     priorities: Priorities,
-    way: Way,
+    way: ClientBackend,
 }
 
 #[derive(Debug)]
-enum Way {
+enum ClientBackend {
     Sessions { all: Vec<Session>, assignment: Assignment, turn: AtomicUsize, spares: u64 },
     Http1 { pool: Pool, connections: usize },
 }
@@ -51,10 +52,10 @@ struct Session {
 
 /// Parameters of a request.
 #[derive(Debug, Clone)]
-pub(super) struct Ask<'a> {
+pub(super) struct RequestSpec<'a> {
     pub(super) size: u64,
-    pub(super) direction: Direction,
-    pub(super) role: Role,
+    pub(super) direction: TransferDirection,
+    pub(super) role: SizeClass,
     pub(super) priority: Option<&'a str>,
 }
 
@@ -65,7 +66,7 @@ pub(super) enum Answer {
     Http1(Reply),
 }
 
-impl Endpoint {
+impl WorkloadClient {
     /// Creates a client. `first_session` is the number of its first session in the run.
     pub(super) fn new(
         spec: &ClientSpec,
@@ -76,7 +77,10 @@ impl Endpoint {
         let way = match spec.kind {
             ClientKind::Http1 => {
                 let connections = spec.connections.unwrap_or(HTTP1_CONNECTIONS) as usize;
-                Way::Http1 { pool: Pool::new(server, certificate, connections)?, connections }
+                ClientBackend::Http1 {
+                    pool: Pool::new(server, certificate, connections)?,
+                    connections,
+                }
             }
             ClientKind::Smig | ClientKind::H2 => {
                 let session = |index| {
@@ -91,7 +95,7 @@ impl Endpoint {
                 };
                 let spares =
                     if spec.kind == ClientKind::Smig { spec.spares.unwrap_or(1) } else { 0 };
-                Way::Sessions {
+                ClientBackend::Sessions {
                     all: (0..spec.connections.unwrap_or(1))
                         .map(session)
                         .collect::<Result<_, _>>()?,
@@ -112,32 +116,32 @@ impl Endpoint {
     /// Returns the number of its sessions, which are numbered in the run.
     pub(super) fn sessions(&self) -> u32 {
         match &self.way {
-            Way::Sessions { all, .. } => u32::try_from(all.len()).unwrap_or(u32::MAX),
-            Way::Http1 { .. } => 0,
+            ClientBackend::Sessions { all, .. } => u32::try_from(all.len()).unwrap_or(u32::MAX),
+            ClientBackend::Http1 { .. } => 0,
         }
     }
 
     /// Returns the local address of a connection if it belongs to this client.
     pub(super) fn address(&self, connection: Key) -> Option<SocketAddr> {
         match (&self.way, connection) {
-            (Way::Sessions { all, .. }, Key::Session(number, id)) => {
+            (ClientBackend::Sessions { all, .. }, Key::Session(number, id)) => {
                 all.iter().find(|session| session.number == number)?.addresses.of(id)
             }
-            (Way::Http1 { .. }, Key::Address(address)) => Some(address),
+            (ClientBackend::Http1 { .. }, Key::Address(address)) => Some(address),
             _ => None,
         }
     }
 
     /// Opens its connections, so that handshakes are not part of the measurement.
     pub(super) async fn open(&self) -> Result<(), String> {
-        let warm_up = Ask {
+        let warm_up = RequestSpec {
             size: WARM_UP,
-            direction: Direction::Download,
-            role: Role::Small,
+            direction: TransferDirection::Download,
+            role: SizeClass::Small,
             priority: None,
         };
         match &self.way {
-            Way::Sessions { all, spares, .. } => {
+            ClientBackend::Sessions { all, spares, .. } => {
                 for session in all {
                     let mut answer = self.by_session(session, &warm_up).await?;
                     if let Answer::Stream { body, .. } = &answer
@@ -150,7 +154,7 @@ impl Endpoint {
                     wait_for_spares(&session.client, *spares).await;
                 }
             }
-            Way::Http1 { connections, .. } => {
+            ClientBackend::Http1 { connections, .. } => {
                 // Keep all responses open, so that each request opens a new connection.
                 let mut answers = Vec::new();
                 for _ in 0..*connections {
@@ -165,19 +169,21 @@ impl Endpoint {
     }
 
     /// Sends a request and waits for the response's header section.
-    pub(super) async fn request(&self, ask: &Ask<'_>) -> Result<Answer, String> {
+    pub(super) async fn request(&self, ask: &RequestSpec<'_>) -> Result<Answer, String> {
         match &self.way {
-            Way::Sessions { all, assignment, turn, .. } => {
+            ClientBackend::Sessions { all, assignment, turn, .. } => {
                 let big_apart = *assignment == Assignment::BigApart && all.len() > 1;
                 let index = match (big_apart, ask.role) {
-                    (true, Role::Small) => 0,
-                    (true, Role::Big) => 1 + turn.fetch_add(1, Ordering::Relaxed) % (all.len() - 1),
+                    (true, SizeClass::Small) => 0,
+                    (true, SizeClass::Big) => {
+                        1 + turn.fetch_add(1, Ordering::Relaxed) % (all.len() - 1)
+                    }
                     (false, _) => turn.fetch_add(1, Ordering::Relaxed) % all.len().max(1),
                 };
                 let session = all.get(index).ok_or("a client without connections")?;
                 self.by_session(session, ask).await
             }
-            Way::Http1 { pool, .. } => {
+            ClientBackend::Http1 { pool, .. } => {
                 let target = path_of(ask.size);
                 let request =
                     self.head(&target, ask).header(http::header::HOST, self.server.to_string());
@@ -187,7 +193,7 @@ impl Endpoint {
         }
     }
 
-    async fn by_session(&self, session: &Session, ask: &Ask<'_>) -> Result<Answer, String> {
+    async fn by_session(&self, session: &Session, ask: &RequestSpec<'_>) -> Result<Answer, String> {
         let uri = format!("https://{}{}", self.server, path_of(ask.size));
         let request = self.head(&uri, ask).body(body_of(ask)).map_err(shown)?;
         let response = session.client.request(request).await.map_err(shown)?;
@@ -195,16 +201,16 @@ impl Endpoint {
         Ok(Answer::Stream { body, session: session.number, home: session.home.get().copied() })
     }
 
-    fn head(&self, uri: &str, ask: &Ask<'_>) -> http::request::Builder {
+    fn head(&self, uri: &str, ask: &RequestSpec<'_>) -> http::request::Builder {
         let request = match ask.direction {
-            Direction::Download => Request::get(uri),
-            Direction::Upload => Request::post(uri),
+            TransferDirection::Download => Request::get(uri),
+            TransferDirection::Upload => Request::post(uri),
         };
         match (self.priorities, ask.priority, ask.role) {
             (Priorities::Silent, ..) => request,
             (Priorities::Sent, Some(value), _) => request.header("priority", value),
-            (Priorities::Sent, None, Role::Small) => request.header("priority", "u=1"),
-            (Priorities::Sent, None, Role::Big) => request.header("priority", "u=5, i"),
+            (Priorities::Sent, None, SizeClass::Small) => request.header("priority", "u=1"),
+            (Priorities::Sent, None, SizeClass::Big) => request.header("priority", "u=5, i"),
         }
     }
 }
@@ -225,8 +231,8 @@ fn client(
     }
     let mut rules = MigrationConfig::default();
     rules.mode = match spec.migrate {
-        Some(Moving::At(size)) => MigrationMode::At(vec![size.0]),
-        Some(Moving::Never) | None => MigrationMode::Never,
+        Some(ClientMigration::At(size)) => MigrationMode::At(vec![size.0]),
+        Some(ClientMigration::Never) | None => MigrationMode::Never,
     };
     Client::builder()
         .trust(Trust::Pem(certificate.as_bytes().to_vec()))
@@ -254,10 +260,10 @@ async fn wait_for_spares(client: &Client, spares: u64) {
     }
 }
 
-fn body_of(ask: &Ask<'_>) -> Upload {
+fn body_of(ask: &RequestSpec<'_>) -> Upload {
     match ask.direction {
-        Direction::Download => Upload::new(0),
-        Direction::Upload => Upload::new(ask.size),
+        TransferDirection::Download => Upload::new(0),
+        TransferDirection::Upload => Upload::new(ask.size),
     }
 }
 

@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use rcgen::{CertificateParams, KeyPair};
 
 use super::content::Content;
-use crate::scenario::{Direction, Scenario};
+use crate::scenario::{Scenario, TransferDirection};
 
 /// Size of the warm-up object, which is requested when connections are opened.
 pub const WARM_UP: u64 = 1_000;
 
 /// A directory with files, a certificate and its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Material {
+pub struct ServerFiles {
     /// Directory to serve: `SIZE.bin` for every size.
     pub files: PathBuf,
     /// The certificate, PEM; clients trust it directly.
@@ -31,7 +31,7 @@ pub(super) fn path_of(size: u64) -> String {
     format!("/{size}.bin")
 }
 
-impl Material {
+impl ServerFiles {
     /// Returns the paths of the material in a directory.
     #[must_use]
     pub fn at(folder: &Path) -> Self {
@@ -69,7 +69,8 @@ impl Material {
     /// The directory cannot be written, or the disk is full.
     pub fn provide(&self, scenario: &Scenario) -> io::Result<()> {
         let transfers = scenario.workload.transfers.values();
-        let downloads = transfers.filter(|transfer| transfer.direction == Direction::Download);
+        let downloads =
+            transfers.filter(|transfer| transfer.direction == TransferDirection::Download);
         let sizes = downloads.flat_map(|transfer| transfer.size.0.iter().map(|size| size.0));
         for size in sizes.chain([WARM_UP]) {
             let path = self.files.join(path_of(size).trim_start_matches('/'));

@@ -17,9 +17,9 @@ mod transfer;
 mod wire;
 
 pub(crate) use http1::connector;
-pub use material::{Material, WARM_UP};
+pub use material::{ServerFiles, WARM_UP};
 pub use result::{
-    CancelSeen, ConnectionBytes, ConnectionSeen, MoveSeen, ObjectResult, Observation, Outcome,
-    ProgressPoint,
+    CancelRecord, ConnectionBytes, ConnectionRecord, MigrationRecord, ObjectResult, Observation,
+    Outcome, ProgressPoint,
 };
-pub use run::{Moment, WorkloadError, WorkloadOrder, run};
+pub use run::{RunPhase, WorkloadError, WorkloadSpec, run};

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::scenario::{Direction, Role};
+use crate::scenario::{SizeClass, TransferDirection};
 
 /// Observation of a run by its clients.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -17,12 +17,12 @@ pub struct Observation {
     pub objects: Vec<ObjectResult>,
     /// Connections that were used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub connections: Vec<ConnectionSeen>,
+    pub connections: Vec<ConnectionRecord>,
 }
 
 /// A connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ConnectionSeen {
+pub struct ConnectionRecord {
     /// Number in the run, in the order of first use.
     pub number: u32,
     /// Address of the client's end.
@@ -39,9 +39,9 @@ pub struct ObjectResult {
     /// Name of the client in the scenario.
     pub client: String,
     /// Role of the object.
-    pub role: Role,
+    pub role: SizeClass,
     /// Direction of the transfer.
-    pub direction: Direction,
+    pub direction: TransferDirection,
     /// Expected size of the body in bytes.
     pub size: u64,
     /// Time of the application's request, whether or not a connection was available.
@@ -57,12 +57,12 @@ pub struct ObjectResult {
     /// Bytes by connection (downloads); connections are numbered in the order of first use.
     pub connections: Vec<ConnectionBytes>,
     /// Observed migrations of its stream.
-    pub moves: Vec<MoveSeen>,
+    pub moves: Vec<MigrationRecord>,
     /// How the transfer ended.
     pub outcome: Outcome,
     /// Traffic after the cancel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cancel: Option<CancelSeen>,
+    pub cancel: Option<CancelRecord>,
     /// For big objects: bytes so far, at intervals.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub progress: Vec<ProgressPoint>,
@@ -87,7 +87,7 @@ pub struct ConnectionBytes {
 
 /// An observed migration: the stream is on another connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MoveSeen {
+pub struct MigrationRecord {
     /// Time of the observation.
     pub at_ns: u64,
     /// Bytes of the body that had arrived.
@@ -125,7 +125,7 @@ pub enum Outcome {
 
 /// Traffic to the client's host after a cancel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CancelSeen {
+pub struct CancelRecord {
     /// Time of the cancel.
     pub at_ns: u64,
     /// IP bytes that the client's devices received from then until there was no traffic for half a

@@ -13,17 +13,17 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::connections::Connections;
-use super::endpoint::Endpoint;
+use super::endpoint::WorkloadClient;
 use super::result::{ObjectResult, Observation};
 use super::schedule::Schedule;
-use crate::scenario::{Arrival, Scenario, Transfer};
+use crate::scenario::{ArrivalProcess, Scenario, Transfer};
 
 /// Time limit for opening all connections of a client.
 const OPEN_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Input of a run.
 #[derive(Debug, Clone)]
-pub struct WorkloadOrder {
+pub struct WorkloadSpec {
     /// The scenario.
     pub scenario: Scenario,
     /// Seed of everything random in the run.
@@ -60,7 +60,7 @@ pub enum WorkloadError {
 pub(super) struct Run {
     scenario: Scenario,
     seed: u64,
-    endpoints: BTreeMap<String, Endpoint>,
+    endpoints: BTreeMap<String, WorkloadClient>,
     pub(super) connections: Connections,
     /// Bytes of all downloads' bodies so far.
     pub(super) body_bytes: AtomicU64,
@@ -80,7 +80,7 @@ pub(super) fn now_ns() -> u64 {
 
 /// A point in time at which nothing is transferred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Moment {
+pub enum RunPhase {
     /// All connections are open; the first transfer starts after this.
     Begins,
     /// The last transfer has ended; all connections are still open.
@@ -88,19 +88,19 @@ pub enum Moment {
 }
 
 /// Runs the workload on a runtime of its own. Must be called in the clients' host. Calls `pause` at
-/// each [`Moment`], which blocks the clients.
+/// each [`RunPhase`], which blocks the clients.
 ///
 /// # Errors
 /// [`WorkloadError`]. The failure of a single object is recorded in its result.
 pub fn run(
-    order: WorkloadOrder,
-    pause: &mut dyn FnMut(Moment),
+    order: WorkloadSpec,
+    pause: &mut dyn FnMut(RunPhase),
 ) -> Result<Observation, WorkloadError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let endpoints = open(&order).await?;
         sleep(order.scenario.workload.settle.0).await;
-        pause(Moment::Begins);
+        pause(RunPhase::Begins);
         let transfers = order.scenario.workload.transfers.keys();
         let began = Instant::now();
         let run = Run {
@@ -117,19 +117,20 @@ pub fn run(
         };
         let run = Arc::new(run);
         let observation = Arc::clone(&run).all().await;
-        pause(Moment::Ended);
+        pause(RunPhase::Ended);
         observation
     })
 }
 
 /// Opens every client's connections, one client after the other.
-async fn open(order: &WorkloadOrder) -> Result<BTreeMap<String, Endpoint>, WorkloadError> {
+async fn open(order: &WorkloadSpec) -> Result<BTreeMap<String, WorkloadClient>, WorkloadError> {
     let mut endpoints = BTreeMap::new();
     let mut sessions = 0;
     for (name, spec) in &order.scenario.clients {
         let fail = |why| WorkloadError::Open { client: name.clone(), why };
         let server = *order.servers.get(name).ok_or_else(|| fail("it has none".into()))?;
-        let endpoint = Endpoint::new(spec, server, &order.certificate, sessions).map_err(fail)?;
+        let endpoint =
+            WorkloadClient::new(spec, server, &order.certificate, sessions).map_err(fail)?;
         sessions += endpoint.sessions();
         match tokio::time::timeout(OPEN_PATIENCE, endpoint.open()).await {
             Ok(opened) => opened.map_err(fail)?,
@@ -167,8 +168,8 @@ impl Run {
             return Ok(Vec::new());
         };
         let objects = match transfer.arrival {
-            Arrival::OneByOne => self.one_by_one(&name, &transfer).await,
-            Arrival::Periodic | Arrival::Poisson => {
+            ArrivalProcess::ClosedLoop => self.one_by_one(&name, &transfer).await,
+            ArrivalProcess::Periodic | ArrivalProcess::Poisson => {
                 Arc::clone(&self).by_the_clock(&name, &transfer).await?
             }
         };
@@ -241,7 +242,7 @@ impl Run {
         self.scenario.client_of(transfer).unwrap_or_default()
     }
 
-    pub(super) fn endpoint(&self, transfer: &Transfer) -> Result<&Endpoint, String> {
+    pub(super) fn endpoint(&self, transfer: &Transfer) -> Result<&WorkloadClient, String> {
         self.endpoints.get(self.client_name(transfer)).ok_or_else(|| "it has no client".into())
     }
 }

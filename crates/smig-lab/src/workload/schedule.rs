@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use crate::scenario::{Arrival, Transfer};
+use crate::scenario::{ArrivalProcess, Transfer};
 
-/// Infinite sequence of request times since the start of a run. Not for [`Arrival::OneByOne`].
+/// Infinite sequence of request times since the start of a run. Not for [`Arrival::ClosedLoop`].
 #[derive(Debug, Clone)]
 pub(super) struct Schedule {
     next: Duration,
     every: Duration,
-    arrival: Arrival,
+    arrival: ArrivalProcess,
     state: u64,
 }
 
@@ -42,8 +42,8 @@ impl Iterator for Schedule {
     fn next(&mut self) -> Option<Duration> {
         let now = self.next;
         let pause = match self.arrival {
-            Arrival::Poisson => self.every.mul_f64(-self.random().ln()),
-            Arrival::Periodic | Arrival::OneByOne => self.every,
+            ArrivalProcess::Poisson => self.every.mul_f64(-self.random().ln()),
+            ArrivalProcess::Periodic | ArrivalProcess::ClosedLoop => self.every,
         };
         self.next += pause;
         Some(now)
@@ -55,11 +55,11 @@ mod tests {
     use super::*;
     use crate::scenario::{Size, Sizes, Span};
 
-    fn transfer(arrival: Arrival) -> Transfer {
+    fn transfer(arrival: ArrivalProcess) -> Transfer {
         Transfer {
             client: None,
             size: Sizes(vec![Size(1)]),
-            direction: crate::scenario::Direction::Download,
+            direction: crate::scenario::TransferDirection::Download,
             start: Span(Duration::from_secs(2)),
             count: None,
             every: Some(Span(Duration::from_millis(100))),
@@ -74,14 +74,14 @@ mod tests {
     #[test]
     fn periodic_ones_come_by_the_clock() {
         let times: Vec<_> =
-            Schedule::new("small", &transfer(Arrival::Periodic), 1).take(3).collect();
+            Schedule::new("small", &transfer(ArrivalProcess::Periodic), 1).take(3).collect();
         assert_eq!(times, [2_000, 2_100, 2_200].map(Duration::from_millis));
     }
 
     #[test]
     fn random_ones_have_the_mean_and_follow_the_seed() {
         let times = |name: &str, seed| -> Vec<Duration> {
-            Schedule::new(name, &transfer(Arrival::Poisson), seed).take(20_001).collect()
+            Schedule::new(name, &transfer(ArrivalProcess::Poisson), seed).take(20_001).collect()
         };
         let first = times("small", 1);
         assert_eq!(first, times("small", 1));

@@ -8,11 +8,11 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use super::closing::close_all;
 use super::connections::Key;
 use super::content::Content;
-use super::endpoint::{Answer, Ask};
-use super::result::{CancelSeen, MoveSeen, ObjectResult, Outcome, ProgressPoint};
+use super::endpoint::{Answer, RequestSpec};
+use super::result::{CancelRecord, MigrationRecord, ObjectResult, Outcome, ProgressPoint};
 use super::run::{Run, now_ns};
-use super::wire::Trickle;
-use crate::scenario::{CancelHow, Direction, Role, Transfer};
+use super::wire::ReceivedBytes;
+use crate::scenario::{CancelHow, SizeClass, Transfer, TransferDirection};
 
 /// After a cancel: silence after which the traffic counts as finished.
 const QUIET: Duration = Duration::from_millis(500);
@@ -72,7 +72,7 @@ impl Run {
         result: &mut ObjectResult,
         transfer: &Transfer,
     ) -> Result<Outcome, String> {
-        let ask = Ask {
+        let ask = RequestSpec {
             size: result.size,
             direction: result.direction,
             role: result.role,
@@ -117,7 +117,7 @@ impl Run {
     ) -> Outcome {
         let others = self.body_bytes.load(Ordering::Relaxed);
         let at_ns = self.since_began();
-        let mut trickle = Trickle::start();
+        let mut trickle = ReceivedBytes::start();
         let is_closed =
             transfer.cancel.as_ref().is_some_and(|cancel| cancel.how == CancelHow::Close);
         if is_closed && let Ok(endpoint) = self.endpoint(transfer) {
@@ -136,7 +136,7 @@ impl Run {
                 break;
             }
         }
-        result.cancel = Some(CancelSeen {
+        result.cancel = Some(CancelRecord {
             at_ns,
             wire_bytes: trickle.bytes(),
             other_bytes: self.body_bytes.load(Ordering::Relaxed) - others,
@@ -157,7 +157,7 @@ struct Reading<'a> {
 impl Reading<'_> {
     async fn whole(mut self, answer: &mut Answer, result: &mut ObjectResult) -> End {
         let mut content = Content::new();
-        let is_upload = result.direction == Direction::Upload;
+        let is_upload = result.direction == TransferDirection::Upload;
         loop {
             let by = self.cancel_by;
             let cancel = async {
@@ -207,7 +207,7 @@ impl Reading<'_> {
             let number = |key| self.run.connections.number(key);
             let (from, to) = (number(from), number(to));
             let at_ns = self.run.since_began();
-            result.moves.push(MoveSeen { at_ns, bytes: result.bytes, from, to });
+            result.moves.push(MigrationRecord { at_ns, bytes: result.bytes, from, to });
         }
         self.at = now;
     }
@@ -215,7 +215,7 @@ impl Reading<'_> {
     fn note_progress(&self, now: u64, result: &mut ObjectResult) {
         let since = now - result.progress.last().map_or(result.started_ns, |point| point.0);
         let is_due = u128::from(since) >= self.run.progress_every.as_nanos();
-        if result.role == Role::Big && (is_due || result.bytes == result.size) {
+        if result.role == SizeClass::Big && (is_due || result.bytes == result.size) {
             result.progress.push(ProgressPoint(now, result.bytes));
         }
     }

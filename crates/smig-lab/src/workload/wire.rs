@@ -13,13 +13,13 @@ pub(super) fn bytes_taken_in() -> u64 {
 
 /// Follows the counter until no more bytes arrive.
 #[derive(Debug)]
-pub(super) struct Trickle {
+pub(super) struct ReceivedBytes {
     first: u64,
     last: u64,
     last_ns: u64,
 }
 
-impl Trickle {
+impl ReceivedBytes {
     pub(super) fn start() -> Self {
         let count = bytes_taken_in();
         Self { first: count, last: count, last_ns: now_ns() }

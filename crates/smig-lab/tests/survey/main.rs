@@ -11,15 +11,16 @@ use std::time::Duration;
 
 use smig::Trust;
 use smig_lab::survey::crawl::{
-    CrawlEvent, Crawled, End, Limits, Manners, Outcome, Rate, Results, Url, client, crawl,
+    CrawlEvent, CrawlOptions, Crawled, End, Limits, Outcome, RequestRate, Results, Url, client,
+    crawl,
 };
-use smig_lab::survey::{Source, Table, Tally};
+use smig_lab::survey::{DataSource, SurveyCounts, Table};
 
 use site::{Asked, Site};
 
-fn manners(rate: &str) -> Manners {
-    Manners {
-        rate: rate.parse::<Rate>().unwrap(),
+fn manners(rate: &str) -> CrawlOptions {
+    CrawlOptions {
+        rate: rate.parse::<RequestRate>().unwrap(),
         parallel: 2,
         contact: "https://example.org/who".into(),
     }
@@ -28,7 +29,7 @@ fn manners(rate: &str) -> Manners {
 /// Crawls until completion, or until `stop` returns true.
 async fn run(
     sites: &[&Site],
-    manners: &Manners,
+    manners: &CrawlOptions,
     out: &Path,
     mut stop: impl FnMut(&CrawlEvent<'_>) -> bool,
 ) {
@@ -50,9 +51,9 @@ async fn run(
 }
 
 fn table(out: &Path) -> (Table, BTreeMap<End, u64>) {
-    let (mut tally, mut crawled) = (Tally::default(), Crawled::default());
+    let (mut tally, mut crawled) = (SurveyCounts::default(), Crawled::default());
     crawled.read(File::open(out).unwrap(), "results", &mut tally).unwrap();
-    (Table::new(Source::Crawl, &tally), crawled.ends())
+    (Table::new(DataSource::Crawl, &tally), crawled.ends())
 }
 
 /// Checks that consecutive requests are at least `pause` apart.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, Signal, kill_process};
-use smig_lab::hystart::{self, Hold};
+use smig_lab::hystart::{self, HystartGuard};
 
 use crate::removal::{ended, watch};
 
@@ -32,7 +32,7 @@ fn keeper() -> Result<Command> {
 
 /// Holds the value that is not the machine's own, prints the keeper's process ID, and waits to be killed.
 pub(crate) fn hold() -> Result<()> {
-    let hold = Hold::start(keeper()?, hystart::present() != Some(true))?;
+    let hold = HystartGuard::start(keeper()?, hystart::present() != Some(true))?;
     println!("{}", hold.keeper());
     loop {
         thread::park();
@@ -104,14 +104,14 @@ pub(crate) fn it_is_given_back_whoever_is_killed() -> Result<()> {
     ensure!(hystart::present() == Some(own), "a killed run left it changed");
 
     // The keeper is killed: the run's process restores the value.
-    let hold = Hold::start(keeper()?, !own)?;
+    let hold = HystartGuard::start(keeper()?, !own)?;
     let id = Pid::from_raw(hold.keeper().cast_signed()).context("a process id")?;
     kill_process(id, Signal::KILL)?;
     drop(hold);
     ensure!(hystart::present() == Some(own), "a killed keeper left it changed");
 
     // Two runs with the same value: it stays set for the second when the first ends.
-    let (one, two) = (Hold::start(keeper()?, !own)?, Hold::start(keeper()?, !own)?);
+    let (one, two) = (HystartGuard::start(keeper()?, !own)?, HystartGuard::start(keeper()?, !own)?);
     drop(one);
     ensure!(hystart::present() == Some(!own), "the first took it from the second");
     drop(two);

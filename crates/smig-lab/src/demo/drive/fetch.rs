@@ -14,10 +14,10 @@ use tokio::time::{MissedTickBehavior, interval_at};
 use super::DriveError;
 use super::material::{BIG_FILE, OBJECT};
 use crate::demo::data::{
-    BulkSample, ConnectionBytes, ConnectionId, Load, Move, SmallObject, Variant,
+    BackgroundLoad, BulkSample, ConnectionBytes, ConnectionId, Move, SmallObject, Variant,
 };
 use crate::demo::recorder::DemoEvent;
-use crate::stop::Stop;
+use crate::stop::CancelToken;
 
 type Events = mpsc::UnboundedSender<DemoEvent>;
 
@@ -39,7 +39,7 @@ pub(super) struct Plan {
 /// Runs the client on a runtime of its own. Must be called in the client's host.
 pub(super) fn run(
     plan: Plan,
-    stop: &Stop,
+    stop: &CancelToken,
     events: &Events,
 ) -> Result<Vec<ConnectionBytes>, DriveError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -53,7 +53,7 @@ pub(super) fn run(
         let run = Run { plan, client, events: events.clone(), began: Instant::now() };
         tokio::select! {
             fetched = run.all() => fetched,
-            () = stop.stopped() => Err(DriveError::Stopped),
+            () = stop.cancelled() => Err(DriveError::Stopped),
             () = events.closed() => Err(DriveError::Stopped),
         }
     })
@@ -102,13 +102,13 @@ impl Run {
         let first = self.object().await?;
         let first = first.first().map(|segment| connections.number(segment.connection));
         let run = std::sync::Arc::new(Self { began: Instant::now(), ..self });
-        let (loaded, watch_load) = watch::channel(Load::Unloaded);
+        let (loaded, watch_load) = watch::channel(BackgroundLoad::Unloaded);
         let (done, watch_done) = watch::channel(false);
         let small = tokio::spawn(std::sync::Arc::clone(&run).small_objects(watch_load, watch_done));
         let pause = run.plan.object_interval * run.plan.unloaded_objects;
         // A quarter of an interval after a small request, since a user's click has no relation to them.
         tokio::time::sleep(pause + run.plan.object_interval / 4).await;
-        loaded.send_replace(Load::BigFile);
+        loaded.send_replace(BackgroundLoad::BigFile);
         let big_file = run.big_file(&mut connections, first).await;
         done.send_replace(true);
         let segments = small.await.map_err(|_| DriveError::Panicked("client"))??;
@@ -125,7 +125,7 @@ impl Run {
     /// Requests a small object at each interval, whether or not the last one has arrived.
     async fn small_objects(
         self: std::sync::Arc<Self>,
-        load: watch::Receiver<Load>,
+        load: watch::Receiver<BackgroundLoad>,
         mut done: watch::Receiver<bool>,
     ) -> Result<Vec<Segment>, DriveError> {
         let interval = self.plan.object_interval;
@@ -148,7 +148,7 @@ impl Run {
         Ok(segments)
     }
 
-    async fn timed_object(&self, load: Load) -> Result<Vec<Segment>, DriveError> {
+    async fn timed_object(&self, load: BackgroundLoad) -> Result<Vec<Segment>, DriveError> {
         let asked = Instant::now();
         match tokio::time::timeout(PATIENCE, self.object()).await {
             Ok(segments) => {

@@ -7,10 +7,10 @@ use std::sync::mpsc;
 use smig::{Config, Server, ServerTls, SocketOptions};
 use smig_files::{Files, Options};
 
-use super::material::Material;
+use super::material::DemoFiles;
 use super::{DemoOptions, DriveError};
 use crate::demo::data::Variant;
-use crate::netns::{Host, Running};
+use crate::netns::{Host, HostThread};
 
 pub(super) const PORT: u16 = 443;
 /// The server's address in every testbed.
@@ -20,12 +20,12 @@ pub(super) const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
 const LOW_WATER: u32 = 16 << 10;
 
 /// A server running in its host.
-pub(super) struct Serving {
+pub(super) struct ServerThread {
     stop: mpsc::Sender<()>,
-    thread: Running<Result<(), DriveError>>,
+    thread: HostThread<Result<(), DriveError>>,
 }
 
-impl Serving {
+impl ServerThread {
     pub(super) fn stop(self) -> Result<(), DriveError> {
         drop(self.stop);
         self.thread.join().map_err(|_| DriveError::Panicked("server"))?
@@ -37,8 +37,8 @@ pub(super) fn serve(
     host: &Host,
     variant: Variant,
     options: &DemoOptions,
-    material: &Material,
-) -> Result<Serving, DriveError> {
+    material: &DemoFiles,
+) -> Result<ServerThread, DriveError> {
     let tls = ServerTls::from_pem(material.certificate.as_bytes(), material.key.as_bytes())?;
     let files = Files::new(material.folder.path(), Options::default())?;
     let max_hold = options.max_hold;
@@ -80,7 +80,7 @@ pub(super) fn serve(
             .err()
             .unwrap_or(DriveError::Panicked("server")));
     }
-    Ok(Serving { stop, thread })
+    Ok(ServerThread { stop, thread })
 }
 
 fn bulk_socket(options: &DemoOptions) -> SocketOptions {

@@ -19,14 +19,14 @@ pub(super) const HOST_NAME: &str = "server.smig.test";
 
 /// Files in a directory that is removed on drop, and TLS keys.
 #[derive(Debug)]
-pub(super) struct Material {
+pub(super) struct DemoFiles {
     pub(super) folder: TempDir,
     pub(super) certificate: String,
     pub(super) key: String,
     pub(super) big_file_digest: [u8; 32],
 }
 
-impl Material {
+impl DemoFiles {
     pub(super) fn make(object_bytes: u64, big_file_bytes: u64) -> Result<Self, DriveError> {
         let folder = TempDir::with_prefix("smig-demo-")?;
         write_noise(&folder.path().join(OBJECT), object_bytes)?;

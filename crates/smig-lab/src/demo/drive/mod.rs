@@ -19,9 +19,9 @@ use super::data::{DemoSetup, Variant};
 use super::recorder::DemoEvent;
 use crate::link::LinkSpec;
 use crate::netns::{HostSpec, Testbed};
-use crate::stop::Stop;
+use crate::stop::CancelToken;
 use fetch::Plan;
-use material::Material;
+use material::DemoFiles;
 
 /// Options of the demonstration.
 #[derive(Debug, Clone, PartialEq)]
@@ -114,10 +114,10 @@ fn hosts(options: &DemoOptions) -> Result<Testbed, DriveError> {
 /// Events passed on before an error remain valid. Nothing is left behind either way.
 pub fn drive(
     options: &DemoOptions,
-    stop: &Stop,
+    stop: &CancelToken,
     on_event: &mut dyn FnMut(&DemoEvent) -> io::Result<()>,
 ) -> Result<(), DriveError> {
-    let material = Material::make(options.object_bytes, options.big_file_bytes)?;
+    let material = DemoFiles::make(options.object_bytes, options.big_file_bytes)?;
     for &variant in &options.variants {
         on_event(&DemoEvent::RunStarted(variant))?;
         run(options, stop, variant, &material, on_event)?;
@@ -127,9 +127,9 @@ pub fn drive(
 
 fn run(
     options: &DemoOptions,
-    stop: &Stop,
+    stop: &CancelToken,
     variant: Variant,
-    material: &Material,
+    material: &DemoFiles,
     on_event: &mut dyn FnMut(&DemoEvent) -> io::Result<()>,
 ) -> Result<(), DriveError> {
     let testbed = hosts(options)?;

@@ -8,14 +8,14 @@
 use std::collections::VecDeque;
 
 use super::codel::CoDelQueue;
-use super::{Queued, Room};
+use super::{Eviction, Queued};
 use crate::link::log::DropReason;
 use crate::link::random::{Purpose, Random};
-use crate::link::{FairSpec, Packet, Time};
+use crate::link::{FqCodelSpec, Packet, Time};
 
 #[derive(Debug)]
-pub(in crate::link) struct FairQueue<P> {
-    spec: FairSpec,
+pub(in crate::link) struct FqCodelQueue<P> {
+    spec: FqCodelSpec,
     perturbation: u64,
     flows: Vec<Flow<P>>,
     /// Queued bytes by flow; separate from `flows` for a fast search.
@@ -39,8 +39,8 @@ enum List {
     Old,
 }
 
-impl<P: Packet> FairQueue<P> {
-    pub(super) fn new(spec: FairSpec, largest: u64, seed: u64) -> Self {
+impl<P: Packet> FqCodelQueue<P> {
+    pub(super) fn new(spec: FqCodelSpec, largest: u64, seed: u64) -> Self {
         let flow =
             || Flow { queue: CoDelQueue::new(spec.codel(), largest), credit: 0, listed: false };
         Self {
@@ -68,16 +68,16 @@ impl<P: Packet> FairQueue<P> {
     }
 
     /// Drops the oldest packet of the longest queue (section 4.1).
-    pub(super) fn make_room(&mut self) -> Room<P> {
+    pub(super) fn make_room(&mut self) -> Eviction<P> {
         let mut fattest = 0;
         for (index, bytes) in self.backlogs.iter().enumerate() {
             if *bytes > self.backlogs[fattest] {
                 fattest = index;
             }
         }
-        let Some(item) = self.flows[fattest].queue.take_head() else { return Room::None };
+        let Some(item) = self.flows[fattest].queue.take_head() else { return Eviction::None };
         self.backlogs[fattest] -= item.bytes;
-        Room::Made(item, DropReason::PushedOut)
+        Eviction::Made(item, DropReason::PushedOut)
     }
 
     /// Dequeues a packet (section 4.2).

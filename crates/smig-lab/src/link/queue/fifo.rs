@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Queued, Room};
+use super::{Eviction, Queued};
 use crate::link::log::DropReason;
 
 #[derive(Debug)]
@@ -34,12 +34,13 @@ impl<P> Fifo<P> {
         self.queue.pop_front()
     }
 
-    pub(super) fn make_room(&mut self) -> Room<P> {
+    pub(super) fn make_room(&mut self) -> Eviction<P> {
         match self.full {
-            WhenFull::DropTail => Room::None,
+            WhenFull::DropTail => Eviction::None,
             WhenFull::DropHead => {
                 let oldest = self.queue.pop_front();
-                oldest.map_or(Room::None, |oldest| Room::Made(oldest, DropReason::PushedOut))
+                oldest
+                    .map_or(Eviction::None, |oldest| Eviction::Made(oldest, DropReason::PushedOut))
             }
         }
     }

@@ -9,10 +9,10 @@ mod fair;
 mod fifo;
 
 use self::codel::CoDelQueue;
-use self::fair::FairQueue;
+use self::fair::FqCodelQueue;
 use self::fifo::Fifo;
 use super::log::DropReason;
-use super::{Discipline, Packet, Ports, Time};
+use super::{Packet, Ports, Qdisc, Time};
 
 /// A queued packet.
 #[derive(Debug)]
@@ -30,12 +30,12 @@ pub(super) enum Queue<P> {
     /// Drop-tail and drop-head: they differ in which packet is dropped.
     Fifo(Fifo<P>),
     CoDel(CoDelQueue<P>),
-    Fair(Box<FairQueue<P>>),
+    Fair(Box<FqCodelQueue<P>>),
 }
 
 /// The packet that a full queue drops for a new one.
 #[derive(Debug)]
-pub(super) enum Room<P> {
+pub(super) enum Eviction<P> {
     /// None: the new packet is dropped.
     None,
     /// This packet, for this reason.
@@ -43,12 +43,12 @@ pub(super) enum Room<P> {
 }
 
 impl<P: Packet> Queue<P> {
-    pub(super) fn new(discipline: Discipline, largest: u64, seed: u64) -> Self {
+    pub(super) fn new(discipline: Qdisc, largest: u64, seed: u64) -> Self {
         match discipline {
-            Discipline::DropTail => Self::Fifo(Fifo::drop_tail()),
-            Discipline::DropHead => Self::Fifo(Fifo::drop_head()),
-            Discipline::CoDel(spec) => Self::CoDel(CoDelQueue::new(spec, largest)),
-            Discipline::Fair(spec) => Self::Fair(Box::new(FairQueue::new(spec, largest, seed))),
+            Qdisc::DropTail => Self::Fifo(Fifo::drop_tail()),
+            Qdisc::DropHead => Self::Fifo(Fifo::drop_head()),
+            Qdisc::CoDel(spec) => Self::CoDel(CoDelQueue::new(spec, largest)),
+            Qdisc::FqCodel(spec) => Self::Fair(Box::new(FqCodelQueue::new(spec, largest, seed))),
         }
     }
 
@@ -62,10 +62,10 @@ impl<P: Packet> Queue<P> {
     }
 
     /// Drops a packet, if the discipline does so, to make room for a new one.
-    pub(super) fn make_room(&mut self) -> Room<P> {
+    pub(super) fn make_room(&mut self) -> Eviction<P> {
         match self {
             Self::Fifo(fifo) => fifo.make_room(),
-            Self::CoDel(_) => Room::None,
+            Self::CoDel(_) => Eviction::None,
             Self::Fair(fair) => fair.make_room(),
         }
     }

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use super::{Numbered, check_log, drain, link, logged, micros, spec};
-use crate::link::{Link, Rate, Time, Verdict};
+use crate::link::{EnqueueResult, Link, Rate, Time};
 
 #[test]
 fn a_lone_packet_takes_its_time_on_the_wire_and_the_delay() {
     // 1,500 bytes at 10 Mbit/s are 1.2 ms.
     let mut link = link(spec(Rate::mbit(10), 25, 10));
     assert_eq!(link.next_event(), None);
-    assert_eq!(link.enqueue(micros(100), Numbered(0, 1500)), Verdict::Accepted);
+    assert_eq!(link.enqueue(micros(100), Numbered(0, 1500)), EnqueueResult::Accepted);
     assert_eq!(link.next_event(), Some(micros(26_300)));
     assert_eq!(link.pop(micros(26_299)), None);
     assert_eq!(link.pop(micros(26_300)).map(|a| a.packet.0), Some(0));
@@ -24,7 +24,7 @@ fn a_busy_link_has_exactly_its_rate() {
     let mut link = link(spec(rate, 0, usize::MAX));
     let packets = 50_000_u32;
     for number in 0..packets {
-        assert_eq!(link.enqueue(Time::ZERO, Numbered(number, 1500)), Verdict::Accepted);
+        assert_eq!(link.enqueue(Time::ZERO, Numbered(number, 1500)), EnqueueResult::Accepted);
     }
     let last = drain(&mut link).last().copied().unwrap();
     let bits = u128::from(packets) * 1500 * 8;
@@ -36,7 +36,7 @@ fn a_busy_link_has_exactly_its_rate() {
 fn a_late_caller_does_not_slow_the_link() {
     let feed = |link: &mut Link<Numbered>| {
         for number in 0..100 {
-            assert_eq!(link.enqueue(Time::ZERO, Numbered(number, 1000)), Verdict::Accepted);
+            assert_eq!(link.enqueue(Time::ZERO, Numbered(number, 1000)), EnqueueResult::Accepted);
         }
     };
     let mut punctual = link(spec(Rate::mbit(8), 5, 1_000));
@@ -59,14 +59,14 @@ fn the_queue_holds_its_bound_besides_the_packet_on_the_wire() {
     let mut link = logged(spec(Rate::mbit(10), 0, 3));
     let verdicts: Vec<_> =
         (0..6).map(|number| link.enqueue(Time::ZERO, Numbered(number, 1500))).collect();
-    assert_eq!(verdicts[..4], [Verdict::Accepted; 4]);
-    assert_eq!(verdicts[4], Verdict::Dropped(Numbered(4, 1500)));
-    assert_eq!(verdicts[5], Verdict::Dropped(Numbered(5, 1500)));
+    assert_eq!(verdicts[..4], [EnqueueResult::Accepted; 4]);
+    assert_eq!(verdicts[4], EnqueueResult::Dropped(Numbered(4, 1500)));
+    assert_eq!(verdicts[5], EnqueueResult::Dropped(Numbered(5, 1500)));
     assert_eq!(link.queue_packets(), 3);
 
     // The first is off the wire after 1.2 ms: one place is free, not two.
-    assert_eq!(link.enqueue(micros(1_200), Numbered(6, 40)), Verdict::Accepted);
-    assert!(matches!(link.enqueue(micros(1_200), Numbered(7, 40)), Verdict::Dropped(_)));
+    assert_eq!(link.enqueue(micros(1_200), Numbered(6, 40)), EnqueueResult::Accepted);
+    assert!(matches!(link.enqueue(micros(1_200), Numbered(7, 40)), EnqueueResult::Dropped(_)));
 
     let numbers: Vec<_> = drain(&mut link).iter().map(|arrival| arrival.packet.0).collect();
     assert_eq!(numbers, [0, 1, 2, 3, 6]);
@@ -80,18 +80,18 @@ fn the_queue_can_be_bounded_in_bytes() {
     let mut one = spec(Rate::mbit(10), 0, 1_000);
     one.queue.bytes = Some(2_000);
     let mut link = link(one);
-    assert_eq!(link.enqueue(Time::ZERO, Numbered(0, 1500)), Verdict::Accepted);
-    assert_eq!(link.enqueue(Time::ZERO, Numbered(1, 1500)), Verdict::Accepted);
-    assert!(matches!(link.enqueue(Time::ZERO, Numbered(2, 1500)), Verdict::Dropped(_)));
-    assert_eq!(link.enqueue(Time::ZERO, Numbered(3, 500)), Verdict::Accepted);
+    assert_eq!(link.enqueue(Time::ZERO, Numbered(0, 1500)), EnqueueResult::Accepted);
+    assert_eq!(link.enqueue(Time::ZERO, Numbered(1, 1500)), EnqueueResult::Accepted);
+    assert!(matches!(link.enqueue(Time::ZERO, Numbered(2, 1500)), EnqueueResult::Dropped(_)));
+    assert_eq!(link.enqueue(Time::ZERO, Numbered(3, 500)), EnqueueResult::Accepted);
 }
 
 #[test]
 fn an_idle_link_takes_a_packet_whatever_the_bound() {
     let mut link = link(spec(Rate::mbit(1), 0, 0));
-    assert_eq!(link.enqueue(Time::ZERO, Numbered(0, 1500)), Verdict::Accepted);
-    assert!(matches!(link.enqueue(micros(11_999), Numbered(1, 1500)), Verdict::Dropped(_)));
-    assert_eq!(link.enqueue(micros(12_000), Numbered(2, 1500)), Verdict::Accepted);
+    assert_eq!(link.enqueue(Time::ZERO, Numbered(0, 1500)), EnqueueResult::Accepted);
+    assert!(matches!(link.enqueue(micros(11_999), Numbered(1, 1500)), EnqueueResult::Dropped(_)));
+    assert_eq!(link.enqueue(micros(12_000), Numbered(2, 1500)), EnqueueResult::Accepted);
 }
 
 #[test]
@@ -123,8 +123,8 @@ fn packets_of_mixed_sizes_at_mixed_times_keep_their_order() {
 #[test]
 fn a_clock_that_steps_back_is_ignored() {
     let mut link = link(spec(Rate::mbit(10), 0, 10));
-    assert_eq!(link.enqueue(micros(5_000), Numbered(0, 1500)), Verdict::Accepted);
-    assert_eq!(link.enqueue(micros(1), Numbered(1, 1500)), Verdict::Accepted);
+    assert_eq!(link.enqueue(micros(5_000), Numbered(0, 1500)), EnqueueResult::Accepted);
+    assert_eq!(link.enqueue(micros(1), Numbered(1, 1500)), EnqueueResult::Accepted);
     let due: Vec<_> = drain(&mut link).iter().map(|arrival| arrival.due).collect();
     assert_eq!(due, [micros(6_200), micros(7_400)]);
 }

@@ -4,23 +4,23 @@ use std::time::Duration;
 
 use super::{Numbered, check_log, drain, flood, logged, micros, offer, spec};
 use crate::link::{
-    Bursts, DirectionSpec, Discipline, DropReason, JitterSpec, Link, LinkEvent, LinkEventKind,
-    LossSpec, LteSpec, NormalJitter, QueueLimit, Rate, RateSpec, Time, Verdict,
+    DirectionSpec, DropReason, EnqueueResult, GilbertElliott, JitterSpec, Link, LinkEvent,
+    LinkEventKind, LossSpec, LteSpec, NormalJitter, Qdisc, QueueLimit, Rate, RateSpec, Time,
 };
 
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-fn with(discipline: Discipline, rate: Rate, queue: usize) -> DirectionSpec {
+fn with(discipline: Qdisc, rate: Rate, queue: usize) -> DirectionSpec {
     DirectionSpec { discipline, ..spec(rate, 10, queue) }
 }
 
 #[test]
 fn drop_head_keeps_the_newest() {
-    let mut link = logged(with(Discipline::DropHead, Rate::mbit(12), 3));
+    let mut link = logged(with(Qdisc::DropHead, Rate::mbit(12), 3));
     for number in 0..6 {
-        assert_eq!(link.enqueue(Time::ZERO, Numbered(number, 1_500)), Verdict::Accepted);
+        assert_eq!(link.enqueue(Time::ZERO, Numbered(number, 1_500)), EnqueueResult::Accepted);
     }
     assert_eq!(link.reclaim().map(|packet| packet.0), Some(2));
     let numbers: Vec<_> = drain(&mut link).iter().map(|arrival| arrival.packet.0).collect();
@@ -43,14 +43,14 @@ fn numbers(mut state: u64) -> impl FnMut(u64) -> u64 {
 /// A random link configuration.
 fn any_spec(next: &mut impl FnMut(u64) -> u64) -> DirectionSpec {
     let discipline =
-        [Discipline::DropTail, Discipline::DropHead, Discipline::codel(), Discipline::fair()]
-            [next(4) as usize];
+        [Qdisc::DropTail, Qdisc::DropHead, Qdisc::codel(), Qdisc::fair()][next(4) as usize];
     let rate = match next(3) {
         0 => RateSpec::Lte(LteSpec { seed: Some(next(99)), seconds: 3, ..LteSpec::default() }),
         _ => RateSpec::Constant(Rate::kbit(500 + next(20_000))),
     };
     let jitter = NormalJitter { deviation: ms(next(50)), every: ms(next(30)) };
-    let bursts = Bursts { enter: 0.01, leave: 0.3, inside: 0.9, outside: 0.0 };
+    let bursts =
+        GilbertElliott { good_to_bad: 0.01, bad_to_good: 0.3, loss_bad: 0.9, loss_good: 0.0 };
     DirectionSpec {
         rate,
         delay: ms(next(60)),
@@ -145,7 +145,7 @@ fn median(mut waits: Vec<Duration>) -> Duration {
 #[test]
 fn codel_holds_a_short_queue_against_a_source_that_listens() {
     let long = |discipline| reactive(with(discipline, Rate::mbit(10), 1_000), 60);
-    let (log, waits) = long(Discipline::codel());
+    let (log, waits) = long(Qdisc::codel());
     let later = waits[waits.len() / 4..].to_vec();
     let wait = median(later);
     assert!(wait < ms(10), "median wait {wait:?}");
@@ -159,7 +159,7 @@ fn codel_holds_a_short_queue_against_a_source_that_listens() {
         .sum();
     assert!(sent as f64 > 60.0 * 10e6 / 8.0 * 0.75, "{sent} bytes");
 
-    let (_, waits) = long(Discipline::DropTail);
+    let (_, waits) = long(Qdisc::DropTail);
     let deep = median(waits[waits.len() / 4..].to_vec());
     assert!(deep > wait * 10, "drop-tail {deep:?}, codel {wait:?}");
 }
@@ -167,7 +167,7 @@ fn codel_holds_a_short_queue_against_a_source_that_listens() {
 #[test]
 fn codel_drops_at_the_moments_of_its_control_law() {
     // An unresponsive source: the time between drops shrinks with the square root of their number.
-    let mut link = logged(with(Discipline::codel(), Rate::mbit(12), 100_000));
+    let mut link = logged(with(Qdisc::codel(), Rate::mbit(12), 100_000));
     offer(&mut link, flood(Rate::mbit(24), 1_500, ms(3_000), 0));
     let drops: Vec<_> = link
         .log()
@@ -191,9 +191,9 @@ fn codel_drops_at_the_moments_of_its_control_law() {
 #[test]
 fn codel_lets_a_short_queue_alone() {
     // A permanent standing queue of 3 ms: below the target.
-    let mut link = logged(with(Discipline::codel(), Rate::mbit(12), 1_000));
+    let mut link = logged(with(Qdisc::codel(), Rate::mbit(12), 1_000));
     for number in 0..3 {
-        assert_eq!(link.enqueue(Time::ZERO, Numbered(number, 1_500)), Verdict::Accepted);
+        assert_eq!(link.enqueue(Time::ZERO, Numbered(number, 1_500)), EnqueueResult::Accepted);
     }
     offer(&mut link, flood(Rate::mbit(12), 1_500, ms(5_000), 0));
     assert_eq!(link.counters().dropped_packets, 0);
@@ -221,11 +221,11 @@ fn a_fair_queue_keeps_a_sparse_flow_from_waiting() {
         waits.sort_unstable();
         waits
     };
-    let fair = run(Discipline::fair());
+    let fair = run(Qdisc::fair());
     assert_eq!(fair.len(), 100, "a packet of the sparse flow was dropped");
     // The residual time of the packet on the wire, and the serialisation time.
     assert!(fair[99] < Duration::from_micros(1_200), "{:?}", fair[99]);
-    let tail = run(Discipline::DropTail);
+    let tail = run(Qdisc::DropTail);
     assert!(tail.len() < 100 && tail[tail.len() / 2] > ms(150), "{} {tail:?}", tail.len());
 }
 
@@ -236,7 +236,7 @@ fn a_fair_queue_gives_equal_bytes_to_greedy_flows() {
         .chain(flood(Rate::mbit(24), 700, ms(4_000), 3))
         .collect();
     all.sort_by_key(|(at, _)| *at);
-    let mut link = logged(with(Discipline::fair(), Rate::mbit(12), 300));
+    let mut link = logged(with(Qdisc::fair(), Rate::mbit(12), 300));
     let arrivals = offer(&mut link, all);
     let bytes = [1, 2, 3].map(|flow| {
         let of = arrivals.iter().filter(|arrival| {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::link::{
-    Discipline, JitterSpec, LinkSpec, LossSpec, LteSpec, Profile, Rate, RateSpec, SpecError,
+    JitterSpec, LinkSpec, LossSpec, LteSpec, Profile, Qdisc, Rate, RateSpec, SpecError,
 };
 
 fn read(json: &str) -> Result<LinkSpec, String> {
@@ -47,7 +47,7 @@ fn every_part_is_read() {
     let Some(JitterSpec::Normal(normal)) = side.jitter else { panic!("{side:?}") };
     assert_eq!(normal.every, Duration::from_millis(100));
     assert!(side.loss.is_some_and(|loss| (loss.share() - 1.0 / 6.0).abs() < 1e-9));
-    let Discipline::CoDel(codel) = side.discipline else { panic!("{side:?}") };
+    let Qdisc::CoDel(codel) = side.discipline else { panic!("{side:?}") };
     assert_eq!(codel.target, Duration::from_millis(2));
     assert_eq!(codel.interval, Duration::from_millis(100));
     assert_eq!(side.mtu, 1_280);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::{Numbered, check_log, flood, link, logged, micros, offer, spec};
 use crate::link::{
-    Bursts, DirectionSpec, DropReason, JitterSpec, Link, LinkEventKind, LossSpec, NormalJitter,
-    Rate, Slowdown, Time, UniformJitter, Verdict,
+    DelayRamp, DirectionSpec, DropReason, EnqueueResult, GilbertElliott, JitterSpec, Link,
+    LinkEventKind, LossSpec, NormalJitter, Rate, Time, UniformJitter,
 };
 
 const fn ms(millis: u64) -> Duration {
@@ -63,7 +63,7 @@ fn a_delay_holds_for_its_interval_and_never_falls_below_zero() {
 
 #[test]
 fn a_slowdown_adds_each_interval_up_to_its_end() {
-    let slowdown = Slowdown { add: ms(15), every: ms(100), up_to: ms(300) };
+    let slowdown = DelayRamp { add: ms(15), every: ms(100), up_to: ms(300) };
     let got = delays(jittery(JitterSpec::Slowdown(slowdown), 3), ms(50), 60);
     for (index, delay) in got.iter().enumerate() {
         let exact = 3.0 + (15 * (index / 2)).min(300) as f64;
@@ -94,7 +94,7 @@ fn lost(loss: LossSpec, seed: u64, packets: u64) -> (f64, f64) {
     for index in 0..packets {
         let now = Time::ZERO + each * u32::try_from(index).unwrap();
         while link.pop(now).is_some() {}
-        assert_eq!(link.enqueue(now, Numbered(0, 100)), Verdict::Accepted);
+        assert_eq!(link.enqueue(now, Numbered(0, 100)), EnqueueResult::Accepted);
     }
     let counters = link.counters();
     assert_eq!(counters.lost_packets, counters.dropped_packets);
@@ -104,7 +104,8 @@ fn lost(loss: LossSpec, seed: u64, packets: u64) -> (f64, f64) {
 
 #[test]
 fn loss_is_within_its_confidence_interval() {
-    let bursts = Bursts { enter: 0.002, leave: 0.2, inside: 0.8, outside: 0.001 };
+    let bursts =
+        GilbertElliott { good_to_bad: 0.002, bad_to_good: 0.2, loss_bad: 0.8, loss_good: 0.001 };
     for loss in [LossSpec::Random(0.01), LossSpec::Random(0.2), LossSpec::Bursts(bursts)] {
         let off: Vec<_> = (1..=40).map(|seed| lost(loss, seed, 20_000).1).collect();
         // On average 2 of 40 are outside 1.96 standard deviations.
@@ -119,7 +120,8 @@ fn loss_is_within_its_confidence_interval() {
 
 #[test]
 fn bursts_have_their_length() {
-    let bursts = Bursts { enter: 0.01, leave: 0.25, inside: 1.0, outside: 0.0 };
+    let bursts =
+        GilbertElliott { good_to_bad: 0.01, bad_to_good: 0.25, loss_bad: 1.0, loss_good: 0.0 };
     let spec =
         DirectionSpec { loss: Some(LossSpec::Bursts(bursts)), ..spec(Rate::mbit(100), 1, 200_000) };
     let mut link = link(spec);
@@ -150,8 +152,8 @@ fn a_lost_packet_has_taken_its_time_on_the_wire() {
 #[test]
 fn what_exceeds_the_mtu_is_dropped() {
     let mut link = logged(DirectionSpec { mtu: 1_280, ..spec(Rate::mbit(12), 0, 100) });
-    assert!(matches!(link.enqueue(Time::ZERO, Numbered(0, 1_281)), Verdict::Dropped(_)));
-    assert_eq!(link.enqueue(Time::ZERO, Numbered(1, 1_280)), Verdict::Accepted);
+    assert!(matches!(link.enqueue(Time::ZERO, Numbered(0, 1_281)), EnqueueResult::Dropped(_)));
+    assert_eq!(link.enqueue(Time::ZERO, Numbered(1, 1_280)), EnqueueResult::Accepted);
     assert_eq!(link.log()[0].kind, LinkEventKind::Drop(DropReason::TooBig));
     assert_eq!(link.counters().dropped_packets, 1);
 }

@@ -9,8 +9,8 @@ mod rates;
 use std::time::Duration;
 
 use super::{
-    Arrival, DirectionSpec, Link, LinkEvent, LinkEventKind, LinkLog, Packet, QueueLimit, Rate,
-    Time, Verdict,
+    Delivery, DirectionSpec, EnqueueResult, Link, LinkEvent, LinkEventKind, LinkLog, Packet,
+    QueueLimit, Rate, Time,
 };
 
 /// A numbered packet of a given size. The number's last three digits are its flow.
@@ -44,7 +44,7 @@ fn micros(micros: u64) -> Time {
 }
 
 /// Polls at each `next_event` until the link is empty, like a caller that is never late.
-fn drain<L: LinkLog>(link: &mut Link<Numbered, L>) -> Vec<Arrival<Numbered>> {
+fn drain<L: LinkLog>(link: &mut Link<Numbered, L>) -> Vec<Delivery<Numbered>> {
     let mut arrivals = Vec::new();
     while let Some(at) = link.next_event() {
         while let Some(arrival) = link.pop(at) {
@@ -59,13 +59,13 @@ fn drain<L: LinkLog>(link: &mut Link<Numbered, L>) -> Vec<Arrival<Numbered>> {
 fn offer<L: LinkLog>(
     link: &mut Link<Numbered, L>,
     packets: impl IntoIterator<Item = (Time, Numbered)>,
-) -> Vec<Arrival<Numbered>> {
+) -> Vec<Delivery<Numbered>> {
     let mut arrivals = Vec::new();
     for (at, packet) in packets {
         while let Some(arrival) = link.pop(at) {
             arrivals.push(arrival);
         }
-        if let Verdict::Dropped(same) = link.enqueue(at, packet) {
+        if let EnqueueResult::Dropped(same) = link.enqueue(at, packet) {
             assert_eq!(same.0, packet.0);
         }
     }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::{Numbered, drain, link, micros, offer, spec};
 use crate::link::{
-    DirectionSpec, Link, LteSpec, OPPORTUNITY_BYTES, Rate, RateSpec, RateStep, Steps, Time, Verdict,
+    DirectionSpec, EnqueueResult, Link, LteSpec, OPPORTUNITY_BYTES, Rate, RateSpec, RateStep,
+    Steps, Time,
 };
 
 const fn ms(millis: u64) -> Duration {
@@ -31,7 +32,7 @@ fn a_step_takes_effect_in_the_middle_of_a_packet() {
     // the second packet have left; the rest takes 0.5 ms * 12 / 1.2 = 5 ms.
     let mut link = link(stepped(&[(0, Rate::mbit(12)), (2, Rate::kbit(1_200))], None));
     for number in 0..2 {
-        assert_eq!(link.enqueue(micros(500), Numbered(number, 1_500)), Verdict::Accepted);
+        assert_eq!(link.enqueue(micros(500), Numbered(number, 1_500)), EnqueueResult::Accepted);
     }
     let due: Vec<_> = drain(&mut link).iter().map(|arrival| arrival.due).collect();
     assert_eq!(due, [micros(1_500), micros(7_000)]);
@@ -44,7 +45,7 @@ fn stepped_rates_are_exact_over_many_rounds() {
     let mut link = link(stepped(&steps, Some(80)));
     let packets = 20_000;
     for number in 0..packets {
-        assert_eq!(link.enqueue(Time::ZERO, Numbered(number, 1_317)), Verdict::Accepted);
+        assert_eq!(link.enqueue(Time::ZERO, Numbered(number, 1_317)), EnqueueResult::Accepted);
     }
     let last = drain(&mut link).last().copied().unwrap().due;
     // Bits of one round, and the position in a round at which the rest ends; both are scaled by
@@ -70,7 +71,7 @@ fn stepped_rates_are_exact_over_many_rounds() {
 fn the_last_step_stays() {
     let mut link = link(stepped(&[(0, Rate::mbit(100)), (1, Rate::mbit(12))], None));
     let at = micros(60_000_000);
-    assert_eq!(link.enqueue(at, Numbered(0, 1_500)), Verdict::Accepted);
+    assert_eq!(link.enqueue(at, Numbered(0, 1_500)), EnqueueResult::Accepted);
     assert_eq!(drain(&mut link)[0].due, at + ms(1));
 }
 
@@ -78,7 +79,7 @@ fn the_last_step_stays() {
 fn a_trace_gives_the_moments_at_which_packets_leave() {
     let mut link = traced("5\n5\n9\n20\n");
     for number in 0..6 {
-        assert_eq!(link.enqueue(micros(1_000), Numbered(number, 1_500)), Verdict::Accepted);
+        assert_eq!(link.enqueue(micros(1_000), Numbered(number, 1_500)), EnqueueResult::Accepted);
     }
     let due: Vec<_> = drain(&mut link).iter().map(|a| a.due.as_nanos() / 1_000_000).collect();
     assert_eq!(due, [5, 5, 9, 20, 25, 25]);
@@ -89,7 +90,7 @@ fn an_opportunity_is_shared_by_those_that_wait_and_lost_otherwise() {
     let mut link = traced("5\n9\n20\n");
     // Three packets of 500 bytes fill the first opportunity; the fourth needs the next.
     for number in 0..4 {
-        assert_eq!(link.enqueue(Time::ZERO, Numbered(number, 500)), Verdict::Accepted);
+        assert_eq!(link.enqueue(Time::ZERO, Numbered(number, 500)), EnqueueResult::Accepted);
     }
     // A packet that arrives after 9 ms cannot use the rest of that opportunity.
     let mut arrivals = offer(&mut link, [(micros(9_001), Numbered(4, 400))]);
@@ -121,7 +122,7 @@ fn a_busy_trace_carries_all_that_it_can() {
     let mut link =
         link(DirectionSpec { rate: RateSpec::Lte(lte), ..spec(Rate::mbit(1), 0, usize::MAX) });
     for number in 0..30_000 {
-        assert_eq!(link.enqueue(Time::ZERO, Numbered(number, 1_000)), Verdict::Accepted);
+        assert_eq!(link.enqueue(Time::ZERO, Numbered(number, 1_000)), EnqueueResult::Accepted);
     }
     // Two rounds and a half.
     let end = Time::ZERO + Duration::from_secs(25);

@@ -77,7 +77,7 @@ fn timeline() -> Timeline {
 
 fn mark(timeline: &mut Timeline, at_us: u64, kind: MarkKind) {
     let label = "cubic".into();
-    let mark = crate::sample::Mark {
+    let mark = crate::sample::Annotation {
         at_us,
         kind,
         host: "server".into(),

@@ -31,13 +31,13 @@ const STATES: u32 = 0xfff & !(1 << 10) & !(1 << 6);
 
 /// Client for repeated queries.
 #[derive(Debug)]
-pub(super) struct Asker {
+pub(super) struct SockDiag {
     socket: OwnedFd,
     answer: Vec<u8>,
     sequence: u32,
 }
 
-impl Asker {
+impl SockDiag {
     /// Creates a client for the calling thread's network namespace.
     pub(super) fn new() -> io::Result<Self> {
         let socket = socket_with(

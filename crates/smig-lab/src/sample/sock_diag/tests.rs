@@ -152,7 +152,7 @@ fn this_kernel_answers() {
     // The acknowledgement of the data that was read arrives before the reply, or with it.
     server.write_all(&[2]).unwrap();
     client.read_exact(&mut [0]).unwrap();
-    let mut asker = Asker::new().unwrap();
+    let mut asker = SockDiag::new().unwrap();
     for _ in 0..2 {
         let states = asker.ask().unwrap();
         let end = |local| states.iter().find(|state| state.local == local).unwrap();

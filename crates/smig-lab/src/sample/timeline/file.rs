@@ -4,7 +4,7 @@ use std::io::{self, BufRead, Write};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Head, Mark, Span, Timeline, Track};
+use super::{Annotation, Head, Span, Timeline, Track};
 
 /// Version of the format that this code reads and writes.
 pub(super) const VERSION: u32 = 1;
@@ -14,7 +14,7 @@ pub(super) const VERSION: u32 = 1;
 enum Line {
     Head(Head),
     Track(Track),
-    Mark(Mark),
+    Mark(Annotation),
     Span(Span),
 }
 
@@ -23,7 +23,7 @@ enum Line {
 enum LineRef<'a> {
     Head(&'a Head),
     Track(&'a Track),
-    Mark(&'a Mark),
+    Mark(&'a Annotation),
     Span(&'a Span),
 }
 

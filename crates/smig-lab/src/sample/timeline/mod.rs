@@ -47,7 +47,7 @@ pub struct Track {
 
 /// An event at a point in time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mark {
+pub struct Annotation {
     /// Microseconds since the origin.
     pub at_us: u64,
     /// Kind of event.
@@ -93,7 +93,7 @@ pub struct Timeline {
     /// Values over time.
     pub tracks: Vec<Track>,
     /// Events.
-    pub marks: Vec<Mark>,
+    pub marks: Vec<Annotation>,
     /// Objects.
     pub spans: Vec<Span>,
 }

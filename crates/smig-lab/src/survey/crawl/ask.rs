@@ -14,10 +14,10 @@ use http_body_util::{BodyExt as _, Empty};
 use smig::{Client, Incoming};
 use url::Url;
 
-use super::judge::{Head, Meaning};
-use super::pace::{LONGEST_PAUSE, Pace, Rate};
+use super::judge::{Head, ResponseClass};
+use super::pace::{HostSchedule, LONGEST_PAUSE, RequestRate};
 use super::robots::{MAX_FILE, Rules};
-use super::walk::{By, Outcome, Target, Wants};
+use super::walk::{CrawlTarget, Outcome, SizeSource, Wants};
 use crate::survey::html::page_links;
 use crate::survey::{Site, canonical};
 
@@ -35,7 +35,7 @@ const ROBOTS_HOPS: usize = 5;
 
 /// What to request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum How {
+enum FetchKind {
     /// The header section.
     Head,
     /// One byte; a page if the server sends one nevertheless.
@@ -54,21 +54,21 @@ struct Answer {
 
 /// Sends the requests to all hosts of a crawl.
 #[derive(Debug)]
-pub(super) struct Asker {
+pub(super) struct Fetcher {
     client: Client,
     agent: HeaderValue,
-    rate: Rate,
-    hosts: Mutex<HashMap<String, Arc<tokio::sync::Mutex<Pace>>>>,
+    rate: RequestRate,
+    hosts: Mutex<HashMap<String, Arc<tokio::sync::Mutex<HostSchedule>>>>,
     rules: Mutex<HashMap<String, Arc<Rules>>>,
 }
 
-impl Asker {
-    pub(super) fn new(client: Client, agent: HeaderValue, rate: Rate) -> Self {
+impl Fetcher {
+    pub(super) fn new(client: Client, agent: HeaderValue, rate: RequestRate) -> Self {
         Self { client, agent, rate, hosts: Mutex::default(), rules: Mutex::default() }
     }
 
     /// Returns the outcome of a target.
-    pub(super) async fn look(&self, target: &Target) -> Outcome {
+    pub(super) async fn look(&self, target: &CrawlTarget) -> Outcome {
         match self.rules(&target.url).await {
             Err(why) => return Outcome::Failed { why: format!("robots.txt: {why}") },
             Ok(rules) if !rules.allows(&target.url) => return Outcome::Disallowed,
@@ -77,24 +77,24 @@ impl Asker {
         self.look_at(target).await.unwrap_or_else(|why| Outcome::Failed { why })
     }
 
-    async fn look_at(&self, target: &Target) -> Result<Outcome, String> {
+    async fn look_at(&self, target: &CrawlTarget) -> Result<Outcome, String> {
         let url = &target.url;
         let is_read = |head: &Head| head.is_html() && target.wants == Wants::Links;
-        let head = self.ask(url, How::Head).await?.head;
+        let head = self.ask(url, FetchKind::Head).await?.head;
         let how = match head.meaning() {
-            Meaning::Sized(_) | Meaning::Unsized if is_read(&head) => How::Page,
-            Meaning::Unsized if head.is_html() => How::Page,
-            Meaning::Unsized | Meaning::Method => How::Octet,
-            _ => return Ok(conclude(target, &head, By::Head, None)),
+            ResponseClass::Sized(_) | ResponseClass::Unsized if is_read(&head) => FetchKind::Page,
+            ResponseClass::Unsized if head.is_html() => FetchKind::Page,
+            ResponseClass::Unsized | ResponseClass::Method => FetchKind::Octet,
+            _ => return Ok(conclude(target, &head, SizeSource::Head, None)),
         };
         let mut answer = self.ask(url, how).await?;
         let has_no_page = answer.head.status != StatusCode::OK || answer.body.is_empty();
-        if how == How::Octet && is_read(&answer.head) && has_no_page {
-            answer = self.ask(url, How::Page).await?;
+        if how == FetchKind::Octet && is_read(&answer.head) && has_no_page {
+            answer = self.ask(url, FetchKind::Page).await?;
         }
         let Answer { head, body, is_whole } = &answer;
         let page = (!body.is_empty() && head.is_html()).then_some((body, *is_whole));
-        Ok(conclude(target, head, By::Get, page))
+        Ok(conclude(target, head, SizeSource::Get, page))
     }
 
     /// Returns the robots.txt rules for a URL.
@@ -110,12 +110,12 @@ impl Asker {
 
     async fn fetch_rules(&self, url: &Url) -> Result<Rules, String> {
         let mut place = url.join("/robots.txt").map_err(|error| error.to_string())?;
-        let mut answer = self.ask(&place, How::Robots).await?;
+        let mut answer = self.ask(&place, FetchKind::Robots).await?;
         for _ in 0..ROBOTS_HOPS {
-            let Meaning::Redirect(to) = answer.head.meaning() else { break };
+            let ResponseClass::Redirect(to) = answer.head.meaning() else { break };
             let Some(next) = place.join(&to).ok().and_then(canonical) else { break };
             place = next;
-            answer = self.ask(&place, How::Robots).await?;
+            answer = self.ask(&place, FetchKind::Robots).await?;
         }
         let rules = Rules::of(answer.head.status.as_u16(), &answer.body);
         let Some(pause) = rules.pause() else { return Ok(rules) };
@@ -126,23 +126,23 @@ impl Asker {
         Ok(rules)
     }
 
-    fn pace(&self, url: &Url) -> Arc<tokio::sync::Mutex<Pace>> {
+    fn pace(&self, url: &Url) -> Arc<tokio::sync::Mutex<HostSchedule>> {
         let host = Site::of(url).map(|site| site.to_string()).unwrap_or_default();
-        let pace = || Arc::new(tokio::sync::Mutex::new(Pace::new(self.rate)));
+        let pace = || Arc::new(tokio::sync::Mutex::new(HostSchedule::new(self.rate)));
         Arc::clone(locked(&self.hosts).entry(host).or_insert_with(pace))
     }
 
     /// Sends a request, and once more later if the server requests that.
-    async fn ask(&self, url: &Url, how: How) -> Result<Answer, String> {
+    async fn ask(&self, url: &Url, how: FetchKind) -> Result<Answer, String> {
         let answer = self.ask_once(url, how).await?;
         match answer.head.meaning() {
-            Meaning::Later(_) if how != How::Robots => self.ask_once(url, how).await,
+            ResponseClass::Later(_) if how != FetchKind::Robots => self.ask_once(url, how).await,
             _ => Ok(answer),
         }
     }
 
     /// Sends one request. The host gets no other request until its response has been read.
-    async fn ask_once(&self, url: &Url, how: How) -> Result<Answer, String> {
+    async fn ask_once(&self, url: &Url, how: FetchKind) -> Result<Answer, String> {
         let pace = self.pace(url);
         let mut pace = pace.lock().await;
         if let Some(ready) = pace.ready() {
@@ -154,28 +154,28 @@ impl Asker {
         let answer = answer
             .map_err(|_| format!("no response within {} s", PATIENCE.as_secs()))
             .and_then(|answer| answer)?;
-        if let Meaning::Later(after) = answer.head.meaning() {
+        if let ResponseClass::Later(after) = answer.head.meaning() {
             pace.back_off(now, after.unwrap_or(BACK_OFF));
         }
         Ok(answer)
     }
 
-    async fn send(&self, url: &Url, how: How) -> Result<Answer, String> {
-        let method = if how == How::Head { Method::HEAD } else { Method::GET };
+    async fn send(&self, url: &Url, how: FetchKind) -> Result<Answer, String> {
+        let method = if how == FetchKind::Head { Method::HEAD } else { Method::GET };
         let mut request = Request::builder()
             .method(method)
             .uri(url.as_str())
             .header(USER_AGENT, &self.agent)
             .header(ACCEPT, "*/*");
-        if how == How::Octet {
+        if how == FetchKind::Octet {
             request = request.header(RANGE, "bytes=0-0");
         }
         let request = request.body(Empty::<Bytes>::new()).map_err(|error| error.to_string())?;
         let response = self.client.request(request).await.map_err(|error| error.to_string())?;
         let head = Head::of(&response);
         let most = match how {
-            How::Robots => MAX_FILE,
-            How::Octet | How::Page if head.is_html() => MAX_PAGE,
+            FetchKind::Robots => MAX_FILE,
+            FetchKind::Octet | FetchKind::Page if head.is_html() => MAX_PAGE,
             _ => 0,
         };
         let is_read = head.status == StatusCode::OK && most > 0;
@@ -209,22 +209,27 @@ async fn read(mut response: Response<Incoming>, most: usize) -> Result<(Bytes, b
 }
 
 /// Returns the outcome that the last response for a target implies.
-fn conclude(target: &Target, head: &Head, by: By, page: Option<(&Bytes, bool)>) -> Outcome {
+fn conclude(
+    target: &CrawlTarget,
+    head: &Head,
+    by: SizeSource,
+    page: Option<(&Bytes, bool)>,
+) -> Outcome {
     let status = head.status.as_u16();
     let (bytes, by) = match (head.meaning(), page) {
-        (Meaning::Redirect(to), _) => {
+        (ResponseClass::Redirect(to), _) => {
             return match target.url.join(&to).ok().and_then(canonical) {
                 Some(to) => Outcome::Redirect { to },
                 None => Outcome::Refused { status },
             };
         }
-        (Meaning::Later(_) | Meaning::Method | Meaning::Refused, _) => {
+        (ResponseClass::Later(_) | ResponseClass::Method | ResponseClass::Refused, _) => {
             return Outcome::Refused { status };
         }
-        (Meaning::Sized(bytes), _) => (bytes, by),
-        (Meaning::Unsized, Some((body, true))) => (body.len() as u64, By::Reading),
-        (Meaning::Unsized, Some((body, false))) => (body.len() as u64, By::AtLeast),
-        (Meaning::Unsized, None) => return Outcome::Unsized { media: head.media() },
+        (ResponseClass::Sized(bytes), _) => (bytes, by),
+        (ResponseClass::Unsized, Some((body, true))) => (body.len() as u64, SizeSource::Reading),
+        (ResponseClass::Unsized, Some((body, false))) => (body.len() as u64, SizeSource::AtLeast),
+        (ResponseClass::Unsized, None) => return Outcome::Unsized { media: head.media() },
     };
     let (mut links, mut off_host) = (Vec::new(), 0);
     if let Some((body, _)) = page.filter(|_| target.wants == Wants::Links) {

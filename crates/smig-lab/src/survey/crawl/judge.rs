@@ -10,7 +10,7 @@ use http::{Response, StatusCode};
 
 /// What to do after a response.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Meaning {
+pub(super) enum ResponseClass {
     /// The object's size is known.
     Sized(u64),
     /// The object exists; its size is not given.
@@ -64,21 +64,21 @@ impl Head {
         self.text(&CONTENT_LENGTH)?.trim().parse().ok()
     }
 
-    pub(super) fn meaning(&self) -> Meaning {
+    pub(super) fn meaning(&self) -> ResponseClass {
         match self.status.as_u16() {
-            200 | 203 | 206 => self.size().map_or(Meaning::Unsized, Meaning::Sized),
+            200 | 203 | 206 => self.size().map_or(ResponseClass::Unsized, ResponseClass::Sized),
             301 | 302 | 303 | 307 | 308 => match self.text(&LOCATION) {
-                Some(place) => Meaning::Redirect(place.to_owned()),
-                None => Meaning::Refused,
+                Some(place) => ResponseClass::Redirect(place.to_owned()),
+                None => ResponseClass::Refused,
             },
             // A range request for an empty object.
-            416 => Meaning::Sized(0),
+            416 => ResponseClass::Sized(0),
             429 | 503 => {
                 let seconds = self.text(&RETRY_AFTER).and_then(|text| text.trim().parse().ok());
-                Meaning::Later(seconds.map(Duration::from_secs))
+                ResponseClass::Later(seconds.map(Duration::from_secs))
             }
-            400 | 403 | 405 | 406 | 500 | 501 => Meaning::Method,
-            _ => Meaning::Refused,
+            400 | 403 | 405 | 406 | 500 | 501 => ResponseClass::Method,
+            _ => ResponseClass::Refused,
         }
     }
 }
@@ -103,24 +103,32 @@ mod tests {
     #[test]
     fn every_answer_means_something() {
         for (status, headers, meaning) in [
-            (200, &[("content-length", "12")][..], Meaning::Sized(12)),
-            (200, &[], Meaning::Unsized),
-            (200, &[("content-length", "12"), ("content-encoding", "gzip")], Meaning::Unsized),
+            (200, &[("content-length", "12")][..], ResponseClass::Sized(12)),
+            (200, &[], ResponseClass::Unsized),
+            (
+                200,
+                &[("content-length", "12"), ("content-encoding", "gzip")],
+                ResponseClass::Unsized,
+            ),
             (
                 206,
                 &[("content-length", "1"), ("content-range", "bytes 0-0/77")],
-                Meaning::Sized(77),
+                ResponseClass::Sized(77),
             ),
-            (206, &[("content-length", "1"), ("content-range", "bytes 0-0/*")], Meaning::Unsized),
-            (416, &[], Meaning::Sized(0)),
-            (301, &[("location", "/x")], Meaning::Redirect("/x".into())),
-            (301, &[], Meaning::Refused),
-            (304, &[], Meaning::Refused),
-            (405, &[], Meaning::Method),
-            (404, &[("content-length", "12")], Meaning::Refused),
-            (429, &[("retry-after", "7")], Meaning::Later(Some(Duration::from_secs(7)))),
-            (503, &[("retry-after", "Wed, 21 Oct 2015 07:28:00 GMT")], Meaning::Later(None)),
-            (204, &[], Meaning::Refused),
+            (
+                206,
+                &[("content-length", "1"), ("content-range", "bytes 0-0/*")],
+                ResponseClass::Unsized,
+            ),
+            (416, &[], ResponseClass::Sized(0)),
+            (301, &[("location", "/x")], ResponseClass::Redirect("/x".into())),
+            (301, &[], ResponseClass::Refused),
+            (304, &[], ResponseClass::Refused),
+            (405, &[], ResponseClass::Method),
+            (404, &[("content-length", "12")], ResponseClass::Refused),
+            (429, &[("retry-after", "7")], ResponseClass::Later(Some(Duration::from_secs(7)))),
+            (503, &[("retry-after", "Wed, 21 Oct 2015 07:28:00 GMT")], ResponseClass::Later(None)),
+            (204, &[], ResponseClass::Refused),
         ] {
             assert_eq!(head(status, headers).meaning(), meaning, "{status} {headers:?}");
         }

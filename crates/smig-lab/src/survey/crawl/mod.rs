@@ -19,22 +19,22 @@ use smig::{Client, Config, Trust};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-pub use pace::Rate;
+pub use pace::RequestRate;
 pub use record::{Crawled, Ended, Results, Visit};
 pub use robots::PRODUCT;
 pub use url::Url;
-pub use walk::{By, End, Limits, Outcome};
+pub use walk::{End, Limits, Outcome, SizeSource};
 
 use super::{SurveyError, canonical};
-use ask::Asker;
+use ask::Fetcher;
 use record::{Line, Visits};
 use walk::Walk;
 
 /// How to crawl. [`Results::open`] takes the limits of each walk.
 #[derive(Debug, Clone)]
-pub struct Manners {
+pub struct CrawlOptions {
     /// The maximum request rate per host. A host's Crawl-delay can lower it.
-    pub rate: Rate,
+    pub rate: RequestRate,
     /// The number of sites crawled concurrently.
     pub parallel: usize,
     /// Contact for the sites' owners: a URL or a mail address. It is sent in the User-Agent.
@@ -83,12 +83,12 @@ pub fn client(trust: Trust) -> Result<Client, SurveyError> {
 /// A contact that is not a valid header value, or a results file that cannot be written.
 pub async fn crawl(
     starts: &[Url],
-    manners: &Manners,
+    manners: &CrawlOptions,
     client: Client,
     results: &mut Results,
     tell: &mut dyn FnMut(CrawlEvent<'_>),
 ) -> Result<(), SurveyError> {
-    let asker = Arc::new(Asker::new(client, agent(&manners.contact)?, manners.rate));
+    let asker = Arc::new(Fetcher::new(client, agent(&manners.contact)?, manners.rate));
     let mut waiting: VecDeque<_> = starts.iter().filter(|start| !results.is_done(start)).collect();
     let (send, mut lines) = mpsc::channel(64);
     let mut running = JoinSet::new();
@@ -142,7 +142,7 @@ async fn walk_through(
     start: Url,
     mut walk: Walk,
     known: Visits,
-    asker: Arc<Asker>,
+    asker: Arc<Fetcher>,
     lines: mpsc::Sender<Line>,
 ) {
     while let Some(target) = walk.next() {

@@ -11,11 +11,11 @@ pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
 /// The maximum request rate per host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rate {
+pub struct RequestRate {
     pause: Duration,
 }
 
-impl Rate {
+impl RequestRate {
     /// Returns the pause between a response and the next request.
     #[must_use]
     pub const fn pause(self) -> Duration {
@@ -23,7 +23,7 @@ impl Rate {
     }
 }
 
-impl FromStr for Rate {
+impl FromStr for RequestRate {
     type Err = String;
 
     /// Parses `1/s`, `0.5/s`, `30/min`, `100/h`.
@@ -48,13 +48,13 @@ impl FromStr for Rate {
 
 /// The schedule of one host.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct HostSchedule {
     pause: Duration,
     ready: Option<Instant>,
 }
 
-impl Pace {
-    pub(super) const fn new(rate: Rate) -> Self {
+impl HostSchedule {
+    pub(super) const fn new(rate: RequestRate) -> Self {
         Self { pause: rate.pause, ready: None }
     }
 
@@ -97,10 +97,10 @@ mod tests {
         for (text, millis) in
             [("1/s", 1000), ("20/s", 50), ("30/min", 2000), ("0.5 / s", 2000), ("100/h", 36_000)]
         {
-            assert_eq!(text.parse::<Rate>().unwrap().pause().as_millis(), millis, "{text}");
+            assert_eq!(text.parse::<RequestRate>().unwrap().pause().as_millis(), millis, "{text}");
         }
         for text in ["1", "0/s", "-1/s", "x/s", "1/day", "nan/s", "1/h"] {
-            assert!(text.parse::<Rate>().is_err(), "{text}");
+            assert!(text.parse::<RequestRate>().is_err(), "{text}");
         }
     }
 
@@ -108,7 +108,7 @@ mod tests {
     fn the_pause_counts_from_the_answer() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let mut pace = Pace::new("1/s".parse().unwrap());
+        let mut pace = HostSchedule::new("1/s".parse().unwrap());
         assert_eq!(pace.ready(), None);
         pace.answered(at(10));
         assert_eq!(pace.ready(), Some(at(11)));

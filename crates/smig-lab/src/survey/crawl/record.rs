@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::walk::{End, Limits, Outcome};
-use crate::survey::{Damage, LeftOut, Site, SurveyError, Tally};
+use crate::survey::{Exclusion, MalformedInput, Site, SurveyCounts, SurveyError};
 
 /// Format version; incremented when older files can no longer be read.
 const FORMAT: u32 = 1;
@@ -182,7 +182,7 @@ impl Crawled {
         &mut self,
         from: impl Read,
         name: &str,
-        tally: &mut Tally,
+        tally: &mut SurveyCounts,
     ) -> Result<(), SurveyError> {
         let mut has_header = false;
         let whole = lines(from, name, |line| match line {
@@ -202,7 +202,7 @@ impl Crawled {
             return Ok(());
         }
         let why = "no first line {\"survey\":...}; is it a crawl file?".into();
-        Err(Damage { name: name.to_owned(), place: "line 1".into(), why }.into())
+        Err(MalformedInput { name: name.to_owned(), place: "line 1".into(), why }.into())
     }
 
     /// Returns the number of sites for each way that a walk ended.
@@ -236,20 +236,20 @@ impl Crawled {
     }
 }
 
-fn count(visit: &Visit, tally: &mut Tally) {
+fn count(visit: &Visit, tally: &mut SurveyCounts) {
     let Some(site) = Site::of(&visit.url) else { return };
     match &visit.outcome {
         Outcome::Object { bytes, off_host, .. } => {
             tally.object(&site, visit.url.as_str(), *bytes);
-            (0..*off_host).for_each(|_| tally.leave_out(LeftOut::OffHost));
+            (0..*off_host).for_each(|_| tally.leave_out(Exclusion::OffHost));
         }
         Outcome::Unsized { .. } => {
             tally.site(&site);
-            tally.leave_out(LeftOut::NoSize);
+            tally.leave_out(Exclusion::NoSize);
         }
-        Outcome::Redirect { .. } | Outcome::Refused { .. } => tally.leave_out(LeftOut::Status),
-        Outcome::Disallowed => tally.leave_out(LeftOut::Disallowed),
-        Outcome::Failed { .. } => tally.leave_out(LeftOut::Failed),
+        Outcome::Redirect { .. } | Outcome::Refused { .. } => tally.leave_out(Exclusion::Status),
+        Outcome::Disallowed => tally.leave_out(Exclusion::Disallowed),
+        Outcome::Failed { .. } => tally.leave_out(Exclusion::Failed),
     }
 }
 
@@ -265,7 +265,8 @@ fn lines(from: impl Read, name: &str, mut take: impl FnMut(Line)) -> Result<u64,
             .take(MAX_LINE)
             .read_until(b'\n', &mut text)
             .map_err(|cause: io::Error| SurveyError::Read { name: name.to_owned(), cause })?;
-        let damage = |why| Damage { name: name.to_owned(), place: format!("line {number}"), why };
+        let damage =
+            |why| MalformedInput { name: name.to_owned(), place: format!("line {number}"), why };
         if text.last() != Some(&b'\n') {
             if read as u64 == MAX_LINE {
                 return Err(damage("the line is too long; is it a crawl file?".into()).into());
@@ -283,7 +284,7 @@ fn lines(from: impl Read, name: &str, mut take: impl FnMut(Line)) -> Result<u64,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::survey::crawl::walk::By;
+    use crate::survey::crawl::walk::SizeSource;
 
     fn url(text: &str) -> Url {
         text.parse().unwrap()
@@ -295,7 +296,13 @@ mod tests {
             start: url("https://a.example/"),
             url: url(&format!("https://a.example{path}")),
             level: 1,
-            outcome: Outcome::Object { bytes, by: By::Head, media: None, links, off_host: 2 },
+            outcome: Outcome::Object {
+                bytes,
+                by: SizeSource::Head,
+                media: None,
+                links,
+                off_host: 2,
+            },
         }))
     }
 
@@ -327,7 +334,7 @@ mod tests {
         results.write(&ended(End::Limited)).unwrap();
         drop(results);
         assert!(Results::open(&path, Limits::default()).unwrap().is_done(&start));
-        let (mut tally, mut crawled) = (Tally::default(), Crawled::default());
+        let (mut tally, mut crawled) = (SurveyCounts::default(), Crawled::default());
         crawled.read(File::open(&path).unwrap(), "results", &mut tally).unwrap();
         assert_eq!((tally.sites(), tally.objects()), (1, 1));
         assert_eq!(crawled.ends(), BTreeMap::from([(End::Limited, 1)]));
@@ -347,7 +354,7 @@ mod tests {
             let error = Results::open(&path, Limits::default()).unwrap_err().to_string();
             assert!(error.contains("line 1: "), "{error}");
         }
-        let mut tally = Tally::default();
+        let mut tally = SurveyCounts::default();
         let text = serde_json::to_string(&visit("/", 1)).unwrap() + "\n";
         let error = Crawled::default().read(text.as_bytes(), "r", &mut tally).unwrap_err();
         assert!(error.to_string().contains("r: line 1: no first line"), "{error}");

@@ -66,12 +66,12 @@ pub(super) struct Group {
 
 #[derive(Debug)]
 struct Rule {
-    verdict: Verdict,
+    verdict: Access,
     pattern: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum Access {
     Allow,
     Disallow,
 }
@@ -128,22 +128,22 @@ impl Group {
         // `*` in a pattern is always the wildcard; a literal one is written %2A.
         let path = plain_percents(path).replace('*', "%2A");
         let fitting = self.rules.iter().filter(|rule| fits(&rule.pattern, &path));
-        let best = fitting.max_by_key(|rule| (rule.pattern.len(), rule.verdict == Verdict::Allow));
-        path == "/robots.txt" || best.is_none_or(|rule| rule.verdict == Verdict::Allow)
+        let best = fitting.max_by_key(|rule| (rule.pattern.len(), rule.verdict == Access::Allow));
+        path == "/robots.txt" || best.is_none_or(|rule| rule.verdict == Access::Allow)
     }
 }
 
 /// A line with an effect.
 enum Line<'a> {
-    Rule(Verdict, &'a str),
+    Rule(Access, &'a str),
     Pause(Duration),
 }
 
 impl<'a> Line<'a> {
     fn of(key: &str, value: &'a str) -> Option<Self> {
         match key {
-            "allow" => Some(Self::Rule(Verdict::Allow, value)),
-            "disallow" => Some(Self::Rule(Verdict::Disallow, value)),
+            "allow" => Some(Self::Rule(Access::Allow, value)),
+            "disallow" => Some(Self::Rule(Access::Disallow, value)),
             "crawl-delay" => {
                 let seconds = value.parse::<f64>().ok().filter(|seconds| *seconds >= 0.0)?;
                 Some(Self::Pause(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)))
@@ -161,7 +161,7 @@ fn is_us(value: &str) -> bool {
 
 impl Rule {
     /// Returns `None` for an empty pattern, which has no effect.
-    fn new(verdict: Verdict, value: &str) -> Option<Self> {
+    fn new(verdict: Access, value: &str) -> Option<Self> {
         let mut pattern = String::with_capacity(value.len());
         for octet in value.bytes() {
             // Percent-encode as in the URLs that the pattern is compared with.
@@ -173,7 +173,7 @@ impl Rule {
         }
         let mut pattern = plain_percents(&pattern);
         if pattern.len() > MAX_PATTERN {
-            if verdict == Verdict::Allow {
+            if verdict == Access::Allow {
                 return None;
             }
             pattern.truncate(MAX_PATTERN);

@@ -41,7 +41,7 @@ impl Default for Limits {
 /// How a size was determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum By {
+pub enum SizeSource {
     /// The response to HEAD.
     Head,
     /// The response to GET, of which one byte or no content was read.
@@ -61,7 +61,7 @@ pub enum Outcome {
         /// Its size in bytes.
         bytes: u64,
         /// How the size was determined.
-        by: By,
+        by: SizeSource,
         /// Its media type.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         media: Option<String>,
@@ -134,7 +134,7 @@ impl End {
 
 /// A URL to request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Target {
+pub(super) struct CrawlTarget {
     pub(super) url: Url,
     pub(super) level: u8,
     hops: u8,
@@ -156,7 +156,7 @@ pub(super) struct Walk {
     limits: Limits,
     site: Option<Site>,
     scheme: String,
-    queue: VecDeque<Target>,
+    queue: VecDeque<CrawlTarget>,
     seen: HashSet<String>,
     pages: u32,
     later: u8,
@@ -182,7 +182,7 @@ impl Walk {
     }
 
     /// Returns the next URL to request; `None` at the end.
-    pub(super) fn next(&mut self) -> Option<Target> {
+    pub(super) fn next(&mut self) -> Option<CrawlTarget> {
         let mut target = self.queue.pop_front()?;
         if target.level < self.limits.levels && self.pages < self.limits.max_pages {
             target.wants = Wants::Links;
@@ -191,7 +191,7 @@ impl Walk {
     }
 
     /// Records the outcome of a target.
-    pub(super) fn take(&mut self, target: &Target, outcome: &Outcome) {
+    pub(super) fn take(&mut self, target: &CrawlTarget, outcome: &Outcome) {
         let (later, failed) = (self.later, self.failed);
         (self.later, self.failed) = (0, 0);
         match outcome {
@@ -244,7 +244,7 @@ impl Walk {
     }
 
     /// Sets the site: the first object loaded is the landing page, wherever redirects led.
-    fn land(&mut self, target: &Target) {
+    fn land(&mut self, target: &CrawlTarget) {
         if self.site.is_none() {
             self.site = Site::of(&target.url);
             target.url.scheme().clone_into(&mut self.scheme);
@@ -279,7 +279,7 @@ impl Walk {
             return;
         }
         self.seen.insert(url.as_str().to_owned());
-        self.queue.push_back(Target { url, level, hops, wants: Wants::Size });
+        self.queue.push_back(CrawlTarget { url, level, hops, wants: Wants::Size });
     }
 }
 

@@ -1,12 +1,12 @@
 //! Exports as BigQuery writes them, and damaged ones.
 
 use super::*;
-use crate::survey::{Source, Table};
+use crate::survey::{DataSource, Table};
 
 fn read(text: &str) -> Result<Table, SurveyError> {
-    let mut tally = Tally::default();
-    read_export(text.as_bytes(), "export", &mut tally, OnDamage::Stop)?;
-    Ok(Table::new(Source::HttpArchive, &tally))
+    let mut tally = SurveyCounts::default();
+    read_export(text.as_bytes(), "export", &mut tally, OnMalformed::Stop)?;
+    Ok(Table::new(DataSource::HttpArchive, &tally))
 }
 
 const JSON: &str = r#"
@@ -32,11 +32,11 @@ fn json_lines_are_counted() {
     assert_eq!(
         left_out,
         [
-            (LeftOut::OffHost, 1),
-            (LeftOut::Status, 1),
-            (LeftOut::Empty, 1),
-            (LeftOut::NoSize, 1),
-            (LeftOut::Again, 1),
+            (Exclusion::OffHost, 1),
+            (Exclusion::Status, 1),
+            (Exclusion::Empty, 1),
+            (Exclusion::NoSize, 1),
+            (Exclusion::Again, 1),
         ]
     );
 }
@@ -52,7 +52,7 @@ fn csv_is_counted() {
     .unwrap();
     assert_eq!((table.sites, table.objects), (2, 2));
     assert_eq!(table.at_least[4].sites, 1);
-    assert_eq!(table.left_out[&LeftOut::NoSize], 1);
+    assert_eq!(table.left_out[&Exclusion::NoSize], 1);
 }
 
 #[test]
@@ -93,11 +93,11 @@ fn damage_is_named_with_its_line() {
 fn damaged_rows_can_be_skipped() {
     let text = JSON.replace("\"page\":\"https://b.example/\"", "\"page\":\"b\"");
     let mut told = Vec::new();
-    let mut tally = Tally::default();
-    let mut tell = |damage: &Damage| told.push(damage.place.clone());
-    read_export(text.as_bytes(), "export", &mut tally, OnDamage::Skip(&mut tell)).unwrap();
+    let mut tally = SurveyCounts::default();
+    let mut tell = |damage: &MalformedInput| told.push(damage.place.clone());
+    read_export(text.as_bytes(), "export", &mut tally, OnMalformed::Skip(&mut tell)).unwrap();
     assert_eq!(told, ["line 6", "line 7", "line 8", "line 9", "line 10"]);
-    assert_eq!(tally.left_out()[&LeftOut::Damaged], 5);
+    assert_eq!(tally.left_out()[&Exclusion::Damaged], 5);
     assert_eq!(tally.sites(), 1);
 }
 
@@ -115,8 +115,9 @@ impl Read for Endless {
 #[test]
 fn a_row_without_end_is_given_up() {
     for first in [0, 1] {
-        let mut tally = Tally::default();
-        let error = read_export(Endless(first), "export", &mut tally, OnDamage::Stop).unwrap_err();
+        let mut tally = SurveyCounts::default();
+        let error =
+            read_export(Endless(first), "export", &mut tally, OnMalformed::Stop).unwrap_err();
         assert!(error.to_string().contains("line 1: the row is longer than 64 MB"), "{error}");
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::survey::{Source, Table};
+use crate::survey::{DataSource, Table};
 
 fn response(fields: serde_json::Value) -> Response {
     let mut whole = json!({"status": 200, "headers": [], "redirectURL": ""});
@@ -62,9 +62,9 @@ fn entry(page: &str, url: &str, status: u16, bytes: i64) -> serde_json::Value {
 }
 
 fn read(har: &str) -> Result<Table, SurveyError> {
-    let mut tally = Tally::default();
+    let mut tally = SurveyCounts::default();
     read_har(har.as_bytes(), "a.har", SizeRule::Transferred, &mut tally)?;
-    Ok(Table::new(Source::Har, &tally))
+    Ok(Table::new(DataSource::Har, &tally))
 }
 
 fn har(entries: &[serde_json::Value]) -> String {
@@ -97,11 +97,11 @@ fn a_site_is_where_the_first_request_ended_up() {
         left_out,
         [
             // example.com itself, and the other host.
-            (LeftOut::OffHost, 2),
-            (LeftOut::NotWeb, 1),
-            (LeftOut::Status, 1),
-            (LeftOut::NoSize, 1),
-            (LeftOut::Again, 1),
+            (Exclusion::OffHost, 2),
+            (Exclusion::NotWeb, 1),
+            (Exclusion::Status, 1),
+            (Exclusion::NoSize, 1),
+            (Exclusion::Again, 1),
         ]
     );
     assert_eq!(table.percentiles[1].bytes, Some(18_000.0));

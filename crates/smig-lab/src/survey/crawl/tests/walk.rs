@@ -11,7 +11,7 @@ fn url(text: &str) -> Url {
 fn page(links: &[&str]) -> Outcome {
     Outcome::Object {
         bytes: 1000,
-        by: By::Reading,
+        by: SizeSource::Reading,
         media: Some("text/html".into()),
         links: links.iter().map(|link| url(link)).collect(),
         off_host: 0,
@@ -19,7 +19,7 @@ fn page(links: &[&str]) -> Outcome {
 }
 
 fn object() -> Outcome {
-    Outcome::Object { bytes: 7, by: By::Head, media: None, links: Vec::new(), off_host: 0 }
+    Outcome::Object { bytes: 7, by: SizeSource::Head, media: None, links: Vec::new(), off_host: 0 }
 }
 
 fn redirect(to: &str) -> Outcome {
