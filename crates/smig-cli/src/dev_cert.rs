@@ -52,7 +52,7 @@ pub(crate) enum Freshness {
 
 /// Metadata stored beside a certificate.
 #[derive(Debug, Serialize, Deserialize)]
-struct Note {
+struct CertMetadata {
     /// Expiry, in seconds since 1970.
     expires: u64,
     /// Name of the authority, or names that the certificate covers.
@@ -139,15 +139,15 @@ impl Files {
     }
 
     /// Returns the stored files if they exist and stay valid for at least [`RENEW`].
-    fn load(&self, now: u64) -> Option<(Note, String, String)> {
-        let note: Note = serde_json::from_slice(&fs::read(&self.note).ok()?).ok()?;
+    fn load(&self, now: u64) -> Option<(CertMetadata, String, String)> {
+        let note: CertMetadata = serde_json::from_slice(&fs::read(&self.note).ok()?).ok()?;
         let certificate = fs::read_to_string(&self.certificate).ok()?;
         let key = fs::read_to_string(&self.key).ok()?;
         (note.expires >= now + RENEW.as_secs()).then_some((note, certificate, key))
     }
 
     /// Writes the metadata last: a set without metadata is created again.
-    fn store(&self, note: &Note, certificate: &str, key: &str) -> Result<()> {
+    fn store(&self, note: &CertMetadata, certificate: &str, key: &str) -> Result<()> {
         if self.note.exists() {
             fs::remove_file(&self.note)?;
         }
@@ -182,7 +182,7 @@ impl Authority {
     }
 
     /// Rebuilds the authority from the name and key that its certificate was created with.
-    fn restore(note: &Note, key: &str) -> Result<Self> {
+    fn restore(note: &CertMetadata, key: &str) -> Result<Self> {
         let name = note.names.first().map_or("", String::as_str);
         Ok(Self(Issuer::new(Self::params(name), KeyPair::from_pem(key)?)))
     }
@@ -195,7 +195,7 @@ impl Authority {
         let mut params = Self::params(&name);
         set_validity(&mut params, now, expires)?;
         let certificate = params.self_signed(&key)?.pem();
-        let note = Note { expires, names: vec![name] };
+        let note = CertMetadata { expires, names: vec![name] };
         files.store(&note, &certificate, &key.serialize_pem())?;
         Self::restore(&note, &key.serialize_pem())
     }
@@ -214,7 +214,7 @@ impl Authority {
         params.use_authority_key_identifier_extension = true;
         set_validity(&mut params, now, expires)?;
         let certificate = params.signed_by(&key, &self.0)?.pem();
-        files.store(&Note { expires, names }, &certificate, &key.serialize_pem())?;
+        files.store(&CertMetadata { expires, names }, &certificate, &key.serialize_pem())?;
         Ok((certificate, key.serialize_pem()))
     }
 }

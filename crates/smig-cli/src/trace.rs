@@ -10,8 +10,8 @@ use tracing_subscriber::filter::LevelFilter;
 pub(crate) enum Level {
     Errors,
     Warnings,
-    Notices,
-    Everything,
+    Info,
+    Debug,
 }
 
 /// Starts logging; `SMIG_LOG`, such as `SMIG_LOG=smig=debug`, takes precedence over `level`.
@@ -19,8 +19,8 @@ pub(crate) fn start(level: Level) {
     let default = match level {
         Level::Errors => LevelFilter::ERROR,
         Level::Warnings => LevelFilter::WARN,
-        Level::Notices => LevelFilter::INFO,
-        Level::Everything => LevelFilter::DEBUG,
+        Level::Info => LevelFilter::INFO,
+        Level::Debug => LevelFilter::DEBUG,
     };
     let filter = EnvFilter::builder()
         .with_default_directive(default.into())

@@ -140,7 +140,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
     let _apart = stderr::apart();
     crate::trace::start(match args.verbose {
         0 => crate::trace::Level::Warnings,
-        _ => crate::trace::Level::Everything,
+        _ => crate::trace::Level::Debug,
     });
     let AgentConfig { gateway, listen, limits, admin, telemetry } = described(args)?;
     let telemetry = match telemetry {

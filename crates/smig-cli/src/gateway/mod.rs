@@ -109,7 +109,7 @@ fn parse_format(text: &str) -> Result<Format, String> {
 }
 
 pub(crate) fn run(args: &GatewayArgs) -> Result<ExitCode> {
-    let level = if args.quiet { crate::trace::Level::Errors } else { crate::trace::Level::Notices };
+    let level = if args.quiet { crate::trace::Level::Errors } else { crate::trace::Level::Info };
     let say = |text: &str| {
         if !args.quiet {
             stderr::say(text);

@@ -8,14 +8,14 @@ use crate::exit::{Exit, Failure};
 
 /// An error of an attempt, and whether to retry.
 #[derive(Debug)]
-pub(super) struct Failed {
+pub(super) struct AttemptError {
     pub(super) failure: Failure,
-    pub(super) again: Again,
+    pub(super) again: RetryAdvice,
 }
 
 /// Whether a retry may succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Again {
+pub(super) enum RetryAdvice {
     /// A retry fails the same way.
     Never,
     /// A retry may succeed, and is safe only if the request is idempotent.
@@ -26,14 +26,14 @@ pub(super) enum Again {
     After(Duration),
 }
 
-impl From<Failure> for Failed {
+impl From<Failure> for AttemptError {
     fn from(failure: Failure) -> Self {
-        Self { failure, again: Again::Never }
+        Self { failure, again: RetryAdvice::Never }
     }
 }
 
 /// Maps the error of a request that got no response.
-pub(super) fn request(error: &smig::Error) -> Failed {
+pub(super) fn request(error: &smig::Error) -> AttemptError {
     let text = error.to_string();
     let (exit, message) = if error.is_resolve() {
         (Exit::Resolve, text)
@@ -58,22 +58,22 @@ pub(super) fn request(error: &smig::Error) -> Failed {
         (Exit::Receive, text)
     };
     let again = match exit {
-        Exit::Certificate | Exit::Tls | Exit::Read => Again::Never,
-        _ if error.is_retryable() => Again::Safe,
-        _ => Again::IfRepeatable,
+        Exit::Certificate | Exit::Tls | Exit::Read => RetryAdvice::Never,
+        _ if error.is_retryable() => RetryAdvice::Safe,
+        _ => RetryAdvice::IfRepeatable,
     };
-    Failed { failure: Failure::new(exit, message), again }
+    AttemptError { failure: Failure::new(exit, message), again }
 }
 
 /// Error for an incomplete body.
-pub(super) fn partial(came: u64, total: Option<u64>, why: &str) -> Failed {
+pub(super) fn partial(came: u64, total: Option<u64>, why: &str) -> AttemptError {
     let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
     let message = format!("the body ended after {came}{of} bytes: {why}");
-    Failed { failure: Failure::new(Exit::Partial, message), again: Again::IfRepeatable }
+    AttemptError { failure: Failure::new(Exit::Partial, message), again: RetryAdvice::IfRepeatable }
 }
 
 /// Error for a response without a success status.
-pub(super) fn status(status: StatusCode, headers: &http::HeaderMap) -> Failed {
+pub(super) fn status(status: StatusCode, headers: &http::HeaderMap) -> AttemptError {
     let header = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
     let mut message = format!("the server answered {status}");
     if let Some(place) = header(http::header::LOCATION).filter(|_| status.is_redirection()) {
@@ -81,12 +81,12 @@ pub(super) fn status(status: StatusCode, headers: &http::HeaderMap) -> Failed {
     }
     let again = match status.as_u16() {
         408 | 429 | 500 | 502 | 503 | 504 => match header(http::header::RETRY_AFTER) {
-            Some(seconds) => seconds
-                .parse()
-                .map_or(Again::IfRepeatable, |seconds| Again::After(Duration::from_secs(seconds))),
-            None => Again::IfRepeatable,
+            Some(seconds) => seconds.parse().map_or(RetryAdvice::IfRepeatable, |seconds| {
+                RetryAdvice::After(Duration::from_secs(seconds))
+            }),
+            None => RetryAdvice::IfRepeatable,
         },
-        _ => Again::Never,
+        _ => RetryAdvice::Never,
     };
-    Failed { failure: Failure::new(Exit::HttpStatus, message), again }
+    AttemptError { failure: Failure::new(Exit::HttpStatus, message), again }
 }

@@ -29,19 +29,19 @@ use crate::trace;
 use clients::Clients;
 use plan::Job;
 use report::Report;
-use screen::{Chatter, Screen};
-use transfer::{Orders, Resume};
+use screen::{Screen, Verbosity};
+use transfer::{FetchOptions, Resume};
 use upload::Upload;
 
 /// Most worker threads for the sessions of several hosts.
 const MAX_THREADS: usize = 4;
 
 pub(crate) fn run(args: GetArgs) -> Result<ExitCode> {
-    trace::start(if args.verbose > 1 { trace::Level::Everything } else { trace::Level::Errors });
+    trace::start(if args.verbose > 1 { trace::Level::Debug } else { trace::Level::Errors });
     let chatter = match args.verbose {
-        _ if args.quiet => Chatter::Quiet,
-        0 => Chatter::Normal,
-        _ => Chatter::Detailed,
+        _ if args.quiet => Verbosity::Quiet,
+        0 => Verbosity::Normal,
+        _ => Verbosity::Detailed,
     };
     let screen = Arc::new(Screen::new(chatter));
     let jobs = plan::plan(&args)?;
@@ -107,7 +107,7 @@ fn tell(
     Ok(())
 }
 
-fn orders(args: &GetArgs, jobs: &[Job], screen: &Arc<Screen>) -> Result<Orders> {
+fn orders(args: &GetArgs, jobs: &[Job], screen: &Arc<Screen>) -> Result<FetchOptions> {
     let uris: Vec<_> = jobs.iter().map(|job| &job.uri).collect();
     let clients = Clients::new(args, &uris, screen)
         .map_err(|error| Failure::new(Exit::Usage, format!("{error:#}")))?;
@@ -120,7 +120,7 @@ fn orders(args: &GetArgs, jobs: &[Job], screen: &Arc<Screen>) -> Result<Orders> 
         (None, false) if upload == Upload::Nothing => Method::GET,
         (None, false) => Method::POST,
     };
-    Ok(Orders {
+    Ok(FetchOptions {
         clients,
         screen: Arc::clone(screen),
         method,

@@ -10,7 +10,7 @@ use crate::suffix::with_suffix;
 
 /// Content of `NAME.part.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Note {
+pub(super) struct PartMetadata {
     pub(super) url: String,
     /// Value for If-Range: a strong entity tag, or a date.
     pub(super) validator: String,
@@ -18,7 +18,7 @@ pub(super) struct Note {
     pub(super) total: Option<u64>,
 }
 
-impl Note {
+impl PartMetadata {
     /// Builds the metadata of a response; `None` if it has no strong validator.
     pub(super) fn of(url: &str, headers: &HeaderMap, total: Option<u64>) -> Option<Self> {
         let validator = strong_tag(headers).or_else(|| strong_date(headers))?;
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn only_strong_validators_count() {
         let validator =
-            |fields: &[_]| Note::of("u", &headers(fields), None).map(|note| note.validator);
+            |fields: &[_]| PartMetadata::of("u", &headers(fields), None).map(|note| note.validator);
         assert_eq!(validator(&[(ETAG, "\"a\"")]).as_deref(), Some("\"a\""));
         assert_eq!(validator(&[(ETAG, "W/\"a\"")]), None);
         let modified = (LAST_MODIFIED, "Sun, 06 Nov 1994 08:49:37 GMT");

@@ -31,13 +31,13 @@ pub(super) struct Job {
     /// The URL as given on the command line.
     pub(super) url: String,
     pub(super) uri: Uri,
-    pub(super) target: Target,
+    pub(super) target: Destination,
     pub(super) sha256: Option<[u8; 32]>,
 }
 
 /// Destination of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Target {
+pub(super) enum Destination {
     Stdout,
     /// A path that is not a regular file and is written directly: /dev/null, a pipe.
     Device(PathBuf),
@@ -59,7 +59,7 @@ pub(super) enum Existing {
     Done,
 }
 
-impl Target {
+impl Destination {
     /// Returns the destination for messages and JSON.
     pub(super) fn shown(&self) -> Option<String> {
         match self {
@@ -82,12 +82,12 @@ pub(super) fn plan(args: &GetArgs) -> Result<Vec<Job>, Failure> {
     for (number, url) in args.urls.iter().enumerate() {
         let uri = parse(url)?;
         let target = match &naming {
-            Naming::Nowhere => Target::Nowhere,
-            Naming::Stdout => Target::Stdout,
+            Naming::Nowhere => Destination::Nowhere,
+            Naming::Stdout => Destination::Stdout,
             Naming::File(path) => given(path),
             Naming::Folder(folder) => from_url(args, folder, url, &uri)?,
         };
-        if let Target::File { path, .. } = &target
+        if let Destination::File { path, .. } = &target
             && let Some(other) = taken.insert(path.clone(), url)
         {
             return Err(usage(format!(
@@ -141,22 +141,22 @@ fn naming(args: &GetArgs) -> Result<Naming, Failure> {
 }
 
 /// Returns the destination for a path given on the command line.
-fn given(path: &Path) -> Target {
+fn given(path: &Path) -> Destination {
     match std::fs::metadata(path) {
-        Ok(found) if !found.is_file() && !found.is_dir() => Target::Device(path.to_owned()),
-        _ => Target::File { path: path.to_owned(), existing: Existing::Replace },
+        Ok(found) if !found.is_file() && !found.is_dir() => Destination::Device(path.to_owned()),
+        _ => Destination::File { path: path.to_owned(), existing: Existing::Replace },
     }
 }
 
-fn from_url(args: &GetArgs, folder: &Path, url: &str, uri: &Uri) -> Result<Target, Failure> {
+fn from_url(args: &GetArgs, folder: &Path, url: &str, uri: &Uri) -> Result<Destination, Failure> {
     let name = name(uri)
         .ok_or_else(|| usage(format!("{url} does not end in a file name; give one with -o")))?;
     let path = folder.join(name);
     if args.overwrite {
-        return Ok(Target::File { path, existing: Existing::Replace });
+        return Ok(Destination::File { path, existing: Existing::Replace });
     }
     if args.resume {
-        return Ok(Target::File { path, existing: Existing::Done });
+        return Ok(Destination::File { path, existing: Existing::Done });
     }
     if path.symlink_metadata().is_ok() {
         return Err(Failure::new(
@@ -167,7 +167,7 @@ fn from_url(args: &GetArgs, folder: &Path, url: &str, uri: &Uri) -> Result<Targe
             ),
         ));
     }
-    Ok(Target::File { path, existing: Existing::Keep })
+    Ok(Destination::File { path, existing: Existing::Keep })
 }
 
 /// Returns the file name at the end of a URL's path; `None` if there is none or it is unsafe.

@@ -12,7 +12,7 @@ use crate::paint;
 
 /// Verbosity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Chatter {
+pub(super) enum Verbosity {
     /// Errors only.
     Quiet,
     Normal,
@@ -23,14 +23,14 @@ pub(super) enum Chatter {
 /// Output on standard error.
 #[derive(Debug)]
 pub(super) struct Screen {
-    chatter: Chatter,
+    chatter: Verbosity,
     bars: Option<MultiProgress>,
     open: AtomicUsize,
 }
 
 impl Screen {
-    pub(super) fn new(chatter: Chatter) -> Self {
-        let is_drawn = chatter != Chatter::Quiet && std::io::stderr().is_terminal();
+    pub(super) fn new(chatter: Verbosity) -> Self {
+        let is_drawn = chatter != Verbosity::Quiet && std::io::stderr().is_terminal();
         let bars = is_drawn
             .then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10)));
         Self { chatter, bars, open: AtomicUsize::new(0) }
@@ -50,21 +50,21 @@ impl Screen {
 
     /// Prints a message unless quiet.
     pub(super) fn note(&self, text: &str) {
-        if self.chatter > Chatter::Quiet {
+        if self.chatter > Verbosity::Quiet {
             self.line(text);
         }
     }
 
     /// Prints a message with -v.
     pub(super) fn detail(&self, text: &str) {
-        if self.chatter == Chatter::Detailed {
+        if self.chatter == Verbosity::Detailed {
             self.line(&paint::faint(&format!("* {text}")));
         }
     }
 
     /// Reports a completed URL, on a terminal or with -v.
     pub(super) fn done(&self, text: &str) {
-        if self.bars.is_some() || self.chatter == Chatter::Detailed {
+        if self.bars.is_some() || self.chatter == Verbosity::Detailed {
             self.line(&format!("{} {text}", paint::good("done:")));
         }
     }

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use sha2::{Digest as _, Sha256};
 
-use super::note::Note;
-use super::plan::{Existing, Target};
+use super::note::PartMetadata;
+use super::plan::{Destination, Existing};
 use crate::exit::{Exit, Failure};
 
 /// Size of reads that hash an existing partial file, in bytes.
@@ -26,9 +26,9 @@ pub(super) enum Hashing {
 
 /// Partial content of an earlier attempt.
 #[derive(Debug)]
-pub(super) struct Left {
+pub(super) struct PartialFile {
     pub(super) length: u64,
-    pub(super) note: Note,
+    pub(super) note: PartMetadata,
 }
 
 /// An open destination.
@@ -53,15 +53,15 @@ fn fail(path: &Path, error: &io::Error) -> Failure {
 
 impl Sink {
     /// Opens the destination. Keeps the content of a partial file.
-    pub(super) fn open(target: &Target, hashing: Hashing) -> Result<Self, Failure> {
+    pub(super) fn open(target: &Destination, hashing: Hashing) -> Result<Self, Failure> {
         let out = match target {
-            Target::Nowhere => Out::Nowhere,
-            Target::Stdout => Out::Stdout(io::stdout()),
-            Target::Device(path) => {
+            Destination::Nowhere => Out::Nowhere,
+            Destination::Stdout => Out::Stdout(io::stdout()),
+            Destination::Device(path) => {
                 let file = OpenOptions::new().write(true).open(path);
                 Out::Device(file.map_err(|error| fail(path, &error))?, path.clone())
             }
-            Target::File { path, existing } => Self::open_part(path, *existing)?,
+            Destination::File { path, existing } => Self::open_part(path, *existing)?,
         };
         let hash = (hashing == Hashing::On).then(Sha256::new);
         Ok(Self { out, hash, written: 0 })
@@ -94,16 +94,16 @@ impl Sink {
     }
 
     /// Returns the partial content of this URL, if it can be resumed.
-    pub(super) fn left(&self, url: &str) -> Option<Left> {
+    pub(super) fn left(&self, url: &str) -> Option<PartialFile> {
         let Out::Part { file, part, .. } = &self.out else { return None };
         let length = file.metadata().ok()?.len();
-        let note = Note::load(&Note::place(part), url)?;
+        let note = PartMetadata::load(&PartMetadata::place(part), url)?;
         let fits = note.total.is_none_or(|total| length <= total);
-        (length > 0 && fits).then_some(Left { length, note })
+        (length > 0 && fits).then_some(PartialFile { length, note })
     }
 
     /// Prepares for writing at offset `at`. `note` describes the content that follows.
-    pub(super) fn begin(&mut self, at: u64, note: Option<&Note>) -> Result<(), Failure> {
+    pub(super) fn begin(&mut self, at: u64, note: Option<&PartMetadata>) -> Result<(), Failure> {
         self.written = at;
         let is_hashed = self.hash.is_some();
         self.hash = is_hashed.then(Sha256::new);
@@ -115,7 +115,7 @@ impl Sink {
                 file.set_len(0)?;
             }
             match note {
-                Some(note) => note.store(&Note::place(part))?,
+                Some(note) => note.store(&PartMetadata::place(part))?,
                 None => forget(part)?,
             }
             file.seek(SeekFrom::Start(0))?;
@@ -205,7 +205,7 @@ impl Sink {
 
 /// Removes the metadata of a partial file.
 fn forget(part: &Path) -> io::Result<()> {
-    match std::fs::remove_file(Note::place(part)) {
+    match std::fs::remove_file(PartMetadata::place(part)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
@@ -254,12 +254,12 @@ pub(super) fn show(sum: &[u8; 32]) -> String {
 mod tests {
     use super::*;
 
-    fn note() -> Note {
-        Note { url: "u".to_owned(), validator: "\"v\"".to_owned(), total: Some(10) }
+    fn note() -> PartMetadata {
+        PartMetadata { url: "u".to_owned(), validator: "\"v\"".to_owned(), total: Some(10) }
     }
 
     fn open(path: &Path, existing: Existing) -> Sink {
-        Sink::open(&Target::File { path: path.to_owned(), existing }, Hashing::On).unwrap()
+        Sink::open(&Destination::File { path: path.to_owned(), existing }, Hashing::On).unwrap()
     }
 
     #[test]
@@ -308,7 +308,8 @@ mod tests {
     #[test]
     fn two_at_once_are_told_apart() {
         let folder = tempfile::tempdir().unwrap();
-        let target = Target::File { path: folder.path().join("f"), existing: Existing::Replace };
+        let target =
+            Destination::File { path: folder.path().join("f"), existing: Existing::Replace };
         let first = Sink::open(&target, Hashing::Off).unwrap();
         let error = Sink::open(&target, Hashing::Off).unwrap_err();
         assert!(error.to_string().contains("another smig get"), "{error}");

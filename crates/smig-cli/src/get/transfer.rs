@@ -12,12 +12,12 @@ use http_body_util::BodyExt as _;
 use smig::Incoming;
 
 use super::clients::Clients;
-use super::errors::{self, Again, Failed};
-use super::note::{ContentRange, Note};
-use super::plan::{Existing, Job, Target};
+use super::errors::{self, AttemptError, RetryAdvice};
+use super::note::{ContentRange, PartMetadata};
+use super::plan::{Destination, Existing, Job};
 use super::report::{Outcome, Report};
 use super::screen::{Bar, Screen};
-use super::sink::{Hashing, Left, Sink};
+use super::sink::{Hashing, PartialFile, Sink};
 use super::upload::Upload;
 use crate::exit::{Exit, Failure};
 
@@ -27,7 +27,7 @@ const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
 /// State shared by all URLs.
 #[derive(Debug)]
-pub(super) struct Orders {
+pub(super) struct FetchOptions {
     pub(super) clients: Clients,
     pub(super) screen: Arc<Screen>,
     pub(super) method: Method,
@@ -45,7 +45,7 @@ pub(super) enum Resume {
     Yes,
 }
 
-impl Orders {
+impl FetchOptions {
     /// Fetches a URL, with retries.
     pub(super) async fn fetch(&self, job: &Job) -> (Report, Result<(), Failure>) {
         let began = Instant::now();
@@ -63,14 +63,14 @@ impl Orders {
 
     fn out_of_time(&self, job: &Job, limit: Duration) -> Failure {
         let mut message = format!("timed out after {} s (--max-time)", limit.as_secs_f64());
-        if let Target::File { path, .. } = &job.target {
+        if let Destination::File { path, .. } = &job.target {
             message.push_str(&format!("; {}", what_is_left(&super::part_of(path))));
         }
         Failure::new(Exit::Timeout, message)
     }
 
     async fn tries(&self, job: &Job, report: &mut Report) -> Result<(), Failure> {
-        if let Target::File { path, existing: Existing::Done } = &job.target
+        if let Destination::File { path, existing: Existing::Done } = &job.target
             && path.exists()
         {
             report.outcome = Outcome::Skipped;
@@ -107,7 +107,7 @@ impl Orders {
     /// Returns the delay before the next attempt; `None` if there is none.
     fn wait(
         &self,
-        failed: &Failed,
+        failed: &AttemptError,
         tries: u32,
         sink: &Sink,
         backoff: Duration,
@@ -118,12 +118,12 @@ impl Orders {
             return None;
         }
         match failed.again {
-            Again::Never => None,
-            Again::Safe => Some(backoff),
-            Again::IfRepeatable if !self.method.is_idempotent() => None,
-            Again::IfRepeatable => Some(backoff),
-            Again::After(_) if !self.method.is_idempotent() => None,
-            Again::After(time) => Some(time.max(backoff).min(MAX_BACKOFF)),
+            RetryAdvice::Never => None,
+            RetryAdvice::Safe => Some(backoff),
+            RetryAdvice::IfRepeatable if !self.method.is_idempotent() => None,
+            RetryAdvice::IfRepeatable => Some(backoff),
+            RetryAdvice::After(_) if !self.method.is_idempotent() => None,
+            RetryAdvice::After(time) => Some(time.max(backoff).min(MAX_BACKOFF)),
         }
     }
 
@@ -133,7 +133,7 @@ impl Orders {
         report: &mut Report,
         sink: &mut Sink,
         resume: Resume,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), AttemptError> {
         let left = match resume {
             Resume::Yes if self.method == Method::GET => sink.left(&job.url),
             _ => None,
@@ -154,8 +154,8 @@ impl Orders {
         report.version = Some(response.version());
         report.first_byte = Some(sent.elapsed());
         let at = match self.place(job, &response, left, sink)? {
-            Place::At(at) => at,
-            Place::Refused => {
+            BodyOffset::At(at) => at,
+            BodyOffset::Refused => {
                 // The server cannot serve the range: fetch all of it.
                 sink.begin(0, None)?;
                 report.starts_over();
@@ -176,7 +176,7 @@ impl Orders {
     fn request(
         &self,
         job: &Job,
-        left: Option<&Left>,
+        left: Option<&PartialFile>,
     ) -> Result<Request<super::upload::UploadBody>, Failure> {
         let mut request = Request::new(self.upload.body()?);
         *request.method_mut() = self.method.clone();
@@ -212,17 +212,17 @@ impl Orders {
         &self,
         job: &Job,
         response: &Response<Incoming>,
-        left: Option<Left>,
+        left: Option<PartialFile>,
         sink: &mut Sink,
-    ) -> Result<Place, Failed> {
+    ) -> Result<BodyOffset, AttemptError> {
         let (status, headers) = (response.status(), response.headers());
         match left {
             Some(left) if status == StatusCode::PARTIAL_CONTENT => {
                 check_range(headers, &left)?;
                 sink.begin(left.length, Some(&left.note))?;
-                Ok(Place::At(left.length))
+                Ok(BodyOffset::At(left.length))
             }
-            Some(_) if status == StatusCode::RANGE_NOT_SATISFIABLE => Ok(Place::Refused),
+            Some(_) if status == StatusCode::RANGE_NOT_SATISFIABLE => Ok(BodyOffset::Refused),
             left if status.is_success() => {
                 if left.is_some() {
                     self.screen.note(&format!(
@@ -230,10 +230,10 @@ impl Orders {
                         job.url
                     ));
                 }
-                let note = Note::of(&job.url, headers, length(headers));
+                let note = PartMetadata::of(&job.url, headers, length(headers));
                 let is_part = status == StatusCode::PARTIAL_CONTENT;
                 sink.begin(0, note.filter(|_| !is_part).as_ref())?;
-                Ok(Place::At(0))
+                Ok(BodyOffset::At(0))
             }
             _ => Err(errors::status(status, headers)),
         }
@@ -241,13 +241,13 @@ impl Orders {
 }
 
 /// Offset of a body in the destination.
-enum Place {
+enum BodyOffset {
     At(u64),
     Refused,
 }
 
 /// Checks that a resumed body covers the rest of the file.
-fn check_range(headers: &HeaderMap, left: &Left) -> Result<(), Failure> {
+fn check_range(headers: &HeaderMap, left: &PartialFile) -> Result<(), Failure> {
     let fail = |why: String| {
         Failure::new(Exit::Range, format!("cannot resume: {why}; omit --continue to start again"))
     };
@@ -277,7 +277,7 @@ async fn receive(
     response: Response<Incoming>,
     at: u64,
     bar: &Bar,
-) -> Result<(), Failed> {
+) -> Result<(), AttemptError> {
     let total = length(response.headers()).map(|length| at + length);
     let mut body = response.into_body();
     report.body_starts(body.stream_info(), at);
@@ -311,7 +311,7 @@ async fn receive(
 }
 
 /// Prints a response's status line and header section.
-fn head(response: &Response<Incoming>) -> Result<(), Failed> {
+fn head(response: &Response<Incoming>) -> Result<(), AttemptError> {
     use std::io::Write as _;
     let mut text = format!("{:?} {}\n", response.version(), response.status());
     for (name, value) in response.headers() {
@@ -325,15 +325,15 @@ fn head(response: &Response<Incoming>) -> Result<(), Failed> {
 /// Returns a short name for the progress bar.
 pub(super) fn name(job: &Job) -> String {
     match &job.target {
-        Target::File { path, .. } => path
+        Destination::File { path, .. } => path
             .file_name()
             .map_or_else(|| job.url.clone(), |name| name.to_string_lossy().into_owned()),
-        Target::Stdout | Target::Device(_) | Target::Nowhere => job.url.clone(),
+        Destination::Stdout | Destination::Device(_) | Destination::Nowhere => job.url.clone(),
     }
 }
 
 fn what_is_left(part: &Path) -> String {
-    if Note::place(part).exists() {
+    if PartMetadata::place(part).exists() {
         format!("the partial file is {}; --continue resumes it", part.display())
     } else {
         format!("the partial file is {}", part.display())

@@ -24,7 +24,7 @@ use smig_files::{FileBody, Files};
 use tower_service::Service;
 
 use crate::exit::{Exit, Failure};
-use crate::settings::{self, Listen, Settings, Wire};
+use crate::settings::{self, Listen, ListenSecurity, Settings};
 
 /// Serve a scenario's files (started by `smig lab run`)
 #[derive(Debug, Args)]
@@ -54,18 +54,18 @@ fn start(settings: &Settings, files: Files) -> Result<Server> {
     };
     let mut builder = settings
         .builder()
-        .observer(Arc::new(Diary))
+        .observer(Arc::new(JsonEvents))
         .workers(settings.workers.and_then(NonZeroUsize::new).unwrap_or(NonZeroUsize::MIN));
     for &address in addresses {
         builder = match settings.wire {
-            Wire::Tls => {
+            ListenSecurity::Tls => {
                 let (Some(certificate), Some(key)) = (&settings.certificate, &settings.key) else {
                     return Err(usage("server.cert or server.key is missing"));
                 };
                 builder.listen(address, ServerTls::from_files(certificate, key)?)
             }
-            Wire::Cleartext => builder.listen_cleartext(address, CleartextTrust::None),
-            Wire::TrustedCleartext => {
+            ListenSecurity::Cleartext => builder.listen_cleartext(address, CleartextTrust::None),
+            ListenSecurity::TrustedCleartext => {
                 builder.listen_cleartext(address, CleartextTrust::TrustedNetwork)
             }
         };
@@ -115,9 +115,9 @@ async fn take(mut body: Incoming) -> Answer {
 
 /// Observer that writes each event as a JSON object on one line.
 #[derive(Debug)]
-struct Diary;
+struct JsonEvents;
 
-impl Observer for Diary {
+impl Observer for JsonEvents {
     fn on_event(&self, what: &ObserverEvent) {
         let json = |event: &str| serde_json::json!({"event": event});
         let (mut line, ends) = match what {

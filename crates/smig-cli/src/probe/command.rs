@@ -6,15 +6,15 @@ use super::wire::{
     KINDS, MIGRATE, PADDED, PING, PRIORITY, PRIORITY_FLAG, PRIORITY_UPDATE, PUSH_PROMISE, REFUSED,
     RST_STREAM, SETTINGS, SETTINGS_NAMES, SMIG_ACK, WINDOW_UPDATE,
 };
-use super::words::{Quoting, Word, hex, number};
+use super::words::{Quoting, Token, hex, number};
 
 /// Words of a line, removed as they are parsed; words left at the end are an error.
-struct Rest(Vec<Word>);
+struct Rest(Vec<Token>);
 
 impl Rest {
     /// Removes `key=VALUE` and returns the value.
     fn value(&mut self, key: &str) -> Option<Vec<u8>> {
-        let is_it = |word: &Word| word.pair().is_some_and(|(name, _)| name == key.as_bytes());
+        let is_it = |word: &Token| word.pair().is_some_and(|(name, _)| name == key.as_bytes());
         let at = self.0.iter().position(is_it)?;
         self.0.remove(at).pair().map(|(_, value)| value.to_vec())
     }
@@ -58,8 +58,8 @@ impl Rest {
         let words = std::mem::take(&mut self.0);
         let (fields, others) = words.into_iter().partition(|word| word.pair().is_some());
         self.0 = others;
-        let fields: Vec<Word> = fields;
-        let split = |word: &Word| {
+        let fields: Vec<Token> = fields;
+        let split = |word: &Token| {
             let (name, value) = word.pair().unwrap_or_default();
             (name.strip_prefix(b"+").unwrap_or(name).to_vec(), value.to_vec())
         };
@@ -73,7 +73,7 @@ impl Rest {
 }
 
 /// Returns the bytes of hexadecimal words and quoted text.
-pub(super) fn octets(words: &[Word]) -> Result<Vec<u8>, String> {
+pub(super) fn octets(words: &[Token]) -> Result<Vec<u8>, String> {
     let mut octets = Vec::new();
     for word in words {
         match word.quoting {
@@ -85,7 +85,7 @@ pub(super) fn octets(words: &[Word]) -> Result<Vec<u8>, String> {
 }
 
 /// Builds the frame that a line describes.
-pub(super) fn frame(name: &str, words: &[Word]) -> Result<FrameText, String> {
+pub(super) fn frame(name: &str, words: &[Token]) -> Result<FrameText, String> {
     let mut rest = Rest(words.to_vec());
     let mut frame = FrameText::default();
     let stream = rest.number("stream")?;

@@ -18,8 +18,8 @@ use clap::Args;
 use tokio::net::TcpListener;
 
 use crate::exit::{Exit, Failure};
-use peer::{Door, Peer, Wire};
-use play::{Format, Manners, Play, Rules};
+use peer::{Peer, ProbeSecurity, TlsListener};
+use play::{AutoReply, Format, Rules, ScriptRunner};
 use script::{Action, Step};
 use smig_settings::value::parse_time;
 use wire::{FrameText, PREFACE, SETTINGS};
@@ -132,11 +132,11 @@ fn read(args: &ProbeArgs) -> Result<Vec<Step>> {
 }
 
 async fn probe(args: &ProbeArgs, script: &[Step]) -> Result<(), Failure> {
-    let wire = if args.cleartext { Wire::Cleartext } else { Wire::Tls };
+    let wire = if args.cleartext { ProbeSecurity::Cleartext } else { ProbeSecurity::Tls };
     let target = address(&args.target)?;
     let rules = Rules {
         format: if args.json { Format::Json } else { Format::Text },
-        manners: if args.raw { Manners::Raw } else { Manners::Polite },
+        manners: if args.raw { AutoReply::Raw } else { AutoReply::Polite },
         patience: args.limits.timeout,
         linger: args.limits.linger,
     };
@@ -145,7 +145,7 @@ async fn probe(args: &ProbeArgs, script: &[Step]) -> Result<(), Failure> {
             Failure::new(Exit::Usage, format!("cannot listen on {target}: {error}"))
         })?;
         // The certificate must exist before a client reads the authority's file.
-        let door = Door::new(wire)?;
+        let door = TlsListener::new(wire)?;
         if let Ok(addr) = listener.local_addr() {
             let scheme = if args.cleartext { "http" } else { "https" };
             eprintln!("listening on {scheme}://{addr}");
@@ -154,7 +154,7 @@ async fn probe(args: &ProbeArgs, script: &[Step]) -> Result<(), Failure> {
     } else {
         Peer::connect(target, wire, rules.patience).await?
     };
-    let mut play = Play::new(peer, rules)?;
+    let mut play = ScriptRunner::new(peer, rules)?;
     open(args, script, &mut play).await?;
     play.run(script).await
 }
@@ -173,7 +173,7 @@ fn address(target: &str) -> Result<&str, Failure> {
 }
 
 /// Sends the connection preface and SETTINGS, unless the script sends them or --raw is set.
-async fn open(args: &ProbeArgs, script: &[Step], play: &mut Play) -> Result<(), Failure> {
+async fn open(args: &ProbeArgs, script: &[Step], play: &mut ScriptRunner) -> Result<(), Failure> {
     if args.raw {
         return Ok(());
     }

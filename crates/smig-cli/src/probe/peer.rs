@@ -23,7 +23,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// Result of a read.
 #[derive(Debug)]
-pub(super) enum Came {
+pub(super) enum ProbeEvent {
     Frame(Frame),
     /// The peer closed the connection; holds the error's text if it did not close cleanly.
     End(Option<String>),
@@ -33,17 +33,17 @@ pub(super) enum Came {
 
 /// Whether the connection uses TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wire {
+pub(super) enum ProbeSecurity {
     Tls,
     Cleartext,
 }
 
 /// Acceptor for a client: TLS with the development certificate, or none for cleartext.
-pub(super) struct Door(Option<TlsAcceptor>);
+pub(super) struct TlsListener(Option<TlsAcceptor>);
 
-impl Door {
-    pub(super) fn new(wire: Wire) -> Result<Self, Failure> {
-        if wire == Wire::Cleartext {
+impl TlsListener {
+    pub(super) fn new(wire: ProbeSecurity) -> Result<Self, Failure> {
+        if wire == ProbeSecurity::Cleartext {
             return Ok(Self(None));
         }
         let config =
@@ -80,7 +80,7 @@ impl Peer {
     /// Connects to a server.
     pub(super) async fn connect(
         target: &str,
-        wire: Wire,
+        wire: ProbeSecurity,
         limit: Duration,
     ) -> Result<Self, Failure> {
         let late =
@@ -90,7 +90,7 @@ impl Peer {
             connecting.await.map_err(late)?.map_err(|error| connect_failed(target, &error))?;
         // Send small frames without delay.
         let _ = tcp.set_nodelay(true);
-        if wire == Wire::Cleartext {
+        if wire == ProbeSecurity::Cleartext {
             return Ok(Self::new(
                 Box::new(tcp),
                 format!("connected to {target}, cleartext"),
@@ -113,7 +113,10 @@ impl Peer {
     }
 
     /// Waits for a client to connect.
-    pub(super) async fn accept(listener: &TcpListener, door: &Door) -> Result<Self, Failure> {
+    pub(super) async fn accept(
+        listener: &TcpListener,
+        door: &TlsListener,
+    ) -> Result<Self, Failure> {
         let failed = |error: &io::Error| {
             Failure::new(Exit::Connect, format!("cannot accept a connection: {error}"))
         };
@@ -157,20 +160,20 @@ impl Peer {
     }
 
     /// Returns the next frame, the end of the connection, or silence until `deadline`.
-    pub(super) async fn next(&mut self, deadline: Instant) -> Result<Came, Failure> {
+    pub(super) async fn next(&mut self, deadline: Instant) -> Result<ProbeEvent, Failure> {
         loop {
             self.strip_preface()?;
             if self.preface == Preface::Done
                 && let Some(frame) = self.take()
             {
-                return Ok(Came::Frame(frame));
+                return Ok(ProbeEvent::Frame(frame));
             }
             if let Some(end) = &self.end {
-                return Ok(Came::End(end.clone()));
+                return Ok(ProbeEvent::End(end.clone()));
             }
             let mut chunk = [0; 16_384];
             match timeout_at(deadline, self.stream.read(&mut chunk)).await {
-                Err(_) => return Ok(Came::Silence),
+                Err(_) => return Ok(ProbeEvent::Silence),
                 Ok(Ok(0)) => self.end = Some(self.cut_short()),
                 Ok(Ok(read)) => self.buffer.extend(chunk.get(..read).unwrap_or_default()),
                 // Many peers close TLS without close_notify.

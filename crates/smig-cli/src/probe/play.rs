@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::frame::{Frame, hex};
-use super::peer::{Came, Peer};
+use super::peer::{Peer, ProbeEvent};
 use super::script::{Action, Step, Wanted};
 use super::wire::{ACK, FrameText, PING, SETTINGS};
 use crate::exit::{Exit, Failure};
@@ -21,7 +21,7 @@ pub(super) enum Format {
 
 /// Whether SETTINGS and PING are acknowledged automatically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Manners {
+pub(super) enum AutoReply {
     Polite,
     Raw,
 }
@@ -30,7 +30,7 @@ pub(super) enum Manners {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     pub(super) format: Format,
-    pub(super) manners: Manners,
+    pub(super) manners: AutoReply,
     /// Timeout of `wait` and `expect`.
     pub(super) patience: Duration,
     /// Silence after the script that ends the run.
@@ -38,14 +38,14 @@ pub(super) struct Rules {
 }
 
 /// State of a run.
-pub(super) struct Play {
+pub(super) struct ScriptRunner {
     peer: Peer,
     rules: Rules,
     began: Instant,
     ended: bool,
 }
 
-impl Play {
+impl ScriptRunner {
     pub(super) fn new(peer: Peer, rules: Rules) -> Result<Self, Failure> {
         let play = Self { peer, rules, began: Instant::now(), ended: false };
         play.note("=", &play.peer.about.clone(), json!({ "about": play.peer.about }))?;
@@ -62,7 +62,7 @@ impl Play {
         }
         let linger = self.rules.linger;
         while !self.ended {
-            if let Came::Silence = self.next(Instant::now() + linger).await? {
+            if let ProbeEvent::Silence = self.next(Instant::now() + linger).await? {
                 break;
             }
         }
@@ -92,7 +92,8 @@ impl Play {
             }
             Action::Sleep(time) => {
                 let until = Instant::now() + *time;
-                while !matches!(self.next(until).await?, Came::Silence | Came::End(_)) {}
+                while !matches!(self.next(until).await?, ProbeEvent::Silence | ProbeEvent::End(_)) {
+                }
                 tokio::time::sleep_until(until).await;
                 Ok(())
             }
@@ -119,15 +120,15 @@ impl Play {
         let deadline = Instant::now() + self.rules.patience;
         loop {
             match (self.next(deadline).await?, wanted) {
-                (Came::Frame(frame), Wanted::Frame(pattern)) if frame.matches(pattern) => {
+                (ProbeEvent::Frame(frame), Wanted::Frame(pattern)) if frame.matches(pattern) => {
                     return Ok(());
                 }
-                (Came::Frame(_), _) => {}
-                (Came::End(_), Wanted::End) => return Ok(()),
-                (Came::End(_), _) => {
+                (ProbeEvent::Frame(_), _) => {}
+                (ProbeEvent::End(_), Wanted::End) => return Ok(()),
+                (ProbeEvent::End(_), _) => {
                     return Err(unmet(step, "the peer closed the connection first"));
                 }
-                (Came::Silence, _) => {
+                (ProbeEvent::Silence, _) => {
                     let patience = self.rules.patience;
                     return Err(unmet(step, &format!("it did not arrive within {patience:?}")));
                 }
@@ -141,37 +142,39 @@ impl Play {
             Wanted::End | Wanted::Frame(_) => self.rules.patience,
         };
         match (self.next(Instant::now() + patience).await?, wanted) {
-            (Came::Frame(frame), Wanted::Frame(pattern)) if frame.matches(pattern) => Ok(()),
-            (Came::Silence, Wanted::Silence(_)) | (Came::End(_), Wanted::End) => Ok(()),
-            (Came::Frame(frame), _) => Err(unmet(step, &format!("got {}", frame.line()))),
-            (Came::End(_), _) => Err(unmet(step, "the peer closed the connection")),
-            (Came::Silence, _) => Err(unmet(step, &format!("nothing arrived within {patience:?}"))),
+            (ProbeEvent::Frame(frame), Wanted::Frame(pattern)) if frame.matches(pattern) => Ok(()),
+            (ProbeEvent::Silence, Wanted::Silence(_)) | (ProbeEvent::End(_), Wanted::End) => Ok(()),
+            (ProbeEvent::Frame(frame), _) => Err(unmet(step, &format!("got {}", frame.line()))),
+            (ProbeEvent::End(_), _) => Err(unmet(step, "the peer closed the connection")),
+            (ProbeEvent::Silence, _) => {
+                Err(unmet(step, &format!("nothing arrived within {patience:?}")))
+            }
         }
     }
 
     /// Returns the next read result; logs it, and acknowledges it where required.
-    async fn next(&mut self, deadline: Instant) -> Result<Came, Failure> {
+    async fn next(&mut self, deadline: Instant) -> Result<ProbeEvent, Failure> {
         let came = self.peer.next(deadline).await?;
         match &came {
-            Came::Frame(frame) => {
+            ProbeEvent::Frame(frame) => {
                 self.note("<", &frame.line(), frame.json())?;
                 self.answer(frame).await?;
             }
-            Came::End(_) if self.ended => {}
-            Came::End(why) => {
+            ProbeEvent::End(_) if self.ended => {}
+            ProbeEvent::End(why) => {
                 self.ended = true;
                 let words =
                     why.as_ref().map_or_else(|| "end".to_owned(), |why| format!("end: {why}"));
                 self.note("<", &words, json!({ "type": "end", "error": why }))?;
             }
-            Came::Silence => {}
+            ProbeEvent::Silence => {}
         }
         Ok(came)
     }
 
     async fn answer(&mut self, frame: &Frame) -> Result<(), Failure> {
         let is_due = matches!(frame.kind, SETTINGS | PING) && frame.flags & ACK == 0;
-        if self.rules.manners == Manners::Raw || !is_due {
+        if self.rules.manners == AutoReply::Raw || !is_due {
             return Ok(());
         }
         let payload = if frame.kind == PING { frame.payload.clone() } else { Vec::new() };

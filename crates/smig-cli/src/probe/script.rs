@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::command;
 use super::wire::{self, CODES, KINDS};
-use super::words::{self, Word, number};
+use super::words::{self, Token, number};
 use smig_settings::value::parse_time;
 
 /// A line with a command.
@@ -78,7 +78,7 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Vec<Step>, String> {
     if faults.is_empty() { Ok(steps) } else { Err(faults.join("\n")) }
 }
 
-fn action(command: &Word, rest: &[Word]) -> Result<Action, String> {
+fn action(command: &Token, rest: &[Token]) -> Result<Action, String> {
     let name = command.shown();
     match name.as_str() {
         "sleep" => Ok(Action::Sleep(time(rest)?)),
@@ -92,12 +92,12 @@ fn action(command: &Word, rest: &[Word]) -> Result<Action, String> {
     }
 }
 
-fn time(rest: &[Word]) -> Result<Duration, String> {
+fn time(rest: &[Token]) -> Result<Duration, String> {
     let [word] = rest else { return Err("expected a time, such as 100ms".to_owned()) };
     parse_time(&word.shown())
 }
 
-fn wanted(rest: &[Word]) -> Result<Wanted, String> {
+fn wanted(rest: &[Token]) -> Result<Wanted, String> {
     let Some((what, rest)) = rest.split_first() else {
         return Err("expected a frame type, any, end, or silence TIME".to_owned());
     };

@@ -17,16 +17,16 @@ pub(super) fn config() -> Result<ClientConfig, rustls::Error> {
     let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Everybody(provider)))
+        .with_custom_certificate_verifier(Arc::new(AcceptAnyCert(provider)))
         .with_no_client_auth();
     config.alpn_protocols = vec![b"h2".to_vec()];
     Ok(config)
 }
 
 #[derive(Debug)]
-struct Everybody(Arc<CryptoProvider>);
+struct AcceptAnyCert(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Everybody {
+impl ServerCertVerifier for AcceptAnyCert {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

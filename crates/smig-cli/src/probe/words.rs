@@ -2,7 +2,7 @@
 
 /// One word of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Word {
+pub(super) struct Token {
     pub(super) text: Vec<u8>,
     /// Index of the first `=` outside of quotes.
     equals: Option<usize>,
@@ -17,7 +17,7 @@ pub(super) enum Quoting {
     Quoted,
 }
 
-impl Word {
+impl Token {
     /// Returns the key and value of `key=value`.
     pub(super) fn pair(&self) -> Option<(&[u8], &[u8])> {
         let at = self.equals?;
@@ -39,7 +39,7 @@ impl Word {
 ///
 /// # Errors
 /// An unclosed quote or an invalid escape.
-pub(super) fn split(line: &str) -> Result<Vec<Word>, String> {
+pub(super) fn split(line: &str) -> Result<Vec<Token>, String> {
     let mut words = Vec::new();
     let mut octets = line.bytes().peekable();
     loop {
@@ -53,9 +53,9 @@ pub(super) fn split(line: &str) -> Result<Vec<Word>, String> {
 
 type Octets<'a> = std::iter::Peekable<std::str::Bytes<'a>>;
 
-fn word(octets: &mut Octets<'_>) -> Result<Word, String> {
+fn word(octets: &mut Octets<'_>) -> Result<Token, String> {
     let quoting = if octets.peek() == Some(&b'"') { Quoting::Quoted } else { Quoting::Bare };
-    let mut word = Word { text: Vec::new(), equals: None, quoting };
+    let mut word = Token { text: Vec::new(), equals: None, quoting };
     while let Some(octet) = octets.next_if(|octet| !octet.is_ascii_whitespace()) {
         match octet {
             b'"' => quoted(octets, &mut word.text)?,

@@ -18,7 +18,7 @@ use crate::dev_cert::{self, DevCert, Freshness};
 use crate::exit::{Exit, Failure};
 use crate::open_files::OpenFiles;
 use crate::paint;
-use crate::settings::{self, Flags, Settings, Wire};
+use crate::settings::{self, Flags, ListenSecurity, Settings};
 use crate::stderr;
 use logged::Logged;
 
@@ -57,12 +57,12 @@ pub(crate) struct ServeArgs {
 
 /// Verbosity of the messages on standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Voice {
+enum Verbosity {
     Quiet,
     Normal,
 }
 
-impl Voice {
+impl Verbosity {
     fn say(self, text: &str) {
         if self == Self::Normal {
             stderr::say(text);
@@ -71,7 +71,7 @@ impl Voice {
 }
 
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
-    let voice = if args.quiet { Voice::Quiet } else { Voice::Normal };
+    let voice = if args.quiet { Verbosity::Quiet } else { Verbosity::Normal };
     let _apart = stderr::apart();
     crate::trace::start(crate::trace::Level::Warnings);
     let settings = settings(args).map_err(|why| Failure::new(Exit::Usage, why))?;
@@ -119,7 +119,12 @@ fn open(folder: &Path, settings: &Settings) -> Result<Files> {
     })
 }
 
-fn start(settings: &Settings, files: Files, log: Arc<AccessLog>, voice: Voice) -> Result<Server> {
+fn start(
+    settings: &Settings,
+    files: Files,
+    log: Arc<AccessLog>,
+    voice: Verbosity,
+) -> Result<Server> {
     let builder = listen(settings.builder(), settings, voice)?;
     let server = match settings.access_log {
         Format::Off => builder.start(files),
@@ -128,21 +133,25 @@ fn start(settings: &Settings, files: Files, log: Arc<AccessLog>, voice: Voice) -
     server.map_err(|error| Failure::new(Exit::Usage, error.to_string()).into())
 }
 
-fn listen(mut builder: ServerBuilder, settings: &Settings, voice: Voice) -> Result<ServerBuilder> {
+fn listen(
+    mut builder: ServerBuilder,
+    settings: &Settings,
+    voice: Verbosity,
+) -> Result<ServerBuilder> {
     let addrs = listen::addresses(&settings.listen)?;
     match settings.wire {
-        Wire::Tls => {
+        ListenSecurity::Tls => {
             let tls = tls(settings, voice)?;
             for addr in addrs {
                 builder = builder.listen(addr, tls.clone());
             }
         }
-        Wire::Cleartext => {
+        ListenSecurity::Cleartext => {
             for addr in addrs {
                 builder = builder.listen_cleartext(addr, smig::CleartextTrust::None);
             }
         }
-        Wire::TrustedCleartext => {
+        ListenSecurity::TrustedCleartext => {
             for addr in addrs {
                 builder = builder.listen_cleartext(addr, smig::CleartextTrust::TrustedNetwork);
             }
@@ -151,7 +160,7 @@ fn listen(mut builder: ServerBuilder, settings: &Settings, voice: Voice) -> Resu
     Ok(builder)
 }
 
-fn tls(settings: &Settings, voice: Voice) -> Result<ServerTls> {
+fn tls(settings: &Settings, voice: Verbosity) -> Result<ServerTls> {
     match (&settings.certificate, &settings.key) {
         (Some(certificate), Some(key)) => from_files(certificate, key),
         (Some(_), None) => Err(usage("--cert requires --key, the certificate's private key")),
@@ -188,7 +197,7 @@ fn usage(message: &str) -> anyhow::Error {
     Failure::new(Exit::Usage, message).into()
 }
 
-fn introduce(made: &DevCert, voice: Voice) {
+fn introduce(made: &DevCert, voice: Verbosity) {
     let path = made.authority.display();
     match made.freshness {
         Freshness::New => voice.say(&format!(
@@ -200,10 +209,10 @@ fn introduce(made: &DevCert, voice: Voice) {
     }
 }
 
-fn announce(server: &Server, settings: &Settings, folder: &Path, voice: Voice) {
+fn announce(server: &Server, settings: &Settings, folder: &Path, voice: Verbosity) {
     let scheme = match settings.wire {
-        Wire::Tls => "https",
-        Wire::Cleartext | Wire::TrustedCleartext => "http",
+        ListenSecurity::Tls => "https",
+        ListenSecurity::Cleartext | ListenSecurity::TrustedCleartext => "http",
     };
     voice.say(&paint::faint(&format!("serving {}", folder.display())));
     for addr in server.local_addrs() {

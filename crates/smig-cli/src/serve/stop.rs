@@ -8,7 +8,7 @@ use smig::Server;
 use smig_gateway::front::access_log::AccessLog;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::Voice;
+use super::Verbosity;
 
 /// Shortest time that shutdown waits to flush the access log, even if the drain used up its own limit.
 const LAST_LINES: Duration = Duration::from_secs(1);
@@ -43,7 +43,7 @@ impl Signals {
         server: Server,
         log: &AccessLog,
         limit: Duration,
-        voice: Voice,
+        voice: Verbosity,
     ) -> Result<ExitCode> {
         let (name, _) = self.next().await;
         voice.say(&format!(

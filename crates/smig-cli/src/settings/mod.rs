@@ -15,7 +15,7 @@ use std::sync::LazyLock;
 use smig_settings::Schema;
 
 pub(crate) use flags::Flags;
-pub(crate) use model::{DEFAULT_PORT, Listen, Settings, Wire};
+pub(crate) use model::{DEFAULT_PORT, Listen, ListenSecurity, Settings};
 pub(crate) use table::ACCESS_LOG;
 
 type Setting = smig_settings::Setting<Settings>;

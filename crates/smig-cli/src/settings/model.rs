@@ -25,7 +25,7 @@ pub(crate) enum Listen {
 
 /// Whether connections use TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wire {
+pub(crate) enum ListenSecurity {
     Tls,
     Cleartext,
     /// Cleartext on which streams may migrate too.
@@ -38,7 +38,7 @@ pub(crate) struct Settings {
     pub(crate) server: ServerSettings,
     pub(crate) root: Option<PathBuf>,
     pub(crate) listen: Listen,
-    pub(crate) wire: Wire,
+    pub(crate) wire: ListenSecurity,
     pub(crate) certificate: Option<PathBuf>,
     pub(crate) key: Option<PathBuf>,
     pub(crate) hosts: Vec<String>,
@@ -52,7 +52,7 @@ impl Default for Settings {
             server: ServerSettings::default(),
             root: None,
             listen: Listen::Default,
-            wire: Wire::Tls,
+            wire: ListenSecurity::Tls,
             certificate: None,
             key: None,
             hosts: Vec::new(),

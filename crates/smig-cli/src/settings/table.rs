@@ -5,7 +5,7 @@ use smig_settings::entry::{last, show_list, show_text};
 use smig_settings::value::parse_switch;
 use smig_settings::{ValueKind, word};
 
-use super::model::{Wire, parse_listen, show_listen};
+use super::model::{ListenSecurity, parse_listen, show_listen};
 use super::{Setting, Settings};
 
 /// Formats of the access log.
@@ -15,12 +15,16 @@ pub(crate) const ACCESS_LOG: [(&str, Format); 4] = [
     ("combined", Format::Combined),
     ("json", Format::Json),
 ];
-fn switch_wire(settings: &mut Settings, values: &[String], on: Wire) -> Result<(), String> {
+fn switch_wire(
+    settings: &mut Settings,
+    values: &[String],
+    on: ListenSecurity,
+) -> Result<(), String> {
     let is_on = parse_switch(last(values))?;
     settings.wire = match (is_on, settings.wire) {
-        (true, Wire::TrustedCleartext) => Wire::TrustedCleartext,
+        (true, ListenSecurity::TrustedCleartext) => ListenSecurity::TrustedCleartext,
         (true, _) => on,
-        (false, wire) if wire == on => Wire::Tls,
+        (false, wire) if wire == on => ListenSecurity::Tls,
         (false, wire) => wire,
     };
     Ok(())
@@ -101,8 +105,8 @@ pub(super) const TABLE: &[Setting] = &[
         kind: ValueKind::Bool,
         value: "BOOL",
         help: "Disable TLS: HTTP/1.1, and HTTP/2 with prior knowledge; streams do not move",
-        show: |s| (s.wire != Wire::Tls).to_string(),
-        set: |s, v| switch_wire(s, v, Wire::Cleartext),
+        show: |s| (s.wire != ListenSecurity::Tls).to_string(),
+        set: |s, v| switch_wire(s, v, ListenSecurity::Cleartext),
     },
     Setting {
         key: "server.trust_cleartext",
@@ -110,8 +114,8 @@ pub(super) const TABLE: &[Setting] = &[
         kind: ValueKind::Bool,
         value: "BOOL",
         help: "Disable TLS but move streams: for test networks only, without protection from attackers on the path",
-        show: |s| (s.wire == Wire::TrustedCleartext).to_string(),
-        set: |s, v| switch_wire(s, v, Wire::TrustedCleartext),
+        show: |s| (s.wire == ListenSecurity::TrustedCleartext).to_string(),
+        set: |s, v| switch_wire(s, v, ListenSecurity::TrustedCleartext),
     },
     word!(
         "server.access_log",

@@ -65,7 +65,7 @@ fn values_of_every_kind() {
     assert_eq!(settings.rules.policy.min_concurrent, 2);
     assert_eq!(settings.rules.policy.min_transfer_time, Duration::from_millis(50));
     assert_eq!(settings.hosts, ["a.example", "b.example"]);
-    assert_eq!(settings.wire, Wire::Cleartext);
+    assert_eq!(settings.wire, ListenSecurity::Cleartext);
     assert_eq!(settings.engine.stream_window, 70_000);
 }
 
