@@ -14,9 +14,9 @@ use crate::script::frame::{
     accept, data, decline, goaway, headers, migrate, offer, ping, raw, reset, settings,
     window_update,
 };
-use crate::script::{C1, C2, C3, Line, Peer, request_head};
+use crate::script::{C1, C2, C3, ConnHandle, Peer, request_head};
 
-const LINES: [Line; 3] = [C1, C2, C3];
+const LINES: [ConnHandle; 3] = [C1, C2, C3];
 /// Maximum number of streams that the application keeps open towards the peer.
 const MOST_OPEN: usize = 8;
 
@@ -67,7 +67,7 @@ pub fn attack(role: Side, input: &[u8]) -> Outcome {
 }
 
 /// An event that the application here responds to.
-enum Said {
+enum SeenEvent {
     Request(StreamKey),
     Pushed(StreamKey),
     Readable(StreamKey),
@@ -78,7 +78,7 @@ enum Said {
     Else,
 }
 
-impl Said {
+impl SeenEvent {
     fn of(event: &Event) -> Self {
         match *event {
             Event::Request { stream, .. } => Self::Request(stream),
@@ -100,7 +100,7 @@ struct Attack<'a> {
     /// Streams that the application has not released.
     keys: Vec<StreamKey>,
     /// Current and former positions of streams.
-    places: Vec<(Line, u32)>,
+    places: Vec<(ConnHandle, u32)>,
     /// The peer's next stream id on each connection.
     fresh: [u32; 3],
     outcome: Outcome,
@@ -120,19 +120,19 @@ impl Attack<'_> {
         taken.to_vec()
     }
 
-    fn open(&self) -> impl Iterator<Item = Line> {
+    fn open(&self) -> impl Iterator<Item = ConnHandle> {
         LINES.into_iter().filter(|&line| !self.peer.is_closed(line))
     }
 
     /// Selects an open connection.
-    fn line(&mut self) -> Option<Line> {
+    fn line(&mut self) -> Option<ConnHandle> {
         let at = usize::from(self.octet());
         let open: Vec<_> = self.open().collect();
         (!open.is_empty()).then(|| open[at % open.len()])
     }
 
     /// Selects the id of a stream that is or was on the connection; rarely an arbitrary id.
-    fn stream(&mut self, line: Line) -> Option<u32> {
+    fn stream(&mut self, line: ConnHandle) -> Option<u32> {
         let at = self.octet();
         if at >= 250 {
             return Some(if at == 255 { 0x7fff_ffff } else { u32::from(at - 250) });
@@ -157,7 +157,7 @@ impl Attack<'_> {
     }
 
     /// Returns the next id that the peer may use for a new stream.
-    fn fresh(&mut self, line: Line) -> u32 {
+    fn fresh(&mut self, line: ConnHandle) -> u32 {
         let at = LINES.iter().position(|&other| other == line).unwrap_or(0);
         let id = self.fresh[at];
         self.fresh[at] += 2;
@@ -278,9 +278,9 @@ impl Attack<'_> {
 
     /// Runs the application: it responds to requests, reads the bodies and releases ended streams.
     fn answer(&mut self) {
-        while let Some(said) = self.peer.find_event(|event| Some(Said::of(event))) {
+        while let Some(said) = self.peer.find_event(|event| Some(SeenEvent::of(event))) {
             match said {
-                Said::Request(stream) => {
+                SeenEvent::Request(stream) => {
                     self.take(stream);
                     let head = smig_proto::ResponseHead {
                         status: http::StatusCode::OK,
@@ -291,21 +291,21 @@ impl Attack<'_> {
                         .peer
                         .app(|session, _| session.send_response(stream, &head, EndStream::No));
                 }
-                Said::Pushed(stream) => self.take(stream),
-                Said::Readable(stream) => {
+                SeenEvent::Pushed(stream) => self.take(stream),
+                SeenEvent::Readable(stream) => {
                     self.peer.app(
                         |session, _| {
                             while matches!(session.read(stream), Read::Data(_)) {}
                         },
                     );
                 }
-                Said::Reset(stream) => self.release(stream),
-                Said::Offered(stream) => {
+                SeenEvent::Reset(stream) => self.release(stream),
+                SeenEvent::Offered(stream) => {
                     self.peer.app(|session, _| session.decline_offer(stream));
                 }
-                Said::Migrated => self.outcome.moves += 1,
-                Said::Closed => self.outcome.closed += 1,
-                Said::Else => {}
+                SeenEvent::Migrated => self.outcome.moves += 1,
+                SeenEvent::Closed => self.outcome.closed += 1,
+                SeenEvent::Else => {}
             }
         }
         if let Some(&oldest) = self.keys.first()

@@ -5,7 +5,7 @@
 use http::Method;
 use smig_proto::{Config, ConnectProtocol, EndStream, Event, Protocol, RequestHead, StreamKey};
 use smig_testkit::script::frame::*;
-use smig_testkit::script::{C1, C2, C3, Line, Peer, Setup};
+use smig_testkit::script::{C1, C2, C3, ConnHandle, Peer, Setup};
 
 /// Progress of a response when it migrates.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,7 +39,12 @@ fn serving(progress: Progress, lines: usize) -> (Peer, StreamKey) {
 }
 
 /// Completes the exchange, with the stream at `id` of `line` at both ends.
-fn finish_serving(peer: &mut Peer, key: StreamKey, progress: Progress, (line, id): (Line, u32)) {
+fn finish_serving(
+    peer: &mut Peer,
+    key: StreamKey,
+    progress: Progress,
+    (line, id): (ConnHandle, u32),
+) {
     if progress == Progress::BeforeHeaders {
         peer.respond(key, 200, EndStream::No);
         peer.body(key, "one ", EndStream::No);
@@ -77,7 +82,12 @@ fn fetching(progress: Progress, lines: usize) -> (Peer, StreamKey) {
     (peer, key)
 }
 
-fn finish_fetching(peer: &mut Peer, key: StreamKey, progress: Progress, (line, id): (Line, u32)) {
+fn finish_fetching(
+    peer: &mut Peer,
+    key: StreamKey,
+    progress: Progress,
+    (line, id): (ConnHandle, u32),
+) {
     if progress == Progress::MidUpload {
         peer.body(key, "on", EndStream::Yes);
         peer.expect(line, data(id, "on").end());
@@ -236,7 +246,7 @@ fn a_stream_moves_again_and_back() {
 }
 
 /// Exchanges data in both directions of a tunnel at a server engine.
-fn talk(peer: &mut Peer, key: StreamKey, line: Line, id: u32) {
+fn talk(peer: &mut Peer, key: StreamKey, line: ConnHandle, id: u32) {
     peer.send(line, data(id, "ping"));
     assert_eq!(&peer.read(key)[..], b"ping");
     peer.body(key, "pong", EndStream::No);

@@ -9,7 +9,7 @@ use std::cell::Cell;
 use http::Method;
 use smig_proto::{Config, EndStream, ErrorCode};
 use smig_testkit::script::frame::*;
-use smig_testkit::script::{C1, C2, Line, Peer};
+use smig_testkit::script::{C1, C2, ConnHandle, Peer};
 
 thread_local! {
     /// Bytes that this thread's test has allocated and not freed.
@@ -67,7 +67,7 @@ fn read(stream: u32, length: usize) -> Vec<u8> {
 }
 
 /// Sends `window` bytes of unread body, each slice in a separate buffer.
-fn fill(peer: &mut Peer, line: Line, streams: &[u32], length: usize, window: usize) {
+fn fill(peer: &mut Peer, line: ConnHandle, streams: &[u32], length: usize, window: usize) {
     let each = window / streams.len() / length;
     for &stream in streams {
         let octets = read(stream, length);

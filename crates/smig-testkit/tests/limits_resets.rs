@@ -5,12 +5,12 @@ use core::time::Duration;
 use http::Method;
 use smig_proto::{Config, EndStream, ErrorCode, Initiator, StreamKey};
 use smig_testkit::script::frame::*;
-use smig_testkit::script::{C1, C2, Line, Peer};
+use smig_testkit::script::{C1, C2, ConnHandle, Peer};
 
 const RESETS: &str = "too many streams were reset";
 
 /// Sends a request and resets it at once; the application releases it.
-fn rapid(peer: &mut Peer, line: Line, stream: u32) {
+fn rapid(peer: &mut Peer, line: ConnHandle, stream: u32) {
     let key = peer.get(line, stream);
     peer.send(line, reset(stream, ErrorCode::Cancel));
     peer.app(|session, _| session.release(key));

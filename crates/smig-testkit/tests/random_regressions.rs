@@ -1,11 +1,11 @@
 //! Shrunk sequences that once failed. Each was verified to fail without its fix.
 
+use smig_testkit::mesh::MigrateTo::{Link, Offer, Spare};
 use smig_testkit::mesh::Op::{
     Connect, Cut, Deliver, Drain, Exchange, Migrate, Open, Release, Settle, Shutdown, Sleep,
     Transmit, Write,
 };
 use smig_testkit::mesh::Side::{Client, Server};
-use smig_testkit::mesh::Whither::{Link, Offer, Spare};
 use smig_testkit::mesh::{Flow, Kind, Op, Plan, Setup, replay};
 
 const ALL: u32 = 1 << 20;

@@ -4,7 +4,7 @@
 use http::Method;
 use smig_proto::{Config, EndStream, ErrorCode, Initiator, Processed, StreamKey};
 use smig_testkit::script::frame::*;
-use smig_testkit::script::{C1, C2, Line, Peer};
+use smig_testkit::script::{C1, C2, ConnHandle, Peer};
 
 /// How a server reports that it did not process a request.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +16,7 @@ enum Refusal {
 impl Refusal {
     const ALL: [Self; 2] = [Self::Reset, Self::GoAway];
 
-    fn send(self, peer: &mut Peer, line: Line, stream: u32) {
+    fn send(self, peer: &mut Peer, line: ConnHandle, stream: u32) {
         match self {
             Self::Reset => peer.send(line, reset(stream, ErrorCode::RefusedStream)),
             Self::GoAway => peer.send(line, goaway(0, ErrorCode::NoError)),

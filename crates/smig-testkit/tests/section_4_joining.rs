@@ -10,16 +10,16 @@ use smig_proto::{
     Security, SmigConfig,
 };
 use smig_testkit::script::frame::*;
-use smig_testkit::script::{C1, C2, C3, C4, Line, Peer, Setup};
+use smig_testkit::script::{C1, C2, C3, C4, ConnHandle, Peer, Setup};
 
-fn joined(peer: &Peer, line: Line) -> bool {
+fn joined(peer: &Peer, line: ConnHandle) -> bool {
     let session = peer.session();
     session.connection(peer.conn(line)).is_some_and(|view| view.joined)
         && std::ptr::eq(peer.session_of(line), session)
 }
 
 /// Opens another connection to a server engine, up to preface and SETTINGS, without a JOIN.
-fn before_join(peer: &mut Peer) -> Line {
+fn before_join(peer: &mut Peer) -> ConnHandle {
     let line = peer.open_line();
     peer.greet(line);
     peer.take_greeting(line);
@@ -144,13 +144,17 @@ fn a_client_believes_a_right_answer_alone() {
 }
 
 /// Sends a JOIN changed by `spoil` on a new connection, and returns the connection.
-fn join_spoiled(peer: &mut Peer, spoil: impl FnOnce(&mut [u8; 16], &mut [u8; 32])) -> Line {
+fn join_spoiled(peer: &mut Peer, spoil: impl FnOnce(&mut [u8; 16], &mut [u8; 32])) -> ConnHandle {
     let line = before_join(peer);
     rejoin_spoiled(peer, line, spoil);
     line
 }
 
-fn rejoin_spoiled(peer: &mut Peer, line: Line, spoil: impl FnOnce(&mut [u8; 16], &mut [u8; 32])) {
+fn rejoin_spoiled(
+    peer: &mut Peer,
+    line: ConnHandle,
+    spoil: impl FnOnce(&mut [u8; 16], &mut [u8; 32]),
+) {
     let Frame::Join { mut nonce, mut mac, ack } = peer.proof(line) else { unreachable!() };
     spoil(&mut nonce, &mut mac);
     peer.send_as_join(line, Frame::Join { nonce, mac, ack });

@@ -2,7 +2,7 @@
 
 use smig_proto::{AppId, Config, Identity, SmigConfig};
 use smig_testkit::script::frame::*;
-use smig_testkit::script::{Line, Peer};
+use smig_testkit::script::{ConnHandle, Peer};
 
 /// Further errors of a JOIN to a session that is full.
 struct Wrong {
@@ -11,7 +11,7 @@ struct Wrong {
     identity: bool,
 }
 
-fn join(wrong: &Wrong) -> (Peer, Line) {
+fn join(wrong: &Wrong) -> (Peer, ConnHandle) {
     let smig = SmigConfig { max_connections: 1, ..SmigConfig::default() };
     let mut peer = Peer::of_server(Config { smig: Some(smig), ..Config::server() });
     let setup = peer.setup_mut();

@@ -5,7 +5,7 @@ use core::time::Duration;
 use http::Method;
 use smig_proto::{Config, EndStream, ErrorCode, JoinRefusal, SmigConfig, StreamKey};
 use smig_testkit::script::frame::*;
-use smig_testkit::script::{C1, C2, C3, Line, Peer, Setup};
+use smig_testkit::script::{C1, C2, C3, ConnHandle, Peer, Setup};
 
 /// A client engine with a GET on stream 1 of C1, and a spare.
 fn client(config: Config) -> (Peer, StreamKey) {
@@ -25,7 +25,7 @@ fn tolerating(tolerated: u32, config: Config) -> Config {
     Config { smig: Some(SmigConfig { tolerated, ..SmigConfig::default() }), ..config }
 }
 
-fn unbound(peer: &Peer, line: Line) -> usize {
+fn unbound(peer: &Peer, line: ConnHandle) -> usize {
     peer.session().connection(peer.conn(line)).unwrap().unbound
 }
 

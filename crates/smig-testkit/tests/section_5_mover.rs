@@ -6,7 +6,7 @@ use smig_proto::{
     StreamKey,
 };
 use smig_testkit::script::frame::*;
-use smig_testkit::script::{C1, C2, C3, Line, Peer, Setup};
+use smig_testkit::script::{C1, C2, C3, ConnHandle, Peer, Setup};
 
 /// A server engine that responds on stream 1 of C1, with `spares` more connections.
 fn responding(config: Config, spares: usize) -> (Peer, StreamKey) {
@@ -477,6 +477,6 @@ fn a_client_does_not_offer() {
     let (mut peer, key) = uploading();
     let tried = peer.app(|session, now| session.migrate(now, key, MigrationTarget::Offer));
     assert_eq!(tried, Err(MigrateError::NotServer));
-    let nothing: [Line; 2] = [C1, C2];
+    let nothing: [ConnHandle; 2] = [C1, C2];
     nothing.into_iter().for_each(|line| peer.expect_nothing(line));
 }

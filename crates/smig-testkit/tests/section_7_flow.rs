@@ -3,7 +3,7 @@
 use http::{HeaderMap, Method, Uri};
 use smig_proto::{Config, EndStream, ErrorCode, OpenError, Priority, RequestHead, StreamKey};
 use smig_testkit::script::frame::*;
-use smig_testkit::script::{C1, C2, Line, Peer, Setup};
+use smig_testkit::script::{C1, C2, ConnHandle, Peer, Setup};
 
 /// A server engine that responds on stream 1 of C1; C2's SETTINGS have another initial window.
 fn responding(windows: [u32; 2]) -> (Peer, StreamKey) {
@@ -28,7 +28,7 @@ fn recv_window(peer: &Peer, key: StreamKey) -> i64 {
     peer.session().stream(key).unwrap().recv_window
 }
 
-fn set_initial_window(peer: &mut Peer, line: Line, size: u32) {
+fn set_initial_window(peer: &mut Peer, line: ConnHandle, size: u32) {
     peer.send(line, settings(&[(setting::INITIAL_WINDOW_SIZE, size)]));
     peer.expect(line, settings_ack());
 }

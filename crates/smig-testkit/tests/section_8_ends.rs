@@ -6,7 +6,7 @@ use http::header::EXPIRES;
 use http::{HeaderMap, HeaderValue, Method};
 use smig_proto::{Config, EndStream, ErrorCode, Event, Initiator, Processed, StreamKey};
 use smig_testkit::script::frame::*;
-use smig_testkit::script::{C1, C2, C3, Line, Peer, Setup};
+use smig_testkit::script::{C1, C2, C3, ConnHandle, Peer, Setup};
 
 /// A server engine that responds on stream 1 of C1 while the upload continues.
 fn server() -> (Peer, StreamKey) {
@@ -499,7 +499,7 @@ fn carriers_go_with_their_connection() {
     assert!(!peer.session().has_obligations());
 }
 
-fn drain(peer: &mut Peer, line: Line) {
+fn drain(peer: &mut Peer, line: ConnHandle) {
     let conn = peer.conn(line);
     peer.app(|session, now| session.drain(now, conn));
     let Frame::GoAway { last: 0x7fff_ffff, code: ErrorCode::NoError, .. } = peer.next(line) else {
@@ -679,7 +679,7 @@ fn a_stream_is_never_cut_in_silence() {
         for step in 0..5 {
             let (mut peer, key) = client();
             let cid = peer.cid(C2);
-            let script: [(Line, Frame); 4] = [
+            let script: [(ConnHandle, Frame); 4] = [
                 (C1, data(1, "one ")),
                 (C2, data(2, "two ")),
                 (C1, migrate(1, cid, 2)),

@@ -6,7 +6,7 @@ use core::time::Duration;
 use http::Method;
 use smig_proto::{Config, EndStream, ErrorCode, StreamKey};
 use smig_testkit::script::frame::*;
-use smig_testkit::script::{C1, C2, Line, Peer};
+use smig_testkit::script::{C1, C2, ConnHandle, Peer};
 
 /// A server engine whose response on stream 1 of C1 migrates to stream 2 of C2, while the upload continues.
 fn moving() -> (Peer, StreamKey) {
@@ -30,7 +30,7 @@ fn uploading() -> (Peer, StreamKey) {
     (peer, key)
 }
 
-fn whole_response(peer: &mut Peer, line: Line, stream: u32) {
+fn whole_response(peer: &mut Peer, line: ConnHandle, stream: u32) {
     peer.send(line, headers(stream).status(413));
     peer.send(line, data(stream, "too large").end());
 }

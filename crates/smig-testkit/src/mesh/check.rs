@@ -3,15 +3,15 @@
 use smig_proto::{Processed, StreamView};
 
 use crate::mesh::link::Side;
-use crate::mesh::talk::Talk;
-use crate::mesh::world::{World, Zeal};
+use crate::mesh::talk::ExchangeModel;
+use crate::mesh::world::{AppActivity, World};
 
 impl World {
     /// Ends the sequence: delivers, reads and writes everything. Then every exchange must be complete or
     /// failed at both ends, and no state may be left.
     pub fn finish(&mut self) {
-        self.settle(Zeal::Finishing);
-        let answered = |talk: &Talk| {
+        self.settle(AppActivity::Finishing);
+        let answered = |talk: &ExchangeModel| {
             let client = talk.part_at(Side::Client);
             client.is_alive() && !client.is_complete() && talk.part_at(Side::Server).released
         };
@@ -32,7 +32,7 @@ impl World {
             Side::BOTH.iter().for_each(|&side| self.release(at, side));
         }
         self.react();
-        self.settle(Zeal::Finishing);
+        self.settle(AppActivity::Finishing);
         if self.mesh.servers.iter().any(|server| server.stream_count() > 0) {
             self.wait_for_patience();
         }
@@ -42,7 +42,7 @@ impl World {
             self.seen("unbound carrier left");
             self.sleep(11_000);
             self.react();
-            self.settle(Zeal::Finishing);
+            self.settle(AppActivity::Finishing);
         }
         self.check_still();
         for (side, session) in core::mem::take(&mut self.shut) {
@@ -63,7 +63,7 @@ impl World {
         for _ in 0..4 {
             self.sleep(1100);
             self.react();
-            self.settle(Zeal::Finishing);
+            self.settle(AppActivity::Finishing);
         }
     }
 

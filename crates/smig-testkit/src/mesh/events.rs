@@ -3,7 +3,7 @@
 use smig_proto::{Cause, ErrorCode, Event, Initiator, Mover, StreamError, StreamKey};
 
 use crate::mesh::link::{Doom, Side};
-use crate::mesh::net::Happening;
+use crate::mesh::net::DriverEvent;
 use crate::mesh::plan::number_of;
 use crate::mesh::world::World;
 
@@ -13,7 +13,7 @@ impl World {
         while let Some(happening) = self.mesh.next_happening() {
             self.on_happening(happening);
         }
-        for (at, side, text) in core::mem::take(&mut self.doubts) {
+        for (at, side, text) in core::mem::take(&mut self.unconfirmed_ends) {
             if self.talks[at].part_at(side).failed.is_none() {
                 self.fault(format!("exchange {at} at {side:?}: {text}, and no event says so"));
             }
@@ -29,7 +29,7 @@ impl World {
         })
     }
 
-    fn on_happening(&mut self, Happening { side, session, event }: Happening) {
+    fn on_happening(&mut self, DriverEvent { side, session, event }: DriverEvent) {
         match event {
             Event::Request { stream, head, end, .. } => {
                 let Some(at) = number_of(&head.headers).filter(|&at| at < self.talks.len()) else {

@@ -27,11 +27,11 @@ mod world;
 
 pub use link::Side;
 pub use net::Mesh;
-pub use op::{Op, Whither, sequence};
+pub use op::{MigrateTo, Op, sequence};
 pub use plan::{Flow, Kind, Plan};
 pub use rng::Rng;
-pub use run::{Coverage, random, random_sequences, replay, replay_spoiled, trace};
+pub use run::{Coverage, random, random_sequences, replay, replay_with_fault, trace};
 pub use setup::Setup;
 pub use shrink::Failure;
-pub use watch::Sabotage;
+pub use watch::FaultInjection;
 pub use world::World;

@@ -15,10 +15,10 @@ use smig_proto::{
 use crate::mesh::link::{Doom, End, Link, Pipe, Side};
 use crate::mesh::rng::{Rng, mix};
 use crate::mesh::setup::Setup;
-use crate::mesh::watch::{Place, Watch};
+use crate::mesh::watch::{FrameSource, Watch};
 
 /// An event of an engine.
-pub(crate) struct Happening {
+pub(crate) struct DriverEvent {
     pub(crate) side: Side,
     pub(crate) session: usize,
     pub(crate) event: Event,
@@ -35,7 +35,7 @@ pub struct Mesh {
     /// Refusals for the next joins, regardless of their proof.
     pub(crate) refusals: VecDeque<JoinRefusal>,
     registry: Vec<(AppId, usize)>,
-    happenings: VecDeque<Happening>,
+    happenings: VecDeque<DriverEvent>,
     scratch: OutputBuffer,
     rng: Rng,
 }
@@ -67,7 +67,7 @@ impl Mesh {
         }
     }
 
-    pub(crate) fn next_happening(&mut self) -> Option<Happening> {
+    pub(crate) fn next_happening(&mut self) -> Option<DriverEvent> {
         self.happenings.pop_front()
     }
 
@@ -147,7 +147,7 @@ impl Mesh {
             scratch.advance(octets);
         }
         self.scratch = scratch;
-        let place = Place { link, number: self.links[link].number, side };
+        let place = FrameSource { link, number: self.links[link].number, side };
         let flat = self.watch.frames(place, flat);
         let pipe = &mut self.links[link].pipes[side.index()];
         if !pipe.ended {
@@ -318,7 +318,7 @@ impl Mesh {
             }
             _ => {}
         }
-        self.happenings.push_back(Happening { side, session, event });
+        self.happenings.push_back(DriverEvent { side, session, event });
     }
 
     fn owner_of(&self, app: AppId) -> Option<usize> {

@@ -9,7 +9,7 @@ use crate::mesh::rng::Rng;
 
 /// The destination of a migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whither {
+pub enum MigrateTo {
     /// The spare with the smallest CID.
     Spare,
     /// A given connection.
@@ -47,9 +47,9 @@ pub enum Op {
     /// An application releases a stream.
     Release { talk: u8, side: Side },
     /// An end migrates a stream.
-    Migrate { talk: u8, side: Side, to: Whither },
+    Migrate { talk: u8, side: Side, to: MigrateTo },
     /// The client accepts an offer.
-    TakeOffer { talk: u8, to: Whither },
+    TakeOffer { talk: u8, to: MigrateTo },
     /// The client declines an offer.
     DeclineOffer { talk: u8 },
     /// The server promises a response.
@@ -76,29 +76,29 @@ pub enum Op {
 
 /// The mixture of steps in a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Temper {
+enum OpMix {
     /// Transfers and migrations, without early ends.
     Calm,
     /// Mainly migrations.
-    Restless,
+    Migrating,
     /// Everything: resets, failures, long pauses.
     Rough,
 }
 
 impl Op {
-    fn random(rng: &mut Rng, temper: Temper) -> Self {
+    fn random(rng: &mut Rng, temper: OpMix) -> Self {
         let side = rng.pick(&Side::BOTH);
         let link = rng.below(6) as u8;
         let talk = rng.below(12) as u8;
         let trouble = match temper {
-            Temper::Calm => 0,
-            Temper::Restless => 8,
-            Temper::Rough => 50,
+            OpMix::Calm => 0,
+            OpMix::Migrating => 8,
+            OpMix::Rough => 50,
         };
         if rng.below(1000) < trouble {
             return Self::random_end(rng, link, talk, side);
         }
-        if temper == Temper::Restless && rng.chance(30) {
+        if temper == OpMix::Migrating && rng.chance(30) {
             return Self::random_move(rng, talk, side);
         }
         match rng.below(1000) {
@@ -114,7 +114,7 @@ impl Op {
             920..935 => Self::Push { talk, plan: Plan::random_push(rng) },
             935..945 => Self::Reprioritize { talk, side, urgency: rng.below(8) as u8 },
             945..955 => Self::Pause { talk, side },
-            955..965 if temper == Temper::Calm => Self::Pause { talk, side },
+            955..965 if temper == OpMix::Calm => Self::Pause { talk, side },
             955..965 => Self::Stop { talk },
             965..985 => Self::Settle,
             985..990 => Self::Ping { link, side },
@@ -124,14 +124,14 @@ impl Op {
 
     fn random_move(rng: &mut Rng, talk: u8, side: Side) -> Self {
         let to = match rng.below(10) {
-            0..4 => Whither::Spare,
-            4..9 => Whither::Link(rng.below(6) as u8),
-            _ => Whither::Offer,
+            0..4 => MigrateTo::Spare,
+            4..9 => MigrateTo::Link(rng.below(6) as u8),
+            _ => MigrateTo::Offer,
         };
         match rng.below(12) {
             0 => Self::TakeOffer { talk, to },
             1 => Self::DeclineOffer { talk },
-            2 => Self::Migrate { talk, side: Side::Server, to: Whither::Offer },
+            2 => Self::Migrate { talk, side: Side::Server, to: MigrateTo::Offer },
             _ => Self::Migrate { talk, side, to },
         }
     }
@@ -176,7 +176,7 @@ pub fn sequence(rng: &mut Rng) -> Vec<Op> {
             ops.push(Op::Exchange { link: 1 });
         }
     }
-    let temper = rng.pick(&[Temper::Calm, Temper::Restless, Temper::Restless, Temper::Rough]);
+    let temper = rng.pick(&[OpMix::Calm, OpMix::Migrating, OpMix::Migrating, OpMix::Rough]);
     ops.extend((0..length).map(|_| Op::random(rng, temper)));
     ops
 }

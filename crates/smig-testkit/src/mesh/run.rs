@@ -7,7 +7,7 @@ use crate::mesh::op::{Op, sequence};
 use crate::mesh::rng::{Rng, mix};
 use crate::mesh::setup::Setup;
 use crate::mesh::shrink::{Failure, shrink};
-use crate::mesh::watch::Sabotage;
+use crate::mesh::watch::FaultInjection;
 use crate::mesh::world::World;
 
 /// Number of sequences in which each case occurred.
@@ -28,10 +28,10 @@ pub fn replay(setup: Setup, ops: &[Op]) -> Result<Vec<&'static str>, String> {
 /// # Errors
 ///
 /// The fault that the checks found.
-pub fn replay_spoiled(
+pub fn replay_with_fault(
     setup: Setup,
     ops: &[Op],
-    sabotage: Sabotage,
+    sabotage: FaultInjection,
 ) -> Result<Vec<&'static str>, String> {
     run(setup, ops, Some(sabotage), &mut None)
 }
@@ -47,7 +47,7 @@ pub fn trace(setup: Setup, ops: &[Op]) -> Vec<String> {
 fn run(
     setup: Setup,
     ops: &[Op],
-    sabotage: Option<Sabotage>,
+    sabotage: Option<FaultInjection>,
     log: &mut Option<Vec<String>>,
 ) -> Result<Vec<&'static str>, String> {
     let mut world = World::new(setup);

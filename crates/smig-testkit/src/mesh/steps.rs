@@ -3,10 +3,10 @@
 use smig_proto::{EndStream, ErrorCode, MigrationTarget, Priority};
 
 use crate::mesh::link::{Doom, Side};
-use crate::mesh::op::{Op, Whither};
+use crate::mesh::op::{MigrateTo, Op};
 use crate::mesh::plan::Plan;
-use crate::mesh::talk::Talk;
-use crate::mesh::world::{ALL, World, Zeal};
+use crate::mesh::talk::ExchangeModel;
+use crate::mesh::world::{ALL, AppActivity, World};
 
 impl World {
     pub(crate) fn step(&mut self, op: Op) {
@@ -83,7 +83,7 @@ impl World {
             Op::RefuseJoin(reason) => self.mesh.refusals.push_back(reason),
             Op::Sleep { millis } => self.sleep(millis),
             Op::Settle => {
-                self.settle(Zeal::Idle);
+                self.settle(AppActivity::Idle);
                 self.check_still();
             }
         }
@@ -106,7 +106,7 @@ impl World {
             self.mesh.pump_events();
             return;
         };
-        let mut talk = Talk::new(plan);
+        let mut talk = ExchangeModel::new(plan);
         let part = talk.part(Side::Client);
         (part.key, part.head_sent, part.finished) = (Some(key), true, bare);
         self.talks.push(talk);
@@ -144,12 +144,12 @@ impl World {
         self.mesh.pump_events();
     }
 
-    fn migrate(&mut self, at: usize, side: Side, to: Whither) {
+    fn migrate(&mut self, at: usize, side: Side, to: MigrateTo) {
         let session = self.talks[at].part_at(side).session;
         let target = match to {
-            Whither::Spare => MigrationTarget::Spare,
-            Whither::Offer => MigrationTarget::Offer,
-            Whither::Link(link) => {
+            MigrateTo::Spare => MigrationTarget::Spare,
+            MigrateTo::Offer => MigrationTarget::Offer,
+            MigrateTo::Link(link) => {
                 let end = self.mesh.links[self.link(link)].ends[side.index()];
                 match end.conn.filter(|_| end.session == session) {
                     Some(conn) => MigrationTarget::Connection(conn),
@@ -190,7 +190,7 @@ impl World {
             self.on_stream(parent, Side::Server, |session, key| session.push(now, key, &head));
         let Some(Ok(key)) = pushed else { return };
         self.seen("push");
-        let mut talk = Talk::new(plan);
+        let mut talk = ExchangeModel::new(plan);
         talk.pushed = true;
         let part = talk.part(Side::Server);
         (part.key, part.session, part.ended) = (Some(key), session, true);

@@ -11,7 +11,7 @@ use crate::mesh::plan::Plan;
     clippy::struct_excessive_bools,
     reason = "independent facts, each known to the application"
 )]
-pub(crate) struct Part {
+pub(crate) struct SideModel {
     pub(crate) session: usize,
     pub(crate) key: Option<StreamKey>,
     /// The head was passed to the engine.
@@ -42,7 +42,7 @@ pub(crate) struct Part {
     pub(crate) writable: bool,
 }
 
-impl Part {
+impl SideModel {
     /// Returns whether the stream exists or has completed, and nothing ended it early.
     pub(crate) const fn is_alive(&self) -> bool {
         self.key.is_some() && self.failed.is_none() && !self.released
@@ -60,25 +60,25 @@ impl Part {
 
 /// One exchange at both ends.
 #[derive(Debug)]
-pub(crate) struct Talk {
+pub(crate) struct ExchangeModel {
     pub(crate) plan: Plan,
-    pub(crate) parts: [Part; 2],
+    pub(crate) parts: [SideModel; 2],
     /// The client was offered a migration and has not answered.
     pub(crate) offered: bool,
     pub(crate) pushed: bool,
 }
 
-impl Talk {
+impl ExchangeModel {
     pub(crate) fn new(plan: Plan) -> Self {
-        let part = || Part { writable: true, ..Part::default() };
+        let part = || SideModel { writable: true, ..SideModel::default() };
         Self { plan, parts: [part(), part()], offered: false, pushed: false }
     }
 
-    pub(crate) fn part(&mut self, side: Side) -> &mut Part {
+    pub(crate) fn part(&mut self, side: Side) -> &mut SideModel {
         &mut self.parts[side.index()]
     }
 
-    pub(crate) const fn part_at(&self, side: Side) -> &Part {
+    pub(crate) const fn part_at(&self, side: Side) -> &SideModel {
         &self.parts[side.index()]
     }
 }

@@ -18,7 +18,7 @@ const ACK: u8 = 2;
 /// A fault of delivery, for tests of the checks themselves. The number is that of the frames of that kind
 /// that pass unchanged first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sabotage {
+pub enum FaultInjection {
     /// Two bytes of a DATA frame are swapped.
     SwapOctets(u32),
     /// A stream's WINDOW_UPDATE is lost.
@@ -48,7 +48,7 @@ struct OpenMove {
 
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
-    pub(crate) sabotage: Option<Sabotage>,
+    pub(crate) sabotage: Option<FaultInjection>,
     pub(crate) faults: Vec<String>,
     /// The cases that occurred.
     pub(crate) seen: BTreeSet<&'static str>,
@@ -62,7 +62,7 @@ pub(crate) struct Watch {
 
 /// Where a frame was sent.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct FrameSource {
     pub(crate) link: usize,
     /// The ConnNo.
     pub(crate) number: u32,
@@ -71,7 +71,7 @@ pub(crate) struct Place {
 
 impl Watch {
     /// Inspects complete frames; returns the bytes to send.
-    pub(crate) fn frames(&mut self, at: Place, octets: Vec<u8>) -> Vec<u8> {
+    pub(crate) fn frames(&mut self, at: FrameSource, octets: Vec<u8>) -> Vec<u8> {
         let skip = if octets.starts_with(PREFACE) { PREFACE.len() } else { 0 };
         let mut frames = Vec::new();
         let mut start = skip;
@@ -91,14 +91,14 @@ impl Watch {
         let mut out = octets[..skip].to_vec();
         for range in frames {
             let mut frame = octets[range].to_vec();
-            if self.spoil(&mut frame) {
+            if self.inject_fault(&mut frame) {
                 out.extend_from_slice(&frame);
             }
         }
         out
     }
 
-    fn frame(&mut self, at: Place, frame: &[u8]) {
+    fn frame(&mut self, at: FrameSource, frame: &[u8]) {
         let (kind, flags, stream) = (frame[3], frame[4], word(&frame[5..9]) & 0x7fff_ffff);
         let payload = &frame[FRAME_HEAD..];
         if let Some(log) = &mut self.log {
@@ -118,7 +118,7 @@ impl Watch {
         }
     }
 
-    fn reset(&mut self, at: Place, stream: u32, code: u32) {
+    fn reset(&mut self, at: FrameSource, stream: u32, code: u32) {
         // NO_ERROR, INTERNAL_ERROR (of an application), REFUSED_STREAM, CANCEL.
         if !matches!(code, 0 | 2 | 7 | 8) {
             self.faults
@@ -145,7 +145,7 @@ impl Watch {
         }
     }
 
-    fn goaway(&mut self, at: Place, code: u32) {
+    fn goaway(&mut self, at: FrameSource, code: u32) {
         // SETTINGS_TIMEOUT, and ENHANCE_YOUR_CALM for a header block that took too long.
         if code != 0 && !(self.slept_long && matches!(code, 4 | 0xb)) {
             self.faults.push(format!("GOAWAY({code:#x}) on link {} by {:?}", at.link, at.side));
@@ -154,7 +154,7 @@ impl Watch {
         self.draining.insert(at.link);
     }
 
-    fn migrate(&mut self, at: Place, flags: u8, stream: u32, payload: &[u8]) {
+    fn migrate(&mut self, at: FrameSource, flags: u8, stream: u32, payload: &[u8]) {
         let (link, side) = (at.link, at.side);
         let (number, carrier) = (word(&payload[8..]), word(&payload[12..]));
         let to = (number != 0).then_some((number, carrier));
@@ -200,17 +200,19 @@ impl Watch {
     }
 
     /// Corrupts the frame if it is the selected one. Returns false if the frame is dropped.
-    fn spoil(&mut self, frame: &mut [u8]) -> bool {
+    fn inject_fault(&mut self, frame: &mut [u8]) -> bool {
         let (kind, flags) = (frame[3], frame[4]);
         let stream = word(&frame[5..9]);
         let has_body = frame.len() > FRAME_HEAD + 1;
         let hit = match self.sabotage {
-            Some(Sabotage::SwapOctets(_) | Sabotage::DropData(_)) => kind == DATA && has_body,
-            Some(Sabotage::EndEarly(_)) => kind == DATA && has_body && flags & 1 == 0,
-            Some(Sabotage::DropStreamCredit(_)) => kind == WINDOW_UPDATE && stream != 0,
-            Some(Sabotage::DropConnectionCredit(_)) => kind == WINDOW_UPDATE && stream == 0,
-            Some(Sabotage::DropAnswer(_)) => kind == MIGRATE && flags & ACK != 0,
-            Some(Sabotage::DropReset(_)) => kind == RST_STREAM,
+            Some(FaultInjection::SwapOctets(_) | FaultInjection::DropData(_)) => {
+                kind == DATA && has_body
+            }
+            Some(FaultInjection::EndEarly(_)) => kind == DATA && has_body && flags & 1 == 0,
+            Some(FaultInjection::DropStreamCredit(_)) => kind == WINDOW_UPDATE && stream != 0,
+            Some(FaultInjection::DropConnectionCredit(_)) => kind == WINDOW_UPDATE && stream == 0,
+            Some(FaultInjection::DropAnswer(_)) => kind == MIGRATE && flags & ACK != 0,
+            Some(FaultInjection::DropReset(_)) => kind == RST_STREAM,
             None => false,
         };
         if !hit || self.sabotage.as_mut().is_some_and(|sabotage| sabotage.waits()) {
@@ -219,7 +221,7 @@ impl Watch {
         let sabotage = self.sabotage.take();
         self.seen.insert("sabotage");
         match sabotage {
-            Some(Sabotage::SwapOctets(_)) => {
+            Some(FaultInjection::SwapOctets(_)) => {
                 let body = &mut frame[FRAME_HEAD..];
                 let at = (1..body.len()).find(|&at| body[at] != body[0]);
                 if let Some(at) = at {
@@ -227,7 +229,7 @@ impl Watch {
                 }
                 true
             }
-            Some(Sabotage::EndEarly(_)) => {
+            Some(FaultInjection::EndEarly(_)) => {
                 frame[4] |= 1;
                 true
             }
@@ -236,7 +238,7 @@ impl Watch {
     }
 }
 
-impl Sabotage {
+impl FaultInjection {
     /// Counts a frame of the kind; returns true if it is to pass unchanged.
     const fn waits(&mut self) -> bool {
         let (Self::SwapOctets(n)
@@ -264,7 +266,7 @@ fn word(octets: &[u8]) -> u32 {
     u32::from_be_bytes([octets[0], octets[1], octets[2], octets[3]])
 }
 
-fn describe(at: Place, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> String {
+fn describe(at: FrameSource, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> String {
     let arrow = if at.side == Side::Client { "->" } else { "<-" };
     let what = match kind {
         DATA => format!("DATA {}", payload.len()),

@@ -8,7 +8,7 @@ use crate::mesh::net::Mesh;
 use crate::mesh::op::Op;
 use crate::mesh::rng::Rng;
 use crate::mesh::setup::Setup;
-use crate::mesh::talk::Talk;
+use crate::mesh::talk::ExchangeModel;
 
 /// No limit.
 pub(crate) const ALL: usize = 1 << 24;
@@ -17,7 +17,7 @@ pub(crate) const ALL: usize = 1 << 24;
 #[derive(Debug)]
 pub struct World {
     pub(crate) mesh: Mesh,
-    pub(crate) talks: Vec<Talk>,
+    pub(crate) talks: Vec<ExchangeModel>,
     pub(crate) faults: Vec<String>,
     pub(crate) rng: Rng,
     /// Sessions that were shut down gracefully.
@@ -27,7 +27,7 @@ pub struct World {
     /// Total time slept, in milliseconds.
     pub(crate) slept: u32,
     /// Streams that an engine reported as ended by an error return; an event must confirm it.
-    pub(crate) doubts: Vec<(usize, Side, String)>,
+    pub(crate) unconfirmed_ends: Vec<(usize, Side, String)>,
 }
 
 impl World {
@@ -42,7 +42,7 @@ impl World {
             shut: Vec::new(),
             troubled: false,
             slept: 0,
-            doubts: Vec::new(),
+            unconfirmed_ends: Vec::new(),
         };
         world.mesh.connect();
         world
@@ -58,7 +58,7 @@ impl World {
 
     /// Records that the engine reported the stream as ended.
     pub(crate) fn doubt(&mut self, at: usize, side: Side, text: String) {
-        self.doubts.push((at, side, text));
+        self.unconfirmed_ends.push((at, side, text));
     }
 
     /// Applies one step.
@@ -83,8 +83,9 @@ impl World {
     }
 
     pub(crate) fn on_talk(&mut self, talk: u8, act: impl FnOnce(&mut Self, usize)) {
-        let runs =
-            |talk: &Talk| talk.parts.iter().any(|part| part.is_alive() && !part.is_complete());
+        let runs = |talk: &ExchangeModel| {
+            talk.parts.iter().any(|part| part.is_alive() && !part.is_complete())
+        };
         let running = || self.talks.iter().enumerate().filter(|(_, talk)| runs(talk));
         let at = match running().count() {
             0 => (!self.talks.is_empty()).then(|| usize::from(talk) % self.talks.len()),
@@ -122,7 +123,7 @@ impl World {
     }
 
     /// Delivers everything, and lets the applications act as `zeal` specifies, until no progress is made.
-    pub(crate) fn settle(&mut self, zeal: Zeal) {
+    pub(crate) fn settle(&mut self, zeal: AppActivity) {
         for _round in 0..20_000 {
             let mut moved = self.run_network();
             self.react();
@@ -157,9 +158,9 @@ impl World {
         moved
     }
 
-    fn run_applications(&mut self, at: usize, zeal: Zeal) -> usize {
+    fn run_applications(&mut self, at: usize, zeal: AppActivity) -> usize {
         let mut moved = 0;
-        if zeal == Zeal::Finishing {
+        if zeal == AppActivity::Finishing {
             if self.talks[at].offered {
                 self.decline_offer(at);
                 moved += 1;
@@ -172,12 +173,13 @@ impl World {
         }
         for side in Side::BOTH {
             let part = self.talks[at].part_at(side);
-            if part.is_alive() && part.readable && (zeal == Zeal::Finishing || !part.paused) {
+            if part.is_alive() && part.readable && (zeal == AppActivity::Finishing || !part.paused)
+            {
                 moved += self.read(at, side, usize::MAX);
             }
             let part = self.talks[at].part_at(side);
             let ready = part.head_sent && part.writable && !part.finished;
-            if zeal == Zeal::Finishing && part.is_alive() && ready {
+            if zeal == AppActivity::Finishing && part.is_alive() && ready {
                 moved += self.write(at, side, usize::MAX);
             }
             self.react();
@@ -188,7 +190,7 @@ impl World {
 
 /// What the applications do while the mesh settles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Zeal {
+pub(crate) enum AppActivity {
     /// They read what the engine reports as readable, unless paused.
     Idle,
     /// They complete all exchanges.

@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use smig_proto::{EndStream, ErrorCode, Event, Read, StreamKey};
 
 use super::frame::Frame;
-use super::peer::{Line, Peer};
+use super::peer::{ConnHandle, Peer};
 
 impl Peer {
     /// Takes the engine's next frame.
@@ -13,7 +13,7 @@ impl Peer {
     ///
     /// If there is none.
     #[track_caller]
-    pub fn next(&mut self, line: Line) -> Frame {
+    pub fn next(&mut self, line: ConnHandle) -> Frame {
         match self.link_mut(line).seen.pop_front() {
             Some(frame) => frame,
             None => panic!("{line:?}: expected a frame, but the engine sent none"),
@@ -21,19 +21,19 @@ impl Peer {
     }
 
     /// Takes the engine's next frame, if there is one.
-    pub fn next_if_any(&mut self, line: Line) -> Option<Frame> {
+    pub fn next_if_any(&mut self, line: ConnHandle) -> Option<Frame> {
         self.link_mut(line).seen.pop_front()
     }
 
     /// Drops the engine's next frame if it is DATA. Returns whether it was.
-    pub fn skip_data(&mut self, line: Line) -> bool {
+    pub fn skip_data(&mut self, line: ConnHandle) -> bool {
         let seen = &mut self.link_mut(line).seen;
         let is_data = matches!(seen.front(), Some(Frame::Data { .. }));
         is_data && seen.pop_front().is_some()
     }
 
     /// Takes the engine's next frame if it is WINDOW_UPDATE. Returns its stream and increment.
-    pub fn skip_credit(&mut self, line: Line) -> Option<(u32, u32)> {
+    pub fn skip_credit(&mut self, line: ConnHandle) -> Option<(u32, u32)> {
         match self.link(line).seen.front() {
             Some(&Frame::WindowUpdate { stream, increment }) => {
                 self.next(line);
@@ -49,7 +49,7 @@ impl Peer {
     ///
     /// If it is not.
     #[track_caller]
-    pub fn expect(&mut self, line: Line, expected: impl Into<Frame>) {
+    pub fn expect(&mut self, line: ConnHandle, expected: impl Into<Frame>) {
         let expected = expected.into();
         let Some(got) = self.link_mut(line).seen.pop_front() else {
             panic!("{line:?}: expected {expected:?}, but the engine sent nothing");
@@ -67,7 +67,7 @@ impl Peer {
     ///
     /// If it did.
     #[track_caller]
-    pub fn expect_nothing(&mut self, line: Line) {
+    pub fn expect_nothing(&mut self, line: ConnHandle) {
         let link = self.link(line);
         assert!(link.seen.is_empty(), "{line:?}: expected nothing more, got {:?}", link.seen);
         assert!(link.output.is_empty(), "{line:?}: half a frame is left: {:?}", link.output);
@@ -80,7 +80,7 @@ impl Peer {
     /// If it did.
     #[track_caller]
     pub fn expect_silence(&mut self) {
-        for line in (0..self.links.len()).map(Line) {
+        for line in (0..self.links.len()).map(ConnHandle) {
             self.expect_nothing(line);
         }
     }
@@ -92,7 +92,7 @@ impl Peer {
     ///
     /// If not.
     #[track_caller]
-    pub fn expect_goaway(&mut self, line: Line, code: ErrorCode) -> u32 {
+    pub fn expect_goaway(&mut self, line: ConnHandle, code: ErrorCode) -> u32 {
         let last = match self.next(line) {
             Frame::GoAway { last, code: got, .. } if got == code => last,
             other => panic!("{line:?}: expected GOAWAY({code}), got {other:?}"),
@@ -111,7 +111,7 @@ impl Peer {
     /// Like [`Self::find_event`], for the session that has `line`.
     pub fn find_event_on<T>(
         &mut self,
-        line: Line,
+        line: ConnHandle,
         pick: impl FnMut(&Event) -> Option<T>,
     ) -> Option<T> {
         self.find_event_of(self.link(line).session, pick)

@@ -3,7 +3,7 @@
 use smig_proto::{Cid, Config, ConnId, JoinRefusal, KeyingRequest, Security, Session, Side};
 
 use super::frame::{Ack, Frame, setting, settings_ack};
-use super::peer::{C1, Line, Peer};
+use super::peer::{C1, ConnHandle, Peer};
 use super::proof;
 use super::setup::{JoinAnswers, Setup};
 
@@ -56,7 +56,7 @@ impl Peer {
     /// Opens a connection with the complete handshake: the first creates the session, others join
     /// it.
     #[track_caller]
-    pub fn connect(&mut self) -> Line {
+    pub fn connect(&mut self) -> ConnHandle {
         let line = self.open_line();
         match self.role {
             Side::Server => {
@@ -82,7 +82,7 @@ impl Peer {
 
     /// Opens a client's connection that creates another session.
     #[track_caller]
-    pub fn connect_apart(&mut self) -> Line {
+    pub fn connect_apart(&mut self) -> ConnHandle {
         let line = self.open_line();
         self.greet(line);
         self.take_greeting(line);
@@ -95,7 +95,7 @@ impl Peer {
     }
 
     /// Opens a transport on which the peer has sent nothing.
-    pub fn open_line(&mut self) -> Line {
+    pub fn open_line(&mut self) -> ConnHandle {
         let session = if self.role == Side::Server && !self.links.is_empty() {
             self.sessions.push(Session::server(self.setup.config.clone(), self.now));
             self.sessions.len() - 1
@@ -114,7 +114,7 @@ impl Peer {
     /// Sends the peer's first bytes: a client's preface, and SETTINGS. A server also acknowledges
     /// the client's SETTINGS, and answers its JOIN.
     #[track_caller]
-    pub fn greet(&mut self, line: Line) {
+    pub fn greet(&mut self, line: ConnHandle) {
         let mut entries = self.setup.settings.clone();
         if self.role == Side::Server {
             self.send_octets(line, PREFACE);
@@ -135,7 +135,7 @@ impl Peer {
     /// Takes the engine's first frames: SETTINGS, a client's JOIN, the connection's window, and a
     /// server's acknowledgement, which the peer answers with its own. Returns the SETTINGS.
     #[track_caller]
-    pub fn take_greeting(&mut self, line: Line) -> Vec<(u16, u32)> {
+    pub fn take_greeting(&mut self, line: ConnHandle) -> Vec<(u16, u32)> {
         let Frame::Settings(entries) = self.next(line) else {
             panic!("the engine's first frame is not SETTINGS");
         };
@@ -157,7 +157,7 @@ impl Peer {
 
     /// Takes the engine's JOIN and verifies its proof.
     #[track_caller]
-    pub fn take_join(&mut self, line: Line) {
+    pub fn take_join(&mut self, line: ConnHandle) {
         let cid = self.cid(line);
         let Frame::Join { nonce, mac, ack: Ack::No } = self.next(line) else {
             panic!("{line:?}: JOIN is not the engine's next frame (SMIG-4.1/client-proof)");
@@ -169,7 +169,7 @@ impl Peer {
 
     /// Sends a JOIN constructed by the script, and stores its nonce.
     #[track_caller]
-    pub fn send_as_join(&mut self, line: Line, join: Frame) {
+    pub fn send_as_join(&mut self, line: ConnHandle, join: Frame) {
         if let Frame::Join { nonce, .. } = join {
             self.note_nonce(line, nonce);
         }
@@ -177,17 +177,17 @@ impl Peer {
     }
 
     /// Sets the ConnNo that the client chose for a connection.
-    pub fn rename(&mut self, line: Line, number: u32) {
+    pub fn rename(&mut self, line: ConnHandle, number: u32) {
         self.link_mut(line).cid = Some(Cid { app: self.setup.app, number });
     }
 
     /// Sets the nonce of the engine's JOIN.
-    pub fn note_nonce(&mut self, line: Line, nonce: [u8; 16]) {
+    pub fn note_nonce(&mut self, line: ConnHandle, nonce: [u8; 16]) {
         self.link_mut(line).nonce = nonce;
     }
 
     /// Sets the connection's CID from the engine's SETTINGS.
-    pub fn adopt_cid(&mut self, line: Line, entries: &[(u16, u32)]) {
+    pub fn adopt_cid(&mut self, line: ConnHandle, entries: &[(u16, u32)]) {
         self.link_mut(line).cid = cid_in(entries);
     }
 
@@ -204,13 +204,13 @@ impl Peer {
 
     /// Sets K to that of a session created on `line`.
     #[track_caller]
-    pub fn key_from(&mut self, line: Line) {
+    pub fn key_from(&mut self, line: ConnHandle) {
         self.key = Some(proof::session_key(line, self.cid(line)));
     }
 
     /// Returns a valid JOIN for a client's connection.
     #[track_caller]
-    pub fn proof(&mut self, line: Line) -> Frame {
+    pub fn proof(&mut self, line: ConnHandle) -> Frame {
         let (nonce, cid) = (self.next_nonce(), self.cid(line));
         self.link_mut(line).nonce = nonce;
         let mac = proof::client(self.key(), cid, nonce, self.join_exporter(line));
@@ -219,7 +219,7 @@ impl Peer {
 
     /// Returns a server's valid answer to the last JOIN.
     #[track_caller]
-    pub fn join_answer(&mut self, line: Line) -> Frame {
+    pub fn join_answer(&mut self, line: ConnHandle) -> Frame {
         let (ours, cid, nonce) = (self.next_nonce(), self.cid(line), self.link(line).nonce);
         let mac = proof::server(self.key(), cid, (nonce, ours), self.join_exporter(line));
         Frame::Join { nonce: ours, mac, ack: Ack::Yes }
@@ -227,7 +227,7 @@ impl Peer {
 
     /// Asserts that the engine accepts the peer's JOIN, with a valid proof (SMIG-4.3/server-proof).
     #[track_caller]
-    pub fn expect_joined(&mut self, line: Line) {
+    pub fn expect_joined(&mut self, line: ConnHandle) {
         let (cid, nonce) = (self.cid(line), self.link(line).nonce);
         let Frame::Join { nonce: theirs, mac, ack: Ack::Yes } = self.next(line) else {
             panic!("{line:?}: expected JOIN(ACK)");
@@ -237,7 +237,7 @@ impl Peer {
     }
 
     /// Returns E of a join (SMIG-4.1/client-proof, SMIG-3.9/cleartext-key).
-    fn join_exporter(&self, line: Line) -> [u8; 32] {
+    fn join_exporter(&self, line: ConnHandle) -> [u8; 32] {
         match self.setup.security {
             Security::Tls13 => proof::join_exporter(line, self.cid(line)),
             Security::TrustedCleartext | Security::Ineligible => [0; 32],
@@ -263,7 +263,7 @@ impl Peer {
         self.sessions[session].handle_keying_material(conn, material, nonce);
     }
 
-    fn exported(&self, line: Line, request: &KeyingRequest) -> [u8; 32] {
+    fn exported(&self, line: ConnHandle, request: &KeyingRequest) -> [u8; 32] {
         match request {
             KeyingRequest::Exporter { label, context } => proof::exporter(line, label, context),
             KeyingRequest::Random => [0x5a; 32],
@@ -273,7 +273,7 @@ impl Peer {
 
     /// Verifies a JOIN as the driver: the session registered for its AppID decides.
     #[track_caller]
-    pub fn decide_join(&mut self, line: Line) {
+    pub fn decide_join(&mut self, line: ConnHandle) {
         let (session, conn) = (self.link(line).session, self.conn(line));
         let app = self.session_of(line).app_id().expect("a JOIN needs an AppID");
         match self.owner(app).filter(|&owner| owner != session) {
@@ -286,7 +286,7 @@ impl Peer {
         self.pump();
     }
 
-    fn hand_over(&mut self, line: Line, owner: usize) {
+    fn hand_over(&mut self, line: ConnHandle, owner: usize) {
         let (session, conn, now) = (self.link(line).session, self.conn(line), self.now);
         let detached = self.sessions[session].detach(conn).expect("a JOIN is undecided");
         let exporter = self.exported(line, &detached.exporter_request());
@@ -306,7 +306,7 @@ impl Peer {
 
     /// Refuses a JOIN as the driver.
     #[track_caller]
-    pub fn refuse_join(&mut self, line: Line, reason: JoinRefusal) {
+    pub fn refuse_join(&mut self, line: ConnHandle, reason: JoinRefusal) {
         let (session, conn) = (self.link(line).session, self.conn(line));
         self.sessions[session].refuse_join(self.now, conn, reason);
         self.feed(line);

@@ -24,6 +24,6 @@ mod setup;
 mod streams;
 
 pub use handshake::cid_settings;
-pub use peer::{C1, C2, C3, C4, Line, Peer};
+pub use peer::{C1, C2, C3, C4, ConnHandle, Peer};
 pub use setup::{JoinAnswers, Setup};
 pub use streams::request_head;

@@ -16,16 +16,16 @@ use super::setup::{JoinAnswers, Setup};
 
 /// A connection of a script; the number is the order of opening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Line(pub(super) usize);
+pub struct ConnHandle(pub(super) usize);
 
 /// The first connection.
-pub const C1: Line = Line(0);
+pub const C1: ConnHandle = ConnHandle(0);
 /// The second connection.
-pub const C2: Line = Line(1);
+pub const C2: ConnHandle = ConnHandle(1);
 /// The third connection.
-pub const C3: Line = Line(2);
+pub const C3: ConnHandle = ConnHandle(2);
 /// The fourth connection.
-pub const C4: Line = Line(3);
+pub const C4: ConnHandle = ConnHandle(3);
 
 /// Whether the engine's output on a connection is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,13 +115,13 @@ impl Peer {
     /// Returns the session that has this connection; a server's connection that has not joined has
     /// its own.
     #[must_use]
-    pub fn session_of(&self, line: Line) -> &Session {
+    pub fn session_of(&self, line: ConnHandle) -> &Session {
         &self.sessions[self.link(line).session]
     }
 
     /// Returns the engine's id of a connection.
     #[must_use]
-    pub fn conn(&self, line: Line) -> ConnId {
+    pub fn conn(&self, line: ConnHandle) -> ConnId {
         self.link(line).conn
     }
 
@@ -132,20 +132,20 @@ impl Peer {
     /// If it has none.
     #[must_use]
     #[track_caller]
-    pub fn cid(&self, line: Line) -> Cid {
+    pub fn cid(&self, line: ConnHandle) -> Cid {
         self.link(line).cid.expect("the connection has a CID")
     }
 
-    pub(super) fn link(&self, line: Line) -> &Link {
+    pub(super) fn link(&self, line: ConnHandle) -> &Link {
         &self.links[line.0]
     }
 
-    pub(super) fn link_mut(&mut self, line: Line) -> &mut Link {
+    pub(super) fn link_mut(&mut self, line: ConnHandle) -> &mut Link {
         &mut self.links[line.0]
     }
 
-    pub(super) fn line_at(&self, session: usize, conn: ConnId) -> Option<Line> {
-        self.links.iter().position(|l| l.session == session && l.conn == conn).map(Line)
+    pub(super) fn line_at(&self, session: usize, conn: ConnId) -> Option<ConnHandle> {
+        self.links.iter().position(|l| l.session == session && l.conn == conn).map(ConnHandle)
     }
 
     /// Returns the session registered for this AppID.
@@ -153,7 +153,7 @@ impl Peer {
         self.registry.iter().find(|(other, _)| *other == app).map(|&(_, at)| at)
     }
 
-    pub(super) fn add_link(&mut self, session: usize) -> Line {
+    pub(super) fn add_link(&mut self, session: usize) -> ConnHandle {
         let spec = ConnectionSpec { security: self.setup.security, identity: self.setup.identity };
         let now = self.now;
         let conn = self.sessions[session].add_connection(now, spec);
@@ -170,14 +170,14 @@ impl Peer {
             preface_due: if self.role == Side::Client { 24 } else { 0 },
             given_up: false,
         });
-        Line(self.links.len() - 1)
+        ConnHandle(self.links.len() - 1)
     }
 
     // Sending.
 
     /// Sends one frame.
     #[track_caller]
-    pub fn send(&mut self, line: Line, frame: impl Into<Frame>) {
+    pub fn send(&mut self, line: ConnHandle, frame: impl Into<Frame>) {
         let mut octets = BytesMut::new();
         codec::encode(&frame.into(), &mut octets);
         self.send_octets(line, &octets);
@@ -185,7 +185,11 @@ impl Peer {
 
     /// Sends frames that the engine reads together.
     #[track_caller]
-    pub fn send_all<F: Into<Frame>>(&mut self, line: Line, frames: impl IntoIterator<Item = F>) {
+    pub fn send_all<F: Into<Frame>>(
+        &mut self,
+        line: ConnHandle,
+        frames: impl IntoIterator<Item = F>,
+    ) {
         let mut octets = BytesMut::new();
         for frame in frames {
             codec::encode(&frame.into(), &mut octets);
@@ -194,7 +198,7 @@ impl Peer {
     }
 
     /// Sends one frame, unless the engine has closed the connection.
-    pub fn send_if_open(&mut self, line: Line, frame: impl Into<Frame>) {
+    pub fn send_if_open(&mut self, line: ConnHandle, frame: impl Into<Frame>) {
         if !self.is_closed(line) {
             self.send(line, frame);
         }
@@ -202,7 +206,7 @@ impl Peer {
 
     /// Sends bytes unchanged.
     #[track_caller]
-    pub fn send_octets(&mut self, line: Line, octets: &[u8]) {
+    pub fn send_octets(&mut self, line: ConnHandle, octets: &[u8]) {
         assert_ne!(self.link(line).flow, Flow::Closed, "{line:?} is closed");
         self.link_mut(line).unread.extend_from_slice(octets);
         self.feed(line);
@@ -210,7 +214,7 @@ impl Peer {
     }
 
     /// Passes the peer's bytes to the engine.
-    pub(super) fn feed(&mut self, line: Line) {
+    pub(super) fn feed(&mut self, line: ConnHandle) {
         let (now, link) = (self.now, &mut self.links[line.0]);
         self.sessions[link.session].handle_input(now, link.conn, &mut link.unread);
     }
@@ -223,16 +227,16 @@ impl Peer {
     }
 
     /// Fails the transport, in both directions at once.
-    pub fn lose(&mut self, line: Line) {
+    pub fn lose(&mut self, line: ConnHandle) {
         self.end(line, LostReason::Failed("lost".to_owned()));
     }
 
     /// Closes the transport cleanly.
-    pub fn close(&mut self, line: Line) {
+    pub fn close(&mut self, line: ConnHandle) {
         self.end(line, LostReason::Closed);
     }
 
-    fn end(&mut self, line: Line, reason: LostReason) {
+    fn end(&mut self, line: ConnHandle, reason: LostReason) {
         let (now, link) = (self.now, &mut self.links[line.0]);
         link.flow = Flow::Closed;
         self.sessions[link.session].handle_lost(now, link.conn, reason);
@@ -241,23 +245,23 @@ impl Peer {
 
     /// Returns whether the engine requests that the connection be closed.
     #[must_use]
-    pub fn should_close(&self, line: Line) -> bool {
+    pub fn should_close(&self, line: ConnHandle) -> bool {
         self.session_of(line).should_close(self.conn(line))
     }
 
     /// Returns whether the connection is closed, by either end.
     #[must_use]
-    pub fn is_closed(&self, line: Line) -> bool {
+    pub fn is_closed(&self, line: ConnHandle) -> bool {
         self.link(line).flow == Flow::Closed
     }
 
     /// Stops reading the engine's output.
-    pub fn pause(&mut self, line: Line) {
+    pub fn pause(&mut self, line: ConnHandle) {
         self.link_mut(line).flow = Flow::Paused;
     }
 
     /// Resumes reading the engine's output.
-    pub fn resume(&mut self, line: Line) {
+    pub fn resume(&mut self, line: ConnHandle) {
         self.link_mut(line).flow = Flow::Running;
         self.pump();
     }
@@ -268,7 +272,7 @@ impl Peer {
     }
 
     /// Takes up to `limit` bytes of output from a paused connection.
-    pub fn take_output(&mut self, line: Line, limit: usize) {
+    pub fn take_output(&mut self, line: ConnHandle, limit: usize) {
         self.transmit(line, limit);
         self.parse(line);
     }
@@ -299,7 +303,7 @@ impl Peer {
                     self.on_event(session, event);
                 }
             }
-            for line in (0..self.links.len()).map(Line) {
+            for line in (0..self.links.len()).map(ConnHandle) {
                 if self.link(line).flow == Flow::Running {
                     progress |= self.transmit(line, self.transmit_limit) > 0;
                 }
@@ -308,14 +312,14 @@ impl Peer {
                 break;
             }
         }
-        for line in (0..self.links.len()).map(Line) {
+        for line in (0..self.links.len()).map(ConnHandle) {
             self.parse(line);
             self.hang_up(line);
         }
     }
 
     /// Closes connections that the engine gave up, as a driver does after [`Event::Closed`].
-    fn hang_up(&mut self, line: Line) {
+    fn hang_up(&mut self, line: ConnHandle) {
         let link = &mut self.links[line.0];
         if link.given_up && link.flow == Flow::Running {
             link.flow = Flow::Closed;
@@ -325,7 +329,7 @@ impl Peer {
         }
     }
 
-    fn transmit(&mut self, line: Line, limit: usize) -> usize {
+    fn transmit(&mut self, line: ConnHandle, limit: usize) -> usize {
         let link = &mut self.links[line.0];
         let session = &mut self.sessions[link.session];
         if !session.wants_transmit(link.conn) {
@@ -344,7 +348,7 @@ impl Peer {
         taken
     }
 
-    fn parse(&mut self, line: Line) {
+    fn parse(&mut self, line: ConnHandle) {
         let link = self.link_mut(line);
         if link.preface_due > 0 && link.output.len() >= link.preface_due {
             let preface = link.output.split_to(link.preface_due);

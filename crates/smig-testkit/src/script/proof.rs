@@ -5,11 +5,11 @@ use sha2::{Digest, Sha256};
 use smig_proto::Cid;
 
 use super::codec::cid_octets;
-use super::peer::Line;
+use super::peer::ConnHandle;
 
 /// Simulates a TLS exporter of this connection: returns 32 bytes that differ for different
 /// arguments.
-pub(super) fn exporter(line: Line, label: &str, context: &[u8]) -> [u8; 32] {
+pub(super) fn exporter(line: ConnHandle, label: &str, context: &[u8]) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update((line.0 as u64).to_be_bytes());
     hash.update((label.len() as u64).to_be_bytes());
@@ -19,12 +19,12 @@ pub(super) fn exporter(line: Line, label: &str, context: &[u8]) -> [u8; 32] {
 }
 
 /// Returns the session key K of a session created on `line` (SMIG-3.7/session-key).
-pub(super) fn session_key(line: Line, cid: Cid) -> [u8; 32] {
+pub(super) fn session_key(line: ConnHandle, cid: Cid) -> [u8; 32] {
     exporter(line, "EXPORTER-smig-session", &cid.app.to_bytes())
 }
 
 /// Returns E of a join on `line` (SMIG-4.1/client-proof).
-pub(super) fn join_exporter(line: Line, cid: Cid) -> [u8; 32] {
+pub(super) fn join_exporter(line: ConnHandle, cid: Cid) -> [u8; 32] {
     exporter(line, "EXPORTER-smig-join", &cid_octets(cid))
 }
 

@@ -6,7 +6,7 @@ use smig_proto::{
 };
 
 use super::frame::headers;
-use super::peer::{Line, Peer};
+use super::peer::{ConnHandle, Peer};
 
 impl Peer {
     /// Migrates a stream to another connection, as the engine's application.
@@ -14,7 +14,7 @@ impl Peer {
     /// # Errors
     ///
     /// The engine's.
-    pub fn migrate(&mut self, key: StreamKey, to: Line) -> Result<(), MigrateError> {
+    pub fn migrate(&mut self, key: StreamKey, to: ConnHandle) -> Result<(), MigrateError> {
         let to = MigrationTarget::Connection(self.conn(to));
         self.app(|session, now| session.migrate(now, key, to))
     }
@@ -40,21 +40,21 @@ impl Peer {
     /// Returns a stream's connection and id in the engine.
     #[must_use]
     #[track_caller]
-    pub fn place(&self, key: StreamKey) -> (Line, u32) {
+    pub fn place(&self, key: StreamKey) -> (ConnHandle, u32) {
         let view = self.session().stream(key).expect("the stream is known");
         (self.line_at(0, view.connection).expect("a line"), view.id.value())
     }
 
     /// Server engine: sends a GET on `stream`. Returns its key.
     #[track_caller]
-    pub fn get(&mut self, line: Line, stream: u32) -> StreamKey {
+    pub fn get(&mut self, line: ConnHandle, stream: u32) -> StreamKey {
         self.send(line, headers(stream).get("/").end());
         self.take_request()
     }
 
     /// Server engine: starts an upload on `stream`. Returns its key.
     #[track_caller]
-    pub fn post(&mut self, line: Line, stream: u32) -> StreamKey {
+    pub fn post(&mut self, line: ConnHandle, stream: u32) -> StreamKey {
         self.send(line, headers(stream).post("/"));
         self.take_request()
     }
@@ -78,7 +78,7 @@ impl Peer {
 
     /// Client engine: opens a stream on `line`; the peer takes its HEADERS.
     #[track_caller]
-    pub fn open(&mut self, line: Line, method: Method, end: EndStream) -> StreamKey {
+    pub fn open(&mut self, line: ConnHandle, method: Method, end: EndStream) -> StreamKey {
         let conn = self.conn(line);
         let head = request_head(method);
         let opened = self.app(|session, now| session.open(now, Some(conn), &head, end));
