@@ -12,8 +12,8 @@ use http::{HeaderMap, HeaderValue};
 use http_body::{Body, Frame, SizeHint};
 use smig::{BoxError, StreamInfo};
 
-use crate::census::Alive;
-use crate::dice::Dice;
+use crate::census::LiveGuard;
+use crate::dice::Rng;
 use crate::plan::Framing;
 
 /// The trailer that carries a body's hash.
@@ -25,7 +25,7 @@ pub(crate) struct Pieces {
     pub(crate) left: Bytes,
     pub(crate) framing: Framing,
     pub(crate) hash: String,
-    pub(crate) dice: Dice,
+    pub(crate) dice: Rng,
     /// Number of bytes sent so far, for the watcher.
     pub(crate) sent: Arc<AtomicU64>,
     /// Offsets at which it requests migrations through `info`.
@@ -33,7 +33,7 @@ pub(crate) struct Pieces {
     pub(crate) info: Option<StreamInfo>,
     pub(crate) rested: bool,
     pub(crate) trailers_sent: bool,
-    pub(crate) _alive: Alive,
+    pub(crate) _alive: LiveGuard,
 }
 
 impl Pieces {
@@ -101,15 +101,15 @@ impl Body for Pieces {
 }
 
 /// A body of one chunk, sent when a future resolves to it.
-pub(crate) struct Verdict<F>(Option<Pin<Box<F>>>);
+pub(crate) struct DeferredBody<F>(Option<Pin<Box<F>>>);
 
-impl<F> Verdict<F> {
+impl<F> DeferredBody<F> {
     pub(crate) fn new(future: F) -> Self {
         Self(Some(Box::pin(future)))
     }
 }
 
-impl<F: Future<Output = Result<Bytes, BoxError>>> Body for Verdict<F> {
+impl<F: Future<Output = Result<Bytes, BoxError>>> Body for DeferredBody<F> {
     type Data = Bytes;
     type Error = BoxError;
 

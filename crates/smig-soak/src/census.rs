@@ -8,22 +8,22 @@ use serde::Serialize;
 
 /// A guard that counts itself while it exists; a clone counts separately.
 #[derive(Debug)]
-pub(crate) struct Alive(Arc<AtomicU64>);
+pub(crate) struct LiveGuard(Arc<AtomicU64>);
 
-impl Alive {
+impl LiveGuard {
     pub(crate) fn new(count: &Arc<AtomicU64>) -> Self {
         count.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(count))
     }
 }
 
-impl Clone for Alive {
+impl Clone for LiveGuard {
     fn clone(&self) -> Self {
         Self::new(&self.0)
     }
 }
 
-impl Drop for Alive {
+impl Drop for LiveGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

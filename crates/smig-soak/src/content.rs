@@ -33,7 +33,7 @@ impl Content {
     /// Builds a pool for transfers of at most `longest` bytes.
     pub(crate) fn new(longest: u64) -> Self {
         let len = (longest + STEP * PLACES) as usize;
-        let mut dice = crate::dice::Dice::new(0x0073_6d69_675f_736f);
+        let mut dice = crate::dice::Rng::new(0x0073_6d69_675f_736f);
         let mut pool = Vec::with_capacity(len + 8);
         while pool.len() < len {
             pool.extend_from_slice(&dice.next().to_le_bytes());

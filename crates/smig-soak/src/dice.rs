@@ -4,9 +4,9 @@ use std::ops::Range;
 
 /// A small generator (SplitMix64): sufficient for plans, not for secrets.
 #[derive(Clone, Debug)]
-pub(crate) struct Dice(u64);
+pub(crate) struct Rng(u64);
 
-impl Dice {
+impl Rng {
     pub(crate) const fn new(seed: u64) -> Self {
         Self(seed)
     }

@@ -29,10 +29,10 @@ use tokio::sync::mpsc;
 
 use census::Census;
 use plan::ServerMoves;
-use run::{Ground, Report};
+use run::{Report, RunContext};
 use server::{Identity, serve};
-use service::Stage;
-use tally::{Residue, Tally};
+use service::HandlerContext;
+use tally::{LeakReport, Tally};
 
 /// Runs per batch. After a batch everything must have ended, and memory is measured.
 const BATCH: usize = 20;
@@ -130,10 +130,10 @@ fn soak(options: &Options) -> Result<Tally> {
 }
 
 async fn all(options: &Options) -> Result<Tally> {
-    let stage = Stage::new(options.size.max(64 << 10));
+    let stage = HandlerContext::new(options.size.max(64 << 10));
     let identity = Identity::new()?;
     let lasting = serve(&stage, &identity, &ServerMoves::Asked, 8)?;
-    let ground = Arc::new(Ground {
+    let ground = Arc::new(RunContext {
         stage,
         identity,
         lasting,
@@ -151,7 +151,7 @@ async fn all(options: &Options) -> Result<Tally> {
     };
     let bar = bar(numbers.len() as u64);
     let mut residue =
-        Residue { before, after: before, resident_kib: Vec::new(), bound_kib: MEMORY_BOUND_KIB };
+        LeakReport { before, after: before, resident_kib: Vec::new(), bound_kib: MEMORY_BOUND_KIB };
     for batch in numbers.chunks(BATCH) {
         runs(&ground, batch, options, &mut tally, &bar).await?;
         residue.after = settle(&ground, &before, &mut tally).await;
@@ -202,7 +202,7 @@ fn bar(runs: u64) -> ProgressBar {
 
 /// Makes the runs of a batch, `--jobs` at a time.
 async fn runs(
-    ground: &Arc<Ground>,
+    ground: &Arc<RunContext>,
     batch: &[usize],
     options: &Options,
     tally: &mut Tally,
@@ -217,7 +217,7 @@ async fn runs(
         tokio::spawn(async move {
             while let Some(&number) = numbers.get(next.fetch_add(1, Ordering::Relaxed)) {
                 if plans {
-                    let mut dice = dice::Dice::of_run(ground.seed, number);
+                    let mut dice = dice::Rng::of_run(ground.seed, number);
                     eprintln!("run {number}: {:#?}", plan::Plan::throw(&mut dice, ground.size));
                 }
                 let report = run::run(&ground, number).await;
@@ -241,7 +241,7 @@ async fn runs(
     Ok(())
 }
 
-fn census(ground: &Ground) -> Census {
+fn census(ground: &RunContext) -> Census {
     let stats = ground.lasting.stats();
     Census {
         tasks: tokio::runtime::Handle::current().metrics().num_alive_tasks(),
@@ -253,7 +253,7 @@ fn census(ground: &Ground) -> Census {
 }
 
 /// Returns the census once it is stable: the shared server's workers have their copies of the service.
-async fn until_services(ground: &Ground) -> Census {
+async fn until_services(ground: &RunContext) -> Census {
     let mut last = census(ground);
     let mut look = tokio::time::interval(Duration::from_millis(50));
     let mut same = 0;
@@ -267,7 +267,7 @@ async fn until_services(ground: &Ground) -> Census {
 }
 
 /// Waits until nothing is left of the runs, and returns what is left at the deadline.
-async fn settle(ground: &Ground, before: &Census, tally: &mut Tally) -> Census {
+async fn settle(ground: &RunContext, before: &Census, tally: &mut Tally) -> Census {
     let deadline = Instant::now() + SETTLE;
     let mut look = tokio::time::interval(Duration::from_millis(20));
     loop {

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use crate::content::{PLACES, Part};
-use crate::dice::Dice;
-use crate::relay::{Planned, Trouble, Way};
+use crate::dice::Rng;
+use crate::relay::{Planned, RelayDirection, RelayFault};
 
 /// The component that migrates streams at the server.
 #[derive(Clone, Debug)]
@@ -84,7 +84,7 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// Generates the plan of a run with big transfers of `size` bytes.
-    pub(crate) fn throw(dice: &mut Dice, size: u64) -> Self {
+    pub(crate) fn throw(dice: &mut Rng, size: u64) -> Self {
         let server_moves = match dice.within(0..10) {
             0..6 => ServerMoves::Asked,
             6..9 => ServerMoves::At(offsets(dice, size)),
@@ -121,7 +121,7 @@ impl Plan {
 }
 
 impl Transfer {
-    fn throw(dice: &mut Dice, size: u64) -> Self {
+    fn throw(dice: &mut Rng, size: u64) -> Self {
         Self {
             part: Part { place: dice.within(0..PLACES), len: size },
             framing: dice.one_of(Framing::Announced, &[Framing::Open, Framing::Trailers]),
@@ -136,7 +136,7 @@ impl Transfer {
 }
 
 /// Returns up to six offsets; a quarter of the lists lies within the first 256 KiB.
-fn offsets(dice: &mut Dice, size: u64) -> Vec<u64> {
+fn offsets(dice: &mut Rng, size: u64) -> Vec<u64> {
     let count = dice.within(0..7);
     let range = match dice.within(0..4) {
         0 => 0..(256 << 10).min(size),
@@ -145,9 +145,9 @@ fn offsets(dice: &mut Dice, size: u64) -> Vec<u64> {
     dice.offsets(count, &range)
 }
 
-fn place(dice: &mut Dice, size: u64) -> (usize, Way, u64) {
+fn place(dice: &mut Rng, size: u64) -> (usize, RelayDirection, u64) {
     let line = dice.within(0..4) as usize;
-    let way = dice.one_of(Way::Up, &[Way::Down]);
+    let way = dice.one_of(RelayDirection::Up, &[RelayDirection::Down]);
     let at = match dice.within(0..8) {
         // The handshakes, the join, the first requests.
         0..2 => dice.within(0..6000),
@@ -158,25 +158,25 @@ fn place(dice: &mut Dice, size: u64) -> (usize, Way, u64) {
     (line, way, at)
 }
 
-fn delays(dice: &mut Dice, size: u64) -> Vec<Planned> {
+fn delays(dice: &mut Rng, size: u64) -> Vec<Planned> {
     let count = dice.within(0..4);
     let delays = (0..count).map(|_| {
         let (line, way, at) = place(dice, size);
         let trouble = if dice.percent(50) {
-            Trouble::Stall(Duration::from_millis(dice.within(5..300)))
+            RelayFault::Stall(Duration::from_millis(dice.within(5..300)))
         } else {
-            Trouble::Slow(dice.within(0..(4 << 20).min(size)))
+            RelayFault::Slow(dice.within(0..(4 << 20).min(size)))
         };
         Planned { line, way, at, trouble }
     });
     delays.collect()
 }
 
-fn kills(dice: &mut Dice, size: u64) -> Vec<Planned> {
+fn kills(dice: &mut Rng, size: u64) -> Vec<Planned> {
     let count = dice.within(1..4);
     let kills = (0..count).map(|_| {
         let (line, way, at) = place(dice, size);
-        let trouble = dice.one_of(Trouble::Reset, &[Trouble::Fin]);
+        let trouble = dice.one_of(RelayFault::Reset, &[RelayFault::Fin]);
         Planned { line, way, at, trouble }
     });
     kills.collect()
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_seed_makes_one_plan() {
-        let plan = |run| format!("{:?}", Plan::throw(&mut Dice::of_run(7, run), 1 << 20));
+        let plan = |run| format!("{:?}", Plan::throw(&mut Rng::of_run(7, run), 1 << 20));
         assert_eq!(plan(1), plan(1));
         assert_ne!(plan(1), plan(2));
     }
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn about_half_of_the_runs_kill() {
         let killing = (0..1000)
-            .filter(|&run| Plan::throw(&mut Dice::of_run(1, run), 1 << 20).kills() > 0)
+            .filter(|&run| Plan::throw(&mut Rng::of_run(1, run), 1 << 20).kills() > 0)
             .count();
         assert!((400..600).contains(&killing), "{killing}");
     }

@@ -8,12 +8,12 @@ use anyhow::{Context as _, Result};
 use smig::{Client, Config, MigrationConfig, MigrationMode, Server, Stats, Trust};
 use tokio::time::Instant;
 
-use crate::dice::Dice;
+use crate::dice::Rng;
 use crate::plan::{ClientMoves, Plan, ServerMoves, Transfer};
 use crate::relay::{Kill, Relay};
 use crate::server::{HANDSHAKE, Identity, serve};
-use crate::service::{Fired, Stage};
-use crate::transfer::{Customer, Outcome, Watched};
+use crate::service::{HandlerContext, LimitHits};
+use crate::transfer::{Outcome, TransferClient, Watched};
 
 /// Maximum number of attempts of a big transfer.
 const ATTEMPTS: usize = 3;
@@ -22,8 +22,8 @@ const WIND_DOWN: Duration = Duration::from_secs(15);
 
 /// State shared by the runs.
 #[derive(Debug)]
-pub(crate) struct Ground {
-    pub(crate) stage: Arc<Stage>,
+pub(crate) struct RunContext {
+    pub(crate) stage: Arc<HandlerContext>,
     pub(crate) identity: Identity,
     /// The server that exists for the complete soak.
     pub(crate) lasting: Server,
@@ -49,8 +49,8 @@ pub(crate) struct Report {
 }
 
 /// Makes one run.
-pub(crate) async fn run(ground: &Ground, number: usize) -> Result<Report> {
-    let mut dice = Dice::of_run(ground.seed, number);
+pub(crate) async fn run(ground: &RunContext, number: usize) -> Result<Report> {
+    let mut dice = Rng::of_run(ground.seed, number);
     let plan = Plan::throw(&mut dice, ground.size);
     let own = match &plan.server_moves {
         ServerMoves::Asked => None,
@@ -61,7 +61,7 @@ pub(crate) async fn run(ground: &Ground, number: usize) -> Result<Report> {
     let relay =
         Relay::start(addr, plan.troubles.clone()).await.context("the relay cannot listen")?;
     let client = client(ground, &plan)?;
-    let customer = Customer {
+    let customer = TransferClient {
         client: client.clone(),
         stage: Arc::clone(&ground.stage),
         base: format!("https://localhost:{}", relay.port()),
@@ -69,8 +69,8 @@ pub(crate) async fn run(ground: &Ground, number: usize) -> Result<Report> {
     let mut wrong = Vec::new();
     let over = AtomicBool::new(false);
     let (downloads, uploads, smalls) = tokio::join!(
-        big(ground, &plan.download, &customer, &relay, Way::Download, &over),
-        big(ground, &plan.upload, &customer, &relay, Way::Upload, &over),
+        big(ground, &plan.download, &customer, &relay, TransferKind::Download, &over),
+        big(ground, &plan.upload, &customer, &relay, TransferKind::Upload, &over),
         customer.smalls(&over, dice),
     );
     drop(customer);
@@ -96,7 +96,7 @@ pub(crate) async fn run(ground: &Ground, number: usize) -> Result<Report> {
     Ok(Report { downloads, uploads, smalls, kills, client: counters, server, wrong })
 }
 
-fn client(ground: &Ground, plan: &Plan) -> Result<Client> {
+fn client(ground: &RunContext, plan: &Plan) -> Result<Client> {
     let mut engine = Config::client();
     engine.stream_window = plan.stream_window;
     if let Some(smig) = &mut engine.smig {
@@ -112,7 +112,7 @@ fn client(ground: &Ground, plan: &Plan) -> Result<Client> {
         .trust(Trust::Pem(ground.identity.certificate.clone().into_bytes()))
         .engine(engine)
         .moves(rules)
-        .observer(Arc::<Fired>::clone(&ground.stage.fired))
+        .observer(Arc::<LimitHits>::clone(&ground.stage.fired))
         .spares(plan.spares)
         .connect_timeout(HANDSHAKE)
         .handshake_timeout(HANDSHAKE)
@@ -121,18 +121,18 @@ fn client(ground: &Ground, plan: &Plan) -> Result<Client> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum TransferKind {
     Download,
     Upload,
 }
 
 /// Makes a big transfer, repeated on failure up to [`ATTEMPTS`] times.
 async fn big(
-    ground: &Ground,
+    ground: &RunContext,
     transfer: &Transfer,
-    customer: &Customer,
+    customer: &TransferClient,
     relay: &Relay,
-    way: Way,
+    way: TransferKind,
     over: &AtomicBool,
 ) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
@@ -140,8 +140,8 @@ async fn big(
         let watched = Watched::default();
         let transferring = async {
             match way {
-                Way::Download => customer.download(transfer, &watched).await,
-                Way::Upload => customer.upload(transfer, &watched).await,
+                TransferKind::Download => customer.download(transfer, &watched).await,
+                TransferKind::Upload => customer.upload(transfer, &watched).await,
             }
         };
         let outcome = tokio::select! {
@@ -169,7 +169,7 @@ async fn big(
 }
 
 /// Returns when a transfer makes no progress for too long.
-async fn hang(ground: &Ground, watched: &Watched) {
+async fn hang(ground: &RunContext, watched: &Watched) {
     let (mut last, mut since) = (0, Instant::now());
     let mut look = tokio::time::interval(Duration::from_millis(100));
     loop {

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use smig::{Config, MigrationConfig, MigrationMode, Server, ServerTls};
 
 use crate::plan::ServerMoves;
-use crate::service::{Application, Fired, Stage};
+use crate::service::{Application, HandlerContext, LimitHits};
 
 /// Handshake timeout at both ends: long, so that load on the machine causes no failure.
 pub(crate) const HANDSHAKE: Duration = Duration::from_secs(60);
@@ -31,7 +31,7 @@ impl Identity {
 
 /// Starts a server.
 pub(crate) fn serve(
-    stage: &Arc<Stage>,
+    stage: &Arc<HandlerContext>,
     identity: &Identity,
     moves: &ServerMoves,
     max_moves: u8,
@@ -56,7 +56,7 @@ pub(crate) fn serve(
         .handshake_timeout(HANDSHAKE)
         .engine(engine)
         .moves(rules)
-        .observer(Arc::<Fired>::clone(&stage.fired))
+        .observer(Arc::<LimitHits>::clone(&stage.fired))
         .start(Application::new(stage))?;
     Ok(server)
 }

@@ -13,23 +13,23 @@ use http_body_util::{BodyExt as _, Full};
 use smig::{BoxError, Incoming, MigrationHint, Observer, ObserverEvent, StreamInfo};
 use tower::Service;
 
-use crate::body::{HASH, Pieces, Verdict};
-use crate::census::Alive;
+use crate::body::{DeferredBody, HASH, Pieces};
+use crate::census::LiveGuard;
 use crate::content::{Checker, Content, Part, hex};
-use crate::dice::Dice;
+use crate::dice::Rng;
 use crate::plan::Framing;
 
 /// Counts of limits that were reached, by name.
 #[derive(Debug, Default)]
-pub(crate) struct Fired(Mutex<BTreeMap<&'static str, u64>>);
+pub(crate) struct LimitHits(Mutex<BTreeMap<&'static str, u64>>);
 
-impl Fired {
+impl LimitHits {
     pub(crate) fn counts(&self) -> BTreeMap<&'static str, u64> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-impl Observer for Fired {
+impl Observer for LimitHits {
     fn on_event(&self, what: &ObserverEvent) {
         if let ObserverEvent::LimitHit(limit) = what {
             let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -43,17 +43,17 @@ pub(crate) type Violations = Arc<Mutex<Vec<String>>>;
 
 /// State shared by all handlers.
 #[derive(Debug)]
-pub(crate) struct Stage {
+pub(crate) struct HandlerContext {
     pub(crate) content: Content,
     pub(crate) violations: Violations,
-    pub(crate) fired: Arc<Fired>,
+    pub(crate) fired: Arc<LimitHits>,
     pub(crate) services: Arc<AtomicU64>,
     pub(crate) handlers: Arc<AtomicU64>,
     /// Uploads that the server read completely and correctly.
     pub(crate) uploads_whole: AtomicU64,
 }
 
-impl Stage {
+impl HandlerContext {
     pub(crate) fn new(longest: u64) -> Arc<Self> {
         Arc::new(Self {
             content: Content::new(longest),
@@ -66,7 +66,7 @@ impl Stage {
     }
 
     /// Records a violation.
-    pub(crate) fn accuse(&self, what: String) {
+    pub(crate) fn report_violation(&self, what: String) {
         self.violations.lock().unwrap_or_else(PoisonError::into_inner).push(what);
     }
 }
@@ -77,13 +77,13 @@ type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>>>>;
 /// The application; each copy is counted.
 #[derive(Clone, Debug)]
 pub(crate) struct Application {
-    stage: Arc<Stage>,
-    _alive: Alive,
+    stage: Arc<HandlerContext>,
+    _alive: LiveGuard,
 }
 
 impl Application {
-    pub(crate) fn new(stage: &Arc<Stage>) -> Self {
-        Self { stage: Arc::clone(stage), _alive: Alive::new(&stage.services) }
+    pub(crate) fn new(stage: &Arc<HandlerContext>) -> Self {
+        Self { stage: Arc::clone(stage), _alive: LiveGuard::new(&stage.services) }
     }
 }
 
@@ -98,17 +98,17 @@ impl Service<Request<Incoming>> for Application {
 
     fn call(&mut self, request: Request<Incoming>) -> Answer {
         let stage = Arc::clone(&self.stage);
-        let alive = Alive::new(&stage.handlers);
+        let alive = LiveGuard::new(&stage.handlers);
         Box::pin(async move { answer(stage, alive, request).await })
     }
 }
 
 async fn answer(
-    stage: Arc<Stage>,
-    alive: Alive,
+    stage: Arc<HandlerContext>,
+    alive: LiveGuard,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, BoxError> {
-    let asked = Asked::of(&request)?;
+    let asked = RequestParams::of(&request)?;
     match request.uri().path() {
         "/down" => down(&stage, alive, asked, request).await,
         "/up" => up(stage, alive, asked, request).await,
@@ -123,7 +123,7 @@ async fn answer(
 
 /// The parameters of a request.
 #[derive(Debug)]
-struct Asked {
+struct RequestParams {
     part: Part,
     framing: Framing,
     moves: Vec<u64>,
@@ -132,7 +132,7 @@ struct Asked {
     early_head: bool,
 }
 
-impl Asked {
+impl RequestParams {
     /// Parses the query, which the client writes with [`query`].
     fn of(request: &Request<Incoming>) -> Result<Self, BoxError> {
         let mut asked = Self {
@@ -190,9 +190,9 @@ pub(crate) fn query(transfer: &crate::plan::Transfer) -> String {
 
 /// Sends a part of the pool. The request's body is read first, so that the stream has a handle.
 async fn down(
-    stage: &Stage,
-    alive: Alive,
-    asked: Asked,
+    stage: &HandlerContext,
+    alive: LiveGuard,
+    asked: RequestParams,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, BoxError> {
     let info = request.body().stream_info();
@@ -201,7 +201,7 @@ async fn down(
         left: stage.content.octets(asked.part),
         framing: asked.framing,
         hash: hex(&stage.content.hash(asked.part)),
-        dice: Dice::new(asked.pieces),
+        dice: Rng::new(asked.pieces),
         sent: Arc::default(),
         moves: asked.moves,
         info,
@@ -216,9 +216,9 @@ async fn down(
 
 /// Receives a part of the pool and responds with the verdict.
 async fn up(
-    stage: Arc<Stage>,
-    alive: Alive,
-    asked: Asked,
+    stage: Arc<HandlerContext>,
+    alive: LiveGuard,
+    asked: RequestParams,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, BoxError> {
     let early_head = asked.early_head;
@@ -229,7 +229,7 @@ async fn up(
         read
     };
     let body = if early_head {
-        Verdict::new(verdict).boxed_unsync()
+        DeferredBody::new(verdict).boxed_unsync()
     } else {
         Full::new(verdict.await?).map_err(|never| match never {}).boxed_unsync()
     };
@@ -237,7 +237,11 @@ async fn up(
 }
 
 /// Reads an upload to its end and returns its hash.
-async fn read(stage: &Stage, asked: &Asked, mut body: Incoming) -> Result<Bytes, BoxError> {
+async fn read(
+    stage: &HandlerContext,
+    asked: &RequestParams,
+    mut body: Incoming,
+) -> Result<Bytes, BoxError> {
     let info = body.stream_info();
     let mut moves = asked.moves.iter().copied().peekable();
     let mut checker = Checker::new(&stage.content, asked.part);
@@ -247,7 +251,7 @@ async fn read(stage: &Stage, asked: &Asked, mut body: Incoming) -> Result<Bytes,
             Ok(frame) => frame,
             Err(error) => {
                 if let Err(wrong) = checker.prefix() {
-                    stage.accuse(format!("upload at the server: {wrong}; then {error}"));
+                    stage.report_violation(format!("upload at the server: {wrong}; then {error}"));
                 }
                 return Err(error.into());
             }
@@ -263,10 +267,10 @@ async fn read(stage: &Stage, asked: &Asked, mut body: Incoming) -> Result<Bytes,
     let hash = hex(&stage.content.hash(asked.part));
     let said = trailer.as_ref().and_then(|trailers| trailers.get(HASH));
     if asked.framing == Framing::Trailers && said.is_none_or(|said| said != hash.as_str()) {
-        stage.accuse("upload at the server: ended without its trailers".to_owned());
+        stage.report_violation("upload at the server: ended without its trailers".to_owned());
     }
     if let Err(wrong) = checker.whole() {
-        stage.accuse(format!("upload at the server: {wrong}"));
+        stage.report_violation(format!("upload at the server: {wrong}"));
         return Err(wrong.into());
     }
     Ok(hash.into())

@@ -7,7 +7,7 @@ use serde::Serialize;
 use smig::Stats;
 
 use crate::census::Census;
-use crate::relay::Victim;
+use crate::relay::KilledRole;
 use crate::run::Report;
 use crate::transfer::Outcome;
 
@@ -74,7 +74,7 @@ pub(crate) struct Kills {
 
 /// What is left of the runs when they are over.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Residue {
+pub(crate) struct LeakReport {
     pub(crate) before: Census,
     pub(crate) after: Census,
     /// Resident memory after each batch of runs, KiB.
@@ -83,7 +83,7 @@ pub(crate) struct Residue {
     pub(crate) bound_kib: u64,
 }
 
-impl Residue {
+impl LeakReport {
     pub(crate) fn growth_kib(&self) -> i64 {
         let first = self.resident_kib.first().copied().unwrap_or(0);
         let last = self.resident_kib.last().copied().unwrap_or(0);
@@ -112,7 +112,7 @@ pub(crate) struct Tally {
     pub(crate) server: Side,
     /// Limits reached at either end: only those on migrations may be.
     pub(crate) limits_hit: BTreeMap<&'static str, u64>,
-    pub(crate) residue: Option<Residue>,
+    pub(crate) residue: Option<LeakReport>,
     /// Violations, each with its run's number first.
     pub(crate) violations: Vec<String>,
 }
@@ -158,9 +158,9 @@ impl Tally {
         }
         for kill in &report.kills {
             match kill.victim {
-                Victim::Interactive => self.kills.interactive += 1,
-                Victim::Bulk => self.kills.bulk += 1,
-                Victim::Spare => self.kills.spare += 1,
+                KilledRole::Interactive => self.kills.interactive += 1,
+                KilledRole::Bulk => self.kills.bulk += 1,
+                KilledRole::Spare => self.kills.spare += 1,
             }
         }
         self.client.add(&report.client);

@@ -10,11 +10,11 @@ use http_body_util::{BodyExt as _, Either, Empty, Full};
 use smig::{Client, Error, Incoming, StreamInfo};
 
 use crate::body::{HASH, Pieces};
-use crate::census::Alive;
+use crate::census::LiveGuard;
 use crate::content::{Checker, Part, hex};
-use crate::dice::Dice;
+use crate::dice::Rng;
 use crate::plan::{Asking, Framing, Transfer};
-use crate::service::{Stage, query};
+use crate::service::{HandlerContext, query};
 
 /// Mean size of a small object in bytes.
 const SMALL: u64 = 10 << 10;
@@ -71,9 +71,9 @@ impl Watched {
 
 /// State that all transfers of a run share.
 #[derive(Clone, Debug)]
-pub(crate) struct Customer {
+pub(crate) struct TransferClient {
     pub(crate) client: Client,
-    pub(crate) stage: Arc<Stage>,
+    pub(crate) stage: Arc<HandlerContext>,
     pub(crate) base: String,
 }
 
@@ -83,7 +83,7 @@ enum Cut {
     Cancelled,
 }
 
-impl Customer {
+impl TransferClient {
     /// Makes a big download.
     pub(crate) async fn download(&self, transfer: &Transfer, watched: &Watched) -> Outcome {
         let (method, body) = match transfer.asking {
@@ -129,13 +129,13 @@ impl Customer {
             left: self.stage.content.octets(transfer.part),
             framing: transfer.framing,
             hash: hex(&self.stage.content.hash(transfer.part)),
-            dice: Dice::new(transfer.pieces),
+            dice: Rng::new(transfer.pieces),
             sent: Arc::clone(&watched.position),
             moves: Vec::new(),
             info: None,
             rested: false,
             trailers_sent: false,
-            _alive: Alive::new(&self.stage.handlers),
+            _alive: LiveGuard::new(&self.stage.handlers),
         };
         let url = format!("{}/up?{}", self.base, query(transfer));
         let request = match Request::post(url).body(body) {
@@ -167,7 +167,7 @@ impl Customer {
     }
 
     /// Makes small downloads one after another until the big ones are over; returns their outcomes.
-    pub(crate) async fn smalls(&self, over: &AtomicBool, mut dice: Dice) -> Vec<Outcome> {
+    pub(crate) async fn smalls(&self, over: &AtomicBool, mut dice: Rng) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
         let mut pace = tokio::time::interval(PERIOD);
         pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

@@ -14,7 +14,7 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use super::{Board, Kill, Planned, Trouble, Victim, Way};
+use super::{Kill, KilledRole, Planned, RelayDirection, RelayFault, RelayState};
 
 /// Maximum number of bytes per read.
 const CHUNK: usize = 64 << 10;
@@ -28,7 +28,7 @@ const PARTING: Duration = Duration::from_secs(2);
 
 /// One connection: its planned troubles and its state.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct RelayedConn {
     number: usize,
     first: bool,
     up: Half,
@@ -39,7 +39,7 @@ pub(crate) struct Line {
 
 #[derive(Debug)]
 struct Half {
-    troubles: Vec<(u64, Trouble)>,
+    troubles: Vec<(u64, RelayFault)>,
     passed: AtomicU64,
     stalled: AtomicBool,
 }
@@ -52,7 +52,7 @@ enum Cut {
 }
 
 impl Half {
-    fn new(number: usize, way: Way, troubles: &[Planned]) -> Self {
+    fn new(number: usize, way: RelayDirection, troubles: &[Planned]) -> Self {
         let mine = troubles.iter().filter(|trouble| (trouble.line, trouble.way) == (number, way));
         let mut troubles: Vec<_> = mine.map(|trouble| (trouble.at, trouble.trouble)).collect();
         troubles.sort_by_key(|&(at, _)| at);
@@ -60,13 +60,13 @@ impl Half {
     }
 }
 
-impl Line {
+impl RelayedConn {
     pub(super) fn new(number: usize, others: &[Arc<Self>], troubles: &[Planned]) -> Self {
         Self {
             number,
             first: others.iter().all(|line| line.ended.load(Ordering::Relaxed)),
-            up: Half::new(number, Way::Up, troubles),
-            down: Half::new(number, Way::Down, troubles),
+            up: Half::new(number, RelayDirection::Up, troubles),
+            down: Half::new(number, RelayDirection::Down, troubles),
             ended: AtomicBool::new(false),
             cut: Notify::new(),
         }
@@ -76,19 +76,19 @@ impl Line {
         self.cut.notify_one();
     }
 
-    fn victim(&self) -> Victim {
+    fn victim(&self) -> KilledRole {
         let passed = |half: &Half| half.passed.load(Ordering::Relaxed);
         if self.first {
-            Victim::Interactive
+            KilledRole::Interactive
         } else if passed(&self.up) + passed(&self.down) >= BULK {
-            Victim::Bulk
+            KilledRole::Bulk
         } else {
-            Victim::Spare
+            KilledRole::Spare
         }
     }
 }
 
-impl fmt::Display for Line {
+impl fmt::Display for RelayedConn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let half = |half: &Half| {
             let passed = half.passed.load(Ordering::Relaxed);
@@ -102,7 +102,7 @@ impl fmt::Display for Line {
 }
 
 /// Marks a line as ended on drop, however its task ends.
-struct Ended(Arc<Line>);
+struct Ended(Arc<RelayedConn>);
 
 impl Drop for Ended {
     fn drop(&mut self) {
@@ -111,7 +111,7 @@ impl Drop for Ended {
 }
 
 /// Relays a connection from its first byte to its end.
-pub(super) async fn carry(mut client: TcpStream, line: Arc<Line>, board: Arc<Board>) {
+pub(super) async fn carry(mut client: TcpStream, line: Arc<RelayedConn>, board: Arc<RelayState>) {
     let _ended = Ended(Arc::clone(&line));
     let Ok(mut server) = TcpStream::connect(board.server).await else {
         board.refused.fetch_add(1, Ordering::Relaxed);
@@ -164,7 +164,7 @@ async fn pump(
     mut from: ReadHalf<'_>,
     mut to: WriteHalf<'_>,
     half: &Half,
-    board: &Board,
+    board: &RelayState,
 ) -> Result<(), Ending> {
     let mut buffer = vec![0; CHUNK];
     let mut troubles: VecDeque<_> = half.troubles.iter().copied().collect();
@@ -175,18 +175,18 @@ async fn pump(
         {
             troubles.pop_front();
             match trouble {
-                Trouble::Reset => return Err(Ending::Cut(Cut::Reset)),
-                Trouble::Fin => return Err(Ending::Cut(Cut::Fin)),
-                Trouble::Slow(octets) => slow_until = passed + octets,
-                Trouble::Stall(time) if !board.hurry.load(Ordering::Relaxed) => {
+                RelayFault::Reset => return Err(Ending::Cut(Cut::Reset)),
+                RelayFault::Fin => return Err(Ending::Cut(Cut::Fin)),
+                RelayFault::Slow(octets) => slow_until = passed + octets,
+                RelayFault::Stall(time) if !board.draining.load(Ordering::Relaxed) => {
                     half.stalled.store(true, Ordering::Relaxed);
                     tokio::time::sleep(time).await;
                     half.stalled.store(false, Ordering::Relaxed);
                 }
-                Trouble::Stall(_) => {}
+                RelayFault::Stall(_) => {}
             }
         }
-        let slow = passed < slow_until && !board.hurry.load(Ordering::Relaxed);
+        let slow = passed < slow_until && !board.draining.load(Ordering::Relaxed);
         if slow {
             tokio::time::sleep(SLOW_PAUSE).await;
         }
@@ -243,14 +243,14 @@ mod tests {
         (relay, client, server)
     }
 
-    fn planned(at: u64, trouble: Trouble) -> Planned {
-        Planned { line: 0, way: Way::Up, at, trouble }
+    fn planned(at: u64, trouble: RelayFault) -> Planned {
+        Planned { line: 0, way: RelayDirection::Up, at, trouble }
     }
 
     #[tokio::test]
     async fn a_kill_comes_behind_its_octet() {
         for (trouble, kind) in
-            [(Trouble::Fin, None), (Trouble::Reset, Some(io::ErrorKind::ConnectionReset))]
+            [(RelayFault::Fin, None), (RelayFault::Reset, Some(io::ErrorKind::ConnectionReset))]
         {
             let (relay, mut client, mut server) = through(vec![planned(1000, trouble)]).await;
             client.write_all(&[7; 5000]).await.unwrap();
@@ -261,14 +261,14 @@ mod tests {
                 assert_eq!(got.len(), 1000);
             }
             assert_eq!(relay.kills().len(), 1);
-            assert_eq!(relay.kills()[0].victim, Victim::Interactive);
+            assert_eq!(relay.kills()[0].victim, KilledRole::Interactive);
         }
     }
 
     #[tokio::test]
     async fn delays_lose_nothing() {
-        let stall = Trouble::Stall(Duration::from_millis(20));
-        let troubles = vec![planned(10, stall), planned(100_000, Trouble::Slow(200_000))];
+        let stall = RelayFault::Stall(Duration::from_millis(20));
+        let troubles = vec![planned(10, stall), planned(100_000, RelayFault::Slow(200_000))];
         let (relay, mut client, mut server) = through(troubles).await;
         let sent: Vec<u8> = (0..1_000_000_u32).map(|i| (i % 251) as u8).collect();
         let mut got = Vec::new();

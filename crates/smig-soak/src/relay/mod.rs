@@ -13,11 +13,11 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-pub(crate) use line::Line;
+pub(crate) use line::RelayedConn;
 
 /// A direction through the relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum RelayDirection {
     /// From the client to the server.
     Up,
     /// From the server to the client.
@@ -26,7 +26,7 @@ pub(crate) enum Way {
 
 /// A trouble of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trouble {
+pub(crate) enum RelayFault {
     /// Both halves end with a TCP reset.
     Reset,
     /// Both halves end with FIN, at any point of the data.
@@ -37,7 +37,7 @@ pub(crate) enum Trouble {
     Slow(u64),
 }
 
-impl Trouble {
+impl RelayFault {
     #[cfg(test)]
     pub(crate) const fn kills(self) -> bool {
         matches!(self, Self::Reset | Self::Fin)
@@ -49,14 +49,14 @@ impl Trouble {
 pub(crate) struct Planned {
     /// The connection, in the order in which the client opens them.
     pub(crate) line: usize,
-    pub(crate) way: Way,
+    pub(crate) way: RelayDirection,
     pub(crate) at: u64,
-    pub(crate) trouble: Trouble,
+    pub(crate) trouble: RelayFault,
 }
 
 /// The role of a killed connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Victim {
+pub(crate) enum KilledRole {
     /// The session's first connection.
     Interactive,
     /// A further connection that carried a migrated stream.
@@ -68,24 +68,24 @@ pub(crate) enum Victim {
 /// A killed connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kill {
-    pub(crate) victim: Victim,
+    pub(crate) victim: KilledRole,
 }
 
 /// State shared by the lines of a relay.
 #[derive(Debug)]
-pub(super) struct Board {
+pub(super) struct RelayState {
     server: SocketAddr,
     troubles: Vec<Planned>,
-    lines: Mutex<Vec<Arc<Line>>>,
+    lines: Mutex<Vec<Arc<RelayedConn>>>,
     kills: Mutex<Vec<Kill>>,
     /// Connections to the server that the relay could not open; they count as kills.
     refused: AtomicU64,
     /// The run is over: no more delays.
-    hurry: AtomicBool,
+    draining: AtomicBool,
 }
 
-impl Board {
-    fn lines(&self) -> Vec<Arc<Line>> {
+impl RelayState {
+    fn lines(&self) -> Vec<Arc<RelayedConn>> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -98,14 +98,14 @@ impl Board {
 #[derive(Debug)]
 pub(crate) struct Relay {
     addr: SocketAddr,
-    board: Arc<Board>,
+    board: Arc<RelayState>,
     accepting: JoinHandle<()>,
 }
 
 impl Drop for Relay {
     fn drop(&mut self) {
         self.accepting.abort();
-        self.board.hurry.store(true, Ordering::Relaxed);
+        self.board.draining.store(true, Ordering::Relaxed);
     }
 }
 
@@ -113,13 +113,13 @@ impl Relay {
     pub(crate) async fn start(server: SocketAddr, troubles: Vec<Planned>) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let addr = listener.local_addr()?;
-        let board = Arc::new(Board {
+        let board = Arc::new(RelayState {
             server,
             troubles,
             lines: Mutex::default(),
             kills: Mutex::default(),
             refused: AtomicU64::new(0),
-            hurry: AtomicBool::new(false),
+            draining: AtomicBool::new(false),
         });
         let accepting = tokio::spawn(accept(listener, Arc::clone(&board)));
         Ok(Self { addr, board, accepting })
@@ -153,13 +153,13 @@ impl Relay {
     }
 }
 
-async fn accept(listener: TcpListener, board: Arc<Board>) {
+async fn accept(listener: TcpListener, board: Arc<RelayState>) {
     loop {
         match listener.accept().await {
             Ok((client, _)) => {
                 let line = {
                     let mut lines = board.lines.lock().unwrap_or_else(PoisonError::into_inner);
-                    let line = Arc::new(Line::new(lines.len(), &lines, &board.troubles));
+                    let line = Arc::new(RelayedConn::new(lines.len(), &lines, &board.troubles));
                     lines.push(Arc::clone(&line));
                     line
                 };
