@@ -47,7 +47,7 @@ pub(crate) fn must_happen(scenario: &Scenario, world: &World, actions: &mut Vec<
     for side in Side::BOTH {
         for conn in Conn::all(scenario.conns) {
             if world.network.head(conn, side).is_some() {
-                actions.push(Action::Deliver(conn, side, Choice::Willing));
+                actions.push(Action::Deliver(conn, side, Choice::Follow));
             }
             if world.network.end_is_near(conn, side) {
                 actions.push(Action::Notice(conn, side));
@@ -104,7 +104,7 @@ pub(crate) fn may_happen(scenario: &Scenario, world: &World, actions: &mut Vec<A
             let declinable =
                 world.network.head(conn, side).is_some_and(|head| endpoint.may_decline(conn, head));
             if budget.declines > 0 && declinable {
-                actions.push(Action::Deliver(conn, side, Choice::Unwilling));
+                actions.push(Action::Deliver(conn, side, Choice::Decline));
             }
         }
     }

@@ -101,7 +101,7 @@ fn describe(world: &World, action: Action) -> String {
     match action {
         Action::Deliver(conn, side, choice) => {
             let frame = world.network.head(conn, side).map(ToString::to_string).unwrap_or_default();
-            let how = if choice == Choice::Unwilling { ", and will decline" } else { "" };
+            let how = if choice == Choice::Decline { ", and will decline" } else { "" };
             format!("{side} reads {conn} {frame}{how}")
         }
         Action::Notice(conn, side) => format!("{side} notices the end of {conn}"),

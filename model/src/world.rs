@@ -56,7 +56,7 @@ impl World {
     }
 
     fn deliver(&mut self, conn: Conn, side: Side, choice: Choice) {
-        if choice == Choice::Unwilling {
+        if choice == Choice::Decline {
             self.budget.declines -= 1;
         }
         if let Some(frame) = self.network.deliver(conn, side) {

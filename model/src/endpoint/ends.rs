@@ -1,6 +1,6 @@
 //! Resets, lost connections and GOAWAY: section 8.
 
-use super::{Early, Endpoint, Fate, Fault, OpenMove, ResetOn};
+use super::{EarlyFrame, Endpoint, Fate, Fault, OpenMove, ResetOn};
 use crate::frame::{End, Frame, Request};
 use crate::id::{Carrier, Conn, Side};
 use crate::omission::Omission;
@@ -102,7 +102,7 @@ impl Endpoint {
         }
         if self.is_destination(at) && !self.omits(Omission::StopTakenAtOnce) {
             if let Some(open) = &mut self.open {
-                open.early.push(Early::Stop); // SMIG-5.30/stop-kept
+                open.early.push(EarlyFrame::Stop); // SMIG-5.30/stop-kept
             }
             return;
         }

@@ -1,6 +1,6 @@
 //! The follower: sections 5 ("The follower", "Unbound carriers") and 6 ("Offers").
 
-use super::{Choice, Early, Endpoint, Fate, Fault, Kept, Offer, Unbound};
+use super::{Choice, DeferredMigrate, EarlyFrame, Endpoint, Fate, Fault, Offer, Unbound};
 use crate::frame::{Answer, End, Frame, Request};
 use crate::id::{Carrier, Conn, Side};
 use crate::omission::Omission;
@@ -41,7 +41,7 @@ impl Endpoint {
             return;
         }
         if let Some(open) = &mut self.open {
-            open.early.push(Early::Request(request));
+            open.early.push(EarlyFrame::Request(request));
         }
     }
 
@@ -69,8 +69,8 @@ impl Endpoint {
         self.offer = Offer::No; // SMIG-6.3/offer-stays-open: any MIGRATE of the client answers it
         self.end_read(end);
         let view = self.view(to.conn);
-        if !view.joined && !view.ended && choice == Choice::Willing {
-            self.kept = Some(Kept { to, settings: 0 }); // SMIG-5.12/join-pending
+        if !view.joined && !view.ended && choice == Choice::Follow {
+            self.kept = Some(DeferredMigrate { to, settings: 0 }); // SMIG-5.12/join-pending
             return;
         }
         self.answer(to, choice);
@@ -83,7 +83,7 @@ impl Endpoint {
         // SMIG-5.13/must-decline
         let usable =
             view.joined && !view.ended && !closed && !excluded && to.conn != self.place.conn;
-        if usable && choice == Choice::Willing {
+        if usable && choice == Choice::Follow {
             self.accept(to);
         } else {
             let reset = std::mem::take(&mut self.reset_owed);
@@ -145,8 +145,8 @@ impl Endpoint {
     }
 
     /// Answers a MIGRATE that waited, as if it had just been read.
-    pub(super) fn answer_kept(&mut self, kept: &Kept) {
-        self.answer(kept.to, Choice::Willing);
+    pub(super) fn answer_kept(&mut self, kept: &DeferredMigrate) {
+        self.answer(kept.to, Choice::Follow);
         if self.place != kept.to {
             self.recv.window += kept.settings; // the barrier was declined: SMIG-7.5/undone-barrier
         }

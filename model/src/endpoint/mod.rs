@@ -50,8 +50,8 @@ pub(crate) enum Fault {
 /// Whether a follower declines when it has the choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Choice {
-    Willing,
-    Unwilling,
+    Follow,
+    Decline,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -102,12 +102,12 @@ struct OpenMove {
     /// A frame was sent on the carrier.
     used: bool,
     reset: Option<ResetOn>,
-    early: Vec<Early>,
+    early: Vec<EarlyFrame>,
 }
 
 /// A frame that arrived on the carrier before the answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Early {
+enum EarlyFrame {
     Data(Data),
     Request(Request),
     Stop,
@@ -115,7 +115,7 @@ enum Early {
 
 /// A MIGRATE that waits for the answer to a JOIN (SMIG-5.12/join-pending).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Kept {
+struct DeferredMigrate {
     to: Carrier,
     /// Acknowledged changes of the initial window, which a decline applies.
     settings: i8,
@@ -148,7 +148,7 @@ pub(crate) struct Endpoint {
     fate: Fate,
     place: Carrier,
     open: Option<OpenMove>,
-    kept: Option<Kept>,
+    kept: Option<DeferredMigrate>,
     offer: Offer,
     /// A reset was sent on a carrier that was then given up (SMIG-8.3/reset-remembered).
     reset_owed: bool,

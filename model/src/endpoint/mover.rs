@@ -1,6 +1,6 @@
 //! The mover: sections 5 ("The mover") and 6 ("Collisions", "Declines").
 
-use super::{Early, Endpoint, Fate, Fault, Offer, OpenMove, ResetOn};
+use super::{EarlyFrame, Endpoint, Fate, Fault, Offer, OpenMove, ResetOn};
 use crate::frame::{Answer, Frame, Request};
 use crate::id::{Carrier, Conn, Side};
 use crate::omission::Omission;
@@ -78,11 +78,11 @@ impl Endpoint {
         }
         for early in open.early {
             match early {
-                Early::Data(data) => self.hand_on(data),
-                Early::Request(request) => {
-                    self.request_read(open.to, request, super::Choice::Willing)
+                EarlyFrame::Data(data) => self.hand_on(data),
+                EarlyFrame::Request(request) => {
+                    self.request_read(open.to, request, super::Choice::Follow)
                 } // SMIG-5.16/next-move-kept
-                Early::Stop => self.stop_read(open.to),
+                EarlyFrame::Stop => self.stop_read(open.to),
             }
         }
         self.settle();
@@ -153,7 +153,7 @@ impl Endpoint {
     /// Declines the follower's next move, which waited for an answer that no longer matters.
     pub(super) fn refuse(&mut self, open: &OpenMove) {
         for early in &open.early {
-            if let Early::Request(request) = early {
+            if let EarlyFrame::Request(request) = early {
                 self.decline(open.to, *request);
             }
         }

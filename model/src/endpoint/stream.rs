@@ -1,6 +1,6 @@
 //! Data, credit and the initial window: section 5 ("Order") and section 7.
 
-use super::{Early, Endpoint, Fate, Fault};
+use super::{EarlyFrame, Endpoint, Fate, Fault};
 use crate::frame::{Data, End, Frame};
 use crate::id::{Carrier, Conn, Side};
 use crate::omission::Omission;
@@ -91,7 +91,7 @@ impl Endpoint {
             return self.hand_on(data);
         }
         if let Some(open) = self.open.as_mut().filter(|open| open.to == at) {
-            open.early.push(Early::Data(data)); // SMIG-5.15/kept-in-order
+            open.early.push(EarlyFrame::Data(data)); // SMIG-5.15/kept-in-order
         } else if self.side == Side::Server {
             self.blame(Fault::IdleId); // SMIG-5.21/unbound-frames
         } else if let Some(unbound) = self.unbound_at(at) {
