@@ -21,17 +21,17 @@ use smig_gateway::admin::{
     self, AdminObserver, AdminSpec, AdminTarget, ReportedStats, StatsSource, UpstreamReport,
 };
 
-/// Octets a second on each connection.
+/// Filler a second on each connection.
 const PATH: u64 = 1_500_000;
 const PIECE: usize = 16 << 10;
 
-/// Octets of a given number, whose length is announced or not.
-struct Octets {
+/// Filler of a given number, whose length is announced or not.
+struct Filler {
     left: usize,
     announced: bool,
 }
 
-impl Body for Octets {
+impl Body for Filler {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -51,10 +51,10 @@ impl Body for Octets {
 }
 
 /// `/small/...` is 6 kB, `/live/...` is big and does not say so, all else is big.
-async fn answer(request: Request<Incoming>) -> Result<Response<Octets>, Infallible> {
+async fn answer(request: Request<Incoming>) -> Result<Response<Filler>, Infallible> {
     let path = request.uri().path();
     let left = if path.starts_with("/small") { 6000 } else { 9_000_000 };
-    Ok(Response::new(Octets { left, announced: !path.starts_with("/live") }))
+    Ok(Response::new(Filler { left, announced: !path.starts_with("/live") }))
 }
 
 /// Numbers of an upstream that is not there, so that its table can be seen.

@@ -21,7 +21,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 const BIG: usize = 24_000_000;
-/// Octets a second that a program reads at most.
+/// Bytes a second that a program reads at most.
 const RATE: f64 = 2e6;
 
 /// `/small/...` is 6 kB, all else is big.

@@ -70,12 +70,12 @@ async fn requests_have_spans() {
     let (sender, mut ended) = mpsc::unbounded_channel();
     let collect = Collect { open: Mutex::default(), ended: sender };
     tracing::subscriber::set_global_default(Registry::default().with(collect)).unwrap();
-    a_span_ends_with_its_stream_and_knows_octets_and_moves(&mut ended).await;
+    a_span_ends_with_its_stream_and_knows_bytes_and_moves(&mut ended).await;
     a_gateway_names_route_and_upstream(&mut ended).await;
     a_gateway_names_the_other_host(&mut ended).await;
 }
 
-async fn a_span_ends_with_its_stream_and_knows_octets_and_moves(ended: &mut Ended) {
+async fn a_span_ends_with_its_stream_and_knows_bytes_and_moves(ended: &mut Ended) {
     let watch = AdminObserver::new();
     let observer = Arc::clone(&watch);
     let answer = move |request: Request<Incoming>| {

@@ -127,12 +127,12 @@ pub struct Limits {
     /// Maximum number of framed and unsent bytes of a connection, without requests; above it, the
     /// connection is not read (CVE-2019-9517).
     pub max_unsent: usize,
-    /// A stream that has data to send is reset if it transfers fewer than [`Limits::stall_octets`]
+    /// A stream that has data to send is reset if it transfers fewer than [`Limits::stall_bytes`]
     /// bytes in this time, whatever frames the peer sends meanwhile. A migration does not restart
     /// it.
     pub stall_timeout: Duration,
     /// See [`Limits::stall_timeout`].
-    pub stall_octets: u64,
+    pub stall_bytes: u64,
     /// Timeout for the preface and SETTINGS.
     pub preface_timeout: Duration,
     /// Timeout for one field block.
@@ -163,7 +163,7 @@ impl Default for Limits {
             max_tiny_frames: 1000,
             max_unsent: 256 << 10,
             stall_timeout: Duration::from_secs(60),
-            stall_octets: 1024,
+            stall_bytes: 1024,
             preface_timeout: Duration::from_secs(5),
             headers_timeout: Duration::from_secs(10),
             settings_timeout: Duration::from_secs(30),

@@ -99,7 +99,7 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
         size!(
             "limits.stall_bytes",
             "limit-stall-bytes",
-            engine.limits.stall_octets,
+            engine.limits.stall_bytes,
             "Minimum number of bytes that a stream must transfer in stall_timeout"
         ),
         time!(

@@ -133,13 +133,13 @@ pub fn parse_seconds(text: &str) -> Result<Duration, String> {
 
 /// Formats a size as TOML, in the largest unit that divides it.
 #[must_use]
-pub fn show_size(octets: u64) -> String {
+pub fn show_size(bytes: u64) -> String {
     for (unit, factor) in [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
-        if octets >= factor && octets.is_multiple_of(factor) {
-            return format!("\"{}{unit}\"", octets / factor);
+        if bytes >= factor && bytes.is_multiple_of(factor) {
+            return format!("\"{}{unit}\"", bytes / factor);
         }
     }
-    octets.to_string()
+    bytes.to_string()
 }
 
 /// Formats a duration as TOML, in the largest unit that divides it.

@@ -43,7 +43,7 @@ impl Content {
     }
 
     /// Returns the bytes of a part.
-    pub(crate) fn octets(&self, part: Part) -> Bytes {
+    pub(crate) fn bytes(&self, part: Part) -> Bytes {
         let start = ((part.place % PLACES) * STEP) as usize;
         self.pool.slice(start..start + part.len as usize)
     }
@@ -51,7 +51,7 @@ impl Content {
     /// Returns the SHA-256 of a part.
     pub(crate) fn hash(&self, part: Part) -> [u8; 32] {
         let mut hashes = self.hashes.lock().unwrap_or_else(PoisonError::into_inner);
-        *hashes.entry(part).or_insert_with(|| Sha256::digest(self.octets(part)).into())
+        *hashes.entry(part).or_insert_with(|| Sha256::digest(self.bytes(part)).into())
     }
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct Checker {
 impl Checker {
     pub(crate) fn new(content: &Content, part: Part) -> Self {
         Self {
-            expected: content.octets(part),
+            expected: content.bytes(part),
             wanted: content.hash(part),
             hash: Sha256::new(),
             taken: 0,
@@ -97,7 +97,7 @@ impl Checker {
     pub(crate) fn prefix(&self) -> Result<(), String> {
         match self.first_wrong {
             None => Ok(()),
-            Some(at) => Err(format!("wrong from octet {at} on, {} received", self.taken)),
+            Some(at) => Err(format!("wrong from byte {at} on, {} received", self.taken)),
         }
     }
 
@@ -106,20 +106,20 @@ impl Checker {
         self.prefix()?;
         let wanted = self.expected.len() as u64;
         if self.taken != wanted {
-            return Err(format!("ended without an error at octet {} of {wanted}", self.taken));
+            return Err(format!("ended without an error at byte {} of {wanted}", self.taken));
         }
         if <[u8; 32]>::from(self.hash.finalize()) != self.wanted {
-            return Err("the SHA-256 differs though every octet was compared".into());
+            return Err("the SHA-256 differs though every byte was compared".into());
         }
         Ok(())
     }
 }
 
 /// Formats bytes as hexadecimal digits.
-pub(crate) fn hex(octets: &[u8]) -> String {
-    octets.iter().fold(String::new(), |mut text, octet| {
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
         // Writing to a string does not fail.
-        let _ = write!(text, "{octet:02x}");
+        let _ = write!(text, "{byte:02x}");
         text
     })
 }
@@ -133,9 +133,9 @@ mod tests {
     #[test]
     fn the_whole_is_right_in_any_pieces() {
         let content = Content::new(2000);
-        let octets = content.octets(PART);
+        let bytes = content.bytes(PART);
         let mut checker = Checker::new(&content, PART);
-        for piece in octets.chunks(7) {
+        for piece in bytes.chunks(7) {
             checker.take(piece);
         }
         assert_eq!(checker.whole(), Ok(()));
@@ -144,19 +144,19 @@ mod tests {
     #[test]
     fn every_kind_of_wrong_is_found() {
         let content = Content::new(2000);
-        let octets = content.octets(PART);
-        let check = |octets: &[u8]| {
+        let bytes = content.bytes(PART);
+        let check = |bytes: &[u8]| {
             let mut checker = Checker::new(&content, PART);
-            checker.take(&octets[..octets.len() / 2]);
-            checker.take(&octets[octets.len() / 2..]);
+            checker.take(&bytes[..bytes.len() / 2]);
+            checker.take(&bytes[bytes.len() / 2..]);
             checker.whole().unwrap_err()
         };
-        assert!(check(&octets[..999]).contains("octet 999 of 1000"));
-        let mut flipped = octets.to_vec();
+        assert!(check(&bytes[..999]).contains("byte 999 of 1000"));
+        let mut flipped = bytes.to_vec();
         flipped[700] ^= 1;
-        assert!(check(&flipped).contains("from octet 700"));
-        let mut longer = octets.to_vec();
+        assert!(check(&flipped).contains("from byte 700"));
+        let mut longer = bytes.to_vec();
         longer.push(0);
-        assert!(check(&longer).contains("from octet 1000"));
+        assert!(check(&longer).contains("from byte 1000"));
     }
 }

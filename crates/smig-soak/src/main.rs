@@ -52,8 +52,8 @@ struct Options {
     /// What the plans are thrown from; the same seed makes the same plans
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Octets of each big transfer; with kB, MB, KiB or MiB as a suffix if you like
-    #[arg(long, default_value = "50MB", value_parser = octets)]
+    /// Bytes of each big transfer; with kB, MB, KiB or MiB as a suffix if you like
+    #[arg(long, default_value = "50MB", value_parser = bytes)]
     size: u64,
     /// Runs at the same time
     #[arg(long, default_value_t = 2)]
@@ -72,9 +72,9 @@ struct Options {
     plans: bool,
 }
 
-fn octets(text: &str) -> Result<u64, String> {
+fn bytes(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let number: u64 = digits.parse().map_err(|_| format!("{text:?} is not a number of octets"))?;
+    let number: u64 = digits.parse().map_err(|_| format!("{text:?} is not a number of bytes"))?;
     let unit = match text.get(digits.len()..).unwrap_or_default() {
         "" => 1,
         "kB" => 1000,
@@ -84,8 +84,8 @@ fn octets(text: &str) -> Result<u64, String> {
         other => return Err(format!("unknown unit {other:?}: kB, MB, KiB or MiB")),
     };
     match number.checked_mul(unit) {
-        Some(octets @ 1..=0x7fff_ffff) => Ok(octets),
-        _ => Err(format!("{text} is not between 1 octet and 2 GiB")),
+        Some(bytes @ 1..=0x7fff_ffff) => Ok(bytes),
+        _ => Err(format!("{text} is not between 1 byte and 2 GiB")),
     }
 }
 

@@ -198,7 +198,7 @@ async fn down(
     let info = request.body().stream_info();
     request.into_body().collect().await?;
     let body = Pieces {
-        left: stage.content.octets(asked.part),
+        left: stage.content.bytes(asked.part),
         framing: asked.framing,
         hash: hex(&stage.content.hash(asked.part)),
         dice: Rng::new(asked.pieces),

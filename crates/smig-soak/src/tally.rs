@@ -186,7 +186,7 @@ fn without_numbers(text: &str) -> String {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} runs of 2 x {} octets in {:.0} s", self.runs, self.size, self.seconds)?;
+        writeln!(f, "{} runs of 2 x {} bytes in {:.0} s", self.runs, self.size, self.seconds)?;
         writeln!(f)?;
         writeln!(f, "           complete  cancelled  failed  wrong")?;
         let rows =

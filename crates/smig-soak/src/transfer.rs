@@ -53,7 +53,7 @@ impl Watched {
         let position = self.position.load(Ordering::Relaxed);
         let info = self.info.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         match &*info {
-            None => format!("at octet {position}, no response yet"),
+            None => format!("at byte {position}, no response yet"),
             Some(info) => {
                 let segments = info.segments();
                 let segments: Vec<_> = segments
@@ -63,7 +63,7 @@ impl Watched {
                     })
                     .collect();
                 let now = info.connection().map(|conn| conn.to_string()).unwrap_or_default();
-                format!("at octet {position}, on {now}, received {}", segments.join(", "))
+                format!("at byte {position}, on {now}, received {}", segments.join(", "))
             }
         }
     }
@@ -126,7 +126,7 @@ impl TransferClient {
     /// Makes a big upload; the server responds with the hash of what it received.
     pub(crate) async fn upload(&self, transfer: &Transfer, watched: &Watched) -> Outcome {
         let body = Pieces {
-            left: self.stage.content.octets(transfer.part),
+            left: self.stage.content.bytes(transfer.part),
             framing: transfer.framing,
             hash: hex(&self.stage.content.hash(transfer.part)),
             dice: Rng::new(transfer.pieces),

@@ -27,7 +27,7 @@ fn a_few_runs_are_right_and_leave_nothing() {
 fn a_wrong_command_line_says_what_is_wrong() {
     for (args, words) in [
         (["--size", "5TB"], "unknown unit \"TB\""),
-        (["--size", "lots"], "not a number of octets"),
+        (["--size", "lots"], "not a number of bytes"),
         (["--runs", "0"], "at least 1"),
     ] {
         let ran = Command::new(env!("CARGO_BIN_EXE_smig-soak")).args(args).output().unwrap();

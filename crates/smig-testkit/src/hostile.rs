@@ -107,14 +107,14 @@ struct Attack<'a> {
 }
 
 impl Attack<'_> {
-    fn octet(&mut self) -> u8 {
+    fn byte(&mut self) -> u8 {
         let Some((&first, rest)) = self.input.split_first() else { return 0 };
         self.input = rest;
         first
     }
 
-    fn octets(&mut self) -> Vec<u8> {
-        let length = usize::from(self.octet() % 32).min(self.input.len());
+    fn bytes(&mut self) -> Vec<u8> {
+        let length = usize::from(self.byte() % 32).min(self.input.len());
         let (taken, rest) = self.input.split_at(length);
         self.input = rest;
         taken.to_vec()
@@ -126,14 +126,14 @@ impl Attack<'_> {
 
     /// Selects an open connection.
     fn line(&mut self) -> Option<ConnHandle> {
-        let at = usize::from(self.octet());
+        let at = usize::from(self.byte());
         let open: Vec<_> = self.open().collect();
         (!open.is_empty()).then(|| open[at % open.len()])
     }
 
     /// Selects the id of a stream that is or was on the connection; rarely an arbitrary id.
     fn stream(&mut self, line: ConnHandle) -> Option<u32> {
-        let at = self.octet();
+        let at = self.byte();
         if at >= 250 {
             return Some(if at == 255 { 0x7fff_ffff } else { u32::from(at - 250) });
         }
@@ -165,21 +165,21 @@ impl Attack<'_> {
     }
 
     fn key(&mut self) -> Option<StreamKey> {
-        let at = usize::from(self.octet());
+        let at = usize::from(self.byte());
         (!self.keys.is_empty()).then(|| self.keys[at % self.keys.len()])
     }
 
     fn step(&mut self) {
-        match self.octet() {
+        match self.byte() {
             0..176 => self.frame(),
             176..178 => {
                 if let Some(line) = self.line() {
-                    let octets = self.octets();
-                    self.peer.send_octets(line, &octets);
+                    let bytes = self.bytes();
+                    self.peer.send_bytes(line, &bytes);
                 }
             }
             178..190 => {
-                let millis = u64::from(self.octet()).pow(2);
+                let millis = u64::from(self.byte()).pow(2);
                 self.peer.advance(Duration::from_millis(millis));
             }
             190..192 => {
@@ -194,7 +194,7 @@ impl Attack<'_> {
     /// Sends one frame: well formed, or of any type with any payload.
     fn frame(&mut self) {
         let (Some(line), Some(other)) = (self.line(), self.line()) else { return };
-        let (mut kind, mut stream) = (self.octet(), self.stream(line).unwrap_or(0));
+        let (mut kind, mut stream) = (self.byte(), self.stream(line).unwrap_or(0));
         if self.role == Side::Server && (kind % 64 < 8 || stream == 0) {
             // A new request.
             (kind, stream) = (0, self.fresh(line));
@@ -203,7 +203,7 @@ impl Attack<'_> {
             return;
         }
         let cid = self.peer.cid(other);
-        let end = self.octet() % 2 == 1;
+        let end = self.byte() % 2 == 1;
         let frame = match kind % 64 {
             0..16 => {
                 let head = match (self.role, end) {
@@ -214,13 +214,13 @@ impl Attack<'_> {
                 };
                 return self.peer.send(line, head);
             }
-            16..24 if end => data(stream, self.octets()).end(),
-            16..24 => data(stream, self.octets()),
+            16..24 if end => data(stream, self.bytes()).end(),
+            16..24 => data(stream, self.bytes()),
             // Sent by a server that has responded and needs no more of the request.
             24..26 => reset(stream, ErrorCode::NoError),
             26..28 => reset(stream, ErrorCode::Cancel),
-            28..32 => window_update(stream, 1 + (u32::from(self.octet()) << 8)),
-            32 => settings(&[(u16::from(self.octet() % 10), u32::from(self.octet()) << 10)]),
+            28..32 => window_update(stream, 1 + (u32::from(self.byte()) << 8)),
+            32 => settings(&[(u16::from(self.byte() % 10), u32::from(self.byte()) << 10)]),
             33..45 => migrate(stream, cid, self.fresh(other)),
             45..51 => accept(stream, cid, self.stream(other).unwrap_or(stream)),
             51..54 => decline(stream),
@@ -229,9 +229,9 @@ impl Attack<'_> {
             57..63 => ping([kind; 8]),
             _ => {
                 const KINDS: [u8; 14] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0x10, 0xf5, 0xf6, 0x77];
-                let kind = KINDS[usize::from(self.octet()) % KINDS.len()];
-                let flags = self.octet();
-                raw(kind, flags, stream, self.octets())
+                let kind = KINDS[usize::from(self.byte()) % KINDS.len()];
+                let flags = self.byte();
+                raw(kind, flags, stream, self.bytes())
             }
         };
         self.peer.send(line, frame);
@@ -239,7 +239,7 @@ impl Attack<'_> {
 
     /// Performs one action of the application.
     fn command(&mut self) {
-        let what = self.octet();
+        let what = self.byte();
         if self.role == Side::Client && what.is_multiple_of(4) && self.streams() < MOST_OPEN {
             let head =
                 request_head(if what < 128 { http::Method::GET } else { http::Method::POST });
@@ -250,7 +250,7 @@ impl Attack<'_> {
             return;
         }
         let Some(key) = self.key() else { return };
-        let body = self.octets();
+        let body = self.bytes();
         let end = if what % 8 == 1 { EndStream::Yes } else { EndStream::No };
         match what % 32 {
             0..16 => {

@@ -4,9 +4,9 @@ use smig_proto::Side;
 use smig_testkit::hostile::{Outcome, attack};
 
 /// xorshift64*: reproducible on all platforms.
-struct Octets(u64);
+struct RandomInput(u64);
 
-impl Octets {
+impl RandomInput {
     fn take(&mut self, count: usize) -> Vec<u8> {
         (0..count)
             .map(|_| {
@@ -26,7 +26,7 @@ fn seeds() -> u64 {
 fn attacks(role: Side) {
     let mut total = Outcome::default();
     for seed in 1..=seeds() {
-        let input = Octets(seed).take(600);
+        let input = RandomInput(seed).take(600);
         // Printed if the attack fails.
         println!("seed {seed}");
         let outcome = attack(role, &input);

@@ -31,9 +31,9 @@ fn expect_limit(peer: &mut Peer, limit: &str) {
 
 fn fragment(size: usize) -> Vec<u8> {
     // A literal field that is too long to end within the test.
-    let mut octets = vec![0, 1, b'x', 0x7f, 0xff, 0xff, 0xff, 0x0f];
-    octets.resize(size, b'v');
-    octets
+    let mut bytes = vec![0, 1, b'x', 0x7f, 0xff, 0xff, 0xff, 0x0f];
+    bytes.resize(size, b'v');
+    bytes
 }
 
 #[test]
@@ -42,8 +42,8 @@ fn a_header_block_has_eight_continuations() {
     let mut peer = server();
     let block = b"\x82\x84\x87\x01\x0bexample.com";
     peer.send(C1, raw(kind::HEADERS, flag::END_STREAM, 1, &block[..1]));
-    for octet in 1..8 {
-        peer.send(C1, raw(kind::CONTINUATION, 0, 1, &block[octet..=octet]));
+    for byte in 1..8 {
+        peer.send(C1, raw(kind::CONTINUATION, 0, 1, &block[byte..=byte]));
     }
     peer.send(C1, raw(kind::CONTINUATION, flag::END_HEADERS, 1, &block[8..]));
     peer.take_request();
@@ -51,8 +51,8 @@ fn a_header_block_has_eight_continuations() {
     let mut peer = server().with_spare();
     let other = peer.get(C2, 1);
     peer.send(C1, raw(kind::HEADERS, flag::END_STREAM, 1, &block[..1]));
-    for octet in 1..=8 {
-        peer.send(C1, raw(kind::CONTINUATION, 0, 1, &block[octet..=octet]));
+    for byte in 1..=8 {
+        peer.send(C1, raw(kind::CONTINUATION, 0, 1, &block[byte..=byte]));
     }
     peer.expect_nothing(C1);
     peer.send(C1, raw(kind::CONTINUATION, 0, 1, &block[9..10]));
@@ -240,11 +240,11 @@ fn migrates_that_nobody_reads_the_answers_of_are_bounded() {
 
 // Windows (CVE-2019-9511, -9517).
 
-fn responding(peer: &mut Peer, octets: usize) -> StreamKey {
+fn responding(peer: &mut Peer, bytes: usize) -> StreamKey {
     let key = peer.get(C1, 1);
     peer.respond(key, 200, EndStream::No);
     peer.expect(C1, headers(1).status(200));
-    peer.body(key, vec![b'x'; octets], EndStream::Yes);
+    peer.body(key, vec![b'x'; bytes], EndStream::Yes);
     key
 }
 
@@ -448,7 +448,7 @@ fn a_released_response_that_comes_back_has_its_stall_clock() {
 }
 
 #[test]
-fn octets_that_a_decline_takes_back_are_no_progress() {
+fn bytes_that_a_decline_takes_back_are_no_progress() {
     // The client opens the window only on the carrier, then declines: no data was delivered.
     let setup = Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, 0);
     let mut peer = Peer::to_server(setup);
@@ -535,7 +535,7 @@ fn the_preface_has_five_seconds() {
     for sent in [&b""[..], b"PRI * HTTP/2.0\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04"] {
         let mut peer = Peer::to_server(Setup::new(Config::server()));
         peer.open_line();
-        peer.send_octets(C1, sent);
+        peer.send_bytes(C1, sent);
         peer.advance(Duration::from_secs(4));
         assert!(!peer.is_closed(C1));
         peer.advance(Duration::from_secs(2));

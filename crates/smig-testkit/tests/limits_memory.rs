@@ -49,30 +49,30 @@ fn held_by(act: impl FnOnce()) -> usize {
 }
 
 fn frame(kind: u8, stream: u32, length: usize) -> Vec<u8> {
-    let mut octets = vec![0; 9 + length];
-    octets[..3].copy_from_slice(&(length as u32).to_be_bytes()[1..]);
-    octets[3] = kind;
-    octets[5..9].copy_from_slice(&stream.to_be_bytes());
-    octets
+    let mut bytes = vec![0; 9 + length];
+    bytes[..3].copy_from_slice(&(length as u32).to_be_bytes()[1..]);
+    bytes[3] = kind;
+    bytes[5..9].copy_from_slice(&stream.to_be_bytes());
+    bytes
 }
 
 /// Returns one read buffer of a driver: DATA of `length` bytes, then 48 KiB of frames that are not
 /// stored.
 fn read(stream: u32, length: usize) -> Vec<u8> {
-    let mut octets = frame(kind::DATA, stream, length);
+    let mut bytes = frame(kind::DATA, stream, length);
     for _ in 0..3 {
-        octets.extend(frame(0x42, 0, 16_384));
+        bytes.extend(frame(0x42, 0, 16_384));
     }
-    octets
+    bytes
 }
 
 /// Sends `window` bytes of unread body, each slice in a separate buffer.
 fn fill(peer: &mut Peer, line: ConnHandle, streams: &[u32], length: usize, window: usize) {
     let each = window / streams.len() / length;
     for &stream in streams {
-        let octets = read(stream, length);
+        let bytes = read(stream, length);
         for _ in 0..each {
-            peer.send_octets(line, &octets);
+            peer.send_bytes(line, &bytes);
         }
     }
     assert!(!peer.is_closed(line));
@@ -122,7 +122,7 @@ fn flood(peer: &mut Peer, frame: &[u8]) -> usize {
             if peer.is_closed(C2) {
                 break;
             }
-            peer.send_octets(C2, frame);
+            peer.send_bytes(C2, frame);
         }
         while peer.next_if_any(C2).is_some() {}
         peer.clear_events();
@@ -135,9 +135,9 @@ fn empty_frames_before_their_barrier_hold_nothing() {
     const END: u8 = 1;
     for flags in [0, END] {
         let empty = |stream| {
-            let mut octets = frame(kind::DATA, stream, 0);
-            octets[4] = flags;
-            octets
+            let mut bytes = frame(kind::DATA, stream, 0);
+            bytes[4] = flags;
+            bytes
         };
         // A carrier that no MIGRATE has named yet.
         let mut peer = Peer::of_client(Config::client()).with_spare();
@@ -167,8 +167,8 @@ fn fields_and_reasons_hold_no_buffer() {
     }
     let held = held_by(|| {
         for id in (0..50).map(|n| 2 * n + 1) {
-            peer.send(C1, headers(id).status(200).field("x-field", "of a few octets"));
-            peer.send_octets(C1, &read(id, 1));
+            peer.send(C1, headers(id).status(200).field("x-field", "of a few bytes"));
+            peer.send_bytes(C1, &read(id, 1));
         }
         for _ in 0..5 {
             peer.send(

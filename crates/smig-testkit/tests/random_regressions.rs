@@ -110,8 +110,8 @@ fn a_migrate_that_waits_behind_an_answer_is_declined_when_the_stream_ends() {
             Exchange { link: 1 },
             GET,
             Migrate { talk: 11, side: Client, to: Link(3) },
-            Transmit { link: 4, side: Client, octets: ALL },
-            Deliver { link: 0, to: Server, octets: ALL },
+            Transmit { link: 4, side: Client, bytes: ALL },
+            Deliver { link: 0, to: Server, bytes: ALL },
             Migrate { talk: 3, side: Server, to: Spare },
             Exchange { link: 1 },
             Sleep { millis: 31_000 },
@@ -137,10 +137,10 @@ fn a_migrate_that_waits_is_declined_when_a_complete_mover_loses_the_old_connecti
             Exchange { link: 0 },
             Connect,
             Migrate { talk: 7, side: Server, to: Link(0) },
-            Write { talk: 2, side: Server, octets: 154 },
+            Write { talk: 2, side: Server, bytes: 154 },
             Cut { link: 2, keep: [0, 0] },
             Connect,
-            Deliver { link: 2, to: Client, octets: ALL },
+            Deliver { link: 2, to: Client, bytes: ALL },
             Exchange { link: 1 },
             GET,
             Connect,
@@ -162,9 +162,9 @@ fn goaway_ends_the_unbound_carriers_that_it_excludes() {
         Open { on: Some(1), plan: Plan { prompt: false, ..Plan::download(9) } },
         Exchange { link: 1 },
         Migrate { talk: 0, side: Server, to: Link(0) },
-        Write { talk: 0, side: Server, octets: 3 },
-        Transmit { link: 0, side: Server, octets: ALL },
-        Deliver { link: 0, to: Client, octets: ALL },
+        Write { talk: 0, side: Server, bytes: 3 },
+        Transmit { link: 0, side: Server, bytes: ALL },
+        Deliver { link: 0, to: Client, bytes: ALL },
         Drain { link: 0, side: Client },
         Exchange { link: 0 },
         Exchange { link: 0 },
@@ -199,7 +199,7 @@ fn a_head_that_is_sent_again_does_not_start_the_count_of_its_body_again() {
             GET,
             Migrate { talk: 1, side: Server, to: Spare },
             GET,
-            Write { talk: 10, side: Server, octets: 1 },
+            Write { talk: 10, side: Server, bytes: 1 },
             Settle,
         ],
     );
@@ -230,7 +230,7 @@ fn credit_that_a_smaller_initial_window_makes_due_is_announced() {
         Setup { server_window: 700, ..seed(9_870_699_158_979_181_695) },
         &[
             Open { on: None, plan: Plan::upload(8331, 2) },
-            Write { talk: 8, side: Client, octets: 2748 },
+            Write { talk: 8, side: Client, bytes: 2748 },
             Exchange { link: 2 },
         ],
     );
@@ -243,8 +243,8 @@ fn a_first_connection_is_joined_before_its_key_is_there() {
         seed(1),
         &[
             Open { on: None, plan: Plan::upload(193, 9) },
-            Transmit { link: 3, side: Client, octets: ALL },
-            Deliver { link: 3, to: Server, octets: ALL },
+            Transmit { link: 3, side: Client, bytes: ALL },
+            Deliver { link: 3, to: Server, bytes: ALL },
             Migrate { talk: 11, side: Server, to: Offer },
         ],
     );
@@ -272,9 +272,9 @@ fn a_mover_is_not_accused_for_a_stream_that_was_reset_meanwhile() {
             Exchange { link: 0 },
             Release { talk: 0, side: Client },
             Migrate { talk: 0, side: Server, to: Link(1) },
-            Write { talk: 0, side: Server, octets: 9 },
-            Transmit { link: 1, side: Server, octets: ALL },
-            Deliver { link: 1, to: Client, octets: ALL },
+            Write { talk: 0, side: Server, bytes: 9 },
+            Transmit { link: 1, side: Server, bytes: ALL },
+            Deliver { link: 1, to: Client, bytes: ALL },
         ],
     );
 }
@@ -288,9 +288,9 @@ fn a_path_to_a_closed_end_has_room_again() {
         &[
             padded(Plan::download(1)),
             Op::Close { link: 3, side: Server },
-            Transmit { link: 3, side: Client, octets: ALL },
+            Transmit { link: 3, side: Client, bytes: ALL },
             padded(Plan::upload(1, 59)),
-            Write { talk: 11, side: Client, octets: 2 },
+            Write { talk: 11, side: Client, bytes: 2 },
         ],
     );
 }

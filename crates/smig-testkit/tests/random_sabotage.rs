@@ -23,8 +23,8 @@ fn noticed(kind: fn(u32) -> FaultInjection) -> u32 {
 }
 
 #[test]
-fn octets_that_change_places_are_noticed() {
-    assert!(noticed(FaultInjection::SwapOctets) >= 80);
+fn bytes_that_change_places_are_noticed() {
+    assert!(noticed(FaultInjection::SwapBytes) >= 80);
 }
 #[test]
 fn lost_data_is_noticed() {

@@ -40,7 +40,7 @@ fn a_wrong_preface_ends_the_connection() {
     for preface in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n", b"X"] {
         let mut peer = Peer::to_server(Setup::new(Config::server()));
         peer.open_line();
-        peer.send_octets(C1, preface);
+        peer.send_bytes(C1, preface);
         assert!(peer.is_closed(C1));
         let Frame::Settings(_) = peer.next(C1) else { panic!("a server's SETTINGS come first") };
         let Frame::WindowUpdate { stream: 0, .. } = peer.next(C1) else { panic!("then credit") };
@@ -52,10 +52,10 @@ fn a_wrong_preface_ends_the_connection() {
 fn a_preface_may_come_in_pieces() {
     let mut peer = Peer::to_server(Setup::new(Config::server()));
     peer.open_line();
-    let octets =
+    let bytes =
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x08\x06\0\0\0\0\0pingping";
-    for octet in octets {
-        peer.send_octets(C1, &[*octet]);
+    for byte in bytes {
+        peer.send_bytes(C1, &[*byte]);
     }
     peer.take_greeting(C1);
     peer.expect(C1, pong(*b"pingping"));
@@ -66,7 +66,7 @@ fn the_first_frame_is_settings() {
     for frame in [ping([0; 8]), settings_ack(), headers(1).get("/").end().into()] {
         let mut peer = Peer::to_server(Setup::new(Config::server()));
         peer.open_line();
-        peer.send_octets(C1, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+        peer.send_bytes(C1, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
         peer.send(C1, Frame::clone(&frame));
         assert!(peer.is_closed(C1), "{frame:?}");
         let mut peer = Peer::to_client(Setup::new(Config::client()));
@@ -85,7 +85,7 @@ fn a_frame_longer_than_allowed_ends_the_connection() {
     expect_connection_error(raw(0x77, 0, 0, vec![0; 16_385]), ErrorCode::FrameSizeError);
     // The header is enough to refuse it: the engine does not wait for 16 megabytes.
     let mut peer = server();
-    peer.send_octets(C1, &[0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 1]);
+    peer.send_bytes(C1, &[0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 1]);
     peer.expect_goaway(C1, ErrorCode::FrameSizeError);
     // The maximum length is accepted.
     let mut peer = server();

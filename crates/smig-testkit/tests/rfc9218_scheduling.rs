@@ -4,9 +4,9 @@ use smig_proto::{Config, EndStream, ErrorCode, Priority, StreamKey};
 use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, Peer, Setup};
 
-/// A server engine whose client does not read, with one response of `octets` bytes for each
+/// A server engine whose client does not read, with one response of `bytes` bytes for each
 /// priority field, on streams 1, 3, 5...
-fn responding(priorities: &[&str], octets: usize) -> (Peer, Vec<StreamKey>) {
+fn responding(priorities: &[&str], bytes: usize) -> (Peer, Vec<StreamKey>) {
     let setup = Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, 1 << 20);
     let mut peer = Peer::to_server(setup);
     peer.connect();
@@ -24,7 +24,7 @@ fn responding(priorities: &[&str], octets: usize) -> (Peer, Vec<StreamKey>) {
     }
     peer.pause(C1);
     for &key in &keys {
-        peer.body(key, vec![0; octets], EndStream::Yes);
+        peer.body(key, vec![0; bytes], EndStream::Yes);
     }
     (peer, keys)
 }

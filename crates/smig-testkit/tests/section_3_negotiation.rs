@@ -85,7 +85,7 @@ fn the_extension_needs_both_settings_and_a_whole_cid() {
 fn bare_server(entries: &[(u16, u32)]) -> Peer {
     let mut peer = Peer::to_server(Setup::new(Config::server()));
     peer.open_line();
-    peer.send_octets(C1, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    peer.send_bytes(C1, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
     peer.send(C1, settings(entries));
     peer
 }

@@ -46,7 +46,7 @@ fn a_client_proves_a_further_connection_before_it_uses_it() {
 }
 
 #[test]
-fn nonces_are_the_drivers_random_octets() {
+fn nonces_are_the_drivers_random_bytes() {
     // SMIG-4.1/client-proof: two connections, two nonces.
     let mut peer = Peer::of_client(Config::client());
     let mut nonces = Vec::new();
@@ -161,18 +161,18 @@ fn rejoin_spoiled(
 }
 
 #[test]
-fn every_octet_of_a_proof_counts() {
+fn every_byte_of_a_proof_counts() {
     // SMIG-4.4/constant-time: constant time is guaranteed by `subtle`; this test shows that every byte is
     // compared.
-    for octet in 0..32 {
+    for byte in 0..32 {
         let mut peer = Peer::of_server(Config::server());
-        let line = join_spoiled(&mut peer, |_, mac| mac[octet] ^= 0x80);
+        let line = join_spoiled(&mut peer, |_, mac| mac[byte] ^= 0x80);
         peer.expect(line, join_refused(2));
         assert!(!joined(&peer, line));
     }
-    for octet in 0..16 {
+    for byte in 0..16 {
         let mut peer = Peer::of_server(Config::server());
-        let line = join_spoiled(&mut peer, |nonce, _| nonce[octet] ^= 1);
+        let line = join_spoiled(&mut peer, |nonce, _| nonce[byte] ^= 1);
         peer.expect(line, join_refused(2));
     }
 }
@@ -475,7 +475,7 @@ fn three_wrong_proofs_end_the_connection() {
 fn three_refused_joins_end_the_connection_whatever_the_reasons() {
     // SMIG-4.9/three-refusals
     use JoinRefusal::{BadProof, DifferentIdentity, Limit, NotHere};
-    for (reasons, octets) in [
+    for (reasons, bytes) in [
         ([NotHere; 3], [5, 5, 5]),
         ([DifferentIdentity, Limit, BadProof], [3, 4, 2]),
         ([Limit; 3], [4, 4, 4]),
@@ -483,11 +483,11 @@ fn three_refused_joins_end_the_connection_whatever_the_reasons() {
         let mut peer = Peer::to_server(Setup::new(Config::server()).joins_by_script());
         peer.connect();
         let line = before_join(&mut peer);
-        for (reason, octet) in reasons.into_iter().zip(octets) {
+        for (reason, byte) in reasons.into_iter().zip(bytes) {
             let join = peer.proof(line);
             peer.send(line, join);
             peer.refuse_join(line, reason);
-            peer.expect(line, join_refused(octet));
+            peer.expect(line, join_refused(byte));
         }
         peer.expect_goaway(line, ErrorCode::EnhanceYourCalm);
         peer.expect_nothing(C1);

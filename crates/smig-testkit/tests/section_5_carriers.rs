@@ -263,8 +263,8 @@ fn small_data_on_an_unbound_carrier_comes_out_whole_and_in_order() {
     let cid = peer.cid(C2);
     peer.send(C2, headers(2).status(200));
     let body: Vec<u8> = (0..20_000u32).map(|n| n as u8).collect();
-    for octet in &body {
-        peer.send(C2, data(2, [*octet]));
+    for byte in &body {
+        peer.send(C2, data(2, [*byte]));
     }
     peer.send(C2, data(2, vec![7; 2_000]));
     peer.send(C2, data(2, "").end());

@@ -30,7 +30,7 @@ impl Deadlines {
         Self {
             head: limits.headers_timeout,
             body: Progress { least: LEAST_BODY, within: body },
-            send: Progress { least: limits.stall_octets, within: limits.stall_timeout },
+            send: Progress { least: limits.stall_bytes, within: limits.stall_timeout },
             idle,
         }
     }

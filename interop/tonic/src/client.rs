@@ -79,7 +79,7 @@ where
     async fn small(&mut self, number: u64) -> Result<f64> {
         let (began, sent) = (Instant::now(), chunk(number, SMALL));
         let got: Bytes = self.unary("/smig.interop.Peer/Small", sent.clone()).await?;
-        ensure!(got == sent, "a small call brought {} other octets", got.len());
+        ensure!(got == sent, "a small call brought {} other bytes", got.len());
         Ok(began.elapsed().as_secs_f64() * 1e3)
     }
 

@@ -16,8 +16,8 @@ pub const CHUNK: usize = 64 << 10;
 /// position.
 #[must_use]
 pub fn chunk(number: u64, len: usize) -> Bytes {
-    let mut octets = BytesMut::with_capacity(len.max(8));
-    octets.put_u64(number);
-    octets.extend((8..len).map(|at| (at * 7 + (at >> 8)) as u8));
-    octets.freeze()
+    let mut bytes = BytesMut::with_capacity(len.max(8));
+    bytes.put_u64(number);
+    bytes.extend((8..len).map(|at| (at * 7 + (at >> 8)) as u8));
+    bytes.freeze()
 }

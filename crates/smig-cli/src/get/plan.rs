@@ -230,8 +230,8 @@ fn hex(text: &str) -> Option<[u8; 32]> {
     if text.len() != 64 || !text.is_ascii() {
         return None;
     }
-    for (octet, digits) in sum.iter_mut().zip(text.as_bytes().chunks(2)) {
-        *octet = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+    for (byte, digits) in sum.iter_mut().zip(text.as_bytes().chunks(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
     }
     Some(sum)
 }

@@ -107,9 +107,9 @@ impl Bar {
         bar.reset_eta();
     }
 
-    pub(super) fn add(&self, octets: u64) {
+    pub(super) fn add(&self, bytes: u64) {
         if let Some(bar) = &self.0 {
-            bar.inc(octets);
+            bar.inc(bytes);
         }
     }
 }

@@ -244,8 +244,8 @@ fn name(part: &Path, path: &Path, existing: Existing) -> io::Result<()> {
 pub(super) fn show(sum: &[u8; 32]) -> String {
     use std::fmt::Write as _;
     let mut text = String::with_capacity(64);
-    for octet in sum {
-        let _ = write!(text, "{octet:02x}");
+    for byte in sum {
+        let _ = write!(text, "{byte:02x}");
     }
     text
 }

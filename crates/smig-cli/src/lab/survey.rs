@@ -203,13 +203,13 @@ fn export(args: &ExportArgs) -> Result<()> {
         let name = if is_input { "standard input".into() } else { path.display().to_string() };
         let file: Box<dyn Read> =
             if is_input { Box::new(io::stdin().lock()) } else { Box::new(open(path)?) };
-        let octets = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+        let bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
         let template = if is_input {
             "{binary_bytes} {binary_bytes_per_sec}"
         } else {
             "{bar:24} {binary_bytes}/{binary_total_bytes} {eta} left"
         };
-        let bar = bar(octets, template);
+        let bar = bar(bytes, template);
         let mut tell = |damage: &MalformedInput| tell_damage(&bar, damage);
         let on_damage =
             if args.skip_damaged { OnMalformed::Skip(&mut tell) } else { OnMalformed::Stop };

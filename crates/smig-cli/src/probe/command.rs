@@ -25,7 +25,7 @@ impl Rest {
             .transpose()
     }
 
-    fn octet(&mut self, key: &str) -> Result<Option<u8>, String> {
+    fn byte(&mut self, key: &str) -> Result<Option<u8>, String> {
         self.number(key)?
             .map(|value| u8::try_from(value).map_err(|_| format!("{key}: more than 255")))
             .transpose()
@@ -67,21 +67,21 @@ impl Rest {
     }
 
     /// Removes the remaining words and returns them as bytes.
-    fn octets(&mut self) -> Result<Vec<u8>, String> {
-        octets(&std::mem::take(&mut self.0))
+    fn bytes(&mut self) -> Result<Vec<u8>, String> {
+        bytes(&std::mem::take(&mut self.0))
     }
 }
 
 /// Returns the bytes of hexadecimal words and quoted text.
-pub(super) fn octets(words: &[Token]) -> Result<Vec<u8>, String> {
-    let mut octets = Vec::new();
+pub(super) fn bytes(words: &[Token]) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
     for word in words {
         match word.quoting {
-            Quoting::Quoted => octets.extend(&word.text),
-            Quoting::Bare => octets.extend(hex(&word.text)?),
+            Quoting::Quoted => bytes.extend(&word.text),
+            Quoting::Bare => bytes.extend(hex(&word.text)?),
         }
     }
-    Ok(octets)
+    Ok(bytes)
 }
 
 /// Builds the frame that a line describes.
@@ -90,7 +90,7 @@ pub(super) fn frame(name: &str, words: &[Token]) -> Result<FrameText, String> {
     let mut frame = FrameText::default();
     let stream = rest.number("stream")?;
     // Explicit flags take precedence over those that the command would set.
-    let flags = rest.octet("flags")?;
+    let flags = rest.byte("flags")?;
     frame.length = rest.number("length")?;
     frame.stream = stream.unwrap_or(0);
     let known = KINDS.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind);
@@ -102,7 +102,7 @@ pub(super) fn frame(name: &str, words: &[Token]) -> Result<FrameText, String> {
         None if name == "frame" => {
             let word = rest.value("type").ok_or("type=... is missing")?;
             frame.kind = kind(&word)?;
-            frame.payload = rest.octets()?;
+            frame.payload = rest.bytes()?;
         }
         None => return Err(unknown(name)),
     }
@@ -147,7 +147,7 @@ fn fill(frame: &mut FrameText, rest: &mut Rest, stream: Option<u32>) -> Result<(
             frame.payload = match rest.text() {
                 Some(text) => text,
                 None if rest.0.is_empty() => vec![0; 8],
-                None => rest.octets()?,
+                None => rest.bytes()?,
             };
         }
         GOAWAY => {
@@ -181,14 +181,14 @@ fn data(rest: &mut Rest) -> Result<Vec<u8>, String> {
     if let Some(size) = rest.number("size")? {
         return Ok(vec![b'.'; size as usize]);
     }
-    if let Some(octets) = rest.hex("hex")? {
-        return Ok(octets);
+    if let Some(bytes) = rest.hex("hex")? {
+        return Ok(bytes);
     }
     Ok(rest.text().unwrap_or_default())
 }
 
 fn pad(frame: &mut FrameText, rest: &mut Rest) -> Result<(), String> {
-    let Some(pad) = rest.octet("pad")? else { return Ok(()) };
+    let Some(pad) = rest.byte("pad")? else { return Ok(()) };
     frame.flags |= PADDED;
     frame.payload.insert(0, pad);
     frame.payload.extend(vec![0; usize::from(pad)]);
@@ -228,7 +228,7 @@ fn headers(frame: &mut FrameText, rest: &mut Rest) -> Result<(), String> {
 
 fn dependency(rest: &mut Rest) -> Result<Vec<u8>, String> {
     let on = rest.number("dep")?.unwrap_or(0) | (u32::from(rest.flag("exclusive", 1)) << 31);
-    let weight = rest.octet("weight")?.unwrap_or(15);
+    let weight = rest.byte("weight")?.unwrap_or(15);
     let mut payload = on.to_be_bytes().to_vec();
     payload.push(weight);
     Ok(payload)
@@ -264,7 +264,7 @@ fn migrate(frame: &mut FrameText, rest: &mut Rest) -> Result<(), String> {
 }
 
 fn join(frame: &mut FrameText, rest: &mut Rest) -> Result<(), String> {
-    if let Some(reason) = rest.octet("refused")? {
+    if let Some(reason) = rest.byte("refused")? {
         frame.flags = REFUSED;
         frame.payload = vec![reason];
         return Ok(());
@@ -287,39 +287,39 @@ mod tests {
 
     #[test]
     fn frames_of_every_kind() {
-        let octets = |line: &str| of(line).unwrap().octets();
-        assert_eq!(octets("settings"), b"\0\0\0\x04\0\0\0\0\0");
-        assert_eq!(octets("settings ack"), b"\0\0\0\x04\x01\0\0\0\0");
-        assert_eq!(octets("settings 0x3=100"), b"\0\0\x06\x04\0\0\0\0\0\0\x03\0\0\0\x64");
-        assert_eq!(octets("settings smig=4"), b"\0\0\x06\x04\0\0\0\0\0\xf5\xe1\0\0\0\x04");
-        assert_eq!(octets("data stream=1 end \"hi\""), b"\0\0\x02\0\x01\0\0\0\x01hi");
-        assert_eq!(octets("data stream=1 pad=2 \"hi\""), b"\0\0\x05\0\x08\0\0\0\x01\x02hi\0\0");
-        assert_eq!(octets("rst stream=3 code=CANCEL"), b"\0\0\x04\x03\0\0\0\0\x03\0\0\0\x08");
-        assert_eq!(octets("ping"), b"\0\0\x08\x06\0\0\0\0\0\0\0\0\0\0\0\0\0");
-        assert_eq!(octets("ping ack \"12345678\""), b"\0\0\x08\x06\x01\0\0\0\x0012345678");
-        assert_eq!(octets("window by=1"), b"\0\0\x04\x08\0\0\0\0\0\0\0\0\x01");
+        let bytes = |line: &str| of(line).unwrap().bytes();
+        assert_eq!(bytes("settings"), b"\0\0\0\x04\0\0\0\0\0");
+        assert_eq!(bytes("settings ack"), b"\0\0\0\x04\x01\0\0\0\0");
+        assert_eq!(bytes("settings 0x3=100"), b"\0\0\x06\x04\0\0\0\0\0\0\x03\0\0\0\x64");
+        assert_eq!(bytes("settings smig=4"), b"\0\0\x06\x04\0\0\0\0\0\xf5\xe1\0\0\0\x04");
+        assert_eq!(bytes("data stream=1 end \"hi\""), b"\0\0\x02\0\x01\0\0\0\x01hi");
+        assert_eq!(bytes("data stream=1 pad=2 \"hi\""), b"\0\0\x05\0\x08\0\0\0\x01\x02hi\0\0");
+        assert_eq!(bytes("rst stream=3 code=CANCEL"), b"\0\0\x04\x03\0\0\0\0\x03\0\0\0\x08");
+        assert_eq!(bytes("ping"), b"\0\0\x08\x06\0\0\0\0\0\0\0\0\0\0\0\0\0");
+        assert_eq!(bytes("ping ack \"12345678\""), b"\0\0\x08\x06\x01\0\0\0\x0012345678");
+        assert_eq!(bytes("window by=1"), b"\0\0\x04\x08\0\0\0\0\0\0\0\0\x01");
         assert_eq!(
-            octets("goaway last=5 code=0x1 \"x\""),
+            bytes("goaway last=5 code=0x1 \"x\""),
             b"\0\0\x09\x07\0\0\0\0\0\0\0\0\x05\0\0\0\x01x"
         );
         assert_eq!(
-            octets("priority_update stream=1 \"u=1\""),
+            bytes("priority_update stream=1 \"u=1\""),
             b"\0\0\x07\x10\0\0\0\0\0\0\0\0\x01u=1"
         );
         assert_eq!(
-            octets("migrate stream=1"),
+            bytes("migrate stream=1"),
             b"\0\0\x10\xf5\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
         );
-        assert_eq!(octets("join refused=4"), b"\0\0\x01\xf6\x04\0\0\0\0\x04");
+        assert_eq!(bytes("join refused=4"), b"\0\0\x01\xf6\x04\0\0\0\0\x04");
         assert_eq!(
-            octets("frame type=0xee flags=0xff stream=7 01 \"a\""),
+            bytes("frame type=0xee flags=0xff stream=7 01 \"a\""),
             b"\0\0\x02\xee\xff\0\0\0\x07\x01a"
         );
-        assert_eq!(octets("headers stream=1 end a=b"), b"\0\0\x05\x01\x05\0\0\0\x01\x10\x01a\x01b");
-        assert_eq!(octets("headers stream=1 open +stream=b")[4], 0);
-        assert_eq!(octets("headers stream=1 block=82 end"), b"\0\0\x01\x01\x05\0\0\0\x01\x82");
-        assert_eq!(octets("ping length=9")[..3], [0, 0, 9]);
-        assert_eq!(octets("headers stream=1 flags=0")[4], 0);
+        assert_eq!(bytes("headers stream=1 end a=b"), b"\0\0\x05\x01\x05\0\0\0\x01\x10\x01a\x01b");
+        assert_eq!(bytes("headers stream=1 open +stream=b")[4], 0);
+        assert_eq!(bytes("headers stream=1 block=82 end"), b"\0\0\x01\x01\x05\0\0\0\x01\x82");
+        assert_eq!(bytes("ping length=9")[..3], [0, 0, 9]);
+        assert_eq!(bytes("headers stream=1 flags=0")[4], 0);
     }
 
     #[test]

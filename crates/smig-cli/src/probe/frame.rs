@@ -34,8 +34,8 @@ impl Frame {
     }
 
     fn word(&self, at: usize) -> Option<u32> {
-        let octets = self.payload.get(at..at + 4)?;
-        Some(u32::from_be_bytes(octets.try_into().ok()?))
+        let bytes = self.payload.get(at..at + 4)?;
+        Some(u32::from_be_bytes(bytes.try_into().ok()?))
     }
 
     /// Returns the error code of RST_STREAM or GOAWAY.
@@ -224,17 +224,17 @@ fn holds(payload: &[u8], text: &[u8]) -> bool {
 }
 
 /// Formats bytes in hexadecimal.
-pub(super) fn hex(octets: &[u8]) -> String {
-    let mut text = String::with_capacity(octets.len() * 2);
-    for octet in octets {
-        let _ = write!(text, "{octet:02x}");
+pub(super) fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        let _ = write!(text, "{byte:02x}");
     }
     text
 }
 
-fn excerpt(octets: &[u8]) -> String {
-    let shown = octets.get(..SHOWN).unwrap_or(octets);
-    let more = if octets.len() > SHOWN { "..." } else { "" };
+fn excerpt(bytes: &[u8]) -> String {
+    let shown = bytes.get(..SHOWN).unwrap_or(bytes);
+    let more = if bytes.len() > SHOWN { "..." } else { "" };
     let is_text = std::str::from_utf8(shown).is_ok_and(|text| !text.contains('\0'));
     if is_text {
         format!("{}{more}", quoted(&String::from_utf8_lossy(shown)))

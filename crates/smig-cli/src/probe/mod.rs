@@ -187,7 +187,7 @@ async fn open(args: &ProbeArgs, script: &[Step], play: &mut ScriptRunner) -> Res
     }
     if !begins_with("settings") {
         let settings = FrameText { kind: SETTINGS, ..FrameText::default() };
-        play.send_unasked(&settings.octets(), "settings").await?;
+        play.send_unasked(&settings.bytes(), "settings").await?;
     }
     Ok(())
 }

@@ -149,8 +149,8 @@ impl Peer {
         }
     }
 
-    pub(super) async fn send(&mut self, octets: &[u8]) -> io::Result<()> {
-        self.stream.write_all(octets).await?;
+    pub(super) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes).await?;
         self.stream.flush().await
     }
 
@@ -235,7 +235,7 @@ impl Peer {
             return None;
         }
         let mut fields = Vec::new();
-        let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let decoded = self.hpack.decode(&block, |field| {
             fields.push(match field {
                 Field::Pseudo(name, value) => (name.as_str().to_owned(), text(&value)),

@@ -70,19 +70,19 @@ impl ScriptRunner {
     }
 
     /// Sends bytes that the protocol requires and that the script leaves out.
-    pub(super) async fn send_unasked(&mut self, octets: &[u8], what: &str) -> Result<(), Failure> {
+    pub(super) async fn send_unasked(&mut self, bytes: &[u8], what: &str) -> Result<(), Failure> {
         self.note(">", &format!("{what} (automatic)"), json!({ "sent": what, "automatic": true }))?;
         // A closed connection is reported by the next read.
-        let _ = self.peer.send(octets).await;
+        let _ = self.peer.send(bytes).await;
         Ok(())
     }
 
     async fn step(&mut self, step: &Step) -> Result<(), Failure> {
         match &step.action {
-            Action::Send(octets) => {
-                let value = json!({ "line": step.line, "sent": step.text, "octets": hex(octets) });
+            Action::Send(bytes) => {
+                let value = json!({ "line": step.line, "sent": step.text, "bytes": hex(bytes) });
                 self.note(">", &step.text, value)?;
-                self.peer.send(octets).await.map_err(|error| {
+                self.peer.send(bytes).await.map_err(|error| {
                     let line = step.line;
                     let why = format!(
                         "line {line}: cannot send: {error}; the peer closed the connection"
@@ -180,7 +180,7 @@ impl ScriptRunner {
         let payload = if frame.kind == PING { frame.payload.clone() } else { Vec::new() };
         let answer = FrameText { kind: frame.kind, flags: ACK, payload, ..FrameText::default() };
         let what = if frame.kind == PING { "ping ack" } else { "settings ack" };
-        self.send_unasked(&answer.octets(), what).await
+        self.send_unasked(&answer.bytes(), what).await
     }
 
     fn note(&self, mark: &str, words: &str, mut value: Value) -> Result<(), Failure> {

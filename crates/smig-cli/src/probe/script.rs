@@ -87,8 +87,8 @@ fn action(command: &Token, rest: &[Token]) -> Result<Action, String> {
         "finish" => Ok(Action::Finish),
         "close" => Ok(Action::Close),
         "preface" => Ok(Action::Send(wire::PREFACE.to_vec())),
-        "raw" => command::octets(rest).map(Action::Send),
-        _ => command::frame(&name, rest).map(|frame| Action::Send(frame.octets())),
+        "raw" => command::bytes(rest).map(Action::Send),
+        _ => command::frame(&name, rest).map(|frame| Action::Send(frame.bytes())),
     }
 }
 

@@ -104,14 +104,14 @@ pub(super) struct FrameText {
 }
 
 impl FrameText {
-    pub(super) fn octets(&self) -> Vec<u8> {
+    pub(super) fn bytes(&self) -> Vec<u8> {
         let truth = u32::try_from(self.payload.len()).unwrap_or(u32::MAX);
         let [_, length @ ..] = self.length.unwrap_or(truth).to_be_bytes();
-        let mut octets = length.to_vec();
-        octets.extend([self.kind, self.flags]);
-        octets.extend(self.stream.to_be_bytes());
-        octets.extend(&self.payload);
-        octets
+        let mut bytes = length.to_vec();
+        bytes.extend([self.kind, self.flags]);
+        bytes.extend(self.stream.to_be_bytes());
+        bytes.extend(&self.payload);
+        bytes
     }
 }
 
@@ -170,8 +170,8 @@ mod tests {
     fn a_frame_may_lie_about_its_length() {
         let mut frame =
             FrameText { kind: DATA, flags: 1, stream: 3, payload: b"hi".to_vec(), length: None };
-        assert_eq!(frame.octets(), b"\0\0\x02\0\x01\0\0\0\x03hi");
+        assert_eq!(frame.bytes(), b"\0\0\x02\0\x01\0\0\0\x03hi");
         frame.length = Some(0x010203);
-        assert_eq!(frame.octets(), b"\x01\x02\x03\0\x01\0\0\0\x03hi");
+        assert_eq!(frame.bytes(), b"\x01\x02\x03\0\x01\0\0\0\x03hi");
     }
 }

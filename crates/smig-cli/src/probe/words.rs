@@ -41,54 +41,54 @@ impl Token {
 /// An unclosed quote or an invalid escape.
 pub(super) fn split(line: &str) -> Result<Vec<Token>, String> {
     let mut words = Vec::new();
-    let mut octets = line.bytes().peekable();
+    let mut bytes = line.bytes().peekable();
     loop {
-        while octets.next_if(u8::is_ascii_whitespace).is_some() {}
-        match octets.peek() {
+        while bytes.next_if(u8::is_ascii_whitespace).is_some() {}
+        match bytes.peek() {
             None | Some(b'#') => return Ok(words),
-            Some(_) => words.push(word(&mut octets)?),
+            Some(_) => words.push(word(&mut bytes)?),
         }
     }
 }
 
-type Octets<'a> = std::iter::Peekable<std::str::Bytes<'a>>;
+type Bytes<'a> = std::iter::Peekable<std::str::Bytes<'a>>;
 
-fn word(octets: &mut Octets<'_>) -> Result<Token, String> {
-    let quoting = if octets.peek() == Some(&b'"') { Quoting::Quoted } else { Quoting::Bare };
+fn word(bytes: &mut Bytes<'_>) -> Result<Token, String> {
+    let quoting = if bytes.peek() == Some(&b'"') { Quoting::Quoted } else { Quoting::Bare };
     let mut word = Token { text: Vec::new(), equals: None, quoting };
-    while let Some(octet) = octets.next_if(|octet| !octet.is_ascii_whitespace()) {
-        match octet {
-            b'"' => quoted(octets, &mut word.text)?,
+    while let Some(byte) = bytes.next_if(|byte| !byte.is_ascii_whitespace()) {
+        match byte {
+            b'"' => quoted(bytes, &mut word.text)?,
             b'=' => {
                 word.equals.get_or_insert(word.text.len());
-                word.text.push(octet);
+                word.text.push(byte);
             }
-            _ => word.text.push(octet),
+            _ => word.text.push(byte),
         }
     }
     Ok(word)
 }
 
-fn quoted(octets: &mut Octets<'_>, text: &mut Vec<u8>) -> Result<(), String> {
+fn quoted(bytes: &mut Bytes<'_>, text: &mut Vec<u8>) -> Result<(), String> {
     loop {
-        match octets.next() {
+        match bytes.next() {
             None => return Err("unterminated quote".to_owned()),
             Some(b'"') => return Ok(()),
-            Some(b'\\') => text.push(escaped(octets)?),
-            Some(octet) => text.push(octet),
+            Some(b'\\') => text.push(escaped(bytes)?),
+            Some(byte) => text.push(byte),
         }
     }
 }
 
-fn escaped(octets: &mut Octets<'_>) -> Result<u8, String> {
-    match octets.next() {
+fn escaped(bytes: &mut Bytes<'_>) -> Result<u8, String> {
+    match bytes.next() {
         Some(b'n') => Ok(b'\n'),
         Some(b'r') => Ok(b'\r'),
         Some(b't') => Ok(b'\t'),
         Some(b'0') => Ok(0),
-        Some(octet @ (b'\\' | b'"')) => Ok(octet),
+        Some(byte @ (b'\\' | b'"')) => Ok(byte),
         Some(b'x') => {
-            let digits: Vec<u8> = octets.by_ref().take(2).collect();
+            let digits: Vec<u8> = bytes.by_ref().take(2).collect();
             let digits = String::from_utf8_lossy(&digits).into_owned();
             u8::from_str_radix(&digits, 16)
                 .map_err(|_| format!("\\x{digits}: expected two hexadecimal digits"))
@@ -99,8 +99,7 @@ fn escaped(octets: &mut Octets<'_>) -> Result<u8, String> {
 
 /// Parses bytes in hexadecimal, with or without spaces between them.
 pub(super) fn hex(text: &[u8]) -> Result<Vec<u8>, String> {
-    let digits: Vec<u8> =
-        text.iter().copied().filter(|octet| !octet.is_ascii_whitespace()).collect();
+    let digits: Vec<u8> = text.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
     let bad =
         || format!("{:?} is not hexadecimal, two digits per byte", String::from_utf8_lossy(text));
     if !digits.len().is_multiple_of(2) {
@@ -143,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_octets() {
+    fn numbers_and_bytes() {
         assert_eq!(number(b"0xff"), Ok(255));
         assert_eq!(number(b"17"), Ok(17));
         assert!(number(b"-1").is_err());

@@ -71,9 +71,9 @@ fn killed_it_goes_on_where_it_was() {
     assert!((3..=40).contains(&before.len()), "{}", before.len());
     // Simulate a crash of the machine in the middle of a line.
     let path = place.path("out/results.jsonl");
-    let mut octets = std::fs::read(&path).unwrap();
-    octets.extend_from_slice(b"{\"format\":1,\"id\":{\"camp");
-    std::fs::write(&path, octets).unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes.extend_from_slice(b"{\"format\":1,\"id\":{\"camp");
+    std::fs::write(&path, bytes).unwrap();
 
     let rest = place.run(&["run", &file, "--out", "out"]);
     assert_exit(&rest, 0);

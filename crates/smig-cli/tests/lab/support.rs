@@ -93,8 +93,8 @@ pub(crate) fn can_run() -> bool {
     output.status.success()
 }
 
-pub(crate) fn text(octets: &[u8]) -> String {
-    String::from_utf8_lossy(octets).into_owned()
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 #[track_caller]

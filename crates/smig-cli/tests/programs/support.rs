@@ -154,7 +154,7 @@ impl Drop for Ended {
     }
 }
 
-/// Octets in which every stretch is different.
+/// Bytes in which every stretch is different.
 pub(crate) fn content(length: usize) -> Vec<u8> {
     let mut content: Vec<u8> =
         (0_u64..).flat_map(|n| (n * 0x9e37_79b9).to_be_bytes()).take(length).collect();
@@ -163,15 +163,15 @@ pub(crate) fn content(length: usize) -> Vec<u8> {
 }
 
 pub(crate) fn sha256(content: &[u8]) -> String {
-    Sha256::digest(content).iter().map(|octet| format!("{octet:02x}")).collect()
+    Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 pub(crate) fn sha256_of(path: &Path) -> String {
     sha256(&std::fs::read(path).unwrap())
 }
 
-pub(crate) fn text(octets: &[u8]) -> String {
-    String::from_utf8_lossy(octets).into_owned()
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 #[track_caller]

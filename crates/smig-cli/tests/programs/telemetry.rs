@@ -39,7 +39,7 @@ fn start(mut command: Command) -> Serving {
 
 #[track_caller]
 fn assert_holds(body: &[u8], part: &str) {
-    let holds = body.windows(part.len()).any(|octets| octets == part.as_bytes());
+    let holds = body.windows(part.len()).any(|bytes| bytes == part.as_bytes());
     assert!(holds, "no {part:?} in {}", body.escape_ascii());
 }
 

@@ -30,7 +30,7 @@ pub(super) struct Requests {
     latency: Family<SizeLabels, Histogram, fn() -> Histogram>,
     small: Histogram,
     big: Histogram,
-    octets: Family<DirectionLabels, Counter>,
+    bytes: Family<DirectionLabels, Counter>,
     sent: Counter,
     received: Counter,
 }
@@ -49,14 +49,14 @@ impl Default for Requests {
     fn default() -> Self {
         let new: fn() -> Histogram = || Histogram::new(BOUNDS);
         let latency = Family::new_with_constructor(new);
-        let octets = Family::default();
+        let bytes = Family::default();
         // Looked up once: updating per request takes no lock of a family.
         let of_size = |size| latency.get_or_create_owned(&SizeLabels { size });
         let (small, big) = (of_size("small"), of_size("big"));
         let towards =
-            |direction| -> Counter { octets.get_or_create_owned(&DirectionLabels { direction }) };
+            |direction| -> Counter { bytes.get_or_create_owned(&DirectionLabels { direction }) };
         let (sent, received) = (towards("sent"), towards("received"));
-        Self { latency, small, big, octets, sent, received }
+        Self { latency, small, big, bytes, sent, received }
     }
 }
 
@@ -97,7 +97,7 @@ impl Metrics {
         let latency = requests.latency.clone();
         registry.register_with_unit("request_latency", help, Unit::Seconds, latency);
         let help = "Body bytes of completed streams";
-        registry.register_with_unit("bodies", help, Unit::Bytes, requests.octets.clone());
+        registry.register_with_unit("bodies", help, Unit::Bytes, requests.bytes.clone());
         registry.register_collector(Box::new(Live(Arc::clone(sampler))));
         Self(registry)
     }
@@ -291,8 +291,8 @@ fn tunnels(
             kind("tunnels", "Open tunnels", None, Gauge, |one| one.open),
             kind("tunnels_opened", "Tunnels opened", None, Counter, |one| one.opened),
             kind("tunnels_moved", "Tunnels whose stream migrated", None, Counter, |one| one.moved),
-            kind("tunnel_in", "Bytes received from clients", bytes, Counter, |one| one.octets_in),
-            kind("tunnel_out", "Bytes sent to clients", bytes, Counter, |one| one.octets_out),
+            kind("tunnel_in", "Bytes received from clients", bytes, Counter, |one| one.bytes_in),
+            kind("tunnel_out", "Bytes sent to clients", bytes, Counter, |one| one.bytes_out),
         ],
     )?;
     endings(encoder, &reported.tunnels)

@@ -64,9 +64,9 @@ pub struct TunnelReport {
     /// Of these, the ones whose stream migrated to another connection.
     pub moved: u64,
     /// Bytes from clients, including those of open tunnels.
-    pub octets_in: u64,
+    pub bytes_in: u64,
     /// Bytes to clients.
-    pub octets_out: u64,
+    pub bytes_out: u64,
     /// Closed tunnels by reason: `in_order`; an end failed, `client` or `far`; `idle`; `stopped`.
     pub ended: Vec<(&'static str, u64)>,
     /// Histogram of their durations, not cumulative: upper bound of each bucket in seconds, and its count.

@@ -104,8 +104,8 @@ impl AdminObserver {
         core::mem::take(&mut *self.ended.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn on_ended(&self, place: Option<StreamRef>, latency: Duration, octets: u64) {
-        let small = octets < SMALL;
+    fn on_ended(&self, place: Option<StreamRef>, latency: Duration, bytes: u64) {
+        let small = bytes < SMALL;
         self.requests.observe(latency, small);
         if !small || self.lookers.load(Ordering::Relaxed) == 0 {
             return;

@@ -183,12 +183,12 @@ impl Drop for BodyGuard {
 pub(super) struct SpanGuard {
     span: RequestSpan,
     stream: Option<StreamInfo>,
-    octets: u64,
+    bytes: u64,
 }
 
 impl Drop for SpanGuard {
     fn drop(&mut self) {
-        self.span.ended(None, self.octets, self.stream.as_ref());
+        self.span.ended(None, self.bytes, self.stream.as_ref());
     }
 }
 
@@ -203,7 +203,7 @@ impl LocalBody {
         gateway: Arc<Uplink>,
         span: RequestSpan,
     ) -> Self {
-        let told = SpanGuard { span, stream: body.stream_info(), octets: 0 };
+        let told = SpanGuard { span, stream: body.stream_info(), bytes: 0 };
         if !body.is_end_stream() {
             progress.begin();
         }
@@ -224,7 +224,7 @@ impl Body for LocalBody {
             Self::Session { body, sending, gateway, told } => {
                 let frame = ready!(Pin::new(body).poll_frame(cx));
                 if let Some(Ok(frame)) = &frame {
-                    told.octets += frame.data_ref().map_or(0, |data| data.len() as u64);
+                    told.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
                 }
                 Poll::Ready(frame.map(|frame| {
                     frame.map_err(|error| {

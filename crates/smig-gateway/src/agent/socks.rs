@@ -90,7 +90,7 @@ async fn ask(tcp: &mut TcpStream) -> io::Result<Result<Authority, Reply>> {
         return Ok(Err(Reply::CommandNotSupported));
     }
     // Reject any other character that an authority may contain.
-    let is_plain = |octet: u8| octet.is_ascii_alphanumeric() || b"-_.".contains(&octet);
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if kind == NAME && (host.is_empty() || !host.bytes().all(is_plain)) {
         return Ok(Err(Reply::HostUnreachable));
     }

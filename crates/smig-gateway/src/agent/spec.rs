@@ -64,7 +64,7 @@ impl Credentials {
     /// A bearer token. `None` if it is empty or contains an invalid character.
     #[must_use]
     pub fn bearer(token: &str) -> Option<Self> {
-        let is_token = |octet: u8| octet.is_ascii_graphic();
+        let is_token = |byte: u8| byte.is_ascii_graphic();
         if token.is_empty() || !token.bytes().all(is_token) {
             return None;
         }

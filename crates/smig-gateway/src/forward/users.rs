@@ -43,10 +43,10 @@ impl FromStr for SecretDigest {
         if pairs.len() != digest.len() {
             return Err(bad());
         }
-        for (octet, pair) in digest.iter_mut().zip(pairs) {
+        for (byte, pair) in digest.iter_mut().zip(pairs) {
             let digit = |digit: u8| char::from(digit).to_digit(16).ok_or_else(bad);
             let [high, low] = *pair;
-            *octet = u8::try_from(digit(high)? * 16 + digit(low)?).map_err(|_| bad())?;
+            *byte = u8::try_from(digit(high)? * 16 + digit(low)?).map_err(|_| bad())?;
         }
         Ok(Self(digest))
     }
@@ -111,7 +111,7 @@ impl Users {
             return None;
         }
         let decoded = STANDARD.decode(credentials).ok()?;
-        let colon = decoded.iter().position(|&octet| octet == b':')?;
+        let colon = decoded.iter().position(|&byte| byte == b':')?;
         let (name, secret) = (decoded.get(..colon)?, decoded.get(colon + 1..)?);
         self.known(Some(std::str::from_utf8(name).ok()?), secret)
     }

@@ -239,12 +239,12 @@ fn quoted(value: &Option<HeaderValue>) -> String {
 }
 
 /// Escapes text from a client, so that it cannot end its field of the line.
-fn escaped(octets: &[u8]) -> String {
-    let mut text = String::with_capacity(octets.len());
-    for &octet in octets {
-        match octet {
-            b' '..=b'~' if octet != b'"' && octet != b'\\' => text.push(char::from(octet)),
-            _ => text.push_str(&format!("\\x{octet:02X}")),
+fn escaped(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for &byte in bytes {
+        match byte {
+            b' '..=b'~' if byte != b'"' && byte != b'\\' => text.push(char::from(byte)),
+            _ => text.push_str(&format!("\\x{byte:02X}")),
         }
     }
     text

@@ -29,7 +29,7 @@ impl FromStr for HostPattern {
             None => (&*lower, false),
         };
         let is_label = |label: &str| {
-            let fits = |octet: u8| octet.is_ascii_alphanumeric() || matches!(octet, b'-' | b'_');
+            let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
             !label.is_empty() && label.bytes().all(fits)
         };
         if !name.split('.').all(is_label) || name.len() > LONGEST_NAME {
@@ -147,10 +147,10 @@ pub(crate) fn has_dot_segments(path: &str) -> bool {
         matches!(dots, 1 | 2)
     };
     let mut start = 0;
-    let octets = path.as_bytes();
+    let bytes = path.as_bytes();
     let mut at = 0;
-    while at <= octets.len() {
-        let rest = octets.get(at..).unwrap_or_default();
+    while at <= bytes.len() {
+        let rest = bytes.get(at..).unwrap_or_default();
         // A slash, or an equivalent to some programs.
         let length = match rest {
             [] | [b'/' | b'\\', ..] => 1,
@@ -160,7 +160,7 @@ pub(crate) fn has_dot_segments(path: &str) -> bool {
                 continue;
             }
         };
-        if is_dots(octets.get(start..at).unwrap_or_default()) {
+        if is_dots(bytes.get(start..at).unwrap_or_default()) {
             return true;
         }
         at += length;

@@ -16,13 +16,13 @@ pub(super) fn spanned(response: Response<Body>, span: RequestSpan) -> Response<B
     if span.has_stream() || !span.is_wanted() || response.body().is_end_stream() {
         return response;
     }
-    response.map(|body| Body::new(SpanBody { body, span, octets: 0 }))
+    response.map(|body| Body::new(SpanBody { body, span, bytes: 0 }))
 }
 
 struct SpanBody {
     body: Body,
     span: RequestSpan,
-    octets: u64,
+    bytes: u64,
 }
 
 impl http_body::Body for SpanBody {
@@ -36,7 +36,7 @@ impl http_body::Body for SpanBody {
         let this = self.get_mut();
         let polled = ready!(Pin::new(&mut this.body).poll_frame(cx));
         match &polled {
-            Some(Ok(frame)) => this.octets += frame.data_ref().map_or(0, |data| data.len() as u64),
+            Some(Ok(frame)) => this.bytes += frame.data_ref().map_or(0, |data| data.len() as u64),
             Some(Err(_)) => this.span.set_error("reset"),
             None => {}
         }
@@ -54,6 +54,6 @@ impl http_body::Body for SpanBody {
 
 impl Drop for SpanBody {
     fn drop(&mut self) {
-        self.span.ended(None, self.octets, None);
+        self.span.ended(None, self.bytes, None);
     }
 }

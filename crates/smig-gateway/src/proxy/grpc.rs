@@ -73,11 +73,11 @@ const fn code(status: StatusCode) -> &'static str {
 /// Percent-encodes a message for `grpc-message`.
 fn escaped(message: &str) -> String {
     let mut text = String::with_capacity(message.len());
-    for octet in message.trim_end().bytes() {
-        if matches!(octet, b' '..=b'~') && octet != b'%' {
-            text.push(char::from(octet));
+    for byte in message.trim_end().bytes() {
+        if matches!(byte, b' '..=b'~') && byte != b'%' {
+            text.push(char::from(byte));
         } else {
-            text.push_str(&format!("%{octet:02X}"));
+            text.push_str(&format!("%{byte:02X}"));
         }
     }
     text

@@ -278,7 +278,7 @@ fn strip(headers: &mut HeaderMap, present: Present) -> Result<(), &'static str> 
     }
     if present.has(Present::TE) {
         let trailers = headers.get_all(TE).iter().any(|value| {
-            let codings = value.as_bytes().split(|octet| *octet == b',');
+            let codings = value.as_bytes().split(|byte| *byte == b',');
             codings.into_iter().any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
         });
         headers.remove(TE);

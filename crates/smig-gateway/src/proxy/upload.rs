@@ -29,7 +29,7 @@ pub(crate) struct Upload(Option<Arc<Shared>>);
 struct Shared {
     source: Mutex<Source>,
     /// Bytes passed to an upstream.
-    octets: AtomicU64,
+    bytes: AtomicU64,
     /// Something, or the end, was passed to an upstream.
     touched: AtomicBool,
     /// The last poll waited for the client.
@@ -102,7 +102,7 @@ impl Upload {
     fn of(body: SourceBody, announced: Option<u64>, gate: Gate) -> Self {
         Self(Some(Arc::new(Shared {
             source: Mutex::new(Source { body, gate }),
-            octets: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
             touched: AtomicBool::new(false),
             awaiting_client: AtomicBool::new(false),
             ended: AtomicBool::new(false),
@@ -216,7 +216,7 @@ impl http_body::Body for Upload {
             Err(_) => shared.failed.store(true, Ordering::Relaxed),
             Ok(frame) => {
                 let len = frame.data_ref().map_or(0, Bytes::len) as u64;
-                shared.octets.fetch_add(len, Ordering::Relaxed);
+                shared.bytes.fetch_add(len, Ordering::Relaxed);
             }
         }
         Poll::Ready(Some(frame))
@@ -257,7 +257,7 @@ pub(crate) struct ResponseDeadline {
 #[derive(Debug)]
 pub(crate) struct Clock {
     patience: ResponseDeadline,
-    octets: u64,
+    bytes: u64,
     ended: bool,
     /// Time without progress.
     quiet: Duration,
@@ -300,7 +300,7 @@ impl ResponseDeadline {
 
     /// Starts to wait for the server: the request has a connection, and over HTTP/2 a stream.
     pub(crate) const fn start(self) -> Clock {
-        Clock { patience: self, octets: 0, ended: false, quiet: Duration::ZERO }
+        Clock { patience: self, bytes: 0, ended: false, quiet: Duration::ZERO }
     }
 }
 
@@ -318,13 +318,13 @@ impl Clock {
         if upload.open_gate() {
             return Ok(window);
         }
-        let octets = shared.octets.load(Ordering::Relaxed);
+        let bytes = shared.bytes.load(Ordering::Relaxed);
         let starved = shared.awaiting_client.load(Ordering::Relaxed);
         // A poll beyond the announced length waits for the client's END_STREAM.
-        let whole = !starved && shared.announced.is_some_and(|announced| octets >= announced);
+        let whole = !starved && shared.announced.is_some_and(|announced| bytes >= announced);
         let ended = whole || shared.ended.load(Ordering::Relaxed);
         let starved = starved && !ended;
-        let moved = std::mem::replace(&mut self.octets, octets) != octets;
+        let moved = std::mem::replace(&mut self.bytes, bytes) != bytes;
         if moved || starved || std::mem::replace(&mut self.ended, ended) != ended {
             self.quiet = Duration::ZERO;
             self.ended = ended;
@@ -334,7 +334,7 @@ impl Clock {
             return Err(ProxyError::ResponseTimeout);
         }
         self.quiet += window;
-        if octets == 0 || self.quiet >= *stall {
+        if bytes == 0 || self.quiet >= *stall {
             return Err(ProxyError::WriteTimeout);
         }
         Ok(window)

@@ -16,9 +16,9 @@ const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// Generates a key.
 pub(super) fn key() -> Option<HeaderValue> {
-    let mut octets = [0; 16];
-    rand::fill(&mut octets).ok()?;
-    HeaderValue::try_from(STANDARD.encode(octets)).ok()
+    let mut bytes = [0; 16];
+    rand::fill(&mut bytes).ok()?;
+    HeaderValue::try_from(STANDARD.encode(bytes)).ok()
 }
 
 /// Returns the server's value for a key.

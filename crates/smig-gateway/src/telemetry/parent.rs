@@ -26,9 +26,9 @@ pub(super) fn extract(headers: &HeaderMap) -> Option<SpanContext> {
 
 fn read(text: &[u8]) -> Option<(TraceId, SpanId, TraceFlags)> {
     let (known, rest) = text.split_at_checked(LENGTH)?;
-    let fits = |(at, octet): (usize, &u8)| match at {
-        2 | 35 | 52 => *octet == b'-',
-        _ => matches!(octet, b'0'..=b'9' | b'a'..=b'f'),
+    let fits = |(at, byte): (usize, &u8)| match at {
+        2 | 35 | 52 => *byte == b'-',
+        _ => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
     };
     if !known.iter().enumerate().all(fits) {
         return None;

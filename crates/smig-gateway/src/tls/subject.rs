@@ -60,12 +60,12 @@ fn take(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     if length < 0x80 {
         return rest.split_at_checked(length.into());
     }
-    let octets = usize::from(length & 0x7f);
-    if !(1..=4).contains(&octets) {
+    let bytes = usize::from(length & 0x7f);
+    if !(1..=4).contains(&bytes) {
         return None;
     }
-    let (length, rest) = rest.split_at_checked(octets)?;
-    let length = length.iter().fold(0_usize, |length, &octet| (length << 8) | usize::from(octet));
+    let (length, rest) = rest.split_at_checked(bytes)?;
+    let length = length.iter().fold(0_usize, |length, &byte| (length << 8) | usize::from(byte));
     rest.split_at_checked(length)
 }
 
@@ -102,9 +102,9 @@ mod tests {
             let _ = common_name(&der[..end]);
         }
         for at in 0..der.len().min(200) {
-            for octet in [0, 0x7f, 0x80, 0x84, 0xff] {
+            for byte in [0, 0x7f, 0x80, 0x84, 0xff] {
                 let mut damaged = der.clone();
-                damaged[at] = octet;
+                damaged[at] = byte;
                 let _ = common_name(&damaged);
             }
         }

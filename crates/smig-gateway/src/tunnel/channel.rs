@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_comes_behind_the_octets() {
+    fn an_end_comes_behind_the_bytes() {
         let (mut sender, mut body) = channel();
         assert!(frame(&mut body).is_pending());
         sender.push(Bytes::from_static(b"a"));

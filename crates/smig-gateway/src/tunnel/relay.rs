@@ -79,7 +79,7 @@ pub(super) async fn relay_with_progress<A: TunnelEnd, B: TunnelEnd>(
     let mut last = Instant::now();
     let mut timer = idle.map(|idle| (idle, Box::pin(sleep(idle))));
     let end = poll_fn(|cx| {
-        let before = there.octets + back.octets;
+        let before = there.bytes + back.bytes;
         let there_ended = there.poll(&mut a, TunnelSide::A, &mut b, TunnelSide::B, cx)?.is_ready();
         let back_ended = back.poll(&mut b, TunnelSide::B, &mut a, TunnelSide::A, cx)?.is_ready();
         if there_ended && back_ended {
@@ -91,9 +91,9 @@ pub(super) async fn relay_with_progress<A: TunnelEnd, B: TunnelEnd>(
         if let Poll::Ready(source) = b.poll_reset(cx) {
             return Poll::Ready(Err(TunnelError::End { side: TunnelSide::B, source }));
         }
-        let has_moved = there.octets + back.octets > before;
+        let has_moved = there.bytes + back.bytes > before;
         if has_moved {
-            tell(there.octets, back.octets);
+            tell(there.bytes, back.bytes);
         }
         let Some((idle, timer)) = &mut timer else { return Poll::Pending };
         if has_moved {
@@ -109,7 +109,7 @@ pub(super) async fn relay_with_progress<A: TunnelEnd, B: TunnelEnd>(
         Poll::Pending
     })
     .await;
-    TunnelOutcome { sent: there.octets, received: back.octets, end }
+    TunnelOutcome { sent: there.bytes, received: back.bytes, end }
 }
 
 /// One direction of a tunnel.
@@ -117,7 +117,7 @@ pub(super) async fn relay_with_progress<A: TunnelEnd, B: TunnelEnd>(
 struct Direction {
     /// Data that was read and not yet written.
     pending: Bytes,
-    octets: u64,
+    bytes: u64,
     phase: DirectionState,
 }
 
@@ -144,7 +144,7 @@ impl Direction {
             if !self.pending.is_empty() {
                 let before = self.pending.len();
                 ready!(to.poll_write(cx, &mut self.pending)).map_err(at(to_side))?;
-                self.octets += (before - self.pending.len()) as u64;
+                self.bytes += (before - self.pending.len()) as u64;
                 if self.pending.is_empty() {
                     // Even when empty it would hold the buffer that the bytes were read into.
                     self.pending = Bytes::new();

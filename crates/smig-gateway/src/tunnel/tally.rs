@@ -77,8 +77,8 @@ struct TunnelStats {
 #[derive(Debug, Default)]
 struct Counts {
     opened: AtomicU64,
-    octets_in: AtomicU64,
-    octets_out: AtomicU64,
+    bytes_in: AtomicU64,
+    bytes_out: AtomicU64,
     /// Closed tunnels whose stream migrated.
     moved: AtomicU64,
     ended: [AtomicU64; ENDINGS.len()],
@@ -122,8 +122,8 @@ impl Counts {
             open: open.len() as u64,
             opened: get(&self.opened),
             moved: get(&self.moved) + moving,
-            octets_in: get(&self.octets_in),
-            octets_out: get(&self.octets_out),
+            bytes_in: get(&self.bytes_in),
+            bytes_out: get(&self.bytes_out),
             ended: ENDINGS.iter().zip(&self.ended).map(|((_, why), n)| (*why, get(n))).collect(),
             lasted: BOUNDS.iter().zip(&self.lasted).map(|(bound, n)| (*bound, get(n))).collect(),
             lasted_seconds: Duration::from_millis(get(&self.lasted_millis)).as_secs_f64(),
@@ -212,8 +212,8 @@ impl Tunnel {
     /// Adds the bytes since the last call; both arguments are totals since the start.
     fn carried(&mut self, sent: u64, received: u64) {
         if let Some(counts) = self.counts() {
-            counts.octets_in.fetch_add(sent - self.sent, Ordering::Relaxed);
-            counts.octets_out.fetch_add(received - self.received, Ordering::Relaxed);
+            counts.bytes_in.fetch_add(sent - self.sent, Ordering::Relaxed);
+            counts.bytes_out.fetch_add(received - self.received, Ordering::Relaxed);
         }
         (self.sent, self.received) = (sent, received);
     }

@@ -75,9 +75,9 @@ pub(super) fn choose(
 }
 
 /// FNV-1a, mixed.
-pub(super) fn hash(octets: &[u8]) -> u64 {
-    let fnv = octets.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, octet| {
-        (hash ^ u64::from(*octet)).wrapping_mul(0x0100_0000_01b3)
+pub(super) fn hash(bytes: &[u8]) -> u64 {
+    let fnv = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     });
     mix(fnv)
 }

@@ -120,7 +120,7 @@ async fn a_get_with_a_body_keeps_it() {
 /// Truncated responses never appear complete to the client.
 #[tokio::test]
 async fn a_body_that_breaks_is_never_taken_for_complete() {
-    for (what, octets) in [
+    for (what, bytes) in [
         ("short", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort"),
         ("no last chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nshort\r\n"),
         ("half a chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\nshort"),
@@ -139,7 +139,7 @@ async fn a_body_that_breaks_is_never_taken_for_complete() {
         tokio::spawn(async move {
             loop {
                 let mut got = origin.request().await;
-                got.answer(octets).await;
+                got.answer(bytes).await;
             }
         });
         let response = client().request(get(gateway.url("/"))).await.unwrap();
@@ -207,7 +207,7 @@ async fn a_request_that_breaks_beside_its_response_is_not_the_servers_fault() {
 }
 
 #[tokio::test]
-async fn octets_behind_a_response_are_not_the_next_response() {
+async fn bytes_behind_a_response_are_not_the_next_response() {
     let mut origin = Origin::start().await;
     let gateway = Gateway::before(origin.url());
     let client = client();

@@ -123,12 +123,12 @@ async fn others_do_not_notice(
 async fn asking(gateway: &Gateway, count: u32) -> TcpStream {
     let head =
         block(&[(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "a")]);
-    let mut octets = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-    octets.extend(frame(SETTINGS, 0, 0, &[]));
+    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    bytes.extend(frame(SETTINGS, 0, 0, &[]));
     for n in 0..count {
-        octets.extend(frame(HEADERS, END_HEADERS | END_STREAM, 2 * n + 1, &head));
+        bytes.extend(frame(HEADERS, END_HEADERS | END_STREAM, 2 * n + 1, &head));
     }
-    gateway.connect(octets).await
+    gateway.connect(bytes).await
 }
 
 /// Cancels all of a client's requests.

@@ -32,13 +32,13 @@ impl Uploads {
     async fn start(gateway: &Gateway, count: u32) -> Self {
         let head =
             block(&[(":method", "POST"), (":scheme", "http"), (":path", "/"), (":authority", "a")]);
-        let mut octets = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-        octets.extend(frame(SETTINGS, 0, 0, &[]));
+        let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        bytes.extend(frame(SETTINGS, 0, 0, &[]));
         for n in 0..count {
-            octets.extend(frame(HEADERS, END_HEADERS, 2 * n + 1, &head));
-            octets.extend(frame(DATA, 0, 2 * n + 1, b"x"));
+            bytes.extend(frame(HEADERS, END_HEADERS, 2 * n + 1, &head));
+            bytes.extend(frame(DATA, 0, 2 * n + 1, b"x"));
         }
-        Self(gateway.connect(octets).await)
+        Self(gateway.connect(bytes).await)
     }
 
     /// Reads `count` frames of this type, and resets the stream of each with the code `then`, if there is one.

@@ -255,8 +255,8 @@ async fn ambiguous_requests_are_refused_before_an_origin_sees_them() {
     let kinds = ["http", "h2c", "https", "smig"].map(|kind| format!("{kind}://{}", origin.addr));
     for server in kinds.into_iter().chain([format!("unix:{}", unix.display())]) {
         let gateway = Gateway::before(&server);
-        for (what, octets) in &cases {
-            let mut tcp = gateway.connect(octets).await;
+        for (what, bytes) in &cases {
+            let mut tcp = gateway.connect(bytes).await;
             let mut line = [0; 12];
             tokio::io::AsyncReadExt::read_exact(&mut tcp, &mut line)
                 .await
@@ -271,7 +271,7 @@ async fn ambiguous_requests_are_refused_before_an_origin_sees_them() {
 
 #[tokio::test]
 async fn ambiguous_responses_are_refused() {
-    for (what, octets) in [
+    for (what, bytes) in [
         (
             "both",
             "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -290,7 +290,7 @@ async fn ambiguous_responses_are_refused() {
         ("names", "HTTP/1.1 200 OK\r\nConnection: set-cookie\r\nContent-Length: 2\r\n\r\nok"),
         ("no HTTP", "SSH-2.0-OpenSSH_9.2\r\n\r\n"),
     ] {
-        let (addr, _) = same_answer(octets).await;
+        let (addr, _) = same_answer(bytes).await;
         let gateway = Gateway::before(format!("http://{addr}"));
         let response = client().request(get(gateway.url("/"))).await.unwrap();
         assert_eq!(response.status(), 502, "{what}");
@@ -317,7 +317,7 @@ async fn a_head_without_end_is_too_big() {
 
 #[tokio::test]
 async fn responses_without_a_body_have_none() {
-    for (method, octets, length) in [
+    for (method, bytes, length) in [
         ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", Some("5")),
         ("GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", Some("5")),
         ("GET", "HTTP/1.1 204 No Content\r\n\r\n", None),
@@ -325,7 +325,7 @@ async fn responses_without_a_body_have_none() {
         ("GET", "HTTP/1.1 200 OK\r\nContent-Length: 00\r\n\r\n", Some("0")),
         ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 005\r\n\r\n", Some("5")),
     ] {
-        let (addr, connections) = same_answer(octets).await;
+        let (addr, connections) = same_answer(bytes).await;
         let gateway = Gateway::before(format!("http://{addr}"));
         let client = client();
         for _ in 0..3 {
@@ -333,7 +333,7 @@ async fn responses_without_a_body_have_none() {
             let request = request.body(Full::<Bytes>::default()).unwrap();
             let response = client.request(request).await.unwrap();
             let found = response.headers().get("content-length").map(|l| l.to_str().unwrap());
-            assert_eq!(found, length, "{octets}");
+            assert_eq!(found, length, "{bytes}");
             assert_eq!(text(response.into_body()).await, "");
         }
         assert_eq!(connections.load(std::sync::atomic::Ordering::SeqCst), 1);

@@ -406,10 +406,10 @@ impl Sender {
 async fn ask_and_rest(gateway: &Gateway) -> TcpStream {
     let head =
         block(&[(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "a")]);
-    let mut octets = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-    octets.extend(frame(SETTINGS, 0, 0, &[]));
-    octets.extend(frame(HEADERS, END_HEADERS | END_STREAM, 1, &head));
-    gateway.connect(octets).await
+    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    bytes.extend(frame(SETTINGS, 0, 0, &[]));
+    bytes.extend(frame(HEADERS, END_HEADERS | END_STREAM, 1, &head));
+    gateway.connect(bytes).await
 }
 
 /// Clients share a session with the server, and so its connection window.

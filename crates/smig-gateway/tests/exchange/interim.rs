@@ -105,16 +105,16 @@ async fn early_hints_reach_http1_as_well() {
         let mut present = got.take().unwrap();
         present.answer("HTTP/1.1 103 Early\r\nLink: </a>\r\n\r\n").await;
         let expected = "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n";
-        let mut octets = vec![0; expected.len()];
-        tcp.read_exact(&mut octets).await.unwrap();
-        assert_eq!(String::from_utf8_lossy(&octets), expected);
+        let mut bytes = vec![0; expected.len()];
+        tcp.read_exact(&mut bytes).await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&bytes), expected);
         // The next interim response is sent together with the final one.
         present
             .answer("HTTP/1.1 103 Early\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
             .await;
-        let mut octets = vec![0; expected.len()];
-        tcp.read_exact(&mut octets).await.unwrap();
-        assert_eq!(String::from_utf8_lossy(&octets), expected);
+        let mut bytes = vec![0; expected.len()];
+        tcp.read_exact(&mut bytes).await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&bytes), expected);
         let mut answer = Vec::new();
         while !answer.ends_with(b"\r\n\r\nok") {
             assert_ne!(tcp.read_buf(&mut answer).await.unwrap(), 0);

@@ -109,7 +109,7 @@ async fn exercise(gateway: &Gateway, scheme: &str) -> String {
         let request = Request::post(gateway.url("/")).body(Full::new(big.clone())).unwrap();
         let response = client.request(request).await.unwrap();
         let body = response.into_body().collect().await.unwrap().to_bytes();
-        assert!(body == big, "{} octets", body.len());
+        assert!(body == big, "{} bytes", body.len());
     }
     // HTTP/1.1 on the client's side.
     let answer = gateway
@@ -184,14 +184,14 @@ async fn unix_sockets() {
     let listener = tokio::net::UnixListener::bind(&path).unwrap();
     tokio::spawn(async move {
         let (mut unix, _) = listener.accept().await.unwrap();
-        let mut octets = Vec::new();
+        let mut bytes = Vec::new();
         loop {
-            while !octets.ends_with(b"\r\n\r\n") {
-                if unix.read_buf(&mut octets).await.unwrap() == 0 {
+            while !bytes.ends_with(b"\r\n\r\n") {
+                if unix.read_buf(&mut bytes).await.unwrap() == 0 {
                     return;
                 }
             }
-            octets.clear();
+            bytes.clear();
             unix.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nunix").await.unwrap();
         }
     });

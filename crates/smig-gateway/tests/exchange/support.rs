@@ -95,15 +95,15 @@ impl Gateway {
     }
 
     /// Sends bytes on a new connection.
-    pub(crate) async fn connect(&self, octets: impl AsRef<[u8]>) -> TcpStream {
+    pub(crate) async fn connect(&self, bytes: impl AsRef<[u8]>) -> TcpStream {
         let mut tcp = TcpStream::connect(self.addr()).await.unwrap();
-        tcp.write_all(octets.as_ref()).await.unwrap();
+        tcp.write_all(bytes.as_ref()).await.unwrap();
         tcp
     }
 
     /// Sends bytes and reads until the gateway closes the connection.
-    pub(crate) async fn raw(&self, octets: impl AsRef<[u8]>) -> String {
-        let mut tcp = self.connect(octets).await;
+    pub(crate) async fn raw(&self, bytes: impl AsRef<[u8]>) -> String {
+        let mut tcp = self.connect(bytes).await;
         let mut answer = Vec::new();
         // A reset also ends it.
         let _ = tcp.read_to_end(&mut answer).await;
@@ -138,21 +138,21 @@ pub(crate) struct Got {
 
 impl Got {
     /// Reads a request's header section.
-    pub(crate) async fn read(mut tcp: TcpStream, mut octets: Vec<u8>) -> Option<Self> {
+    pub(crate) async fn read(mut tcp: TcpStream, mut bytes: Vec<u8>) -> Option<Self> {
         loop {
-            if let Some(end) = octets.windows(4).position(|four| four == b"\r\n\r\n") {
-                let rest = octets.split_off(end + 4);
-                return Some(Self { head: String::from_utf8(octets).unwrap(), tcp, rest });
+            if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+                let rest = bytes.split_off(end + 4);
+                return Some(Self { head: String::from_utf8(bytes).unwrap(), tcp, rest });
             }
-            let read = tcp.read_buf(&mut octets).await.ok()?;
+            let read = tcp.read_buf(&mut bytes).await.ok()?;
             if read == 0 {
                 return None;
             }
         }
     }
 
-    pub(crate) async fn answer(&mut self, octets: impl AsRef<[u8]>) {
-        self.tcp.write_all(octets.as_ref()).await.unwrap();
+    pub(crate) async fn answer(&mut self, bytes: impl AsRef<[u8]>) {
+        self.tcp.write_all(bytes.as_ref()).await.unwrap();
     }
 
     /// Reads until the bytes after the header section end with `end`.
@@ -217,7 +217,7 @@ impl Origin {
 
 /// An origin that responds to every request with the same bytes, and counts connections.
 pub(crate) async fn same_answer(
-    octets: &'static str,
+    bytes: &'static str,
 ) -> (SocketAddr, Arc<std::sync::atomic::AtomicUsize>) {
     let mut origin = Origin::start().await;
     let (addr, count) = (origin.addr, Arc::<std::sync::atomic::AtomicUsize>::default());
@@ -229,7 +229,7 @@ pub(crate) async fn same_answer(
             tokio::spawn(async move {
                 let mut next = Got::read(tcp, Vec::new()).await;
                 while let Some(mut got) = next {
-                    if got.tcp.write_all(octets.as_bytes()).await.is_err() {
+                    if got.tcp.write_all(bytes.as_bytes()).await.is_err() {
                         break;
                     }
                     next = got.next().await;

@@ -72,12 +72,12 @@ pub(crate) async fn greet(
     near: &mut (impl AsyncRead + AsyncWrite + Unpin),
     far: &mut (impl AsyncRead + AsyncWrite + Unpin),
 ) {
-    let mut octets = [0; 5];
-    near.read_exact(&mut octets).await.unwrap();
-    assert_eq!(&octets, b"early");
+    let mut bytes = [0; 5];
+    near.read_exact(&mut bytes).await.unwrap();
+    assert_eq!(&bytes, b"early");
     near.write_all(b"hello").await.unwrap();
-    far.read_exact(&mut octets).await.unwrap();
-    assert_eq!(&octets, b"hello");
+    far.read_exact(&mut bytes).await.unwrap();
+    assert_eq!(&bytes, b"hello");
 }
 
 /// Sends bytes both ways, then ends each direction.
@@ -86,9 +86,9 @@ async fn talk(
     mut far: impl AsyncRead + AsyncWrite + Unpin,
 ) {
     greet(&mut near, &mut far).await;
-    let mut octets = [0; 5];
+    let mut bytes = [0; 5];
     near.shutdown().await.unwrap();
-    assert_eq!(far.read(&mut octets).await.unwrap(), 0);
+    assert_eq!(far.read(&mut bytes).await.unwrap(), 0);
     far.write_all(b"after").await.unwrap();
     far.shutdown().await.unwrap();
     let mut rest = Vec::new();
@@ -97,11 +97,11 @@ async fn talk(
 }
 
 pub(crate) async fn head(tcp: &mut (impl AsyncRead + Unpin)) -> String {
-    let mut octets = Vec::new();
-    while !octets.ends_with(b"\r\n\r\n") {
-        octets.push(tcp.read_u8().await.unwrap());
+    let mut bytes = Vec::new();
+    while !bytes.ends_with(b"\r\n\r\n") {
+        bytes.push(tcp.read_u8().await.unwrap());
     }
-    String::from_utf8(octets).unwrap().to_ascii_lowercase()
+    String::from_utf8(bytes).unwrap().to_ascii_lowercase()
 }
 
 #[tokio::test]
@@ -253,11 +253,11 @@ async fn extended_connect_stays_extended_connect() {
     let Opened::Tunnel(head, mut stream) = extended(&gateway).await else { panic!("no tunnel") };
     assert_eq!(head.headers["x-path"], "/chat");
     stream.write_all(b"hello").await.unwrap();
-    let mut octets = [0; 5];
-    stream.read_exact(&mut octets).await.unwrap();
-    assert_eq!(&octets, b"hello");
+    let mut bytes = [0; 5];
+    stream.read_exact(&mut bytes).await.unwrap();
+    assert_eq!(&bytes, b"hello");
     stream.shutdown().await.unwrap();
-    assert_eq!(stream.read(&mut octets).await.unwrap(), 0);
+    assert_eq!(stream.read(&mut bytes).await.unwrap(), 0);
 }
 
 #[tokio::test]
@@ -270,11 +270,11 @@ async fn an_upgrade_becomes_extended_connect() {
     assert!(head.contains(&PROOF.to_ascii_lowercase()), "{head}");
     assert!(head.contains("x-path: /chat"), "{head}");
     tcp.write_all(b"hello").await.unwrap();
-    let mut octets = [0; 5];
-    tcp.read_exact(&mut octets).await.unwrap();
-    assert_eq!(&octets, b"hello");
+    let mut bytes = [0; 5];
+    tcp.read_exact(&mut bytes).await.unwrap();
+    assert_eq!(&bytes, b"hello");
     tcp.shutdown().await.unwrap();
-    assert_eq!(tcp.read(&mut octets).await.unwrap(), 0);
+    assert_eq!(tcp.read(&mut bytes).await.unwrap(), 0);
 }
 
 #[tokio::test]
@@ -301,12 +301,12 @@ async fn an_end_that_breaks_breaks_the_other() {
     };
     let (opened, got) = tokio::join!(extended(&gateway), answering);
     let Opened::Tunnel(_, mut stream) = opened else { panic!("no tunnel") };
-    let mut octets = [0; 5];
-    stream.read_exact(&mut octets).await.unwrap();
+    let mut bytes = [0; 5];
+    stream.read_exact(&mut bytes).await.unwrap();
     let socket = got.tcp.into_std().unwrap();
     socket2::SockRef::from(&socket).set_linger(Some(Duration::ZERO)).unwrap();
     drop(socket);
-    assert!(stream.read(&mut octets).await.is_err());
+    assert!(stream.read(&mut bytes).await.is_err());
     while gateway.upstream.load() > 0 {
         tokio::task::yield_now().await;
     }

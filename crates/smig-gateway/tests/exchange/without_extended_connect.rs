@@ -243,7 +243,7 @@ async fn a_server_that_gave_http2_up_is_found_out() {
     let answer = within("the third answer", head(&mut third)).await;
     assert!(answer.starts_with("http/1.1 200 "), "{answer}");
     third.write_all(b"hello").await.unwrap();
-    let mut octets = [0; 5];
-    within("data", far.read_exact(&mut octets)).await.unwrap();
-    assert_eq!(&octets, b"hello");
+    let mut bytes = [0; 5];
+    within("data", far.read_exact(&mut bytes)).await.unwrap();
+    assert_eq!(&bytes, b"hello");
 }

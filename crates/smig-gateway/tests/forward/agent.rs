@@ -13,7 +13,7 @@ use crate::plain::echo_server;
 use smig_testkit::port::ReservedPort;
 
 use crate::support::{
-    Gateway, connect, echo, loopback, octets, origin, read_head, spec, strict, told, until,
+    Gateway, bytes, connect, echo, loopback, origin, read_head, spec, strict, told, until,
 };
 
 /// Sends a request with `Connection: close`, and reads the complete response.
@@ -31,7 +31,7 @@ async fn a_tunnel_carries_both_ways_and_half_closes() {
     let agent = gateway.agent(Vec::new()).await;
     let (mut tcp, head) = connect(&agent, origin(echo).await).await;
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-    let sent = octets(4 << 20);
+    let sent = bytes(4 << 20);
     let (mut read, mut write) = tcp.split();
     let mut received = Vec::new();
     let writing = async {
@@ -49,7 +49,7 @@ async fn requests_go_to_their_origin() {
     let (gateway, server) = (Gateway::start(spec()), echo_server());
     let agent = gateway.agent(Vec::new()).await;
     let addr = server.local_addrs()[0];
-    let sent = octets(200_000);
+    let sent = bytes(200_000);
     let head = format!(
         "POST http://{addr}/x HTTP/1.1\r\nHost: {addr}\r\nContent-Length: {}\r\n\
          Proxy-Authorization: Basic bm90IGZvciB0aGUgZ2F0ZXdheQ==\r\nConnection: close\r\n\r\n",
@@ -265,7 +265,7 @@ async fn what_a_client_sends_last_arrives_though_the_origin_ended_first() {
     let gateway = Gateway::start(spec());
     let agent = gateway.agent(Vec::new()).await;
     let listener = TcpListener::bind(loopback()).await.unwrap();
-    let sent = octets(300_000);
+    let sent = bytes(300_000);
     for opened in 1..=20 {
         let (mut near, _) = connect(&agent, listener.local_addr().unwrap()).await;
         let (mut far, _) = listener.accept().await.unwrap();
@@ -278,7 +278,7 @@ async fn what_a_client_sends_last_arrives_though_the_origin_ended_first() {
         };
         let (read, ()) = tokio::join!(far.read_to_end(&mut received), writing);
         read.unwrap();
-        assert!(received == sent, "{} octets", received.len());
+        assert!(received == sent, "{} bytes", received.len());
         let over = told(&gateway.tunnels, "connect", |one| one.open == 0).await;
         assert!(over.ended.contains(&("in_order", opened)), "{over:?}");
     }

@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
 use crate::support::{
-    Gateway, TOKEN, loopback, octets, origin, proxy_status, read_head, spec, strict, text, uri,
+    Gateway, TOKEN, bytes, loopback, origin, proxy_status, read_head, spec, strict, text, uri,
 };
 
 /// An origin that sends the request's body back, with its version and length in trailers.
@@ -60,7 +60,7 @@ async fn an_origin_of_http1_is_reached_again_and_again() {
     let (gateway, server) = (Gateway::start(spec()), echo_server());
     let url = format!("http://{}/x", server.local_addrs()[0]);
     for _ in 0..3 {
-        let sent = octets(300_000);
+        let sent = bytes(300_000);
         let response = send(&gateway, url.clone(), false, sent.clone()).await;
         assert_eq!(response.status(), StatusCode::OK);
         assert_eq!(response.headers()["x-version"], "HTTP/1.1");
@@ -75,7 +75,7 @@ async fn an_origin_of_http2_is_reached_with_trailers() {
     let (gateway, server) = (Gateway::start(spec()), echo_server());
     let url = format!("http://{}/x", server.local_addrs()[0]);
     for _ in 0..3 {
-        let sent = octets(300_000);
+        let sent = bytes(300_000);
         let response = send(&gateway, url.clone(), true, sent.clone()).await;
         assert_eq!(response.version(), Version::HTTP_2);
         assert_eq!(response.headers()["x-version"], "HTTP/2.0");

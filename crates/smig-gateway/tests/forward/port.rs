@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::plain::echo_server;
 use smig_testkit::port::ReservedPort;
 
-use crate::support::{Gateway, echo, loopback, octets, origin, spec, until};
+use crate::support::{Gateway, bytes, echo, loopback, origin, spec, until};
 
 fn forward(target: std::net::SocketAddr, protocol: PortProtocol) -> PortForward {
     PortForward { listen: loopback(), target: target.to_string().parse().unwrap(), protocol }
@@ -40,7 +40,7 @@ async fn each_call_of_http2_is_a_stream_of_its_own() {
         assert_eq!(body.trailers().unwrap()["x-length"], sent.len().to_string());
         assert!(body.to_bytes() == sent);
     };
-    let (small, big) = (octets(10), octets(2 << 20));
+    let (small, big) = (bytes(10), bytes(2 << 20));
     tokio::join!(call(small.clone()), call(big), call(small.clone()), call(small));
     assert_eq!(client.stats().connections_opened, 1);
     assert_eq!(gateway.server.stats().streams_opened, 4);

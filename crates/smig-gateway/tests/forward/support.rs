@@ -205,7 +205,7 @@ pub(crate) async fn told(
 }
 
 /// Returns `len` bytes that differ by position.
-pub(crate) fn octets(len: usize) -> Bytes {
+pub(crate) fn bytes(len: usize) -> Bytes {
     (0..len).map(|at| (at * 31 + at / 251) as u8).collect::<Vec<_>>().into()
 }
 

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
-use crate::support::{Gateway, echo, loopback, octets, origin, spec, told};
+use crate::support::{Gateway, bytes, echo, loopback, origin, spec, told};
 
 /// Returns two connected sockets.
 async fn pair() -> (TcpStream, TcpStream) {
@@ -24,7 +24,7 @@ async fn pair() -> (TcpStream, TcpStream) {
 async fn much_goes_both_ways_at_once() {
     let gateway = Gateway::start(spec());
     let stream = gateway.tunnel(origin(echo).await).await;
-    let sent = octets(8 << 20);
+    let sent = bytes(8 << 20);
     let (mut read, mut write) = tokio::io::split(stream);
     let writing = tokio::spawn({
         let sent = sent.clone();
@@ -50,7 +50,7 @@ async fn the_clients_end_leaves_the_answer_its_way() {
         tcp.write_all(&question.len().to_be_bytes()).await.unwrap();
     };
     let mut stream = gateway.tunnel(origin(answering).await).await;
-    stream.write_all(&octets(100_000)).await.unwrap();
+    stream.write_all(&bytes(100_000)).await.unwrap();
     stream.shutdown().await.unwrap();
     assert_eq!(stream.read_u64().await.unwrap(), 100_000);
     assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
@@ -64,7 +64,7 @@ async fn the_origins_end_leaves_the_question_its_way() {
     let (mut tcp, _) = listener.accept().await.unwrap();
     tcp.shutdown().await.unwrap();
     assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
-    let sent = octets(100_000);
+    let sent = bytes(100_000);
     stream.write_all(&sent).await.unwrap();
     stream.shutdown().await.unwrap();
     let mut received = Vec::new();
@@ -108,7 +108,7 @@ async fn a_reset_reaches_a_peer_that_does_not_read() {
     // More than all buffers on the path hold: the writer is blocked when the stream is reset.
     let writing = async {
         loop {
-            if let Err(error) = write.write_all(&octets(64 << 10)).await {
+            if let Err(error) = write.write_all(&bytes(64 << 10)).await {
                 return error.kind();
             }
         }
@@ -203,18 +203,18 @@ async fn operators_are_told_of_tunnels() {
         async |fits: fn(&TunnelReport) -> bool| told(&gateway.tunnels, "connect", fits).await;
     stream.write_all(b"abc").await.unwrap();
     tcp.read_exact(&mut [0; 3]).await.unwrap();
-    let running = told(|one| one.octets_in == 3).await;
-    assert_eq!((running.open, running.opened, running.moved, running.octets_out), (1, 1, 0, 0));
+    let running = told(|one| one.bytes_in == 3).await;
+    assert_eq!((running.open, running.opened, running.moved, running.bytes_out), (1, 1, 0, 0));
     assert!(running.ended.iter().all(|(_, count)| *count == 0), "{running:?}");
 
     // A tunnel that transferred much is migrated, which is reported while it is open.
-    let sent = octets(400_000);
+    let sent = bytes(400_000);
     let mut received = vec![0; sent.len()];
     let (written, read) = tokio::join!(tcp.write_all(&sent), stream.read_exact(&mut received));
     written.unwrap();
     read.unwrap();
     let moved = told(|one| one.moved == 1).await;
-    assert_eq!((moved.open, moved.octets_out), (1, 400_000));
+    assert_eq!((moved.open, moved.bytes_out), (1, 400_000));
 
     drop(tcp);
     drop(stream);

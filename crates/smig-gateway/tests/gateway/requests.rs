@@ -262,10 +262,10 @@ async fn each_response_is_a_line() {
         url(&one)
     ));
     let fields = "User-Agent: a \"test\"\n";
-    get(address(&gateway), "a.example", "/octets/70000", fields).await;
+    get(address(&gateway), "a.example", "/bytes/70000", fields).await;
     let text = until_file(&place.path("access.log"), |text| text.ends_with('\n')).await;
     let line: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(line["path"], "/octets/70000");
+    assert_eq!(line["path"], "/bytes/70000");
     assert_eq!(line["host"], "a.example");
     assert_eq!(line["status"], 200);
     assert_eq!(line["bytes"], 70_000);

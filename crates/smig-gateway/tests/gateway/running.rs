@@ -39,7 +39,7 @@ async fn a_running_stream_does_not_notice_a_reload() {
     let ask = |path: &str| {
         client.request(Request::get(format!("{to}{path}")).body(Full::<Bytes>::default()).unwrap())
     };
-    let mut body = ask(&format!("/octets/{LEN}")).await.unwrap().into_body();
+    let mut body = ask(&format!("/bytes/{LEN}")).await.unwrap().into_body();
     let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
 
     let other = place.config(&format!("{base}[[route]]\nstatus = 200\ntext = 'another'\n"));
@@ -134,7 +134,7 @@ async fn a_gateway_that_ends_lets_streams_finish() {
         "[[listen]]\naddress = '127.0.0.1:0'\n[[certificate]]\nchain = 'a.pem'\nkey = 'a.key'\n{}",
         upstream(&one)
     ));
-    let to = format!("https://localhost:{}/octets/{LEN}", address(&gateway).port());
+    let to = format!("https://localhost:{}/bytes/{LEN}", address(&gateway).port());
     let client = Client::builder().trust(Trust::Pem(ca.pem.clone().into())).build().unwrap();
     let request = Request::get(to).body(Full::<Bytes>::default()).unwrap();
     let body = client.request(request).await.unwrap().into_body();

@@ -23,10 +23,10 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tower::service_fn;
 
-/// An origin that responds with its name, the request's method and URI, and its fields; to `/octets/N` with N bytes.
+/// An origin that responds with its name, the request's method and URI, and its fields; to `/bytes/N` with N bytes.
 pub(crate) fn origin(name: &'static str) -> Server {
     let answer = move |request: Request<Incoming>| async move {
-        if let Some(length) = request.uri().path().strip_prefix("/octets/") {
+        if let Some(length) = request.uri().path().strip_prefix("/bytes/") {
             let body = Full::new(Bytes::from(vec![b'x'; length.parse()?]));
             return Ok::<_, BoxError>(Response::new(body));
         }

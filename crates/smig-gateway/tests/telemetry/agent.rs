@@ -52,7 +52,7 @@ async fn agent_and_gateway_are_in_one_trace() {
     let mut answer = [0; 12];
     tcp.read_exact(&mut answer).await.unwrap();
     assert_eq!(answer[3], 0);
-    tcp.write_all(b"GET /octets/9 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await.unwrap();
+    tcp.write_all(b"GET /bytes/9 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await.unwrap();
     let mut answer = Vec::new();
     tcp.read_to_end(&mut answer).await.unwrap();
     drop(tcp);

@@ -13,7 +13,7 @@ async fn a_collector_that_refuses_costs_its_spans_only() {
     let nobody = ReservedPort::new();
     let more = telemetry(&format!("http://{nobody}"), "");
     let (gateway, address) = gateway(&origin, &more);
-    assert_eq!(get(address, "/octets/7", "").await.len(), 7);
+    assert_eq!(get(address, "/bytes/7", "").await.len(), 7);
     gateway.drain(LONG).await.unwrap();
 }
 
@@ -36,7 +36,7 @@ async fn a_collector_that_stalls_holds_up_nothing_and_not_the_end() {
             });
         }
     });
-    assert_eq!(get(address, "/octets/7", "").await.len(), 7);
+    assert_eq!(get(address, "/bytes/7", "").await.len(), 7);
     // Draining completes although the last batch is not accepted.
     gateway.drain(LONG).await.unwrap();
     let (first, _stalled) = stalled.recv().await.unwrap();

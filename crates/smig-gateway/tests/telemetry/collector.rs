@@ -94,6 +94,6 @@ pub(crate) fn texts(attributes: &[KeyValue]) -> BTreeMap<String, String> {
     attributes.iter().map(|one| (one.key.clone(), value(one))).collect()
 }
 
-pub(crate) fn hex(octets: &[u8]) -> String {
-    octets.iter().map(|octet| format!("{octet:02x}")).collect()
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

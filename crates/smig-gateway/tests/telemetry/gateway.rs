@@ -50,7 +50,7 @@ async fn a_collector_gets_spans_by_the_conventions() {
         tokio::task::yield_now().await;
     }
     assert_eq!(big.into_body().collect().await.unwrap().to_bytes().len(), 4_000_000);
-    assert_eq!(get(address, "/octets/5", "X-Secret: secret\r\n").await.len(), 5);
+    assert_eq!(get(address, "/bytes/5", "X-Secret: secret\r\n").await.len(), 5);
     gateway.drain(LONG).await.unwrap();
 
     let all = collector.taken();
@@ -107,7 +107,7 @@ async fn a_collector_gets_spans_by_the_conventions() {
     assert!(texts(&moved.events[0].attributes).contains_key("why"));
 
     // Over HTTP/1.1 a span lasts as long as the body.
-    assert_eq!(texts(&edge.at("/octets/5").attributes)["http.response.body.size"], "5");
+    assert_eq!(texts(&edge.at("/bytes/5").attributes)["http.response.body.size"], "5");
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(3600);
 pub(crate) const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 pub(crate) const SPAN: &str = "00f067aa0ba902b7";
 
-/// Responds with the trace fields that it received; below /status/ with that status, below /octets/ with that many
+/// Responds with the trace fields that it received; below /status/ with that status, below /bytes/ with that many
 /// bytes.
 pub(crate) fn origin() -> Server {
     let answer = async |request: Request<Incoming>| {
@@ -28,7 +28,7 @@ pub(crate) fn origin() -> Server {
         let path = request.uri().path();
         if let Some(status) = path.strip_prefix("/status/") {
             *response.status_mut() = status.parse()?;
-        } else if let Some(length) = path.strip_prefix("/octets/") {
+        } else if let Some(length) = path.strip_prefix("/bytes/") {
             *response.body_mut() = Full::new(Bytes::from(vec![7; length.parse()?]));
         } else {
             let all = |name| request.headers().get_all(name).iter();
@@ -51,7 +51,7 @@ pub(crate) fn gateway(origin: &Server, more: &str) -> (Gateway, SocketAddr) {
         "[[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'trusted-cleartext'\n\
          [upstreams.app]\nservers = ['http://{}']\n\
          [[route]]\nupstream = 'app'\n\
-         [[route]]\npath = '/moved/'\nreplace_path = '/octets/'\nupstream = 'app'\nmove = 'soon'\n\
+         [[route]]\npath = '/moved/'\nreplace_path = '/bytes/'\nupstream = 'app'\nmove = 'soon'\n\
          [server]\nworkers = 1\n{more}",
         origin.local_addrs()[0]
     );

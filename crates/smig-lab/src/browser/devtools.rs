@@ -53,9 +53,9 @@ impl<W: Write> DevTools<W> {
         if !session.is_empty() {
             message["sessionId"] = session.into();
         }
-        let mut octets = message.to_string().into_bytes();
-        octets.push(0);
-        self.to.write_all(&octets).and_then(|()| self.to.flush()).map_err(gone)?;
+        let mut bytes = message.to_string().into_bytes();
+        bytes.push(0);
+        self.to.write_all(&bytes).and_then(|()| self.to.flush()).map_err(gone)?;
         Ok(self.asked)
     }
 
@@ -138,7 +138,7 @@ impl Messages {
     fn take(&mut self, piece: &[u8]) -> Vec<Value> {
         let mut complete = Vec::new();
         let mut rest = piece;
-        while let Some(end) = rest.iter().position(|&octet| octet == 0) {
+        while let Some(end) = rest.iter().position(|&byte| byte == 0) {
             self.begun.extend_from_slice(&rest[..end]);
             complete.extend(serde_json::from_slice::<Value>(&self.begun));
             self.begun.clear();

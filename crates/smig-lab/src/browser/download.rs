@@ -26,7 +26,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// A running download. It ends on drop.
 pub(super) struct Download {
-    octets: Arc<AtomicU64>,
+    bytes: Arc<AtomicU64>,
     ended: Arc<AtomicBool>,
     thread: Option<HostThread<Result<(), String>>>,
 }
@@ -38,8 +38,8 @@ impl Download {
         proxy: SocketAddr,
         certificate: &str,
     ) -> Result<Self, BrowserError> {
-        let (octets, ended) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-        let (count, end) = (Arc::clone(&octets), Arc::clone(&ended));
+        let (bytes, ended) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (count, end) = (Arc::clone(&bytes), Arc::clone(&ended));
         let certificate = certificate.to_owned();
         let thread = host.run(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -55,12 +55,12 @@ impl Download {
                 }
             })
         })?;
-        Ok(Self { octets, ended, thread: Some(thread) })
+        Ok(Self { bytes, ended, thread: Some(thread) })
     }
 
     /// Returns the bytes of its body so far.
-    pub(super) fn octets(&self) -> u64 {
-        self.octets.load(Ordering::Relaxed)
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
     }
 
     /// Returns an error if the download has ended.
@@ -88,7 +88,7 @@ fn shown(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-async fn fetch(proxy: SocketAddr, certificate: &str, octets: &AtomicU64) -> Result<(), String> {
+async fn fetch(proxy: SocketAddr, certificate: &str, bytes: &AtomicU64) -> Result<(), String> {
     let mut tcp = TcpStream::connect(proxy).await.map_err(shown)?;
     open_tunnel(&mut tcp, &format!("{ADDRESS}:{ORIGIN_PORT}")).await.map_err(shown)?;
     let name = ServerName::IpAddress(std::net::IpAddr::V4(ADDRESS).into());
@@ -107,7 +107,7 @@ async fn fetch(proxy: SocketAddr, certificate: &str, octets: &AtomicU64) -> Resu
     let mut body: Incoming = response.into_body();
     while let Some(frame) = body.frame().await {
         let size = frame.map_err(shown)?.data_ref().map_or(0, Bytes::len);
-        octets.fetch_add(size as u64, Ordering::Relaxed);
+        bytes.fetch_add(size as u64, Ordering::Relaxed);
     }
     Ok(())
 }

@@ -177,23 +177,23 @@ impl Measurement<'_> {
         tell(&browser.name, &BrowserEvent::DownloadStarted)?;
         self.sleep_unless_stopped(HEAD_START)?;
         let until = Instant::now() + HEAD_START_PATIENCE;
-        while download.octets() < HEAD_START_BYTES {
+        while download.bytes() < HEAD_START_BYTES {
             download.check()?;
             if Instant::now() > until {
-                let text = format!("only {} bytes arrived in time", download.octets());
+                let text = format!("only {} bytes arrived in time", download.bytes());
                 return Err(BrowserError::Download(text));
             }
             self.sleep_unless_stopped(LOOK_EVERY)?;
         }
-        let (began, before) = (Instant::now(), download.octets());
+        let (began, before) = (Instant::now(), download.bytes());
         for _ in 0..self.options.loads {
             let page = self.visit(&mut browser, &mut programs, BackgroundLoad::BigFile)?;
             download.check()?;
             tell(&browser.name, &BrowserEvent::Loaded(page.load, page.took_ms()))?;
             run.loads.push(page);
         }
-        let (took, octets) = (began.elapsed().as_secs_f64(), download.octets() - before);
-        run.download_mbit_per_s = (took > 0.0).then(|| octets as f64 * 8e-6 / took);
+        let (took, bytes) = (began.elapsed().as_secs_f64(), download.bytes() - before);
+        run.download_mbit_per_s = (took > 0.0).then(|| bytes as f64 * 8e-6 / took);
         run.moves = moves(&download::get(testbed.server(), ADMIN.into(), "/metrics")?)?;
         let drops = testbed.device_drops()?;
         if drops > 0 {

@@ -104,9 +104,9 @@ impl BrowserFiles {
 
 /// Returns settings that are the same for all variants except for the compared factor.
 fn gateway_settings(variant: Variant) -> String {
-    let token = Sha256::digest(TOKEN).iter().fold(String::new(), |mut hex, octet| {
+    let token = Sha256::digest(TOKEN).iter().fold(String::new(), |mut hex, byte| {
         // Writing to a string does not fail.
-        let _ = write!(hex, "{octet:02x}");
+        let _ = write!(hex, "{byte:02x}");
         hex
     });
     let (admin, admin_port) = ADMIN;

@@ -384,12 +384,12 @@ fn file_stem(id: &TrialId) -> String {
 }
 
 fn read_all(source: Option<impl Read>) -> Vec<u8> {
-    let mut octets = Vec::new();
+    let mut bytes = Vec::new();
     if let Some(mut source) = source {
         // On an error, return what was read before it.
-        let _ = source.read_to_end(&mut octets);
+        let _ = source.read_to_end(&mut bytes);
     }
-    octets
+    bytes
 }
 
 /// Waits for a process; kills it if the campaign is stopped.

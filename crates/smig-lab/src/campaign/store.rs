@@ -124,9 +124,9 @@ impl Store {
                 "{path} is in use by another smig process; give each its own --out or --shard"
             ))
         })?;
-        let mut octets = Vec::new();
-        file.read_to_end(&mut octets)?;
-        let whole = octets.iter().rposition(|&octet| octet == b'\n').map_or(0, |at| at + 1) as u64;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1) as u64;
         file.set_len(whole)?;
         file.seek(SeekFrom::Start(whole))?;
         Ok(Self { file, rejected: folder.join(rejected_name(share)) })

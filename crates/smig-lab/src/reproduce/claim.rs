@@ -29,7 +29,7 @@ pub enum Expected {
     /// A time in seconds.
     Seconds(f64),
     /// A number of bytes.
-    Octets(f64),
+    Bytes(f64),
     /// A reduction by this share.
     LessBy(f64),
     /// A reduction; the paper gives no number.
@@ -107,7 +107,7 @@ fn rules(expected: Expected) -> Option<(Rule, Rule)> {
     const MOST: f64 = f64::INFINITY;
     let factor = |theirs: f64, by: f64| (theirs / by, theirs * by);
     match expected {
-        Expected::Seconds(theirs) | Expected::Octets(theirs) => {
+        Expected::Seconds(theirs) | Expected::Bytes(theirs) => {
             Some((factor(theirs, NEAR), factor(theirs, FAR)))
         }
         Expected::LessBy(theirs) => Some(((theirs - POINTS, MOST), (theirs / 2.0, MOST))),
@@ -146,7 +146,7 @@ impl Expected {
             Self::Seconds(_) | Self::LongerThan(_) => {
                 format!(" [{} to {}]", seconds(low), seconds(high))
             }
-            Self::Octets(_) => {
+            Self::Bytes(_) => {
                 let shown = |value: f64| bytes(value.max(0.0) as u64);
                 format!(" [{} to {}]", shown(low), shown(high))
             }
@@ -172,7 +172,7 @@ impl Expected {
         let percent = |share: f64| format!("{:.0} %", share * 100.0);
         match self {
             Self::Seconds(_) | Self::LongerThan(_) => seconds(ours.value),
-            Self::Octets(_) => bytes(ours.value.max(0.0) as u64),
+            Self::Bytes(_) => bytes(ours.value.max(0.0) as u64),
             Self::LessBy(_) | Self::Less if ours.value < 0.0 => {
                 format!("{} more", percent(-ours.value))
             }

@@ -63,7 +63,7 @@ pub(super) fn seconds(results: &[&TrialResult], transfer: &str) -> Sample {
 }
 
 /// Returns the bytes that arrived at the client's host after a cancel, without other transfers' bodies.
-pub(super) fn tail_octets(results: &[&TrialResult]) -> Sample {
+pub(super) fn tail_bytes(results: &[&TrialResult]) -> Sample {
     let mut sample = Sample::default();
     for result in results {
         let mut values = Vec::new();

@@ -159,21 +159,21 @@ const CLAIMS: &[Claim] = &[
         "table-2",
         "http1",
         "HTTP/1.1, download cancelled: 150 KB still arrive",
-        Expected::Octets(150e3),
+        Expected::Bytes(150e3),
         "Table 2, row 1",
     ),
     claim(
         "table-2",
         "http2",
         "HTTP/2, download cancelled: 2.5 MB still arrive",
-        Expected::Octets(2.5e6),
+        Expected::Bytes(2.5e6),
         "Table 2, row 2",
     ),
     claim(
         "table-2",
         "closed",
         "HTTP/2, browser closed: 150 KB still arrive",
-        Expected::Octets(150e3),
+        Expected::Bytes(150e3),
         "Table 2, row 3",
     ),
 ];
@@ -209,8 +209,8 @@ mod tests {
                 Expected::LessBy(share) => format!("{:.0} %", share * 100.0),
                 Expected::MoreByLessThan(share) => format!("{:.1} %", share * 100.0),
                 Expected::LongerThan(seconds) => format!("{seconds:.0} s"),
-                Expected::Octets(octets) if octets >= 1e6 => format!("{:.1} MB", octets / 1e6),
-                Expected::Octets(octets) => format!("{:.0} KB", octets / 1e3),
+                Expected::Bytes(bytes) if bytes >= 1e6 => format!("{:.1} MB", bytes / 1e6),
+                Expected::Bytes(bytes) => format!("{:.0} KB", bytes / 1e3),
                 Expected::Less | Expected::More | Expected::Web => continue,
             };
             assert!(claim.text.contains(&number), "{number}: {}", claim.text);

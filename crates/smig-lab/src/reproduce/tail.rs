@@ -1,7 +1,7 @@
 //! Figure 11 and Table 2: data that arrives after a cancel.
 
 use super::finding::{Cell, Chart, Dot, Finding, Group, Spread, numbers, words};
-use super::measure::{Sample, names_on, tail_octets, with};
+use super::measure::{Sample, names_on, tail_bytes, with};
 use super::scheme;
 use crate::campaign::TrialResult;
 use crate::report::bytes;
@@ -19,7 +19,7 @@ fn lines(results: &[&TrialResult]) -> Vec<Line> {
     let mut lines = Vec::new();
     for buffer in names_on(results, "buffer", &BUFFERS) {
         let mine = with(results, &[("buffer", &buffer)]);
-        let of = |scheme: &str| tail_octets(&with(&mine, &[("scheme", scheme)]));
+        let of = |scheme: &str| tail_bytes(&with(&mine, &[("scheme", scheme)]));
         for scheme in names_on(&mine, "scheme", &scheme::order()) {
             let (sample, unmoved) = (of(&scheme), of("NoMig"));
             lines.push(Line { buffer: buffer.clone(), scheme, sample, unmoved });
@@ -135,12 +135,11 @@ fn fill(lines: &[Line], paper: &[(&str, f64)], finding: &mut Finding) {
     ];
     let mut groups: Vec<Group> = Vec::new();
     for line in lines {
-        let kb = |octets: f64| octets / 1e3;
+        let kb = |bytes: f64| bytes / 1e3;
         let interval = line.sample.interval();
         let less = line.sample.less_than(&line.unmoved).filter(|_| line.scheme != "NoMig");
         let apart = less.and_then(|less| less.interval);
-        let theirs =
-            paper.iter().find(|(key, _)| *key == line.scheme).map(|(_, octets)| kb(*octets));
+        let theirs = paper.iter().find(|(key, _)| *key == line.scheme).map(|(_, bytes)| kb(*bytes));
         finding.table.rows.push(vec![
             Cell::text(&line.buffer),
             Cell::text(scheme::label(&line.scheme)),

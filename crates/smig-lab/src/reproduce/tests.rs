@@ -200,8 +200,8 @@ fn verdicts_follow_their_rules() {
         (Expected::Seconds(8.4), between(5.5, 6.0), ClaimResult::InPart),
         (Expected::Seconds(8.4), between(2.0, 2.9), ClaimResult::Undecided),
         (Expected::Seconds(8.4), between(0.4, 0.5), ClaimResult::NotReproduced),
-        (Expected::Octets(150e3), between(150e3, 160e3), ClaimResult::Reproduced),
-        (Expected::Octets(150e3), between(0.0, 0.0), ClaimResult::NotReproduced),
+        (Expected::Bytes(150e3), between(150e3, 160e3), ClaimResult::Reproduced),
+        (Expected::Bytes(150e3), between(0.0, 0.0), ClaimResult::NotReproduced),
         (Expected::LessBy(0.9), between(0.81, 0.85), ClaimResult::Reproduced),
         // The mean is within the rule, the interval is not.
         (Expected::LessBy(0.9), between(0.79, 0.85), ClaimResult::InPart),

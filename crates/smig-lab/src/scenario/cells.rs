@@ -49,8 +49,8 @@ impl Fingerprint {
     }
 }
 
-pub(super) fn hex(octets: &[u8]) -> String {
-    octets.iter().map(|octet| format!("{octet:02x}")).collect()
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The names of a combination: pairs of axis and variant, in the order of the file.
@@ -148,7 +148,7 @@ impl Campaign {
         let text = format!("{}/{repetition}", self.seed);
         let digest: [u8; 32] = Sha256::digest(text).into();
         // Use 48 bits: JSON readers represent integers exactly only up to 53 bits.
-        digest.iter().take(6).fold(0, |seed, &octet| seed << 8 | u64::from(octet))
+        digest.iter().take(6).fold(0, |seed, &byte| seed << 8 | u64::from(byte))
     }
 }
 

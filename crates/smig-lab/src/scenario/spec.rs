@@ -365,13 +365,13 @@ impl<'de> Deserialize<'de> for Sizes {
                 Ok(Sizes(vec![Size::parse(text).ok_or_else(wrong)?]))
             }
 
-            fn visit_i64<E: serde::de::Error>(self, octets: i64) -> Result<Sizes, E> {
-                let wrong = |_| E::invalid_value(serde::de::Unexpected::Signed(octets), &self);
-                Ok(Sizes(vec![Size(u64::try_from(octets).map_err(wrong)?)]))
+            fn visit_i64<E: serde::de::Error>(self, bytes: i64) -> Result<Sizes, E> {
+                let wrong = |_| E::invalid_value(serde::de::Unexpected::Signed(bytes), &self);
+                Ok(Sizes(vec![Size(u64::try_from(bytes).map_err(wrong)?)]))
             }
 
-            fn visit_u64<E: serde::de::Error>(self, octets: u64) -> Result<Sizes, E> {
-                Ok(Sizes(vec![Size(octets)]))
+            fn visit_u64<E: serde::de::Error>(self, bytes: u64) -> Result<Sizes, E> {
+                Ok(Sizes(vec![Size(bytes)]))
             }
 
             fn visit_seq<A: serde::de::SeqAccess<'de>>(

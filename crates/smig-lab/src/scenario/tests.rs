@@ -293,7 +293,7 @@ fn filters_are_alternatives_on_an_axis_and_demands_across_axes() {
 }
 
 #[test]
-fn a_trace_is_named_by_its_octets_and_not_by_its_place() {
+fn a_trace_is_named_by_its_bytes_and_not_by_its_place() {
     let text = SMALL.replace(
         "link = \"paper-wired\"\n",
         "[link.both]\nrate = { trace = \"some.trace\" }\ndelay_ms = 1\nqueue = { packets = 9 }\n",

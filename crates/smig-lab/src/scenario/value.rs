@@ -40,8 +40,8 @@ impl Size {
     pub fn parse(text: &str) -> Option<Self> {
         let (number, unit) = split(text)?;
         let factor = SIZES.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit))?.1;
-        let octets = number * factor as f64;
-        (octets <= 1e15).then_some(Self(octets as u64))
+        let bytes = number * factor as f64;
+        (bytes <= 1e15).then_some(Self(bytes as u64))
     }
 }
 
@@ -104,13 +104,13 @@ impl de::Visitor<'_> for SizeVisitor {
         f.write_str("a size such as 65536, \"64KiB\" or \"50MB\"")
     }
 
-    fn visit_u64<E: de::Error>(self, octets: u64) -> Result<Size, E> {
-        Ok(Size(octets))
+    fn visit_u64<E: de::Error>(self, bytes: u64) -> Result<Size, E> {
+        Ok(Size(bytes))
     }
 
-    fn visit_i64<E: de::Error>(self, octets: i64) -> Result<Size, E> {
-        let wrong = || E::invalid_value(de::Unexpected::Signed(octets), &self);
-        u64::try_from(octets).map(Size).map_err(|_| wrong())
+    fn visit_i64<E: de::Error>(self, bytes: i64) -> Result<Size, E> {
+        let wrong = || E::invalid_value(de::Unexpected::Signed(bytes), &self);
+        u64::try_from(bytes).map(Size).map_err(|_| wrong())
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Size, E> {
@@ -157,14 +157,14 @@ mod tests {
 
     #[test]
     fn sizes_have_units() {
-        for (text, octets) in [
+        for (text, bytes) in [
             ("10", 10),
             ("10kB", 10_000),
             ("64KiB", 65_536),
             ("1.5 MB", 1_500_000),
             ("2gib", 2 << 30),
         ] {
-            assert_eq!(Size::parse(text), Some(Size(octets)), "{text}");
+            assert_eq!(Size::parse(text), Some(Size(bytes)), "{text}");
         }
         for text in ["", "-1", "kB", "10XB", "1e3", "9999999999GB"] {
             assert_eq!(Size::parse(text), None, "{text}");

@@ -40,7 +40,7 @@ pub fn read_export(
     let mut reader = BufReader::with_capacity(1 << 16, from);
     let mut export = Export { name, tally, on_damage: &mut on_damage };
     let first = reader.fill_buf().map_err(|cause| export.unreadable(cause))?;
-    match first.iter().find(|octet| !octet.is_ascii_whitespace()) {
+    match first.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'{') => export.json_lines(reader),
         Some(b'[') => Err(export
             .damage(1, "a JSON array; one row per line is required: convert it with jq -c '.[]'")

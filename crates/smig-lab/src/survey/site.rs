@@ -68,12 +68,12 @@ pub(super) fn plain_percents(text: &str) -> String {
     while let Some((before, after)) = rest.split_once('%') {
         plain.push_str(before);
         match after.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(octet) => {
-                let is_unreserved = octet.is_ascii_alphanumeric() || b"-._~".contains(&octet);
+            Some(byte) => {
+                let is_unreserved = byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
                 if is_unreserved {
-                    plain.push(octet.into());
+                    plain.push(byte.into());
                 } else {
-                    plain.push_str(&format!("%{octet:02X}"));
+                    plain.push_str(&format!("%{byte:02X}"));
                 }
                 rest = &after[2..];
             }

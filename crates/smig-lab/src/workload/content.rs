@@ -33,9 +33,9 @@ impl Content {
     }
 
     /// Returns whether these are the next bytes.
-    pub(super) fn matches(&mut self, octets: &[u8]) -> bool {
+    pub(super) fn matches(&mut self, bytes: &[u8]) -> bool {
         let mut expected = [0; 4096];
-        octets.chunks(expected.len()).all(|part| {
+        bytes.chunks(expected.len()).all(|part| {
             self.fill(&mut expected[..part.len()]);
             part == &expected[..part.len()]
         })
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_cut_gives_the_same_octets_and_any_change_is_seen() {
+    fn any_cut_gives_the_same_bytes_and_any_change_is_seen() {
         let whole = Content::new().piece(100_000);
         let (mut source, mut parts) = (Content::new(), Vec::new());
         for length in [1, 7, 8, 9, 4095, 4096, 4097, 50_000] {

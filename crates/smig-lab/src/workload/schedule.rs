@@ -18,7 +18,7 @@ pub(super) struct Schedule {
 impl Schedule {
     pub(super) fn new(name: &str, transfer: &Transfer, seed: u64) -> Self {
         let digest: [u8; 32] = Sha256::digest(format!("{seed}/{name}")).into();
-        let state = digest.iter().take(8).fold(0, |state, &octet| state << 8 | u64::from(octet));
+        let state = digest.iter().take(8).fold(0, |state, &byte| state << 8 | u64::from(byte));
         Self {
             next: transfer.start.0,
             every: transfer.every.map_or(Duration::ZERO, |every| every.0),

@@ -128,10 +128,9 @@ async fn a_site_is_surveyed_politely() {
         assert!(request.agent.ends_with("(+https://example.org/who)"), "{request:?}");
     }
     // Large objects are only probed, with HEAD or for one byte.
-    for (path, octets) in
-        [("/big.bin", 0), ("/film.bin", 0), ("/photo.jpg", 0), ("/no-head.bin", 1)]
+    for (path, bytes) in [("/big.bin", 0), ("/film.bin", 0), ("/photo.jpg", 0), ("/no-head.bin", 1)]
     {
-        assert_eq!(site.sent(path), octets, "{path}");
+        assert_eq!(site.sent(path), bytes, "{path}");
     }
     let methods: Vec<_> = of(&asked, "/no-head.bin").iter().map(|a| a.method.as_str()).collect();
     assert_eq!(methods, ["HEAD", "GET"]);

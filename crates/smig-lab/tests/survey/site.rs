@@ -71,8 +71,8 @@ impl Site {
     }
 
     /// Creates a sparse file of this size.
-    pub(crate) fn size(&self, name: &str, octets: u64) {
-        File::create(self.folder.path().join(name)).unwrap().set_len(octets).unwrap();
+    pub(crate) fn size(&self, name: &str, bytes: u64) {
+        File::create(self.folder.path().join(name)).unwrap().set_len(bytes).unwrap();
     }
 
     /// Makes this path respond with 500 from now on.
@@ -121,9 +121,9 @@ async fn answer(
     Ok(response.map(|body| {
         let counted = body.map_frame(move |frame| {
             frame.map_data(|mut data| {
-                let octets = data.copy_to_bytes(data.remaining());
-                *log.lock().unwrap().sent.entry(path.clone()).or_default() += octets.len();
-                octets
+                let bytes = data.copy_to_bytes(data.remaining());
+                *log.lock().unwrap().sent.entry(path.clone()).or_default() += bytes.len();
+                bytes
             })
         });
         counted.map_err(Into::into).boxed_unsync()

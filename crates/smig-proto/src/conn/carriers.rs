@@ -73,7 +73,7 @@ pub(crate) struct EarlyFrames {
     /// before the barrier arrives (SMIG-5.8/one-open-move).
     migrate: bool,
     sender: Sender,
-    octets: usize,
+    bytes: usize,
     /// Sum of the WINDOW_UPDATE increments.
     pub(crate) credit: u64,
 }
@@ -82,7 +82,7 @@ impl EarlyFrames {
     /// Checks whether there is room for another item of any kind. The limit is proportional to the
     /// DATA, which the windows bound.
     fn has_room(&self) -> Result<(), Cause> {
-        let most = ITEMS + 2 * self.octets / SMALL;
+        let most = ITEMS + 2 * self.bytes / SMALL;
         if self.items.len() >= most { Err(Cause::CarrierItems) } else { Ok(()) }
     }
 
@@ -93,7 +93,7 @@ impl EarlyFrames {
         end: EndStream,
         window: i64,
     ) -> Result<(), (Cause, Credit)> {
-        let total = self.octets + chunk.data.len() + chunk.padding as usize;
+        let total = self.bytes + chunk.data.len() + chunk.padding as usize;
         let fits = i64::try_from(total).is_ok_and(|total| total <= window.max(0));
         let admitted = self
             .sender
@@ -102,7 +102,7 @@ impl EarlyFrames {
         if let Err(cause) = admitted {
             return Err((cause, chunk.credit));
         }
-        self.octets = total;
+        self.bytes = total;
         if end.is_end() {
             self.sender = Sender::Ended;
         }
@@ -179,8 +179,8 @@ impl EarlyFrames {
     /// Returns the bytes of the connection's receive window that the items occupy.
     pub(crate) fn held(&self) -> u64 {
         let held = |item: &EarlyFrame| match item {
-            EarlyFrame::Data(chunk, _) => chunk.credit.octets(),
-            EarlyFrame::Coalesced(_, credit, _) => credit.octets(),
+            EarlyFrame::Data(chunk, _) => chunk.credit.bytes(),
+            EarlyFrame::Coalesced(_, credit, _) => credit.bytes(),
             EarlyFrame::Section(..) | EarlyFrame::Migrate(..) | EarlyFrame::Stop => 0,
         };
         self.items.iter().map(|item| u64::from(held(item))).sum()

@@ -83,19 +83,19 @@ impl OutputBuffer {
         filled
     }
 
-    /// Removes the first `octets` bytes, which were written.
-    pub fn advance(&mut self, mut octets: usize) {
-        self.length = self.length.saturating_sub(octets);
-        while octets > 0 {
+    /// Removes the first `bytes` bytes, which were written.
+    pub fn advance(&mut self, mut bytes: usize) {
+        self.length = self.length.saturating_sub(bytes);
+        while bytes > 0 {
             let Some(front) = self.sealed.front_mut() else {
-                self.open.advance(octets.min(self.open.len()));
+                self.open.advance(bytes.min(self.open.len()));
                 return;
             };
-            if front.len() > octets {
-                front.advance(octets);
+            if front.len() > bytes {
+                front.advance(bytes);
                 return;
             }
-            octets -= front.len();
+            bytes -= front.len();
             self.sealed.pop_front();
         }
     }
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn octets_come_out_in_the_order_they_went_in() {
+    fn bytes_come_out_in_the_order_they_went_in() {
         let mut out = OutputBuffer::new();
         let mut expected = Vec::new();
         for length in [9, 3000, 9, 10, 9, 5000, 2047] {

@@ -16,14 +16,14 @@ impl Credit {
         self.0 = self.0.saturating_add(other.0);
     }
 
-    /// Splits off the credit of `octets` bytes.
-    pub(crate) const fn split(&mut self, octets: u32) -> Self {
-        let part = if octets < self.0 { octets } else { self.0 };
+    /// Splits off the credit of `bytes` bytes.
+    pub(crate) const fn split(&mut self, bytes: u32) -> Self {
+        let part = if bytes < self.0 { bytes } else { self.0 };
         self.0 -= part;
         Self(part)
     }
 
-    pub(crate) const fn octets(&self) -> u32 {
+    pub(crate) const fn bytes(&self) -> u32 {
         self.0
     }
 
@@ -82,13 +82,13 @@ impl RecvWindow {
         if held > 0 { held as u64 } else { 0 }
     }
 
-    /// Charges `octets` bytes that arrived. Returns `None` if they exceed the window.
-    pub(crate) fn charge(&mut self, octets: u32) -> Option<Credit> {
-        if i64::from(octets) > self.open {
+    /// Charges `bytes` bytes that arrived. Returns `None` if they exceed the window.
+    pub(crate) fn charge(&mut self, bytes: u32) -> Option<Credit> {
+        if i64::from(bytes) > self.open {
             return None;
         }
-        self.open -= i64::from(octets);
-        Some(Credit(octets))
+        self.open -= i64::from(bytes);
+        Some(Credit(bytes))
     }
 
     /// Returns credit to the window, possibly zero bytes: an amount that was too small may be
@@ -97,7 +97,7 @@ impl RecvWindow {
     /// much of a connection's window that half of it cannot become free, it is less: streams that
     /// are read must not wait for streams that are not.
     pub(crate) fn give_back(&mut self, credit: Credit) -> Option<u32> {
-        self.returned = self.returned.saturating_add(credit.octets());
+        self.returned = self.returned.saturating_add(credit.bytes());
         credit.forfeit();
         self.due()
     }
@@ -152,15 +152,15 @@ impl RecvWindow {
 mod tests {
     use super::*;
 
-    /// Receives `octets` bytes that the application does not read.
-    fn hold(window: &mut RecvWindow, octets: u32) -> Option<u32> {
-        window.charge(octets).expect("it may come").forfeit();
+    /// Receives `bytes` bytes that the application does not read.
+    fn hold(window: &mut RecvWindow, bytes: u32) -> Option<u32> {
+        window.charge(bytes).expect("it may come").forfeit();
         window.give_back(Credit::NONE)
     }
 
-    /// Receives `octets` bytes that the application reads.
-    fn pass(window: &mut RecvWindow, octets: u32) -> Option<u32> {
-        let credit = window.charge(octets).expect("it may come");
+    /// Receives `bytes` bytes that the application reads.
+    fn pass(window: &mut RecvWindow, bytes: u32) -> Option<u32> {
+        let credit = window.charge(bytes).expect("it may come");
         window.give_back(credit)
     }
 
@@ -212,8 +212,8 @@ mod tests {
         let mut window = RecvWindow::of_connection(4 << 20);
         assert_eq!(hold(&mut window, (4 << 20) - (64 << 10)), None);
         let mut unread = window.charge(64 << 10).expect("it may come");
-        for (octets, due) in [(16_384 + 432, 16_384), (1_000, 1_024), (1_639, 1_024)] {
-            assert_eq!(window.give_back(unread.split(octets)), Some(due), "{octets}");
+        for (bytes, due) in [(16_384 + 432, 16_384), (1_000, 1_024), (1_639, 1_024)] {
+            assert_eq!(window.give_back(unread.split(bytes)), Some(due), "{bytes}");
             unread.join(window.charge(due).expect("it may come"));
         }
         assert_eq!((window.open(), window.returned), (0, 1_023));

@@ -21,14 +21,14 @@ impl SendWindow {
         self.0
     }
 
-    /// Counts `octets` as sent. The caller must not exceed [`Self::available`].
-    pub(crate) const fn consume(&mut self, octets: usize) {
-        self.0 -= octets as i64;
+    /// Counts `bytes` as sent. The caller must not exceed [`Self::available`].
+    pub(crate) const fn consume(&mut self, bytes: usize) {
+        self.0 -= bytes as i64;
     }
 
     /// Adds the increment of a WINDOW_UPDATE, or bytes that count as never sent.
-    pub(crate) fn add(&mut self, octets: u32) -> Result<(), Cause> {
-        self.adjust(i64::from(octets))
+    pub(crate) fn add(&mut self, bytes: u32) -> Result<(), Cause> {
+        self.adjust(i64::from(bytes))
     }
 
     /// Applies the difference between two values of SETTINGS_INITIAL_WINDOW_SIZE.

@@ -131,7 +131,7 @@ impl Name {
                 self.malformed("field value starts or ends with whitespace", value)
             }
             Self::Pseudo(name) => {
-                if value.iter().all(|&octet| is_allowed(octet)) {
+                if value.iter().all(|&byte| is_allowed(byte)) {
                     (Field::Pseudo(name, Bytes::copy_from_slice(value)), None)
                 } else {
                     self.malformed(CONTROL_CHARACTER, value)
@@ -159,6 +159,6 @@ fn is_padded(value: &[u8]) -> bool {
 
 /// Returns whether a pseudo-header field's value may contain this byte; the same as for
 /// [`HeaderValue`].
-fn is_allowed(octet: u8) -> bool {
-    (octet >= b' ' && octet != 0x7f) || octet == b'\t'
+fn is_allowed(byte: u8) -> bool {
+    (byte >= b' ' && byte != 0x7f) || byte == b'\t'
 }

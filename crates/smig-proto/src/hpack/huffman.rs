@@ -258,16 +258,16 @@ fn grow(scratch: &mut Vec<u8>) {
 }
 
 #[inline]
-fn code(octet: u8) -> (u64, u32) {
-    let code = CODES.get(usize::from(octet)).copied().unwrap_or_default();
+fn code(byte: u8) -> (u64, u32) {
+    let code = CODES.get(usize::from(byte)).copied().unwrap_or_default();
     (code >> 8, (code & 0xff) as u32)
 }
 
 /// Returns the number of bytes that [`encode`] needs for `source`.
 #[inline]
 pub(super) fn encoded_len(source: &[u8]) -> usize {
-    let length = |octet: u8| LENGTHS.get(usize::from(octet)).copied().map_or(0, usize::from);
-    source.iter().map(|&octet| length(octet)).sum::<usize>().div_ceil(8)
+    let length = |byte: u8| LENGTHS.get(usize::from(byte)).copied().map_or(0, usize::from);
+    source.iter().map(|&byte| length(byte)).sum::<usize>().div_ceil(8)
 }
 
 /// Appends the code of `source`, whose [`encoded_len`] is `len`.
@@ -284,13 +284,13 @@ pub(super) fn encode(source: &[u8], len: usize, out: &mut BytesMut) {
             let (ab, cd) = (a << b_len | b, c << d_len | d);
             bits.append(ab << cd_len | cd, ab_len + cd_len);
         } else {
-            for &octet in four {
-                bits.append_octet(octet);
+            for &byte in four {
+                bits.append_byte(byte);
             }
         }
     }
-    for &octet in tail {
-        bits.append_octet(octet);
+    for &byte in tail {
+        bits.append_byte(byte);
     }
     bits.pad();
     out.truncate(start + len);
@@ -322,8 +322,8 @@ impl BitWriter<'_> {
     }
 
     #[inline]
-    fn append_octet(&mut self, octet: u8) {
-        let (code, length) = code(octet);
+    fn append_byte(&mut self, byte: u8) {
+        let (code, length) = code(byte);
         self.append(code, length);
     }
 

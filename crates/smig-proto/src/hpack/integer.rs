@@ -21,10 +21,10 @@ pub(super) fn decode(first: u8, prefix: u32, rest: &mut &[u8]) -> Result<usize, 
 fn decode_continuation(mask: u8, rest: &mut &[u8]) -> Result<usize, DecodeError> {
     let mut value = u64::from(mask);
     for position in 0..MAX_CONTINUATION {
-        let (&octet, tail) = rest.split_first().ok_or(DecodeError::Truncated)?;
+        let (&byte, tail) = rest.split_first().ok_or(DecodeError::Truncated)?;
         *rest = tail;
-        value += u64::from(octet & 0x7f) << (7 * position);
-        if octet < 0x80 {
+        value += u64::from(byte & 0x7f) << (7 * position);
+        if byte < 0x80 {
             let value = u32::try_from(value).map_err(|_| DecodeError::IntegerOverflow)?;
             return usize::try_from(value).map_err(|_| DecodeError::IntegerOverflow);
         }

@@ -29,7 +29,7 @@ fn line(field: &Field) -> String {
     let (name, value) = match field {
         Field::Pseudo(name, value) => (name.as_str(), &value[..]),
         Field::Regular(name, value) => (name.as_str(), value.as_bytes()),
-        Field::Malformed(reason, size) => panic!("malformed, {size} octets: {reason}"),
+        Field::Malformed(reason, size) => panic!("malformed, {size} bytes: {reason}"),
     };
     format!("{name}: {}", String::from_utf8_lossy(value))
 }

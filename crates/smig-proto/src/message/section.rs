@@ -9,7 +9,7 @@ use crate::hpack::{Field, Pseudo};
 /// Limits for one field section (CVE-2016-1544, CVE-2022-41723).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SectionLimits {
-    pub(crate) octets: u32,
+    pub(crate) bytes: u32,
     pub(crate) fields: u32,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct FieldSection {
     pub(super) headers: HeaderMap,
     /// Number of cookie crumbs; [`Self::seal`] joins them (RFC 9113 section 8.2.3).
     cookies: u32,
-    octets: usize,
+    bytes: usize,
     fields: u32,
     pub(crate) malformed: Option<Cause>,
 }
@@ -34,9 +34,9 @@ pub(crate) struct FieldSection {
 impl FieldSection {
     /// Adds the next field of the block.
     pub(crate) fn take(&mut self, field: Field, limits: SectionLimits) {
-        self.octets += field.size();
+        self.bytes += field.size();
         self.fields += 1;
-        if self.octets > limits.octets as usize || self.fields > limits.fields {
+        if self.bytes > limits.bytes as usize || self.fields > limits.fields {
             self.malformed = Some(Cause::HeadersTooLarge);
             return;
         }

@@ -118,7 +118,7 @@ impl MigrationState {
             Self::Idle | Self::Offered | Self::OfferReceived => true,
             Self::Open(moving) => match moving.before_answer {
                 SendBeforeAnswer::UpToReplayLimit(limit) => {
-                    !moving.carrier_lost && moving.replay.octets < limit
+                    !moving.carrier_lost && moving.replay.bytes < limit
                 }
                 SendBeforeAnswer::Held => false,
             },
@@ -189,7 +189,7 @@ pub(crate) struct DeferredMigrate {
 pub(crate) struct Replay {
     pub(crate) heads: Vec<(ResponseHead, EndStream)>,
     pub(crate) data: VecDeque<Bytes>,
-    pub(crate) octets: usize,
+    pub(crate) bytes: usize,
     pub(crate) trailers: Option<HeaderMap>,
     pub(crate) end: EndStream,
     /// The phase of the direction at the barrier.
@@ -201,7 +201,7 @@ impl Replay {
         Self {
             heads: Vec::new(),
             data: VecDeque::new(),
-            octets: 0,
+            bytes: 0,
             trailers: None,
             end: EndStream::No,
             phase,

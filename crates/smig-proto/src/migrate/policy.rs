@@ -141,7 +141,7 @@ impl StayReason {
             Self::Urgent => "it is urgent",
             Self::Small => "little is left",
             Self::ShortTransfer => "the path is fast enough for it",
-            Self::FewBytes => "few octets so far",
+            Self::FewBytes => "few bytes so far",
             Self::Young => "the tunnel is young",
         }
     }
@@ -154,8 +154,8 @@ impl MoveReason {
         match self {
             Self::Hint => "as its hint says",
             Self::Size => "much is left",
-            Self::UnknownLength => "many octets so far, length unknown",
-            Self::Tunnel => "the tunnel's octets and age",
+            Self::UnknownLength => "many bytes so far, length unknown",
+            Self::Tunnel => "the tunnel's bytes and age",
         }
     }
 }
@@ -220,16 +220,16 @@ impl MigrationPolicy {
     /// Returns the bytes that a tunnel must have carried on a path with this rate.
     fn tunnel_threshold(&self, rate: Option<u64>) -> u64 {
         let Some(rate) = rate else { return self.tunnel_after };
-        let octets = u128::from(rate) * self.tunnel_time.as_millis() / 1000;
-        let octets = u64::try_from(octets).unwrap_or(u64::MAX);
-        octets.max(self.min_size).min(self.tunnel_after)
+        let bytes = u128::from(rate) * self.tunnel_time.as_millis() / 1000;
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        bytes.max(self.min_size).min(self.tunnel_after)
     }
 
     /// Returns whether a transfer would block others for long: the bytes divided by the rate are
     /// the time that the others would wait.
-    fn blocks(&self, octets: u64, rate: Option<u64>) -> bool {
+    fn blocks(&self, bytes: u64, rate: Option<u64>) -> bool {
         let Some(rate) = rate.filter(|&rate| rate > 0) else { return true };
-        let nanos = u128::from(octets) * 1_000_000_000 / u128::from(rate);
+        let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(rate);
         nanos >= self.min_transfer_time.as_nanos()
     }
 }

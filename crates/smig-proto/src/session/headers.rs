@@ -26,7 +26,7 @@ impl Session {
         block: &[u8],
     ) -> Result<(), InputError> {
         let limits = SectionLimits {
-            octets: self.config.limits.max_header_list,
+            bytes: self.config.limits.max_header_list,
             fields: self.config.limits.max_fields,
         };
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };

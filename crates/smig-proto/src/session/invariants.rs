@@ -92,7 +92,7 @@ impl Session {
         let held = self.held_of(conn);
         if conn.recv_window.outstanding() != held {
             let missing = conn.recv_window.outstanding();
-            wrong.push(format!("{}: {missing} octets of window used, {held} held", conn.id));
+            wrong.push(format!("{}: {missing} bytes of window used, {held} held", conn.id));
         }
     }
 

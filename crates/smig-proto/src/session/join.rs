@@ -462,5 +462,5 @@ impl Session {
 /// Derives the nonce of the answer to a cleartext founder. It need not be random, because the
 /// answer proves nothing.
 fn nonce_after(nonce: [u8; 16]) -> [u8; 16] {
-    nonce.map(|octet| !octet)
+    nonce.map(|byte| !byte)
 }

@@ -161,7 +161,7 @@ impl Session {
     /// Returns whether a stream with data to send has sent too little for too long, because of the
     /// peer.
     fn is_stalled(&mut self, now: Instant, key: StreamKey) -> bool {
-        let (timeout, least) = (self.config.limits.stall_timeout, self.config.limits.stall_octets);
+        let (timeout, least) = (self.config.limits.stall_timeout, self.config.limits.stall_bytes);
         let Some(stream) = self.streams.find_mut(key) else { return false };
         let moved = stream.send.sent();
         if stream.is_over() || stream.send.queued() == 0 {

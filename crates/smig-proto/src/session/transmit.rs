@@ -115,13 +115,13 @@ impl Session {
         let limit = window.min(conn.max_frame()).min(room.max(TINY));
         let payload = stream.send.take(limit);
         // `room` is at least TINY, so only a window can be the reason.
-        let tiny = payload.octets < TINY && stream.send.queued() > 0;
-        conn.send_window.consume(payload.octets);
-        conn.data_sent += payload.octets as u64;
+        let tiny = payload.bytes < TINY && stream.send.queued() > 0;
+        conn.send_window.consume(payload.bytes);
+        conn.data_sent += payload.bytes as u64;
         if let MigrationState::Open(moving) = &mut stream.migration {
             moving.carrier_used = true;
             moving.replay.end = payload.end;
-            moving.replay.octets += payload.octets;
+            moving.replay.bytes += payload.bytes;
             moving.replay.data.extend(payload.first.iter().chain(&payload.parts).cloned());
         }
         if stream.send.wants_room && stream.send.queued() <= low_water && stream.send.is_open() {
@@ -164,7 +164,7 @@ impl Session {
 }
 
 fn write_data(out: &mut OutputBuffer, id: StreamId, payload: &Payload) {
-    out.open_buffer(|open| wire::data_head(open, id, payload.octets, payload.end));
+    out.open_buffer(|open| wire::data_head(open, id, payload.bytes, payload.end));
     for part in payload.first.iter().chain(&payload.parts) {
         out.push(part.clone());
     }

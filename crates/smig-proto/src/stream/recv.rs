@@ -105,12 +105,12 @@ impl RecvHalf {
     /// stream's window that is due, if any.
     pub(crate) fn on_data(&mut self, chunk: Chunk) -> Result<Option<u32>, (Cause, Credit)> {
         let Chunk { data, padding, conn, credit } = chunk;
-        let octets = u32::try_from(data.len()).unwrap_or(u32::MAX).saturating_add(padding);
+        let bytes = u32::try_from(data.len()).unwrap_or(u32::MAX).saturating_add(padding);
         self.received += data.len() as u64;
         if self.expected.is_some_and(|expected| self.received > expected) {
             return Err((Cause::BadContentLength, credit));
         }
-        let Some(mut held) = self.window.charge(octets) else {
+        let Some(mut held) = self.window.charge(bytes) else {
             return Err((Cause::StreamWindow, credit));
         };
         // Padding is consumed on arrival.
@@ -165,8 +165,8 @@ impl RecvHalf {
             self.seal_tail();
         }
         if let Some(Chunk { data, conn, credit, .. }) = self.queue.pop_front() {
-            let octets = u32::try_from(data.len()).unwrap_or(u32::MAX);
-            let stream_credit = self.held.split(octets);
+            let bytes = u32::try_from(data.len()).unwrap_or(u32::MAX);
+            let stream_credit = self.held.split(bytes);
             return RecvItem::Data {
                 data: data.into_bytes(),
                 conn,
@@ -189,7 +189,7 @@ impl RecvHalf {
         let queued = self.queue.iter().map(|chunk| (chunk.conn, &chunk.credit));
         let tail = self.tail.iter().map(|(_, conn, credit)| (*conn, credit));
         let here = queued.chain(tail).filter(|&(conn, _)| conn == id);
-        here.map(|(_, credit)| u64::from(credit.octets())).sum()
+        here.map(|(_, credit)| u64::from(credit.bytes())).sum()
     }
 
     /// Drops unread body; the direction goes on. The application does not read any more, so the

@@ -35,7 +35,7 @@ pub(crate) enum SendEnd {
 pub(crate) struct Payload {
     pub(crate) parts: Vec<Bytes>,
     pub(crate) first: Option<Bytes>,
-    pub(crate) octets: usize,
+    pub(crate) bytes: usize,
     pub(crate) end: EndStream,
 }
 
@@ -177,9 +177,9 @@ impl SendHalf {
 
     /// Takes at most `limit` bytes for the next DATA frame, and counts them as sent.
     pub(crate) fn take(&mut self, limit: usize) -> Payload {
-        let octets = self.queued.min(limit).min(self.window.available());
-        let mut payload = Payload { parts: Vec::new(), first: None, octets, end: EndStream::No };
-        let mut left = octets;
+        let bytes = self.queued.min(limit).min(self.window.available());
+        let mut payload = Payload { parts: Vec::new(), first: None, bytes, end: EndStream::No };
+        let mut left = bytes;
         while left > 0 {
             let Some(front) = self.queue.front_mut() else { break };
             let part = if front.len() <= left {
@@ -193,10 +193,10 @@ impl SendHalf {
                 Some(_) => payload.parts.push(part),
             }
         }
-        self.queued -= octets;
-        self.sent += octets as u64;
+        self.queued -= bytes;
+        self.sent += bytes as u64;
         self.exceeds_head = true;
-        self.window.consume(octets);
+        self.window.consume(bytes);
         if self.queued == 0 && matches!(self.end, SendEnd::Data) {
             payload.end = EndStream::Yes;
             self.state = SendState::Ended;
@@ -207,15 +207,15 @@ impl SendHalf {
     /// Returns what was sent on a declined carrier to the queue, so that the direction resumes at
     /// its barrier (SMIG-6.8/resume). `parts` is in the order of sending.
     pub(crate) fn rewind(&mut self, parts: VecDeque<Bytes>, phase: SendState, end: SendEnd) {
-        let octets: usize = parts.iter().map(Bytes::len).sum();
+        let bytes: usize = parts.iter().map(Bytes::len).sum();
         for part in parts.into_iter().rev() {
             self.queue.push_front(part);
         }
-        self.queued += octets;
-        self.sent -= octets as u64;
+        self.queued += bytes;
+        self.sent -= bytes as u64;
         // Overflows only if the peer has granted too much credit meanwhile; the window is then left
         // as it is.
-        let _fits = self.window.adjust(octets as i64);
+        let _fits = self.window.adjust(bytes as i64);
         self.state = phase;
         if !matches!(end, SendEnd::Open) {
             self.end = end;

@@ -9,30 +9,30 @@ use crate::time::Instant;
 #[derive(Clone, Copy, Debug)]
 pub struct StallClock {
     since: Instant,
-    octets: u64,
+    bytes: u64,
 }
 
 impl StallClock {
     /// Creates a clock for a transfer that starts at `now`.
     #[must_use]
     pub const fn new(now: Instant) -> Self {
-        Self { since: now, octets: 0 }
+        Self { since: now, bytes: 0 }
     }
 
     /// Updates the clock of a stream that has data to send. Returns true if fewer than `least`
     /// bytes were transferred within `timeout`.
-    pub fn is_stalled(&mut self, now: Instant, octets: u64, least: u64, timeout: Duration) -> bool {
+    pub fn is_stalled(&mut self, now: Instant, bytes: u64, least: u64, timeout: Duration) -> bool {
         // A declined migration decreases the count, which is not progress.
-        self.octets = self.octets.min(octets);
-        if octets - self.octets >= least {
-            (self.since, self.octets) = (now, octets);
+        self.bytes = self.bytes.min(bytes);
+        if bytes - self.bytes >= least {
+            (self.since, self.bytes) = (now, bytes);
             return false;
         }
         now.saturating_duration_since(self.since) >= timeout
     }
 
     /// Restarts the clock, while there is nothing to transfer.
-    pub const fn restart(&mut self, now: Instant, octets: u64) {
-        (self.since, self.octets) = (now, octets);
+    pub const fn restart(&mut self, now: Instant, bytes: u64) {
+        (self.since, self.bytes) = (now, bytes);
     }
 }

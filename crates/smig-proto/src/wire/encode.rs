@@ -142,7 +142,7 @@ pub(crate) fn join(out: &mut BytesMut, points: &CodePoints, join: Join) {
         Join::Ack { nonce, mac } => (flag::SMIG_ACK, nonce, mac),
         Join::Refused(reason) => {
             head(out, 1, points.join, flag::JOIN_REFUSED, StreamId::CONNECTION);
-            out.put_u8(reason.octet());
+            out.put_u8(reason.byte());
             return;
         }
     };

@@ -18,8 +18,8 @@ impl StreamId {
         Self(value & 0x7fff_ffff)
     }
 
-    pub(crate) const fn from_wire(octets: [u8; 4]) -> Self {
-        Self::new(u32::from_be_bytes(octets))
+    pub(crate) const fn from_wire(bytes: [u8; 4]) -> Self {
+        Self::new(u32::from_be_bytes(bytes))
     }
 
     /// Returns the identifier as a number.
@@ -102,11 +102,11 @@ impl Cid {
     }
 
     /// Parses a CID from 12 bytes; `None` if all are zero, which means "no connection".
-    pub(crate) fn from_bytes(octets: [u8; 12]) -> Option<Self> {
-        let [a0, a1, a2, a3, a4, a5, a6, a7, n0, n1, n2, n3] = octets;
+    pub(crate) fn from_bytes(bytes: [u8; 12]) -> Option<Self> {
+        let [a0, a1, a2, a3, a4, a5, a6, a7, n0, n1, n2, n3] = bytes;
         let app = AppId(u64::from_be_bytes([a0, a1, a2, a3, a4, a5, a6, a7]));
         let number = u32::from_be_bytes([n0, n1, n2, n3]);
-        (octets != [0; 12]).then_some(Self { app, number })
+        (bytes != [0; 12]).then_some(Self { app, number })
     }
 
     /// Assembles the CID from the values of the three settings; `None` if ConnNo is 0.

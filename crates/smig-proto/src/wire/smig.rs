@@ -48,7 +48,7 @@ pub enum JoinRefusal {
 }
 
 impl JoinRefusal {
-    pub(crate) const fn octet(self) -> u8 {
+    pub(crate) const fn byte(self) -> u8 {
         match self {
             Self::UnknownSession => 1,
             Self::BadProof => 2,
@@ -59,8 +59,8 @@ impl JoinRefusal {
     }
 
     /// Converts a reason code. Unknown reasons count as "not here" (SMIG-10.1/unknown-reason).
-    pub(crate) const fn from_octet(octet: u8) -> Self {
-        match octet {
+    pub(crate) const fn from_byte(byte: u8) -> Self {
+        match byte {
             1 => Self::UnknownSession,
             2 => Self::BadProof,
             3 => Self::DifferentIdentity,
@@ -94,7 +94,7 @@ impl Join {
     pub(crate) fn parse(flags: u8, payload: &[u8]) -> Option<Self> {
         if flags & super::flag::JOIN_REFUSED != 0 {
             let &[reason] = payload else { return None };
-            return Some(Self::Refused(JoinRefusal::from_octet(reason)));
+            return Some(Self::Refused(JoinRefusal::from_byte(reason)));
         }
         let (&nonce, rest) = payload.split_first_chunk::<16>()?;
         let (&mac, rest) = rest.split_first_chunk::<32>()?;

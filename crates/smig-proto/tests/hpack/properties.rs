@@ -1,4 +1,4 @@
-//! Random header lists through our encoder and our decoder, and random octets into the decoder.
+//! Random header lists through our encoder and our decoder, and random bytes into the decoder.
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderName, HeaderValue};
@@ -15,13 +15,13 @@ enum Step {
 }
 
 fn value() -> impl Strategy<Value = Vec<u8>> {
-    let octet = prop_oneof![4 => b' '..=b'~', 1 => Just(b'\t'), 1 => 0x80..=0xff_u8];
+    let byte = prop_oneof![4 => b' '..=b'~', 1 => Just(b'\t'), 1 => 0x80..=0xff_u8];
     prop_oneof![
         // A few that come again, many that do not, and some that fill the table.
         4 => prop::sample::select(vec![&b"0"[..], b"gzip", b"trailers", b"/", b"a=b; c=d; e=f; g=h; i=j"])
             .prop_map(<[u8]>::to_vec),
-        4 => prop::collection::vec(octet.clone(), 0..40),
-        1 => prop::collection::vec(octet, 0..5000),
+        4 => prop::collection::vec(byte.clone(), 0..40),
+        1 => prop::collection::vec(byte, 0..5000),
     ]
     .prop_map(|value| value.trim_ascii().to_vec())
 }
@@ -115,14 +115,14 @@ proptest! {
         }
     }
 
-    /// Any octets decode or fail, and what comes out could go in again.
+    /// Any bytes decode or fail, and what comes out could go in again.
     #[test]
-    fn any_octets_are_handled(blocks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..8)) {
+    fn any_bytes_are_handled(blocks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..8)) {
         let mut decoder = Decoder::new(4096);
         for block in blocks {
             let mut fields = Vec::new();
             let result = decoder.decode(&block, |field| fields.push(field));
-            // The most that one octet can stand for is a field of the whole table.
+            // The most that one byte can stand for is a field of the whole table.
             prop_assert!(fields.len() <= block.len());
             for field in &fields {
                 prop_assert!((32..=4096 + 200 * 2).contains(&field.size()));

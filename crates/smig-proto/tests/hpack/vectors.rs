@@ -149,6 +149,6 @@ fn our_encoder_is_understood_and_as_dense_as_nghttp2() {
         }
         theirs += blocks.iter().map(|(_, block)| block.len() / 2).sum::<usize>();
     }
-    assert!(ours * 100 <= theirs * 102, "{ours} octets, nghttp2 needs {theirs}");
-    println!("{ours} octets, nghttp2 {theirs}");
+    assert!(ours * 100 <= theirs * 102, "{ours} bytes, nghttp2 needs {theirs}");
+    println!("{ours} bytes, nghttp2 {theirs}");
 }

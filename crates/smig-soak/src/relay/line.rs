@@ -177,7 +177,7 @@ async fn pump(
             match trouble {
                 RelayFault::Reset => return Err(Ending::Cut(Cut::Reset)),
                 RelayFault::Fin => return Err(Ending::Cut(Cut::Fin)),
-                RelayFault::Slow(octets) => slow_until = passed + octets,
+                RelayFault::Slow(bytes) => slow_until = passed + bytes,
                 RelayFault::Stall(time) if !board.draining.load(Ordering::Relaxed) => {
                     half.stalled.store(true, Ordering::Relaxed);
                     tokio::time::sleep(time).await;
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_kill_comes_behind_its_octet() {
+    async fn a_kill_comes_behind_its_byte() {
         for (trouble, kind) in
             [(RelayFault::Fin, None), (RelayFault::Reset, Some(io::ErrorKind::ConnectionReset))]
         {

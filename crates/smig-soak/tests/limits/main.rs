@@ -25,7 +25,7 @@ fn rapid_reset_ends_the_connection() {
     for stream in (1..20_000).step_by(2) {
         let mut pair = frame(HEADERS, END_HEADERS | END_STREAM, stream, GET);
         pair.extend(frame(RST_STREAM, 0, stream, &CANCEL.to_be_bytes()));
-        if wire.send_octets(&pair).is_err() {
+        if wire.send_bytes(&pair).is_err() {
             break;
         }
     }
@@ -49,7 +49,7 @@ fn rapid_reset_is_told_to_calm_down() {
         burst.extend(frame(HEADERS, END_HEADERS | END_STREAM, stream, GET));
         burst.extend(frame(RST_STREAM, 0, stream, &CANCEL.to_be_bytes()));
     }
-    wire.send_octets(&burst).unwrap();
+    wire.send_bytes(&burst).unwrap();
     assert_eq!(wire.goaway(), Some(ENHANCE_YOUR_CALM));
     assert_eq!(target.server.stats().limits_hit, 1);
 }
@@ -92,7 +92,7 @@ fn a_flood_of_continuation_ends_the_connection() {
     for _ in 0..20 {
         flood.extend(frame(CONTINUATION, 0, 1, &[]));
     }
-    wire.send_octets(&flood).unwrap();
+    wire.send_bytes(&flood).unwrap();
     assert_eq!(wire.goaway(), Some(ENHANCE_YOUR_CALM));
     assert_eq!(target.server.stats().limits_hit, 1);
 }
@@ -102,7 +102,7 @@ fn a_reader_that_stalls_loses_its_stream_whatever_it_says() {
     let target = target(
         |config| {
             config.limits.stall_timeout = SOON;
-            config.limits.stall_octets = 1 << 20;
+            config.limits.stall_bytes = 1 << 20;
             config.limits.max_tiny_frames = u32::MAX;
         },
         |builder| builder,
@@ -110,7 +110,7 @@ fn a_reader_that_stalls_loses_its_stream_whatever_it_says() {
     let mut wire = target.http2();
     wire.is_well();
     wire.send(HEADERS, END_HEADERS | END_STREAM, 1, GET).unwrap();
-    // It takes what its first window lets through, then one octet now and then.
+    // It takes what its first window lets through, then one byte now and then.
     let reset = loop {
         let came = wire.next().expect("the connection lives");
         match came.kind {

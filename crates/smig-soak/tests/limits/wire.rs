@@ -1,4 +1,4 @@
-//! A client that says whatever octets it likes, over TLS.
+//! A client that says whatever bytes it likes, over TLS.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -34,7 +34,7 @@ pub(crate) const GET: &[u8] = b"\x82\x84\x87\x41\x09localhost";
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// A machine under load is slow; a server that never answers is worse.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Octets that the server answers with: more than any window takes.
+/// Bytes that the server answers with: more than any window takes.
 const BIG: usize = 4 << 20;
 
 /// A server and the certificate that it shows.
@@ -134,7 +134,7 @@ impl Came {
     }
 }
 
-/// A frame as octets.
+/// A frame as bytes.
 pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let len = u32::try_from(payload.len()).unwrap().to_be_bytes();
     let mut out = vec![len[1], len[2], len[3], kind, flags];
@@ -151,11 +151,11 @@ impl Wire {
         stream: u32,
         payload: &[u8],
     ) -> io::Result<()> {
-        self.send_octets(&frame(kind, flags, stream, payload))
+        self.send_bytes(&frame(kind, flags, stream, payload))
     }
 
-    pub(crate) fn send_octets(&mut self, octets: &[u8]) -> io::Result<()> {
-        self.stream.write_all(octets)?;
+    pub(crate) fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes)?;
         self.stream.flush()
     }
 

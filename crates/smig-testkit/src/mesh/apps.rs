@@ -34,9 +34,9 @@ impl World {
         }
     }
 
-    /// Sends up to `octets` bytes of an application's body, and the end after the last. Returns the amount of
+    /// Sends up to `bytes` bytes of an application's body, and the end after the last. Returns the amount of
     /// progress.
-    pub(crate) fn write(&mut self, at: usize, side: Side, octets: usize) -> usize {
+    pub(crate) fn write(&mut self, at: usize, side: Side, bytes: usize) -> usize {
         if side == Side::Server && !self.talks[at].part_at(side).head_sent {
             self.send_head(at);
         }
@@ -55,12 +55,12 @@ impl World {
         if room == 0 {
             return 0;
         }
-        let octets = octets.min(room).min(usize::try_from(left).unwrap_or(usize::MAX)).min(60_000);
-        let last = octets as u64 == left;
-        let data = content(at, side, offset, octets);
+        let bytes = bytes.min(room).min(usize::try_from(left).unwrap_or(usize::MAX)).min(60_000);
+        let last = bytes as u64 == left;
+        let data = content(at, side, offset, bytes);
         let end = if last && !flow.trailers { EndStream::Yes } else { EndStream::No };
         let sent = self.on_stream(at, side, |session, key| {
-            let data = if octets == 0 { nothing() } else { data };
+            let data = if bytes == 0 { nothing() } else { data };
             session.send_data(key, data, end)?;
             if last && flow.trailers {
                 session.send_trailers(key, Plan::trailers(at, side))?;
@@ -79,9 +79,9 @@ impl World {
             return 1;
         }
         let part = self.talks[at].part(side);
-        part.queued += octets as u64;
+        part.queued += bytes as u64;
         part.finished = last;
-        octets + 1
+        bytes + 1
     }
 
     /// Reads up to `pieces` times. Returns the number of reads that made progress.
@@ -126,12 +126,12 @@ impl World {
         let offset = part.received;
         part.received += data.len() as u64;
         if let Some(wrong) = first_wrong(at, side.other(), offset, data) {
-            self.fault(format!("exchange {at}: octet {wrong} is wrong at {side:?}"));
+            self.fault(format!("exchange {at}: byte {wrong} is wrong at {side:?}"));
         }
         let sent = self.talks[at].part_at(side.other()).queued;
         let part = self.talks[at].part_at(side);
         if part.received > sent || part.ended || part.trailers_got || !part.head_got {
-            self.fault(format!("exchange {at}: octets behind the end, or before the head"));
+            self.fault(format!("exchange {at}: bytes behind the end, or before the head"));
         }
     }
 
@@ -146,7 +146,7 @@ impl World {
         let (received, trailers) = (part.received, part.trailers_got);
         if !finished || received != queued || trailers != flow.trailers {
             self.fault(format!(
-                "exchange {at} ends at {side:?} after {received} of {queued} octets \
+                "exchange {at} ends at {side:?} after {received} of {queued} bytes \
                  (finished: {finished}, trailers: {trailers})"
             ));
         }

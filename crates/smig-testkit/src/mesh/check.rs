@@ -190,7 +190,7 @@ impl World {
         }
         let unread: u64 = engine.connections().map(|conn| conn.unread).sum();
         if unread > 0 {
-            left.push(format!("{unread} octets of connection windows"));
+            left.push(format!("{unread} bytes of connection windows"));
         }
         engine.handle_timeout(now);
         if engine.poll_timeout().is_some() {

@@ -47,25 +47,25 @@ pub(crate) struct Pipe {
 }
 
 impl Pipe {
-    /// Writes up to `octets` bytes of the backlog while fewer than `room` are in flight.
-    pub(crate) fn write(&mut self, octets: usize, room: usize) -> usize {
+    /// Writes up to `bytes` bytes of the backlog while fewer than `room` are in flight.
+    pub(crate) fn write(&mut self, bytes: usize, room: usize) -> usize {
         if self.ended {
             self.backlog.clear();
             return 0;
         }
         let free = room.saturating_sub(self.flight.len());
-        let octets = octets.min(self.backlog.len()).min(free);
-        let part = self.backlog.split_to(octets);
+        let bytes = bytes.min(self.backlog.len()).min(free);
+        let part = self.backlog.split_to(bytes);
         self.flight.unsplit(part);
-        octets
+        bytes
     }
 
-    /// Delivers up to `octets` bytes.
-    pub(crate) fn arrive(&mut self, octets: usize) -> usize {
-        let octets = octets.min(self.flight.len());
-        let part = self.flight.split_to(octets);
+    /// Delivers up to `bytes` bytes.
+    pub(crate) fn arrive(&mut self, bytes: usize) -> usize {
+        let bytes = bytes.min(self.flight.len());
+        let part = self.flight.split_to(bytes);
         self.inbox.unsplit(part);
-        octets
+        bytes
     }
 }
 

@@ -125,15 +125,15 @@ impl Mesh {
         true
     }
 
-    /// Takes about `octets` bytes of frames from an engine. Returns the number taken.
-    pub(crate) fn take_frames(&mut self, link: usize, side: Side, octets: usize) -> usize {
+    /// Takes about `bytes` bytes of frames from an engine. Returns the number taken.
+    pub(crate) fn take_frames(&mut self, link: usize, side: Side, bytes: usize) -> usize {
         let End { session, conn } = self.links[link].ends[side.index()];
         let Some(conn) = conn else { return 0 };
         let now = self.now;
         let mut scratch = std::mem::take(&mut self.scratch);
         let engine = self.session(side, session);
         let wanted = engine.wants_transmit(conn);
-        let taken = engine.poll_transmit(now, conn, octets, &mut scratch);
+        let taken = engine.poll_transmit(now, conn, bytes, &mut scratch);
         if taken > 0 && !wanted {
             self.watch.faults.push(format!("link {link}: {side:?} sends, and did not want to"));
         }
@@ -143,8 +143,8 @@ impl Mesh {
             let filled = scratch.chunks(&mut slices);
             let before = flat.len();
             slices[..filled].iter().for_each(|slice| flat.extend_from_slice(slice));
-            let octets = flat.len() - before;
-            scratch.advance(octets);
+            let bytes = flat.len() - before;
+            scratch.advance(bytes);
         }
         self.scratch = scratch;
         let place = FrameSource { link, number: self.links[link].number, side };
@@ -157,16 +157,16 @@ impl Mesh {
         taken
     }
 
-    /// Takes frames and writes up to `octets` bytes; closes the connection when its engine requests it.
-    pub(crate) fn transmit(&mut self, link: usize, side: Side, octets: usize) -> usize {
+    /// Takes frames and writes up to `bytes` bytes; closes the connection when its engine requests it.
+    pub(crate) fn transmit(&mut self, link: usize, side: Side, bytes: usize) -> usize {
         let room = self.setup.socket as usize;
         let mut taken = 0;
         let backlog = self.links[link].pipes[side.index()].backlog.len();
-        if backlog < octets && self.links[link].pipes[side.index()].flight.len() < room {
-            taken = self.take_frames(link, side, octets - backlog);
+        if backlog < bytes && self.links[link].pipes[side.index()].flight.len() < room {
+            taken = self.take_frames(link, side, bytes - backlog);
         }
         let pipe = &mut self.links[link].pipes[side.index()];
-        let written = pipe.write(octets, room);
+        let written = pipe.write(bytes, room);
         let flushed = pipe.backlog.is_empty();
         let End { session, conn } = self.links[link].ends[side.index()];
         if let Some(conn) = conn
@@ -178,8 +178,8 @@ impl Mesh {
         written.max(taken)
     }
 
-    /// Delivers up to `octets` bytes to `to`. Returns how many left the path; the end counts as one.
-    pub(crate) fn deliver(&mut self, link: usize, to: Side, octets: usize) -> usize {
+    /// Delivers up to `bytes` bytes to `to`. Returns how many left the path; the end counts as one.
+    pub(crate) fn deliver(&mut self, link: usize, to: Side, bytes: usize) -> usize {
         let End { session, conn } = self.links[link].ends[to.index()];
         let from = to.other().index();
         let Some(conn) = conn else {
@@ -192,7 +192,7 @@ impl Mesh {
         if !self.session_at(to, session).wants_input(conn) {
             return 0;
         }
-        let arrived = self.links[link].pipes[from].arrive(octets);
+        let arrived = self.links[link].pipes[from].arrive(bytes);
         if arrived > 0 {
             self.feed(link, to);
             if to == Side::Client && self.client.connections().any(|conn| conn.unbound > 0) {
@@ -380,7 +380,7 @@ impl Mesh {
             KeyingRequest::Exporter { label, context } => {
                 let text = label.bytes().chain([0]).chain(context.iter().copied());
                 let secret = self.links[link].secret;
-                text.fold(secret, |hash, octet| mix(hash ^ u64::from(octet)))
+                text.fold(secret, |hash, byte| mix(hash ^ u64::from(byte)))
             }
         };
         let mut stream = Rng::new(seed);

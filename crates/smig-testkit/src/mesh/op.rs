@@ -27,15 +27,15 @@ pub enum Op {
     /// The client sends a request, on a given connection or on one that the engine selects.
     Open { on: Option<u8>, plan: Plan },
     /// An engine writes on a connection.
-    Transmit { link: u8, side: Side, octets: u32 },
+    Transmit { link: u8, side: Side, bytes: u32 },
     /// Bytes arrive.
-    Deliver { link: u8, to: Side, octets: u32 },
+    Deliver { link: u8, to: Side, bytes: u32 },
     /// Both engines write, and everything arrives.
     Exchange { link: u8 },
     /// The server's application sends the response's head.
     Respond { talk: u8 },
     /// An application sends part of its body.
-    Write { talk: u8, side: Side, octets: u32 },
+    Write { talk: u8, side: Side, bytes: u32 },
     /// An application reads some chunks.
     Read { talk: u8, side: Side, pieces: u8 },
     /// An application stops reading.
@@ -104,11 +104,11 @@ impl Op {
         match rng.below(1000) {
             0..50 => Self::Connect,
             50..150 => Self::Open { on: rng.chance(30).then_some(link), plan: Plan::random(rng) },
-            150..340 => Self::Transmit { link, side, octets: amount(rng) },
-            340..540 => Self::Deliver { link, to: side, octets: amount(rng) },
+            150..340 => Self::Transmit { link, side, bytes: amount(rng) },
+            340..540 => Self::Deliver { link, to: side, bytes: amount(rng) },
             540..610 => Self::Exchange { link },
             610..630 => Self::Respond { talk },
-            630..710 => Self::Write { talk, side, octets: rng.length(40_000) },
+            630..710 => Self::Write { talk, side, bytes: rng.length(40_000) },
             710..770 => Self::Read { talk, side, pieces: 1 + rng.below(6) as u8 },
             770..920 => Self::random_move(rng, talk, side),
             920..935 => Self::Push { talk, plan: Plan::random_push(rng) },

@@ -200,9 +200,9 @@ fn start(number: usize, side: Side, offset: u64) -> usize {
 }
 
 /// Returns the bytes from `offset` of what `side` sends in exchange `number`.
-pub(crate) fn content(number: usize, side: Side, offset: u64, octets: usize) -> Bytes {
+pub(crate) fn content(number: usize, side: Side, offset: u64, bytes: usize) -> Bytes {
     let from = start(number, side, offset);
-    pattern().slice(from..from + octets.min(PERIOD))
+    pattern().slice(from..from + bytes.min(PERIOD))
 }
 
 /// Returns the offset of the first byte of `data`, received at `offset`, that differs from what was

@@ -92,9 +92,9 @@ fn simpler_steps(op: Op) -> Vec<Op> {
             plans.map(|plan| Op::Push { talk, plan }).collect()
         }
         Op::Transmit { link, side, .. } => {
-            vec![Op::Exchange { link }, { Op::Transmit { link, side, octets: 1 << 20 } }]
+            vec![Op::Exchange { link }, { Op::Transmit { link, side, bytes: 1 << 20 } }]
         }
-        Op::Deliver { link, to, .. } => vec![Op::Deliver { link, to, octets: 1 << 20 }],
+        Op::Deliver { link, to, .. } => vec![Op::Deliver { link, to, bytes: 1 << 20 }],
         Op::Cut { link, .. } => vec![Op::Cut { link, keep: [0, 0] }],
         other => vec![other],
     }

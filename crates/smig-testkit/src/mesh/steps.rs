@@ -19,13 +19,13 @@ impl World {
                 }
             }
             Op::Open { on, plan } => self.open(on, plan),
-            Op::Transmit { link, side, octets } => {
+            Op::Transmit { link, side, bytes } => {
                 let link = self.link(link);
-                self.mesh.transmit(link, side, octets as usize);
+                self.mesh.transmit(link, side, bytes as usize);
             }
-            Op::Deliver { link, to, octets } => {
+            Op::Deliver { link, to, bytes } => {
                 let link = self.link(link);
-                self.mesh.deliver(link, to, octets as usize);
+                self.mesh.deliver(link, to, bytes as usize);
             }
             Op::Exchange { link } => {
                 let link = self.link(link);
@@ -35,8 +35,8 @@ impl World {
                 }
             }
             Op::Respond { talk } => self.on_talk(talk, |world, at| world.send_head(at)),
-            Op::Write { talk, side, octets } => {
-                self.on_talk(talk, |world, at| _ = world.write(at, side, octets as usize));
+            Op::Write { talk, side, bytes } => {
+                self.on_talk(talk, |world, at| _ = world.write(at, side, bytes as usize));
             }
             Op::Read { talk, side, pieces } => {
                 self.on_talk(talk, |world, at| _ = world.read(at, side, pieces.into()));

@@ -20,7 +20,7 @@ const ACK: u8 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultInjection {
     /// Two bytes of a DATA frame are swapped.
-    SwapOctets(u32),
+    SwapBytes(u32),
     /// A stream's WINDOW_UPDATE is lost.
     DropStreamCredit(u32),
     /// A connection's WINDOW_UPDATE is lost.
@@ -71,26 +71,26 @@ pub(crate) struct FrameSource {
 
 impl Watch {
     /// Inspects complete frames; returns the bytes to send.
-    pub(crate) fn frames(&mut self, at: FrameSource, octets: Vec<u8>) -> Vec<u8> {
-        let skip = if octets.starts_with(PREFACE) { PREFACE.len() } else { 0 };
+    pub(crate) fn frames(&mut self, at: FrameSource, bytes: Vec<u8>) -> Vec<u8> {
+        let skip = if bytes.starts_with(PREFACE) { PREFACE.len() } else { 0 };
         let mut frames = Vec::new();
         let mut start = skip;
-        while start < octets.len() {
-            let Some(length) = frame_length(&octets[start..]) else {
+        while start < bytes.len() {
+            let Some(length) = frame_length(&bytes[start..]) else {
                 self.faults
                     .push(format!("poll_transmit gave a part of a frame on link {}", at.link));
-                return octets;
+                return bytes;
             };
-            self.frame(at, &octets[start..start + length]);
+            self.frame(at, &bytes[start..start + length]);
             frames.push(start..start + length);
             start += length;
         }
         if self.sabotage.is_none() {
-            return octets;
+            return bytes;
         }
-        let mut out = octets[..skip].to_vec();
+        let mut out = bytes[..skip].to_vec();
         for range in frames {
-            let mut frame = octets[range].to_vec();
+            let mut frame = bytes[range].to_vec();
             if self.inject_fault(&mut frame) {
                 out.extend_from_slice(&frame);
             }
@@ -205,7 +205,7 @@ impl Watch {
         let stream = word(&frame[5..9]);
         let has_body = frame.len() > FRAME_HEAD + 1;
         let hit = match self.sabotage {
-            Some(FaultInjection::SwapOctets(_) | FaultInjection::DropData(_)) => {
+            Some(FaultInjection::SwapBytes(_) | FaultInjection::DropData(_)) => {
                 kind == DATA && has_body
             }
             Some(FaultInjection::EndEarly(_)) => kind == DATA && has_body && flags & 1 == 0,
@@ -221,7 +221,7 @@ impl Watch {
         let sabotage = self.sabotage.take();
         self.seen.insert("sabotage");
         match sabotage {
-            Some(FaultInjection::SwapOctets(_)) => {
+            Some(FaultInjection::SwapBytes(_)) => {
                 let body = &mut frame[FRAME_HEAD..];
                 let at = (1..body.len()).find(|&at| body[at] != body[0]);
                 if let Some(at) = at {
@@ -241,7 +241,7 @@ impl Watch {
 impl FaultInjection {
     /// Counts a frame of the kind; returns true if it is to pass unchanged.
     const fn waits(&mut self) -> bool {
-        let (Self::SwapOctets(n)
+        let (Self::SwapBytes(n)
         | Self::DropStreamCredit(n)
         | Self::DropConnectionCredit(n)
         | Self::DropData(n)
@@ -256,14 +256,14 @@ impl FaultInjection {
     }
 }
 
-fn frame_length(octets: &[u8]) -> Option<usize> {
-    let head = octets.get(..FRAME_HEAD)?;
+fn frame_length(bytes: &[u8]) -> Option<usize> {
+    let head = bytes.get(..FRAME_HEAD)?;
     let length = FRAME_HEAD + (word(&[0, head[0], head[1], head[2]]) as usize);
-    (octets.len() >= length).then_some(length)
+    (bytes.len() >= length).then_some(length)
 }
 
-fn word(octets: &[u8]) -> u32 {
-    u32::from_be_bytes([octets[0], octets[1], octets[2], octets[3]])
+fn word(bytes: &[u8]) -> u32 {
+    u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
 
 fn describe(at: FrameSource, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> String {

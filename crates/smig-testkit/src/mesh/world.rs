@@ -149,10 +149,10 @@ impl World {
         for turn in 0..links {
             let link = (first + turn) % links;
             for side in Side::BOTH {
-                let octets = piece(&mut self.rng);
-                moved += self.mesh.transmit(link, side, octets);
-                let octets = piece(&mut self.rng);
-                moved += self.mesh.deliver(link, side.other(), octets);
+                let bytes = piece(&mut self.rng);
+                moved += self.mesh.transmit(link, side, bytes);
+                let bytes = piece(&mut self.rng);
+                moved += self.mesh.deliver(link, side.other(), bytes);
             }
         }
         moved

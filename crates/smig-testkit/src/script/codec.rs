@@ -7,16 +7,16 @@ use smig_proto::{AppId, Cid, EndStream, ErrorCode};
 use super::frame::{Ack, Fields, Frame, flag, kind};
 
 /// Returns the twelve bytes of a CID.
-pub(super) fn cid_octets(cid: Cid) -> [u8; 12] {
-    let mut octets = [0; 12];
-    octets[..8].copy_from_slice(&cid.app.to_bytes());
-    octets[8..].copy_from_slice(&cid.number.to_be_bytes());
-    octets
+pub(super) fn cid_bytes(cid: Cid) -> [u8; 12] {
+    let mut bytes = [0; 12];
+    bytes[..8].copy_from_slice(&cid.app.to_bytes());
+    bytes[8..].copy_from_slice(&cid.number.to_be_bytes());
+    bytes
 }
 
-fn cid_of(octets: &[u8]) -> Option<Cid> {
-    let app = u64::from_be_bytes(octets[..8].try_into().expect("8 octets"));
-    let number = u32::from_be_bytes(octets[8..12].try_into().expect("4 octets"));
+fn cid_of(bytes: &[u8]) -> Option<Cid> {
+    let app = u64::from_be_bytes(bytes[..8].try_into().expect("8 bytes"));
+    let number = u32::from_be_bytes(bytes[8..12].try_into().expect("4 bytes"));
     (app != 0 || number != 0).then_some(Cid { app: AppId::new(app), number })
 }
 
@@ -101,7 +101,7 @@ pub(super) fn encode(frame: &Frame, out: &mut BytesMut) {
             put(out, kind::PRIORITY_UPDATE, 0, 0, &payload);
         }
         Frame::Migrate { stream, ack, dst, end } => {
-            let (cid, id) = dst.map_or(([0; 12], 0), |(cid, id)| (cid_octets(cid), id));
+            let (cid, id) = dst.map_or(([0; 12], 0), |(cid, id)| (cid_bytes(cid), id));
             let payload = [&cid[..], &id.to_be_bytes()].concat();
             let ack = if *ack == Ack::Yes { flag::SMIG_ACK } else { 0 };
             put(out, kind::MIGRATE, ack | fin(*end), *stream, &payload);
@@ -232,7 +232,7 @@ fn whole(kind: u8, flags: u8, stream: u32, payload: Bytes) -> Frame {
             Frame::Settings(entries.map(|mut e| (e.get_u16(), e.get_u32())).collect())
         }
         (kind::PING, 8) => {
-            let opaque = payload[..].try_into().expect("8 octets");
+            let opaque = payload[..].try_into().expect("8 bytes");
             if flags & flag::ACK == 0 { Frame::Ping(opaque) } else { Frame::Pong(opaque) }
         }
         (kind::GOAWAY, 8..) => {
@@ -246,7 +246,7 @@ fn whole(kind: u8, flags: u8, stream: u32, payload: Bytes) -> Frame {
             Frame::PriorityUpdate { stream, value: rest }
         }
         (kind::MIGRATE, 16) => {
-            let id = u32::from_be_bytes(payload[12..].try_into().expect("4 octets"));
+            let id = u32::from_be_bytes(payload[12..].try_into().expect("4 bytes"));
             let dst = cid_of(&payload[..12]).map(|cid| (cid, id));
             // SMIG-2.4/reserved-bits and SMIG-2.5/zero-cid: R is 0, and so is dstSID without a
             // destination.
@@ -255,10 +255,10 @@ fn whole(kind: u8, flags: u8, stream: u32, payload: Bytes) -> Frame {
         }
         (kind::JOIN, 1) if flags == flag::REFUSED => Frame::JoinRefused(payload[0]),
         (kind::JOIN, 48) if flags & flag::REFUSED == 0 => Frame::Join {
-            nonce: payload[..16].try_into().expect("16 octets"),
-            mac: payload[16..].try_into().expect("32 octets"),
+            nonce: payload[..16].try_into().expect("16 bytes"),
+            mac: payload[16..].try_into().expect("32 bytes"),
             ack,
         },
-        (kind, length) => panic!("the engine sent frame type {kind:#04x} of {length} octets"),
+        (kind, length) => panic!("the engine sent frame type {kind:#04x} of {length} bytes"),
     }
 }

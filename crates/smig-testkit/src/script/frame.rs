@@ -44,7 +44,7 @@ pub struct Fields(pub Vec<(Bytes, Bytes)>);
 
 impl fmt::Debug for Fields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = |octets: &Bytes| String::from_utf8_lossy(octets).into_owned();
+        let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
         f.debug_map().entries(self.0.iter().map(|(n, v)| (text(n), text(v)))).finish()
     }
 }
@@ -57,7 +57,7 @@ impl fmt::Debug for Frame {
                 let shown = &data[..data.len().min(24)];
                 write!(
                     f,
-                    "DATA({stream}, {} octets {:?}",
+                    "DATA({stream}, {} bytes {:?}",
                     data.len(),
                     Bytes::copy_from_slice(shown)
                 )?;
@@ -97,7 +97,7 @@ impl fmt::Debug for Frame {
             Self::Raw { kind, flags, stream, payload } => {
                 write!(
                     f,
-                    "frame {kind:#04x}({stream}, flags {flags:#04x}, {} octets)",
+                    "frame {kind:#04x}({stream}, flags {flags:#04x}, {} bytes)",
                     payload.len()
                 )
             }

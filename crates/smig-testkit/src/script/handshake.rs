@@ -117,7 +117,7 @@ impl Peer {
     pub fn greet(&mut self, line: ConnHandle) {
         let mut entries = self.setup.settings.clone();
         if self.role == Side::Server {
-            self.send_octets(line, PREFACE);
+            self.send_bytes(line, PREFACE);
             if self.speaks_smig() {
                 entries.extend(cid_settings(self.cid(line)));
             }

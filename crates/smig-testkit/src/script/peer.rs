@@ -178,9 +178,9 @@ impl Peer {
     /// Sends one frame.
     #[track_caller]
     pub fn send(&mut self, line: ConnHandle, frame: impl Into<Frame>) {
-        let mut octets = BytesMut::new();
-        codec::encode(&frame.into(), &mut octets);
-        self.send_octets(line, &octets);
+        let mut bytes = BytesMut::new();
+        codec::encode(&frame.into(), &mut bytes);
+        self.send_bytes(line, &bytes);
     }
 
     /// Sends frames that the engine reads together.
@@ -190,11 +190,11 @@ impl Peer {
         line: ConnHandle,
         frames: impl IntoIterator<Item = F>,
     ) {
-        let mut octets = BytesMut::new();
+        let mut bytes = BytesMut::new();
         for frame in frames {
-            codec::encode(&frame.into(), &mut octets);
+            codec::encode(&frame.into(), &mut bytes);
         }
-        self.send_octets(line, &octets);
+        self.send_bytes(line, &bytes);
     }
 
     /// Sends one frame, unless the engine has closed the connection.
@@ -206,9 +206,9 @@ impl Peer {
 
     /// Sends bytes unchanged.
     #[track_caller]
-    pub fn send_octets(&mut self, line: ConnHandle, octets: &[u8]) {
+    pub fn send_bytes(&mut self, line: ConnHandle, bytes: &[u8]) {
         assert_ne!(self.link(line).flow, Flow::Closed, "{line:?} is closed");
-        self.link_mut(line).unread.extend_from_slice(octets);
+        self.link_mut(line).unread.extend_from_slice(bytes);
         self.feed(line);
         self.pump();
     }
@@ -267,8 +267,8 @@ impl Peer {
     }
 
     /// Limits the bytes that the engine may write per call.
-    pub const fn limit_transmit(&mut self, octets: usize) {
-        self.transmit_limit = octets;
+    pub const fn limit_transmit(&mut self, bytes: usize) {
+        self.transmit_limit = bytes;
     }
 
     /// Takes up to `limit` bytes of output from a paused connection.
@@ -341,9 +341,9 @@ impl Peer {
         while !out.is_empty() {
             let mut slices = [IoSlice::new(&[]); 8];
             let filled = out.chunks(&mut slices);
-            let octets: Vec<u8> = slices[..filled].iter().flat_map(|s| s.to_vec()).collect();
-            link.output.extend_from_slice(&octets);
-            out.advance(octets.len());
+            let bytes: Vec<u8> = slices[..filled].iter().flat_map(|s| s.to_vec()).collect();
+            link.output.extend_from_slice(&bytes);
+            out.advance(bytes.len());
         }
         taken
     }

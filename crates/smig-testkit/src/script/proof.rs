@@ -4,7 +4,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 use smig_proto::Cid;
 
-use super::codec::cid_octets;
+use super::codec::cid_bytes;
 use super::peer::ConnHandle;
 
 /// Simulates a TLS exporter of this connection: returns 32 bytes that differ for different
@@ -25,18 +25,18 @@ pub(super) fn session_key(line: ConnHandle, cid: Cid) -> [u8; 32] {
 
 /// Returns E of a join on `line` (SMIG-4.1/client-proof).
 pub(super) fn join_exporter(line: ConnHandle, cid: Cid) -> [u8; 32] {
-    exporter(line, "EXPORTER-smig-join", &cid_octets(cid))
+    exporter(line, "EXPORTER-smig-join", &cid_bytes(cid))
 }
 
 fn mac(key: [u8; 32], parts: &[&[u8]]) -> [u8; 32] {
-    let mut mac = Hmac::<Sha256>::new_from_slice(&key).expect("a key of 32 octets");
+    let mut mac = Hmac::<Sha256>::new_from_slice(&key).expect("a key of 32 bytes");
     parts.iter().for_each(|part| mac.update(part));
     mac.finalize().into_bytes().into()
 }
 
 /// Returns the client's proof (SMIG-4.1/client-proof).
 pub(super) fn client(key: [u8; 32], cid: Cid, nonce: [u8; 16], e: [u8; 32]) -> [u8; 32] {
-    mac(key, &[b"smig client", &cid_octets(cid), &nonce, &e])
+    mac(key, &[b"smig client", &cid_bytes(cid), &nonce, &e])
 }
 
 /// Returns the server's proof (SMIG-4.3/server-proof).
@@ -46,5 +46,5 @@ pub(super) fn server(
     nonces: ([u8; 16], [u8; 16]),
     e: [u8; 32],
 ) -> [u8; 32] {
-    mac(key, &[b"smig server", &cid_octets(cid), &nonces.0, &nonces.1, &e])
+    mac(key, &[b"smig server", &cid_bytes(cid), &nonces.0, &nonces.1, &e])
 }

@@ -99,7 +99,7 @@ impl QueuedRequest {
     pub(super) fn transfer(&self) -> Transfer {
         match self.length {
             _ if self.head.method == http::Method::CONNECT => Transfer::Tunnel,
-            Length::Remaining(octets) => Transfer::Sized(octets),
+            Length::Remaining(bytes) => Transfer::Sized(bytes),
             Length::Unknown if self.body.is_empty() => Transfer::Sized(0),
             Length::Unknown => Transfer::Unsized,
         }

@@ -88,9 +88,9 @@ impl DeliveryRate {
 }
 
 /// Returns bytes per second.
-fn rate(octets: u64, from: Instant, to: Instant) -> u64 {
+fn rate(bytes: u64, from: Instant, to: Instant) -> u64 {
     let micros = to.saturating_duration_since(from).as_micros().max(1);
-    u64::try_from(u128::from(octets) * 1_000_000 / micros).unwrap_or(u64::MAX)
+    u64::try_from(u128::from(bytes) * 1_000_000 / micros).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -19,12 +19,12 @@ impl BulkDeferral {
         Self { max, until: None }
     }
 
-    /// Extends the hold: interactive connections sent `octets` bytes on a path that carries `rate` bytes per second.
-    pub(super) fn on_interactive(&mut self, now: Instant, octets: u64, rate: u64) {
-        if octets == 0 || rate == 0 {
+    /// Extends the hold: interactive connections sent `bytes` bytes on a path that carries `rate` bytes per second.
+    pub(super) fn on_interactive(&mut self, now: Instant, bytes: u64, rate: u64) {
+        if bytes == 0 || rate == 0 {
             return;
         }
-        let micros = octets.saturating_mul(1_000_000) / rate;
+        let micros = bytes.saturating_mul(1_000_000) / rate;
         let begin = self.until.map_or(now, |until| until.max(now));
         let until = begin + Duration::from_micros(micros);
         self.until = Some(until.min(now + self.max));
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_held_without_octets_or_a_rate_or_when_it_is_off() {
+    fn nothing_is_held_without_bytes_or_a_rate_or_when_it_is_off() {
         let mut hold = BulkDeferral::new(Duration::from_millis(25));
         hold.on_interactive(at(0), 0, RATE);
         hold.on_interactive(at(0), 10_000, 0);

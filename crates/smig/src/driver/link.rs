@@ -345,14 +345,14 @@ impl DriverConn {
     ) -> ConnectionSnapshot {
         let info = socket::tcp_info(self.transport.tcp()).unwrap_or_default();
         let path = PathSample::from(&info);
-        let octets = |packets: u32| u64::from(packets) * u64::from(path.packet);
+        let bytes = |packets: u32| u64::from(packets) * u64::from(path.packet);
         ConnectionSnapshot {
             id: self.id,
             role,
             ends: self.info.ends(),
             rtt: path.rtt,
             min_rtt: path.min_rtt,
-            congestion_window: octets(info.snd_cwnd),
+            congestion_window: bytes(info.snd_cwnd),
             in_flight: path.in_flight,
             unsent: self.output.len() as u64 + u64::from(path.not_sent),
             delivery_rate: path.delivery_rate,

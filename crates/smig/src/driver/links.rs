@@ -191,10 +191,10 @@ impl ConnSet {
         cx: &mut Context<'_>,
     ) -> Progress {
         let mut progress = Progress::None;
-        let mut octets = 0;
+        let mut bytes = 0;
         for link in self.conns.iter_mut().filter(|link| link.role == ConnectionRole::Interactive) {
             progress = progress.or(link.transmit(session, now, cx));
-            octets += link.newly_sent();
+            bytes += link.newly_sent();
         }
         if self.options.pacing == Pacing::Every && self.conns.iter().any(DriverConn::is_blocked) {
             self.begin_pace(now);
@@ -204,22 +204,22 @@ impl ConnSet {
             self.deferral.forget();
             return progress;
         }
-        self.steer(now, octets);
+        self.steer(now, bytes);
         for link in self.conns.iter_mut().filter(|link| link.role == ConnectionRole::Bulk) {
             progress = progress.or(link.transmit(session, now, cx));
         }
         progress
     }
 
-    /// Sets the rate limit of bulk, after interactive connections have sent `octets` bytes.
-    fn steer(&mut self, now: Instant, octets: u64) {
+    /// Sets the rate limit of bulk, after interactive connections have sent `bytes` bytes.
+    fn steer(&mut self, now: Instant, bytes: u64) {
         let Some(mut pace) = self.pacer.take() else { return };
         if pace.is_due(now) {
             self.measure(now, &mut pace);
         }
         // A connection does not yield to itself.
         if self.options.pacing != Pacing::Every {
-            self.deferral.on_interactive(now, octets, pace.capacity());
+            self.deferral.on_interactive(now, bytes, pace.capacity());
         }
         let mut cap = pace.cap();
         if self.deferral.holds(now) {

@@ -240,7 +240,7 @@ fn recognize(input: &[u8]) -> io::Result<Option<Protocol>> {
         }
         (line, empty) = (rest, empty + 1);
     }
-    match line.iter().position(|&octet| octet == b'\n') {
+    match line.iter().position(|&byte| byte == b'\n') {
         Some(end) if is_request_line(line.get(..end).unwrap_or_default()) => {
             Ok(Some(Protocol::Http1))
         }

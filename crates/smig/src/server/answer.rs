@@ -132,7 +132,7 @@ where
         let Some((exchange, _)) = slots.entry(slot) else { return };
         let transfer = match (exchange.kind, exchange.length) {
             (RequestKind::Connect, _) => Transfer::Tunnel,
-            (_, Length::Remaining(octets)) => Transfer::Sized(octets),
+            (_, Length::Remaining(bytes)) => Transfer::Sized(bytes),
             (_, Length::Unknown) => Transfer::Unsized,
         };
         exchange.candidate = Candidate::new(&worker.shared.rules, transfer, hint, turn.now);

@@ -26,9 +26,9 @@ fn digest(
 ) -> Identity {
     let mut hash = Sha256::new();
     // Each part has its length as a prefix, so that no two lists of parts have the same encoding.
-    let mut part = |octets: &[u8]| {
-        hash.update((octets.len() as u64).to_be_bytes());
-        hash.update(octets);
+    let mut part = |bytes: &[u8]| {
+        hash.update((bytes.len() as u64).to_be_bytes());
+        hash.update(bytes);
     };
     part(listener.to_string().as_bytes());
     part(server_name.unwrap_or_default().as_bytes());

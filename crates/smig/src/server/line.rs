@@ -29,7 +29,7 @@ pub(super) struct Http1Informational(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     stage: RequestState,
     body: BodyStage,
     connection: Option<Waker>,
@@ -72,7 +72,7 @@ impl Http1Informational {
     /// Records a request that may have interim responses.
     pub(super) fn open(&self) {
         let mut state = self.lock();
-        state.octets.clear();
+        state.bytes.clear();
         state.stage = RequestState::Open;
     }
 
@@ -122,15 +122,15 @@ impl Http1Informational {
             return;
         }
         let reason = status.canonical_reason().unwrap_or_default();
-        let octets = &mut state.octets;
-        octets.extend_from_slice(format!("HTTP/1.1 {} {reason}\r\n", status.as_str()).as_bytes());
+        let bytes = &mut state.bytes;
+        bytes.extend_from_slice(format!("HTTP/1.1 {} {reason}\r\n", status.as_str()).as_bytes());
         for (name, value) in headers {
-            octets.extend_from_slice(name.as_str().as_bytes());
-            octets.extend_from_slice(b": ");
-            octets.extend_from_slice(value.as_bytes());
-            octets.extend_from_slice(b"\r\n");
+            bytes.extend_from_slice(name.as_str().as_bytes());
+            bytes.extend_from_slice(b": ");
+            bytes.extend_from_slice(value.as_bytes());
+            bytes.extend_from_slice(b"\r\n");
         }
-        octets.extend_from_slice(b"\r\n");
+        bytes.extend_from_slice(b"\r\n");
         if let Some(connection) = state.connection.take() {
             connection.wake();
         }
@@ -283,11 +283,11 @@ impl Http1Io {
     fn write(&mut self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let asides = Arc::clone(&self.asides);
         let mut state = asides.lock();
-        if state.stage == RequestState::Answered && !state.octets.is_empty() {
-            let octets = core::mem::take(&mut state.octets);
+        if state.stage == RequestState::Answered && !state.bytes.is_empty() {
+            let bytes = core::mem::take(&mut state.bytes);
             if self.flushed {
                 // What hyper writes now begins with the final head.
-                self.rest = octets.into();
+                self.rest = bytes.into();
             }
         }
         drop(state);
@@ -305,8 +305,8 @@ impl Http1Io {
         let mut state = asides.lock();
         if state.stage == RequestState::Open {
             // hyper has no more output, and the final response is not available yet.
-            if !state.octets.is_empty() {
-                self.rest = core::mem::take(&mut state.octets).into();
+            if !state.bytes.is_empty() {
+                self.rest = core::mem::take(&mut state.bytes).into();
                 drop(state);
                 ready!(self.poll_rest(cx))?;
                 return Pin::new(self.transport()?).poll_flush(cx);

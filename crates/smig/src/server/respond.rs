@@ -107,7 +107,7 @@ fn plan<B: Body>(
     }
     let announced = content_length(headers);
     if body.is_end_stream() {
-        if announced.is_some_and(|octets| octets > 0) {
+        if announced.is_some_and(|bytes| bytes > 0) {
             return BodyPlan::Short;
         }
         if announced.is_none() {
@@ -117,11 +117,11 @@ fn plan<B: Body>(
     }
     match announced.or_else(|| body.size_hint().exact()) {
         None => BodyPlan::Send(Length::Unknown),
-        Some(octets) => {
+        Some(bytes) => {
             if announced.is_none() {
-                headers.insert(CONTENT_LENGTH, octets.into());
+                headers.insert(CONTENT_LENGTH, bytes.into());
             }
-            BodyPlan::Send(Length::Remaining(octets))
+            BodyPlan::Send(Length::Remaining(bytes))
         }
     }
 }

@@ -89,15 +89,15 @@ pub(crate) struct PathSample {
 
 impl From<&TcpInfo> for PathSample {
     fn from(info: &TcpInfo) -> Self {
-        let octets = |packets: u32| u64::from(packets) * u64::from(info.snd_mss);
+        let bytes = |packets: u32| u64::from(packets) * u64::from(info.snd_mss);
         Self {
             delivery_rate: (info.delivery_rate > 0).then_some(info.delivery_rate),
             rtt: Duration::from_micros(info.rtt.into()),
             deviation: Duration::from_micros(info.rttvar.into()),
             min_rtt: Duration::from_micros(info.min_rtt.into()),
             not_sent: info.not_sent_bytes,
-            in_flight: octets(info.unacked.saturating_sub(info.sacked)),
-            acknowledged: info.bytes_acked + octets(info.sacked),
+            in_flight: bytes(info.unacked.saturating_sub(info.sacked)),
+            acknowledged: info.bytes_acked + bytes(info.sacked),
             packet: info.snd_mss,
         }
     }

@@ -22,8 +22,8 @@ pub(crate) fn apply(tcp: &TcpStream, options: &SocketOptions) {
 
     let socket = SockRef::from(tcp);
     NODELAY.check(socket.set_tcp_nodelay(true));
-    if let Some(octets) = options.notsent_lowat {
-        set_not_sent_low_water(tcp, octets);
+    if let Some(bytes) = options.notsent_lowat {
+        set_not_sent_low_water(tcp, bytes);
     }
     if let Some(name) = &options.congestion_control {
         CONGESTION.check(socket.set_tcp_congestion(name.as_bytes()));
@@ -60,9 +60,9 @@ fn set_keep_alive(socket: &SockRef<'_>, limit: Duration) {
 }
 
 /// Sets TCP_NOTSENT_LOWAT, bytes.
-pub(crate) fn set_not_sent_low_water(tcp: &TcpStream, octets: u32) {
+pub(crate) fn set_not_sent_low_water(tcp: &TcpStream, bytes: u32) {
     static LOW_WATER: Once = Once::new("TCP_NOTSENT_LOWAT");
-    LOW_WATER.check(SockRef::from(tcp).set_tcp_notsent_lowat(octets));
+    LOW_WATER.check(SockRef::from(tcp).set_tcp_notsent_lowat(bytes));
 }
 
 /// Sets SO_MAX_PACING_RATE, bytes per second.

@@ -178,14 +178,14 @@ impl Transport {
     }
 
     /// Decrypts bytes from the socket into the input.
-    fn take(&mut self, mut octets: &[u8]) -> io::Result<Received> {
+    fn take(&mut self, mut bytes: &[u8]) -> io::Result<Received> {
         let Channel::Tls(tls) = &mut self.channel else {
-            make_room(&mut self.input, octets.len());
-            self.input.extend_from_slice(octets);
+            make_room(&mut self.input, bytes.len());
+            self.input.extend_from_slice(bytes);
             return Ok(Received::Progress);
         };
-        while !octets.is_empty() {
-            tls.read_tls(&mut octets)?;
+        while !bytes.is_empty() {
+            tls.read_tls(&mut bytes)?;
             let state = tls.process_new_packets().map_err(invalid)?;
             if state.plaintext_bytes_to_read() > 0 {
                 drain_plaintext(tls, &mut self.input, state.plaintext_bytes_to_read())?;

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use crate::support::{Watch, answer, digest, get, loopback, octets, sha256, until};
+use crate::support::{Watch, answer, bytes, digest, get, loopback, sha256, until};
 use http_body_util::BodyExt as _;
 use smig::{
     AuthorityCheck, Certificate, CleartextTrust, Client, ClientCertificates, Listening,
@@ -72,14 +72,14 @@ async fn a_certificate_is_renewed_while_a_session_runs_and_grows() {
     let (watch, mut events) = Watch::new();
     let both = [old.pem.clone(), new.pem.clone()].concat();
     let client = Client::builder().trust(Trust::Pem(both)).observer(watch).build().unwrap();
-    let running = client.request(get(format!("{url}/octets/{LEN}"))).await.unwrap();
+    let running = client.request(get(format!("{url}/bytes/{LEN}"))).await.unwrap();
 
     material.replace(&tls(&[&new]));
     assert!(greets(&trusting(&old), &format!("{url}/")).await.is_err());
     greets(&trusting(&new), &format!("{url}/")).await.unwrap();
 
     let (hash, len) = digest(running.into_body()).await.unwrap();
-    assert_eq!((hash, len), (sha256(&octets(LEN)), LEN as u64));
+    assert_eq!((hash, len), (sha256(&bytes(LEN)), LEN as u64));
     until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
     assert_eq!(server.stats().joins_refused, 0);
 }
@@ -108,11 +108,11 @@ async fn a_further_connection_needs_a_certificate_that_the_client_trusts() {
     greets(&client, &format!("{url}/")).await.unwrap();
     material.replace(&tls(&[&foreign]));
 
-    let running = client.request(get(format!("{url}/octets/{LEN}"))).await.unwrap();
+    let running = client.request(get(format!("{url}/bytes/{LEN}"))).await.unwrap();
     until(&mut events, |event| matches!(event, ObserverEvent::HandshakeFailed)).await;
     until(&mut events, |event| matches!(event, ObserverEvent::MoveDeclined { .. })).await;
     let (hash, len) = digest(running.into_body()).await.unwrap();
-    assert_eq!((hash, len), (sha256(&octets(LEN)), LEN as u64));
+    assert_eq!((hash, len), (sha256(&bytes(LEN)), LEN as u64));
     assert_eq!((server.stats().joined, server.stats().moves), (0, 0));
 }
 

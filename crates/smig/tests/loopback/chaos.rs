@@ -19,7 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tower::service_fn;
 
-use crate::support::{Watch, answer, digest, get, octets, pair, sha256, until};
+use crate::support::{Watch, answer, bytes, digest, get, pair, sha256, until};
 
 /// A pseudo-random generator: the setup of each run depends only on its seed.
 struct Dice(u64);
@@ -163,7 +163,7 @@ impl Run {
     }
 
     async fn download(&self) -> Result<([u8; 32], u64), Error> {
-        let url = self.url(&format!("/octets/{}", self.len));
+        let url = self.url(&format!("/bytes/{}", self.len));
         digest(self.client.request(get(url)).await?.into_body()).await
     }
 
@@ -181,7 +181,7 @@ fn setting(name: &str, default: u64) -> u64 {
 async fn moved_and_cut_at_random() {
     let len = (setting("SMIG_CHAOS_MIB", 6) << 20) as usize;
     let first = setting("SMIG_CHAOS_SEED", 1);
-    let (body, mut whole, mut failed, mut moves) = (octets(len), 0, 0, 0);
+    let (body, mut whole, mut failed, mut moves) = (bytes(len), 0, 0, 0);
     let expected = sha256(&body);
     for seed in first..first + setting("SMIG_CHAOS_RUNS", 12) {
         let run = Run::set_up(seed, len).await;

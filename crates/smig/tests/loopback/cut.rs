@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tower::service_fn;
 
-use crate::support::{Certificate, certificate, get, loopback, octets};
+use crate::support::{Certificate, bytes, certificate, get, loopback};
 
 /// How the raw side closes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,9 +54,9 @@ fn raw_server(made: &Certificate, leave: Leave) -> u16 {
         let mut tls = rustls::StreamOwned::new(tls, tcp);
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
-            let mut octet = [0];
-            tls.read_exact(&mut octet).unwrap();
-            head.extend(octet);
+            let mut byte = [0];
+            tls.read_exact(&mut byte).unwrap();
+            head.extend(byte);
         }
         tls.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhalf").unwrap();
         leave_by(&mut tls.conn, &mut tls.sock, leave);
@@ -123,7 +123,7 @@ async fn take_over(
     let upgraded = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
         let (mut io, first) = UpgradedIo::of(upgraded.await.unwrap()).unwrap();
-        let mut octets = first.len();
+        let mut bytes = first.len();
         let end = loop {
             let mut space = [0; 64];
             let mut buffer = ReadBuf::new(&mut space);
@@ -131,8 +131,8 @@ async fn take_over(
                 hyper::rt::Read::poll_read(std::pin::Pin::new(&mut io), cx, buffer.unfilled())
             });
             match read.await {
-                Ok(()) if buffer.filled().is_empty() => break Ok(octets),
-                Ok(()) => octets += buffer.filled().len(),
+                Ok(()) if buffer.filled().is_empty() => break Ok(bytes),
+                Ok(()) => bytes += buffer.filled().len(),
                 Err(error) => break Err(error.kind()),
             }
         };
@@ -141,7 +141,7 @@ async fn take_over(
     let mut response = Response::new(StreamBody::new(futures_util::stream::empty()));
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     response.headers_mut().insert("connection", "upgrade".parse().unwrap());
-    response.headers_mut().insert("upgrade", "octets".parse().unwrap());
+    response.headers_mut().insert("upgrade", "bytes".parse().unwrap());
     Ok(response)
 }
 
@@ -159,7 +159,7 @@ async fn a_tunnels_client_that_dies_has_not_ended_it() {
         let addr = server.local_addrs()[0];
         let client = std::thread::spawn(move || {
             let mut tls = raw_client(&made, std::net::TcpStream::connect(addr).unwrap());
-            let ask = "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: octets\r\n\r\n";
+            let ask = "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: bytes\r\n\r\n";
             tls.write_all(ask.as_bytes()).unwrap();
             let mut head = [0; 12];
             tls.read_exact(&mut head).unwrap();
@@ -261,7 +261,7 @@ fn a_response_arrives_whole_though_the_client_goes_on_sending() {
             server.listen_cleartext(loopback(), CleartextTrust::None)
         };
         let answer = |_: Request<Incoming>| {
-            std::future::ready(Ok::<_, Infallible>(Response::new(Full::new(octets(EARLY)))))
+            std::future::ready(Ok::<_, Infallible>(Response::new(Full::new(bytes(EARLY)))))
         };
         let server = server.start(service_fn(answer)).unwrap();
         // A small receive buffer, so that most of the response waits at the server.
@@ -275,7 +275,7 @@ fn a_response_arrives_whole_though_the_client_goes_on_sending() {
             false => read_while_sending(tcp),
             true => read_while_sending(raw_client(&made, tcp)),
         };
-        let whole = came.ends_with(&octets(EARLY)[EARLY - 100..]);
+        let whole = came.ends_with(&bytes(EARLY)[EARLY - 100..]);
         assert!(whole, "TLS: {tls}; {} bytes came of {EARLY} and a head", came.len());
     }
 }

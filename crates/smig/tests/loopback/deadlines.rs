@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tower::service_fn;
 
-use crate::support::{Body, Events, Watch, answer, digest, full, loopback, octets, until, within};
+use crate::support::{Body, Events, Watch, answer, bytes, digest, full, loopback, until, within};
 
 const SHORT: Duration = Duration::from_millis(40);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -91,7 +91,7 @@ async fn a_response_that_nobody_reads_is_given_up() {
     let (watch, mut events) = Watch::new();
     let server = server.engine(engine).observer(watch).start(service_fn(answer)).unwrap();
     // Exceeds the kernel's buffers.
-    let _unread = say(&server, "GET /octets/67108864 HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    let _unread = say(&server, "GET /bytes/67108864 HTTP/1.1\r\nhost: a\r\n\r\n").await;
     assert_eq!(within("the limit", limit(&mut events)).await, "stalled stream");
     within("the end", until(&mut events, |e| matches!(e, ObserverEvent::ConnectionClosed { .. })))
         .await;
@@ -102,7 +102,7 @@ async fn ask_narrowly(server: &Server, len: usize) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
     let mut stream = socket.connect(server.local_addrs()[0]).await.unwrap();
-    let ask = format!("GET /octets/{len} HTTP/1.1\r\nhost: a\r\n\r\n");
+    let ask = format!("GET /bytes/{len} HTTP/1.1\r\nhost: a\r\n\r\n");
     stream.write_all(ask.as_bytes()).await.unwrap();
     stream
 }
@@ -126,7 +126,7 @@ async fn who_takes_a_response_slowly_is_not_idle() {
             within("the end of half a head", rest(half)).await;
         }
         let came = within("the rest", rest(stream)).await;
-        assert!(came.len() >= len && came.ends_with(&octets(len)[len - 9..]), "{}", came.len());
+        assert!(came.len() >= len && came.ends_with(&bytes(len)[len - 9..]), "{}", came.len());
     }
 }
 

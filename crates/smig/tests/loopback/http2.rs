@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::support::{Body, answer, digest, full, get, octets, pair, sha256, url};
+use crate::support::{Body, answer, bytes, digest, full, get, pair, sha256, url};
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body::Frame;
@@ -46,16 +46,16 @@ async fn big_bodies_both_ways() {
     let (server, client) = pair();
     let server = server.start(service_fn(answer)).unwrap();
     let client = client.build().unwrap();
-    let expected = sha256(&octets(LEN));
+    let expected = sha256(&bytes(LEN));
 
-    let response = client.request(get(url(&server, &format!("/octets/{LEN}")))).await.unwrap();
+    let response = client.request(get(url(&server, &format!("/bytes/{LEN}")))).await.unwrap();
     assert_eq!(digest(response.into_body()).await.unwrap(), (expected, LEN as u64));
 
-    let upload = Request::post(url(&server, "/digest")).body(Full::new(octets(LEN))).unwrap();
+    let upload = Request::post(url(&server, "/digest")).body(Full::new(bytes(LEN))).unwrap();
     let response = client.request(upload).await.unwrap();
     assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), &expected[..]);
 
-    let echo = Request::post(url(&server, "/echo")).body(Full::new(octets(LEN))).unwrap();
+    let echo = Request::post(url(&server, "/echo")).body(Full::new(bytes(LEN))).unwrap();
     let response = client.request(echo).await.unwrap();
     assert_eq!(digest(response.into_body()).await.unwrap(), (expected, LEN as u64));
 }
@@ -69,7 +69,7 @@ async fn many_at_once() {
     for number in 0..500_usize {
         let (client, url) = (client.clone(), url(&server, "/echo"));
         tasks.spawn(async move {
-            let body = octets(number * 37);
+            let body = bytes(number * 37);
             let request = Request::post(url).body(Full::new(body.clone())).unwrap();
             let response = client.request(request).await.unwrap();
             assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), body);
@@ -164,13 +164,13 @@ async fn a_panic_ends_its_own_stream_only() {
         let error = client.request(get(url(&server, "/panic"))).await.unwrap_err();
         assert!(error.is_remote());
         assert_eq!(error.code(), Some(ErrorCode::InternalError));
-        sender.send(Ok(Frame::data(octets(100)))).await.unwrap();
+        sender.send(Ok(Frame::data(bytes(100)))).await.unwrap();
         sender.send(Ok(Frame::trailers(HeaderMap::new()))).await.unwrap();
         sender.close();
     };
     let (slow, ()) = tokio::join!(slow, panicked);
     let body = slow.unwrap().into_body().collect().await.unwrap();
-    assert_eq!(body.to_bytes(), octets(100));
+    assert_eq!(body.to_bytes(), bytes(100));
     assert_eq!(server.stats().panics, 1);
 }
 
@@ -287,11 +287,11 @@ async fn who_waits_for_100_gets_it_when_the_handler_reads() {
     let client = client.build().unwrap();
     let request = Request::post(url(&server, "/echo"))
         .header("expect", "100-continue")
-        .body(Full::new(octets(1000)))
+        .body(Full::new(bytes(1000)))
         .unwrap();
     let response = client.request(request).await.unwrap();
     assert_eq!(response.status(), 200);
-    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), octets(1000));
+    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), bytes(1000));
 }
 
 #[tokio::test]
@@ -327,13 +327,13 @@ async fn a_tunnel_goes_both_ways() {
     let request = Request::connect("example.org:443").body(body).unwrap();
     let mut response = client.request_to(&origin, request).await.unwrap();
     for round in 0..20_usize {
-        sender.send(Ok(Frame::data(octets(100 + round)))).await.unwrap();
+        sender.send(Ok(Frame::data(bytes(100 + round)))).await.unwrap();
         let mut got = Vec::new();
         while got.len() < 100 + round {
             let frame = response.body_mut().frame().await.unwrap().unwrap();
             got.extend_from_slice(frame.data_ref().unwrap());
         }
-        assert_eq!(got, octets(100 + round));
+        assert_eq!(got, bytes(100 + round));
     }
     sender.close();
     assert!(response.body_mut().frame().await.is_none());
@@ -367,7 +367,7 @@ async fn a_reader_that_stops_stops_the_writer() {
     }
     // The client's read-ahead, a window, the engine's buffer, and one chunk of excess for each.
     let made = MADE.load(Ordering::SeqCst);
-    assert!(made < (128 << 10) + 2 * WINDOW + (64 << 10) + 60_000, "{made} octets were made");
+    assert!(made < (128 << 10) + 2 * WINDOW + (64 << 10) + 60_000, "{made} bytes were made");
 }
 
 #[tokio::test]
@@ -539,9 +539,8 @@ async fn an_upload_that_nobody_wants_leaves_no_stream_behind() {
     rules.mode = MigrationMode::Never;
     let client = client.moves(rules).build().unwrap();
     // A complete body in memory, and an endless one; both exceed the stream's window.
-    let endless =
-        futures_util::stream::repeat_with(|| Ok::<_, BoxError>(Frame::data(octets(9000))));
-    let bodies: [Body; 2] = [full(octets(8 << 20)), StreamBody::new(endless).boxed()];
+    let endless = futures_util::stream::repeat_with(|| Ok::<_, BoxError>(Frame::data(bytes(9000))));
+    let bodies: [Body; 2] = [full(bytes(8 << 20)), StreamBody::new(endless).boxed()];
     for body in bodies {
         let response = client.request(Request::put(url(&server, "/")).body(body).unwrap()).await;
         let response = response.unwrap();

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use crate::support::{
-    Watch, answer, digest, get, loopback, octets, pair, sha256, until, url, within,
+    Watch, answer, bytes, digest, get, loopback, pair, sha256, until, url, within,
 };
 use bytes::Bytes;
 use http::Request;
@@ -54,10 +54,10 @@ async fn a_download_moves_to_a_spare() {
     assert_eq!(first.into_body().collect().await.unwrap().to_bytes(), "hello");
     let joined = until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
 
-    let response = client.request(get(url(&server, &format!("/octets/{LEN}")))).await.unwrap();
+    let response = client.request(get(url(&server, &format!("/bytes/{LEN}")))).await.unwrap();
     let info = response.body().stream_info().unwrap();
     let (hash, len) = digest(response.into_body()).await.unwrap();
-    assert_eq!((hash, len), (sha256(&octets(LEN)), LEN as u64));
+    assert_eq!((hash, len), (sha256(&bytes(LEN)), LEN as u64));
     let segments = info.segments();
     assert_eq!(segments.len(), 2, "{segments:?}");
     assert_eq!(segments[0].end, segments[1].start);
@@ -79,7 +79,7 @@ async fn what_is_observed_names_its_connection() {
     let (seen, mut at_server) = Watch::new();
     let server = server.observer(seen).start(service_fn(answer)).unwrap();
     let client = client.engine(small_window()).spares(0).observer(watch).build().unwrap();
-    let response = client.request(get(url(&server, &format!("/octets/{LEN}")))).await.unwrap();
+    let response = client.request(get(url(&server, &format!("/bytes/{LEN}")))).await.unwrap();
     drop(response);
     let is_reset = |event: &ObserverEvent| matches!(event, ObserverEvent::StreamReset { .. });
     let reset = until(&mut at_server, is_reset).await;
@@ -105,11 +105,11 @@ async fn a_download_moves_when_the_server_offers() {
     let (watch, mut events) = Watch::new();
     let client =
         client.engine(small_window()).moves(never()).spares(0).observer(watch).build().unwrap();
-    let response = client.request(get(url(&server, &format!("/octets/{LEN}")))).await.unwrap();
+    let response = client.request(get(url(&server, &format!("/bytes/{LEN}")))).await.unwrap();
     until(&mut events, is_move).await;
     let info = response.body().stream_info().unwrap();
     let (hash, len) = digest(response.into_body()).await.unwrap();
-    assert_eq!((hash, len), (sha256(&octets(LEN)), LEN as u64));
+    assert_eq!((hash, len), (sha256(&bytes(LEN)), LEN as u64));
     assert!(info.segments().len() >= 2, "{:?}", info.segments());
 }
 
@@ -123,7 +123,7 @@ async fn an_offer_to_a_session_that_takes_no_more_requests_is_declined() {
     let (seen, mut at_server) = Watch::new();
     let server = server.moves(rules).observer(seen).start(service_fn(answer)).unwrap();
     let client = client.engine(small_window()).moves(never()).spares(0).build().unwrap();
-    let response = client.request(get(url(&server, &format!("/octets/{LEN}")))).await.unwrap();
+    let response = client.request(get(url(&server, &format!("/bytes/{LEN}")))).await.unwrap();
     let origin = Origin::https("localhost", server.local_addrs()[0].port());
     client.retire(&origin);
     let closed = async {
@@ -133,7 +133,7 @@ async fn an_offer_to_a_session_that_takes_no_more_requests_is_declined() {
     };
     within("the end of requests", closed).await;
     let read = within("the download", digest(response.into_body())).await.unwrap();
-    assert_eq!(read, (sha256(&octets(LEN)), LEN as u64));
+    assert_eq!(read, (sha256(&bytes(LEN)), LEN as u64));
     until(&mut at_server, |event| matches!(event, ObserverEvent::MoveDeclined { .. })).await;
 }
 
@@ -147,10 +147,10 @@ async fn an_upload_moves() {
     drop(first.into_body().collect().await.unwrap());
     until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
 
-    let upload = Request::post(url(&server, "/digest")).body(Full::new(octets(LEN))).unwrap();
+    let upload = Request::post(url(&server, "/digest")).body(Full::new(bytes(LEN))).unwrap();
     let response = client.request(upload).await.unwrap();
     let body = response.into_body().collect().await.unwrap().to_bytes();
-    assert_eq!(body, &sha256(&octets(LEN))[..]);
+    assert_eq!(body, &sha256(&bytes(LEN))[..]);
     assert_eq!(client.stats().moves, 1);
 }
 
@@ -164,10 +164,10 @@ async fn a_stream_moves_again_and_again() {
     drop(first.into_body().collect().await.unwrap());
     until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
     until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
-    let response = client.request(get(url(&server, &format!("/octets/{LEN}")))).await.unwrap();
+    let response = client.request(get(url(&server, &format!("/bytes/{LEN}")))).await.unwrap();
     let info = response.body().stream_info().unwrap();
     let (hash, len) = digest(response.into_body()).await.unwrap();
-    assert_eq!((hash, len), (sha256(&octets(LEN)), LEN as u64));
+    assert_eq!((hash, len), (sha256(&bytes(LEN)), LEN as u64));
     assert_eq!(info.segments().len(), 4, "{:?}", info.segments());
 }
 
@@ -177,13 +177,13 @@ async fn the_application_can_ask_for_a_move() {
     let (watch, mut events) = Watch::new();
     let server = server.moves(never()).start(service_fn(answer)).unwrap();
     let client = client.engine(small_window()).moves(never()).observer(watch).build().unwrap();
-    let response = client.request(get(url(&server, &format!("/octets/{LEN}")))).await.unwrap();
+    let response = client.request(get(url(&server, &format!("/bytes/{LEN}")))).await.unwrap();
     until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
     let info = response.body().stream_info().unwrap();
     info.migrate();
     until(&mut events, |event| matches!(event, ObserverEvent::Moved { .. })).await;
     let (hash, len) = digest(response.into_body()).await.unwrap();
-    assert_eq!((hash, len), (sha256(&octets(LEN)), LEN as u64));
+    assert_eq!((hash, len), (sha256(&bytes(LEN)), LEN as u64));
     assert_eq!(info.segments().len(), 2, "{:?}", info.segments());
 }
 
@@ -194,7 +194,7 @@ async fn connections_join_across_workers() {
     let (seen, mut at_server) = Watch::new();
     let server = server.workers(workers).moves(at(&[100 << 10])).observer(seen);
     let server = server.start(service_fn(answer)).unwrap();
-    let expected = sha256(&octets(LEN));
+    let expected = sha256(&bytes(LEN));
     // The kernel distributes connections over the workers: some of the joins change workers.
     let mut tasks = tokio::task::JoinSet::new();
     drop(client);
@@ -202,7 +202,7 @@ async fn connections_join_across_workers() {
         let builder = Client::builder().trust(Trust::DangerAcceptInvalidCerts);
         let (watch, mut events) = Watch::new();
         let client = builder.moves(never()).observer(watch).build().unwrap();
-        let (hello, big) = (url(&server, "/"), url(&server, &format!("/octets/{LEN}")));
+        let (hello, big) = (url(&server, "/"), url(&server, &format!("/bytes/{LEN}")));
         tasks.spawn(async move {
             let first = client.request(get(hello)).await.unwrap();
             drop(first.into_body().collect().await.unwrap());
@@ -243,10 +243,10 @@ async fn trusted_cleartext_migrates_too() {
     let base = format!("http://{}", server.local_addrs()[0]);
     drop(client.request(get(format!("{base}/"))).await.unwrap());
     until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
-    let response = client.request(get(format!("{base}/octets/{LEN}"))).await.unwrap();
+    let response = client.request(get(format!("{base}/bytes/{LEN}"))).await.unwrap();
     let info = response.body().stream_info().unwrap();
     let (hash, _) = digest(response.into_body()).await.unwrap();
-    assert_eq!(hash, sha256(&octets(LEN)));
+    assert_eq!(hash, sha256(&bytes(LEN)));
     assert_eq!(info.segments().len(), 2, "{:?}", info.segments());
 }
 
@@ -256,13 +256,13 @@ async fn a_server_that_stops_lets_streams_finish() {
     let (watch, mut events) = Watch::new();
     let server = server.observer(watch).start(service_fn(answer)).unwrap();
     let client = client.build().unwrap();
-    let response = client.request(get(url(&server, &format!("/octets/{LEN}")))).await.unwrap();
+    let response = client.request(get(url(&server, &format!("/bytes/{LEN}")))).await.unwrap();
     until(&mut events, |event| matches!(event, ObserverEvent::StreamOpened { .. })).await;
     let stopping = server.shutdown(Duration::from_secs(60));
     let reading = digest(response.into_body());
     let (stopped, read) = tokio::join!(stopping, reading);
     stopped.unwrap();
-    assert_eq!(read.unwrap(), (sha256(&octets(LEN)), LEN as u64));
+    assert_eq!(read.unwrap(), (sha256(&bytes(LEN)), LEN as u64));
     let again: Request<Full<Bytes>> = get("https://localhost:1/");
     assert!(client.request(again).await.unwrap_err().is_connect());
 }
@@ -287,11 +287,11 @@ async fn a_response_can_ask_to_move_or_to_stay() {
     drop(client.request(get(url(&server, "/"))).await.unwrap());
     until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
     for (query, segments) in [("stay", 1), ("move", 2)] {
-        let url = url(&server, &format!("/octets/{LEN}?{query}"));
+        let url = url(&server, &format!("/bytes/{LEN}?{query}"));
         let response = client.request(get(url)).await.unwrap();
         let info = response.body().stream_info().unwrap();
         let (hash, _) = digest(response.into_body()).await.unwrap();
-        assert_eq!(hash, sha256(&octets(LEN)));
+        assert_eq!(hash, sha256(&bytes(LEN)));
         assert!(info.segments().len() <= segments, "{query}: {:?}", info.segments());
     }
     until(&mut at_server, is_move).await;

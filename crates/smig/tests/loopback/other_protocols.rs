@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use crate::support::{answer, certificate, digest, get, loopback, octets, sha256, url, within};
+use crate::support::{answer, bytes, certificate, digest, get, loopback, sha256, url, within};
 use bytes::Bytes;
 use http::{Request, Version};
 use http_body_util::{BodyExt as _, Full};
@@ -41,14 +41,14 @@ async fn a_server_without_http2_is_served_by_http1() {
     assert_eq!(response.version(), Version::HTTP_11);
     assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "hello");
 
-    let upload = Request::post(url(&server, "/digest")).body(Full::new(octets(LEN))).unwrap();
+    let upload = Request::post(url(&server, "/digest")).body(Full::new(bytes(LEN))).unwrap();
     let response = client.request(upload).await.unwrap();
     let body = response.into_body().collect().await.unwrap().to_bytes();
-    assert_eq!(body, &sha256(&octets(LEN))[..]);
+    assert_eq!(body, &sha256(&bytes(LEN))[..]);
 
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..20 {
-        let (client, url) = (client.clone(), url(&server, &format!("/octets/{LEN}")));
+        let (client, url) = (client.clone(), url(&server, &format!("/bytes/{LEN}")));
         tasks.spawn(async move {
             let response = client.request(get(url)).await.unwrap();
             assert_eq!(digest(response.into_body()).await.unwrap().1, LEN as u64);
@@ -205,7 +205,7 @@ async fn content_by_http1_is_what_its_head_says() {
         let error = client.request(request).await.unwrap_err();
         assert!(error.is_user() && error.to_string().contains(why), "{error}");
     }
-    let frame = http_body::Frame::data(octets(3));
+    let frame = http_body::Frame::data(bytes(3));
     let unsized_body = http_body_util::StreamBody::new(futures_util::stream::iter([Ok::<
         _,
         smig::BoxError,
@@ -213,5 +213,5 @@ async fn content_by_http1_is_what_its_head_says() {
     let request = Request::get(url("/digest")).body(unsized_body).unwrap();
     let response = client.request(request).await.unwrap();
     let body = response.into_body().collect().await.unwrap().to_bytes();
-    assert_eq!(body, &sha256(&octets(3))[..]);
+    assert_eq!(body, &sha256(&bytes(3))[..]);
 }

@@ -37,7 +37,7 @@ async fn both_ends_show_a_stream_and_where_it_moves() {
     assert_eq!(client.sessions().await, Snapshot::default());
     assert_eq!(server.sessions().await, Snapshot::default());
 
-    let path = format!("/octets/{LEN}?secret=1");
+    let path = format!("/bytes/{LEN}?secret=1");
     let response = client.request(get(url(&server, &path))).await.unwrap();
     until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
 
@@ -54,7 +54,7 @@ async fn both_ends_show_a_stream_and_where_it_moves() {
     assert_eq!((here.open_streams, here.streams.len()), (1, 1));
     let stream = &there.streams[0];
     let name = stream.name.as_ref().unwrap();
-    assert_eq!((&*name.method, &*name.path), ("GET", "/octets/8388608"));
+    assert_eq!((&*name.method, &*name.path), ("GET", "/bytes/8388608"));
     assert_eq!(stream.length, Some(LEN as u64));
     assert_eq!(here.streams[0].length, Some(LEN as u64));
     assert_eq!(here.streams[0].name, None, "nothing is remembered unless it is asked for");
@@ -88,7 +88,7 @@ async fn events_follow_a_stream_from_its_opening_to_its_end() {
     let (watch, mut events) = Watch::new();
     let server = server.observer(watch).start(service_fn(eager)).unwrap();
     let client = client.engine(narrow()).build().unwrap();
-    let response = client.request(get(url(&server, &format!("/octets/{LEN}")))).await.unwrap();
+    let response = client.request(get(url(&server, &format!("/bytes/{LEN}")))).await.unwrap();
     let opened =
         until(&mut events, |event| matches!(event, ObserverEvent::StreamOpened { .. })).await;
     let ObserverEvent::StreamOpened { stream: Some(opened) } = opened else { panic!("{opened:?}") };

@@ -55,7 +55,7 @@ pub(crate) fn full(data: impl Into<Bytes>) -> Body {
 }
 
 /// Returns `len` pseudo-random bytes, the same on each call.
-pub(crate) fn octets(len: usize) -> Bytes {
+pub(crate) fn bytes(len: usize) -> Bytes {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut out = Vec::with_capacity(len + 8);
     while out.len() < len {
@@ -84,11 +84,11 @@ pub(crate) async fn digest(mut body: Incoming) -> Result<([u8; 32], u64), smig::
     Ok((hash.finalize().into(), len))
 }
 
-/// Test service: `/echo` returns the request's body, `/octets/N` N bytes, `/digest` the body's
+/// Test service: `/echo` returns the request's body, `/bytes/N` N bytes, `/digest` the body's
 /// SHA-256, `/` a greeting; everything else is a 404.
 pub(crate) async fn answer(request: Request<Incoming>) -> Result<Response<Body>, BoxError> {
     let path = request.uri().path().to_owned();
-    let response = match path.split_once("/octets/") {
+    let response = match path.split_once("/bytes/") {
         Some((_, len)) => Response::new(chunked(len.parse()?)),
         None => match &*path {
             "/" => Response::new(full("hello")),
@@ -105,7 +105,7 @@ pub(crate) async fn answer(request: Request<Incoming>) -> Result<Response<Body>,
 
 /// Returns a body of known length.
 fn chunked(len: usize) -> Body {
-    full(octets(len))
+    full(bytes(len))
 }
 
 /// Observer that sends all events to a channel.

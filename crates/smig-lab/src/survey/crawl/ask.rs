@@ -39,7 +39,7 @@ enum FetchKind {
     /// The header section.
     Head,
     /// One byte; a page if the server sends one nevertheless.
-    Octet,
+    Byte,
     /// A page.
     Page,
     /// robots.txt.
@@ -84,12 +84,12 @@ impl Fetcher {
         let how = match head.meaning() {
             ResponseClass::Sized(_) | ResponseClass::Unsized if is_read(&head) => FetchKind::Page,
             ResponseClass::Unsized if head.is_html() => FetchKind::Page,
-            ResponseClass::Unsized | ResponseClass::Method => FetchKind::Octet,
+            ResponseClass::Unsized | ResponseClass::Method => FetchKind::Byte,
             _ => return Ok(conclude(target, &head, SizeSource::Head, None)),
         };
         let mut answer = self.ask(url, how).await?;
         let has_no_page = answer.head.status != StatusCode::OK || answer.body.is_empty();
-        if how == FetchKind::Octet && is_read(&answer.head) && has_no_page {
+        if how == FetchKind::Byte && is_read(&answer.head) && has_no_page {
             answer = self.ask(url, FetchKind::Page).await?;
         }
         let Answer { head, body, is_whole } = &answer;
@@ -167,7 +167,7 @@ impl Fetcher {
             .uri(url.as_str())
             .header(USER_AGENT, &self.agent)
             .header(ACCEPT, "*/*");
-        if how == FetchKind::Octet {
+        if how == FetchKind::Byte {
             request = request.header(RANGE, "bytes=0-0");
         }
         let request = request.body(Empty::<Bytes>::new()).map_err(|error| error.to_string())?;
@@ -175,7 +175,7 @@ impl Fetcher {
         let head = Head::of(&response);
         let most = match how {
             FetchKind::Robots => MAX_FILE,
-            FetchKind::Octet | FetchKind::Page if head.is_html() => MAX_PAGE,
+            FetchKind::Byte | FetchKind::Page if head.is_html() => MAX_PAGE,
             _ => 0,
         };
         let is_read = head.status == StatusCode::OK && most > 0;

@@ -163,12 +163,12 @@ impl Rule {
     /// Returns `None` for an empty pattern, which has no effect.
     fn new(verdict: Access, value: &str) -> Option<Self> {
         let mut pattern = String::with_capacity(value.len());
-        for octet in value.bytes() {
+        for byte in value.bytes() {
             // Percent-encode as in the URLs that the pattern is compared with.
-            if (0x21..0x7f).contains(&octet) && !b"\"<>`{}".contains(&octet) {
-                pattern.push(octet.into());
+            if (0x21..0x7f).contains(&byte) && !b"\"<>`{}".contains(&byte) {
+                pattern.push(byte.into());
             } else {
-                pattern.push_str(&format!("%{octet:02X}"));
+                pattern.push_str(&format!("%{byte:02X}"));
             }
         }
         let mut pattern = plain_percents(&pattern);

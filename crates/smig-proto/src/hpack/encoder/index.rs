@@ -90,8 +90,8 @@ pub(super) struct Index {
     entries: VecDeque<Entry>,
     /// Number of entries ever inserted, modulo 2^16: the serial number of the next one.
     inserted: u16,
-    octets: Vec<u8>,
-    /// Number of bytes that were removed from the front of `octets`.
+    bytes: Vec<u8>,
+    /// Number of bytes that were removed from the front of `bytes`.
     cut: usize,
     size: usize,
     max_size: usize,
@@ -104,7 +104,7 @@ pub(super) struct Index {
 
 /// Initial capacity, enough for the table of a typical connection.
 const FIRST_ENTRIES: usize = 16;
-const FIRST_OCTETS: usize = 512;
+const FIRST_BYTES: usize = 512;
 
 const FIELD_SETS: usize = 64;
 const NAME_SETS: usize = 16;
@@ -115,7 +115,7 @@ impl Index {
         Self {
             entries: VecDeque::new(),
             inserted: 0,
-            octets: Vec::new(),
+            bytes: Vec::new(),
             cut: 0,
             size: 0,
             max_size,
@@ -169,17 +169,17 @@ impl Index {
     /// Inserts a field that fits into the table.
     pub(super) fn insert(&mut self, key: &Key<'_>) {
         let entry = Entry {
-            start: self.cut + self.octets.len(),
+            start: self.cut + self.bytes.len(),
             name_len: key.name.len(),
             value_len: key.value.len(),
         };
         self.evict_to(self.max_size.saturating_sub(entry.size()));
-        if self.octets.capacity() == 0 {
+        if self.bytes.capacity() == 0 {
             self.entries.reserve(FIRST_ENTRIES);
-            self.octets.reserve(FIRST_OCTETS);
+            self.bytes.reserve(FIRST_BYTES);
         }
-        self.octets.extend_from_slice(key.name);
-        self.octets.extend_from_slice(key.value);
+        self.bytes.extend_from_slice(key.name);
+        self.bytes.extend_from_slice(key.value);
         self.size += entry.size();
         self.entries.push_back(entry);
         let serial = self.inserted;
@@ -199,7 +199,7 @@ impl Index {
         let age = usize::from(self.inserted.wrapping_sub(serial));
         let entry = self.entries.get(self.entries.len().checked_sub(age)?)?;
         let (name, rest) =
-            self.octets.get(entry.start - self.cut..)?.split_at_checked(entry.name_len)?;
+            self.bytes.get(entry.start - self.cut..)?.split_at_checked(entry.name_len)?;
         Some((age, name, rest.get(..entry.value_len)?))
     }
 
@@ -211,10 +211,10 @@ impl Index {
     }
 
     fn compact(&mut self) {
-        if self.octets.len() > COMPACT_ABOVE
+        if self.bytes.len() > COMPACT_ABOVE
             && let Some(oldest) = self.entries.front()
         {
-            self.octets.drain(..oldest.start - self.cut);
+            self.bytes.drain(..oldest.start - self.cut);
             self.cut = oldest.start;
         }
     }

@@ -21,7 +21,7 @@ fn representations(field: &Field, times: usize) -> Vec<u8> {
 }
 
 #[test]
-fn whole_static_entries_are_one_octet() {
+fn whole_static_entries_are_one_byte() {
     for index in 1..=61_u8 {
         let field = fields(&mut Decoder::new(4096), &[0x80 | index]).unwrap().remove(0);
         let written = block(&mut Encoder::new(), &[field]);

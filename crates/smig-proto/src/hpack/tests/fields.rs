@@ -22,25 +22,25 @@ fn one(block: &[u8]) -> Field {
 
 #[test]
 fn names_are_lowercase_tokens() {
-    for octet in 0..=u8::MAX {
+    for byte in 0..=u8::MAX {
         let allowed =
-            matches!(octet, b'a'..=b'z' | b'0'..=b'9') || b"!#$%&'*+-.^_`|~".contains(&octet);
+            matches!(byte, b'a'..=b'z' | b'0'..=b'9') || b"!#$%&'*+-.^_`|~".contains(&byte);
         // Alone, in the middle, and in a name longer than `http` validates at once.
         for (before, after) in [(0, 0), (1, 1), (3, 80), (80, 3)] {
             let mut name = vec![b'x'; before];
-            name.push(octet);
+            name.push(byte);
             name.extend(vec![b'x'; after]);
             match one(&literal(&name, b"v")) {
                 Field::Regular(decoded, value) => {
-                    assert!(allowed, "{octet:#x}");
+                    assert!(allowed, "{byte:#x}");
                     assert_eq!(decoded.as_str().as_bytes(), name);
                     assert_eq!(value, "v");
                 }
                 Field::Malformed(_, size) => {
-                    assert!(!allowed, "{octet:#x}");
+                    assert!(!allowed, "{byte:#x}");
                     assert_eq!(size as usize, name.len() + 1 + 32);
                 }
-                Field::Pseudo(..) => panic!("{octet:#x}"),
+                Field::Pseudo(..) => panic!("{byte:#x}"),
             }
         }
     }
@@ -75,16 +75,16 @@ fn every_pseudo_header_field_is_known() {
 #[test]
 fn values_have_no_control_characters() {
     for name in [&b"x"[..], b":path"] {
-        for octet in 0..=u8::MAX {
-            let allowed = octet == b'\t' || (octet >= 0x20 && octet != 0x7f);
-            match one(&literal(name, &[b'a', octet, b'b'])) {
+        for byte in 0..=u8::MAX {
+            let allowed = byte == b'\t' || (byte >= 0x20 && byte != 0x7f);
+            match one(&literal(name, &[b'a', byte, b'b'])) {
                 Field::Regular(_, value) => {
                     assert!(allowed);
-                    assert_eq!(value.as_bytes(), [b'a', octet, b'b']);
+                    assert_eq!(value.as_bytes(), [b'a', byte, b'b']);
                 }
                 Field::Pseudo(_, value) => {
                     assert!(allowed);
-                    assert_eq!(value, &[b'a', octet, b'b'][..]);
+                    assert_eq!(value, &[b'a', byte, b'b'][..]);
                 }
                 Field::Malformed(reason, _) => {
                     assert!(!allowed);
@@ -176,7 +176,7 @@ fn small_values_do_not_share_a_large_buffer() {
 }
 
 #[test]
-fn sizes_count_32_octets_more() {
+fn sizes_count_32_bytes_more() {
     assert_eq!(Field::Pseudo(Pseudo::Path, bytes::Bytes::from_static(b"/")).size(), 5 + 1 + 32);
     let regular = Field::Regular(http::header::TE, HeaderValue::from_static("trailers"));
     assert_eq!(regular.size(), 2 + 8 + 32);

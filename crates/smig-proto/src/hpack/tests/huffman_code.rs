@@ -12,7 +12,7 @@ fn encoded(text: &[u8]) -> Vec<u8> {
 
 /// Strings of up to two bytes, and each byte at each position of a longer string.
 #[test]
-fn all_octets_come_back() {
+fn all_bytes_come_back() {
     let mut scratch = Vec::new();
     let mut check = |text: &[u8]| {
         assert_eq!(huffman::decode(&encoded(text), &mut scratch), Ok(text));
@@ -66,11 +66,11 @@ fn codes_are_those_of_appendix_b() {
 #[test]
 fn agrees_with_the_definition() {
     let codes: Vec<(u32, u32)> = (0..=u8::MAX)
-        .map(|octet| {
+        .map(|byte| {
             // Each code is derived from the encoder, which the test above has checked: the code of
             // eight equal bytes has as many bytes as the code of one has bits.
-            let one = encoded(&[octet]);
-            let eight = encoded(&[octet; 8]);
+            let one = encoded(&[byte]);
+            let eight = encoded(&[byte; 8]);
             let length = eight.len() as u32;
             let bits = one
                 .iter()
@@ -83,14 +83,13 @@ fn agrees_with_the_definition() {
     let definition = |source: &[u8]| -> Option<Vec<u8>> {
         let mut decoded = Vec::new();
         let (mut code, mut length) = (0_u32, 0);
-        for bit in source.iter().flat_map(|octet| (0..8).rev().map(move |place| octet >> place & 1))
-        {
+        for bit in source.iter().flat_map(|byte| (0..8).rev().map(move |place| byte >> place & 1)) {
             code = code << 1 | u32::from(bit);
             length += 1;
             if length >= 5
-                && let Some(octet) = codes.iter().position(|known| *known == (code, length))
+                && let Some(byte) = codes.iter().position(|known| *known == (code, length))
             {
-                decoded.push(octet as u8);
+                decoded.push(byte as u8);
                 (code, length) = (0, 0);
             }
         }

@@ -9,7 +9,7 @@ use rustls::pki_types::UnixTime;
 const BOOLEAN: u8 = 0x01;
 const INTEGER: u8 = 0x02;
 const BIT_STRING: u8 = 0x03;
-const OCTET_STRING: u8 = 0x04;
+const BYTE_STRING: u8 = 0x04;
 const OBJECT_IDENTIFIER: u8 = 0x06;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
@@ -90,7 +90,7 @@ impl Certificate {
         if let Some((_critical, behind)) = take(rest, BOOLEAN) {
             rest = behind;
         }
-        let (value, _) = take(rest, OCTET_STRING)?;
+        let (value, _) = take(rest, BYTE_STRING)?;
         if id == BASIC_CONSTRAINTS {
             let (constraints, _) = take(value, SEQUENCE)?;
             self.is_authority = take(constraints, BOOLEAN).is_some_and(|(says, _)| says == [0xff]);
