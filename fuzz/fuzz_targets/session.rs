@@ -4,10 +4,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use smig_proto::Role;
+use smig_proto::Side;
 use smig_testkit::hostile::attack;
 
 fuzz_target!(|input: &[u8]| {
     let Some((&first, rest)) = input.split_first() else { return };
-    attack(if first.is_multiple_of(2) { Role::Server } else { Role::Client }, rest);
+    attack(if first.is_multiple_of(2) { Side::Server } else { Side::Client }, rest);
 });

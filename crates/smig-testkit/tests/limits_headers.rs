@@ -56,7 +56,7 @@ fn bomb(size: usize, references: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_response_has_a_bounded_number_of_interim_ones_before_it() {
+fn a_response_has_a_bounded_number_of_informational_ones_before_it() {
     let mut peer = Peer::of_client(Config::client());
     let key = peer.open(C1, Method::GET, EndStream::Yes);
     let other = peer.open(C1, Method::GET, EndStream::Yes);

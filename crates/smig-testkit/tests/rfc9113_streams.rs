@@ -243,17 +243,17 @@ fn headers_need_no_window() {
 // Section 8.1: messages.
 
 #[test]
-fn an_exchange_has_interim_heads_a_body_and_trailers() {
+fn an_exchange_has_informational_heads_a_body_and_trailers() {
     let mut peer = Peer::of_client(Config::client());
     let key = peer.open(C1, Method::POST, EndStream::No);
     peer.send(C1, headers(1).status(100));
     peer.send(C1, headers(1).status(103).field("link", "</style.css>"));
     for status in [100, 103] {
-        let interim = peer.event(|event| match event {
+        let informational = peer.event(|event| match event {
             Event::Informational { stream, head } if *stream == key => Some(head.status.as_u16()),
             _ => None,
         });
-        assert_eq!(interim, status);
+        assert_eq!(informational, status);
     }
     peer.body(key, "request", EndStream::Yes);
     peer.expect(C1, data(1, "request").end());

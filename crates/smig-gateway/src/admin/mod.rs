@@ -139,7 +139,7 @@ impl AdminTarget {
 
 impl fmt::Debug for AdminTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subject").field("title", &self.title).finish_non_exhaustive()
+        f.debug_struct("AdminTarget").field("title", &self.title).finish_non_exhaustive()
     }
 }
 

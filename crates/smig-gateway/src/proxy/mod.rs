@@ -83,7 +83,7 @@ enum Role {
 enum ExchangeKind {
     Usual {
         content: Content<Upload>,
-        interim: Option<InformationalSender>,
+        informational: Option<InformationalSender>,
         extensions: Extensions,
     },
     Switch(Box<Downstream>),
@@ -128,7 +128,7 @@ fn admit_as(
 ) -> Result<ValidRequest, ProxyError> {
     let (mut parts, body) = request.into_parts();
     let is_last = head::count_hop(&parts.method, &mut parts.headers)?;
-    let interim = parts.extensions.remove::<InformationalSender>();
+    let informational = parts.extensions.remove::<InformationalSender>();
     let on_upgrade = parts.extensions.remove::<OnUpgrade>();
     let upgrades = match role {
         Role::Gateway => Upgrades::Heard,
@@ -141,7 +141,7 @@ fn admit_as(
             let expects = outward.fields.contains_key(EXPECT);
             let announced = content.left();
             let content = content.map(|body| Upload::new(body, announced, expects));
-            ExchangeKind::Usual { content, interim, extensions }
+            ExchangeKind::Usual { content, informational, extensions }
         }
         UpgradeKind::Upgrade(_) | UpgradeKind::ExtendedConnect(_) | UpgradeKind::Connect => {
             ExchangeKind::Switch(Box::new(Downstream { body: content.into_body(), on_upgrade }))
@@ -183,8 +183,9 @@ impl ValidRequest {
         tunnels: &Tunnels,
     ) -> Result<Response<Body>, ProxyError> {
         let mut response = match self.kind {
-            ExchangeKind::Usual { content, interim, extensions } => {
-                let usual = PlainExchange { upstream, client, content, interim, role: self.role };
+            ExchangeKind::Usual { content, informational, extensions } => {
+                let usual =
+                    PlainExchange { upstream, client, content, informational, role: self.role };
                 usual.run(self.outward, extensions).await?
             }
             ExchangeKind::Switch(near) => {
@@ -215,7 +216,7 @@ struct PlainExchange<'a> {
     upstream: &'a Arc<Upstream>,
     client: SocketAddr,
     content: Content<Upload>,
-    interim: Option<InformationalSender>,
+    informational: Option<InformationalSender>,
     role: Role,
 }
 
@@ -302,11 +303,11 @@ impl PlainExchange<'_> {
     {
         let mut request = head::for_http1(outward, self.content.clone())?;
         *request.extensions_mut() = std::mem::take(extensions);
-        if let Some(interim) = &self.interim {
-            let (interim, upload) = (interim.clone(), self.upload().clone());
-            let passed = Interims::new(self.role, Version::HTTP_11);
+        if let Some(informational) = &self.informational {
+            let (informational, upload) = (informational.clone(), self.upload().clone());
+            let passed = InformationalResponses::new(self.role, Version::HTTP_11);
             hyper::ext::on_informational(&mut request, move |head| {
-                on_interim(&interim, &upload, &passed, head.status(), head.headers());
+                on_informational(&informational, &upload, &passed, head.status(), head.headers());
             });
         }
         let Some(connection) = lease.get() else { return Err(ProxyError::NoServer) };
@@ -348,11 +349,11 @@ impl PlainExchange<'_> {
         let limits = self.upstream.timeouts();
         let patience = self.patience(&outward);
         let mut request = head::for_http2(outward, &session.scheme, self.content.clone())?;
-        if let Some(interim) = &self.interim {
-            let (interim, upload) = (interim.clone(), self.upload().clone());
-            let passed = Interims::new(self.role, Version::HTTP_2);
+        if let Some(informational) = &self.informational {
+            let (informational, upload) = (informational.clone(), self.upload().clone());
+            let passed = InformationalResponses::new(self.role, Version::HTTP_2);
             smig::on_informational(&mut request, move |status, headers| {
-                on_interim(&interim, &upload, &passed, status, headers);
+                on_informational(&informational, &upload, &passed, status, headers);
             });
         }
         let sending =
@@ -386,27 +387,27 @@ impl PlainExchange<'_> {
     }
 }
 
-/// Maximum size in bytes of the forwarded interim responses to one request; an early hint takes a few hundred. If a
+/// Maximum size in bytes of the forwarded informational responses to one request; an early hint takes a few hundred. If a
 /// client does not read, all of them are buffered.
 const MAX_INTERIM: usize = 16 << 10;
 /// Cost of one without any field.
 const INTERIM: usize = 128;
 
-/// The interim responses to one request.
+/// The informational responses to one request.
 #[derive(Debug)]
-struct Interims {
+struct InformationalResponses {
     /// Total cost so far.
     cost: AtomicUsize,
     role: Role,
     version: Version,
 }
 
-impl Interims {
+impl InformationalResponses {
     const fn new(role: Role, version: Version) -> Self {
         Self { cost: AtomicUsize::new(0), role, version }
     }
 
-    /// Counts an interim response; returns whether it may be forwarded.
+    /// Counts an informational response; returns whether it may be forwarded.
     fn has_room(&self, headers: &HeaderMap) -> bool {
         let fields = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32);
         let cost = INTERIM + fields.sum::<usize>();
@@ -414,12 +415,12 @@ impl Interims {
     }
 }
 
-/// Handles an interim response (1xx) of an upstream. 100 opens the gate of the body and is not forwarded: the library
+/// Handles an informational response (1xx) of an upstream. 100 opens the gate of the body and is not forwarded: the library
 /// sends 100 itself when the body is read.
-fn on_interim(
-    interim: &InformationalSender,
+fn on_informational(
+    informational: &InformationalSender,
     upload: &Upload,
-    passed: &Interims,
+    passed: &InformationalResponses,
     status: StatusCode,
     headers: &HeaderMap,
 ) {
@@ -428,7 +429,7 @@ fn on_interim(
         return;
     }
     if !passed.has_room(headers) {
-        tracing::debug!(%status, "limit reached: interim responses to one request");
+        tracing::debug!(%status, "limit reached: informational responses to one request");
         return;
     }
     let mut head = Response::new(());
@@ -436,7 +437,7 @@ fn on_interim(
     *head.headers_mut() = headers.clone();
     if head::validate_response(&mut head).is_ok() {
         passed.role.tell(head.headers_mut(), passed.version);
-        interim.send(status, std::mem::take(head.headers_mut()));
+        informational.send(status, std::mem::take(head.headers_mut()));
     }
 }
 

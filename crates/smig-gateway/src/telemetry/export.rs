@@ -69,7 +69,7 @@ pub(crate) struct ExportStats {
 
 impl fmt::Debug for ExportStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tally").field("endpoint", &self.endpoint).finish_non_exhaustive()
+        f.debug_struct("ExportStats").field("endpoint", &self.endpoint).finish_non_exhaustive()
     }
 }
 
@@ -212,7 +212,7 @@ struct OtlpClient {
 
 impl fmt::Debug for OtlpClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Post").field("tally", &self.tally).finish_non_exhaustive()
+        f.debug_struct("OtlpClient").field("tally", &self.tally).finish_non_exhaustive()
     }
 }
 

@@ -200,7 +200,7 @@ async fn a_request_that_waits_too_long_for_a_stream_is_sent_to_another_server() 
 }
 
 #[tokio::test]
-async fn interim_responses_are_passed_on_as_far_as_a_client_has_room() {
+async fn informational_responses_are_passed_on_as_far_as_a_client_has_room() {
     let mut flooding = Origin::start().await;
     let flood = flooding.addr;
     tokio::spawn(async move {

@@ -9,7 +9,7 @@ mod framing;
 mod grpc;
 mod heads;
 mod http2;
-mod interim;
+mod informational;
 mod limits;
 mod names;
 mod raw_http2;

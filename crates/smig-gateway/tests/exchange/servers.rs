@@ -33,10 +33,10 @@ impl tower_service::Service<Request<Incoming>> for Echo {
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
         Box::pin(async move {
             if request.uri().path() == "/early"
-                && let Some(interim) = request.extensions().get::<InformationalSender>()
+                && let Some(informational) = request.extensions().get::<InformationalSender>()
             {
                 let headers = [("link".parse().unwrap(), "</a>".parse().unwrap())];
-                interim.send(http::StatusCode::EARLY_HINTS, headers.into_iter().collect());
+                informational.send(http::StatusCode::EARLY_HINTS, headers.into_iter().collect());
             }
             let host = request.uri().authority().map(|authority| authority.as_str().to_owned());
             let host =

@@ -6,7 +6,7 @@ use smig_proto::policy::{MigrationHint, Transfer};
 use smig_proto::{ErrorCode, RequestHead, StreamKey};
 
 use super::body::RequestBody;
-use super::interim::OnInformational;
+use super::informational::OnInformational;
 use super::limits::QueuePlace;
 use crate::error::Error;
 use crate::moves::Candidate;
@@ -46,7 +46,7 @@ pub(super) struct Draft {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RequestOptions {
     pub(crate) hint: MigrationHint,
-    pub(crate) on_interim: Option<OnInformational>,
+    pub(crate) on_informational: Option<OnInformational>,
 }
 
 /// A request with an open stream.
@@ -62,7 +62,7 @@ pub(super) struct OpenRequest {
     pub(super) outbound: BodySendState,
     pub(super) rest: Rest,
     pub(super) candidate: Option<Candidate>,
-    pub(super) on_interim: Option<OnInformational>,
+    pub(super) on_informational: Option<OnInformational>,
     pub(super) record: StreamRecord,
 }
 

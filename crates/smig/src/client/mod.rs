@@ -6,7 +6,7 @@ mod call;
 mod dial;
 mod host;
 mod http1;
-mod interim;
+mod informational;
 mod leftovers;
 mod limits;
 mod origin;
@@ -34,7 +34,7 @@ use tokio::sync::oneshot;
 
 pub use builder::{Cleartext, ClientBuilder};
 pub use dial::connect_any;
-pub use interim::on_informational;
+pub use informational::on_informational;
 pub use limits::{ConnectionLimit, ConnectionPlace, QueueLimit};
 pub use origin::Origin;
 pub use reuse::{is_last_request, is_last_response};
@@ -43,7 +43,7 @@ pub use session::NegotiatedProtocol;
 pub use tls::{Loaded, TlsFault, Trust};
 
 pub(crate) use call::Unsent;
-pub(crate) use interim::OnInformational;
+pub(crate) use informational::OnInformational;
 
 use crate::driver::{ConnOptions, Mailbox};
 use crate::error::{BoxError, Error, ErrorKind};
@@ -293,13 +293,13 @@ impl Client {
     }
 }
 
-/// Converts a request to the engine's form. Applies the extensions [`Protocol`], [`MigrationHint`] and that of [`on_interim`].
+/// Converts a request to the engine's form. Applies the extensions [`Protocol`], [`MigrationHint`] and that of [`on_informational`].
 fn split<B>(request: Request<B>) -> Result<(RequestHead, RequestOptions, B), Error> {
     let (mut parts, body) = request.into_parts();
     let protocol = parts.extensions.remove::<Protocol>();
     let asides = RequestOptions {
         hint: parts.extensions.remove::<MigrationHint>().unwrap_or_default(),
-        on_interim: parts.extensions.remove::<OnInformational>(),
+        on_informational: parts.extensions.remove::<OnInformational>(),
     };
     strip(&mut parts.headers);
     if parts.uri.authority().is_none() {

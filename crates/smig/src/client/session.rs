@@ -189,11 +189,11 @@ impl ClientSession {
     }
 
     /// Calls the request's callback for a 1xx response.
-    fn on_interim(&mut self, slot: Slot, head: &ResponseHead) {
+    fn on_informational(&mut self, slot: Slot, head: &ResponseHead) {
         if let Some((call, _)) = self.slots.entry(slot)
-            && let Some(on_interim) = &call.on_interim
+            && let Some(on_informational) = &call.on_informational
         {
-            on_interim.call(head.status, &head.headers);
+            on_informational.call(head.status, &head.headers);
         }
     }
 
@@ -221,7 +221,7 @@ impl ClientSession {
             outbound,
             rest: Rest::Wanted,
             candidate: tracked,
-            on_interim: asides.on_interim,
+            on_informational: asides.on_informational,
             record: StreamRecord::begin(turn.now, name),
         });
         self.by_key.insert(key, slot);
@@ -508,7 +508,7 @@ impl SessionHandler for ClientSession {
             }
             Event::Informational { stream, head } => {
                 if let Some(slot) = slot(stream) {
-                    self.on_interim(slot, &head);
+                    self.on_informational(slot, &head);
                 }
             }
             Event::Readable { stream } => {

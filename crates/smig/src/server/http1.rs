@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use tower_service::Service;
 
 use super::exchange::RequestKind;
-use super::interim::InformationalSender;
+use super::informational::InformationalSender;
 use super::line::{Http1Informational, Http1Io};
 use super::linger::{End, Leaving, linger};
 use super::respond;

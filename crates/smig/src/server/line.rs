@@ -1,7 +1,7 @@
-//! An HTTP/1.1 connection below hyper's server, with two additions: handlers may send interim responses, and
+//! An HTTP/1.1 connection below hyper's server, with two additions: handlers may send informational responses, and
 //! requests that two parsers could interpret differently are refused.
 //!
-//! An interim response is sent between two messages: when all that hyper wrote is sent and the final response
+//! An informational response is sent between two messages: when all that hyper wrote is sent and the final response
 //! is not available yet, or directly before its head.
 
 use std::io;
@@ -23,7 +23,7 @@ use crate::driver::Timer;
 use crate::socket::{TcpInfo, reset_on_close, tcp_info};
 use crate::transport::Transport;
 
-/// Interim responses of one connection.
+/// Informational responses of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Http1Informational(Mutex<State>);
 
@@ -69,7 +69,7 @@ impl Http1Informational {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records a request that may have interim responses.
+    /// Records a request that may have informational responses.
     pub(super) fn open(&self) {
         let mut state = self.lock();
         state.bytes.clear();
@@ -114,7 +114,7 @@ impl Http1Informational {
         Poll::Pending
     }
 
-    /// Queues an interim response.
+    /// Queues an informational response.
     pub(super) fn send(&self, status: StatusCode, headers: &HeaderMap) {
         let mut state = self.lock();
         // hyper sends 100, and 101 is a final response.
@@ -137,7 +137,7 @@ impl Http1Informational {
     }
 }
 
-/// A transport that inserts interim responses. Dropped in the middle of a body that is delimited by close, it
+/// A transport that inserts informational responses. Dropped in the middle of a body that is delimited by close, it
 /// is reset: the client would take a truncated response for a complete one.
 #[derive(Debug)]
 pub(super) struct Http1Io {
@@ -153,7 +153,7 @@ pub(super) struct Http1Io {
     untaken: Option<UploadProgress>,
     /// Lets the worker wait for the connection even if a handler uses it for another protocol.
     _active: TaskToken,
-    /// Part of an interim response, to be sent before anything else.
+    /// Part of an informational response, to be sent before anything else.
     rest: Bytes,
     /// All that hyper wrote is sent.
     flushed: bool,

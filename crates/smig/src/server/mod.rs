@@ -11,7 +11,7 @@ mod date;
 mod exchange;
 mod http1;
 mod identity;
-mod interim;
+mod informational;
 mod join;
 mod line;
 mod linger;
@@ -38,7 +38,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 pub use builder::{AuthorityCheck, CleartextTrust, ServerBuilder};
-pub use interim::InformationalSender;
+pub use informational::InformationalSender;
 pub use listening::{ListenerId, Listening};
 pub use switched::UpgradedIo;
 pub use tls::{Certificate, ClientCertificates, ServerTls};

@@ -16,7 +16,7 @@ use tower_service::Service;
 
 use super::builder::AuthorityCheck;
 use super::exchange::{BodySendState, Continue, Exchange, RequestKind, Work, guarded};
-use super::interim::{InformationalSender, PendingInformational};
+use super::informational::{InformationalSender, PendingInformational};
 use super::join::JoinHandover;
 use super::registry::Registration;
 use super::respond;
@@ -64,7 +64,7 @@ where
     free_work: Vec<Place<S, B>>,
     pub(super) app: Option<AppId>,
     pub(super) recent: RecentStreams,
-    /// Interim responses that handlers send.
+    /// Informational responses that handlers send.
     pub(super) early: Arc<PendingInformational>,
     /// Streams that the rules track.
     pub(super) watched: Vec<Slot>,
@@ -238,8 +238,8 @@ where
             }
         };
         let mut request = respond::request(*head, body, turn.conns.info(conn));
-        let interim = InformationalSender::stream(Arc::clone(&self.early), key, slot);
-        request.extensions_mut().insert(interim);
+        let informational = InformationalSender::stream(Arc::clone(&self.early), key, slot);
+        request.extensions_mut().insert(informational);
         if let Some(place) = place {
             request.extensions_mut().insert(place);
         }

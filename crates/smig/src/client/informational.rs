@@ -1,4 +1,4 @@
-//! Callback for interim responses (1xx).
+//! Callback for informational responses (1xx).
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use http::{HeaderMap, Request, StatusCode};
 
 type Listener = dyn Fn(StatusCode, &HeaderMap) + Send + Sync;
 
-/// The callback for a request's interim responses.
+/// The callback for a request's informational responses.
 #[derive(Clone)]
 pub(crate) struct OnInformational(Arc<Listener>);
 
 impl fmt::Debug for OnInformational {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OnInterim")
+        f.write_str("OnInformational")
     }
 }
 
@@ -23,7 +23,7 @@ impl OnInformational {
     }
 }
 
-/// Registers `listener`, which is called on the session's task for each interim response (1xx) to this
+/// Registers `listener`, which is called on the session's task for each informational response (1xx) to this
 /// request. Over HTTP/1.1 none is reported.
 pub fn on_informational<B>(
     request: &mut Request<B>,

@@ -1,4 +1,4 @@
-//! Interim responses (1xx, RFC 9110 section 15.2) from handlers.
+//! Informational responses (1xx, RFC 9110 section 15.2) from handlers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,8 +9,8 @@ use smig_proto::{ResponseHead, StreamKey};
 use super::line::Http1Informational;
 use crate::driver::{Notifier, Slot, TurnCx};
 
-/// Sends interim responses, such as 103 (Early Hints), while a request is handled. A request that may have
-/// interim responses carries one as an extension.
+/// Sends informational responses, such as 103 (Early Hints), while a request is handled. A request that may have
+/// informational responses carries one as an extension.
 #[derive(Clone, Debug)]
 pub struct InformationalSender(InformationalSink);
 
@@ -33,7 +33,7 @@ impl InformationalSender {
         Self(InformationalSink::Http1(asides))
     }
 
-    /// Sends an interim response. Does nothing if the final response has been started, or if the status is not
+    /// Sends an informational response. Does nothing if the final response has been started, or if the status is not
     /// informational; 100 is sent when the request's body is read, and 101 is a final response.
     pub fn send(&self, status: StatusCode, headers: HeaderMap) {
         if !status.is_informational() {
@@ -50,7 +50,7 @@ impl InformationalSender {
     }
 }
 
-/// The queued interim responses of a session.
+/// The queued informational responses of a session.
 #[derive(Debug)]
 pub(super) struct PendingInformational {
     any: AtomicBool,
@@ -74,7 +74,7 @@ impl PendingInformational {
         }
         for (stream, head) in core::mem::take(&mut *self.queue()) {
             if let Err(error) = turn.session.send_informational(stream, &head) {
-                tracing::debug!(?error, status = %head.status, "interim response not sent");
+                tracing::debug!(?error, status = %head.status, "informational response not sent");
             }
         }
     }

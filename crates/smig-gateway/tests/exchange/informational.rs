@@ -1,4 +1,4 @@
-//! Interim responses.
+//! Informational responses.
 
 use std::sync::{Arc, Mutex};
 
@@ -108,7 +108,7 @@ async fn early_hints_reach_http1_as_well() {
         let mut bytes = vec![0; expected.len()];
         tcp.read_exact(&mut bytes).await.unwrap();
         assert_eq!(String::from_utf8_lossy(&bytes), expected);
-        // The next interim response is sent together with the final one.
+        // The next informational response is sent together with the final one.
         present
             .answer("HTTP/1.1 103 Early\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
             .await;
@@ -126,7 +126,7 @@ async fn early_hints_reach_http1_as_well() {
 }
 
 #[tokio::test]
-async fn http10_gets_no_interim_response() {
+async fn http10_gets_no_informational_response() {
     let mut origin = Origin::start().await;
     let gateway = Gateway::before(origin.url());
     let mut tcp = gateway.connect("GET / HTTP/1.0\r\nHost: a\r\n\r\n").await;
