@@ -164,7 +164,7 @@ impl RequestParams {
     }
 }
 
-/// Returns the query for [`Asked`].
+/// Returns the query for [`RequestParams`].
 pub(crate) fn query(transfer: &crate::plan::Transfer) -> String {
     let moves: Vec<_> = transfer.server_moves.iter().map(u64::to_string).collect();
     let mut query = format!(

@@ -5,16 +5,16 @@
 //! at most; all else is counters. Start it after its subject, with the [`AdminObserver`] that observes the subject:
 //!
 //! ```no_run
-//! # use smig_gateway::admin::{self, AdminSpec, Subject, Watch};
+//! # use smig_gateway::admin::{self, AdminSpec, AdminTarget, AdminObserver};
 //! # fn run(builder: smig::ServerBuilder) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-//! let watch = Watch::new();
+//! let watch = AdminObserver::new();
 //! let server = builder
 //!     .observer(watch.clone())
-//!     .describe_streams(admin::NAME_LENGTH)
+//!     .request_label_limit(admin::NAME_LENGTH)
 //!     .start(tower::service_fn(async |_| {
 //!         Ok::<_, std::convert::Infallible>(http::Response::new(String::from("hello")))
 //!     }))?;
-//! let subject = Subject::new("smig gateway", server.view(), watch);
+//! let subject = AdminTarget::new("smig gateway", server.view(), watch);
 //! let spec = AdminSpec { listen: "127.0.0.1:9901".parse()? };
 //! let admin = admin::start(&spec, subject)?;
 //! println!("http://{}/", admin.local_addr());

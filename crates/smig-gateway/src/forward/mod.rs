@@ -88,7 +88,7 @@ impl ForwardProxy {
     /// to origins and their statistics remain.
     ///
     /// # Errors
-    /// Those of [`Forward::new`].
+    /// Those of [`ForwardProxy::new`].
     pub fn reconfigured(&self, spec: ForwardProxySpec) -> io::Result<Arc<Self>> {
         let to =
             if self.spec.leads_as(&spec) { Arc::clone(&self.to) } else { Destinations::new(&spec) };

@@ -149,7 +149,7 @@ impl Tunnels {
     }
 
     /// Registers an open tunnel; `stream` is the stream that carries it, or its client's side, if that is an
-    /// HTTP/2 stream. Call [`Tunnel::carry`] next.
+    /// HTTP/2 stream. Call [`Tunnel::run`] next.
     #[must_use]
     pub fn begin(&self, kind: TunnelKind, stream: Option<StreamInfo>) -> Tunnel {
         let book = Arc::clone(&self.0);

@@ -30,7 +30,7 @@ use crate::workload::{self, Observation, RunPhase, ServerFiles, WorkloadError, W
 pub struct TrialRequest {
     /// Cell to measure.
     pub cell: Trial,
-    /// Directory with content and certificate ([`Material`]).
+    /// Directory with content and certificate ([`ServerFiles`]).
     pub material: PathBuf,
     /// Empty directory for this run.
     pub scratch: PathBuf,

@@ -20,7 +20,7 @@ pub struct TrialResult {
     pub format: u32,
     /// Identifier of the cell.
     pub id: TrialId,
-    /// Digest of scenario and seed: see [`crate::scenario::Cell::hash`].
+    /// Digest of scenario and seed: see [`crate::scenario::Trial::hash`].
     pub hash: String,
     /// Seed of everything random in the run.
     pub seed: u64,

@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use crate::scenario::{ArrivalProcess, Transfer};
 
-/// Infinite sequence of request times since the start of a run. Not for [`Arrival::ClosedLoop`].
+/// Infinite sequence of request times since the start of a run. Not for [`ArrivalProcess::ClosedLoop`].
 #[derive(Debug, Clone)]
 pub(super) struct Schedule {
     next: Duration,

@@ -1,6 +1,6 @@
 //! When to migrate a stream: pure functions from the driver's observations to a decision.
 //!
-//! The paper's MigSW and MigSP (section 4.4, 5) are [`Policy::unknown_length_after`] set to 0 and to t.
+//! The paper's MigSW and MigSP (section 4.4, 5) are [`MigrationPolicy::unknown_length_after`] set to 0 and to t.
 
 use core::fmt;
 use core::time::Duration;
@@ -102,26 +102,26 @@ pub enum Decision {
 /// The reason why a stream stays. [`StayReason::as_str`] describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StayReason {
-    /// [`Hint::Stay`].
+    /// [`MigrationHint::Stay`].
     Hint,
-    /// Fewer other streams than [`Policy::min_concurrent_for`].
+    /// Fewer other streams than [`MigrationPolicy::min_concurrent_for`].
     NoConcurrency,
     /// Its urgency is higher than the default.
     Urgent,
-    /// Less than [`Policy::min_size`] is left.
+    /// Less than [`MigrationPolicy::min_size`] is left.
     Small,
-    /// At the reported rate it completes within [`Policy::min_transfer_time`].
+    /// At the reported rate it completes within [`MigrationPolicy::min_transfer_time`].
     ShortTransfer,
-    /// Fewer bytes than [`Policy::unknown_length_after`], or than a tunnel must have carried.
+    /// Fewer bytes than [`MigrationPolicy::unknown_length_after`], or than a tunnel must have carried.
     FewBytes,
-    /// Younger than [`Policy::tunnel_age`].
+    /// Younger than [`MigrationPolicy::tunnel_age`].
     Young,
 }
 
 /// The reason why a stream moves. [`MoveReason::as_str`] describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MoveReason {
-    /// [`Hint::Move`].
+    /// [`MigrationHint::Move`].
     Hint,
     /// A large part is left.
     Size,

@@ -1,6 +1,6 @@
 //! Crawls sites politely: three levels, one host, robots.txt, a rate limit, headers only.
 //!
-//! Owns the order of sites; `Walk` owns the order of a site's URLs, `Asker` the requests,
+//! Owns the order of sites; `Walk` owns the order of a site's URLs, `Fetcher` the requests,
 //! [`Results`] the file from which a stopped crawl resumes. Dropping [`crawl`]'s future stops it;
 //! its findings so far are in the file.
 
