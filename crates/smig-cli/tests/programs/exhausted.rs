@@ -1,16 +1,22 @@
 //! A server that has run out of file descriptors.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 
 use crate::support::{Place, line_with};
 
 fn get(server: &str) -> String {
+    fetch(server, "/small")
+}
+
+fn fetch(server: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(server).unwrap();
-    stream.write_all(b"GET /small HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
     let mut said = String::new();
     stream.read_to_string(&mut said).unwrap();
     said
@@ -36,6 +42,75 @@ fn without_descriptors_connections_wait_and_it_is_said() {
     assert!(get(&address).starts_with("HTTP/1.1 200"));
     server.signal(Signal::TERM);
     assert_eq!(server.child.wait().unwrap().code(), Some(0));
+}
+
+/// Sends a request and returns the response, which has a content-length.
+fn ask(tcp: &mut TcpStream) -> String {
+    tcp.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
+    let mut response = String::new();
+    let mut byte = [0];
+    while !response.ends_with("\r\n\r\n") {
+        tcp.read_exact(&mut byte).expect("a response in time");
+        response.push(char::from(byte[0]));
+    }
+    let fields = response.to_ascii_lowercase();
+    let length = fields.split_once("content-length: ").and_then(|(_, rest)| rest.lines().next());
+    for _ in 0..length.expect("a length").parse().unwrap() {
+        tcp.read_exact(&mut byte).expect("a body in time");
+    }
+    response
+}
+
+#[test]
+fn a_server_is_not_ejected_because_descriptors_are_missing() {
+    let place = Place::new();
+    let origin = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", origin.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for tcp in origin.incoming() {
+            let mut tcp = tcp.unwrap();
+            let mut request = [0; 4096];
+            // One response a connection: each request needs a descriptor.
+            let response = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+            if tcp.read(&mut request).is_ok_and(|length| length > 0) {
+                tcp.write_all(response.as_bytes()).unwrap();
+            }
+        }
+    });
+    let file = place.shown("gateway.toml");
+    let config = format!(
+        "server = {{ workers = 1 }}\n\
+         [[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'cleartext'\n\
+         [upstreams.one]\nservers = ['{url}']\n\
+         [[route]]\nupstream = 'one'\n\
+         [admin]\nlisten = '127.0.0.1:0'\n"
+    );
+    std::fs::write(&file, config).unwrap();
+    let mut gateway = place.start(&["gateway", "--config", &file]);
+    let page = line_with(&mut gateway.stderr, "live page, metrics: ");
+    let page = page.rsplit_once("http://").unwrap().1.to_owned();
+    let mut tcp = TcpStream::connect(gateway.address()).unwrap();
+    tcp.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let first = ask(&mut tcp);
+    assert!(first.starts_with("HTTP/1.1 200"), "{first}");
+    // The admin port, too, has all descriptors that it needs.
+    fetch(&page, "/metrics");
+
+    let limit = |files: Rlimit| {
+        prlimit(Some(Pid::from_child(&gateway.child)), Resource::Nofile, files).unwrap()
+    };
+    // Fewer than are open: no further one can be opened.
+    limit(Rlimit { current: Some(3), maximum: Some(1000) });
+    for _ in 0..20 {
+        let refused = ask(&mut tcp);
+        assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
+    }
+    limit(Rlimit { current: Some(1000), maximum: Some(1000) });
+    let metrics = fetch(&page, "/metrics");
+    let healthy = metrics.lines().find(|line| line.starts_with("smig_upstream_healthy{"));
+    assert!(healthy.is_some_and(|line| line.ends_with(" 1")), "{metrics}");
+    let last = ask(&mut tcp);
+    assert!(last.starts_with("HTTP/1.1 200"), "{last}");
 }
 
 #[test]
