@@ -33,8 +33,7 @@ pub(crate) use upload::{Clock, ResponseDeadline, Upload};
 
 use crate::tunnel::Tunnels;
 use crate::upstream::{
-    ActiveRequest, BalanceInput, Connection, Http2Client, Lease, SendError, ServerPool, Upstream,
-    WorkerPools,
+    ActiveRequest, BalanceInput, Connection, Http2Client, Lease, SendError, Upstream, WorkerPools,
 };
 use attempts::Attempts;
 use framing::Content;
@@ -260,7 +259,7 @@ impl PlainExchange<'_> {
                     }
                 }
                 Ok(Connection::Http2(session)) => {
-                    let exchange = self.by_http2(*outward, &session, pool, under_way);
+                    let exchange = self.by_http2(*outward, &session, under_way);
                     // The state is large, and HTTP/1.1 does not need it.
                     match Box::pin(exchange).await {
                         Ok(response) => return Ok(response),
@@ -343,7 +342,6 @@ impl PlainExchange<'_> {
         &self,
         outward: UpstreamHead,
         session: &Http2Client,
-        pool: &ServerPool,
         under_way: ActiveRequest,
     ) -> Result<Response<Body>, ProxyError> {
         let limits = self.upstream.timeouts();
@@ -360,7 +358,9 @@ impl PlainExchange<'_> {
             session.client.begin(&session.origin, request).map_err(ProxyError::from_smig)?;
         let mut response = answered(sending, patience).await?.map_err(ProxyError::from_smig)?;
         if response.version() < Version::HTTP_2 {
-            pool.forget_alpn();
+            if let Some(server) = under_way.server() {
+                server.set_selects_http2(false);
+            }
             head::validate_response(&mut response)?;
         } else {
             head::accept_http2(&mut response)?;

@@ -135,7 +135,7 @@ async fn ask(
         Connection::Http1(lease) => return ask_http1(outward.clone(), lease, limits).await,
         Connection::Http2(session) => session,
     };
-    match ask_http2(outward.clone(), &session, pool, limits).await {
+    match ask_http2(outward.clone(), &session, server, limits).await {
         Err(ProxyError::NoExtendedConnect) if websocket => {
             let lease = pool.without_extended_connect(upstream, server).await?;
             ask_http1(outward.clone(), lease, limits).await
@@ -177,7 +177,7 @@ async fn ask_http1(
 async fn ask_http2(
     mut outward: UpstreamHead,
     session: &Http2Client,
-    pool: &ServerPool,
+    server: &UpstreamServer,
     limits: &Timeouts,
 ) -> Result<Reply, ProxyError> {
     let key = outward.fields.remove(&websocket::KEY);
@@ -195,7 +195,7 @@ async fn ask_http2(
     let response = answered(sending, patience).await?.map_err(failed)?;
     if response.version() < Version::HTTP_2 {
         // The client sent a CONNECT, and has no tunnel there.
-        pool.forget_alpn();
+        server.set_selects_http2(false);
         return Err(ProxyError::Upgrade("the server no longer supports HTTP/2"));
     }
     Ok(Reply::Http2 { response, sender, key })

@@ -1,6 +1,6 @@
 //! A server of an upstream: its load and health, shared by all workers.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -43,6 +43,9 @@ pub struct UpstreamServer {
     /// State of the health check: the flag [`DOWN`], and the number of consecutive results that contradict it.
     /// Initially up.
     checks: AtomicU32,
+    /// Whether the server selected HTTP/2 by ALPN last time. Known to all workers: one that had to find out itself
+    /// would need a connection for that, and might wait for it in vain.
+    selects_http2: AtomicBool,
     requests: AtomicU64,
     failed: AtomicU64,
     connections: AtomicU64,
@@ -98,6 +101,7 @@ impl UpstreamServer {
             ejections: AtomicU32::new(0),
             ejected_until: AtomicU64::new(0),
             checks: AtomicU32::new(0),
+            selects_http2: AtomicBool::new(false),
             requests: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             connections: AtomicU64::new(0),
@@ -148,6 +152,15 @@ impl UpstreamServer {
 
     pub(super) fn end(&self) {
         self.load.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn selects_http2(&self) -> bool {
+        self.selects_http2.load(Ordering::Relaxed)
+    }
+
+    /// Records the protocol that the server selected, or that it has to be offered both again.
+    pub(crate) fn set_selects_http2(&self, selects: bool) {
+        self.selects_http2.store(selects, Ordering::Relaxed);
     }
 
     /// Returns whether a request waits for an HTTP/1.1 connection because all connections are in use.

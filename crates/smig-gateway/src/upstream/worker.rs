@@ -40,7 +40,6 @@ pub(crate) struct WorkerPools {
 pub(crate) struct ServerPool {
     http1: Rc<Pool>,
     session: RefCell<Option<Rc<Http2Client>>>,
-    alpn: Cell<Alpn>,
     websockets: Cell<WebSockets>,
 }
 
@@ -51,15 +50,6 @@ pub(crate) struct Http2Client {
     pub(crate) origin: Origin,
     /// The value of `:scheme`.
     pub(crate) scheme: http::uri::Scheme,
-}
-
-/// The protocol that a server selected by ALPN last time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Alpn {
-    #[default]
-    Unknown,
-    Http1,
-    Http2,
 }
 
 /// How WebSocket gets to a server whose protocol is selected by ALPN.
@@ -173,7 +163,7 @@ impl ServerPool {
         let url = server.url();
         let by_session = match url.protocol {
             Protocol::Http1 => false,
-            Protocol::Https => self.alpn.get() == Alpn::Http2,
+            Protocol::Https => server.selects_http2(),
             Protocol::H2c | Protocol::Smig => true,
         };
         if by_session {
@@ -264,11 +254,11 @@ impl ServerPool {
         };
         if io.is_h2() {
             // The session opens its own connection; this one only served to determine the protocol.
-            self.alpn.set(Alpn::Http2);
+            server.set_selects_http2(true);
             drop((io, place));
             return self.session(upstream, server).map(Connection::Http2);
         }
-        self.alpn.set(Alpn::Http1);
+        server.set_selects_http2(false);
         Ok(Connection::Http1(self.lease(Box::new(Http1::begin(io, place).await?))))
     }
 
@@ -291,11 +281,6 @@ impl ServerPool {
             .await
             .map_err(|_| ProxyError::ConnectTimeout)??;
         Ok(Dialed::New(io, place))
-    }
-
-    /// The server speaks only HTTP/1.1: the next connection negotiates again.
-    pub(crate) fn forget_alpn(&self) {
-        self.alpn.set(Alpn::Unknown);
     }
 
     fn session(

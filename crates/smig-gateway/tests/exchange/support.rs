@@ -76,6 +76,11 @@ impl Gateway {
         Self { upstream, server }
     }
 
+    /// Starts another worker of the same upstream.
+    pub(crate) fn another_worker(&self) -> Self {
+        Self::of(Arc::clone(&self.upstream))
+    }
+
     /// Starts one in front of one server.
     pub(crate) fn before(url: impl AsRef<str>) -> Self {
         Self::start(&spec(&[url.as_ref()]))

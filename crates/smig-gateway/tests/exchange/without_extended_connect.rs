@@ -191,6 +191,20 @@ async fn a_busy_session_stays() {
 }
 
 #[tokio::test]
+async fn the_workers_share_what_a_server_selects() {
+    const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    let server = Tls::start(&["h2", "http/1.1"]).await;
+    let gateway = server.gateway();
+    let worker = gateway.another_worker();
+    // The first worker determined the protocol by a connection of its own.
+    for (gateway, connections) in [(&gateway, 2), (&worker, 3)] {
+        let answer = within("an answer", head(&mut gateway.connect(GET).await)).await;
+        assert!(answer.starts_with("http/1.1 200 "), "{answer}");
+        assert_eq!(server.sessions.load(Ordering::SeqCst), connections);
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_speaks_nothing_else_is_not_to_blame() {
     for without_common in [WithoutCommon::Alert, WithoutCommon::Close] {
         let server = Tls::start_with(&["h2"], without_common).await;
