@@ -28,12 +28,10 @@ pub struct GilbertElliott {
     #[serde(rename = "leave")]
     pub bad_to_good: f64,
     /// The probability that a packet is lost on the bad link.
-    #[serde(default = "one")]
-    #[serde(rename = "inside")]
+    #[serde(default = "one", rename = "inside")]
     pub loss_bad: f64,
     /// The probability that a packet is lost on the good link.
-    #[serde(default)]
-    #[serde(rename = "outside")]
+    #[serde(default, rename = "outside")]
     pub loss_good: f64,
 }
 

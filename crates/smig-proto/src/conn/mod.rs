@@ -223,12 +223,12 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(id: ConnId, spec: ConnectionSpec, phase: ConnState, now: Instant) -> Self {
+    pub(crate) fn new(id: ConnId, spec: ConnectionSpec, state: ConnState, now: Instant) -> Self {
         Self {
             id,
             spec,
             cid: None,
-            state: phase,
+            state,
             membership: Membership::NotMember,
             join_turn: JoinTurn::Open,
             join_since: None,

@@ -85,7 +85,7 @@ impl Session {
         key: StreamKey,
         (from, to): (StreamAddr, StreamAddr),
         cid: Cid,
-        pace: SendBeforeAnswer,
+        before_answer: SendBeforeAnswer,
     ) {
         self.unschedule(key);
         let peer_window = self.conn(from.conn).map_or(0, |conn| conn.peer.initial_window);
@@ -96,7 +96,7 @@ impl Session {
             from,
             to,
             dst: (cid, to.id),
-            before_answer: pace,
+            before_answer,
             early: EarlyFrames::default(),
             replay: Replay::new(stream.send.state()),
             credit_on_carrier: 0,

@@ -104,12 +104,12 @@ impl Session {
         Self::new(Side::Client, config.into(), Some(app), now)
     }
 
-    fn new(role: Side, config: Arc<Config>, app: Option<AppId>, now: Instant) -> Self {
+    fn new(side: Side, config: Arc<Config>, app: Option<AppId>, now: Instant) -> Self {
         let limits = &config.limits;
         let resets = TokenBucket::new(limits.reset_burst, limits.resets_per_second, now);
         let moves = config.smig.as_ref().map_or(0, |smig| smig.migrations_per_second);
         Self {
-            side: role,
+            side,
             app,
             key: None,
             numbers: ConnNumbers::default(),
@@ -123,7 +123,7 @@ impl Session {
             open_migrations: 0,
             max_reset_window: 0,
             cancelled: 0,
-            reset_budget: match role {
+            reset_budget: match side {
                 Side::Client => ResetBudget::of_server(),
                 Side::Server => ResetBudget::of_client(resets),
             },

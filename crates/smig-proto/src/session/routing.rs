@@ -66,19 +66,19 @@ impl Session {
         &mut self,
         now: Instant,
         opener: Opener,
-        exchange: RequestKind,
-        route: StreamAddr,
+        request_kind: RequestKind,
+        addr: StreamAddr,
         halves: (SendHalf, RecvHalf),
         priority: Priority,
     ) -> StreamKey {
         let (send, recv) = halves;
         let key = self.streams.insert(Stream {
             opener,
-            request_kind: exchange,
-            addr: route,
+            request_kind,
+            addr,
             vacated: Vec::new(),
-            send_home: Some(route.conn),
-            recv_home: Some(route.conn),
+            send_home: Some(addr.conn),
+            recv_home: Some(addr.conn),
             send,
             recv,
             priority,
@@ -96,8 +96,8 @@ impl Session {
             Opener::Local => self.local_open += 1,
             Opener::Peer => self.peer_open += 1,
         }
-        if let Some(conn) = self.conn_mut(route.conn) {
-            conn.streams.insert(route.id, key);
+        if let Some(conn) = self.conn_mut(addr.conn) {
+            conn.streams.insert(addr.id, key);
         }
         key
     }

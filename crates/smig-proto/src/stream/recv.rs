@@ -67,9 +67,9 @@ pub(crate) struct RecvHalf {
 }
 
 impl RecvHalf {
-    pub(crate) fn new(window: u32, phase: RecvState) -> Self {
+    pub(crate) fn new(window: u32, state: RecvState) -> Self {
         Self {
-            state: phase,
+            state,
             queue: VecDeque::new(),
             tail: None,
             held: Credit::NONE,

@@ -58,9 +58,9 @@ pub(crate) struct SendHalf {
 }
 
 impl SendHalf {
-    pub(crate) fn new(window: u32, phase: SendState) -> Self {
+    pub(crate) fn new(window: u32, state: SendState) -> Self {
         Self {
-            state: phase,
+            state,
             queue: VecDeque::new(),
             queued: 0,
             end: SendEnd::Open,

@@ -148,27 +148,32 @@ impl ClientSession {
                 break;
             }
             let end = if outgoing.body.is_empty() { EndStream::Yes } else { EndStream::No };
-            let result = turn.session.open(turn.now, None, &outgoing.head, end);
-            match result {
+            match turn.session.open(turn.now, None, &outgoing.head, end) {
                 Err(OpenError::Blocked) => break,
-                Err(OpenError::AwaitsSettings) => {
-                    at += 1;
-                    continue;
-                }
-                Ok(_) | Err(_) => {}
-            }
-            let Some(outgoing) = self.queue.remove(at) else { break };
-            match result {
-                Ok(key) => self.opened(turn, key, *outgoing),
-                Err(OpenError::NoConnection) => {
-                    outgoing.give_back(Error::new(ErrorKind::Refused("no connection accepts it")));
-                }
-                Err(error) => {
-                    outgoing.shared.fail(Error::new(ErrorKind::Request(error.to_string())))
+                Err(OpenError::AwaitsSettings) => at += 1,
+                result => {
+                    let Some(outgoing) = self.queue.remove(at) else { break };
+                    self.leave_queue(turn, *outgoing, result);
                 }
             }
         }
         self.awaits_settings = at > 0;
+    }
+
+    /// Handles the end of a request's wait: it has a stream, or it cannot have one.
+    fn leave_queue(
+        &mut self,
+        turn: &mut TurnCx<'_>,
+        request: QueuedRequest,
+        result: Result<StreamKey, OpenError>,
+    ) {
+        match result {
+            Ok(key) => self.opened(turn, key, request),
+            Err(OpenError::NoConnection) => {
+                request.give_back(Error::new(ErrorKind::Refused("no connection accepts it")));
+            }
+            Err(error) => request.shared.fail(Error::new(ErrorKind::Request(error.to_string()))),
+        }
     }
 
     /// Returns when the queue timeout of the oldest request expires.

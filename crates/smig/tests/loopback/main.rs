@@ -1,5 +1,6 @@
 //! Both sides of this crate over real loopback sockets.
 
+mod awaiting_settings;
 mod certificates;
 mod chaos;
 mod cut;
@@ -14,5 +15,4 @@ mod migration;
 mod other_protocols;
 mod retries;
 mod snapshot;
-mod split_settings;
 mod support;
