@@ -3,10 +3,8 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory as _};
+use clap::{Args, Command};
 use clap_complete::Shell;
-
-use crate::cli::Cli;
 
 /// Print a completion script for a shell
 #[derive(Debug, Args)]
@@ -20,9 +18,10 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-pub(crate) fn run(args: &CompletionsArgs) -> anyhow::Result<ExitCode> {
+/// Prints the script for `command_line`, the whole of the program's.
+pub(crate) fn run(args: &CompletionsArgs, mut command_line: Command) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "smig", &mut script);
+    clap_complete::generate(args.shell, &mut command_line, "smig", &mut script);
     // A reader that closes the pipe early (`| head`) is not an error.
     let _ = std::io::stdout().write_all(&script);
     Ok(ExitCode::SUCCESS)

@@ -26,7 +26,7 @@ mod trust;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
 
 use cli::{Cli, Command};
 use exit::{Exit, Failure};
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
         Command::Lab(args) => lab::run(*args),
         Command::Probe(args) => probe::run(&args),
         Command::Config(args) => config::run(&args),
-        Command::Completions(args) => completions::run(&args),
+        Command::Completions(args) => completions::run(&args, Cli::command()),
     };
     result.unwrap_or_else(|error| {
         stderr::say(&format!("{} {error:#}", paint::bad("error:")));
