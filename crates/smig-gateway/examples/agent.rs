@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use smig::{BoxError, CleartextTrust, Incoming, Origin, Server, Trust};
-use smig_gateway::admin::AdminSpec;
+use smig_admin::AdminSpec;
 use smig_gateway::agent::{self, Agent, AgentOptions, Credentials};
 use smig_gateway::config::Config;
 use smig_gateway::front::Gateway;

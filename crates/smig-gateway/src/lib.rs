@@ -7,17 +7,14 @@
 //! - `proxy`: one exchange with an upstream; `upstream`: servers, balancing, health, connections;
 //! - `forward`: tunnels and requests for authenticated users; `tunnel`: relays bytes both ways;
 //! - `tls`: certificates by name, reloaded on renewal; `config`: the configuration file;
-//! - `agent`: the client's side: a local proxy whose traffic shares one session;
-//! - `admin`: live page, metrics and health of both; `telemetry`: export of spans to a collector.
+//! - `agent`: the client's side: a local proxy whose traffic shares one session.
 
-pub mod admin;
 pub mod agent;
 pub mod config;
 pub mod forward;
 pub mod front;
 mod network;
 pub mod proxy;
-pub mod telemetry;
 pub mod tls;
 pub mod tunnel;
 pub mod upstream;

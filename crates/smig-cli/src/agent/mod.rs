@@ -9,12 +9,12 @@ use anyhow::Result;
 use clap::{ArgAction, Args};
 use http::Uri;
 use smig::NegotiatedProtocol;
-use smig_gateway::admin::AdminSpec;
+use smig_admin::AdminSpec;
+use smig_admin::telemetry::TelemetrySpec;
 use smig_gateway::agent::{
     self, Agent, AgentConfig, AgentLimits, AgentOptions, Credentials, GatewaySpec, LocalListeners,
     PortForward, UplinkState,
 };
-use smig_gateway::telemetry::TelemetrySpec;
 use tokio::sync::watch;
 
 use crate::exit::{Exit, Failure};

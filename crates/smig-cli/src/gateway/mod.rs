@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use smig_admin::access_log::Format;
+use smig_admin::telemetry::TelemetrySpec;
 use smig_gateway::config::{Config, ListenProtocol, ListenSpec};
-use smig_gateway::front::access_log::Format;
 use smig_gateway::front::{Gateway, GatewayError};
-use smig_gateway::telemetry::TelemetrySpec;
 use smig_gateway::upstream::ServerUrl;
 use smig_settings::value::{parse_addresses, parse_time};
 

@@ -18,8 +18,8 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
 use super::gateway::Uplink;
-use crate::admin::span::RequestSpan;
 use crate::tunnel::Abort;
+use smig_admin::spans::RequestSpan;
 
 /// Whether a connection's current response or tunnel is complete.
 #[derive(Clone, Debug, Default)]

@@ -17,8 +17,8 @@ use tokio::time::timeout;
 
 use super::failure::LocalError;
 use super::spec::Credentials;
-use crate::admin::span::RequestSpan;
 use crate::tunnel::{self, Opened, Stream};
+use smig_admin::spans::RequestSpan;
 
 /// Backoff after the first failed attempt; doubled after each further one.
 const BACKOFF: Duration = Duration::from_millis(250);

@@ -33,9 +33,9 @@ pub use spec::{AgentOptions, Credentials, PortForward, PortProtocol};
 use gateway::Uplink;
 use listen::{LocalProtocol, accept_all};
 
-use crate::admin::{self, Admin, AdminObserver, AdminTarget};
-use crate::telemetry::{self, Telemetry, Tracer};
 use crate::tunnel::Tunnels;
+use smig_admin::telemetry::{self, Telemetry, Tracer};
+use smig_admin::{self as admin, Admin, AdminObserver, AdminTarget};
 
 /// A running agent. Dropping it stops it at once: open connections are reset.
 #[derive(Debug)]

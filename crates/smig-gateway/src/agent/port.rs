@@ -23,10 +23,10 @@ use super::failure::LocalError;
 use super::listen::{Stop, stopped};
 use super::proxy::{outward, page};
 use super::spec::{PortForward, PortProtocol};
-use crate::admin::span::RequestSpan;
 use crate::forward::ORIGIN_PROTOCOL;
 use crate::proxy::grpc;
 use crate::tunnel::{Socket, TunnelKind};
+use smig_admin::spans::RequestSpan;
 
 /// The client connection preface of HTTP/2 (RFC 9113 section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

@@ -22,10 +22,10 @@ use super::accepted::{LocalBody, LocalSocket, ResponseState};
 use super::failure::LocalError;
 use super::listen::{Stop, stopped};
 use super::pac;
-use crate::admin::span::RequestSpan;
 use crate::proxy::framing::Content;
 use crate::proxy::head::{self, Upgrades};
 use crate::tunnel::{Socket, Stream, TunnelKind};
+use smig_admin::spans::RequestSpan;
 
 /// How long a connection without a request yet may still send its first one at shutdown.
 const FIRST_REQUEST: Duration = Duration::from_secs(1);

@@ -12,8 +12,8 @@ use tokio::time::timeout;
 
 use super::Shared;
 use super::failure::Reply;
-use crate::admin::span::RequestSpan;
 use crate::tunnel::{Socket, TunnelKind};
+use smig_admin::spans::RequestSpan;
 
 const VERSION: u8 = 5;
 const NO_AUTHENTICATION: u8 = 0;

@@ -12,8 +12,8 @@ use http::uri::Authority;
 use serde::de::{Deserialize, Deserializer, Error as _};
 use smig::Origin;
 
-use crate::admin::AdminSpec;
-use crate::telemetry::TelemetrySpec;
+use smig_admin::AdminSpec;
+use smig_admin::telemetry::TelemetrySpec;
 
 /// The gateway and the local ports of an agent.
 #[derive(Clone, Debug)]

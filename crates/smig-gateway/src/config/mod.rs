@@ -15,12 +15,12 @@ pub use spec::{
     ForwardedSpec, HeaderSpec, ListenProtocol, ListenSpec, MoveSpec, OneOrMore, RouteSpec,
 };
 
-use crate::admin::AdminSpec;
 pub use crate::network::IpNet;
+use smig_admin::AdminSpec;
 
 use crate::forward::ForwardProxySpec;
-use crate::telemetry::TelemetrySpec;
 use crate::upstream::{ServerUrl, UpstreamSpec};
+use smig_admin::telemetry::TelemetrySpec;
 
 /// The top-level keys of the file that are not shared with other servers.
 pub const KEYS: [&str; 10] = [

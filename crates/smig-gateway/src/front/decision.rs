@@ -19,11 +19,11 @@ use smig::{ConnectionInfo, Incoming, Protocol};
 use super::headers::HeaderRules;
 use super::table::{Action, CompiledRoute, RouteTable};
 use super::{forwarded, routes};
-use crate::admin::AdminObserver;
-use crate::admin::span::RequestSpan;
 use crate::proxy::{self, Body, ValidRequest};
 use crate::tls;
 use crate::upstream::Upstream;
+use smig_admin::AdminObserver;
+use smig_admin::spans::RequestSpan;
 
 /// How a request is answered.
 pub(super) struct Decision {

@@ -1,12 +1,10 @@
 //! The service of a gateway, which answers with an upstream, the forward proxy or a response of its own; and the
 //! gateway that runs it.
 
-pub mod access_log;
 mod decision;
 mod forwarded;
 mod headers;
 mod keeper;
-mod log_writer;
 mod report;
 mod routes;
 mod running;
@@ -32,14 +30,14 @@ pub use running::{CertificateReloads, Gateway, GatewayError};
 pub(crate) use routes::Routes;
 pub(crate) use table::RouteTable;
 
-use access_log::{LoggedBody, log_response};
 use decision::{Next, decide};
+use smig_admin::access_log::{LoggedBody, log_response};
 use spanned::spanned;
 use table::Action;
 
-use crate::admin::AdminObserver;
 use crate::config::Config;
 use crate::proxy::{Body, grpc};
+use smig_admin::AdminObserver;
 
 /// Checks that the upstreams and the users of a configuration can be used.
 pub(crate) fn check(config: &Config) -> Result<(), Diagnostics> {

@@ -1,7 +1,7 @@
 //! Statistics of upstreams and tunnels for the admin page and /metrics.
 
 use super::GatewayService;
-use crate::admin::{ReportedStats, StatsSource, UpstreamReport};
+use smig_admin::{ReportedStats, StatsSource, UpstreamReport};
 
 impl StatsSource for GatewayService {
     fn report(&self, to: &mut ReportedStats) {

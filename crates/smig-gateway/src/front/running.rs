@@ -12,14 +12,14 @@ use smig_settings::Diagnostics;
 use tokio::sync::watch;
 
 use super::GatewayService;
-use super::access_log::AccessLog;
 use super::keeper::BackgroundThread;
 use super::table::{LiveResources, RouteTable};
-use crate::admin::{self, Admin, AdminObserver, AdminTarget};
 use crate::config::{Config, ListenProtocol};
-use crate::telemetry::{self, Telemetry, TelemetryError};
 use crate::tls::{self, FileVersions};
 use crate::upstream::KEEPALIVE_TIMEOUT;
+use smig_admin::access_log::AccessLog;
+use smig_admin::telemetry::{self, Telemetry, TelemetryError};
+use smig_admin::{self as admin, Admin, AdminObserver, AdminTarget};
 
 /// Minimum time at shutdown for the last lines of the access log, if the drain leaves less.
 const LAST_LINES: Duration = Duration::from_secs(1);

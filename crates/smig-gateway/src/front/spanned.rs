@@ -8,8 +8,8 @@ use http::Response;
 use http_body::{Body as _, Frame, SizeHint};
 use smig::BoxError;
 
-use crate::admin::span::RequestSpan;
 use crate::proxy::Body;
+use smig_admin::spans::RequestSpan;
 
 /// Extends the span to the end of the response's body, unless the span lasts as long as the stream.
 pub(super) fn spanned(response: Response<Body>, span: RequestSpan) -> Response<Body> {

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::end::TunnelEnd;
 use super::relay::{TunnelError, TunnelOutcome, TunnelSide, relay_with_progress};
-use crate::admin::{ReportedStats, StatsSource, TunnelReport};
+use smig_admin::{ReportedStats, StatsSource, TunnelReport};
 
 /// How a tunnel was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

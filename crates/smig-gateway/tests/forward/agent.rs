@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use smig::{Config, NegotiatedProtocol};
-use smig_gateway::admin::AdminSpec;
+use smig_admin::AdminSpec;
 use smig_gateway::agent::{self, Agent, AgentOptions, Credentials, UplinkState};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};

@@ -13,7 +13,7 @@ use smig::{
     CleartextTrust, Client, ClientBuilder, Config, Incoming, MigrationConfig, MigrationMode,
     Origin, Server, ServerTls, Trust,
 };
-use smig_gateway::admin::{ReportedStats, StatsSource as _, TunnelReport};
+use smig_admin::{ReportedStats, StatsSource as _, TunnelReport};
 use smig_gateway::agent::{self, Agent, AgentOptions, Credentials, PortForward, UplinkState};
 use smig_gateway::forward::{ForwardProxy, ForwardProxySpec, SecretDigest};
 use smig_gateway::tunnel::{self, Opened, Stream, Tunnels};

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use smig::ErrorCode;
-use smig_gateway::admin::TunnelReport;
+use smig_admin::TunnelReport;
 use smig_gateway::forward::ForwardProxySpec;
 use smig_gateway::tunnel::{Socket, TunnelError, relay};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

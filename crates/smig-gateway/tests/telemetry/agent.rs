@@ -1,8 +1,8 @@
 //! One trace from a local program through an agent and a gateway to an origin.
 
 use smig::{Origin, Trust};
+use smig_admin::telemetry::TelemetrySpec;
 use smig_gateway::agent::{self, Agent, AgentOptions, Credentials};
-use smig_gateway::telemetry::TelemetrySpec;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 

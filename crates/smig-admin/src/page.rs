@@ -4,11 +4,11 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use sha2::{Digest as _, Sha256};
 
-pub(super) const PAGE: &str = include_str!("page.html");
+pub(crate) const PAGE: &str = include_str!("page.html");
 
 /// Returns the Content-Security-Policy: it allows the page's own style and script, by their hashes, and
 /// requests to the page's origin.
-pub(super) fn policy() -> String {
+pub(crate) fn policy() -> String {
     let style = hash(between(PAGE, "<style>", "</style>"));
     let script = hash(between(PAGE, "<script>", "</script>"));
     format!(

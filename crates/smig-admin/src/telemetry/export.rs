@@ -24,7 +24,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
 use super::{TelemetryError, TelemetrySpec};
-use crate::admin::{ReportedStats, StatsSource, TelemetryReport};
+use crate::{ReportedStats, StatsSource, TelemetryReport};
 
 /// Maximum number of spans that are queued or being exported.
 const WAITING: usize = 4096;

@@ -22,10 +22,11 @@ use tokio::sync::oneshot;
 
 pub use spec::TelemetrySpec;
 
-pub(crate) use export::ExportStats;
+use crate::StatsSource;
+use export::ExportStats;
 
 /// Timeout of the last batch at shutdown.
-pub(crate) const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
+pub const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -48,7 +49,7 @@ pub enum TelemetryError {
 /// The exporter of spans, on threads of its own. Dropping it sends the queued spans without waiting for the
 /// result.
 #[derive(Debug)]
-pub(crate) struct Telemetry {
+pub struct Telemetry {
     provider: SdkTracerProvider,
     tally: Arc<ExportStats>,
 }
@@ -58,10 +59,7 @@ impl Telemetry {
     ///
     /// # Errors
     /// [`TelemetryError`]. An unreachable collector is not an error.
-    pub(crate) fn start(
-        spec: &TelemetrySpec,
-        service: &'static str,
-    ) -> Result<Self, TelemetryError> {
+    pub fn start(spec: &TelemetrySpec, service: &'static str) -> Result<Self, TelemetryError> {
         let tally = Arc::new(ExportStats::new(spec.traces()));
         let processor = export::processor(spec, &tally)?;
         let mut provider = SdkTracerProvider::builder()
@@ -74,18 +72,21 @@ impl Telemetry {
         Ok(Self { provider: provider.build(), tally })
     }
 
-    pub(crate) fn tracer(&self) -> Tracer {
+    /// Returns the tracer whose spans it exports.
+    #[must_use]
+    pub fn tracer(&self) -> Tracer {
         let scope = InstrumentationScope::builder("smig").with_version(VERSION).build();
         Tracer(self.provider.tracer_with_scope(scope))
     }
 
     /// Returns the counters of exported and dropped spans.
-    pub(crate) fn tally(&self) -> Arc<ExportStats> {
-        Arc::clone(&self.tally)
+    #[must_use]
+    pub fn tally(&self) -> Arc<dyn StatsSource> {
+        Arc::<ExportStats>::clone(&self.tally)
     }
 
     /// Sends the queued spans, for `limit` at most, and stops the exporter.
-    pub(crate) async fn end(self, limit: Duration) {
+    pub async fn end(self, limit: Duration) {
         let provider = self.provider.clone();
         let (done, ended) = oneshot::channel();
         // A plain thread: a runtime would wait for a blocking task at its end.
@@ -121,7 +122,7 @@ fn resource(spec: &TelemetrySpec, service: &'static str) -> Resource {
 
 /// Starts spans that are exported to a collector.
 #[derive(Clone, Debug)]
-pub(crate) struct Tracer(SdkTracer);
+pub struct Tracer(SdkTracer);
 
 impl Tracer {
     /// Starts a span of kind server. If `headers` carry a trace context, its span is the parent.

@@ -15,7 +15,7 @@ const STREAMS: usize = 512;
 
 /// All open sessions, up to the limits above.
 #[derive(Debug, Serialize)]
-pub(super) struct Sessions {
+pub(crate) struct Sessions {
     sessions: Vec<Session>,
     /// Open sessions that are left out.
     sessions_not_shown: usize,
@@ -69,7 +69,7 @@ struct Stream {
 }
 
 impl Sessions {
-    pub(super) fn of(snapshot: Snapshot) -> Self {
+    pub(crate) fn of(snapshot: Snapshot) -> Self {
         let mut all = snapshot.sessions;
         // Most relevant first: sessions with migration, then those with the most streams.
         all.sort_by_key(|session| {
@@ -141,6 +141,6 @@ impl Stream {
 }
 
 /// Converts to milliseconds, the usual unit of round-trip times.
-pub(super) fn millis(time: Duration) -> f64 {
+pub(crate) fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }

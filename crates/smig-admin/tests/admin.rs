@@ -12,9 +12,9 @@ use serde_json::Value;
 use smig::{
     BoxError, Cleartext, CleartextTrust, Client, Incoming, MigrationHint, Server, ServerBuilder,
 };
-use smig_gateway::admin::{
-    self, Admin, AdminError, AdminObserver, AdminSpec, AdminTarget, ReportedStats, StatsSource,
-    TunnelReport, UpstreamReport,
+use smig_admin::{
+    self as admin, Admin, AdminError, AdminObserver, AdminSpec, AdminTarget, ReportedStats,
+    StatsSource, TunnelReport, UpstreamReport,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;

@@ -11,28 +11,28 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::json::{Sessions, millis};
-use super::watch::AdminObserver;
+use super::observer::AdminObserver;
 use super::{AdminTarget, ReportedStats};
 
 /// Minimum time between two snapshots.
-pub(super) const PERIOD: Duration = Duration::from_millis(250);
+pub(crate) const PERIOD: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
-pub(super) struct SnapshotCache {
+pub(crate) struct SnapshotCache {
     subject: AdminTarget,
     last: Mutex<Option<CachedSnapshot>>,
 }
 
 /// A snapshot, serialized.
 #[derive(Clone, Debug)]
-pub(super) struct CachedSnapshot {
+pub(crate) struct CachedSnapshot {
     /// Sequence number of the snapshot.
-    pub(super) number: u64,
+    pub(crate) number: u64,
     taken: Instant,
     /// The body of `/api/sessions`.
-    pub(super) sessions: Bytes,
+    pub(crate) sessions: Bytes,
     /// The same with counters and statistics, as an event of the page.
-    pub(super) event: Bytes,
+    pub(crate) event: Bytes,
 }
 
 /// The data of a page event.
@@ -51,20 +51,20 @@ struct PageUpdate<'a> {
 }
 
 impl SnapshotCache {
-    pub(super) fn new(subject: AdminTarget) -> Arc<Self> {
+    pub(crate) fn new(subject: AdminTarget) -> Arc<Self> {
         Arc::new(Self { subject, last: Mutex::default() })
     }
 
-    pub(super) const fn watch(&self) -> &Arc<AdminObserver> {
+    pub(crate) const fn watch(&self) -> &Arc<AdminObserver> {
         &self.subject.watch
     }
 
-    pub(super) const fn subject(&self) -> &AdminTarget {
+    pub(crate) const fn subject(&self) -> &AdminTarget {
         &self.subject
     }
 
     /// Returns a snapshot that is younger than [`PERIOD`]; takes one if there is none.
-    pub(super) async fn get(&self) -> Result<CachedSnapshot, serde_json::Error> {
+    pub(crate) async fn get(&self) -> Result<CachedSnapshot, serde_json::Error> {
         let mut last = self.last.lock().await;
         if let Some(sample) = &*last
             && sample.taken.elapsed() < PERIOD
@@ -108,7 +108,7 @@ impl SnapshotCache {
 
 impl AdminTarget {
     /// Collects the current statistics of all modules.
-    pub(super) fn reported(&self) -> ReportedStats {
+    pub(crate) fn reported(&self) -> ReportedStats {
         let mut reported = ReportedStats::default();
         for report in &self.reports {
             report.report(&mut reported);

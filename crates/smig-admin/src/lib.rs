@@ -5,7 +5,7 @@
 //! at most; all else is counters. Start it after its subject, with the [`AdminObserver`] that observes the subject:
 //!
 //! ```no_run
-//! # use smig_gateway::admin::{self, AdminSpec, AdminTarget, AdminObserver};
+//! # use smig_admin::{self as admin, AdminSpec, AdminTarget, AdminObserver};
 //! # fn run(builder: smig::ServerBuilder) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
 //! let watch = AdminObserver::new();
 //! let server = builder
@@ -22,16 +22,18 @@
 //! # }
 //! ```
 
-mod events;
+pub mod access_log;
+mod event_log;
+mod event_stream;
 mod json;
-mod log;
 mod metrics;
+mod observer;
 mod page;
 mod reports;
-mod sampler;
 mod service;
-pub mod span;
-mod watch;
+mod snapshot_cache;
+pub mod spans;
+pub mod telemetry;
 
 use std::fmt;
 use std::future::Future;
@@ -43,11 +45,11 @@ use std::sync::Arc;
 use serde::Deserialize;
 use smig::{CleartextTrust, Client, Server, ServerView, Snapshot, Stats};
 
+pub use observer::AdminObserver;
 pub use reports::{ReportedStats, StatsSource, TelemetryReport, TunnelReport, UpstreamReport};
-pub use watch::AdminObserver;
 
-use sampler::SnapshotCache;
 use service::AdminService;
+use snapshot_cache::SnapshotCache;
 
 /// Maximum length in bytes of a stream's method, authority and path on the page, each: the argument for the
 /// subject's `describe_streams`.

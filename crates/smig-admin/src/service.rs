@@ -15,16 +15,16 @@ use http_body_util::{Either, Full};
 use smig::Incoming;
 use tower_service::Service;
 
-use super::events::{self, Events};
+use super::event_stream::{self, Events};
 use super::metrics::Metrics;
 use super::page;
-use super::sampler::SnapshotCache;
+use super::snapshot_cache::SnapshotCache;
 
 type Body = Either<Full<Bytes>, Events>;
 
 /// The handler of the admin interface.
 #[derive(Clone, Debug)]
-pub(super) struct AdminService {
+pub(crate) struct AdminService {
     sampler: Arc<SnapshotCache>,
     metrics: Arc<Metrics>,
     /// The page's Content-Security-Policy.
@@ -32,7 +32,7 @@ pub(super) struct AdminService {
 }
 
 impl AdminService {
-    pub(super) fn new(sampler: Arc<SnapshotCache>) -> Self {
+    pub(crate) fn new(sampler: Arc<SnapshotCache>) -> Self {
         let metrics = Arc::new(Metrics::new(&sampler));
         let policy = HeaderValue::from_str(&page::policy())
             .unwrap_or(HeaderValue::from_static("default-src 'none'"));
@@ -71,7 +71,7 @@ impl AdminService {
                 response
             }
             "/events" if request.method() == Method::HEAD => full("text/event-stream", ""),
-            "/events" => match events::begin(&self.sampler) {
+            "/events" => match event_stream::begin(&self.sampler) {
                 Some(events) => typed("text/event-stream", Either::Right(events)),
                 None => text(StatusCode::SERVICE_UNAVAILABLE, "too many readers\n"),
             },

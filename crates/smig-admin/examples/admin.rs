@@ -1,7 +1,7 @@
 //! The admin page beside a server that has something to show: a client on the same machine that
 //! fetches small things all the time and big ones now and then, over a path made slow on purpose.
 //!
-//! `cargo run -p smig-gateway --example admin`, then open the address that it prints. Arguments, if any,
+//! `cargo run -p smig-admin --example admin`, then open the address that it prints. Arguments, if any,
 //! are the addresses of the page and of the server.
 
 use std::convert::Infallible;
@@ -17,8 +17,9 @@ use smig::{
     BoxError, Cleartext, CleartextTrust, Client, Incoming, MigrationConfig, MigrationMode, Server,
     SocketOptions,
 };
-use smig_gateway::admin::{
-    self, AdminObserver, AdminSpec, AdminTarget, ReportedStats, StatsSource, UpstreamReport,
+use smig_admin::{
+    self as admin, AdminObserver, AdminSpec, AdminTarget, ReportedStats, StatsSource,
+    UpstreamReport,
 };
 
 /// Filler a second on each connection.

@@ -15,8 +15,8 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use smig::Stats;
 
-use super::sampler::SnapshotCache;
-use super::watch::SMALL;
+use super::observer::SMALL;
+use super::snapshot_cache::SnapshotCache;
 use super::{ReportedStats, TunnelReport, UpstreamReport};
 
 /// Upper bounds of the latency histograms, seconds.
@@ -26,7 +26,7 @@ const BOUNDS: [f64; 16] = [
 
 /// Metrics that are updated as requests end.
 #[derive(Clone, Debug)]
-pub(super) struct Requests {
+pub(crate) struct Requests {
     latency: Family<SizeLabels, Histogram, fn() -> Histogram>,
     small: Histogram,
     big: Histogram,
@@ -61,19 +61,19 @@ impl Default for Requests {
 }
 
 impl Requests {
-    pub(super) fn observe(&self, latency: Duration, small: bool) {
+    pub(crate) fn observe(&self, latency: Duration, small: bool) {
         let histogram = if small { &self.small } else { &self.big };
         histogram.observe(latency.as_secs_f64());
     }
 
-    pub(super) fn carried(&self, sent: u64, received: u64) {
+    pub(crate) fn carried(&self, sent: u64, received: u64) {
         self.sent.inc_by(sent);
         self.received.inc_by(received);
     }
 }
 
 /// All metrics of one subject.
-pub(super) struct Metrics(Registry);
+pub(crate) struct Metrics(Registry);
 
 impl fmt::Debug for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -82,7 +82,7 @@ impl fmt::Debug for Metrics {
 }
 
 impl Metrics {
-    pub(super) fn new(sampler: &Arc<SnapshotCache>) -> Self {
+    pub(crate) fn new(sampler: &Arc<SnapshotCache>) -> Self {
         let mut registry = Registry::with_prefix("smig");
         let about = vec![
             ("version", env!("CARGO_PKG_VERSION").to_owned()),
@@ -103,7 +103,7 @@ impl Metrics {
     }
 
     /// Encodes all metrics in the text format.
-    pub(super) fn text(&self) -> Result<String, fmt::Error> {
+    pub(crate) fn text(&self) -> Result<String, fmt::Error> {
         let mut out = String::new();
         text::encode(&mut out, &self.0)?;
         Ok(out)

@@ -8,13 +8,13 @@ use bytes::Bytes;
 use smig::{Observer, ObserverEvent, StreamRef};
 use tokio::sync::broadcast;
 
-use super::log::EventLog;
+use super::event_log::EventLog;
 use super::metrics::Requests;
-use super::span::Spans;
+use super::spans::Spans;
 use crate::telemetry::Tracer;
 
 /// Requests with fewer bytes, both bodies together, count as small, that is, latency-sensitive.
-pub(super) const SMALL: u64 = 64 << 10;
+pub(crate) const SMALL: u64 = 64 << 10;
 /// Records that a slow reader may lag behind; beyond that it gets the number that it missed.
 const BEHIND: usize = 256;
 /// Maximum number of small requests reported individually per snapshot.
@@ -38,9 +38,9 @@ pub struct AdminObserver {
 
 /// A completed small request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SmallRequest {
-    pub(super) place: StreamRef,
-    pub(super) latency: Duration,
+pub(crate) struct SmallRequest {
+    pub(crate) place: StreamRef,
+    pub(crate) latency: Duration,
 }
 
 impl AdminObserver {
@@ -51,7 +51,7 @@ impl AdminObserver {
     }
 
     /// An observer that also exports spans, if there is a tracer.
-    pub(crate) fn with(tracer: Option<Tracer>) -> Arc<Self> {
+    pub fn with(tracer: Option<Tracer>) -> Arc<Self> {
         Arc::new(Self {
             log: Mutex::default(),
             live: broadcast::Sender::new(BEHIND),
@@ -63,20 +63,20 @@ impl AdminObserver {
         })
     }
 
-    pub(super) const fn requests(&self) -> &Requests {
+    pub(crate) const fn requests(&self) -> &Requests {
         &self.requests
     }
 
-    pub(super) const fn spans(&self) -> &Spans {
+    pub(crate) const fn spans(&self) -> &Spans {
         &self.spans
     }
 
-    pub(super) const fn tracer(&self) -> Option<&Tracer> {
+    pub(crate) const fn tracer(&self) -> Option<&Tracer> {
         self.tracer.as_ref()
     }
 
     /// Ends the remaining spans: the observed server has stopped.
-    pub(crate) fn cut(&self) {
+    pub fn cut(&self) {
         self.spans.abort_all();
     }
 
@@ -86,7 +86,7 @@ impl AdminObserver {
 
     /// Registers a reader: returns the buffered records, and a receiver of the following ones; `None` at the
     /// limit of readers.
-    pub(super) fn subscribe(
+    pub(crate) fn subscribe(
         self: &Arc<Self>,
     ) -> Option<(Vec<Bytes>, broadcast::Receiver<Bytes>, Subscription)> {
         if self.lookers.fetch_add(1, Ordering::Relaxed) >= MAX_SUBSCRIBERS {
@@ -100,7 +100,7 @@ impl AdminObserver {
     }
 
     /// Takes the small requests that completed while a reader was connected.
-    pub(super) fn take_ended(&self) -> Vec<SmallRequest> {
+    pub(crate) fn take_ended(&self) -> Vec<SmallRequest> {
         core::mem::take(&mut *self.ended.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -140,7 +140,7 @@ impl Observer for AdminObserver {
 
 /// A registered reader; dropping it unregisters it.
 #[derive(Debug)]
-pub(super) struct Subscription(Arc<AdminObserver>);
+pub(crate) struct Subscription(Arc<AdminObserver>);
 
 impl Drop for Subscription {
     fn drop(&mut self) {

@@ -16,8 +16,8 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::mpsc;
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
-use super::sampler::{PERIOD, SnapshotCache};
-use super::watch::Subscription;
+use super::observer::Subscription;
+use super::snapshot_cache::{PERIOD, SnapshotCache};
 
 /// Records queued for one reader.
 const ON_THEIR_WAY: usize = 4;
@@ -30,7 +30,7 @@ const RETRY_MS: u32 = 1000;
 
 /// The body of an event stream, which does not end by itself.
 #[derive(Debug)]
-pub(super) struct Events(mpsc::Receiver<Bytes>);
+pub(crate) struct Events(mpsc::Receiver<Bytes>);
 
 impl http_body::Body for Events {
     type Data = Bytes;
@@ -55,7 +55,7 @@ struct Reader {
 }
 
 /// Starts an event stream; returns `None` at the limit of readers. Must run inside a tokio runtime.
-pub(super) fn begin(sampler: &Arc<SnapshotCache>) -> Option<Events> {
+pub(crate) fn begin(sampler: &Arc<SnapshotCache>) -> Option<Events> {
     let (kept, live, looker) = sampler.watch().subscribe()?;
     let (sender, receiver) = mpsc::channel(ON_THEIR_WAY);
     let (mut pictures, mut heartbeat) = (interval(PERIOD), interval(HEARTBEAT));

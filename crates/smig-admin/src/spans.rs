@@ -152,16 +152,14 @@ impl RequestSpan {
     }
 
     /// Starts a span for a local program's request to an agent.
-    pub(crate) fn local<B>(
-        request: &Request<B>,
-        to: Option<&Authority>,
-        tracer: Option<&Tracer>,
-    ) -> Self {
+    #[must_use]
+    pub fn local<B>(request: &Request<B>, to: Option<&Authority>, tracer: Option<&Tracer>) -> Self {
         Self::new(&SpanAttributes::of(request, to, None), tracer)
     }
 
     /// Starts a span for a tunnel that a local program requested from an agent by a protocol other than HTTP.
-    pub(crate) fn tunnel(way: &'static str, to: &Authority, tracer: Option<&Tracer>) -> Self {
+    #[must_use]
+    pub fn tunnel(way: &'static str, to: &Authority, tracer: Option<&Tracer>) -> Self {
         let (method, route, path) = (None, None, "");
         let (scheme, version, headers) = (None, None, None);
         let to = Some(to);
@@ -210,18 +208,20 @@ impl RequestSpan {
     }
 
     /// Returns whether the span is enabled in this process or exported.
-    pub(crate) fn is_wanted(&self) -> bool {
+    #[must_use]
+    pub fn is_wanted(&self) -> bool {
         self.traced.is_some() || !self.span.is_disabled()
     }
 
     /// Returns whether the span ends with its stream.
-    pub(crate) const fn has_stream(&self) -> bool {
+    #[must_use]
+    pub const fn has_stream(&self) -> bool {
         self.has_stream
     }
 
     /// Sets this span as the parent in a forwarded request's fields (W3C Trace Context). Without telemetry the
     /// client's fields are left in place.
-    pub(crate) fn inject(&self, headers: &mut HeaderMap) {
+    pub fn inject(&self, headers: &mut HeaderMap) {
         if let Some(traced) = &self.traced {
             traced.tell(headers);
         }
@@ -244,7 +244,7 @@ impl RequestSpan {
     }
 
     /// Records the bytes of both bodies, and the migrations of the stream.
-    pub(crate) fn ended(&self, received: Option<u64>, sent: u64, stream: Option<&StreamInfo>) {
+    pub fn ended(&self, received: Option<u64>, sent: u64, stream: Option<&StreamInfo>) {
         if !self.is_wanted() {
             return;
         }
@@ -258,7 +258,7 @@ impl RequestSpan {
     }
 
     /// Records that the exchange failed.
-    pub(crate) fn set_error(&self, how: &str) {
+    pub fn set_error(&self, how: &str) {
         self.failed(how);
     }
 
@@ -280,7 +280,7 @@ impl RequestSpan {
 
 /// Spans of open streams.
 #[derive(Debug, Default)]
-pub(super) struct Spans {
+pub(crate) struct Spans {
     /// Avoids the lock when there are none.
     count: AtomicUsize,
     spans: Mutex<HashMap<(SessionId, StreamKey), RequestSpan>>,
@@ -307,14 +307,14 @@ impl Spans {
     }
 
     /// Marks all remaining spans as cut and ends them: the observed server has stopped.
-    pub(super) fn abort_all(&self) {
+    pub(crate) fn abort_all(&self) {
         let spans = std::mem::take(&mut *self.lock());
         self.count.store(0, Ordering::Relaxed);
         spans.into_values().for_each(|span| span.failed("cut"));
     }
 
     /// Updates the span of an observed stream.
-    pub(super) fn on(&self, what: &ObserverEvent) {
+    pub(crate) fn on(&self, what: &ObserverEvent) {
         if self.count.load(Ordering::Relaxed) == 0 {
             return;
         }

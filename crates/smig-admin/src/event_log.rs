@@ -11,7 +11,7 @@ use smig::{Mover, ObserverEvent, PolicyOutcome, StayReason, StreamRef};
 const KEPT: usize = 200;
 
 #[derive(Debug, Default)]
-pub(super) struct EventLog {
+pub(crate) struct EventLog {
     entries: VecDeque<Entry>,
     next: u64,
 }
@@ -26,7 +26,7 @@ struct Entry {
 
 impl EventLog {
     /// Appends an entry, and returns its record if `wanted`. Events that are only counted are ignored.
-    pub(super) fn add(&mut self, what: &ObserverEvent, wanted: bool) -> Option<Bytes> {
+    pub(crate) fn add(&mut self, what: &ObserverEvent, wanted: bool) -> Option<Bytes> {
         if !is_told(what) {
             return None;
         }
@@ -41,7 +41,7 @@ impl EventLog {
     }
 
     /// Returns the records of all entries, oldest first.
-    pub(super) fn records(&self) -> Vec<Bytes> {
+    pub(crate) fn records(&self) -> Vec<Bytes> {
         self.entries.iter().map(Entry::record).collect()
     }
 }

@@ -1,5 +1,7 @@
 //! The access log: one line per response, written when its body has ended.
 
+mod writer;
+
 use std::fs::OpenOptions;
 use std::io;
 use std::net::SocketAddr;
@@ -17,7 +19,7 @@ use http_body::{Body, Frame, SizeHint};
 use serde::Deserialize;
 use smig::ConnectionInfo;
 
-use super::log_writer::{Ledger, LogWriter, Sink};
+use writer::{Ledger, LogWriter, Sink};
 
 /// The format of the lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -76,7 +78,9 @@ impl AccessLog {
         Ok(Arc::new(Self { format, writer: Some(writer), ledger }))
     }
 
-    pub(crate) const fn is_on(&self) -> bool {
+    /// Returns whether lines are written.
+    #[must_use]
+    pub const fn is_on(&self) -> bool {
         self.writer.is_some()
     }
 
