@@ -138,7 +138,7 @@ pub(super) fn decide(
             let client = info.peer_addr();
             match proxy::admit(request, host) {
                 Ok(admitted) => Next::Upstream { admitted, upstream: Arc::clone(upstream), client },
-                Err(failure) => own(failure.answer(upstream, client)),
+                Err(failure) => own(proxy::answer(failure, upstream, client)),
             }
         }
     };

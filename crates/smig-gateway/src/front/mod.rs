@@ -143,12 +143,12 @@ fn for_grpc(mut response: Response<Body>) -> Response<Body> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proxy::ProxyError;
+    use crate::proxy::{ProxyError, response};
 
     #[test]
     fn a_call_that_its_server_cancelled_is_cancelled() {
         let of = |failure: ProxyError| {
-            let response = for_grpc(failure.into_response());
+            let response = for_grpc(response(&failure));
             assert_eq!(response.status(), 200);
             response.headers()["grpc-status"].clone()
         };

@@ -9,7 +9,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use smig::{BoxError, ErrorCode, Incoming, Reset, seldom};
 use tokio::time::{Instant, Sleep};
 
-use super::failure::is_cancel;
+use super::error::is_cancel;
 use super::head::admit_frame;
 use super::upload::Rest;
 use crate::upstream::{ActiveRequest, Lease};

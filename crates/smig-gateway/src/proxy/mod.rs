@@ -1,8 +1,9 @@
 //! One exchange with an upstream.
 
+mod answer;
 mod attempts;
 mod body;
-mod failure;
+mod error;
 pub(crate) mod framing;
 pub(crate) mod grpc;
 pub(crate) mod head;
@@ -27,7 +28,11 @@ use smig::{Incoming, InformationalSender, Sending};
 use tokio::time::Instant;
 
 pub use body::Body;
-pub use failure::ProxyError;
+pub use error::ProxyError;
+
+pub(crate) use answer::answer;
+#[cfg(test)]
+pub(crate) use answer::response;
 
 pub(crate) use upload::{Clock, ResponseDeadline, Upload};
 
@@ -54,7 +59,7 @@ pub async fn exchange(
 ) -> Response<Body> {
     match admit(request, None) {
         Ok(admitted) => admitted.send(upstream, client, tunnels).await,
-        Err(failure) => failure.answer(upstream, client),
+        Err(failure) => answer(failure, upstream, client),
     }
 }
 
@@ -171,7 +176,7 @@ impl ValidRequest {
         tunnels: &Tunnels,
     ) -> Response<Body> {
         let answered = self.exchange(upstream, client, tunnels).await;
-        answered.unwrap_or_else(|failure| failure.answer(upstream, client))
+        answered.unwrap_or_else(|failure| answer(failure, upstream, client))
     }
 
     /// Like [`Self::send`], but returns failures, for callers that build their own responses.
@@ -288,7 +293,7 @@ impl PlainExchange<'_> {
     fn patience(&self, outward: &UpstreamHead) -> ResponseDeadline {
         match grpc::is_grpc(&outward.fields) {
             true => ResponseDeadline::endless(self.upload()),
-            false => ResponseDeadline::new(self.upload(), self.upstream.timeouts()),
+            false => self.upstream.timeouts().response_deadline(self.upload()),
         }
     }
 
@@ -310,7 +315,7 @@ impl PlainExchange<'_> {
             });
         }
         let Some(connection) = lease.get() else { return Err(ProxyError::NoServer) };
-        let patience = ResponseDeadline::new(self.upload(), self.upstream.timeouts());
+        let patience = self.upstream.timeouts().response_deadline(self.upload());
         Ok(connection.send(request, patience))
     }
 

@@ -15,7 +15,7 @@ use super::attempts::Attempts;
 use super::framing::{Content, Own};
 use super::head::{self, UpgradeKind, UpstreamHead};
 use super::upload::Rest;
-use super::{Body, ProxyError, ResponseDeadline, Upload, answered, websocket};
+use super::{Body, ProxyError, Upload, answered, websocket};
 use crate::tunnel::{
     Abort, BodySender, ChannelBody, Socket, Stream, Tunnel, TunnelEnd, TunnelKind, Tunnels, channel,
 };
@@ -168,8 +168,7 @@ async fn ask_http1(
     let Some(connection) = lease.get() else { return Err(ProxyError::NoServer) };
     // How a server parses the bytes that follow is uncertain, even if it does not switch.
     connection.use_no_more();
-    let response =
-        connection.send(request, ResponseDeadline::new(&Upload::default(), limits)).await?;
+    let response = connection.send(request, limits.response_deadline(&Upload::default())).await?;
     Ok(Reply::Http1 { response, lease, own_key })
 }
 
@@ -191,7 +190,7 @@ async fn ask_http2(
     };
     let sending = session.client.begin(&session.origin, request).map_err(failed)?;
     // The tunnel's other direction waits for this response, so it cannot stall.
-    let patience = ResponseDeadline::new(&Upload::default(), limits);
+    let patience = limits.response_deadline(&Upload::default());
     let response = answered(sending, patience).await?.map_err(failed)?;
     if response.version() < Version::HTTP_2 {
         // The client sent a CONNECT, and has no tunnel there.

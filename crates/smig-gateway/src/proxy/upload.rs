@@ -1,5 +1,6 @@
 //! A request's body on its way to an upstream, and the timeouts of waiting for the response.
 
+use std::any::Any;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -12,7 +13,6 @@ use smig::{BoxError, Incoming};
 
 use super::ProxyError;
 use super::head::admit_request_frame;
-use crate::upstream::{ActiveRequest, Timeouts};
 
 /// How long to wait for a 100 (Continue) of the server before the body is sent anyway (RFC 9110 section 10.1.1).
 const CONTINUE: Duration = Duration::from_secs(1);
@@ -39,8 +39,8 @@ struct Shared {
     announced: Option<u64>,
     /// The client's body failed. Outlives the body.
     failed: Arc<AtomicBool>,
-    /// Counts the request as active at its server while something of it may be sent.
-    under_way: Mutex<Option<ActiveRequest>>,
+    /// What the caller holds for as long as something of the request may be sent.
+    guard: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
 /// What may remain of a request while its response is received, and afterwards. Does not keep the body alive.
@@ -108,7 +108,7 @@ impl Upload {
             ended: AtomicBool::new(false),
             announced,
             failed: Arc::default(),
-            under_way: Mutex::default(),
+            guard: Mutex::default(),
         })))
     }
 
@@ -157,10 +157,11 @@ impl Upload {
 }
 
 impl Rest {
-    /// Keeps the request active after its response has ended, until nothing more of it is to be sent.
-    pub(crate) fn hold(&self, under_way: ActiveRequest) {
+    /// Holds `guard`, which counts the request as active, after its response has ended, until nothing more of the
+    /// request is to be sent. Drops it at once if nothing is.
+    pub(crate) fn hold(&self, guard: impl Send + 'static) {
         if let Some(shared) = self.shared.upgrade() {
-            *shared.under_way.lock().unwrap_or_else(PoisonError::into_inner) = Some(under_way);
+            *shared.guard.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(guard));
         }
     }
 
@@ -264,9 +265,10 @@ pub(crate) struct Clock {
 }
 
 impl ResponseDeadline {
-    pub(crate) fn new(upload: &Upload, limits: &Timeouts) -> Self {
-        let stall = limits.stall.unwrap_or(UNBOUNDED);
-        Self::await_response(upload, limits.head, stall)
+    /// Creates one: `head` from the end of the request to the response's header section, and `stall` while the server
+    /// accepts nothing of the request; `None`: no limit.
+    pub(crate) fn new(upload: &Upload, head: Duration, stall: Option<Duration>) -> Self {
+        Self::await_response(upload, head, stall.unwrap_or(UNBOUNDED))
     }
 
     /// Creates one without limits, for exchanges that have their own.
@@ -344,11 +346,9 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use futures_util::{FutureExt as _, StreamExt as _};
-    use http::{HeaderMap, Uri};
     use http_body_util::{BodyExt as _, StreamBody};
 
     use super::*;
-    use crate::upstream::{BalanceInput, TriedServers, Upstream, UpstreamSpec};
 
     const HEAD: Duration = Duration::from_secs(2);
 
@@ -400,24 +400,17 @@ mod tests {
 
     #[test]
     fn a_request_is_under_way_as_long_as_something_of_it_may_be_sent() {
-        let spec = UpstreamSpec::new(vec!["h2c://127.0.0.1:1".parse().unwrap()]);
-        let upstream = Upstream::new("a", &spec).unwrap();
-        let begin = || {
-            let (uri, headers) = (Uri::from_static("/"), HeaderMap::new());
-            let client = "192.0.2.1:1".parse().unwrap();
-            let asked = BalanceInput { client, uri: &uri, headers: &headers };
-            upstream.choose(asked, TriedServers::default()).unwrap().1
-        };
-        let load = || upstream.servers()[0].load();
+        let active = Arc::new(());
+        let load = || Arc::strong_count(&active) - 1;
         let upload = Upload::tunnel(http_body_util::Empty::new().map_err(|never| match never {}));
         let (sent, rest) = (upload.clone(), upload.rest());
-        rest.hold(begin());
+        rest.hold(Arc::clone(&active));
         drop(upload);
         assert_eq!(load(), 1);
         drop(sent);
         assert_eq!(load(), 0);
         // Nothing remained.
-        rest.hold(begin());
+        rest.hold(Arc::clone(&active));
         assert_eq!(load(), 0);
     }
 

@@ -1,20 +1,10 @@
-//! Failures of an exchange, and their mapping to responses (RFC 9209).
+//! Failures of an exchange: their status and error type (RFC 9209), and what follows from each: whether the request may
+//! be retried, and whether the server is at fault.
 
 use std::io;
-use std::net::SocketAddr;
 
-use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
-use http::{Response, StatusCode};
-use smig::{TlsFault, seldom};
-
-use super::{Body, grpc};
-use crate::upstream::Upstream;
-
-/// The name of this program in `proxy-status`.
-const NAME: &str = "smig";
-
-const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
+use http::StatusCode;
+use smig::TlsFault;
 
 /// Why an exchange has no response from an upstream.
 #[derive(Debug, thiserror::Error)]
@@ -87,13 +77,6 @@ pub enum ProxyError {
     Upgrade(&'static str),
 }
 
-/// Whether a server may have processed a failed request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Processed {
-    No,
-    Maybe,
-}
-
 impl ProxyError {
     pub(crate) fn from_hyper(error: hyper::Error) -> Self {
         let text = chain(&error);
@@ -137,7 +120,7 @@ impl ProxyError {
             let source = source.and_then(|source| source.downcast_ref::<io::Error>());
             return Self::Connect(match source.and_then(io::Error::raw_os_error) {
                 // The error number is more specific than the text.
-                Some(number) if is_own(number) => io::Error::from_raw_os_error(number),
+                Some(number) if is_local_exhaustion(number) => io::Error::from_raw_os_error(number),
                 _ => {
                     let kind = source.map_or(io::ErrorKind::Other, io::Error::kind);
                     io::Error::new(kind, text)
@@ -173,35 +156,31 @@ impl ProxyError {
         }
     }
 
-    /// Returns whether the server may have processed the request.
-    pub(crate) const fn acted(&self) -> Processed {
+    /// Returns whether the request may be retried, provided that its body is untouched: the server did not process it,
+    /// or may process it twice.
+    pub(crate) const fn may_retry(&self, idempotent: bool) -> bool {
         match self {
-            Self::BadRequest(_)
-            | Self::Expectation
-            | Self::NotImplemented(_)
-            | Self::NoServer
-            | Self::ConnectionLimit
+            Self::ConnectionLimit
             | Self::Resolve(_)
-            | Self::Prohibited(_)
             | Self::Connect(_)
             | Self::ConnectTimeout
             | Self::Tls(_)
             | Self::NoExtendedConnect
-            | Self::Refused(_) => Processed::No,
-            _ => Processed::Maybe,
-        }
-    }
-
-    /// Returns whether the request may be retried, provided that its body is untouched.
-    pub(crate) const fn may_retry(&self, idempotent: bool) -> bool {
-        match self {
+            | Self::Refused(_) => true,
+            Self::Terminated(_) | Self::Cancelled(_) | Self::Stale(_) => idempotent,
+            // Another attempt would fail like this one.
             Self::BadRequest(_)
             | Self::Expectation
             | Self::NotImplemented(_)
             | Self::NoServer
             | Self::Prohibited(_) => false,
-            Self::Terminated(_) | Self::Cancelled(_) | Self::Stale(_) => idempotent,
-            _ => matches!(self.acted(), Processed::No),
+            // The server may have processed it.
+            Self::RequestBody(_)
+            | Self::ResponseTimeout
+            | Self::WriteTimeout
+            | Self::BadResponse(_)
+            | Self::HeadTooLarge
+            | Self::Upgrade(_) => false,
         }
     }
 
@@ -212,7 +191,7 @@ impl ProxyError {
 
     /// Returns whether the server caused it: consecutive ones eject the server.
     pub(crate) fn counts_against_server(&self) -> bool {
-        !self.is_own()
+        !self.lacks_local_resource()
             && !matches!(
                 self,
                 Self::BadRequest(_)
@@ -232,10 +211,12 @@ impl ProxyError {
 
     /// Returns whether this machine or process is out of file descriptors, ports or memory, or too many names are
     /// waiting for a lookup: no fault of the server.
-    fn is_own(&self) -> bool {
+    pub(crate) fn lacks_local_resource(&self) -> bool {
         match self {
             Self::Resolve(error) if error.kind() == io::ErrorKind::ResourceBusy => true,
-            Self::Resolve(error) | Self::Connect(error) => error.raw_os_error().is_some_and(is_own),
+            Self::Resolve(error) | Self::Connect(error) => {
+                error.raw_os_error().is_some_and(is_local_exhaustion)
+            }
             _ => false,
         }
     }
@@ -244,7 +225,7 @@ impl ProxyError {
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self {
-            own if own.is_own() => StatusCode::SERVICE_UNAVAILABLE,
+            own if own.lacks_local_resource() => StatusCode::SERVICE_UNAVAILABLE,
             Self::BadRequest(_) | Self::RequestBody(_) => StatusCode::BAD_REQUEST,
             Self::Expectation => StatusCode::EXPECTATION_FAILED,
             Self::NotImplemented(_) => StatusCode::NOT_IMPLEMENTED,
@@ -272,7 +253,7 @@ impl ProxyError {
     #[must_use]
     pub fn error_type(&self) -> &'static str {
         match self {
-            own if own.is_own() => "proxy_internal_error",
+            own if own.lacks_local_resource() => "proxy_internal_error",
             Self::BadRequest(_)
             | Self::Expectation
             | Self::NotImplemented(_)
@@ -301,37 +282,6 @@ impl ProxyError {
             Self::NoExtendedConnect | Self::Upgrade(_) => "http_upgrade_failed",
         }
     }
-
-    /// Logs the failure, and returns the response for the client.
-    pub(crate) fn answer(self, upstream: &Upstream, client: SocketAddr) -> Response<Body> {
-        if self.is_own() {
-            seldom!(error, "exhausted", failure = %self, "out of local resources");
-        } else {
-            let upstream = upstream.name();
-            seldom!(warn, "no response", upstream, %client, failure = %self, "no response");
-        }
-        self.into_response()
-    }
-
-    /// Returns the response for the client. Details about the server are only logged.
-    #[must_use]
-    pub fn into_response(self) -> Response<Body> {
-        let status = self.status();
-        let text = status.canonical_reason().unwrap_or_default();
-        let mut response = Response::new(Body::text(Bytes::from(format!("{text}\n"))));
-        *response.status_mut() = status;
-        if matches!(self, Self::Cancelled(_)) {
-            response.extensions_mut().insert(grpc::Cancelled);
-        }
-        let headers = response.headers_mut();
-        let why = format!("{NAME}; error={}", self.error_type());
-        if let Ok(why) = HeaderValue::try_from(why) {
-            headers.insert(PROXY_STATUS, why);
-        }
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        response
-    }
 }
 
 /// Returns whether the server reset the stream with CANCEL, which does not reflect on the server's health.
@@ -341,7 +291,7 @@ pub(super) fn is_cancel(error: &smig::Error) -> bool {
 
 /// Returns whether a system error means that this machine or process is out of a resource: file descriptors, ports,
 /// socket memory.
-fn is_own(number: i32) -> bool {
+fn is_local_exhaustion(number: i32) -> bool {
     use rustix::io::Errno;
     let own = [Errno::MFILE, Errno::NFILE, Errno::ADDRNOTAVAIL, Errno::NOBUFS, Errno::NOMEM];
     own.contains(&Errno::from_raw_os_error(number))
@@ -362,16 +312,6 @@ fn chain(error: &dyn std::error::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn failures_say_why() {
-        let refused = ProxyError::Connect(io::ErrorKind::ConnectionRefused.into());
-        let response = refused.into_response();
-        assert_eq!(response.status(), 502);
-        assert_eq!(response.headers()["proxy-status"], "smig; error=connection_refused");
-        assert_eq!(ProxyError::ResponseTimeout.into_response().status(), 504);
-        assert_eq!(ProxyError::ConnectionLimit.into_response().status(), 503);
-    }
 
     #[test]
     fn what_this_machine_lacks_is_no_servers_fault() {
