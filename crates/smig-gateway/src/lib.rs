@@ -5,7 +5,7 @@
 //!
 //! - `front`: the gateway's service: reverse proxy, forward proxy, redirects and fixed responses;
 //! - `proxy`: one exchange with an upstream; `upstream`: servers, balancing, health, connections;
-//! - `forward`: tunnels and requests for authenticated users; `tunnel`: relays bytes both ways;
+//! - `forward`: tunnels and requests for authenticated users;
 //! - `tls`: certificates by name, reloaded on renewal; `config`: the configuration file;
 //! - `agent`: the client's side: a local proxy whose traffic shares one session.
 
@@ -16,5 +16,4 @@ pub mod front;
 mod network;
 pub mod proxy;
 pub mod tls;
-pub mod tunnel;
 pub mod upstream;

@@ -15,7 +15,7 @@ use smig_admin::AdminObserver;
 use smig_admin::spans::{RequestSpan, TARGET};
 use smig_gateway::config::Config;
 use smig_gateway::front::Gateway;
-use smig_gateway::tunnel::{self, Opened};
+use smig_proxy::tunnel::{self, Opened};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 use tracing::field::{Field, Visit};

@@ -13,13 +13,13 @@ use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 use smig::{BoxError, Incoming, StreamInfo};
+use smig_admin::spans::RequestSpan;
+use smig_proxy::tunnel::Abort;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
 use super::gateway::Uplink;
-use crate::tunnel::Abort;
-use smig_admin::spans::RequestSpan;
 
 /// Whether a connection's current response or tunnel is complete.
 #[derive(Clone, Debug, Default)]

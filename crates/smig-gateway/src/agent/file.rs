@@ -8,12 +8,12 @@ use http::Uri;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use smig::Origin;
+use smig_admin::AdminSpec;
+use smig_admin::telemetry::TelemetrySpec;
 use smig_settings::value::{deserialize_time, deserialize_time_or_never};
 use smig_settings::{Diagnostic, Diagnostics, Document};
 
 use super::spec::PortForward;
-use smig_admin::AdminSpec;
-use smig_admin::telemetry::TelemetrySpec;
 
 /// The top-level keys of the file.
 const KEYS: [&str; 5] = ["gateway", "listen", "limits", "admin", "telemetry"];

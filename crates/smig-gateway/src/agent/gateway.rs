@@ -12,13 +12,13 @@ use http::{Method, Request, Response, StatusCode, Uri};
 use http_body::Body;
 use http_body_util::{BodyExt as _, Limited};
 use smig::{BoxError, Client, Incoming, NegotiatedProtocol, Origin};
+use smig_admin::spans::RequestSpan;
+use smig_proxy::tunnel::{self, Opened, Stream};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 use super::failure::LocalError;
 use super::spec::Credentials;
-use crate::tunnel::{self, Opened, Stream};
-use smig_admin::spans::RequestSpan;
 
 /// Backoff after the first failed attempt; doubled after each further one.
 const BACKOFF: Duration = Duration::from_millis(250);

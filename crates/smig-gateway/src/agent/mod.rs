@@ -21,6 +21,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use smig::{Client, ClientBuilder, Config, QueueLimit, SocketOptions};
+use smig_admin::telemetry::{self, Telemetry, Tracer};
+use smig_admin::{self as admin, Admin, AdminObserver, AdminTarget};
+use smig_proxy::tunnel::Tunnels;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -32,10 +35,6 @@ pub use spec::{AgentOptions, Credentials, PortForward, PortProtocol};
 
 use gateway::Uplink;
 use listen::{LocalProtocol, accept_all};
-
-use crate::tunnel::Tunnels;
-use smig_admin::telemetry::{self, Telemetry, Tracer};
-use smig_admin::{self as admin, Admin, AdminObserver, AdminTarget};
 
 /// A running agent. Dropping it stops it at once: open connections are reset.
 #[derive(Debug)]

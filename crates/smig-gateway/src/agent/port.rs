@@ -15,6 +15,9 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use smig::{NegotiatedProtocol, seldom};
+use smig_admin::spans::RequestSpan;
+use smig_proxy::grpc;
+use smig_proxy::tunnel::{Socket, TunnelKind};
 use tokio::net::TcpStream;
 
 use super::Shared;
@@ -24,9 +27,6 @@ use super::listen::{Stop, stopped};
 use super::proxy::{outward, page};
 use super::spec::{PortForward, PortProtocol};
 use crate::forward::ORIGIN_PROTOCOL;
-use crate::proxy::grpc;
-use crate::tunnel::{Socket, TunnelKind};
-use smig_admin::spans::RequestSpan;
 
 /// The client connection preface of HTTP/2 (RFC 9113 section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

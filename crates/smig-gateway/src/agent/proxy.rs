@@ -13,6 +13,10 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use smig_admin::spans::RequestSpan;
+use smig_proxy::framing::Content;
+use smig_proxy::head::{self, Upgrades};
+use smig_proxy::tunnel::{Socket, Stream, TunnelKind};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -22,10 +26,6 @@ use super::accepted::{LocalBody, LocalSocket, ResponseState};
 use super::failure::LocalError;
 use super::listen::{Stop, stopped};
 use super::pac;
-use crate::proxy::framing::Content;
-use crate::proxy::head::{self, Upgrades};
-use crate::tunnel::{Socket, Stream, TunnelKind};
-use smig_admin::spans::RequestSpan;
 
 /// How long a connection without a request yet may still send its first one at shutdown.
 const FIRST_REQUEST: Duration = Duration::from_secs(1);
@@ -108,8 +108,8 @@ impl Shared {
         stream: Stream,
         span: RequestSpan,
     ) where
-        T: crate::tunnel::Abort,
-        Socket<T>: crate::tunnel::TunnelEnd,
+        T: smig_proxy::tunnel::Abort,
+        Socket<T>: smig_proxy::tunnel::TunnelEnd,
     {
         let info = stream.incoming().stream_info();
         let tunnel = self.tunnels.begin(kind, info.clone());
@@ -218,7 +218,7 @@ pub(super) fn outward(
     mut request: Request<hyper::body::Incoming>,
 ) -> Result<Request<Content<hyper::body::Incoming>>, LocalError> {
     let bad =
-        |failure: crate::proxy::ProxyError| LocalError::new(failure.status(), failure.to_string());
+        |failure: smig_proxy::ProxyError| LocalError::new(failure.status(), failure.to_string());
     // The target's authority takes precedence over Host (RFC 9112 section 3.2.2).
     let host = request.uri().authority().map(|target| HeaderValue::from_str(target.as_str()));
     if let Some(Ok(host)) = host

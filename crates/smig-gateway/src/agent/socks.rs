@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::uri::Authority;
+use smig_admin::spans::RequestSpan;
+use smig_proxy::tunnel::{Socket, TunnelKind};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::Shared;
 use super::failure::Reply;
-use crate::tunnel::{Socket, TunnelKind};
-use smig_admin::spans::RequestSpan;
 
 const VERSION: u8 = 5;
 const NO_AUTHENTICATION: u8 = 0;

@@ -11,7 +11,6 @@ use http::HeaderValue;
 use http::uri::Authority;
 use serde::de::{Deserialize, Deserializer, Error as _};
 use smig::Origin;
-
 use smig_admin::AdminSpec;
 use smig_admin::telemetry::TelemetrySpec;
 

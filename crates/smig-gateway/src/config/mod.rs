@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
+use smig_admin::AdminSpec;
+use smig_admin::telemetry::TelemetrySpec;
 use smig_settings::{Diagnostic, Diagnostics, Document, KeyLocations, Schema, ServerSettings};
 
 pub use spec::{
@@ -16,11 +18,9 @@ pub use spec::{
 };
 
 pub use crate::network::IpNet;
-use smig_admin::AdminSpec;
 
 use crate::forward::ForwardProxySpec;
 use crate::upstream::{ServerUrl, UpstreamSpec};
-use smig_admin::telemetry::TelemetrySpec;
 
 /// The top-level keys of the file that are not shared with other servers.
 pub const KEYS: [&str; 10] = [

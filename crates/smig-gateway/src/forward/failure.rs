@@ -28,19 +28,19 @@ impl ForwardError {
     }
 
     /// The request, or the origin's response, is malformed.
-    pub(super) fn of_head(failure: &crate::proxy::ProxyError) -> Self {
+    pub(super) fn of_head(failure: &smig_proxy::ProxyError) -> Self {
         Self::new(failure.status(), failure.error_type(), failure.to_string())
     }
 
     /// The origin sent no response.
-    pub(super) fn of_exchange(target: &str, failure: &crate::proxy::ProxyError) -> Self {
+    pub(super) fn of_exchange(target: &str, failure: &smig_proxy::ProxyError) -> Self {
         let detail = match failure {
-            crate::proxy::ProxyError::Prohibited(why) => format!("{target} is not allowed: {why}"),
+            smig_proxy::ProxyError::Prohibited(why) => format!("{target} is not allowed: {why}"),
             _ => format!("no response from {target}: {failure}"),
         };
         let status = match failure {
             // The origin is the only server: do not invite the client to retry soon.
-            crate::proxy::ProxyError::Refused(_) => StatusCode::BAD_GATEWAY,
+            smig_proxy::ProxyError::Refused(_) => StatusCode::BAD_GATEWAY,
             _ => failure.status(),
         };
         Self::new(status, failure.error_type(), detail)

@@ -22,14 +22,15 @@ use http::header::{HeaderName, PROXY_AUTHORIZATION};
 use http::uri::Authority;
 use http::{Method, Request, Response, Uri, Version};
 use smig::{ConnectionInfo, Incoming, Protocol, Resolver, seldom};
+use smig_proxy::framing;
+use smig_proxy::tunnel::{self, Socket, Tunnel, TunnelEnd, TunnelKind, Tunnels};
 
 pub use address::Nat64;
 pub use pattern::{Pattern, PortRange};
 pub use spec::ForwardProxySpec;
 pub use users::SecretDigest;
 
-use crate::proxy::{Body, framing};
-use crate::tunnel::{self, Socket, Tunnel, TunnelEnd, TunnelKind, Tunnels};
+use crate::proxy::Body;
 use dial::HostPort;
 use failure::ForwardError;
 use plain::OriginPool;

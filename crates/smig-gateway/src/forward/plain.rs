@@ -10,6 +10,7 @@ use http::header::HOST;
 use http::uri::Authority;
 use http::{HeaderValue, Request, Response};
 use smig::{Incoming, Resolver};
+use smig_proxy::tunnel::Tunnels;
 
 use super::ORIGIN_PROTOCOL;
 use super::dial::HostPort;
@@ -17,7 +18,6 @@ use super::failure::ForwardError;
 use super::origins::{KEPT, Key, Origins, Protocol};
 use super::spec::ForwardProxySpec;
 use crate::proxy::{self, Body, ValidRequest};
-use crate::tunnel::Tunnels;
 use crate::upstream::{Ejection, Timeouts, Upstream, UpstreamSpec};
 
 /// Connections to origins.
@@ -132,8 +132,8 @@ mod tests {
     use super::*;
     use crate::forward::dial;
     use crate::forward::origins::MAX_ORIGINS;
-    use crate::proxy::head::{self, Upgrades};
     use crate::upstream::{ActiveRequest, BalanceInput, TriedServers};
+    use smig_proxy::head::{self, Upgrades};
 
     /// A proxy whose lookups block until the sender is dropped: no connection is ever made.
     fn black_hole(spec: &ForwardProxySpec) -> (OriginPool, mpsc::Sender<()>) {

@@ -15,6 +15,8 @@ use http::header::{
 use http::uri::{Authority, PathAndQuery};
 use http::{Method, Request, Response, StatusCode, Uri, Version};
 use smig::{ConnectionInfo, Incoming, Protocol};
+use smig_admin::AdminObserver;
+use smig_admin::spans::RequestSpan;
 
 use super::headers::HeaderRules;
 use super::table::{Action, CompiledRoute, RouteTable};
@@ -22,8 +24,6 @@ use super::{forwarded, routes};
 use crate::proxy::{self, Body, ValidRequest};
 use crate::tls;
 use crate::upstream::Upstream;
-use smig_admin::AdminObserver;
-use smig_admin::spans::RequestSpan;
 
 /// How a request is answered.
 pub(super) struct Decision {

@@ -20,6 +20,9 @@ use std::task::{Context, Poll};
 
 use http::{Method, Request, Response};
 use smig::Incoming;
+use smig_admin::AdminObserver;
+use smig_admin::access_log::{LoggedBody, log_response};
+use smig_proxy::grpc;
 use smig_settings::Diagnostics;
 use tower_service::Service;
 
@@ -31,13 +34,11 @@ pub(crate) use routes::Routes;
 pub(crate) use table::RouteTable;
 
 use decision::{Next, decide};
-use smig_admin::access_log::{LoggedBody, log_response};
 use spanned::spanned;
 use table::Action;
 
 use crate::config::Config;
-use crate::proxy::{Body, grpc};
-use smig_admin::AdminObserver;
+use crate::proxy::Body;
 
 /// Checks that the upstreams and the users of a configuration can be used.
 pub(crate) fn check(config: &Config) -> Result<(), Diagnostics> {
@@ -143,7 +144,8 @@ fn for_grpc(mut response: Response<Body>) -> Response<Body> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proxy::{ProxyError, response};
+    use crate::proxy::response;
+    use smig_proxy::ProxyError;
 
     #[test]
     fn a_call_that_its_server_cancelled_is_cancelled() {

@@ -1,7 +1,8 @@
 //! Statistics of upstreams and tunnels for the admin page and /metrics.
 
-use super::GatewayService;
 use smig_admin::{ReportedStats, StatsSource, UpstreamReport};
+
+use super::GatewayService;
 
 impl StatsSource for GatewayService {
     fn report(&self, to: &mut ReportedStats) {

@@ -8,6 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use smig::{AuthorityCheck, CleartextTrust, ListenerId, Server, ServerTls, Stats};
+use smig_admin::access_log::AccessLog;
+use smig_admin::telemetry::{self, Telemetry, TelemetryError};
+use smig_admin::{self as admin, Admin, AdminObserver, AdminTarget};
 use smig_settings::Diagnostics;
 use tokio::sync::watch;
 
@@ -17,9 +20,6 @@ use super::table::{LiveResources, RouteTable};
 use crate::config::{Config, ListenProtocol};
 use crate::tls::{self, FileVersions};
 use crate::upstream::KEEPALIVE_TIMEOUT;
-use smig_admin::access_log::AccessLog;
-use smig_admin::telemetry::{self, Telemetry, TelemetryError};
-use smig_admin::{self as admin, Admin, AdminObserver, AdminTarget};
 
 /// Minimum time at shutdown for the last lines of the access log, if the drain leaves less.
 const LAST_LINES: Duration = Duration::from_secs(1);

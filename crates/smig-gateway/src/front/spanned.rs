@@ -7,9 +7,9 @@ use bytes::Bytes;
 use http::Response;
 use http_body::{Body as _, Frame, SizeHint};
 use smig::BoxError;
+use smig_admin::spans::RequestSpan;
 
 use crate::proxy::Body;
-use smig_admin::spans::RequestSpan;
 
 /// Extends the span to the end of the response's body, unless the span lasts as long as the stream.
 pub(super) fn spanned(response: Response<Body>, span: RequestSpan) -> Response<Body> {

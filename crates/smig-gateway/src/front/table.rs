@@ -7,14 +7,14 @@ use bytes::Bytes;
 use http::StatusCode;
 use http::uri::Authority;
 use smig::{ListenerId, MigrationHint};
+use smig_admin::access_log::AccessLog;
+use smig_proxy::tunnel::Tunnels;
 use smig_settings::Diagnostics;
 
 use super::{HeaderRules, HostPattern, Routes};
 use crate::config::{Config, ForwardedSpec, MoveSpec, RouteSpec};
 use crate::forward::ForwardProxy;
-use crate::tunnel::Tunnels;
 use crate::upstream::{Upstream, UpstreamSpec};
-use smig_admin::access_log::AccessLog;
 
 /// Everything that handling a request needs.
 #[derive(Debug)]

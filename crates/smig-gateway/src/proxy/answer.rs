@@ -6,8 +6,9 @@ use bytes::Bytes;
 use http::Response;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use smig::seldom;
+use smig_proxy::{ProxyError, grpc};
 
-use super::{Body, ProxyError, grpc};
+use super::Body;
 use crate::upstream::Upstream;
 
 /// The name of this program in `proxy-status`.

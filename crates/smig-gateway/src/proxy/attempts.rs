@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::ProxyError;
+use smig_proxy::ProxyError;
+
 use crate::upstream::{ActiveRequest, BalanceInput, TriedServers, Upstream};
 
 /// The attempts to get a response to one request.

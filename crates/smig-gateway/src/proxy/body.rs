@@ -7,11 +7,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use smig::{BoxError, ErrorCode, Incoming, Reset, seldom};
+use smig_proxy::head::admit_frame;
+use smig_proxy::is_cancel;
+use smig_proxy::upload::Rest;
 use tokio::time::{Instant, Sleep};
 
-use super::error::is_cancel;
-use super::head::admit_frame;
-use super::upload::Rest;
 use crate::upstream::{ActiveRequest, Lease};
 
 /// A response's body: from an upstream, forwarded as the client reads it, or the gateway's own. A failure of an

@@ -3,12 +3,7 @@
 mod answer;
 mod attempts;
 mod body;
-mod error;
-pub(crate) mod framing;
-pub(crate) mod grpc;
-pub(crate) mod head;
 mod switch;
-mod upload;
 mod websocket;
 
 use std::future::{Future, poll_fn};
@@ -25,24 +20,22 @@ use http_body::Body as _;
 use hyper::body::Incoming as Received;
 use hyper::upgrade::OnUpgrade;
 use smig::{Incoming, InformationalSender, Sending};
+use smig_proxy::framing::{self, Content};
+use smig_proxy::head::{self, UpgradeKind, Upgrades, UpstreamHead};
+use smig_proxy::tunnel::Tunnels;
+use smig_proxy::upload::{ResponseClock, ResponseDeadline, Upload};
+use smig_proxy::{ProxyError, grpc};
 use tokio::time::Instant;
-
-pub use body::Body;
-pub use error::ProxyError;
 
 pub(crate) use answer::answer;
 #[cfg(test)]
 pub(crate) use answer::response;
+pub use body::Body;
 
-pub(crate) use upload::{Clock, ResponseDeadline, Upload};
-
-use crate::tunnel::Tunnels;
 use crate::upstream::{
     ActiveRequest, BalanceInput, Connection, Http2Client, Lease, SendError, Upstream, WorkerPools,
 };
 use attempts::Attempts;
-use framing::Content;
-use head::{UpgradeKind, Upgrades, UpstreamHead};
 use switch::UpgradeExchange;
 
 /// Sends a request to one of the upstream's servers and returns the response. Must run on a worker of a
@@ -290,7 +283,7 @@ impl PlainExchange<'_> {
 
     /// Returns the timeouts for a request. gRPC calls require HTTP/2 to the server, and have their own deadlines
     /// there, or none.
-    fn patience(&self, outward: &UpstreamHead) -> ResponseDeadline {
+    fn response_deadline(&self, outward: &UpstreamHead) -> ResponseDeadline {
         match grpc::is_grpc(&outward.fields) {
             true => ResponseDeadline::endless(self.upload()),
             false => self.upstream.timeouts().response_deadline(self.upload()),
@@ -315,8 +308,8 @@ impl PlainExchange<'_> {
             });
         }
         let Some(connection) = lease.get() else { return Err(ProxyError::NoServer) };
-        let patience = self.upstream.timeouts().response_deadline(self.upload());
-        Ok(connection.send(request, patience))
+        let deadline = self.upstream.timeouts().response_deadline(self.upload());
+        Ok(connection.send(request, deadline))
     }
 
     /// Turns a response received over HTTP/1.1 into the one for the client.
@@ -350,7 +343,7 @@ impl PlainExchange<'_> {
         under_way: ActiveRequest,
     ) -> Result<Response<Body>, ProxyError> {
         let limits = self.upstream.timeouts();
-        let patience = self.patience(&outward);
+        let deadline = self.response_deadline(&outward);
         let mut request = head::for_http2(outward, &session.scheme, self.content.clone())?;
         if let Some(informational) = &self.informational {
             let (informational, upload) = (informational.clone(), self.upload().clone());
@@ -361,7 +354,7 @@ impl PlainExchange<'_> {
         }
         let sending =
             session.client.begin(&session.origin, request).map_err(ProxyError::from_smig)?;
-        let mut response = answered(sending, patience).await?.map_err(ProxyError::from_smig)?;
+        let mut response = answered(sending, deadline).await?.map_err(ProxyError::from_smig)?;
         if response.version() < Version::HTTP_2 {
             if let Some(server) = under_way.server() {
                 server.set_selects_http2(false);
@@ -453,11 +446,11 @@ const LOOK: Duration = Duration::from_millis(10);
 /// a connection, ends with the client's own limits.
 async fn answered(
     mut sending: Sending<'_>,
-    patience: ResponseDeadline,
+    deadline: ResponseDeadline,
 ) -> Result<Result<Response<Incoming>, smig::Error>, ProxyError> {
     // The clock of the current attempt, and when that was sent: the client repeats what the server did not process.
-    let mut running: Option<(std::time::Instant, Clock)> = None;
-    let mut timer = pin!(tokio::time::sleep(patience.first()));
+    let mut running: Option<(std::time::Instant, ResponseClock)> = None;
+    let mut timer = pin!(tokio::time::sleep(deadline.first()));
     poll_fn(|cx| {
         loop {
             if let Poll::Ready(output) = Pin::new(&mut sending).poll(cx) {
@@ -467,14 +460,14 @@ async fn answered(
             let sent_at = sending.sent_at();
             let clock = running.take().filter(|(since, _)| Some(*since) == sent_at);
             let until = match (sent_at, clock) {
-                (None, _) => Instant::now() + patience.first().max(LOOK),
+                (None, _) => Instant::now() + deadline.first().max(LOOK),
                 (Some(at), None) => {
-                    let clock = patience.clone().start();
+                    let clock = deadline.clone().start();
                     let until = Instant::from_std(at) + clock.first();
                     running = Some((at, clock));
                     until
                 }
-                (Some(_), Some((since, mut clock))) => match clock.next() {
+                (Some(_), Some((since, mut clock))) => match clock.check_progress() {
                     Ok(more) => {
                         running = Some((since, clock));
                         Instant::now() + more

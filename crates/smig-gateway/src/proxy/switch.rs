@@ -10,15 +10,16 @@ use http::{Response, StatusCode, Version};
 use hyper::body::Incoming as Received;
 use hyper::upgrade::OnUpgrade;
 use smig::{Incoming, Processed};
-
-use super::attempts::Attempts;
-use super::framing::{Content, Own};
-use super::head::{self, UpgradeKind, UpstreamHead};
-use super::upload::Rest;
-use super::{Body, ProxyError, Upload, answered, websocket};
-use crate::tunnel::{
+use smig_proxy::ProxyError;
+use smig_proxy::framing::{Content, Own};
+use smig_proxy::head::{self, UpgradeKind, UpstreamHead};
+use smig_proxy::tunnel::{
     Abort, BodySender, ChannelBody, Socket, Stream, Tunnel, TunnelEnd, TunnelKind, Tunnels, channel,
 };
+use smig_proxy::upload::{Rest, Upload};
+
+use super::attempts::Attempts;
+use super::{Body, answered, websocket};
 use crate::upstream::{
     ActiveRequest, BalanceInput, Connection, Http2Client, Io, Lease, ServerPool, Timeouts,
     UpgradedConn, Upstream, UpstreamServer, WorkerPools,
@@ -190,8 +191,8 @@ async fn ask_http2(
     };
     let sending = session.client.begin(&session.origin, request).map_err(failed)?;
     // The tunnel's other direction waits for this response, so it cannot stall.
-    let patience = limits.response_deadline(&Upload::default());
-    let response = answered(sending, patience).await?.map_err(failed)?;
+    let deadline = limits.response_deadline(&Upload::default());
+    let response = answered(sending, deadline).await?.map_err(failed)?;
     if response.version() < Version::HTTP_2 {
         // The client sent a CONNECT, and has no tunnel there.
         server.set_selects_http2(false);

@@ -8,9 +8,9 @@ use std::time::Duration;
 use http::header::HeaderName;
 use http::uri::Authority;
 use serde::de::{Deserialize, Deserializer, Error as _};
+use smig_proxy::grpc;
+use smig_proxy::upload::{ResponseDeadline, Upload};
 use smig_settings::value::{deserialize_time, deserialize_time_or_never};
-
-use crate::proxy::{ResponseDeadline, Upload, grpc};
 
 /// An upstream: its servers, and how requests are sent to them.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]

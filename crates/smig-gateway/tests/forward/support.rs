@@ -16,7 +16,7 @@ use smig::{
 use smig_admin::{ReportedStats, StatsSource as _, TunnelReport};
 use smig_gateway::agent::{self, Agent, AgentOptions, Credentials, PortForward, UplinkState};
 use smig_gateway::forward::{ForwardProxy, ForwardProxySpec, SecretDigest};
-use smig_gateway::tunnel::{self, Opened, Stream, Tunnels};
+use smig_proxy::tunnel::{self, Opened, Stream, Tunnels};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 

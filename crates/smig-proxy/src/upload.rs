@@ -11,8 +11,8 @@ use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use smig::{BoxError, Incoming};
 
-use super::ProxyError;
-use super::head::admit_request_frame;
+use crate::ProxyError;
+use crate::head::admit_request_frame;
 
 /// How long to wait for a 100 (Continue) of the server before the body is sent anyway (RFC 9110 section 10.1.1).
 const CONTINUE: Duration = Duration::from_secs(1);
@@ -23,7 +23,7 @@ const UNBOUNDED: Duration = Duration::from_secs(1 << 30);
 /// A request's body. Cheap to clone: the clones are one body, which a retry may send if the first attempt did not
 /// touch it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Upload(Option<Arc<Shared>>);
+pub struct Upload(Option<Arc<Shared>>);
 
 #[derive(Debug)]
 struct Shared {
@@ -45,7 +45,7 @@ struct Shared {
 
 /// What may remain of a request while its response is received, and afterwards. Does not keep the body alive.
 #[derive(Debug, Default)]
-pub(crate) struct Rest {
+pub struct Rest {
     shared: Weak<Shared>,
     /// `None`: there was no body.
     failed: Option<Arc<AtomicBool>>,
@@ -83,7 +83,7 @@ enum Gate {
 impl Upload {
     /// Wraps the body from a client, with its length if announced. If the client expects 100 (Continue), the gate is
     /// closed until [`Self::open_gate`].
-    pub(crate) fn new(body: Incoming, announced: Option<u64>, expects_continue: bool) -> Self {
+    pub fn new(body: Incoming, announced: Option<u64>, expects_continue: bool) -> Self {
         if body.is_end_stream() {
             return Self(None);
         }
@@ -92,7 +92,7 @@ impl Upload {
     }
 
     /// One direction of a tunnel.
-    pub(crate) fn tunnel<B>(body: B) -> Self
+    pub fn tunnel<B>(body: B) -> Self
     where
         B: http_body::Body<Data = Bytes, Error = BoxError> + Send + 'static,
     {
@@ -113,17 +113,17 @@ impl Upload {
     }
 
     /// Returns whether an attempt has taken something from the body: then no other can send it.
-    pub(crate) fn is_touched(&self) -> bool {
+    pub fn is_touched(&self) -> bool {
         self.0.as_ref().is_some_and(|shared| shared.touched.load(Ordering::Relaxed))
     }
 
     /// Returns whether the client's side of it failed.
-    pub(crate) fn has_failed(&self) -> bool {
+    pub fn has_failed(&self) -> bool {
         self.0.as_ref().is_some_and(|shared| shared.failed.load(Ordering::Relaxed))
     }
 
     /// Allows the body to be sent. Returns whether the gate was closed before.
-    pub(crate) fn open_gate(&self) -> bool {
+    pub fn open_gate(&self) -> bool {
         let Some(shared) = &self.0 else { return false };
         let gate = std::mem::replace(&mut shared.source().gate, Gate::Open);
         match gate {
@@ -138,7 +138,7 @@ impl Upload {
     }
 
     /// Returns a handle to what an attempt may leave of the body.
-    pub(crate) fn rest(&self) -> Rest {
+    pub fn rest(&self) -> Rest {
         let shared = self.0.as_ref();
         Rest {
             shared: shared.map_or_else(Weak::new, Arc::downgrade),
@@ -147,7 +147,7 @@ impl Upload {
     }
 
     /// Returns whether there never was a body.
-    pub(crate) const fn is_nothing(&self) -> bool {
+    pub const fn is_nothing(&self) -> bool {
         self.0.is_none()
     }
 
@@ -159,7 +159,7 @@ impl Upload {
 impl Rest {
     /// Holds `guard`, which counts the request as active, after its response has ended, until nothing more of the
     /// request is to be sent. Drops it at once if nothing is.
-    pub(crate) fn hold(&self, guard: impl Send + 'static) {
+    pub fn hold(&self, guard: impl Send + 'static) {
         if let Some(shared) = self.shared.upgrade() {
             *shared.guard.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(guard));
         }
@@ -167,7 +167,7 @@ impl Rest {
 
     /// Returns whether the client's side of the request failed: then the server's response does not reflect on the
     /// server.
-    pub(super) fn has_failed(&self) -> bool {
+    pub fn has_failed(&self) -> bool {
         self.failed.as_ref().is_some_and(|failed| failed.load(Ordering::Relaxed))
     }
 }
@@ -245,9 +245,9 @@ impl http_body::Body for Upload {
 }
 
 /// The timeouts for a response's header section. They do not run: nothing that only has these can time out. A
-/// [`Clock`] runs, and there is none before the request is sent.
+/// [`ResponseClock`] runs, and there is none before the request is sent.
 #[derive(Clone, Debug)]
-pub(crate) struct ResponseDeadline {
+pub struct ResponseDeadline {
     upload: Upload,
     head: Duration,
     stall: Duration,
@@ -256,8 +256,8 @@ pub(crate) struct ResponseDeadline {
 /// The timeouts of a request that is being sent: waits as long as the request's body makes progress or the client is
 /// the slow side, and from then on for the configured time.
 #[derive(Debug)]
-pub(crate) struct Clock {
-    patience: ResponseDeadline,
+pub struct ResponseClock {
+    deadline: ResponseDeadline,
     bytes: u64,
     ended: bool,
     /// Time without progress.
@@ -267,12 +267,12 @@ pub(crate) struct Clock {
 impl ResponseDeadline {
     /// Creates one: `head` from the end of the request to the response's header section, and `stall` while the server
     /// accepts nothing of the request; `None`: no limit.
-    pub(crate) fn new(upload: &Upload, head: Duration, stall: Option<Duration>) -> Self {
+    pub fn new(upload: &Upload, head: Duration, stall: Option<Duration>) -> Self {
         Self::await_response(upload, head, stall.unwrap_or(UNBOUNDED))
     }
 
     /// Creates one without limits, for exchanges that have their own.
-    pub(crate) fn endless(upload: &Upload) -> Self {
+    pub fn endless(upload: &Upload) -> Self {
         Self::await_response(upload, UNBOUNDED, UNBOUNDED)
     }
 
@@ -292,7 +292,7 @@ impl ResponseDeadline {
 
     /// Returns the first timeout of a clock that starts now. Before, it is the interval of checks whether the request was
     /// sent: then no timeout is noticed late.
-    pub(crate) fn first(&self) -> Duration {
+    pub fn first(&self) -> Duration {
         match &self.upload.0 {
             None => self.head,
             Some(_) if self.upload.is_closed() => CONTINUE,
@@ -301,22 +301,22 @@ impl ResponseDeadline {
     }
 
     /// Starts to wait for the server: the request has a connection, and over HTTP/2 a stream.
-    pub(crate) const fn start(self) -> Clock {
-        Clock { patience: self, bytes: 0, ended: false, quiet: Duration::ZERO }
+    pub const fn start(self) -> ResponseClock {
+        ResponseClock { deadline: self, bytes: 0, ended: false, quiet: Duration::ZERO }
     }
 }
 
-impl Clock {
+impl ResponseClock {
     /// Returns the first timeout.
-    pub(crate) fn first(&self) -> Duration {
-        self.patience.first()
+    pub fn first(&self) -> Duration {
+        self.deadline.first()
     }
 
-    /// Returns the next timeout after one has expired, or the failure.
-    pub(crate) fn next(&mut self) -> Result<Duration, ProxyError> {
-        let ResponseDeadline { upload, head, stall } = &self.patience;
+    /// Checks for progress after a timeout has expired: returns the next timeout, or the failure.
+    pub fn check_progress(&mut self) -> Result<Duration, ProxyError> {
+        let ResponseDeadline { upload, head, stall } = &self.deadline;
         let Some(shared) = &upload.0 else { return Err(ProxyError::ResponseTimeout) };
-        let window = self.patience.window();
+        let window = self.deadline.window();
         if upload.open_gate() {
             return Ok(window);
         }
@@ -360,11 +360,11 @@ mod tests {
         assert_eq!(clock.first(), HEAD);
         upload.frame().await.unwrap().unwrap();
         // Checked again although stalls are not limited.
-        assert_eq!(clock.next().ok(), Some(HEAD));
-        assert_eq!(clock.next().ok(), Some(HEAD));
+        assert_eq!(clock.check_progress().ok(), Some(HEAD));
+        assert_eq!(clock.check_progress().ok(), Some(HEAD));
         assert!(upload.frame().await.is_none());
-        assert_eq!(clock.next().ok(), Some(HEAD));
-        assert!(matches!(clock.next(), Err(ProxyError::ResponseTimeout)));
+        assert_eq!(clock.check_progress().ok(), Some(HEAD));
+        assert!(matches!(clock.check_progress(), Err(ProxyError::ResponseTimeout)));
     }
 
     #[tokio::test]
@@ -377,12 +377,12 @@ mod tests {
         upload.frame().await.unwrap().unwrap();
         // Over HTTP/1.1 the body is complete, and the server has it: the timeout for the header section runs.
         let mut asked_again = ResponseDeadline::await_response(&upload, HEAD, UNBOUNDED).start();
-        assert_eq!(clock.next().ok(), Some(HEAD));
-        assert!(matches!(clock.next(), Err(ProxyError::ResponseTimeout)));
+        assert_eq!(clock.check_progress().ok(), Some(HEAD));
+        assert!(matches!(clock.check_progress(), Err(ProxyError::ResponseTimeout)));
         // Over HTTP/2 the end is awaited, which the client does not send.
         assert!(upload.frame().now_or_never().is_none());
         for _ in 0..3 {
-            assert_eq!(asked_again.next().ok(), Some(HEAD));
+            assert_eq!(asked_again.check_progress().ok(), Some(HEAD));
         }
     }
 
@@ -394,8 +394,8 @@ mod tests {
         assert!(upload.frame().now_or_never().is_none());
         // Over HTTP/1.1 a body of zero bytes is not polled.
         let mut clock = ResponseDeadline::await_response(&upload, HEAD, UNBOUNDED).start();
-        assert_eq!(clock.next().ok(), Some(HEAD));
-        assert!(matches!(clock.next(), Err(ProxyError::ResponseTimeout)));
+        assert_eq!(clock.check_progress().ok(), Some(HEAD));
+        assert!(matches!(clock.check_progress(), Err(ProxyError::ResponseTimeout)));
     }
 
     #[test]
@@ -421,8 +421,8 @@ mod tests {
         let mut clock = ResponseDeadline::await_response(&upload, HEAD, HEAD * 3).start();
         upload.frame().await.unwrap().unwrap();
         for _ in 0..3 {
-            assert_eq!(clock.next().ok(), Some(HEAD));
+            assert_eq!(clock.check_progress().ok(), Some(HEAD));
         }
-        assert!(matches!(clock.next(), Err(ProxyError::WriteTimeout)));
+        assert!(matches!(clock.check_progress(), Err(ProxyError::WriteTimeout)));
     }
 }

@@ -31,7 +31,7 @@ enum Framing {
 
 /// What follows a request's header section, with its framing.
 #[derive(Clone, Debug)]
-pub(crate) struct Content<B> {
+pub struct Content<B> {
     framing: Framing,
     body: B,
 }
@@ -47,7 +47,7 @@ enum Misframed {
 
 impl<B: Body> Content<B> {
     /// Returns the content of a request, as these fields announce it.
-    pub(super) fn announced(headers: &HeaderMap, body: B) -> Result<Self, &'static str> {
+    pub(crate) fn announced(headers: &HeaderMap, body: B) -> Result<Self, &'static str> {
         let framing = match (length(headers)?, body.is_end_stream()) {
             (None | Some(0), true) => Framing::Nothing,
             (Some(_), true) => return Err("the body is shorter than announced"),
@@ -58,7 +58,7 @@ impl<B: Body> Content<B> {
     }
 
     /// Returns what follows a request with these fields that switches protocols.
-    pub(super) fn switched(headers: &HeaderMap, body: B) -> Result<Self, &'static str> {
+    pub(crate) fn switched(headers: &HeaderMap, body: B) -> Result<Self, &'static str> {
         // What follows is not content. If some were announced, a server that does not switch would take it from the
         // next request.
         if announces_content(headers) {
@@ -68,25 +68,27 @@ impl<B: Body> Content<B> {
     }
 
     /// One direction of a tunnel.
-    pub(super) const fn tunnel(body: B) -> Self {
+    pub const fn tunnel(body: B) -> Self {
         Self { framing: Framing::Tunnel, body }
     }
 
     /// Converts the body, and keeps the framing.
-    pub(super) fn map<C>(self, map: impl FnOnce(B) -> C) -> Content<C> {
+    pub fn map<C>(self, map: impl FnOnce(B) -> C) -> Content<C> {
         Content { framing: self.framing, body: map(self.body) }
     }
 
-    pub(super) fn into_body(self) -> B {
+    /// Returns the body without its framing.
+    pub fn into_body(self) -> B {
         self.body
     }
 
-    pub(super) const fn body(&self) -> &B {
+    /// Returns the body.
+    pub const fn body(&self) -> &B {
         &self.body
     }
 
     /// Returns the number of remaining bytes, if it is known from the header section.
-    pub(super) const fn left(&self) -> Option<u64> {
+    pub const fn left(&self) -> Option<u64> {
         match self.framing {
             Framing::Exact(left) => Some(left),
             Framing::Nothing | Framing::Chunked | Framing::Tunnel => None,
@@ -94,12 +96,12 @@ impl<B: Body> Content<B> {
     }
 
     /// Returns whether there is no content.
-    pub(super) fn is_nothing(&self) -> bool {
+    pub(crate) fn is_nothing(&self) -> bool {
         self.framing == Framing::Nothing
     }
 
     /// Sets the one field that frames the content over HTTP/1.1.
-    pub(super) fn write_http1(&self, method: &Method, headers: &mut HeaderMap) {
+    pub(crate) fn write_http1(&self, method: &Method, headers: &mut HeaderMap) {
         if self.framing == Framing::Chunked {
             // Also for GET and HEAD, for which hyper takes an unknown length for no content.
             headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
@@ -109,7 +111,7 @@ impl<B: Body> Content<B> {
     }
 
     /// Sets the one field that frames the content over HTTP/2, in addition to END_STREAM.
-    pub(super) fn write_http2(&self, method: &Method, headers: &mut HeaderMap) {
+    pub(crate) fn write_http2(&self, method: &Method, headers: &mut HeaderMap) {
         match self.framing {
             Framing::Exact(length) => drop(headers.insert(CONTENT_LENGTH, length.into())),
             // RFC 9110 section 8.6.
@@ -129,7 +131,7 @@ fn expects_content(method: &Method) -> bool {
 /// Returns content-length: at most one, of digits only. Two equal ones are rejected like all others, since their
 /// sender has been confused by another component (RFC 9110 section 8.6 leaves the choice). So is a value that
 /// overflows a signed integer, and would be negative to some parsers.
-pub(super) fn length(headers: &HeaderMap) -> Result<Option<u64>, &'static str> {
+pub(crate) fn length(headers: &HeaderMap) -> Result<Option<u64>, &'static str> {
     const WRONG: &str = "content-length is not a single number";
     let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
     let Some(length) = lengths.next() else { return Ok(None) };
@@ -143,7 +145,7 @@ pub(super) fn length(headers: &HeaderMap) -> Result<Option<u64>, &'static str> {
 }
 
 /// Checks a response's length, and rewrites it without leading zeros: some parsers take those for octal.
-pub(super) fn rewrite_length(headers: &mut HeaderMap) -> Result<(), &'static str> {
+pub(crate) fn rewrite_length(headers: &mut HeaderMap) -> Result<(), &'static str> {
     let number = length(headers)?;
     let starts_with_zero =
         headers.get(CONTENT_LENGTH).is_some_and(|said| said.as_bytes().starts_with(b"0"));
@@ -156,7 +158,7 @@ pub(super) fn rewrite_length(headers: &mut HeaderMap) -> Result<(), &'static str
 }
 
 /// Returns whether the fields announce content, or are ambiguous about it.
-pub(crate) fn announces_content(headers: &HeaderMap) -> bool {
+pub fn announces_content(headers: &HeaderMap) -> bool {
     headers.contains_key(TRANSFER_ENCODING)
         || headers.get_all(CONTENT_LENGTH).iter().any(|length| length != "0")
 }
@@ -217,37 +219,40 @@ where
 
 /// A request's fields, without framing and hop-by-hop fields, and without a way to insert one.
 #[derive(Clone, Debug)]
-pub(crate) struct Fields(HeaderMap);
+pub struct Fields(HeaderMap);
 
 /// Fields that this proxy sets itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Own {
+pub enum Own {
+    /// Via (RFC 9110 section 7.6.3).
     Via,
+    /// The key of a WebSocket handshake that the client made over HTTP/2.
     WebSocketKey,
 }
 
 impl Fields {
     /// Removes the framing fields; hop-by-hop fields have already been removed.
-    pub(super) fn of(mut headers: HeaderMap) -> Self {
+    pub(crate) fn of(mut headers: HeaderMap) -> Self {
         headers.remove(CONTENT_LENGTH);
         headers.remove(TRANSFER_ENCODING);
         Self(headers)
     }
 
     /// Sets one of the proxy's own fields; Via is a list, to which the value is appended.
-    pub(crate) fn say(&mut self, own: Own, value: HeaderValue) {
+    pub fn say(&mut self, own: Own, value: HeaderValue) {
         match own {
             Own::Via => drop(self.0.append(VIA, value)),
             Own::WebSocketKey => drop(self.0.insert(SEC_WEBSOCKET_KEY, value)),
         }
     }
 
-    pub(crate) fn remove(&mut self, name: &HeaderName) -> Option<HeaderValue> {
+    /// Removes a field, and returns its value.
+    pub fn remove(&mut self, name: &HeaderName) -> Option<HeaderValue> {
         self.0.remove(name)
     }
 
     /// Returns the fields, to which the caller adds the framing.
-    pub(super) fn into_headers(self) -> HeaderMap {
+    pub(crate) fn into_headers(self) -> HeaderMap {
         self.0
     }
 }

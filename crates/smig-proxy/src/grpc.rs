@@ -6,7 +6,7 @@
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 
-pub(crate) use smig::is_grpc;
+pub use smig::is_grpc;
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -15,7 +15,7 @@ const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const CANCELLED: &str = "1";
 
 /// Returns whether a response's body may idle without limit: calls, and server-sent events.
-pub(crate) fn has_no_idle_limit(headers: &HeaderMap) -> bool {
+pub fn has_no_idle_limit(headers: &HeaderMap) -> bool {
     const EVENTS: &[u8] = b"text/event-stream";
     let is_events = |value: &HeaderValue| {
         let value = value.as_bytes();
@@ -27,12 +27,12 @@ pub(crate) fn has_no_idle_limit(headers: &HeaderMap) -> bool {
 /// In the extensions of a response of the gateway's own: the server reset the call with CANCEL. Its status is CANCELLED
 /// then, and not one that clients may answer by another call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cancelled;
+pub struct Cancelled;
 
 /// Turns the head of an error response into one for gRPC clients: 200, with the gRPC status that corresponds to the
 /// HTTP status. The caller must omit the body. Returns false, and changes nothing, if the HTTP status must remain:
 /// redirects, and 407.
-pub(crate) fn translate<B>(response: &mut Response<B>, message: &str) -> bool {
+pub fn translate<B>(response: &mut Response<B>, message: &str) -> bool {
     let status = response.status();
     if status.is_redirection() || status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
         return false;

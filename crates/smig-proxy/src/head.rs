@@ -11,8 +11,8 @@ use http::{Extensions, Method, Request, Response, StatusCode, Uri, Version, requ
 use http_body::Frame;
 use smig::{BoxError, Protocol, is_host_and_port};
 
-use super::ProxyError;
-use super::framing::{self, Content, Fields};
+use crate::ProxyError;
+use crate::framing::{self, Content, Fields};
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
@@ -20,7 +20,7 @@ const PROXY_AUTHENTICATION_INFO: HeaderName = HeaderName::from_static("proxy-aut
 
 /// What a request asks for in addition to a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum UpgradeKind {
+pub enum UpgradeKind {
     /// Nothing.
     None,
     /// Another protocol on its HTTP/1.1 connection.
@@ -33,25 +33,31 @@ pub(crate) enum UpgradeKind {
 
 /// Whether an Upgrade over HTTP/1.1 is honored. A server may ignore it (RFC 9110 section 7.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Upgrades {
+pub enum Upgrades {
+    /// It is honored.
     Heard,
+    /// The request is taken as one without it.
     Ignored,
 }
 
 /// A request without hop-by-hop fields.
 #[derive(Clone, Debug)]
-pub(crate) struct UpstreamHead {
-    pub(crate) method: Method,
-    pub(crate) uri: Uri,
-    pub(crate) fields: Fields,
+pub struct UpstreamHead {
+    /// The method.
+    pub method: Method,
+    /// The target.
+    pub uri: Uri,
+    /// The other fields, without framing.
+    pub fields: Fields,
     /// The URI's authority as a field value, if that exists already.
-    pub(crate) host: Option<HeaderValue>,
-    pub(crate) wish: UpgradeKind,
+    pub host: Option<HeaderValue>,
+    /// What it asks for in addition to a response.
+    pub wish: UpgradeKind,
 }
 
 /// Checks a request's header section, removes hop-by-hop fields, and determines the framing of the content. Also
 /// returns the extensions.
-pub(crate) fn validate_request<B: http_body::Body>(
+pub fn validate_request<B: http_body::Body>(
     parts: request::Parts,
     body: B,
     host: Option<HeaderValue>,
@@ -106,7 +112,7 @@ pub(crate) fn validate_request<B: http_body::Body>(
 }
 
 /// Accepts only 100-continue, and only once: another parser may take a similar value for it.
-pub(super) fn check_expect(headers: &HeaderMap) -> Result<(), ProxyError> {
+pub fn check_expect(headers: &HeaderMap) -> Result<(), ProxyError> {
     let mut expectations = headers.get_all(EXPECT).iter();
     let known = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
     match (expectations.next().is_none_or(known), expectations.next()) {
@@ -116,7 +122,7 @@ pub(super) fn check_expect(headers: &HeaderMap) -> Result<(), ProxyError> {
 }
 
 /// Returns the entry in Via for a message that was received in this version (RFC 9110 section 7.6.3).
-pub(super) fn via(version: Version) -> HeaderValue {
+pub fn via(version: Version) -> HeaderValue {
     HeaderValue::from_static(match version {
         Version::HTTP_10 => "1.0 smig",
         Version::HTTP_2 => "2 smig",
@@ -126,7 +132,7 @@ pub(super) fn via(version: Version) -> HeaderValue {
 
 /// Counts Max-Forwards down, which only OPTIONS and TRACE have (RFC 9110 section 7.6.2). Returns whether the request
 /// must not be forwarded.
-pub(super) fn count_hop(method: &Method, headers: &mut HeaderMap) -> Result<bool, ProxyError> {
+pub fn count_hop(method: &Method, headers: &mut HeaderMap) -> Result<bool, ProxyError> {
     if !matches!(*method, Method::OPTIONS | Method::TRACE) {
         return Ok(false);
     }
@@ -291,7 +297,7 @@ fn strip(headers: &mut HeaderMap, present: Present) -> Result<(), &'static str> 
 
 /// Removes the fields between a client and its proxy (RFC 9110 section 11.7), for all versions. A server behind the
 /// gateway is neither: the credentials are not for it, and clients would take its challenge for the gateway's.
-pub(super) fn strip_proxys(headers: &mut HeaderMap) {
+pub(crate) fn strip_proxys(headers: &mut HeaderMap) {
     for name in [PROXY_AUTHORIZATION, PROXY_AUTHENTICATE, PROXY_AUTHENTICATION_INFO] {
         headers.remove(name);
     }
@@ -388,7 +394,7 @@ fn authority(outward: &UpstreamHead) -> Result<HeaderValue, ProxyError> {
 }
 
 /// Returns the request in HTTP/1.1's form: the path as target, the authority in Host.
-pub(crate) fn for_http1<B: http_body::Body>(
+pub fn for_http1<B: http_body::Body>(
     outward: UpstreamHead,
     content: Content<B>,
 ) -> Result<Request<Content<B>>, ProxyError> {
@@ -423,7 +429,7 @@ pub(crate) fn for_http1<B: http_body::Body>(
 }
 
 /// Sets the fields for a switch to another protocol.
-pub(super) fn add_upgrade(headers: &mut HeaderMap, protocol: &Protocol) {
+pub fn add_upgrade(headers: &mut HeaderMap, protocol: &Protocol) {
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     if let Ok(protocol) = HeaderValue::from_str(protocol.as_str()) {
         headers.insert(UPGRADE, protocol);
@@ -438,7 +444,7 @@ fn origin_form(uri: Uri) -> Uri {
 }
 
 /// Returns the request in the form for our client, with an absolute URI.
-pub(crate) fn for_http2<B: http_body::Body>(
+pub fn for_http2<B: http_body::Body>(
     outward: UpstreamHead,
     scheme: &Scheme,
     content: Content<B>,
@@ -471,15 +477,15 @@ pub(crate) fn for_http2<B: http_body::Body>(
 }
 
 /// Checks a header section received over HTTP/1.1, and removes hop-by-hop fields.
-pub(crate) fn validate_response<B>(response: &mut Response<B>) -> Result<(), ProxyError> {
+pub fn validate_response<B>(response: &mut Response<B>) -> Result<(), ProxyError> {
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         return Err(ProxyError::BadResponse("101 to a request without upgrade".to_owned()));
     }
     accept_switch(response)
 }
 
-/// Like [`accept`], for responses to requests that switch protocols.
-pub(super) fn accept_switch<B>(response: &mut Response<B>) -> Result<(), ProxyError> {
+/// Like [`validate_response`], for responses to requests that switch protocols.
+pub fn accept_switch<B>(response: &mut Response<B>) -> Result<(), ProxyError> {
     let bad = |why: &'static str| ProxyError::BadResponse(why.to_owned());
     let status = response.status();
     // hyper stores unusual reason phrases; HTTP/2 has none, and they are not needed.
@@ -512,7 +518,7 @@ pub(super) fn accept_switch<B>(response: &mut Response<B>) -> Result<(), ProxyEr
 }
 
 /// Does what the engine has not done for a header section received over HTTP/2.
-pub(crate) fn accept_http2<B>(response: &mut Response<B>) -> Result<(), ProxyError> {
+pub fn accept_http2<B>(response: &mut Response<B>) -> Result<(), ProxyError> {
     let status = response.status();
     let headers = response.headers_mut();
     strip_proxys(headers);
@@ -539,7 +545,7 @@ pub(crate) fn admit_request_frame(frame: Frame<Bytes>) -> Result<Frame<Bytes>, B
 
 /// Checks a frame. Trailers must not contain framing or routing fields (RFC 9110 section 6.5.1), since a recipient
 /// may merge them into the header section. Fields between a client and its proxy are removed.
-pub(crate) fn admit_frame(mut frame: Frame<Bytes>) -> Result<Frame<Bytes>, BoxError> {
+pub fn admit_frame(mut frame: Frame<Bytes>) -> Result<Frame<Bytes>, BoxError> {
     let Some(trailers) = frame.trailers_mut() else { return Ok(frame) };
     strip_proxys(trailers);
     for name in trailers.keys() {

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use smig::{ConnId, StreamInfo};
+use smig_admin::{ReportedStats, StatsSource, TunnelReport};
 use tokio::time::Instant;
 
 use super::end::TunnelEnd;
 use super::relay::{TunnelError, TunnelOutcome, TunnelSide, relay_with_progress};
-use smig_admin::{ReportedStats, StatsSource, TunnelReport};
 
 /// How a tunnel was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -78,7 +78,9 @@ pub enum ProxyError {
 }
 
 impl ProxyError {
-    pub(crate) fn from_hyper(error: hyper::Error) -> Self {
+    /// Classifies an error of an HTTP/1.1 connection.
+    #[must_use]
+    pub fn from_hyper(error: hyper::Error) -> Self {
         let text = chain(&error);
         if error.is_parse_too_large() {
             return Self::HeadTooLarge;
@@ -93,7 +95,9 @@ impl ProxyError {
         Self::Terminated(text)
     }
 
-    pub(crate) fn from_smig(error: smig::Error) -> Self {
+    /// Classifies an error of our own client.
+    #[must_use]
+    pub fn from_smig(error: smig::Error) -> Self {
         let text = error.to_string();
         if error.is_resolve() {
             let source = std::error::Error::source(&error);
@@ -141,7 +145,8 @@ impl ProxyError {
     }
 
     /// Classifies the error of a name lookup.
-    pub(crate) fn of_lookup(error: io::Error) -> Self {
+    #[must_use]
+    pub fn of_lookup(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::PermissionDenied => Self::Prohibited(error.to_string()),
             _ => Self::Resolve(error),
@@ -149,7 +154,8 @@ impl ProxyError {
     }
 
     /// Converts [`Self::Terminated`] on a connection that was used before to [`Self::Stale`].
-    pub(crate) fn at(self, used: bool) -> Self {
+    #[must_use]
+    pub fn at(self, used: bool) -> Self {
         match self {
             Self::Terminated(text) if used => Self::Stale(text),
             other => other,
@@ -158,7 +164,8 @@ impl ProxyError {
 
     /// Returns whether the request may be retried, provided that its body is untouched: the server did not process it,
     /// or may process it twice.
-    pub(crate) const fn may_retry(&self, idempotent: bool) -> bool {
+    #[must_use]
+    pub const fn may_retry(&self, idempotent: bool) -> bool {
         match self {
             Self::ConnectionLimit
             | Self::Resolve(_)
@@ -185,12 +192,14 @@ impl ProxyError {
     }
 
     /// Returns whether it concerns only a connection, and does not reflect on the server.
-    pub(crate) const fn is_stale_connection(&self) -> bool {
+    #[must_use]
+    pub const fn is_stale_connection(&self) -> bool {
         matches!(self, Self::Stale(_) | Self::Refused(_))
     }
 
     /// Returns whether the server caused it: consecutive ones eject the server.
-    pub(crate) fn counts_against_server(&self) -> bool {
+    #[must_use]
+    pub fn counts_against_server(&self) -> bool {
         !self.lacks_local_resource()
             && !matches!(
                 self,
@@ -211,7 +220,8 @@ impl ProxyError {
 
     /// Returns whether this machine or process is out of file descriptors, ports or memory, or too many names are
     /// waiting for a lookup: no fault of the server.
-    pub(crate) fn lacks_local_resource(&self) -> bool {
+    #[must_use]
+    pub fn lacks_local_resource(&self) -> bool {
         match self {
             Self::Resolve(error) if error.kind() == io::ErrorKind::ResourceBusy => true,
             Self::Resolve(error) | Self::Connect(error) => {
@@ -285,7 +295,8 @@ impl ProxyError {
 }
 
 /// Returns whether the server reset the stream with CANCEL, which does not reflect on the server's health.
-pub(super) fn is_cancel(error: &smig::Error) -> bool {
+#[must_use]
+pub fn is_cancel(error: &smig::Error) -> bool {
     error.is_remote() && error.code() == Some(smig::ErrorCode::Cancel)
 }
 
