@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
-use smig_gateway::agent::{self, AgentConfig};
+use smig_agent::{self as agent, AgentConfig};
 
 use crate::exit::{Exit, Failure};
 use crate::settings::{self, Settings};

@@ -6,10 +6,8 @@
 //! - `front`: the gateway's service: reverse proxy, forward proxy, redirects and fixed responses;
 //! - `proxy`: one exchange with an upstream; `upstream`: servers, balancing, health, connections;
 //! - `forward`: tunnels and requests for authenticated users;
-//! - `tls`: certificates by name, reloaded on renewal; `config`: the configuration file;
-//! - `agent`: the client's side: a local proxy whose traffic shares one session.
+//! - `tls`: certificates by name, reloaded on renewal; `config`: the configuration file.
 
-pub mod agent;
 pub mod config;
 pub mod forward;
 pub mod front;

@@ -261,4 +261,4 @@ pub fn example() -> String {
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

@@ -18,7 +18,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use http::header::{HeaderName, PROXY_AUTHORIZATION};
+use http::header::PROXY_AUTHORIZATION;
 use http::uri::Authority;
 use http::{Method, Request, Response, Uri, Version};
 use smig::{ConnectionInfo, Incoming, Protocol, Resolver, seldom};
@@ -36,10 +36,6 @@ use failure::ForwardError;
 use plain::OriginPool;
 use rules::Rules;
 use users::Users;
-
-/// Request field: with the value `h2c`, the request is sent to the origin over HTTP/2 with prior knowledge instead of
-/// HTTP/1.1.
-pub const ORIGIN_PROTOCOL: HeaderName = HeaderName::from_static("smig-origin-protocol");
 
 /// Placeholder for an unknown client address.
 const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);

@@ -12,13 +12,13 @@ use http::{HeaderValue, Request, Response};
 use smig::{Incoming, Resolver};
 use smig_proxy::tunnel::Tunnels;
 
-use super::ORIGIN_PROTOCOL;
 use super::dial::HostPort;
 use super::failure::ForwardError;
 use super::origins::{KEPT, Key, Origins, Protocol};
 use super::spec::ForwardProxySpec;
 use crate::proxy::{self, Body, ValidRequest};
 use crate::upstream::{Ejection, Timeouts, Upstream, UpstreamSpec};
+use smig_proxy::ORIGIN_PROTOCOL;
 
 /// Connections to origins.
 #[derive(Debug)]

@@ -1,19 +1,19 @@
 //! The agent: a local proxy whose traffic is carried by one session to a gateway.
 //!
 //! Each connection or request to a local port becomes a stream of the session: a CONNECT tunnel, or a request.
-//! The session itself belongs to the client ([`smig::Client`]); `gateway` keeps it connected, and knows why it
+//! The session itself belongs to the client ([`smig::Client`]); `uplink` keeps it connected, and knows why it
 //! is not.
 
-mod accepted;
+mod config;
 mod failure;
-mod file;
-mod gateway;
+mod http_proxy;
 mod listen;
+mod local_socket;
+mod options;
 mod pac;
-mod port;
-mod proxy;
-mod socks;
-mod spec;
+mod port_forward;
+mod socks5;
+mod uplink;
 
 use std::io;
 use std::net::SocketAddr;
@@ -29,12 +29,12 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-pub use file::{AgentConfig, AgentLimits, GatewaySpec, LocalListeners, example};
-pub use gateway::UplinkState;
-pub use spec::{AgentOptions, Credentials, PortForward, PortProtocol};
+pub use config::{AgentConfig, AgentLimits, GatewaySpec, LocalListeners, example};
+pub use options::{AgentOptions, Credentials, PortForward, PortProtocol};
+pub use uplink::UplinkState;
 
-use gateway::Uplink;
 use listen::{LocalProtocol, accept_all};
+use uplink::Uplink;
 
 /// A running agent. Dropping it stops it at once: open connections are reset.
 #[derive(Debug)]

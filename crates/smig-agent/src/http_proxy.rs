@@ -22,9 +22,9 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::Shared;
-use super::accepted::{LocalBody, LocalSocket, ResponseState};
 use super::failure::LocalError;
 use super::listen::{Stop, stopped};
+use super::local_socket::{LocalBody, LocalSocket, ResponseState};
 use super::pac;
 
 /// How long a connection without a request yet may still send its first one at shutdown.

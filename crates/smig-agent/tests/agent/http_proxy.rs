@@ -5,15 +5,14 @@ use std::time::Duration;
 
 use smig::{Config, NegotiatedProtocol};
 use smig_admin::AdminSpec;
-use smig_gateway::agent::{self, Agent, AgentOptions, Credentials, UplinkState};
+use smig_agent::{self as agent, Agent, AgentOptions, Credentials, UplinkState};
 use smig_testkit::port::ReservedPort;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::plain::echo_server;
-
 use crate::support::{
-    Gateway, bytes, connect, echo, loopback, origin, read_head, spec, strict, told, until,
+    Gateway, bytes, connect, echo, echo_server, loopback, origin, read_head, spec, strict, told,
+    until,
 };
 
 /// Sends a request with `Connection: close`, and reads the complete response.

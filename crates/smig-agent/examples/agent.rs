@@ -2,7 +2,7 @@
 //! things all the time and big ones now and then, by each of the agent's entrances, over a path that is
 //! made slow on purpose.
 //!
-//! `cargo run -p smig-gateway --example agent`, then open the addresses that it prints. Arguments, if
+//! `cargo run -p smig-agent --example agent`, then open the addresses that it prints. Arguments, if
 //! any, are the addresses of the agent's page and of the gateway's.
 
 use std::convert::Infallible;
@@ -14,7 +14,7 @@ use http::{Request, Response};
 use http_body_util::Full;
 use smig::{BoxError, CleartextTrust, Incoming, Origin, Server, Trust};
 use smig_admin::AdminSpec;
-use smig_gateway::agent::{self, Agent, AgentOptions, Credentials};
+use smig_agent::{self as agent, Agent, AgentOptions, Credentials};
 use smig_gateway::config::Config;
 use smig_gateway::front::Gateway;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
-use super::gateway::Uplink;
+use super::uplink::Uplink;
 
 /// Whether a connection's current response or tunnel is complete.
 #[derive(Clone, Debug, Default)]

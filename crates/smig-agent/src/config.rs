@@ -13,7 +13,7 @@ use smig_admin::telemetry::TelemetrySpec;
 use smig_settings::value::{deserialize_time, deserialize_time_or_never};
 use smig_settings::{Diagnostic, Diagnostics, Document};
 
-use super::spec::PortForward;
+use super::options::PortForward;
 
 /// The top-level keys of the file.
 const KEYS: [&str; 5] = ["gateway", "listen", "limits", "admin", "telemetry"];
@@ -215,11 +215,11 @@ pub const fn example() -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::tests::{shown, uncommented};
+    use smig_settings::uncommented;
 
     fn parse(text: &str) -> Result<AgentConfig, Vec<String>> {
         AgentConfig::parse(text, Path::new("/etc/smig/agent.toml"))
-            .map_err(|faults| faults.into_iter().map(shown).collect())
+            .map_err(|faults| faults.into_iter().map(|fault| fault.to_string()).collect())
     }
 
     #[test]

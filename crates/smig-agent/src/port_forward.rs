@@ -21,12 +21,12 @@ use smig_proxy::tunnel::{Socket, TunnelKind};
 use tokio::net::TcpStream;
 
 use super::Shared;
-use super::accepted::{LocalBody, LocalSocket, ResponseState};
 use super::failure::LocalError;
+use super::http_proxy::{outward, page};
 use super::listen::{Stop, stopped};
-use super::proxy::{outward, page};
-use super::spec::{PortForward, PortProtocol};
-use crate::forward::ORIGIN_PROTOCOL;
+use super::local_socket::{LocalBody, LocalSocket, ResponseState};
+use super::options::{PortForward, PortProtocol};
+use smig_proxy::ORIGIN_PROTOCOL;
 
 /// The client connection preface of HTTP/2 (RFC 9113 section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

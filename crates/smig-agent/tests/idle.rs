@@ -1,14 +1,13 @@
 //! Checks an upper bound on the memory of an idle tunnel, which was measured at 23 KB.
 
-#[path = "forward/support.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
+#[path = "agent/support.rs"]
 mod support;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use smig_gateway::agent::UplinkState;
+use smig_agent::UplinkState;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use support::{Gateway, connect, echo, origin, spec, until};

@@ -1,6 +1,6 @@
 //! The agent's SOCKS5 proxy.
 
-use smig_gateway::agent::Agent;
+use smig_agent::Agent;
 use smig_testkit::port::ReservedPort;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;

@@ -8,8 +8,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::task::JoinSet;
 
-use super::spec::PortForward;
-use super::{Shared, port, proxy, socks};
+use super::options::PortForward;
+use super::{Shared, http_proxy, port_forward, socks5};
 
 /// Pause after `accept` failed.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -79,9 +79,9 @@ async fn serve(
     // Disable Nagle's algorithm; the connection may be closed already.
     let _ = tcp.set_nodelay(true);
     match entrance {
-        LocalProtocol::Http => proxy::serve(tcp, shared, stop).await,
-        LocalProtocol::Socks => socks::serve(tcp, shared).await,
-        LocalProtocol::Port(forward) => port::serve(tcp, forward, shared, stop).await,
+        LocalProtocol::Http => http_proxy::serve(tcp, shared, stop).await,
+        LocalProtocol::Socks => socks5::serve(tcp, shared).await,
+        LocalProtocol::Port(forward) => port_forward::serve(tcp, forward, shared, stop).await,
     }
 }
 

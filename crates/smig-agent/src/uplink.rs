@@ -18,7 +18,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 use super::failure::LocalError;
-use super::spec::Credentials;
+use super::options::Credentials;
 
 /// Backoff after the first failed attempt; doubled after each further one.
 const BACKOFF: Duration = Duration::from_millis(250);

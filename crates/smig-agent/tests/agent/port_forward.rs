@@ -5,14 +5,13 @@ use std::time::Duration;
 use http::{Method, Request};
 use http_body_util::{BodyExt as _, Full};
 use smig::{Cleartext, CleartextTrust, Client, NegotiatedProtocol, Origin};
-use smig_gateway::agent::{Agent, AgentOptions, PortForward, PortProtocol, UplinkState};
+use smig_agent::{Agent, AgentOptions, PortForward, PortProtocol, UplinkState};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::plain::echo_server;
 use smig_testkit::port::ReservedPort;
 
-use crate::support::{Gateway, bytes, echo, loopback, origin, spec, until};
+use crate::support::{Gateway, bytes, echo, echo_server, loopback, origin, spec, until};
 
 fn forward(target: std::net::SocketAddr, protocol: PortProtocol) -> PortForward {
     PortForward { listen: loopback(), target: target.to_string().parse().unwrap(), protocol }

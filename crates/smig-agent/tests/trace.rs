@@ -1,13 +1,20 @@
 //! One trace from a local program through an agent and a gateway to an origin.
 
+#[path = "../../smig-gateway/tests/telemetry/collector.rs"]
+#[expect(dead_code, reason = "the gateway's tests use the rest")]
+mod collector;
+#[path = "../../smig-gateway/tests/telemetry/support.rs"]
+#[expect(dead_code, reason = "the gateway's tests use the rest")]
+mod support;
+
 use smig::{Origin, Trust};
 use smig_admin::telemetry::TelemetrySpec;
-use smig_gateway::agent::{self, Agent, AgentOptions, Credentials};
+use smig_agent::{self as agent, Agent, AgentOptions, Credentials};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::collector::{Collector, hex, texts};
-use crate::support::{LONG, SPAN, TRACE, get, origin, started, telemetry};
+use collector::{Collector, hex, texts};
+use support::{LONG, SPAN, TRACE, get, origin, started, telemetry};
 
 #[tokio::test]
 async fn agent_and_gateway_are_in_one_trace() {

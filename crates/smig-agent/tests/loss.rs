@@ -1,15 +1,14 @@
 //! A gateway that crashes: clients and origins receive resets, no resource leaks, and the agent reconnects when the
 //! gateway is back.
 
-#[path = "forward/support.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
+#[path = "agent/support.rs"]
 mod support;
 
 use std::io::ErrorKind;
 use std::time::Duration;
 
 use smig::Origin;
-use smig_gateway::agent::UplinkState;
+use smig_agent::UplinkState;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
