@@ -15,8 +15,8 @@ use http_body_util::Full;
 use smig::{BoxError, CleartextTrust, Incoming, Origin, Server, Trust};
 use smig_admin::AdminSpec;
 use smig_agent::{self as agent, Agent, AgentOptions, Credentials};
+use smig_gateway::Gateway;
 use smig_gateway::config::Config;
-use smig_gateway::front::Gateway;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 

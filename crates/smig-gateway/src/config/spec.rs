@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use smig_settings::value::{deserialize_time, parse_addresses};
 
-use crate::network::IpNet;
+use crate::ip_net::IpNet;
 
 /// A listener.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

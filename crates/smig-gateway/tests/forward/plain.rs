@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body_util::{BodyExt as _, Full};
 use smig::Incoming;
-use smig_gateway::forward::ForwardProxySpec;
+use smig_gateway::forward_proxy::ForwardProxySpec;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;

@@ -16,7 +16,7 @@ use smig::{
     Server, ServerTls, Trust,
 };
 use smig_admin::{ReportedStats, StatsSource as _, TunnelReport};
-use smig_gateway::forward::{ForwardProxy, ForwardProxySpec, SecretDigest};
+use smig_gateway::forward_proxy::{ForwardProxy, ForwardProxySpec, SecretDigest};
 use smig_proxy::tunnel::{self, Opened, Stream, Tunnels};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use smig::ErrorCode;
 use smig_admin::TunnelReport;
-use smig_gateway::forward::ForwardProxySpec;
+use smig_gateway::forward_proxy::ForwardProxySpec;
 use smig_proxy::tunnel::{Socket, TunnelError, relay};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};

@@ -16,7 +16,7 @@ use super::dial::HostPort;
 use super::failure::ForwardError;
 use super::origins::{KEPT, Key, Origins, Protocol};
 use super::spec::ForwardProxySpec;
-use crate::proxy::{self, Body, ValidRequest};
+use crate::exchange::{self, Body, ValidRequest};
 use crate::upstream::{Ejection, Timeouts, Upstream, UpstreamSpec};
 use smig_proxy::ORIGIN_PROTOCOL;
 
@@ -118,7 +118,7 @@ fn prepare(
     let host = HeaderValue::from_str(target.as_str());
     let host = host.map_err(|_| ForwardError::bad_request("invalid authority"))?;
     request.headers_mut().insert(HOST, host);
-    proxy::admit_forwarded(request).map_err(|failure| ForwardError::of_head(&failure))
+    exchange::admit_forwarded(request).map_err(|failure| ForwardError::of_head(&failure))
 }
 
 #[cfg(test)]
@@ -130,8 +130,8 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::forward::dial;
-    use crate::forward::origins::MAX_ORIGINS;
+    use crate::forward_proxy::dial;
+    use crate::forward_proxy::origins::MAX_ORIGINS;
     use crate::upstream::{ActiveRequest, BalanceInput, TriedServers};
     use smig_proxy::head::{self, Upgrades};
 

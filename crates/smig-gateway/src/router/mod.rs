@@ -1,15 +1,12 @@
-//! The service of a gateway, which answers with an upstream, the forward proxy or a response of its own; and the
-//! gateway that runs it.
+//! The service of a gateway: decides what answers a request (an upstream, the forward proxy, or a response of its own),
+//! by a table that a reload replaces.
 
 mod decision;
 mod forwarded;
-mod headers;
-mod keeper;
 mod report;
+mod route_table;
 mod routes;
-mod running;
-mod spanned;
-mod table;
+mod span_body;
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -23,27 +20,15 @@ use smig::Incoming;
 use smig_admin::AdminObserver;
 use smig_admin::access_log::{LoggedBody, log_response};
 use smig_proxy::grpc;
-use smig_settings::Diagnostics;
 use tower_service::Service;
 
-pub use headers::HeaderRules;
-pub use routes::HostPattern;
-pub use running::{CertificateReloads, Gateway, GatewayError};
-
-pub(crate) use routes::Routes;
-pub(crate) use table::RouteTable;
+pub(crate) use route_table::{LiveResources, RouteTable};
 
 use decision::{Next, decide};
-use spanned::spanned;
-use table::Action;
+use route_table::Action;
+use span_body::spanned;
 
-use crate::config::Config;
-use crate::proxy::Body;
-
-/// Checks that the upstreams and the users of a configuration can be used.
-pub(crate) fn check(config: &Config) -> Result<(), Diagnostics> {
-    table::LiveResources::empty().reconfigured(config).map(drop)
-}
+use crate::exchange::Body;
 
 /// Answers requests with the current table. Clones share it.
 #[derive(Clone, Debug)]
@@ -74,11 +59,11 @@ impl GatewayService {
         };
     }
 
-    fn watch(&self) -> Option<&AdminObserver> {
+    pub(crate) fn watch(&self) -> Option<&AdminObserver> {
         self.watch.as_deref()
     }
 
-    pub(super) fn table(&self) -> Arc<RouteTable> {
+    pub(crate) fn table(&self) -> Arc<RouteTable> {
         Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -144,7 +129,7 @@ fn for_grpc(mut response: Response<Body>) -> Response<Body> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proxy::response;
+    use crate::exchange::response;
     use smig_proxy::ProxyError;
 
     #[test]

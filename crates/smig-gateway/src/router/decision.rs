@@ -18,10 +18,10 @@ use smig::{ConnectionInfo, Incoming, Protocol};
 use smig_admin::AdminObserver;
 use smig_admin::spans::RequestSpan;
 
-use super::headers::HeaderRules;
-use super::table::{Action, CompiledRoute, RouteTable};
+use super::route_table::{Action, CompiledRoute, RouteTable};
 use super::{forwarded, routes};
-use crate::proxy::{self, Body, ValidRequest};
+use crate::config::HeaderRules;
+use crate::exchange::{self, Body, ValidRequest};
 use crate::tls;
 use crate::upstream::Upstream;
 
@@ -136,9 +136,9 @@ pub(super) fn decide(
                 span.set_upstream(name);
             }
             let client = info.peer_addr();
-            match proxy::admit(request, host) {
+            match exchange::admit(request, host) {
                 Ok(admitted) => Next::Upstream { admitted, upstream: Arc::clone(upstream), client },
-                Err(failure) => own(proxy::answer(failure, upstream, client)),
+                Err(failure) => own(exchange::answer(failure, upstream, client)),
             }
         }
     };

@@ -12,7 +12,7 @@ use crate::upstream::Upstream;
 
 /// The running thread. Dropping it stops the thread.
 #[derive(Debug)]
-pub(super) struct BackgroundThread {
+pub(crate) struct BackgroundThread {
     runtime: Handle,
     /// The interval; dropped to stop the thread.
     every: watch::Sender<Duration>,
@@ -20,7 +20,7 @@ pub(super) struct BackgroundThread {
 
 impl BackgroundThread {
     /// Calls `look` at this interval.
-    pub(super) fn start(every: Duration, look: impl Fn() + Send + 'static) -> io::Result<Self> {
+    pub(crate) fn start(every: Duration, look: impl Fn() + Send + 'static) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let (every, mut changes) = watch::channel(every);
@@ -44,12 +44,12 @@ impl BackgroundThread {
     }
 
     /// Changes the interval.
-    pub(super) fn every(&self, every: Duration) {
+    pub(crate) fn every(&self, every: Duration) {
         self.every.send_replace(every);
     }
 
     /// Starts the upstream's health checks, which run for as long as it exists.
-    pub(super) fn check(&self, upstream: &Arc<Upstream>) {
+    pub(crate) fn check(&self, upstream: &Arc<Upstream>) {
         drop(self.runtime.spawn(Upstream::check_health(Arc::downgrade(upstream))));
     }
 }
@@ -66,10 +66,10 @@ mod tests {
         let look = move || {
             let _ = tell.send(());
         };
-        let keeper = BackgroundThread::start(Duration::from_secs(3600), look).unwrap();
-        keeper.every(Duration::from_millis(1));
+        let thread = BackgroundThread::start(Duration::from_secs(3600), look).unwrap();
+        thread.every(Duration::from_millis(1));
         told.recv_timeout(Duration::from_secs(60)).expect("it looks by the new interval");
-        drop(keeper);
+        drop(thread);
         // The thread ends, and drops `look`.
         while told.recv_timeout(Duration::from_secs(60)).is_ok() {}
     }
@@ -82,9 +82,9 @@ mod tests {
             let _ = tell.send(());
             let _ = held.recv();
         };
-        let keeper = BackgroundThread::start(Duration::from_millis(1), look).unwrap();
+        let thread = BackgroundThread::start(Duration::from_millis(1), look).unwrap();
         told.recv_timeout(Duration::from_secs(60)).expect("it looks");
-        drop(keeper);
+        drop(thread);
         drop(hold);
     }
 }

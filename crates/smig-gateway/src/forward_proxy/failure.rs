@@ -5,7 +5,7 @@ use std::io;
 use http::header::{CONTENT_TYPE, HeaderName, PROXY_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 
-use crate::proxy::Body;
+use crate::exchange::Body;
 
 const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 

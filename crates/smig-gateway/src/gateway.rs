@@ -9,15 +9,14 @@ use std::time::{Duration, Instant};
 
 use smig::{AuthorityCheck, CleartextTrust, ListenerId, Server, ServerTls, Stats};
 use smig_admin::access_log::AccessLog;
-use smig_admin::telemetry::{self, Telemetry, TelemetryError};
+use smig_admin::telemetry::{self, Telemetry, TelemetryError, TelemetrySpec};
 use smig_admin::{self as admin, Admin, AdminObserver, AdminTarget};
 use smig_settings::Diagnostics;
 use tokio::sync::watch;
 
-use super::GatewayService;
-use super::keeper::BackgroundThread;
-use super::table::{LiveResources, RouteTable};
+use crate::background::BackgroundThread;
 use crate::config::{Config, ListenProtocol};
+use crate::router::{GatewayService, LiveResources, RouteTable};
 use crate::tls::{self, FileVersions};
 use crate::upstream::KEEPALIVE_TIMEOUT;
 
@@ -46,13 +45,13 @@ pub enum GatewayError {
 #[derive(Debug)]
 pub struct Gateway {
     server: Server,
-    front: GatewayService,
+    service: GatewayService,
     kept: LiveResources,
     doors: Vec<BoundListener>,
     /// HTTPS ports of closed listeners that redirected: their connections may still be open.
     gone_redirects: HashMap<ListenerId, u16>,
     watched: Arc<Mutex<CertificateWatch>>,
-    keeper: BackgroundThread,
+    background: BackgroundThread,
     admin: Option<Admin>,
     draining: Arc<AtomicBool>,
     telemetry: Option<Telemetry>,
@@ -146,7 +145,7 @@ impl Gateway {
         let doors = wanted.iter().zip(builder.listener_ids());
         let mut doors: Vec<BoundListener> =
             doors.map(|(wanted, id)| BoundListener::new(wanted, id, wanted.address)).collect();
-        let front = GatewayService::new(
+        let service = GatewayService::new(
             RouteTable::new(&config, &kept, log, redirects(&doors))?,
             watch.clone(),
         );
@@ -160,9 +159,9 @@ impl Gateway {
                 kept.close_port(spec.listen.port());
             }
         }
-        let server = builder.start(front.clone())?;
+        let server = builder.start(service.clone())?;
         let draining = Arc::new(AtomicBool::new(false));
-        let admin = start_admin(&config, &server, &front, watch, telemetry.as_ref(), &draining)?;
+        let admin = start_admin(&config, &server, &service, watch, telemetry.as_ref(), &draining)?;
         if let Some(admin) = &admin {
             kept.close_port(admin.local_addr().port());
         }
@@ -178,22 +177,37 @@ impl Gateway {
         }));
         let looked_at = Arc::clone(&watched);
         let look = move || reload_certificates(&mut lock(&looked_at));
-        let keeper = BackgroundThread::start(interval, look).map_err(GatewayError::Thread)?;
+        let background = BackgroundThread::start(interval, look).map_err(GatewayError::Thread)?;
         for upstream in kept.upstreams() {
-            keeper.check(upstream);
+            background.check(upstream);
         }
         Ok(Self {
             server,
-            front,
+            service,
             kept,
             doors,
             gone_redirects: HashMap::new(),
             watched,
-            keeper,
+            background,
             admin,
             draining,
             telemetry,
         })
+    }
+
+    /// Checks that a configuration's files and upstreams can be used, without starting anything.
+    ///
+    /// # Errors
+    /// The first that cannot, with its line and key.
+    pub fn check(config: &Config) -> Result<(), Diagnostics> {
+        let by_tls = config.listen.iter().any(|listen| listen.protocol == ListenProtocol::Tls);
+        if by_tls && !config.certificates.is_empty() {
+            tls::load_server_tls(config)?;
+        }
+        if let Some(Err(error)) = config.telemetry.as_ref().map(TelemetrySpec::check_files) {
+            return Err(config.fault(&["telemetry", "ca"], error.to_string()));
+        }
+        LiveResources::empty().reconfigured(config).map(drop)
     }
 
     /// Applies another configuration. Connections and streams remain; upstreams whose configuration is unchanged keep
@@ -208,7 +222,7 @@ impl Gateway {
             // The admin server keeps its address, whatever the new configuration says.
             kept.close_port(admin.local_addr().port());
         }
-        let log = access_log(&config, Some(&self.front.table().log))?;
+        let log = access_log(&config, Some(&self.service.table().log))?;
         let wanted = addresses(&config, &self.doors)?;
         let tls = material(&config, &wanted)?;
         // Detect all errors in the table before anything changes.
@@ -235,14 +249,14 @@ impl Gateway {
         self.gone_redirects.extend(redirects(&gone));
         let mut https = self.gone_redirects.clone();
         https.extend(redirects(&doors));
-        self.front.swap(RouteTable::new(&config, &kept, log, https)?);
+        self.service.swap(RouteTable::new(&config, &kept, log, https)?);
         for door in gone {
             self.server.close(door.id);
         }
         self.doors = doors;
-        self.keeper.every(config.tls.watch);
+        self.background.every(config.tls.watch);
         for upstream in kept.upstreams().filter(|upstream| !self.kept.has(upstream)) {
-            self.keeper.check(upstream);
+            self.background.check(upstream);
         }
         self.kept = kept;
         let changed = config.changed_server_settings(&watched.config);
@@ -323,8 +337,8 @@ impl Gateway {
         let end = Instant::now() + limit;
         let ended = self.server.shutdown(limit).await;
         let left = end.saturating_duration_since(Instant::now());
-        self.front.table().log.flush(left.max(LAST_LINES)).await;
-        if let Some(watch) = self.front.watch() {
+        self.service.table().log.flush(left.max(LAST_LINES)).await;
+        if let Some(watch) = self.service.watch() {
             watch.cut();
         }
         if let Some(telemetry) = self.telemetry {
@@ -338,7 +352,7 @@ impl Gateway {
 fn start_admin(
     config: &Config,
     server: &Server,
-    front: &GatewayService,
+    service: &GatewayService,
     watch: Option<Arc<AdminObserver>>,
     telemetry: Option<&Telemetry>,
     draining: &Arc<AtomicBool>,
@@ -350,7 +364,7 @@ fn start_admin(
         false => Ok(()),
     };
     let mut subject = AdminTarget::new("smig gateway", server.view(), watch)
-        .report(Arc::new(front.clone()))
+        .report(Arc::new(service.clone()))
         .ready(ready);
     if let Some(telemetry) = telemetry {
         subject = subject.report(telemetry.tally());

@@ -8,7 +8,7 @@ use super::address::{self, Nat64};
 use super::failure::ForwardError;
 use super::pattern::{Pattern, PortRange};
 use super::spec::ForwardProxySpec;
-use crate::network::IpNet;
+use crate::ip_net::IpNet;
 
 /// The rules for destinations.
 #[derive(Debug)]

@@ -30,7 +30,7 @@ pub use pattern::{Pattern, PortRange};
 pub use spec::ForwardProxySpec;
 pub use users::SecretDigest;
 
-use crate::proxy::Body;
+use crate::exchange::Body;
 use dial::HostPort;
 use failure::ForwardError;
 use plain::OriginPool;

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use rustix::io::Errno;
 use serde::{Deserialize, Deserializer, de::Error as _};
 
-use crate::network::IpNet;
+use crate::ip_net::IpNet;
 
 /// IPv4 networks that are not public, with their purpose.
 const SPECIAL_V4: [([u8; 4], u32, &str); 18] = [

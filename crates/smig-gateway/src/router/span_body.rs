@@ -9,7 +9,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use smig::BoxError;
 use smig_admin::spans::RequestSpan;
 
-use crate::proxy::Body;
+use crate::exchange::Body;
 
 /// Extends the span to the end of the response's body, unless the span lasts as long as the stream.
 pub(super) fn spanned(response: Response<Body>, span: RequestSpan) -> Response<Body> {

@@ -11,9 +11,9 @@ use smig_admin::access_log::AccessLog;
 use smig_proxy::tunnel::Tunnels;
 use smig_settings::Diagnostics;
 
-use super::{HeaderRules, HostPattern, Routes};
-use crate::config::{Config, ForwardedSpec, MoveSpec, RouteSpec};
-use crate::forward::ForwardProxy;
+use super::routes::Routes;
+use crate::config::{Config, ForwardedSpec, HeaderRules, HostPattern, MoveSpec, RouteSpec};
+use crate::forward_proxy::ForwardProxy;
 use crate::upstream::{Upstream, UpstreamSpec};
 
 /// Everything that handling a request needs.
@@ -23,7 +23,7 @@ pub(crate) struct RouteTable {
     targets: Vec<CompiledRoute>,
     pub(super) forwarded: ForwardedSpec,
     pub(super) forward: Option<Arc<ForwardProxy>>,
-    pub(super) log: Arc<AccessLog>,
+    pub(crate) log: Arc<AccessLog>,
     pub(super) tunnels: Tunnels,
     /// HTTPS ports to which requests to these listeners are redirected.
     https: HashMap<ListenerId, u16>,
@@ -48,7 +48,7 @@ pub(super) enum Action {
 
 /// What a reload preserves: whatever is configured as before keeps its connections.
 #[derive(Debug)]
-pub(super) struct LiveResources {
+pub(crate) struct LiveResources {
     upstreams: HashMap<String, (UpstreamSpec, Arc<Upstream>)>,
     forward: Option<Arc<ForwardProxy>>,
     tunnels: Tunnels,
@@ -56,12 +56,12 @@ pub(super) struct LiveResources {
 
 impl LiveResources {
     /// Nothing, before the first configuration.
-    pub(super) fn empty() -> Self {
+    pub(crate) fn empty() -> Self {
         Self { upstreams: HashMap::new(), forward: None, tunnels: Tunnels::of_gateway() }
     }
 
     /// Returns what a configuration needs: reuses what is unchanged, and creates the rest.
-    pub(super) fn reconfigured(&self, config: &Config) -> Result<Self, Diagnostics> {
+    pub(crate) fn reconfigured(&self, config: &Config) -> Result<Self, Diagnostics> {
         let mut upstreams = HashMap::new();
         for (name, spec) in &config.upstreams {
             let same = self.upstreams.get(name).filter(|(old, _)| old == spec);
@@ -83,25 +83,25 @@ impl LiveResources {
     }
 
     /// Closes this port of this machine to the forward proxy.
-    pub(super) fn close_port(&self, port: u16) {
+    pub(crate) fn close_port(&self, port: u16) {
         if let Some(forward) = &self.forward {
             forward.close_port(port);
         }
     }
 
-    pub(super) fn upstreams(&self) -> impl Iterator<Item = &Arc<Upstream>> {
+    pub(crate) fn upstreams(&self) -> impl Iterator<Item = &Arc<Upstream>> {
         self.upstreams.values().map(|(_, upstream)| upstream)
     }
 
     /// Returns whether it contains this instance of the upstream.
-    pub(super) fn has(&self, upstream: &Arc<Upstream>) -> bool {
+    pub(crate) fn has(&self, upstream: &Arc<Upstream>) -> bool {
         self.upstreams().any(|known| Arc::ptr_eq(known, upstream))
     }
 }
 
 impl RouteTable {
     /// Builds the table of a configuration; `https` contains the listeners that redirect.
-    pub(super) fn new(
+    pub(crate) fn new(
         config: &Config,
         kept: &LiveResources,
         log: Arc<AccessLog>,

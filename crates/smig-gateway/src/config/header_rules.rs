@@ -5,7 +5,7 @@ use http::header::{
     TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 
-use crate::config::HeaderSpec;
+use super::HeaderSpec;
 
 /// Fields that frame messages, or are for one hop only.
 const OURS: [HeaderName; 10] = [
@@ -74,14 +74,14 @@ impl HeaderRules {
     }
 
     /// Returns whether a rule changes this field.
-    pub(super) fn name(&self, field: &str) -> bool {
+    pub(crate) fn name(&self, field: &str) -> bool {
         self.0.iter().any(|step| step.name().as_str().eq_ignore_ascii_case(field))
     }
 
     /// Returns whether a field's name differs from a rule's only by `_` and `-`. Servers that map fields to variables
     /// (CGI, WSGI) do not distinguish these: the rule would miss the field, but the server would take it for the
     /// rule's.
-    pub(super) fn is_posed_as(&self, field: &HeaderName) -> bool {
+    pub(crate) fn is_posed_as(&self, field: &HeaderName) -> bool {
         let plain = |byte: u8| if byte == b'_' { b'-' } else { byte };
         let poses = |name: &HeaderName| {
             let (name, field) = (name.as_str().bytes(), field.as_str().bytes());

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::de::{Deserialize, Deserializer, Error as _};
 
-use crate::network::IpNet;
+use crate::ip_net::IpNet;
 
 /// A pattern for hosts and ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
