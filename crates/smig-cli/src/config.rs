@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
-use smig_gateway::agent::{self, AgentConfig};
+use smig_agent::{self as agent, AgentConfig};
 
 use crate::exit::{Exit, Failure};
 use crate::settings::{self, Settings};
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &ConfigArgs) -> Result<ExitCode> {
                 AgentConfig::load(file).map(drop).map_err(|faults| faults.to_string())
             } else if smig_gateway::config::is_gateways(file) {
                 smig_gateway::config::Config::load(file)
-                    .and_then(|config| config.check_files())
+                    .and_then(|config| smig_gateway::Gateway::check(&config))
                     .map_err(|faults| faults.to_string())
             } else {
                 settings::load(file, &mut Settings::default())

@@ -3,21 +3,20 @@
 //! A gateway runs in front of servers, an agent next to clients. Between them is one SMig session, in
 //! which large streams migrate out of the way of small ones.
 //!
-//! - `front`: the gateway's service: reverse proxy, forward proxy, redirects and fixed responses;
-//! - `proxy`: one exchange with an upstream; `upstream`: servers, balancing, health, connections;
-//! - `forward`: tunnels and requests for authenticated users; `tunnel`: relays bytes both ways;
-//! - `tls`: certificates by name, reloaded on renewal; `config`: the configuration file;
-//! - `agent`: the client's side: a local proxy whose traffic shares one session;
-//! - `admin`: live page, metrics and health of both; `telemetry`: export of spans to a collector.
+//! - [`Gateway`]: starts, reloads its configuration without closing connections, and drains;
+//! - [`config`]: the configuration file; [`tls`]: certificates by name, reloaded on renewal;
+//! - `router`: what answers a request: an upstream, the forward proxy, a redirect or a fixed response;
+//! - [`exchange`]: one exchange with an upstream; [`upstream`]: servers, balancing, health, connections;
+//! - [`forward_proxy`]: tunnels and requests to other hosts, for authenticated users.
 
-pub mod admin;
-pub mod agent;
+mod background;
 pub mod config;
-pub mod forward;
-pub mod front;
-mod network;
-pub mod proxy;
-pub mod telemetry;
+pub mod exchange;
+pub mod forward_proxy;
+mod gateway;
+mod ip_net;
+mod router;
 pub mod tls;
-pub mod tunnel;
 pub mod upstream;
+
+pub use gateway::{CertificateReloads, Gateway, GatewayError};

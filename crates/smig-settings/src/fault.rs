@@ -36,17 +36,23 @@ impl Diagnostics {
     }
 }
 
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.line)?;
+        if !self.key.is_empty() {
+            write!(f, "{}: ", self.key)?;
+        }
+        f.write_str(&self.what)
+    }
+}
+
 impl fmt::Display for Diagnostics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, fault) in self.faults.iter().enumerate() {
             if index > 0 {
                 writeln!(f)?;
             }
-            write!(f, "{}:{}: ", self.file, fault.line)?;
-            if !fault.key.is_empty() {
-                write!(f, "{}: ", fault.key)?;
-            }
-            write!(f, "{}", fault.what)?;
+            write!(f, "{}:{fault}", self.file)?;
         }
         Ok(())
     }

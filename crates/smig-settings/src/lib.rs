@@ -20,6 +20,7 @@ pub mod value;
 use std::ops::DerefMut;
 
 pub use document::{AtKey, Document};
+pub use example::uncommented;
 pub use fault::{Diagnostic, Diagnostics, suggest};
 pub use locate::{KeyLocations, KeyMatch};
 pub use model::{Extension, ServerSettings};

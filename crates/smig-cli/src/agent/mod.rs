@@ -9,12 +9,12 @@ use anyhow::Result;
 use clap::{ArgAction, Args};
 use http::Uri;
 use smig::NegotiatedProtocol;
-use smig_gateway::admin::AdminSpec;
-use smig_gateway::agent::{
-    self, Agent, AgentConfig, AgentLimits, AgentOptions, Credentials, GatewaySpec, LocalListeners,
+use smig_admin::AdminSpec;
+use smig_admin::telemetry::TelemetrySpec;
+use smig_agent::{
+    Agent, AgentConfig, AgentLimits, AgentOptions, Credentials, GatewaySpec, LocalListeners,
     PortForward, UplinkState,
 };
-use smig_gateway::telemetry::TelemetrySpec;
 use tokio::sync::watch;
 
 use crate::exit::{Exit, Failure};
@@ -150,11 +150,11 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
     let collector = telemetry.as_ref().map(TelemetrySpec::traces);
     let via = gateway.url.to_string();
     let trust = trust::of(gateway.ca.as_deref(), gateway.insecure, gateway.url.host())?;
-    let mut engine = agent::engine();
+    let mut engine = smig_agent::engine();
     if !gateway.migrate {
         engine.smig = None;
     }
-    let client = agent::client()
+    let client = smig_agent::client()
         .trust(trust)
         .engine(engine)
         .spares(gateway.spares)

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use smig_admin::access_log::Format;
+use smig_admin::telemetry::TelemetrySpec;
 use smig_gateway::config::{Config, ListenProtocol, ListenSpec};
-use smig_gateway::front::access_log::Format;
-use smig_gateway::front::{Gateway, GatewayError};
-use smig_gateway::telemetry::TelemetrySpec;
 use smig_gateway::upstream::ServerUrl;
+use smig_gateway::{Gateway, GatewayError};
 use smig_settings::value::{parse_addresses, parse_time};
 
 use crate::dev_cert::{self, DevCert, Freshness};

@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 
 use http::{Request, Response};
 use smig::Incoming;
+use smig_admin::access_log::{AccessLog, LoggedBody, log_response};
 use smig_files::{FileBody, Files};
-use smig_gateway::front::access_log::{AccessLog, LoggedBody, log_response};
 use tower_service::Service;
 
 /// File service that logs each response.

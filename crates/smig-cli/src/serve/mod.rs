@@ -11,8 +11,8 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use smig::{Server, ServerBuilder, ServerTls};
+use smig_admin::access_log::{AccessLog, Format};
 use smig_files::Files;
-use smig_gateway::front::access_log::{AccessLog, Format};
 
 use crate::dev_cert::{self, DevCert, Freshness};
 use crate::exit::{Exit, Failure};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use smig::Server;
-use smig_gateway::front::access_log::AccessLog;
+use smig_admin::access_log::AccessLog;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Verbosity;

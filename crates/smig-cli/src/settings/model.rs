@@ -5,8 +5,8 @@ use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 
 use http::HeaderValue;
+use smig_admin::access_log::Format;
 use smig_files::{Hidden, Listing, Options, Precompressed, Symlinks};
-use smig_gateway::front::access_log::Format;
 use smig_settings::ServerSettings;
 use smig_settings::entry::show_list;
 use smig_settings::value::parse_addresses;

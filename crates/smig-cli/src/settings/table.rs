@@ -1,6 +1,6 @@
 //! Settings of `smig serve` itself: key, flag, kind, help text, and the field that each sets.
 
-use smig_gateway::front::access_log::Format;
+use smig_admin::access_log::Format;
 use smig_settings::entry::{last, show_list, show_text};
 use smig_settings::value::parse_switch;
 use smig_settings::{ValueKind, word};

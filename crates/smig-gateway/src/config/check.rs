@@ -6,7 +6,7 @@ use http::{StatusCode, Uri};
 use smig_settings::{AtKey, Document, suggest};
 
 use super::spec::{ListenProtocol, ListenSpec, RouteSpec};
-use crate::front::{HeaderRules, HostPattern};
+use super::{HeaderRules, HostPattern};
 use crate::upstream::UpstreamSpec;
 
 fn under(at: &[String], keys: &[&str]) -> Vec<String> {

@@ -2,24 +2,29 @@
 //! with its line and key.
 
 mod check;
+mod header_rules;
+mod host_pattern;
 mod spec;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
+use smig_admin::AdminSpec;
+use smig_admin::telemetry::TelemetrySpec;
 use smig_settings::{Diagnostic, Diagnostics, Document, KeyLocations, Schema, ServerSettings};
 
+pub use header_rules::HeaderRules;
+pub use host_pattern::HostPattern;
+pub(crate) use host_pattern::MAX_HOST_LENGTH;
 pub use spec::{
     AccessLogSpec, CertificateSpec, ClientCertificate, ClientTlsSpec, ForwardedFields,
     ForwardedSpec, HeaderSpec, ListenProtocol, ListenSpec, MoveSpec, OneOrMore, RouteSpec,
 };
 
-use crate::admin::AdminSpec;
-pub use crate::network::IpNet;
+pub use crate::ip_net::IpNet;
 
-use crate::forward::ForwardProxySpec;
-use crate::telemetry::TelemetrySpec;
+use crate::forward_proxy::ForwardProxySpec;
 use crate::upstream::{ServerUrl, UpstreamSpec};
 
 /// The top-level keys of the file that are not shared with other servers.
@@ -157,21 +162,6 @@ impl Config {
         self.certificates.push(CertificateSpec { chain: chain.to_owned(), key: key.to_owned() });
     }
 
-    /// Checks that the referenced files can be used.
-    ///
-    /// # Errors
-    /// The first file that cannot, with its line and key.
-    pub fn check_files(&self) -> Result<(), Diagnostics> {
-        let by_tls = self.listen.iter().any(|listen| listen.protocol == ListenProtocol::Tls);
-        if by_tls && !self.certificates.is_empty() {
-            crate::tls::load_server_tls(self)?;
-        }
-        if let Some(Err(error)) = self.telemetry.as_ref().map(TelemetrySpec::check_files) {
-            return Err(self.fault(&["telemetry", "ca"], error.to_string()));
-        }
-        crate::front::check(self)
-    }
-
     /// Resolves relative paths against the file's directory.
     fn resolve(&mut self, file: &Path) {
         let whole = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
@@ -261,4 +251,4 @@ pub fn example() -> String {
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use smig_settings::value::{deserialize_time, parse_addresses};
 
-use crate::network::IpNet;
+use crate::ip_net::IpNet;
 
 /// A listener.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -204,7 +204,7 @@ pub enum ForwardedFields {
 #[serde(deny_unknown_fields, default)]
 pub struct AccessLogSpec {
     /// The format of its lines.
-    pub format: crate::front::access_log::Format,
+    pub format: smig_admin::access_log::Format,
     /// The file to append to; standard output unless set. Reopened on a reload.
     pub file: Option<PathBuf>,
 }

@@ -2,36 +2,17 @@
 
 use std::time::Duration;
 
+use smig_settings::uncommented;
+
 use super::*;
 
 fn parse(text: &str) -> Result<Config, Vec<String>> {
     Config::parse(text, Path::new("/etc/smig/gateway.toml"))
-        .map_err(|faults| faults.into_iter().map(shown).collect())
-}
-
-pub(crate) fn shown(fault: Diagnostic) -> String {
-    match fault.key.is_empty() {
-        true => format!("{}: {}", fault.line, fault.what),
-        false => format!("{}: {}: {}", fault.line, fault.key, fault.what),
-    }
+        .map_err(|faults| faults.into_iter().map(|fault| fault.to_string()).collect())
 }
 
 fn faults(text: &str) -> Vec<String> {
     parse(text).unwrap_err()
-}
-
-/// Returns the example with every key and every section uncommented.
-pub(crate) fn uncommented(example: &str) -> String {
-    let is_key = |line: &str| {
-        let name = line.split(" = ").next().unwrap_or_default();
-        line.contains(" = ") && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
-    };
-    let line = |line: &str| match line.strip_prefix('#') {
-        Some(rest) if is_key(rest) || is_key(rest.trim_start()) => rest.trim_start().to_owned(),
-        Some(rest) if rest.starts_with(" [") && rest.ends_with(']') => rest.trim_start().to_owned(),
-        _ => line.to_owned(),
-    };
-    example.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
 #[test]

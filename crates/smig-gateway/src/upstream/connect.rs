@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use smig::{Loaded, Resolver, TlsFault};
+use smig_proxy::ProxyError;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
@@ -16,7 +17,6 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::spec::ServerAddr;
-use crate::proxy::ProxyError;
 
 /// How long a peer may leave TCP keep-alive probes unanswered until its connection is closed. Exchanges that
 /// may idle (gRPC, events, tunnels) have no other way to detect a dead peer.

@@ -7,13 +7,13 @@ use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::Empty;
 use hyper_util::rt::TokioIo;
+use smig_proxy::ProxyError;
 use tokio::time::timeout;
 
 use super::connect::connect;
 use super::spec::{HealthSpec, Protocol, ServerAddr};
 use super::worker::{Counts, Http2Client};
 use super::{Upstream, UpstreamServer};
-use crate::proxy::ProxyError;
 
 impl Upstream {
     /// Checks each server at its interval, for as long as the upstream exists; returns at once if no health check

@@ -15,13 +15,14 @@ use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1};
 use hyper_util::rt::TokioIo;
 use pin_project_lite::pin_project;
+use smig_proxy::ProxyError;
+use smig_proxy::framing::Content;
+use smig_proxy::upload::{ResponseClock, ResponseDeadline, Upload};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 
 use super::connect::Io;
 use super::relay::SharedWaker;
-use crate::proxy::framing::Content;
-use crate::proxy::{Clock, ProxyError, ResponseDeadline, Upload};
 
 /// Maximum number of polling rounds before yielding to other tasks of the thread.
 const ROUNDS: usize = 16;
@@ -190,14 +191,14 @@ impl Http1 {
     pub(crate) fn send(
         &mut self,
         request: Request<Content<Upload>>,
-        patience: ResponseDeadline,
+        deadline: ResponseDeadline,
     ) -> impl Future<Output = Result<Response<Incoming>, SendError>> + use<'_> {
         self.last |= smig::is_last_request(request.headers());
         self.relay.begin_detached();
         let sending = self.sender.try_send_request(request);
         self.relay.end_unnotified();
         let used = std::mem::replace(&mut self.used, true);
-        let clock = patience.start();
+        let clock = deadline.start();
         let limit = Some(clock.first());
         Sending { sending, connection: self, clock, limit, used }
     }
@@ -228,7 +229,7 @@ pin_project! {
         #[pin]
         sending: F,
         connection: &'a mut Http1,
-        clock: Clock,
+        clock: ResponseClock,
         // A timeout that has not started.
         limit: Option<Duration>,
         // The connection has carried a request before.
@@ -256,7 +257,7 @@ where
             let fresh = this.limit.take();
             let (limit, fresh) = (fresh.unwrap_or_default(), fresh.is_some());
             std::task::ready!(this.connection.poll_limit(cx, limit, fresh));
-            match this.clock.next() {
+            match this.clock.check_progress() {
                 Ok(more) => *this.limit = Some(more),
                 Err(failure) => return Poll::Ready(Err(SendError { failure, unsent: false })),
             }

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use smig_proxy::ProxyError;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::time::{Instant, timeout};
 
 use super::http1::Http1;
 use super::server::UpstreamServer;
-use crate::proxy::ProxyError;
 
 /// Idle connections, the most recently used last.
 #[derive(Debug, Default)]

@@ -8,9 +8,9 @@ use std::time::Duration;
 use http::header::HeaderName;
 use http::uri::Authority;
 use serde::de::{Deserialize, Deserializer, Error as _};
+use smig_proxy::grpc;
+use smig_proxy::upload::{ResponseDeadline, Upload};
 use smig_settings::value::{deserialize_time, deserialize_time_or_never};
-
-use crate::proxy::grpc;
 
 /// An upstream: its servers, and how requests are sent to them.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
@@ -278,6 +278,11 @@ impl Default for Timeouts {
 }
 
 impl Timeouts {
+    /// Returns the timeouts of waiting for the response to a request with this body.
+    pub(crate) fn response_deadline(&self, upload: &Upload) -> ResponseDeadline {
+        ResponseDeadline::new(upload, self.head, self.stall)
+    }
+
     /// Returns the `stall` timeout for the body of a response with these header fields.
     pub(crate) fn stall_of(&self, headers: &http::HeaderMap) -> Option<Duration> {
         self.stall.filter(|_| !grpc::has_no_idle_limit(headers))

@@ -10,6 +10,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use smig::{Cleartext, CleartextTrust, Client, Config, Origin, SocketOptions, Trust};
+use smig_proxy::ProxyError;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::timeout;
 
@@ -19,7 +20,6 @@ use super::http1::Http1;
 use super::pool::{Acquired, Lease, Pool};
 use super::server::UpstreamServer;
 use super::spec::{Protocol, ServerAddr};
-use crate::proxy::ProxyError;
 
 /// Interval between the checks of idle connections.
 const TIDY: Duration = Duration::from_secs(1);

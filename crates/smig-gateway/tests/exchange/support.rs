@@ -13,9 +13,9 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use smig::{Cleartext, CleartextTrust, Client, ConnectionInfo, Incoming, Resolver, Server};
-use smig_gateway::proxy::{self, Body};
-use smig_gateway::tunnel::Tunnels;
+use smig_gateway::exchange::{self, Body};
 use smig_gateway::upstream::{Upstream, UpstreamSpec};
+use smig_proxy::tunnel::Tunnels;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -48,7 +48,7 @@ impl tower_service::Service<Request<Incoming>> for Front {
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
         let (upstream, tunnels) = (Arc::clone(&self.0), self.1.clone());
         let client = request.extensions().get::<Arc<ConnectionInfo>>().unwrap().peer_addr();
-        Box::pin(async move { Ok(proxy::exchange(request, &upstream, client, &tunnels).await) })
+        Box::pin(async move { Ok(exchange::exchange(request, &upstream, client, &tunnels).await) })
     }
 }
 

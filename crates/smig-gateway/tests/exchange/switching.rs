@@ -7,7 +7,7 @@ use aws_lc_rs::digest;
 use base64::Engine as _;
 use http::Request;
 use smig::{CleartextTrust, Origin as Target, Protocol, Server};
-use smig_gateway::tunnel::{Opened, open};
+use smig_proxy::tunnel::{Opened, open};
 use smig_testkit::port::ReservedPort;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 

@@ -1,8 +1,8 @@
 //! Which users may open which tunnels, and the responses to failures.
 
 use http::{Method, Request, StatusCode};
-use smig_gateway::forward::ForwardProxySpec;
-use smig_gateway::tunnel::{self, Opened};
+use smig_gateway::forward_proxy::ForwardProxySpec;
+use smig_proxy::tunnel::{self, Opened};
 use smig_testkit::port::ReservedPort;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};

@@ -1,9 +1,7 @@
-//! The forward proxy and the agent over real sockets.
+//! The forward proxy over real sockets.
 
-mod agent;
 mod connect;
 mod plain;
-mod port;
-mod socks;
+#[expect(dead_code, reason = "the agent's tests use the rest")]
 mod support;
 mod tunnel;

@@ -1,47 +1,20 @@
 //! Requests to `http://` origins.
 
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::stream;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
-use http_body::Frame;
-use http_body_util::{BodyExt as _, Full, StreamBody};
-use smig::{BoxError, CleartextTrust, Incoming, Server};
-use smig_gateway::forward::ForwardProxySpec;
+use http::{Method, Request, Response, StatusCode, Version};
+use http_body_util::{BodyExt as _, Full};
+use smig::Incoming;
+use smig_gateway::forward_proxy::ForwardProxySpec;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
 use crate::support::{
-    Gateway, TOKEN, bytes, loopback, origin, proxy_status, read_head, spec, strict, text, uri,
+    Gateway, TOKEN, bytes, echo_server, origin, proxy_status, read_head, spec, strict, text, uri,
 };
-
-/// An origin that sends the request's body back, with its version and length in trailers.
-pub(crate) fn echo_server() -> Server {
-    let answer = async |request: Request<Incoming>| {
-        let version = format!("{:?}", request.version());
-        let via = request.headers().get("via").cloned();
-        assert!(!request.headers().contains_key("proxy-authorization"));
-        let data = request.into_body().collect().await?.to_bytes();
-        let mut trailers = HeaderMap::new();
-        trailers.insert("x-length", data.len().into());
-        let frames = [Ok::<_, BoxError>(Frame::data(data)), Ok(Frame::trailers(trailers))];
-        let mut response = Response::new(StreamBody::new(stream::iter(frames)));
-        response.headers_mut().insert("x-version", HeaderValue::from_str(&version)?);
-        if let Some(via) = via {
-            response.headers_mut().insert("x-via", via);
-        }
-        Ok::<_, BoxError>(response)
-    };
-    Server::builder()
-        .workers(NonZeroUsize::MIN)
-        .listen_cleartext(loopback(), CleartextTrust::None)
-        .start(tower::service_fn(answer))
-        .unwrap()
-}
 
 async fn send(gateway: &Gateway, url: String, h2c: bool, body: Bytes) -> Response<Incoming> {
     let mut request = Request::builder()

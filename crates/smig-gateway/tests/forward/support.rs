@@ -7,16 +7,17 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Method, Request, Response, Uri};
-use http_body_util::BodyExt as _;
+use futures_util::stream;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, StreamBody};
 use smig::{
-    CleartextTrust, Client, ClientBuilder, Config, Incoming, MigrationConfig, MigrationMode,
-    Origin, Server, ServerTls, Trust,
+    BoxError, CleartextTrust, Client, Config, Incoming, MigrationConfig, MigrationMode, Origin,
+    Server, ServerTls, Trust,
 };
-use smig_gateway::admin::{ReportedStats, StatsSource as _, TunnelReport};
-use smig_gateway::agent::{self, Agent, AgentOptions, Credentials, PortForward, UplinkState};
-use smig_gateway::forward::{ForwardProxy, ForwardProxySpec, SecretDigest};
-use smig_gateway::tunnel::{self, Opened, Stream, Tunnels};
+use smig_admin::{ReportedStats, StatsSource as _, TunnelReport};
+use smig_gateway::forward_proxy::{ForwardProxy, ForwardProxySpec, SecretDigest};
+use smig_proxy::tunnel::{self, Opened, Stream, Tunnels};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -50,7 +51,7 @@ pub(crate) struct Gateway {
 
 /// A certificate and its key, PEM.
 pub(crate) struct Identity {
-    certificate: String,
+    pub(crate) certificate: String,
     key: String,
 }
 
@@ -68,26 +69,6 @@ impl Gateway {
             .unwrap();
         let origin = Origin::https("localhost", server.local_addrs()[0].port());
         Self { server, client, origin, identity, tunnels }
-    }
-
-    /// A client that trusts the gateway.
-    pub(crate) fn client_builder(&self) -> ClientBuilder {
-        agent::client().trust(Trust::Pem(self.identity.certificate.clone().into()))
-    }
-
-    /// An agent that uses the gateway, on free ports.
-    pub(crate) async fn agent(&self, forwards: Vec<PortForward>) -> Agent {
-        let spec = AgentOptions { forwards, ..self.agent_spec() };
-        Agent::start(spec, self.client_builder()).await.unwrap()
-    }
-
-    pub(crate) fn agent_spec(&self) -> AgentOptions {
-        AgentOptions {
-            credentials: Credentials::bearer(TOKEN),
-            listen: vec![loopback()],
-            socks: vec![loopback()],
-            ..AgentOptions::new(self.origin.clone())
-        }
     }
 
     /// Requests a tunnel with the token.
@@ -230,16 +211,26 @@ pub(crate) fn uri(text: impl AsRef<str>) -> Uri {
     text.as_ref().parse().unwrap()
 }
 
-/// Waits for a state of the connection between the agent and the gateway.
-pub(crate) async fn until(agent: &Agent, wanted: impl FnMut(&UplinkState) -> bool) -> UplinkState {
-    agent.link().wait_for(wanted).await.unwrap().clone()
-}
-
-/// Opens a tunnel through an agent's HTTP proxy.
-pub(crate) async fn connect(agent: &Agent, target: impl Display) -> (TcpStream, String) {
-    let mut tcp = TcpStream::connect(agent.http_addrs()[0]).await.unwrap();
-    let head = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n");
-    tcp.write_all(head.as_bytes()).await.unwrap();
-    let head = read_head(&mut tcp).await;
-    (tcp, head)
+/// An origin that sends the request's body back, with its version and length in trailers.
+pub(crate) fn echo_server() -> Server {
+    let answer = async |request: Request<Incoming>| {
+        let version = format!("{:?}", request.version());
+        let via = request.headers().get("via").cloned();
+        assert!(!request.headers().contains_key("proxy-authorization"));
+        let data = request.into_body().collect().await?.to_bytes();
+        let mut trailers = HeaderMap::new();
+        trailers.insert("x-length", data.len().into());
+        let frames = [Ok::<_, BoxError>(Frame::data(data)), Ok(Frame::trailers(trailers))];
+        let mut response = Response::new(StreamBody::new(stream::iter(frames)));
+        response.headers_mut().insert("x-version", HeaderValue::from_str(&version)?);
+        if let Some(via) = via {
+            response.headers_mut().insert("x-via", via);
+        }
+        Ok::<_, BoxError>(response)
+    };
+    Server::builder()
+        .workers(NonZeroUsize::MIN)
+        .listen_cleartext(loopback(), CleartextTrust::None)
+        .start(tower::service_fn(answer))
+        .unwrap()
 }

@@ -4,9 +4,9 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use smig::ErrorCode;
-use smig_gateway::admin::TunnelReport;
-use smig_gateway::forward::ForwardProxySpec;
-use smig_gateway::tunnel::{Socket, TunnelError, relay};
+use smig_admin::TunnelReport;
+use smig_gateway::forward_proxy::ForwardProxySpec;
+use smig_proxy::tunnel::{Socket, TunnelError, relay};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;

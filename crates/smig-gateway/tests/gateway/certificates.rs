@@ -64,7 +64,7 @@ async fn a_reload_changes_how_often_certificates_are_looked_for() {
 async fn a_file_that_cannot_be_used_is_named_with_its_line() {
     let place = Place::new();
     let text = config("");
-    let error = smig_gateway::front::Gateway::start(place.config(&text)).unwrap_err().to_string();
+    let error = smig_gateway::Gateway::start(place.config(&text)).unwrap_err().to_string();
     let file = place.path("gateway.toml").display().to_string();
     assert!(error.starts_with(&format!("{file}:4: certificate.0.chain: cannot read")), "{error}");
 }

@@ -1,6 +1,5 @@
 //! Export of spans to a collector, and trace fields sent to upstreams.
 
-mod agent;
 mod away;
 mod collector;
 mod gateway;

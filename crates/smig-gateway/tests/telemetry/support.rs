@@ -9,8 +9,8 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use smig::{BoxError, CleartextTrust, Incoming, Server};
+use smig_gateway::Gateway;
 use smig_gateway::config::Config;
-use smig_gateway::front::Gateway;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 

@@ -1,0 +1,141 @@
+//! The admin page beside a server that has something to show: a client on the same machine that
+//! fetches small things all the time and big ones now and then, over a path made slow on purpose.
+//!
+//! `cargo run -p smig-admin --example admin`, then open the address that it prints. Arguments, if any,
+//! are the addresses of the page and of the server.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::{BodyExt as _, Full};
+use smig::{
+    BoxError, Cleartext, CleartextTrust, Client, Incoming, MigrationConfig, MigrationMode, Server,
+    SocketOptions,
+};
+use smig_admin::{
+    self as admin, AdminObserver, AdminSpec, AdminTarget, ReportedStats, StatsSource,
+    UpstreamReport,
+};
+
+/// Filler a second on each connection.
+const PATH: u64 = 1_500_000;
+const PIECE: usize = 16 << 10;
+
+/// Filler of a given number, whose length is announced or not.
+struct Filler {
+    left: usize,
+    announced: bool,
+}
+
+impl Body for Filler {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let len = self.left.min(PIECE);
+        self.left -= len;
+        let piece = Bytes::from_static(&[0x5a; PIECE]).slice(..len);
+        Poll::Ready((len > 0).then(|| Ok(Frame::data(piece))))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        if self.announced { SizeHint::with_exact(self.left as u64) } else { SizeHint::default() }
+    }
+}
+
+/// `/small/...` is 6 kB, `/live/...` is big and does not say so, all else is big.
+async fn answer(request: Request<Incoming>) -> Result<Response<Filler>, Infallible> {
+    let path = request.uri().path();
+    let left = if path.starts_with("/small") { 6000 } else { 9_000_000 };
+    Ok(Response::new(Filler { left, announced: !path.starts_with("/live") }))
+}
+
+/// Numbers of an upstream that is not there, so that its table can be seen.
+struct Invented;
+
+impl StatsSource for Invented {
+    fn report(&self, to: &mut ReportedStats) {
+        to.upstreams.push(UpstreamReport {
+            upstream: "app".into(),
+            server: "unix:/run/app.sock".into(),
+            healthy: true,
+            running: 2,
+            connections: 4,
+            requests: 1824,
+            failures: 1,
+        });
+    }
+}
+
+async fn fetch(client: &Client, url: String) -> Result<(), BoxError> {
+    let request = Request::get(url).body(Full::<Bytes>::default())?;
+    let mut body = client.request(request).await?.into_body();
+    while let Some(frame) = body.frame().await {
+        frame?;
+    }
+    Ok(())
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), BoxError> {
+    let mut args = std::env::args().skip(1);
+    let mut argument = || args.next().unwrap_or_else(|| "127.0.0.1:0".to_owned());
+    let (listen, server) = (argument().parse()?, argument().parse()?);
+    let (mut slow, mut slow_bulk) = (SocketOptions::interactive(), SocketOptions::bulk());
+    slow.pacing_rate = Some(PATH);
+    slow_bulk.pacing_rate = Some(PATH);
+    let mut rules = MigrationConfig::default();
+    rules.policy.unknown_length_after = 2 << 20;
+    let watch = AdminObserver::new();
+    let server = Server::builder()
+        .listen_cleartext(server, CleartextTrust::TrustedNetwork)
+        .interactive_socket(slow)
+        .bulk_socket(slow_bulk)
+        .moves(rules)
+        .observer(watch.clone())
+        .request_label_limit(admin::NAME_LENGTH)
+        .start(tower::service_fn(answer))?;
+    let subject = AdminTarget::new("smig gateway", server.view(), watch)
+        .report(std::sync::Arc::new(Invented));
+    let admin = admin::start(&AdminSpec { listen }, subject)?;
+    println!("http://{}/", admin.local_addr());
+
+    let mut leave = MigrationConfig::default();
+    leave.mode = MigrationMode::Never;
+    let client = Client::builder()
+        .cleartext(Cleartext::PriorKnowledge(CleartextTrust::TrustedNetwork))
+        .moves(leave)
+        .spares(2)
+        .build()?;
+    let base = format!("http://{}", server.local_addrs()[0]);
+    let small = async {
+        for number in 0.. {
+            fetch(&client, format!("{base}/small/{number}.json")).await?;
+            tokio::time::sleep(Duration::from_millis(60)).await;
+        }
+        Ok::<_, BoxError>(())
+    };
+    let big = async |path: &'static str, first: u64, pause: u64| {
+        tokio::time::sleep(Duration::from_secs(first)).await;
+        loop {
+            fetch(&client, format!("{base}{path}")).await?;
+            tokio::time::sleep(Duration::from_secs(pause)).await;
+        }
+        #[expect(unreachable_code, reason = "gives the error its type")]
+        Ok::<_, BoxError>(())
+    };
+    tokio::try_join!(
+        small,
+        big("/images/debian-12.iso?token=unseen", 3, 6),
+        big("/live/camera-4.ts", 7, 5)
+    )?;
+    Ok(())
+}

@@ -1,0 +1,362 @@
+//! The access log: one line per response, written when its body has ended.
+
+mod writer;
+
+use std::fs::OpenOptions;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+use http::header::{HOST, HeaderName, HeaderValue, REFERER, USER_AGENT};
+use http::{Method, Request, Response, StatusCode, Uri, Version};
+use http_body::{Body, Frame, SizeHint};
+use serde::Deserialize;
+use smig::ConnectionInfo;
+
+use writer::{Ledger, LogWriter, Sink};
+
+/// The format of the lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// No log.
+    #[default]
+    Off,
+    /// Short lines, for people.
+    Text,
+    /// The combined format of Apache and nginx.
+    Combined,
+    /// One JSON object per line.
+    Json,
+}
+
+/// An access log. Writing to it never blocks.
+#[derive(Debug)]
+pub struct AccessLog {
+    format: Format,
+    /// `None`: logging is off.
+    writer: Option<LogWriter>,
+    ledger: Arc<Ledger>,
+}
+
+impl AccessLog {
+    /// Opens a log to a file, or to standard output.
+    ///
+    /// # Errors
+    /// The file cannot be opened, or the thread cannot be started.
+    pub fn new(format: Format, file: Option<&Path>) -> io::Result<Arc<Self>> {
+        Self::open(format, file, Arc::default())
+    }
+
+    /// Returns a log that replaces this one and continues its count of dropped lines.
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new).
+    pub fn next(&self, format: Format, file: Option<&Path>) -> io::Result<Arc<Self>> {
+        Self::open(format, file, Arc::clone(&self.ledger))
+    }
+
+    fn open(format: Format, file: Option<&Path>, ledger: Arc<Ledger>) -> io::Result<Arc<Self>> {
+        if format == Format::Off {
+            return Ok(Arc::new(Self { format, writer: None, ledger }));
+        }
+        let sink = match file {
+            None => Sink::Output,
+            Some(path) => {
+                // Opening a FIFO only for writing blocks until it has a reader.
+                let is_pipe = std::fs::metadata(path).is_ok_and(|data| data.file_type().is_fifo());
+                Sink::File(OpenOptions::new().create(true).append(true).read(is_pipe).open(path)?)
+            }
+        };
+        let writer = LogWriter::start(sink, Arc::clone(&ledger))?;
+        Ok(Arc::new(Self { format, writer: Some(writer), ledger }))
+    }
+
+    /// Returns whether lines are written.
+    #[must_use]
+    pub const fn is_on(&self) -> bool {
+        self.writer.is_some()
+    }
+
+    /// Returns the number of lines dropped since the start: the buffer was full, or writing failed.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.ledger.dropped()
+    }
+
+    /// Waits until the lines so far are written, including those of replaced logs: for at most `limit`, and only as
+    /// long as writes make progress.
+    pub async fn flush(&self, limit: Duration) {
+        self.ledger.flush(limit).await;
+    }
+
+    /// Starts a line; `None` if logging is off.
+    #[must_use]
+    pub fn begin<B>(self: &Arc<Self>, request: &Request<B>) -> Option<Box<AccessLogEntry>> {
+        (self.format != Format::Off)
+            .then(|| Box::new(AccessLogEntry::new(Arc::clone(self), request)))
+    }
+
+    fn write(&self, line: String) {
+        if let Some(writer) = &self.writer {
+            writer.write(line);
+        }
+    }
+}
+
+/// A line in progress. Dropping it writes the line.
+#[derive(Debug)]
+pub struct AccessLogEntry {
+    log: Arc<AccessLog>,
+    peer: Option<SocketAddr>,
+    method: Method,
+    uri: Uri,
+    version: Version,
+    host: Option<HeaderValue>,
+    referer: Option<HeaderValue>,
+    user_agent: Option<HeaderValue>,
+    upstream: Option<Arc<str>>,
+    status: StatusCode,
+    sent: u64,
+    outcome: Outcome,
+    began: Instant,
+}
+
+/// How the response's body ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// Dropped before its end: the client disconnected or cancelled.
+    Aborted,
+    Complete,
+    /// Its source failed.
+    Failed,
+}
+
+impl Outcome {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Aborted => "cut",
+            Self::Complete => "whole",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl AccessLogEntry {
+    fn new<B>(log: Arc<AccessLog>, request: &Request<B>) -> Self {
+        let field = |name: HeaderName| request.headers().get(name).cloned();
+        let info = request.extensions().get::<Arc<ConnectionInfo>>();
+        Self {
+            log,
+            peer: info.map(|info| info.peer_addr()),
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+            version: request.version(),
+            host: field(HOST),
+            referer: field(REFERER),
+            user_agent: field(USER_AGENT),
+            upstream: None,
+            status: StatusCode::OK,
+            sent: 0,
+            outcome: Outcome::Aborted,
+            began: Instant::now(),
+        }
+    }
+
+    /// Sets the upstream that answered.
+    pub fn answered_by(&mut self, upstream: &Arc<str>) {
+        self.upstream = Some(Arc::clone(upstream));
+    }
+
+    fn line(&self) -> String {
+        self.line_in(self.log.format)
+    }
+
+    fn line_in(&self, format: Format) -> String {
+        let millis = self.began.elapsed().as_secs_f64() * 1e3;
+        let path = self.uri.path_and_query().map_or("*", http::uri::PathAndQuery::as_str);
+        // A tunnel has no path.
+        let target = match self.uri.authority() {
+            Some(authority) if self.uri.scheme().is_none() => authority.as_str(),
+            _ => path,
+        };
+        let peer = self.peer.map_or_else(|| "-".to_owned(), |peer| peer.to_string());
+        let date = httpdate::fmt_http_date(SystemTime::now());
+        let (method, status, sent) = (&self.method, self.status.as_u16(), self.sent);
+        let (version, outcome) = (self.version, self.outcome.as_str());
+        match format {
+            Format::Json => {
+                let host = match (self.uri.authority(), &self.host) {
+                    (Some(authority), _) => Some(authority.as_str().into()),
+                    (None, Some(host)) => Some(lossy(host)),
+                    (None, None) => None,
+                };
+                serde_json::json!({
+                    "time": date,
+                    "peer": peer,
+                    "method": method.as_str(),
+                    "host": host,
+                    "path": target,
+                    "protocol": format!("{version:?}"),
+                    "status": status,
+                    "bytes": sent,
+                    "ms": (millis * 1e3).round() / 1e3,
+                    "body": outcome,
+                    "upstream": self.upstream.as_deref(),
+                    "user_agent": self.user_agent.as_ref().map(lossy),
+                })
+                .to_string()
+            }
+            Format::Combined => {
+                let peer = self.peer.map_or_else(|| "-".to_owned(), |peer| peer.ip().to_string());
+                let (referer, agent) = (quoted(&self.referer), quoted(&self.user_agent));
+                let date = common_date(&date);
+                let target = escaped(target.as_bytes());
+                format!(
+                    "{peer} - - [{date}] \"{method} {target} {version:?}\" {status} {sent} \
+                     \"{referer}\" \"{agent}\""
+                )
+            }
+            Format::Text | Format::Off => {
+                let target = escaped(target.as_bytes());
+                format!(
+                    "{date} {peer} \"{method} {target} {version:?}\" {status} {sent} \
+                     {millis:.1}ms {outcome}"
+                )
+            }
+        }
+    }
+}
+
+fn lossy(value: &HeaderValue) -> std::borrow::Cow<'_, str> {
+    String::from_utf8_lossy(value.as_bytes())
+}
+
+fn quoted(value: &Option<HeaderValue>) -> String {
+    value.as_ref().map_or_else(|| "-".to_owned(), |value| escaped(value.as_bytes()))
+}
+
+/// Escapes text from a client, so that it cannot end its field of the line.
+fn escaped(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for &byte in bytes {
+        match byte {
+            b' '..=b'~' if byte != b'"' && byte != b'\\' => text.push(char::from(byte)),
+            _ => text.push_str(&format!("\\x{byte:02X}")),
+        }
+    }
+    text
+}
+
+/// Converts `Sun, 06 Nov 1994 08:49:37 GMT` to `06/Nov/1994:08:49:37 +0000`.
+fn common_date(date: &str) -> String {
+    let mut words = date.split_ascii_whitespace().skip(1);
+    let mut next = || words.next().unwrap_or_default();
+    let (day, month, year, time) = (next(), next(), next(), next());
+    format!("{day}/{month}/{year}:{time} +0000")
+}
+
+impl Drop for AccessLogEntry {
+    fn drop(&mut self) {
+        let mut line = self.line();
+        line.push('\n');
+        self.log.write(line);
+    }
+}
+
+/// Counts the bytes of a response's body, if there is an entry for it.
+#[must_use]
+pub fn log_response<B: Body>(
+    response: Response<B>,
+    entry: Option<Box<AccessLogEntry>>,
+) -> Response<LoggedBody<B>> {
+    let Some(mut entry) = entry else {
+        return response.map(|body| LoggedBody { body, entry: None });
+    };
+    entry.status = response.status();
+    if entry.method == Method::HEAD || response.body().is_end_stream() {
+        entry.outcome = Outcome::Complete;
+    }
+    response.map(|body| LoggedBody { body, entry: Some(entry) })
+}
+
+pin_project_lite::pin_project! {
+    /// A body whose bytes are counted.
+    #[derive(Debug)]
+    pub struct LoggedBody<B> {
+        #[pin]
+        body: B,
+        entry: Option<Box<AccessLogEntry>>,
+    }
+}
+
+impl<B: Body<Data = Bytes>> Body for LoggedBody<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        let mut this = self.project();
+        let polled = this.body.as_mut().poll_frame(cx);
+        let Some(entry) = this.entry else { return polled };
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                entry.sent += frame.data_ref().map_or(0, |data| data.len() as u64);
+                if this.body.is_end_stream() {
+                    entry.outcome = Outcome::Complete;
+                }
+            }
+            Poll::Ready(Some(Err(_))) => entry.outcome = Outcome::Failed,
+            Poll::Ready(None) => entry.outcome = Outcome::Complete,
+            Poll::Pending => {}
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(format: Format) -> String {
+        let log = AccessLog::new(Format::Off, None).unwrap();
+        let request = Request::get("https://a.example/x\"\u{9b}31m?y=1")
+            .header(USER_AGENT, "bad\"agent\\")
+            .body(())
+            .unwrap();
+        let mut entry = AccessLogEntry::new(log, &request);
+        entry.sent = 5;
+        entry.outcome = Outcome::Complete;
+        entry.line_in(format)
+    }
+
+    #[test]
+    fn a_client_cannot_end_its_field() {
+        assert_eq!(escaped(b"a\"b\\c\x1b\xff"), "a\\x22b\\x5Cc\\x1B\\xFF");
+        assert_eq!(common_date("Sun, 06 Nov 1994 08:49:37 GMT"), "06/Nov/1994:08:49:37 +0000");
+        let combined = line(Format::Combined);
+        assert_eq!(combined.matches('"').count(), 6, "{combined}");
+        let text = line(Format::Text);
+        assert!(text.contains(" \"GET /x\\x22\\xC2\\x9B31m?y=1 HTTP/1.1\" 200 5 "), "{text}");
+        assert!(combined.ends_with("\"bad\\x22agent\\x5C\""), "{combined}");
+        let json: serde_json::Value = serde_json::from_str(&line(Format::Json)).unwrap();
+        assert_eq!(json["bytes"], 5);
+        assert_eq!(json["body"], "whole");
+    }
+}

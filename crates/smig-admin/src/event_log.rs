@@ -1,0 +1,140 @@
+//! The latest events for operators, in order, and their wire format.
+
+use std::collections::VecDeque;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use smig::{Mover, ObserverEvent, PolicyOutcome, StayReason, StreamRef};
+
+/// Entries kept for readers that connect later.
+const KEPT: usize = 200;
+
+#[derive(Debug, Default)]
+pub(crate) struct EventLog {
+    entries: VecDeque<Entry>,
+    next: u64,
+}
+
+/// An event with its time. Formatted only when it is read.
+#[derive(Debug)]
+struct Entry {
+    number: u64,
+    at: SystemTime,
+    what: ObserverEvent,
+}
+
+impl EventLog {
+    /// Appends an entry, and returns its record if `wanted`. Events that are only counted are ignored.
+    pub(crate) fn add(&mut self, what: &ObserverEvent, wanted: bool) -> Option<Bytes> {
+        if !is_told(what) {
+            return None;
+        }
+        if self.entries.len() == KEPT {
+            self.entries.pop_front();
+        }
+        let entry = Entry { number: self.next, at: SystemTime::now(), what: what.clone() };
+        self.next += 1;
+        let record = wanted.then(|| entry.record());
+        self.entries.push_back(entry);
+        record
+    }
+
+    /// Returns the records of all entries, oldest first.
+    pub(crate) fn records(&self) -> Vec<Bytes> {
+        self.entries.iter().map(Entry::record).collect()
+    }
+}
+
+/// Returns whether an event is logged individually. The policy's first verdicts on each tunnel, too few
+/// bytes and too young, are left out.
+const fn is_told(what: &ObserverEvent) -> bool {
+    !matches!(
+        what,
+        ObserverEvent::PolicyDecided {
+            verdict: PolicyOutcome::Stays(StayReason::FewBytes | StayReason::Young),
+            ..
+        } | ObserverEvent::StreamOpened { .. }
+            | ObserverEvent::StreamEnded { .. }
+            | ObserverEvent::ConnectionOpened { .. }
+            | ObserverEvent::ConnectionClosed { .. }
+    )
+}
+
+impl Entry {
+    fn record(&self) -> Bytes {
+        let at = self.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let mut entry = words(&self.what);
+        entry["id"] = self.number.into();
+        entry["at_ms"] = u64::try_from(at.as_millis()).unwrap_or(u64::MAX).into();
+        format!("event: log\ndata: {entry}\n\n").into()
+    }
+}
+
+/// Returns an event as JSON with a text for humans.
+fn words(what: &ObserverEvent) -> Value {
+    let of = |kind: &str, stream: &Option<StreamRef>, text: String| {
+        let mut value = json!({ "kind": kind, "text": text });
+        if let Some(place) = stream {
+            value["session"] = place.session.to_string().into();
+            // A string: it has more digits than a JavaScript number.
+            value["stream"] = place.stream.as_u64().to_string().into();
+            value["connection"] = place.connection.to_string().into();
+        }
+        value
+    };
+    match what {
+        ObserverEvent::Moved { from, to, mover, stream, offset, why, .. } => {
+            let text = format!("migrated from connection {from} to {to} at {offset} bytes: {why}");
+            let mut value = of("moved", stream, text);
+            value["from"] = from.to_string().into();
+            value["to"] = to.to_string().into();
+            value["offset"] = (*offset).into();
+            value["by"] = if *mover == Mover::Local { "here" } else { "peer" }.into();
+            value
+        }
+        ObserverEvent::PolicyDecided { stream, verdict } => {
+            of("judged", stream, verdict.to_string())
+        }
+        ObserverEvent::MoveDeclined { stream, .. } => {
+            of("declined", stream, "the peer declined the migration".to_owned())
+        }
+        ObserverEvent::StreamReset { stream, .. } => {
+            of("reset", stream, "ended with an error".to_owned())
+        }
+        ObserverEvent::SessionEstablished => {
+            of("session", &None, "session established: both ends support SMig".to_owned())
+        }
+        ObserverEvent::Joined { conn, .. } => {
+            of("joined", &None, format!("connection {conn} joined its session"))
+        }
+        ObserverEvent::JoinRefused { .. } => {
+            of("refused", &None, "the session refused a connection".to_owned())
+        }
+        ObserverEvent::HandshakeFailed => of("handshake", &None, "a handshake failed".to_owned()),
+        ObserverEvent::Panicked => of("panic", &None, "a handler panicked".to_owned()),
+        ObserverEvent::LimitHit(limit) => of("limit", &None, format!("limit reached: {limit}")),
+        other => of("other", &None, format!("{other:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_is_bounded_and_put_into_words_when_read() {
+        let mut log = EventLog::default();
+        assert_eq!(log.add(&ObserverEvent::StreamOpened { stream: None }, true), None);
+        for _ in 0..KEPT {
+            assert_eq!(log.add(&ObserverEvent::HandshakeFailed, false), None);
+        }
+        let last = log.add(&ObserverEvent::LimitHit("max_connections"), true).unwrap();
+        let records = log.records();
+        assert_eq!(records.len(), KEPT);
+        assert_eq!(records.last(), Some(&last));
+        let last = std::str::from_utf8(&last).unwrap();
+        assert!(last.starts_with("event: log\ndata: {") && last.ends_with("}\n\n"), "{last}");
+        assert!(last.contains("limit reached: max_connections"), "{last}");
+    }
+}

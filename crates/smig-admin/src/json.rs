@@ -1,0 +1,146 @@
+//! Sessions as JSON: the format of `/api/sessions` and of the admin page's events.
+//!
+//! Units are bytes and bytes per second unless a name says otherwise. Ids that may have more digits than a
+//! JavaScript number can represent are strings.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use smig::{ConnectionSnapshot, SessionSnapshot, Snapshot, StreamSnapshot};
+
+/// Maximum number of sessions shown: sessions with migration first, then those with the most streams.
+const SESSIONS: usize = 64;
+/// Maximum number of streams shown, over all sessions.
+const STREAMS: usize = 512;
+
+/// All open sessions, up to the limits above.
+#[derive(Debug, Serialize)]
+pub(crate) struct Sessions {
+    sessions: Vec<Session>,
+    /// Open sessions that are left out.
+    sessions_not_shown: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Session {
+    id: String,
+    peer: String,
+    /// Whether both ends speak SMig.
+    migrates: bool,
+    age_s: f64,
+    open_streams: usize,
+    connections: Vec<Connection>,
+    streams: Vec<Stream>,
+}
+
+#[derive(Debug, Serialize)]
+struct Connection {
+    id: String,
+    role: &'static str,
+    local: String,
+    peer: String,
+    rtt_ms: f64,
+    min_rtt_ms: f64,
+    congestion_window: u64,
+    in_flight: u64,
+    unsent: u64,
+    delivery_rate: Option<u64>,
+    pacing_cap: Option<u64>,
+    sent: u64,
+    received: u64,
+    streams: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Stream {
+    key: String,
+    method: Option<String>,
+    authority: Option<String>,
+    path: Option<String>,
+    connection: String,
+    sent: u64,
+    queued: u64,
+    received: u64,
+    length: Option<u64>,
+    age_s: Option<f64>,
+    moves: u8,
+    moving: bool,
+    verdict: Option<String>,
+}
+
+impl Sessions {
+    pub(crate) fn of(snapshot: Snapshot) -> Self {
+        let mut all = snapshot.sessions;
+        // Most relevant first: sessions with migration, then those with the most streams.
+        all.sort_by_key(|session| {
+            (std::cmp::Reverse((session.migrates, session.open_streams)), session.id)
+        });
+        let more = all.len().saturating_sub(SESSIONS);
+        let mut room = STREAMS;
+        let sessions = all.iter().take(SESSIONS).map(|session| Session::of(session, &mut room));
+        Self { sessions: sessions.collect(), sessions_not_shown: snapshot.not_shown + more }
+    }
+}
+
+impl Session {
+    fn of(session: &SessionSnapshot, room: &mut usize) -> Self {
+        let streams: Vec<_> = session.streams.iter().take(*room).map(Stream::of).collect();
+        *room -= streams.len();
+        Self {
+            id: session.id.to_string(),
+            peer: session.peer.to_string(),
+            migrates: session.migrates,
+            age_s: session.age.as_secs_f64(),
+            open_streams: session.open_streams,
+            connections: session.connections.iter().map(Connection::of).collect(),
+            streams,
+        }
+    }
+}
+
+impl Connection {
+    fn of(connection: &ConnectionSnapshot) -> Self {
+        Self {
+            id: connection.id.to_string(),
+            role: connection.role.as_str(),
+            local: connection.ends.local.to_string(),
+            peer: connection.ends.peer.to_string(),
+            rtt_ms: millis(connection.rtt),
+            min_rtt_ms: millis(connection.min_rtt),
+            congestion_window: connection.congestion_window,
+            in_flight: connection.in_flight,
+            unsent: connection.unsent,
+            delivery_rate: connection.delivery_rate,
+            pacing_cap: connection.pacing_cap,
+            sent: connection.sent,
+            received: connection.received,
+            streams: connection.streams,
+        }
+    }
+}
+
+impl Stream {
+    fn of(stream: &StreamSnapshot) -> Self {
+        let name = stream.name.as_ref();
+        Self {
+            key: stream.key.as_u64().to_string(),
+            method: name.map(|name| name.method.to_string()),
+            authority: name.map(|name| name.authority.to_string()),
+            path: name.map(|name| name.path.to_string()),
+            connection: stream.connection.to_string(),
+            sent: stream.sent,
+            queued: stream.queued,
+            received: stream.received,
+            length: stream.length,
+            age_s: stream.age.map(|age| age.as_secs_f64()),
+            moves: stream.moves,
+            moving: stream.moving,
+            verdict: stream.verdict.map(|verdict| verdict.to_string()),
+        }
+    }
+}
+
+/// Converts to milliseconds, the usual unit of round-trip times.
+pub(crate) fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}

@@ -1,0 +1,334 @@
+//! Metrics in the OpenMetrics text format: all names, units and help texts.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+use smig::Stats;
+
+use super::observer::SMALL;
+use super::snapshot_cache::SnapshotCache;
+use super::{ReportedStats, TunnelReport, UpstreamReport};
+
+/// Upper bounds of the latency histograms, seconds.
+const BOUNDS: [f64; 16] = [
+    0.001, 0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.2, 0.35, 0.5, 1.0, 2.0, 10.0, 60.0,
+];
+
+/// Metrics that are updated as requests end.
+#[derive(Clone, Debug)]
+pub(crate) struct Requests {
+    latency: Family<SizeLabels, Histogram, fn() -> Histogram>,
+    small: Histogram,
+    big: Histogram,
+    bytes: Family<DirectionLabels, Counter>,
+    sent: Counter,
+    received: Counter,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SizeLabels {
+    size: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DirectionLabels {
+    direction: &'static str,
+}
+
+impl Default for Requests {
+    fn default() -> Self {
+        let new: fn() -> Histogram = || Histogram::new(BOUNDS);
+        let latency = Family::new_with_constructor(new);
+        let bytes = Family::default();
+        // Looked up once: updating per request takes no lock of a family.
+        let of_size = |size| latency.get_or_create_owned(&SizeLabels { size });
+        let (small, big) = (of_size("small"), of_size("big"));
+        let towards =
+            |direction| -> Counter { bytes.get_or_create_owned(&DirectionLabels { direction }) };
+        let (sent, received) = (towards("sent"), towards("received"));
+        Self { latency, small, big, bytes, sent, received }
+    }
+}
+
+impl Requests {
+    pub(crate) fn observe(&self, latency: Duration, small: bool) {
+        let histogram = if small { &self.small } else { &self.big };
+        histogram.observe(latency.as_secs_f64());
+    }
+
+    pub(crate) fn carried(&self, sent: u64, received: u64) {
+        self.sent.inc_by(sent);
+        self.received.inc_by(received);
+    }
+}
+
+/// All metrics of one subject.
+pub(crate) struct Metrics(Registry);
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Metrics")
+    }
+}
+
+impl Metrics {
+    pub(crate) fn new(sampler: &Arc<SnapshotCache>) -> Self {
+        let mut registry = Registry::with_prefix("smig");
+        let about = vec![
+            ("version", env!("CARGO_PKG_VERSION").to_owned()),
+            ("title", sampler.subject().title.clone()),
+        ];
+        registry.register("build", "Version and title of this process", Info::new(about));
+        let requests = sampler.watch().requests();
+        let help = format!(
+            "Time from a request to the end of its response, HTTP/2 only; small: both bodies \
+             together have less than {SMALL} bytes"
+        );
+        let latency = requests.latency.clone();
+        registry.register_with_unit("request_latency", help, Unit::Seconds, latency);
+        let help = "Body bytes of completed streams";
+        registry.register_with_unit("bodies", help, Unit::Bytes, requests.bytes.clone());
+        registry.register_collector(Box::new(Live(Arc::clone(sampler))));
+        Self(registry)
+    }
+
+    /// Encodes all metrics in the text format.
+    pub(crate) fn text(&self) -> Result<String, fmt::Error> {
+        let mut out = String::new();
+        text::encode(&mut out, &self.0)?;
+        Ok(out)
+    }
+}
+
+/// Metrics that are collected at each scrape.
+#[derive(Debug)]
+struct Live(Arc<SnapshotCache>);
+
+impl Collector for Live {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let subject = self.0.subject();
+        let stats = subject.source.stats();
+        for (name, help, value) in counters(&stats) {
+            let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            ConstCounter::new(value).encode(metric)?;
+        }
+        let open = stats.connections_opened.saturating_sub(stats.connections_closed);
+        let ready = i64::from((subject.ready)().is_ok());
+        let open = i64::try_from(open).unwrap_or(i64::MAX);
+        for (name, help, value) in [
+            ("connections", "Open connections", open),
+            ("ready", "1 if new work is accepted, else 0", ready),
+        ] {
+            let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            ConstGauge::new(value).encode(metric)?;
+        }
+        let reported = subject.reported();
+        access_log(&mut encoder, &reported)?;
+        telemetry(&mut encoder, &reported)?;
+        upstreams(&mut encoder, &reported)?;
+        tunnels(&mut encoder, &reported)
+    }
+}
+
+fn counters(stats: &Stats) -> [(&'static str, &'static str, u64); 14] {
+    [
+        ("connections_opened", "Connections accepted or opened", stats.connections_opened),
+        ("connections_closed", "Connections closed", stats.connections_closed),
+        ("handshakes_failed", "Handshakes that failed or timed out", stats.handshakes_failed),
+        ("sessions", "Sessions between two SMig endpoints", stats.sessions_established),
+        ("joins", "Connections that joined a session", stats.joined),
+        ("joins_refused", "Connections refused by a session", stats.joins_refused),
+        ("streams_opened", "HTTP/2 streams and HTTP/1.1 requests", stats.streams_opened),
+        ("streams_ended", "HTTP/2 streams completed", stats.streams_ended),
+        ("streams_reset", "Streams that ended with an error", stats.streams_reset),
+        ("moves", "Migrations of streams to another connection", stats.moves),
+        (
+            "moves_made",
+            "Migrations in smig_moves that this end started",
+            stats.migrations_initiated,
+        ),
+        ("moves_declined", "Migrations declined by the peer", stats.moves_declined),
+        ("panics", "Panics in handlers and bodies", stats.panics),
+        ("limits_hit", "Limits reached", stats.limits_hit),
+    ]
+}
+
+fn access_log(
+    encoder: &mut DescriptorEncoder<'_>,
+    reported: &ReportedStats,
+) -> Result<(), fmt::Error> {
+    let Some(dropped) = reported.unlogged else { return Ok(()) };
+    let (name, help) = ("access_log_lines_dropped", "Lines dropped: buffer full, or write failed");
+    let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    ConstCounter::new(dropped).encode(metric)
+}
+
+fn telemetry(
+    encoder: &mut DescriptorEncoder<'_>,
+    reported: &ReportedStats,
+) -> Result<(), fmt::Error> {
+    let Some(telemetry) = reported.telemetry else { return Ok(()) };
+    for (name, help, value) in [
+        ("telemetry_spans_sent", "Spans accepted by the collector", telemetry.sent),
+        ("telemetry_spans_dropped", "Spans dropped", telemetry.dropped),
+    ] {
+        let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        ConstCounter::new(value).encode(metric)?;
+    }
+    Ok(())
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct UpstreamLabels {
+    upstream: String,
+    server: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TunnelLabels {
+    kind: &'static str,
+}
+
+/// A metric with one value per label set.
+struct MetricDef<T> {
+    name: &'static str,
+    help: &'static str,
+    unit: Option<&'static Unit>,
+    kind: MetricType,
+    value: fn(&T) -> u64,
+}
+
+fn encode<T, L: EncodeLabelSet>(
+    encoder: &mut DescriptorEncoder<'_>,
+    all: &[T],
+    labels: impl Fn(&T) -> L,
+    kinds: &[MetricDef<T>],
+) -> Result<(), fmt::Error> {
+    if all.is_empty() {
+        return Ok(());
+    }
+    for MetricDef { name, help, unit, kind, value } in kinds {
+        let mut metric = encoder.encode_descriptor(name, help, *unit, *kind)?;
+        for one in all {
+            let labels = labels(one);
+            let family = metric.encode_family(&labels)?;
+            match kind {
+                MetricType::Counter => ConstCounter::new(value(one)).encode(family)?,
+                _ => {
+                    ConstGauge::new(i64::try_from(value(one)).unwrap_or(i64::MAX)).encode(family)?
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn upstreams(
+    encoder: &mut DescriptorEncoder<'_>,
+    reported: &ReportedStats,
+) -> Result<(), fmt::Error> {
+    use MetricType::{Counter, Gauge};
+    let labels = |one: &UpstreamReport| UpstreamLabels {
+        upstream: one.upstream.clone(),
+        server: one.server.clone(),
+    };
+    let kind = |name, help, kind, value: fn(&UpstreamReport) -> u64| MetricDef {
+        name,
+        help,
+        unit: None,
+        kind,
+        value,
+    };
+    encode(
+        encoder,
+        &reported.upstreams,
+        labels,
+        &[
+            kind("upstream_healthy", "1 if the server gets requests, else 0", Gauge, |one| {
+                one.healthy.into()
+            }),
+            kind("upstream_running", "Requests in progress", Gauge, |one| one.running),
+            kind("upstream_connections", "Connections open or being established", Gauge, |one| {
+                one.connections
+            }),
+            kind("upstream_requests", "Requests sent", Counter, |one| one.requests),
+            kind("upstream_failures", "Requests without a complete response", Counter, |one| {
+                one.failures
+            }),
+        ],
+    )
+}
+
+fn tunnels(
+    encoder: &mut DescriptorEncoder<'_>,
+    reported: &ReportedStats,
+) -> Result<(), fmt::Error> {
+    use MetricType::{Counter, Gauge};
+    let labels = |one: &TunnelReport| TunnelLabels { kind: one.kind };
+    let kind = |name, help, unit, kind, value: fn(&TunnelReport) -> u64| MetricDef {
+        name,
+        help,
+        unit,
+        kind,
+        value,
+    };
+    let bytes = Some(&Unit::Bytes);
+    encode(
+        encoder,
+        &reported.tunnels,
+        labels,
+        &[
+            kind("tunnels", "Open tunnels", None, Gauge, |one| one.open),
+            kind("tunnels_opened", "Tunnels opened", None, Counter, |one| one.opened),
+            kind("tunnels_moved", "Tunnels whose stream migrated", None, Counter, |one| one.moved),
+            kind("tunnel_in", "Bytes received from clients", bytes, Counter, |one| one.bytes_in),
+            kind("tunnel_out", "Bytes sent to clients", bytes, Counter, |one| one.bytes_out),
+        ],
+    )?;
+    endings(encoder, &reported.tunnels)
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EndingLabels {
+    kind: &'static str,
+    why: &'static str,
+}
+
+/// Encodes why tunnels ended, and how long they lasted.
+fn endings(encoder: &mut DescriptorEncoder<'_>, all: &[TunnelReport]) -> Result<(), fmt::Error> {
+    if all.is_empty() {
+        return Ok(());
+    }
+    let help = "Tunnels ended: completed, failed at one end, timed out idle, or aborted here";
+    let mut metric = encoder.encode_descriptor("tunnels_ended", help, None, MetricType::Counter)?;
+    for one in all {
+        for &(why, count) in &one.ended {
+            let labels = EndingLabels { kind: one.kind, why };
+            ConstCounter::new(count).encode(metric.encode_family(&labels)?)?;
+        }
+    }
+    let (help, unit) = ("Duration of ended tunnels", Some(&Unit::Seconds));
+    let mut metric =
+        encoder.encode_descriptor("tunnel_duration", help, unit, MetricType::Histogram)?;
+    for one in all {
+        let labels = TunnelLabels { kind: one.kind };
+        let count = one.lasted.iter().map(|(_, count)| count).sum();
+        metric.encode_family(&labels)?.encode_histogram::<TunnelLabels>(
+            one.lasted_seconds,
+            count,
+            &one.lasted,
+            None,
+        )?;
+    }
+    Ok(())
+}

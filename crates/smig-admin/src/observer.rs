@@ -1,0 +1,151 @@
+//! The observer: counts requests, records the log, and notifies connected readers.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use smig::{Observer, ObserverEvent, StreamRef};
+use tokio::sync::broadcast;
+
+use super::event_log::EventLog;
+use super::metrics::Requests;
+use super::spans::Spans;
+use crate::telemetry::Tracer;
+
+/// Requests with fewer bytes, both bodies together, count as small, that is, latency-sensitive.
+pub(crate) const SMALL: u64 = 64 << 10;
+/// Records that a slow reader may lag behind; beyond that it gets the number that it missed.
+const BEHIND: usize = 256;
+/// Maximum number of small requests reported individually per snapshot.
+const SHOWN: usize = 256;
+/// Maximum number of concurrent readers of the event stream.
+const MAX_SUBSCRIBERS: usize = 16;
+
+/// The observer of a server or a client for the admin interface: pass it to the builder as observer, and to
+/// [`AdminTarget::new`](super::AdminTarget::new).
+#[derive(Debug)]
+pub struct AdminObserver {
+    log: Mutex<EventLog>,
+    live: broadcast::Sender<Bytes>,
+    lookers: AtomicUsize,
+    ended: Mutex<Vec<SmallRequest>>,
+    requests: Requests,
+    spans: Spans,
+    /// The tracer that exports spans to a collector.
+    tracer: Option<Tracer>,
+}
+
+/// A completed small request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SmallRequest {
+    pub(crate) place: StreamRef,
+    pub(crate) latency: Duration,
+}
+
+impl AdminObserver {
+    /// An observer without telemetry.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Self::with(None)
+    }
+
+    /// An observer that also exports spans, if there is a tracer.
+    pub fn with(tracer: Option<Tracer>) -> Arc<Self> {
+        Arc::new(Self {
+            log: Mutex::default(),
+            live: broadcast::Sender::new(BEHIND),
+            lookers: AtomicUsize::new(0),
+            ended: Mutex::default(),
+            requests: Requests::default(),
+            spans: Spans::default(),
+            tracer,
+        })
+    }
+
+    pub(crate) const fn requests(&self) -> &Requests {
+        &self.requests
+    }
+
+    pub(crate) const fn spans(&self) -> &Spans {
+        &self.spans
+    }
+
+    pub(crate) const fn tracer(&self) -> Option<&Tracer> {
+        self.tracer.as_ref()
+    }
+
+    /// Ends the remaining spans: the observed server has stopped.
+    pub fn cut(&self) {
+        self.spans.abort_all();
+    }
+
+    fn log(&self) -> MutexGuard<'_, EventLog> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Registers a reader: returns the buffered records, and a receiver of the following ones; `None` at the
+    /// limit of readers.
+    pub(crate) fn subscribe(
+        self: &Arc<Self>,
+    ) -> Option<(Vec<Bytes>, broadcast::Receiver<Bytes>, Subscription)> {
+        if self.lookers.fetch_add(1, Ordering::Relaxed) >= MAX_SUBSCRIBERS {
+            self.lookers.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        let looker = Subscription(Arc::clone(self));
+        // Under the lock, no record is missed or duplicated.
+        let log = self.log();
+        Some((log.records(), self.live.subscribe(), looker))
+    }
+
+    /// Takes the small requests that completed while a reader was connected.
+    pub(crate) fn take_ended(&self) -> Vec<SmallRequest> {
+        core::mem::take(&mut *self.ended.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn on_ended(&self, place: Option<StreamRef>, latency: Duration, bytes: u64) {
+        let small = bytes < SMALL;
+        self.requests.observe(latency, small);
+        if !small || self.lookers.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let Some(place) = place else { return };
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        if ended.len() < SHOWN {
+            ended.push(SmallRequest { place, latency });
+        }
+    }
+}
+
+impl Observer for AdminObserver {
+    fn on_event(&self, what: &ObserverEvent) {
+        self.spans.on(what);
+        match what {
+            ObserverEvent::StreamEnded { stream, latency, sent, received, .. } => {
+                self.requests.carried(*sent, *received);
+                self.on_ended(*stream, *latency, sent + received);
+            }
+            ObserverEvent::StreamOpened { .. } => {}
+            told => {
+                let mut log = self.log();
+                if let Some(record) = log.add(told, self.live.receiver_count() > 0) {
+                    // The last reader may just have disconnected.
+                    drop(self.live.send(record));
+                }
+            }
+        }
+    }
+}
+
+/// A registered reader; dropping it unregisters it.
+#[derive(Debug)]
+pub(crate) struct Subscription(Arc<AdminObserver>);
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        if self.0.lookers.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.0.take_ended();
+        }
+    }
+}

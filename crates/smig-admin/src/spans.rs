@@ -1,0 +1,353 @@
+//! Tracing spans of requests. Attributes are recorded as they become known: how the request was made, where
+//! it was routed, its outcome, and at its end its bytes and its migrations.
+//!
+//! Attribute names follow OpenTelemetry's semantic conventions where these have one. Spans have level DEBUG
+//! and one target, so that they cost nothing unless a subscriber enables them. With telemetry, the same
+//! spans are exported to a collector.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use http::uri::Authority;
+use http::{HeaderMap, Method, Request, StatusCode, Version};
+use opentelemetry::KeyValue;
+use smig::{ConnectionInfo, ObserverEvent, SessionId, StreamInfo, StreamKey, StreamRef};
+use tracing::field::Empty;
+use tracing::{Level, Span};
+
+use super::AdminObserver;
+use crate::telemetry::{ExportedSpan, Tracer};
+
+/// The target of the spans, for a subscriber's filter.
+pub const TARGET: &str = "smig_gateway::request";
+
+/// Maximum number of streams followed at the same time; further spans lack bytes and migrations.
+const FOLLOWED: usize = 4096;
+
+/// Maximum length in characters of an exported text: the client controls it, and it is buffered until it
+/// is sent.
+const MAX_TEXT: usize = 1024;
+
+/// The well-known methods; all others are `_OTHER`, so that clients cannot create unlimited values.
+const METHODS: [&str; 9] =
+    ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
+
+/// A request's span. It ends when this is dropped and the stream has ended.
+#[derive(Clone, Debug)]
+pub struct RequestSpan {
+    /// For subscribers within this process.
+    span: Span,
+    /// For the exporter.
+    traced: Option<ExportedSpan>,
+    /// The span ends with its stream.
+    has_stream: bool,
+}
+
+/// What is known about a request at its start.
+struct SpanAttributes<'a> {
+    /// The method of an HTTP request.
+    method: Option<&'a Method>,
+    /// The protocol, which is the span's name where there is no known method.
+    way: &'static str,
+    route: Option<&'a str>,
+    /// The target host.
+    to: Option<&'a Authority>,
+    path: &'a str,
+    scheme: Option<&'a str>,
+    version: Option<&'static str>,
+    headers: Option<&'a HeaderMap>,
+}
+
+impl<'a> SpanAttributes<'a> {
+    fn of<B>(request: &'a Request<B>, to: Option<&'a Authority>, route: Option<&'a str>) -> Self {
+        let (uri, info) = (request.uri(), request.extensions().get::<Arc<ConnectionInfo>>());
+        let by = info.map(|info| if info.tls().is_some() { "https" } else { "http" });
+        Self {
+            method: Some(request.method()),
+            way: "HTTP",
+            route,
+            to,
+            path: uri.path(),
+            scheme: uri.scheme_str().or(by),
+            version: version(request.version()),
+            headers: Some(request.headers()),
+        }
+    }
+
+    fn method(&self) -> Option<&'static str> {
+        let known = |method: &Method| METHODS.into_iter().find(|known| *known == method.as_str());
+        self.method.map(|method| known(method).unwrap_or("_OTHER"))
+    }
+
+    fn method_original(&self) -> Option<&'a str> {
+        self.method.filter(|_| self.method() == Some("_OTHER")).map(Method::as_str)
+    }
+
+    fn name(&self) -> String {
+        let way = self.method().filter(|method| *method != "_OTHER").unwrap_or(self.way);
+        match self.route {
+            Some(route) => format!("{way} {route}"),
+            None => way.to_owned(),
+        }
+    }
+
+    fn path(&self) -> Option<&'a str> {
+        Some(self.path).filter(|path| !path.is_empty())
+    }
+
+    fn attributes(&self) -> Vec<KeyValue> {
+        let mut all = Vec::with_capacity(16);
+        let texts = [
+            ("http.request.method_original", self.method_original()),
+            ("http.route", self.route),
+            ("server.address", self.to.map(Authority::host)),
+            ("url.path", self.path()),
+            ("url.scheme", self.scheme),
+        ];
+        let known =
+            [("http.request.method", self.method()), ("network.protocol.version", self.version)];
+        let text = |(key, value): (_, Option<&str>)| Some(KeyValue::new(key, beginning(value?)));
+        all.extend(texts.into_iter().filter_map(text));
+        all.extend(known.into_iter().filter_map(|(key, value)| Some(KeyValue::new(key, value?))));
+        let port = self.to.and_then(Authority::port_u16);
+        all.extend(port.map(|port| KeyValue::new("server.port", i64::from(port))));
+        all
+    }
+}
+
+fn beginning(text: &str) -> String {
+    let end = text.char_indices().nth(MAX_TEXT).map_or(text.len(), |(at, _)| at);
+    text.get(..end).unwrap_or_default().to_owned()
+}
+
+const fn version(version: Version) -> Option<&'static str> {
+    match version {
+        Version::HTTP_10 => Some("1.0"),
+        Version::HTTP_11 => Some("1.1"),
+        Version::HTTP_2 => Some("2"),
+        _ => None,
+    }
+}
+
+impl RequestSpan {
+    /// Starts a span for a request to the host `to` that matched `route`. `watch` ends it together with the
+    /// stream.
+    #[must_use]
+    pub fn begin<B>(
+        request: &Request<B>,
+        to: Option<&Authority>,
+        route: &str,
+        watch: &AdminObserver,
+    ) -> Self {
+        Self::new(&SpanAttributes::of(request, to, Some(route)), watch.tracer())
+            .followed(request, watch)
+    }
+
+    /// Starts a span for a request that a forward proxy sends to another host.
+    #[must_use]
+    pub fn forwarded<B>(request: &Request<B>, watch: &AdminObserver) -> Self {
+        let asked = SpanAttributes::of(request, request.uri().authority(), None);
+        Self::new(&asked, watch.tracer()).followed(request, watch)
+    }
+
+    /// Starts a span for a local program's request to an agent.
+    #[must_use]
+    pub fn local<B>(request: &Request<B>, to: Option<&Authority>, tracer: Option<&Tracer>) -> Self {
+        Self::new(&SpanAttributes::of(request, to, None), tracer)
+    }
+
+    /// Starts a span for a tunnel that a local program requested from an agent by a protocol other than HTTP.
+    #[must_use]
+    pub fn tunnel(way: &'static str, to: &Authority, tracer: Option<&Tracer>) -> Self {
+        let (method, route, path) = (None, None, "");
+        let (scheme, version, headers) = (None, None, None);
+        let to = Some(to);
+        Self::new(
+            &SpanAttributes { method, way, route, to, path, scheme, version, headers },
+            tracer,
+        )
+    }
+
+    fn new(asked: &SpanAttributes<'_>, tracer: Option<&Tracer>) -> Self {
+        let span = tracing::span!(
+            target: TARGET,
+            Level::DEBUG,
+            "request",
+            otel.kind = "server",
+            otel.name = asked.name(),
+            otel.status_code = Empty,
+            http.request.method = asked.method(),
+            http.request.method_original = asked.method_original(),
+            http.route = asked.route,
+            server.address = asked.to.map(Authority::host),
+            server.port = asked.to.and_then(Authority::port_u16),
+            url.scheme = asked.scheme,
+            url.path = asked.path(),
+            network.protocol.version = asked.version,
+            smig.upstream = Empty,
+            http.response.status_code = Empty,
+            http.request.body.size = Empty,
+            http.response.body.size = Empty,
+            smig.moves = Empty,
+            error.type = Empty,
+        );
+        let traced =
+            tracer.map(|tracer| tracer.begin(asked.name(), asked.attributes(), asked.headers));
+        Self { span, traced, has_stream: false }
+    }
+
+    fn followed<B>(mut self, request: &Request<B>, watch: &AdminObserver) -> Self {
+        if self.is_wanted()
+            && let Some(place) = request.extensions().get::<StreamRef>()
+        {
+            self.has_stream = true;
+            watch.spans().follow(*place, &self);
+        }
+        self
+    }
+
+    /// Returns whether the span is enabled in this process or exported.
+    #[must_use]
+    pub fn is_wanted(&self) -> bool {
+        self.traced.is_some() || !self.span.is_disabled()
+    }
+
+    /// Returns whether the span ends with its stream.
+    #[must_use]
+    pub const fn has_stream(&self) -> bool {
+        self.has_stream
+    }
+
+    /// Sets this span as the parent in a forwarded request's fields (W3C Trace Context). Without telemetry the
+    /// client's fields are left in place.
+    pub fn inject(&self, headers: &mut HeaderMap) {
+        if let Some(traced) = &self.traced {
+            traced.tell(headers);
+        }
+    }
+
+    /// Records the upstream of the request.
+    pub fn set_upstream(&self, upstream: &str) {
+        self.span.record("smig.upstream", upstream);
+        if let Some(traced) = &self.traced {
+            traced.record("smig.upstream", upstream.to_owned());
+        }
+    }
+
+    /// Records the status of the response.
+    pub fn set_status(&self, status: StatusCode) {
+        self.record("http.response.status_code", status.as_u16().into());
+        if status.is_server_error() {
+            self.failed(status.as_str());
+        }
+    }
+
+    /// Records the bytes of both bodies, and the migrations of the stream.
+    pub fn ended(&self, received: Option<u64>, sent: u64, stream: Option<&StreamInfo>) {
+        if !self.is_wanted() {
+            return;
+        }
+        if let Some(received) = received {
+            self.record("http.request.body.size", received);
+        }
+        self.record("http.response.body.size", sent);
+        if let Some(stream) = stream {
+            self.record("smig.moves", stream.segments().len().saturating_sub(1) as u64);
+        }
+    }
+
+    /// Records that the exchange failed.
+    pub fn set_error(&self, how: &str) {
+        self.failed(how);
+    }
+
+    fn record(&self, name: &'static str, value: u64) {
+        self.span.record(name, value);
+        if let Some(traced) = &self.traced {
+            traced.record(name, i64::try_from(value).unwrap_or(i64::MAX));
+        }
+    }
+
+    fn failed(&self, how: &str) {
+        self.span.record("error.type", how);
+        self.span.record("otel.status_code", "ERROR");
+        if let Some(traced) = &self.traced {
+            traced.failed(how);
+        }
+    }
+}
+
+/// Spans of open streams.
+#[derive(Debug, Default)]
+pub(crate) struct Spans {
+    /// Avoids the lock when there are none.
+    count: AtomicUsize,
+    spans: Mutex<HashMap<(SessionId, StreamKey), RequestSpan>>,
+}
+
+impl Spans {
+    fn lock(&self) -> MutexGuard<'_, HashMap<(SessionId, StreamKey), RequestSpan>> {
+        self.spans.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn follow(&self, place: StreamRef, span: &RequestSpan) {
+        let mut spans = self.lock();
+        if spans.len() < FOLLOWED {
+            spans.insert((place.session, place.stream), span.clone());
+            self.count.store(spans.len(), Ordering::Relaxed);
+        }
+    }
+
+    fn take(&self, place: StreamRef) -> Option<RequestSpan> {
+        let mut spans = self.lock();
+        let span = spans.remove(&(place.session, place.stream));
+        self.count.store(spans.len(), Ordering::Relaxed);
+        span
+    }
+
+    /// Marks all remaining spans as cut and ends them: the observed server has stopped.
+    pub(crate) fn abort_all(&self) {
+        let spans = std::mem::take(&mut *self.lock());
+        self.count.store(0, Ordering::Relaxed);
+        spans.into_values().for_each(|span| span.failed("cut"));
+    }
+
+    /// Updates the span of an observed stream.
+    pub(crate) fn on(&self, what: &ObserverEvent) {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        match what {
+            ObserverEvent::StreamEnded { stream: Some(place), sent, received, moves, .. } => {
+                let Some(span) = self.take(*place) else { return };
+                span.record("http.request.body.size", *received);
+                span.record("http.response.body.size", *sent);
+                span.record("smig.moves", (*moves).into());
+            }
+            ObserverEvent::StreamReset { stream: Some(place), .. } => {
+                if let Some(span) = self.take(*place) {
+                    span.failed("reset");
+                }
+            }
+            ObserverEvent::Moved { stream: Some(place), from, to, offset, why, .. } => {
+                let span = self.lock().get(&(place.session, place.stream)).cloned();
+                if let Some(span) = span {
+                    span.span.in_scope(|| {
+                        tracing::debug!(target: TARGET, %from, %to, offset, %why, "moved");
+                    });
+                    if let Some(traced) = &span.traced {
+                        let offset = i64::try_from(*offset).unwrap_or(i64::MAX);
+                        let texts = [("from", from.to_string()), ("to", to.to_string())];
+                        let mut all: Vec<_> =
+                            texts.into_iter().map(|(key, text)| KeyValue::new(key, text)).collect();
+                        all.push(KeyValue::new("offset", offset));
+                        all.push(KeyValue::new("why", why.to_string()));
+                        traced.event("moved", all);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}

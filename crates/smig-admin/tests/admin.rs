@@ -1,0 +1,336 @@
+//! The admin port over real sockets: page, events, sessions, metrics, health, and access control.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use serde_json::Value;
+use smig::{
+    BoxError, Cleartext, CleartextTrust, Client, Incoming, MigrationHint, Server, ServerBuilder,
+};
+use smig_admin::{
+    self as admin, Admin, AdminError, AdminObserver, AdminSpec, AdminTarget, ReportedStats,
+    StatsSource, TunnelReport, UpstreamReport,
+};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+const BIG: usize = 2 << 20;
+
+fn loopback() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+/// `/big` migrates; all other responses are small.
+async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, BoxError> {
+    let mut response = Response::new(Full::new(Bytes::from_static(b"hello")));
+    if request.uri().path() == "/big" {
+        *response.body_mut() = Full::new(vec![7; BIG].into());
+        response.extensions_mut().insert(MigrationHint::Move);
+    }
+    Ok(response)
+}
+
+fn observed(watch: &Arc<AdminObserver>) -> ServerBuilder {
+    Server::builder()
+        .listen_cleartext(loopback(), CleartextTrust::TrustedNetwork)
+        .workers(NonZeroUsize::MIN)
+        .observer(watch.clone())
+        .request_label_limit(admin::NAME_LENGTH)
+}
+
+fn show(subject: AdminTarget) -> Admin {
+    admin::start(&AdminSpec { listen: loopback() }, subject).unwrap()
+}
+
+struct Site {
+    server: Server,
+    admin: Admin,
+    /// A client over HTTP/2.
+    client: Client,
+}
+
+fn site(shape: impl FnOnce(AdminTarget) -> AdminTarget) -> Site {
+    let watch = AdminObserver::new();
+    let server = observed(&watch).start(tower::service_fn(answer)).unwrap();
+    let admin = show(shape(AdminTarget::new("smig gateway", server.view(), watch)));
+    let mut config = smig::Config::client();
+    // A small window, so that the big response lasts as long as it is not read.
+    config.stream_window = 128 << 10;
+    let client = Client::builder()
+        .cleartext(Cleartext::PriorKnowledge(CleartextTrust::TrustedNetwork))
+        .engine(config)
+        .build()
+        .unwrap();
+    Site { server, admin, client }
+}
+
+impl Site {
+    async fn get(&self, path: &str) -> Response<Incoming> {
+        let url = format!("http://{}{path}", self.server.local_addrs()[0]);
+        self.client
+            .request(Request::get(url).body(Full::<Bytes>::default()).unwrap())
+            .await
+            .unwrap()
+    }
+
+    async fn asked(&self, path: &str) -> (StatusCode, Response<Bytes>) {
+        ask(self.admin.local_addr(), path).await
+    }
+}
+
+/// Sends a request to the admin port over HTTP/1.1.
+async fn ask(at: SocketAddr, path: &str) -> (StatusCode, Response<Bytes>) {
+    let client = Client::builder().build().unwrap();
+    let request =
+        Request::get(format!("http://{at}{path}")).body(Full::<Bytes>::default()).unwrap();
+    let (parts, body) = client.request(request).await.unwrap().into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    (parts.status, Response::from_parts(parts, body))
+}
+
+/// Reads server-sent events until one has this name and suitable data.
+struct EventReader {
+    body: Incoming,
+    text: String,
+    _client: Client,
+}
+
+impl EventReader {
+    async fn open(at: SocketAddr) -> Result<Self, StatusCode> {
+        let client = Client::builder().build().unwrap();
+        let request =
+            Request::get(format!("http://{at}/events")).body(Full::<Bytes>::default()).unwrap();
+        let response = client.request(request).await.unwrap();
+        if response.status() != StatusCode::OK {
+            return Err(response.status());
+        }
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Ok(Self { body: response.into_body(), text: String::new(), _client: client })
+    }
+
+    async fn until(&mut self, event: &str, fits: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            while let Some((record, rest)) = self.text.split_once("\n\n") {
+                let (record, rest) = (record.to_owned(), rest.to_owned());
+                self.text = rest;
+                let line = |name: &str| {
+                    let mut lines = record.lines();
+                    lines.find_map(|line| line.strip_prefix(name).map(str::to_owned))
+                };
+                if line("event: ").as_deref() != Some(event) {
+                    continue;
+                }
+                let data = serde_json::from_str(&line("data: ").unwrap()).unwrap();
+                if fits(&data) {
+                    return data;
+                }
+            }
+            let frame = self.body.frame().await.expect("events do not end").unwrap();
+            self.text.push_str(std::str::from_utf8(&frame.into_data().unwrap()).unwrap());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stream_is_seen_to_move() {
+    let site = site(|subject| subject);
+    let mut events = EventReader::open(site.admin.local_addr()).await.unwrap();
+    let hello = events.until("hello", |_| true).await;
+    assert_eq!(hello["title"], "smig gateway");
+    let small = site.get("/small").await.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(small, "hello");
+    let picture = events.until("picture", |picture| picture["ended"][0].is_array()).await;
+    let session = picture["sessions"][0]["id"].clone();
+    assert_eq!(picture["ended"][0][0], session);
+
+    let big = site.get("/big").await;
+    let moved = events.until("log", |entry| entry["kind"] == "moved").await;
+    assert_eq!(moved["session"], session);
+    assert!(moved["text"].as_str().unwrap().contains("as its hint says"), "{moved}");
+    let is_there = |picture: &Value| picture["sessions"][0]["streams"][0]["moves"] == 1;
+    let picture = events.until("picture", is_there).await;
+    let stream = &picture["sessions"][0]["streams"][0];
+    assert_eq!((&stream["path"], &stream["length"]), (&"/big".into(), &BIG.into()));
+    assert_eq!((&stream["key"], &stream["connection"]), (&moved["stream"], &moved["to"]));
+
+    let (status, api) = site.asked("/api/sessions").await;
+    assert_eq!(status, StatusCode::OK);
+    let api: Value = serde_json::from_slice(api.body()).unwrap();
+    assert_eq!(api["sessions"][0]["id"], session);
+    let bulk = api["sessions"][0]["connections"].as_array().unwrap().iter();
+    assert_eq!(bulk.filter(|conn| conn["role"] == "bulk").count(), 1, "{api}");
+    // A later reader receives the earlier events.
+    let mut later = EventReader::open(site.admin.local_addr()).await.unwrap();
+    assert_eq!(later.until("log", |entry| entry["kind"] == "moved").await, moved);
+    drop(big);
+}
+
+struct Invented;
+
+impl StatsSource for Invented {
+    fn report(&self, to: &mut ReportedStats) {
+        for (server, healthy) in [("http://a", true), ("http://b", false)] {
+            to.upstreams.push(UpstreamReport {
+                upstream: "app".into(),
+                server: server.into(),
+                healthy,
+                running: 2,
+                connections: 3,
+                requests: 40,
+                failures: 5,
+            });
+        }
+        to.tunnels.push(TunnelReport {
+            kind: "connect",
+            open: 1,
+            opened: 6,
+            moved: 2,
+            bytes_in: 70,
+            bytes_out: 80,
+            ended: vec![("in_order", 4), ("client", 1)],
+            lasted: vec![(1.0, 3), (60.0, 1), (f64::INFINITY, 1)],
+            lasted_seconds: 90.5,
+        });
+    }
+}
+
+#[tokio::test]
+async fn metrics_have_names_units_and_help() {
+    let site = site(|subject| subject.report(Arc::new(Invented)));
+    site.get("/small").await.into_body().collect().await.unwrap();
+    // A stream ends when its last byte is sent. The client may read that byte before the server has counted the end.
+    while site.server.stats().streams_ended == 0 {
+        tokio::task::yield_now().await;
+    }
+    let (status, metrics) = site.asked("/metrics").await;
+    assert_eq!(status, StatusCode::OK);
+    let kind = metrics.headers()["content-type"].to_str().unwrap();
+    assert!(kind.starts_with("application/openmetrics-text; version=1.0.0"), "{kind}");
+    let text = std::str::from_utf8(metrics.body()).unwrap();
+    for line in [
+        "# TYPE smig_request_latency_seconds histogram",
+        "# UNIT smig_request_latency_seconds seconds",
+        "smig_request_latency_seconds_count{size=\"small\"} 1",
+        "smig_request_latency_seconds_count{size=\"big\"} 0",
+        "smig_bodies_bytes_total{direction=\"sent\"} 5",
+        "smig_streams_ended_total 1",
+        "smig_ready 1",
+        "smig_upstream_healthy{upstream=\"app\",server=\"http://a\"} 1",
+        "smig_upstream_healthy{upstream=\"app\",server=\"http://b\"} 0",
+        "smig_upstream_requests_total{upstream=\"app\",server=\"http://b\"} 40",
+        "smig_tunnels{kind=\"connect\"} 1",
+        "smig_tunnel_out_bytes_total{kind=\"connect\"} 80",
+        "smig_tunnels_moved_total{kind=\"connect\"} 2",
+        "smig_tunnels_ended_total{kind=\"connect\",why=\"client\"} 1",
+        "smig_tunnel_duration_seconds_bucket{le=\"60.0\",kind=\"connect\"} 4",
+        "smig_tunnel_duration_seconds_bucket{le=\"+Inf\",kind=\"connect\"} 5",
+        "smig_tunnel_duration_seconds_sum{kind=\"connect\"} 90.5",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+    }
+    assert!(text.ends_with("# EOF\n"));
+    // Each name is described once, before its values.
+    let mut described: Vec<_> = text.lines().filter(|line| line.starts_with("# TYPE")).collect();
+    let all = described.len();
+    described.sort_unstable();
+    described.dedup();
+    assert_eq!(described.len(), all, "{text}");
+}
+
+#[tokio::test]
+async fn readiness_is_asked_for_and_health_is_not() {
+    let draining = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&draining);
+    let site = site(|subject| {
+        subject.ready(move || {
+            if flag.load(Ordering::Relaxed) { Err("draining".to_owned()) } else { Ok(()) }
+        })
+    });
+    assert_eq!(site.asked("/readyz").await.0, StatusCode::OK);
+    draining.store(true, Ordering::Relaxed);
+    let (status, why) = site.asked("/readyz").await;
+    assert_eq!((status, &why.body()[..]), (StatusCode::SERVICE_UNAVAILABLE, &b"draining\n"[..]));
+    assert_eq!(site.asked("/healthz").await.0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn the_page_comes_with_its_policy() {
+    let site = site(|subject| subject);
+    let (status, page) = site.asked("/").await;
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!(page.headers()["content-type"], "text/html; charset=utf-8");
+    let policy = page.headers()["content-security-policy"].to_str().unwrap();
+    assert!(policy.starts_with("default-src 'none'; style-src 'sha256-"), "{policy}");
+    assert!(!policy.contains("unsafe"), "{policy}");
+    assert_eq!(page.headers()["x-content-type-options"], "nosniff");
+    assert_eq!(site.asked("/nothing").await.0, StatusCode::NOT_FOUND);
+}
+
+/// Sends a raw request and returns the response's status line.
+async fn by_hand(at: SocketAddr, request: &str) -> String {
+    let mut tcp = TcpStream::connect(at).await.unwrap();
+    tcp.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    tcp.read_to_string(&mut answer).await.unwrap();
+    answer.lines().next().unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn only_this_machine_may_ask_and_only_to_look() {
+    let site = site(|subject| subject);
+    let at = site.admin.local_addr();
+    let hand = async |method: &str, host: &str| {
+        by_hand(
+            at,
+            &format!(
+                "{method} /api/sessions HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n"
+            ),
+        )
+        .await
+    };
+    assert!(hand("GET", "localhost").await.contains(" 200 "));
+    assert!(hand("GET", "evil.example").await.contains(" 421 "));
+    assert!(hand("POST", "localhost").await.contains(" 405 "));
+    let elsewhere = AdminSpec { listen: "0.0.0.0:0".parse().unwrap() };
+    let subject = AdminTarget::new("smig gateway", site.server.view(), AdminObserver::new());
+    let error = admin::start(&elsewhere, subject).unwrap_err();
+    assert!(matches!(error, AdminError::NotLocal(_)), "{error}");
+}
+
+#[tokio::test]
+async fn so_many_may_look_and_no_more() {
+    let site = site(|subject| subject);
+    let at = site.admin.local_addr();
+    let mut readers = Vec::new();
+    let refused = loop {
+        match EventReader::open(at).await {
+            Ok(mut reader) => {
+                reader.until("hello", |_| true).await;
+                readers.push(reader);
+            }
+            Err(status) => break status,
+        }
+    };
+    assert_eq!((refused, readers.len()), (StatusCode::SERVICE_UNAVAILABLE, 16));
+    drop(readers);
+    // Their slots are free once the server has noticed the disconnects.
+    while EventReader::open(at).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn an_agent_shows_its_sessions() {
+    let site = site(|subject| subject);
+    let held = site.get("/big").await;
+    let admin = show(AdminTarget::new("smig agent", site.client.clone(), AdminObserver::new()));
+    let (_, api) = ask(admin.local_addr(), "/api/sessions").await;
+    let api: Value = serde_json::from_slice(api.body()).unwrap();
+    assert_eq!(api["sessions"][0]["open_streams"], 1, "{api}");
+    drop(held);
+}

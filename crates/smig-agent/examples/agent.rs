@@ -1,0 +1,150 @@
+//! The pages of an agent and of its gateway, with something to show: programs of this machine fetch small
+//! things all the time and big ones now and then, by each of the agent's entrances, over a path that is
+//! made slow on purpose.
+//!
+//! `cargo run -p smig-agent --example agent`, then open the addresses that it prints. Arguments, if
+//! any, are the addresses of the agent's page and of the gateway's.
+
+use std::convert::Infallible;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use smig::{BoxError, CleartextTrust, Incoming, Origin, Server, Trust};
+use smig_admin::AdminSpec;
+use smig_agent::{self as agent, Agent, AgentOptions, Credentials};
+use smig_gateway::Gateway;
+use smig_gateway::config::Config;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+const BIG: usize = 24_000_000;
+/// Bytes a second that a program reads at most.
+const RATE: f64 = 2e6;
+
+/// `/small/...` is 6 kB, all else is big.
+fn origin() -> Result<Server, smig::Error> {
+    let (small, big) = (Bytes::from(vec![0x5a; 6000]), Bytes::from(vec![0x5a; BIG]));
+    let answer = move |request: Request<Incoming>| {
+        let is_small = request.uri().path().starts_with("/small");
+        let body = if is_small { small.clone() } else { big.clone() };
+        async move { Ok::<_, Infallible>(Response::new(Full::new(body))) }
+    };
+    Server::builder()
+        .listen_cleartext(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), CleartextTrust::None)
+        .start(tower::service_fn(answer))
+}
+
+/// A gateway for one user, and the PEM of its certificate.
+fn gateway(admin: SocketAddr) -> Result<(Gateway, String), BoxError> {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()])?;
+    let place = tempfile::tempdir()?;
+    std::fs::write(place.path().join("chain.pem"), made.cert.pem())?;
+    std::fs::write(place.path().join("key.pem"), made.signing_key.serialize_pem())?;
+    // The hash of "a-long-secret".
+    let text = format!(
+        "[[listen]]\naddress = '127.0.0.1:0'\n[[route]]\nstatus = 404\n\
+         [[certificate]]\nchain = 'chain.pem'\nkey = 'key.pem'\n\
+         [forward]\nallow = ['127.0.0.0/8']\n[forward.users]\nann = 'sha256:\
+         7a22da1ddf51a945bde6a3e940cdf91c9815108dc7235fe60da782dec55fb883'\n\
+         [admin]\nlisten = '{admin}'\n[policy]\nmax_blocking = '0ms'\n\
+         [bulk]\npacing_rate = 1500000\n"
+    );
+    let config = Config::parse(&text, &place.path().join("gateway.toml"))
+        .map_err(|faults| format!("{faults:?}"))?;
+    Ok((Gateway::start(config)?, made.cert.pem()))
+}
+
+/// Asks for a path on an open connection, and reads all that comes, not faster than [`RATE`].
+async fn fetch(mut tcp: TcpStream, target: &str, host: SocketAddr) -> Result<(), BoxError> {
+    let head = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    tcp.write_all(head.as_bytes()).await?;
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        match tcp.read(&mut buffer).await? {
+            0 => return Ok(()),
+            read => tokio::time::sleep(Duration::from_secs_f64(read as f64 / RATE)).await,
+        }
+    }
+}
+
+/// A tunnel by the HTTP proxy.
+async fn by_connect(proxy: SocketAddr, to: SocketAddr) -> Result<TcpStream, BoxError> {
+    let mut tcp = TcpStream::connect(proxy).await?;
+    tcp.write_all(format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n").as_bytes()).await?;
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(tcp.read_u8().await?);
+    }
+    Ok(tcp)
+}
+
+/// A tunnel by the SOCKS proxy.
+async fn by_socks(proxy: SocketAddr, to: SocketAddr) -> Result<TcpStream, BoxError> {
+    let mut tcp = TcpStream::connect(proxy).await?;
+    let [high, low] = to.port().to_be_bytes();
+    tcp.write_all(&[5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1, high, low]).await?;
+    tcp.read_exact(&mut [0; 12]).await?;
+    Ok(tcp)
+}
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let mut args = std::env::args().skip(1);
+    let mut argument = || args.next().unwrap_or_else(|| "127.0.0.1:0".to_owned()).parse();
+    let (here, there) = (argument()?, argument()?);
+    let server = origin()?;
+    let to = *server.local_addrs().first().ok_or("no origin")?;
+    let (gateway, pem) = gateway(there)?;
+    let (address, _) = gateway.listeners().next().ok_or("no gateway")?;
+    let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let spec = AgentOptions {
+        credentials: Credentials::bearer("a-long-secret"),
+        listen: vec![loopback],
+        socks: vec![loopback],
+        forwards: vec![format!("127.0.0.1:0=tcp://{to}").parse()?],
+        admin: Some(AdminSpec { listen: here }),
+        ..AgentOptions::new(Origin::https("localhost", address.port()))
+    };
+    let agent = Agent::start(spec, agent::client().trust(Trust::Pem(pem.into()))).await?;
+    for (what, page) in [("agent", agent.admin()), ("gateway", gateway.admin())] {
+        println!("{what}: http://{}/", page.ok_or("no page")?);
+    }
+    let [proxy, socks, port] = [agent.http_addrs(), agent.socks_addrs(), agent.forward_addrs()]
+        .map(|addrs| addrs.first().copied().unwrap_or(loopback));
+    let small = async {
+        for number in 0.. {
+            let target = format!("http://{to}/small/{number}.json");
+            fetch(TcpStream::connect(proxy).await?, &target, to).await?;
+            if number % 20 == 0 {
+                fetch(TcpStream::connect(port).await?, "/small", to).await?;
+            }
+            tokio::time::sleep(Duration::from_millis(80)).await;
+        }
+        Ok::<_, BoxError>(())
+    };
+    let big = async {
+        loop {
+            let target = format!("http://{to}/images/debian-12.iso?token=unseen");
+            fetch(TcpStream::connect(proxy).await?, &target, to).await?;
+            tokio::time::sleep(Duration::from_secs(5)).await;
+        }
+        #[expect(unreachable_code, reason = "gives the error its type")]
+        Ok::<_, BoxError>(())
+    };
+    let tunnels = async {
+        loop {
+            tokio::time::sleep(Duration::from_secs(4)).await;
+            fetch(by_connect(proxy, to).await?, "/", to).await?;
+            // One that its client gives up.
+            let gone = fetch(by_socks(socks, to).await?, "/", to);
+            drop(tokio::time::timeout(Duration::from_secs(6), gone).await);
+        }
+        #[expect(unreachable_code, reason = "gives the error its type")]
+        Ok::<_, BoxError>(())
+    };
+    tokio::try_join!(small, big, tunnels)?;
+    Ok(())
+}

@@ -1,0 +1,244 @@
+//! The local HTTP proxy: CONNECT, requests in absolute form, and the PAC file.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, EXPECT, HOST};
+use http::uri::Scheme;
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use smig_admin::spans::RequestSpan;
+use smig_proxy::framing::Content;
+use smig_proxy::head::{self, Upgrades};
+use smig_proxy::tunnel::{Socket, Stream, TunnelKind};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::Shared;
+use super::failure::LocalError;
+use super::listen::{Stop, stopped};
+use super::local_socket::{LocalBody, LocalSocket, ResponseState};
+use super::pac;
+
+/// How long a connection without a request yet may still send its first one at shutdown.
+const FIRST_REQUEST: Duration = Duration::from_secs(1);
+
+/// One local connection.
+struct Connection {
+    shared: Arc<Shared>,
+    local: SocketAddr,
+    progress: ResponseState,
+    /// Whether a request has arrived.
+    asked: watch::Sender<bool>,
+    /// A tunnel that starts once the connection has finished HTTP.
+    tunnel: Mutex<Option<(OnUpgrade, Stream, RequestSpan)>>,
+}
+
+/// Serves a local connection to its end.
+pub(super) async fn serve(tcp: TcpStream, shared: Arc<Shared>, stop: Stop) {
+    let Ok(local) = tcp.local_addr() else { return };
+    let accepted = LocalSocket::new(tcp);
+    let progress = accepted.progress();
+    let (asked, is_asked) = watch::channel(false);
+    let tunnel = Mutex::default();
+    let connection = Arc::new(Connection { shared, local, progress, asked, tunnel });
+    let answering = {
+        let connection = Arc::clone(&connection);
+        service_fn(move |request| {
+            let connection = Arc::clone(&connection);
+            async move { Ok::<_, Infallible>(connection.answer(request).await) }
+        })
+    };
+    let http = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .serve_connection(TokioIo::new(accepted), answering)
+        .with_upgrades();
+    if let Err(error) = until_stopped(http, stop, is_asked).await {
+        tracing::debug!(%error, "local connection failed");
+    }
+    let tunnel = connection.tunnel.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some((upgrade, stream, span)) = tunnel else { return };
+    let Ok(Ok(parts)) = upgrade.await.map(|io| io.downcast::<TokioIo<LocalSocket>>()) else {
+        return;
+    };
+    connection.progress.end();
+    let socket = Socket::with_first(parts.io.into_inner(), parts.read_buf);
+    connection.shared.carry(TunnelKind::Connect, socket, stream, span).await;
+}
+
+/// Drives a connection to its end. A separate function, so that a tunnel that follows does not hold its state.
+async fn until_stopped<I, S>(
+    http: http1::UpgradeableConnection<I, S>,
+    stop: Stop,
+    mut is_asked: watch::Receiver<bool>,
+) -> hyper::Result<()>
+where
+    S: hyper::service::HttpService<hyper::body::Incoming, ResBody = LocalBody>,
+    S::Error: Into<smig::BoxError>,
+    I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
+{
+    let mut http = Box::pin(http);
+    let ending = async move {
+        stopped(stop).await;
+        // hyper would immediately close a connection that waits for a request, while the first one is on its way.
+        let _ = timeout(FIRST_REQUEST, is_asked.wait_for(|&asked| asked)).await;
+    };
+    tokio::select! {
+        ended = http.as_mut() => ended,
+        () = ending => {
+            http.as_mut().graceful_shutdown();
+            http.await
+        }
+    }
+}
+
+impl Shared {
+    /// Relays a tunnel to its end.
+    pub(super) async fn carry<T>(
+        &self,
+        kind: TunnelKind,
+        socket: Socket<T>,
+        stream: Stream,
+        span: RequestSpan,
+    ) where
+        T: smig_proxy::tunnel::Abort,
+        Socket<T>: smig_proxy::tunnel::TunnelEnd,
+    {
+        let info = stream.incoming().stream_info();
+        let tunnel = self.tunnels.begin(kind, info.clone());
+        let outcome = tunnel.run(socket, stream, self.tunnel_idle).await;
+        span.ended(Some(outcome.sent), outcome.received, info.as_ref());
+        if let Err(error) = outcome.end {
+            span.set_error("reset");
+            let (sent, received) = (outcome.sent, outcome.received);
+            tracing::debug!(%error, sent, received, "tunnel failed");
+            if error.is_transport() {
+                self.gateway.on_broken();
+            }
+        }
+    }
+}
+
+impl Connection {
+    async fn answer(&self, request: Request<hyper::body::Incoming>) -> Response<LocalBody> {
+        self.asked.send_replace(true);
+        let method = request.method().clone();
+        let answered = if method == Method::CONNECT {
+            self.connect(request).await
+        } else if request.uri().authority().is_some() {
+            self.forward(request).await
+        } else {
+            Ok(self.own(&method, request.uri().path()))
+        };
+        answered.unwrap_or_else(|failure| {
+            tracing::debug!(why = failure.text(), "local request failed");
+            page(failure.status(), failure.text())
+        })
+    }
+
+    async fn connect(
+        &self,
+        mut request: Request<hyper::body::Incoming>,
+    ) -> Result<Response<LocalBody>, LocalError> {
+        let target = request.uri().authority().cloned();
+        let Some(target) = target.filter(|target| target.port_u16().is_some()) else {
+            let text = "a CONNECT request needs host:port".to_owned();
+            return Err(LocalError::new(StatusCode::BAD_REQUEST, text));
+        };
+        let span = RequestSpan::local(&request, Some(&target), self.shared.tracer.as_ref());
+        let stream = self.shared.gateway.tunnel(&target, &span).await;
+        span.set_status(stream.as_ref().map_or_else(LocalError::status, |_| StatusCode::OK));
+        let stream = stream?;
+        let upgrade = hyper::upgrade::on(&mut request);
+        // Until the relay starts: a connection that ends before that is reset.
+        self.progress.begin();
+        *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some((upgrade, stream, span));
+        Ok(Response::new(LocalBody::text(Bytes::new())))
+    }
+
+    async fn forward(
+        &self,
+        request: Request<hyper::body::Incoming>,
+    ) -> Result<Response<LocalBody>, LocalError> {
+        if request.uri().scheme_str() != Some("http") {
+            let text =
+                "only http:// is supported in absolute form; use CONNECT for https://".to_owned();
+            return Err(LocalError::new(StatusCode::BAD_REQUEST, text));
+        }
+        let tracer = self.shared.tracer.as_ref();
+        let span = RequestSpan::local(&request, request.uri().authority(), tracer);
+        let mut request = outward(request)?;
+        span.inject(request.headers_mut());
+        let gateway = Arc::clone(&self.shared.gateway);
+        let response = gateway.send(request).await;
+        span.set_status(response.as_ref().map_or_else(LocalError::status, Response::status));
+        let progress = self.progress.clone();
+        let mut response = response?.map(|body| LocalBody::session(body, progress, gateway, span));
+        *response.version_mut() = Version::HTTP_11;
+        Ok(response)
+    }
+
+    /// Handles a request to the agent itself.
+    fn own(&self, method: &Method, path: &str) -> Response<LocalBody> {
+        if *method != Method::GET && *method != Method::HEAD {
+            return page(StatusCode::METHOD_NOT_ALLOWED, "this is a proxy; use GET or HEAD");
+        }
+        match path {
+            pac::PATH => {
+                let mut response =
+                    Response::new(LocalBody::text(pac::script(self.local, self.shared.socks)));
+                let headers = response.headers_mut();
+                headers.insert(CONTENT_TYPE, HeaderValue::from_static(pac::MEDIA_TYPE));
+                headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+                response
+            }
+            "/" => {
+                let local = self.local;
+                let text = format!(
+                    "This is a smig agent, an HTTP proxy. Set http://{local} as the proxy of \
+                     programs, or http://{local}{} as the proxy configuration URL of browsers",
+                    pac::PATH
+                );
+                page(StatusCode::OK, &text)
+            }
+            _ => page(StatusCode::NOT_FOUND, "this is a proxy; it serves /proxy.pac only"),
+        }
+    }
+}
+
+/// Converts a local request to the form that is sent to the gateway.
+pub(super) fn outward(
+    mut request: Request<hyper::body::Incoming>,
+) -> Result<Request<Content<hyper::body::Incoming>>, LocalError> {
+    let bad =
+        |failure: smig_proxy::ProxyError| LocalError::new(failure.status(), failure.to_string());
+    // The target's authority takes precedence over Host (RFC 9112 section 3.2.2).
+    let host = request.uri().authority().map(|target| HeaderValue::from_str(target.as_str()));
+    if let Some(Ok(host)) = host
+        && request.headers().get_all(HOST).iter().count() <= 1
+    {
+        request.headers_mut().insert(HOST, host);
+    }
+    let (parts, body) = request.into_parts();
+    let (mut outward, content, _) =
+        head::validate_request(parts, body, None, Upgrades::Ignored).map_err(bad)?;
+    // hyper sends 100 (Continue) when the body is read.
+    outward.fields.remove(&EXPECT);
+    head::for_http2(outward, &Scheme::HTTP, content).map_err(bad)
+}
+
+/// Creates a plain-text response.
+pub(super) fn page(status: StatusCode, text: &str) -> Response<LocalBody> {
+    let mut response = Response::new(LocalBody::text(format!("{text}\n")));
+    *response.status_mut() = status;
+    let media_type = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, media_type);
+    response
+}

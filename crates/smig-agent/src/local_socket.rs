@@ -1,0 +1,256 @@
+//! A local client's socket, and its response bodies. A response or tunnel that fails or is cancelled resets
+//! the connection, so that a client that reads to the end does not take a truncated response for a complete
+//! one.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::Full;
+use smig::{BoxError, Incoming, StreamInfo};
+use smig_admin::spans::RequestSpan;
+use smig_proxy::tunnel::Abort;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout_at};
+
+use super::uplink::Uplink;
+
+/// Whether a connection's current response or tunnel is complete.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ResponseState(Arc<AtomicU8>);
+
+/// No response or tunnel is under way, or it has reached its end.
+const COMPLETE: u8 = 0;
+/// A response's body, or a tunnel, has not reached its end.
+const IN_PROGRESS: u8 = 1;
+/// It failed and will not reach its end.
+const BROKEN: u8 = 2;
+
+impl ResponseState {
+    pub(super) fn begin(&self) {
+        self.0.store(IN_PROGRESS, Ordering::Relaxed);
+    }
+
+    fn break_off(&self) {
+        self.0.store(BROKEN, Ordering::Relaxed);
+    }
+
+    /// Marks it as complete, unless it failed.
+    pub(super) fn end(&self) {
+        // Only the owner that called `begin` may end or fail it.
+        let _ =
+            self.0.compare_exchange(IN_PROGRESS, COMPLETE, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    fn is_whole(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == COMPLETE
+    }
+}
+
+/// An accepted socket. If it is dropped before a response or tunnel is complete, it is reset.
+#[derive(Debug)]
+pub(super) struct LocalSocket {
+    tcp: TcpStream,
+    /// Bytes that were read to detect the protocol.
+    first: Bytes,
+    progress: ResponseState,
+    /// Everything written was handed to the kernel.
+    flushed: bool,
+}
+
+impl LocalSocket {
+    pub(super) fn new(tcp: TcpStream) -> Self {
+        Self { tcp, first: Bytes::new(), progress: ResponseState::default(), flushed: true }
+    }
+
+    pub(super) fn progress(&self) -> ResponseState {
+        self.progress.clone()
+    }
+
+    /// Reads until it is certain whether the client's first bytes are `preface`. The bytes are buffered and
+    /// returned again by the next read. Silence for `patience`, end of file and errors count as a mismatch.
+    pub(super) async fn begins_with(&mut self, preface: &[u8], patience: Duration) -> bool {
+        let mut first = BytesMut::with_capacity(preface.len());
+        let until = Instant::now() + patience;
+        while preface.starts_with(&first) && first.len() < preface.len() {
+            match timeout_at(until, self.tcp.read_buf(&mut first)).await {
+                Ok(Ok(1..)) => {}
+                _ => break,
+            }
+        }
+        self.first = first.freeze();
+        self.first.starts_with(preface)
+    }
+}
+
+impl Abort for LocalSocket {
+    fn abort(&mut self) {
+        self.tcp.abort();
+    }
+}
+
+impl Drop for LocalSocket {
+    fn drop(&mut self) {
+        if !(self.flushed && self.progress.is_whole()) {
+            self.abort();
+        }
+    }
+}
+
+impl AsyncRead for LocalSocket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.first.is_empty() {
+            return Pin::new(&mut self.tcp).poll_read(cx, buf);
+        }
+        let len = self.first.len().min(buf.remaining());
+        buf.put_slice(&self.first.split_to(len));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for LocalSocket {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.flushed = false;
+        Pin::new(&mut self.tcp).poll_write(cx, data)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.tcp).poll_flush(cx))?;
+        self.flushed = true;
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.progress.is_whole() {
+            // Do not send FIN: the client would take a truncated response for a complete one.
+            return Poll::Ready(Ok(()));
+        }
+        ready!(Pin::new(&mut self.tcp).poll_shutdown(cx))?;
+        self.flushed = true;
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.flushed = false;
+        Pin::new(&mut self.tcp).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.tcp.is_write_vectored()
+    }
+}
+
+/// A response's body for a local client.
+#[derive(Debug)]
+pub(super) enum LocalBody {
+    /// A response that the agent generates.
+    Text(Full<Bytes>),
+    /// A body received over the session.
+    Session { body: Incoming, sending: BodyGuard, gateway: Arc<Uplink>, told: SpanGuard },
+}
+
+/// Marks the connection's response as complete when dropped: hyper drops a body that was read to its end,
+/// or that failed.
+#[derive(Debug)]
+pub(super) struct BodyGuard(ResponseState);
+
+impl Drop for BodyGuard {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// Records the received bytes in the span when the body is dropped.
+#[derive(Debug)]
+pub(super) struct SpanGuard {
+    span: RequestSpan,
+    stream: Option<StreamInfo>,
+    bytes: u64,
+}
+
+impl Drop for SpanGuard {
+    fn drop(&mut self) {
+        self.span.ended(None, self.bytes, self.stream.as_ref());
+    }
+}
+
+impl LocalBody {
+    pub(super) fn text(text: impl Into<Bytes>) -> Self {
+        Self::Text(Full::new(text.into()))
+    }
+
+    pub(super) fn session(
+        body: Incoming,
+        progress: ResponseState,
+        gateway: Arc<Uplink>,
+        span: RequestSpan,
+    ) -> Self {
+        let told = SpanGuard { span, stream: body.stream_info(), bytes: 0 };
+        if !body.is_end_stream() {
+            progress.begin();
+        }
+        Self::Session { body, sending: BodyGuard(progress), gateway, told }
+    }
+}
+
+impl Body for LocalBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match self.get_mut() {
+            Self::Text(text) => Pin::new(text).poll_frame(cx).map_err(|never| match never {}),
+            Self::Session { body, sending, gateway, told } => {
+                let frame = ready!(Pin::new(body).poll_frame(cx));
+                if let Some(Ok(frame)) = &frame {
+                    told.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+                }
+                Poll::Ready(frame.map(|frame| {
+                    frame.map_err(|error| {
+                        sending.0.break_off();
+                        told.span.set_error("reset");
+                        if error.is_transport() {
+                            gateway.on_broken();
+                        }
+                        error.into()
+                    })
+                }))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Text(text) => text.is_end_stream(),
+            Self::Session { body, .. } => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Text(text) => text.size_hint(),
+            Self::Session { body, .. } => body.size_hint(),
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! The connection to the gateway: established and re-established, with the reason while it is down.
+//!
+//! A single task connects. While the gateway is unreachable, requests fail at once with the reason, so that
+//! a gateway that comes back meets one attempt, not one for each waiting request.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{PROXY_AUTHENTICATE, PROXY_AUTHORIZATION};
+use http::uri::Authority;
+use http::{Method, Request, Response, StatusCode, Uri};
+use http_body::Body;
+use http_body_util::{BodyExt as _, Limited};
+use smig::{BoxError, Client, Incoming, NegotiatedProtocol, Origin};
+use smig_admin::spans::RequestSpan;
+use smig_proxy::tunnel::{self, Opened, Stream};
+use tokio::sync::{Notify, watch};
+use tokio::time::timeout;
+
+use super::failure::LocalError;
+use super::options::Credentials;
+
+/// Backoff after the first failed attempt; doubled after each further one.
+const BACKOFF: Duration = Duration::from_millis(250);
+const MAX_BACKOFF: Duration = Duration::from_secs(8);
+/// Interval at which the session is checked, if no request finds it closed before.
+const LOOK: Duration = Duration::from_secs(1);
+/// Timeout of connecting. Longer than the client's own timeouts: it covers a gateway that completes the
+/// handshake and then sends nothing.
+const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(30);
+/// Timeout of opening a tunnel; the gateway has its own limits.
+const TUNNEL_OPEN_TIMEOUT: Duration = Duration::from_secs(45);
+/// Maximum number of bytes read of a refusal's text.
+const MAX_TEXT: usize = 4 << 10;
+
+/// The state of the connection to the gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UplinkState {
+    /// The agent connects for the first time, or again after the connection was lost.
+    Connecting,
+    /// The gateway is connected and speaks this protocol.
+    Up(NegotiatedProtocol),
+    /// The gateway is unreachable, and why; the agent keeps trying.
+    Unreachable(Arc<str>),
+}
+
+/// The interface to the gateway for the local ports.
+#[derive(Debug)]
+pub(super) struct Uplink {
+    client: Client,
+    origin: Origin,
+    credentials: Option<Credentials>,
+    link: watch::Sender<UplinkState>,
+    /// Notified when a request finds the session closed.
+    lost: Notify,
+    stop: Notify,
+}
+
+impl Uplink {
+    pub(super) fn new(
+        client: Client,
+        origin: Origin,
+        credentials: Option<Credentials>,
+    ) -> Arc<Self> {
+        let (link, _) = watch::channel(UplinkState::Connecting);
+        let (lost, stop) = (Notify::new(), Notify::new());
+        Arc::new(Self { client, origin, credentials, link, lost, stop })
+    }
+
+    pub(super) fn link(&self) -> watch::Receiver<UplinkState> {
+        self.link.subscribe()
+    }
+
+    pub(super) fn stats(&self) -> smig::Stats {
+        self.client.stats()
+    }
+
+    /// Ends [`Self::keep`].
+    pub(super) fn stop(&self) {
+        self.stop.notify_one();
+    }
+
+    /// Connects, and reconnects whenever the connection is lost.
+    pub(super) async fn keep(&self) {
+        tokio::select! {
+            () = self.stop.notified() => {}
+            () = self.reconnect() => {}
+        }
+    }
+
+    async fn reconnect(&self) {
+        let mut backoff = BACKOFF;
+        loop {
+            match self.establish().await {
+                Ok(speaks) => {
+                    backoff = BACKOFF;
+                    self.now(UplinkState::Up(speaks));
+                    tokio::select! {
+                        () = self.lost.notified() => self.now(UplinkState::Connecting),
+                        () = tokio::time::sleep(LOOK) => {}
+                    }
+                }
+                // The state remains `Unreachable` during the next attempt: requests do not wait for each attempt.
+                Err(why) => {
+                    tracing::debug!(%why, "the gateway is away");
+                    self.now(UplinkState::Unreachable(why.into()));
+                    tokio::time::sleep(jitter(backoff)).await;
+                    backoff = (backoff * 2).min(MAX_BACKOFF);
+                }
+            }
+        }
+    }
+
+    /// Sets the state, and notifies the receivers if it changed.
+    fn now(&self, link: UplinkState) {
+        self.link.send_if_modified(|known| {
+            let changed = *known != link;
+            *known = link;
+            changed
+        });
+    }
+
+    /// Opens a session, or returns immediately if there is one.
+    async fn establish(&self) -> Result<NegotiatedProtocol, String> {
+        match timeout(ESTABLISH_TIMEOUT, self.client.connect(&self.origin)).await {
+            Ok(Ok(NegotiatedProtocol::Http1)) => {
+                Err("it supports only HTTP/1.1; an agent needs a gateway with HTTP/2".to_owned())
+            }
+            Ok(Ok(speaks)) => Ok(speaks),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("it accepts connections, but does not respond".to_owned()),
+        }
+    }
+
+    /// Waits for the gateway, and returns the protocol that it speaks.
+    ///
+    /// # Errors
+    /// The gateway is unreachable.
+    pub(super) async fn ready(&self) -> Result<NegotiatedProtocol, LocalError> {
+        let mut link = self.link.subscribe();
+        match link.wait_for(|link| *link != UplinkState::Connecting).await.as_deref() {
+            Ok(UplinkState::Up(speaks)) => Ok(*speaks),
+            Ok(UplinkState::Unreachable(why)) => Err(self.away(why)),
+            Ok(UplinkState::Connecting) | Err(_) => Err(self.away("the agent is shutting down")),
+        }
+    }
+
+    fn away(&self, why: &str) -> LocalError {
+        let text = format!("the gateway {} is away: {why}", self.origin);
+        LocalError::new(StatusCode::BAD_GATEWAY, text)
+    }
+
+    /// Converts an error of the session to a failure of the local request.
+    fn failure(&self, error: &smig::Error) -> LocalError {
+        if error.is_connect() || error.is_transport() {
+            self.lost.notify_one();
+        }
+        let status =
+            if error.is_timeout() { StatusCode::GATEWAY_TIMEOUT } else { StatusCode::BAD_GATEWAY };
+        LocalError::new(status, format!("no response from the gateway {}: {error}", self.origin))
+    }
+
+    /// Opens a tunnel to a destination, whose name the gateway resolves.
+    ///
+    /// # Errors
+    /// The gateway is unreachable, or refuses the tunnel.
+    pub(super) async fn tunnel(
+        &self,
+        target: &Authority,
+        span: &RequestSpan,
+    ) -> Result<Stream, LocalError> {
+        let mut tried = false;
+        loop {
+            self.ready().await?;
+            let mut request = Request::new(());
+            *request.method_mut() = Method::CONNECT;
+            *request.uri_mut() = Uri::from(target.clone());
+            self.authorize(&mut request);
+            span.inject(request.headers_mut());
+            let opening =
+                timeout(TUNNEL_OPEN_TIMEOUT, tunnel::open(&self.client, &self.origin, request));
+            let Ok(opened) = opening.await else {
+                let text = format!(
+                    "the gateway {} did not open a tunnel to {target} in time",
+                    self.origin
+                );
+                return Err(LocalError::new(StatusCode::GATEWAY_TIMEOUT, text));
+            };
+            match opened {
+                Ok(Opened::Tunnel(_, stream)) => return Ok(stream),
+                Ok(Opened::Refused(response)) => return Err(refusal(response).await),
+                // The session was just closed and did not process the request: safe to retry.
+                Err(error) if error.is_retryable() && !error.is_connect() && !tried => {
+                    tried = true;
+                }
+                Err(error) => return Err(self.failure(&error)),
+            }
+        }
+    }
+
+    /// Sends a request whose URI names another host.
+    ///
+    /// # Errors
+    /// The gateway is unreachable, or rejects the agent's credentials.
+    pub(super) async fn send<B>(
+        &self,
+        mut request: Request<B>,
+    ) -> Result<Response<Incoming>, LocalError>
+    where
+        B: Body + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<BoxError>,
+    {
+        self.ready().await?;
+        self.authorize(&mut request);
+        match self.client.request_to(&self.origin, request).await {
+            // An origin's own 407 arrives without the challenge, which is for one hop.
+            Ok(response)
+                if response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED
+                    && response.headers().contains_key(PROXY_AUTHENTICATE) =>
+            {
+                Err(refusal(response).await)
+            }
+            Ok(response) => Ok(response),
+            Err(error) => Err(self.failure(&error)),
+        }
+    }
+
+    /// Triggers a check of the session after a stream failed.
+    pub(super) fn on_broken(&self) {
+        self.lost.notify_one();
+    }
+
+    fn authorize<B>(&self, request: &mut Request<B>) {
+        let headers = request.headers_mut();
+        // Credentials of local programs are not for the gateway.
+        headers.remove(PROXY_AUTHORIZATION);
+        if let Some(credentials) = &self.credentials {
+            headers.insert(PROXY_AUTHORIZATION, credentials.value());
+        }
+    }
+}
+
+/// Converts a refusal to a failure with the gateway's text.
+async fn refusal(response: Response<Incoming>) -> LocalError {
+    let status = response.status();
+    if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
+        // If it were forwarded, browsers would prompt their users for a password.
+        let text = "the gateway rejected this agent's credentials; check its token and user";
+        return LocalError::new(StatusCode::BAD_GATEWAY, text.to_owned()).not_allowed();
+    }
+    let kind = response
+        .headers()
+        .get("proxy-status")
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split(';').find_map(|part| part.trim().strip_prefix("error=")))
+        .map(str::to_owned);
+    // Bound the wait: a text that does not arrive in time is left out.
+    let body =
+        timeout(Duration::from_secs(5), Limited::new(response.into_body(), MAX_TEXT).collect());
+    let text = match body.await {
+        Ok(Ok(body)) => String::from_utf8_lossy(&body.to_bytes()).trim().to_owned(),
+        _ => String::new(),
+    };
+    let status = if status.is_client_error() || status.is_server_error() {
+        status
+    } else {
+        StatusCode::BAD_GATEWAY
+    };
+    let text = if text.is_empty() { format!("the gateway responded with {status}") } else { text };
+    LocalError::new(status, text).because(kind.as_deref())
+}
+
+/// Returns a random duration between half of `backoff` and all of it, so that agents that lost their gateway
+/// at the same time do not reconnect at the same time.
+fn jitter(backoff: Duration) -> Duration {
+    use std::hash::{BuildHasher as _, RandomState};
+    let random = RandomState::new().hash_one(0_u8);
+    let part = (random % 1024) as u32;
+    backoff / 2 + backoff / 2 * part / 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jitter_keeps_to_its_bounds() {
+        for _ in 0..100 {
+            let waited = jitter(MAX_BACKOFF);
+            assert!(waited >= MAX_BACKOFF / 2 && waited <= MAX_BACKOFF);
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! The agent's HTTP proxy.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use smig::{Config, NegotiatedProtocol};
+use smig_admin::AdminSpec;
+use smig_agent::{self as agent, Agent, AgentOptions, Credentials, UplinkState};
+use smig_testkit::port::ReservedPort;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::support::{
+    Gateway, bytes, connect, echo, echo_server, loopback, origin, read_head, spec, strict, told,
+    until,
+};
+
+/// Sends a request with `Connection: close`, and reads the complete response.
+async fn ask(agent: &Agent, request: &[u8]) -> Vec<u8> {
+    let mut tcp = TcpStream::connect(agent.http_addrs()[0]).await.unwrap();
+    tcp.write_all(request).await.unwrap();
+    let mut answer = Vec::new();
+    tcp.read_to_end(&mut answer).await.unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn a_tunnel_carries_both_ways_and_half_closes() {
+    let gateway = Gateway::start(spec());
+    let agent = gateway.agent(Vec::new()).await;
+    let (mut tcp, head) = connect(&agent, origin(echo).await).await;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    let sent = bytes(4 << 20);
+    let (mut read, mut write) = tcp.split();
+    let mut received = Vec::new();
+    let writing = async {
+        write.write_all(&sent).await.unwrap();
+        write.shutdown().await.unwrap();
+    };
+    let (read, ()) = tokio::join!(read.read_to_end(&mut received), writing);
+    read.unwrap();
+    assert!(received == sent);
+    assert!(gateway.server.stats().moves > 0, "what got big was moved");
+}
+
+#[tokio::test]
+async fn requests_go_to_their_origin() {
+    let (gateway, server) = (Gateway::start(spec()), echo_server());
+    let agent = gateway.agent(Vec::new()).await;
+    let addr = server.local_addrs()[0];
+    let sent = bytes(200_000);
+    let head = format!(
+        "POST http://{addr}/x HTTP/1.1\r\nHost: {addr}\r\nContent-Length: {}\r\n\
+         Proxy-Authorization: Basic bm90IGZvciB0aGUgZ2F0ZXdheQ==\r\nConnection: close\r\n\r\n",
+        sent.len()
+    );
+    let answer = ask(&agent, &[head.as_bytes(), &sent].concat()).await;
+    let text = String::from_utf8_lossy(&answer);
+    assert!(text.starts_with("HTTP/1.1 200"), "{}", text.lines().next().unwrap_or_default());
+    assert!(text.contains("x-version: HTTP/1.1"));
+    // The length is not known in advance, so the body is chunked.
+    assert!(answer.windows(1000).any(|part| part == &sent[100_000..101_000]));
+}
+
+#[tokio::test]
+async fn browsers_find_the_way() {
+    let gateway = Gateway::start(spec());
+    let agent = gateway.agent(Vec::new()).await;
+    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let answer = ask(&agent, get("/proxy.pac").as_bytes()).await;
+    let text = String::from_utf8(answer).unwrap();
+    assert!(text.contains("application/x-ns-proxy-autoconfig"));
+    let (http, socks) = (agent.http_addrs()[0], agent.socks_addrs()[0]);
+    assert!(text.contains(&format!("\"PROXY {http}; SOCKS5 {socks}\"")), "{text}");
+    let answer = ask(&agent, get("/other").as_bytes()).await;
+    assert!(answer.starts_with(b"HTTP/1.1 404"));
+}
+
+#[tokio::test]
+async fn what_the_gateway_refuses_is_said() {
+    let gateway = Gateway::start(spec());
+    let agent = gateway.agent(Vec::new()).await;
+    let nobody = ReservedPort::new();
+    let target = nobody.addr();
+    let (mut tcp, head) = connect(&agent, target).await;
+    assert!(head.starts_with("HTTP/1.1 502"), "{head}");
+    let mut page = [0; 100];
+    let read = tcp.read(&mut page).await.unwrap();
+    assert!(String::from_utf8_lossy(&page[..read]).contains(&target.to_string()));
+
+    let gateway = Gateway::start(strict());
+    let agent = gateway.agent(Vec::new()).await;
+    let (_, head) = connect(&agent, target).await;
+    assert!(head.starts_with("HTTP/1.1 403"), "{head}");
+
+    let credentials = Credentials::bearer("wrong");
+    let agent_spec = AgentOptions { credentials, ..gateway.agent_spec() };
+    let agent = Agent::start(agent_spec, gateway.client_builder()).await.unwrap();
+    let (_, head) = connect(&agent, target).await;
+    // A 407 would make a browser prompt for a password.
+    assert!(head.starts_with("HTTP/1.1 502"), "{head}");
+}
+
+#[tokio::test]
+async fn a_gateway_without_migration_does() {
+    let gateway = Gateway::start(spec());
+    let engine = Config { smig: None, ..agent::engine() };
+    let client = gateway.client_builder().engine(engine);
+    let agent = Agent::start(gateway.agent_spec(), client).await.unwrap();
+    assert_eq!(
+        until(&agent, |link| *link != UplinkState::Connecting).await,
+        UplinkState::Up(NegotiatedProtocol::Http2)
+    );
+    let (mut tcp, head) = connect(&agent, origin(echo).await).await;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    tcp.write_all(b"x").await.unwrap();
+    assert_eq!(tcp.read_u8().await.unwrap(), b'x');
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_not_there_is_named() {
+    let gateway = Gateway::start(spec());
+    let nobody = ReservedPort::new();
+    let via = smig::Origin::https("127.0.0.1", nobody.addr().port());
+    let agent_spec = AgentOptions { via, ..gateway.agent_spec() };
+    let agent = Agent::start(agent_spec, gateway.client_builder()).await.unwrap();
+    let (mut tcp, head) = connect(&agent, "example.org:443").await;
+    assert!(head.starts_with("HTTP/1.1 502"), "{head}");
+    let mut page = [0; 200];
+    let read = tcp.read(&mut page).await.unwrap();
+    assert!(String::from_utf8_lossy(&page[..read]).contains("away"));
+    assert!(matches!(
+        until(&agent, |link| *link != UplinkState::Connecting).await,
+        UplinkState::Unreachable(_)
+    ));
+}
+
+#[tokio::test]
+async fn an_agent_that_ends_resets_what_runs() {
+    let gateway = Gateway::start(spec());
+    let agent = gateway.agent(Vec::new()).await;
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let (mut near, _) = connect(&agent, listener.local_addr().unwrap()).await;
+    let (mut far, _) = listener.accept().await.unwrap();
+    agent.shutdown(Duration::ZERO).await;
+    assert_eq!(near.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert_eq!(far.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn an_agent_that_ends_does_not_make_a_whole_of_half_a_response() {
+    let gateway = Gateway::start(spec());
+    let agent = gateway.agent(Vec::new()).await;
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let target = listener.local_addr().unwrap();
+    let mut near = TcpStream::connect(agent.http_addrs()[0]).await.unwrap();
+    // A response delimited by the end of the connection.
+    near.write_all(format!("GET http://{target}/ HTTP/1.0\r\n\r\n").as_bytes()).await.unwrap();
+    let (mut far, _) = listener.accept().await.unwrap();
+    read_head(&mut far).await;
+    far.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhalf").await.unwrap();
+    read_head(&mut near).await;
+    near.read_exact(&mut [0; 4]).await.unwrap();
+    agent.shutdown(Duration::ZERO).await;
+    assert_eq!(near.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn an_agent_that_ends_lets_what_runs_finish() {
+    let gateway = Gateway::start(spec());
+    let agent = gateway.agent(Vec::new()).await;
+    let (mut near, _) = connect(&agent, origin(echo).await).await;
+    let finishing = async {
+        near.write_all(b"last words").await.unwrap();
+        near.shutdown().await.unwrap();
+        let mut answer = String::new();
+        near.read_to_string(&mut answer).await.unwrap();
+        assert_eq!(answer, "last words");
+    };
+    tokio::join!(agent.shutdown(Duration::from_secs(60)), finishing);
+}
+
+#[tokio::test]
+async fn who_has_connected_when_the_agent_ends_is_served() {
+    let gateway = Gateway::start(spec());
+    for _ in 0..20 {
+        let agent = gateway.agent(Vec::new()).await;
+        let mut late = TcpStream::connect(agent.http_addrs()[0]).await.unwrap();
+        let ended = tokio::spawn(agent.shutdown(Duration::from_secs(3600)));
+        tokio::task::yield_now().await;
+        late.write_all(b"GET /proxy.pac HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        let mut said = String::new();
+        late.read_to_string(&mut said).await.unwrap();
+        assert!(said.starts_with("HTTP/1.1 200 "), "{said}");
+        ended.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn operators_see_the_gateway_and_the_tunnels() {
+    let gateway = Gateway::start(spec());
+    let admin = Some(AdminSpec { listen: loopback() });
+    let agent_spec = AgentOptions { admin, ..gateway.agent_spec() };
+    let agent = Agent::start(agent_spec, gateway.client_builder()).await.unwrap();
+    let (mut tcp, head) = connect(&agent, origin(echo).await).await;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    tcp.write_all(b"abcde").await.unwrap();
+    tcp.read_exact(&mut [0; 5]).await.unwrap();
+    let look = async |path: &str| {
+        let mut tcp = TcpStream::connect(agent.admin().unwrap()).await.unwrap();
+        let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        tcp.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        tcp.read_to_string(&mut answer).await.unwrap();
+        answer
+    };
+    assert!(look("/readyz").await.starts_with("HTTP/1.1 200"));
+    let metrics = look("/metrics").await;
+    for line in [
+        "smig_tunnels{kind=\"connect\"} 1",
+        "smig_tunnels{kind=\"socks\"} 0",
+        "smig_tunnel_in_bytes_total{kind=\"connect\"} 5",
+        "smig_tunnel_out_bytes_total{kind=\"connect\"} 5",
+    ] {
+        assert!(metrics.contains(line), "{line} is not in\n{metrics}");
+    }
+    assert!(look("/api/sessions").await.contains("\"CONNECT\""));
+
+    let nobody = ReservedPort::new();
+    let via = smig::Origin::https("127.0.0.1", nobody.addr().port());
+    let agent_spec =
+        AgentOptions { via, admin: Some(AdminSpec { listen: loopback() }), ..gateway.agent_spec() };
+    let agent = Agent::start(agent_spec, gateway.client_builder()).await.unwrap();
+    until(&agent, |link| matches!(link, UplinkState::Unreachable(_))).await;
+    let mut tcp = TcpStream::connect(agent.admin().unwrap()).await.unwrap();
+    tcp.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .await
+        .unwrap();
+    let mut answer = String::new();
+    tcp.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("away"), "{answer}");
+}
+
+#[tokio::test]
+async fn an_origins_own_407_is_the_origins() {
+    let gateway = Gateway::start(spec());
+    let agent = gateway.agent(Vec::new()).await;
+    let asking = origin(async |mut tcp: TcpStream| {
+        read_head(&mut tcp).await;
+        let answer = "HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm=\"x\"\r\n\
+                      Content-Length: 5\r\nConnection: close\r\n\r\nmine\n";
+        tcp.write_all(answer.as_bytes()).await.unwrap();
+    })
+    .await;
+    let request = format!("GET http://{asking}/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let answer = String::from_utf8(ask(&agent, request.as_bytes()).await).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 407") && answer.ends_with("mine\n"), "{answer}");
+    // The challenge applies to the previous hop only.
+    assert!(!answer.to_ascii_lowercase().contains("proxy-authenticate"), "{answer}");
+}
+
+#[tokio::test]
+async fn what_a_client_sends_last_arrives_though_the_origin_ended_first() {
+    let gateway = Gateway::start(spec());
+    let agent = gateway.agent(Vec::new()).await;
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let sent = bytes(300_000);
+    for opened in 1..=20 {
+        let (mut near, _) = connect(&agent, listener.local_addr().unwrap()).await;
+        let (mut far, _) = listener.accept().await.unwrap();
+        far.shutdown().await.unwrap();
+        assert_eq!(near.read(&mut [0]).await.unwrap(), 0);
+        let mut received = Vec::new();
+        let writing = async {
+            near.write_all(&sent).await.unwrap();
+            drop(near);
+        };
+        let (read, ()) = tokio::join!(far.read_to_end(&mut received), writing);
+        read.unwrap();
+        assert!(received == sent, "{} bytes", received.len());
+        let over = told(&gateway.tunnels, "connect", |one| one.open == 0).await;
+        assert!(over.ended.contains(&("in_order", opened)), "{over:?}");
+    }
+}

@@ -1,0 +1,130 @@
+//! Forwarded ports: individual requests for HTTP/2, tunnels for all other protocols.
+
+use std::time::Duration;
+
+use http::{Method, Request};
+use http_body_util::{BodyExt as _, Full};
+use smig::{Cleartext, CleartextTrust, Client, NegotiatedProtocol, Origin};
+use smig_agent::{Agent, AgentOptions, PortForward, PortProtocol, UplinkState};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use smig_testkit::port::ReservedPort;
+
+use crate::support::{Gateway, bytes, echo, echo_server, loopback, origin, spec, until};
+
+fn forward(target: std::net::SocketAddr, protocol: PortProtocol) -> PortForward {
+    PortForward { listen: loopback(), target: target.to_string().parse().unwrap(), protocol }
+}
+
+#[tokio::test]
+async fn each_call_of_http2_is_a_stream_of_its_own() {
+    let (gateway, server) = (Gateway::start(spec()), echo_server());
+    let forward = forward(server.local_addrs()[0], PortProtocol::Detect);
+    let agent = gateway.agent(vec![forward]).await;
+    until(&agent, |link| *link == UplinkState::Up(NegotiatedProtocol::Smig)).await;
+    let cleartext = Cleartext::PriorKnowledge(CleartextTrust::None);
+    let client = Client::builder().cleartext(cleartext).build().unwrap();
+    let url = format!("http://{}/package.Service/Call", agent.forward_addrs()[0]);
+    let call = async |sent: bytes::Bytes| {
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri(&url)
+            .header("te", "trailers")
+            .body(Full::new(sent.clone()))
+            .unwrap();
+        let response = client.request(request).await.unwrap();
+        assert_eq!(response.headers()["x-version"], "HTTP/2.0");
+        let body = response.into_body().collect().await.unwrap();
+        assert_eq!(body.trailers().unwrap()["x-length"], sent.len().to_string());
+        assert!(body.to_bytes() == sent);
+    };
+    let (small, big) = (bytes(10), bytes(2 << 20));
+    tokio::join!(call(small.clone()), call(big), call(small.clone()), call(small));
+    assert_eq!(client.stats().connections_opened, 1);
+    assert_eq!(gateway.server.stats().streams_opened, 4);
+    assert!(gateway.server.stats().moves > 0, "the big one moved");
+    assert_eq!(server.stats().connections_opened, 1);
+}
+
+#[tokio::test]
+async fn a_call_without_a_gateway_has_a_status() {
+    let (gateway, server) = (Gateway::start(spec()), echo_server());
+    let forward = forward(server.local_addrs()[0], PortProtocol::Detect);
+    let agent = gateway.agent(vec![forward]).await;
+    until(&agent, |link| *link == UplinkState::Up(NegotiatedProtocol::Smig)).await;
+    let cleartext = Cleartext::PriorKnowledge(CleartextTrust::None);
+    let client = Client::builder().cleartext(cleartext).build().unwrap();
+    let call = async |media_type: &str| {
+        let request = Request::post(format!("http://{}/Call", agent.forward_addrs()[0]))
+            .header("content-type", media_type)
+            .body(Full::<bytes::Bytes>::default())
+            .unwrap();
+        client.request(request).await.unwrap()
+    };
+    assert_eq!(call("application/grpc").await.status(), 200);
+    drop(gateway.server);
+    until(&agent, |link| matches!(link, UplinkState::Unreachable(_))).await;
+    let refused = call("application/grpc").await;
+    assert_eq!(
+        (refused.status().as_u16(), &refused.headers()["grpc-status"]),
+        (200, &"14".parse().unwrap())
+    );
+    assert!(refused.headers()["grpc-message"].to_str().unwrap().contains("is away"));
+    assert_eq!(call("text/plain").await.status(), 502);
+}
+
+#[tokio::test]
+async fn everything_else_is_a_tunnel() {
+    let gateway = Gateway::start(spec());
+    let greeting = origin(async |mut tcp: TcpStream| {
+        tcp.write_all(b"hello").await.unwrap();
+        echo(tcp).await;
+    })
+    .await;
+    let forwards = [PortProtocol::Detect, PortProtocol::Tcp].map(|p| forward(greeting, p));
+    let agent = gateway.agent(forwards.into()).await;
+    for &addr in agent.forward_addrs() {
+        // The server sends first.
+        let mut tcp = TcpStream::connect(addr).await.unwrap();
+        let mut greeting = [0; 5];
+        tcp.read_exact(&mut greeting).await.unwrap();
+        assert_eq!(&greeting, b"hello");
+        // Bytes that start like HTTP/2 but are not.
+        let mut tcp = TcpStream::connect(addr).await.unwrap();
+        tcp.write_all(b"PRI * HTTP/1").await.unwrap();
+        tcp.shutdown().await.unwrap();
+        let mut answer = String::new();
+        tcp.read_to_string(&mut answer).await.unwrap();
+        assert_eq!(answer, "helloPRI * HTTP/1");
+    }
+}
+
+#[tokio::test]
+async fn a_destination_that_refuses_is_a_reset() {
+    let gateway = Gateway::start(spec());
+    let nobody = ReservedPort::new();
+    let agent = gateway.agent(vec![forward(nobody.addr(), PortProtocol::Tcp)]).await;
+    let mut tcp = TcpStream::connect(agent.forward_addrs()[0]).await.unwrap();
+    let error = tcp.read(&mut [0]).await.unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn a_tunnel_that_never_began_does_not_end() {
+    let gateway = Gateway::start(spec());
+    // It accepts connections, and sends nothing.
+    let mute = TcpListener::bind(loopback()).await.unwrap();
+    let via = Origin::https("127.0.0.1", mute.local_addr().unwrap().port());
+    for protocol in [PortProtocol::Tcp, PortProtocol::Detect] {
+        let forwards = vec![forward(loopback(), protocol)];
+        let spec = AgentOptions { via: via.clone(), forwards, ..gateway.agent_spec() };
+        let agent = Agent::start(spec, gateway.client_builder()).await.unwrap();
+        let mut tcp = TcpStream::connect(agent.forward_addrs()[0]).await.unwrap();
+        // If it were not accepted yet, the kernel would reset it.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        agent.shutdown(Duration::ZERO).await;
+        let error = tcp.read(&mut [0]).await.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    }
+}

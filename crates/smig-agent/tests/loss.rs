@@ -1,0 +1,98 @@
+//! A gateway that crashes: clients and origins receive resets, no resource leaks, and the agent reconnects when the
+//! gateway is back.
+
+#[path = "agent/support.rs"]
+mod support;
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use smig::Origin;
+use smig_agent::UplinkState;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
+
+use support::{Gateway, connect, loopback, origin, read_head, serve, spec, until};
+
+const TUNNELS: usize = 20;
+
+/// Returns the number of tasks of this test's runtime.
+fn tasks() -> usize {
+    Handle::current().metrics().num_alive_tasks()
+}
+
+/// Returns the number of sockets of this process.
+fn sockets() -> usize {
+    let is_socket = |entry: &std::fs::DirEntry| {
+        std::fs::read_link(entry.path()).is_ok_and(|to| to.to_string_lossy().starts_with("socket:"))
+    };
+    std::fs::read_dir("/proc/self/fd").unwrap().flatten().filter(is_socket).count()
+}
+
+/// Waits until the count is at most `before`.
+async fn until_at_most(what: &str, before: usize, count: impl Fn() -> usize) {
+    for _ in 0..6000 {
+        if count() <= before {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{} {what}, and {before} before", count());
+}
+
+#[tokio::test]
+async fn a_gateway_that_dies_leaves_nothing_behind() {
+    let mut gateway = Gateway::start(spec());
+    gateway.origin = Origin::https("127.0.0.1", gateway.origin.port());
+    let agent = gateway.agent(Vec::new()).await;
+    until(&agent, |link| matches!(link, UplinkState::Up(_))).await;
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let target = listener.local_addr().unwrap();
+    let (tasks_before, sockets_before) = (tasks(), sockets());
+
+    let mut tunnels = Vec::new();
+    for _ in 0..TUNNELS {
+        let (tcp, head) = connect(&agent, target).await;
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        tunnels.push((tcp, listener.accept().await.unwrap().0));
+    }
+    // An HTTP/1.0 response, delimited by the end of the connection: half of it must not count as complete.
+    let mut half = TcpStream::connect(agent.http_addrs()[0]).await.unwrap();
+    half.write_all(format!("GET http://{target}/ HTTP/1.0\r\n\r\n").as_bytes()).await.unwrap();
+    let (mut far, _) = listener.accept().await.unwrap();
+    read_head(&mut far).await;
+    far.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhalf").await.unwrap();
+    let head = read_head(&mut half).await;
+    assert!(head.contains("200"), "{head}");
+    half.read_exact(&mut [0; 4]).await.unwrap();
+
+    let addr = gateway.server.local_addrs()[0];
+    let Gateway { server, identity, client, tunnels: counted, .. } = gateway;
+    drop(client);
+    // Without grace, as in a crash.
+    server.shutdown(Duration::ZERO).await.unwrap();
+    for (mut near, mut far) in tunnels {
+        let near = near.read(&mut [0]).await.unwrap_err().kind();
+        assert_eq!(near, ErrorKind::ConnectionReset);
+        let far = far.read(&mut [0]).await.unwrap_err().kind();
+        assert_eq!(far, ErrorKind::ConnectionReset);
+    }
+    let error = half.read(&mut [0]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    drop((half, far));
+
+    let (_, head) = connect(&agent, target).await;
+    assert!(head.starts_with("HTTP/1.1 502"), "{head}");
+    until(&agent, |link| matches!(link, UplinkState::Unreachable(_))).await;
+    until_at_most("tasks", tasks_before, tasks).await;
+    until_at_most("sockets", sockets_before, sockets).await;
+
+    let server = serve(spec(), &counted, addr, &identity);
+    until(&agent, |link| matches!(link, UplinkState::Up(_))).await;
+    let (mut tcp, head) = connect(&agent, origin(support::echo).await).await;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    tcp.write_all(b"x").await.unwrap();
+    assert_eq!(tcp.read_u8().await.unwrap(), b'x');
+    drop(server);
+}

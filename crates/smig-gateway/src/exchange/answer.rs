@@ -1,0 +1,68 @@
+//! The gateway's own response to an exchange that failed: a status, and the reason in `proxy-status` (RFC 9209).
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use http::Response;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use smig::seldom;
+use smig_proxy::{ProxyError, grpc};
+
+use super::Body;
+use crate::upstream::Upstream;
+
+/// The name of this program in `proxy-status`.
+const NAME: &str = "smig";
+
+const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
+
+/// Logs the failure, and returns the response for the client.
+pub(crate) fn answer(
+    failure: ProxyError,
+    upstream: &Upstream,
+    client: SocketAddr,
+) -> Response<Body> {
+    if failure.lacks_local_resource() {
+        seldom!(error, "exhausted", %failure, "out of local resources");
+    } else {
+        let upstream = upstream.name();
+        seldom!(warn, "no response", upstream, %client, %failure, "no response");
+    }
+    response(&failure)
+}
+
+/// Returns the response for the client. Details about the server are only logged.
+pub(crate) fn response(failure: &ProxyError) -> Response<Body> {
+    let status = failure.status();
+    let text = status.canonical_reason().unwrap_or_default();
+    let mut response = Response::new(Body::text(Bytes::from(format!("{text}\n"))));
+    *response.status_mut() = status;
+    if matches!(failure, ProxyError::Cancelled(_)) {
+        response.extensions_mut().insert(grpc::Cancelled);
+    }
+    let headers = response.headers_mut();
+    let why = format!("{NAME}; error={}", failure.error_type());
+    if let Ok(why) = HeaderValue::try_from(why) {
+        headers.insert(PROXY_STATUS, why);
+    }
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn failures_say_why() {
+        let refused = ProxyError::Connect(io::ErrorKind::ConnectionRefused.into());
+        let refused = response(&refused);
+        assert_eq!(refused.status(), 502);
+        assert_eq!(refused.headers()["proxy-status"], "smig; error=connection_refused");
+        assert_eq!(response(&ProxyError::ResponseTimeout).status(), 504);
+        assert_eq!(response(&ProxyError::ConnectionLimit).status(), 503);
+    }
+}

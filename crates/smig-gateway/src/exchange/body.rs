@@ -1,0 +1,287 @@
+//! The response body of this crate.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body as _, Frame, SizeHint};
+use smig::{BoxError, ErrorCode, Incoming, Reset, seldom};
+use smig_proxy::head::admit_frame;
+use smig_proxy::is_cancel;
+use smig_proxy::upload::Rest;
+use tokio::time::{Instant, Sleep};
+
+use crate::upstream::{ActiveRequest, Lease};
+
+/// A response's body: from an upstream, forwarded as the client reads it, or the gateway's own. A failure of an
+/// upstream's body is an error, which resets the stream or closes the connection, and never a regular end.
+#[derive(Default)]
+pub struct Body(Source);
+
+#[derive(Default)]
+enum Source {
+    #[default]
+    Empty,
+    Text(Bytes),
+    Http1(Http1),
+    Http2(Http2),
+    Other(Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError>>>),
+}
+
+/// A body received over HTTP/1.1, and its connection.
+struct Http1 {
+    incoming: hyper::body::Incoming,
+    /// `None` once the connection is checked in.
+    lease: Option<Lease>,
+    under_way: ActiveRequest,
+    /// What may remain of the request.
+    rest: Rest,
+    /// `None`: it may idle without limit.
+    stall: Option<Duration>,
+    /// The last poll was pending: the timeout is running.
+    waits: bool,
+}
+
+/// A body received by our own client.
+struct Http2 {
+    incoming: Incoming,
+    /// `None` only while being dropped.
+    under_way: Option<ActiveRequest>,
+    /// What may remain of the request, even after the response has ended.
+    rest: Rest,
+    /// `None`: it may idle without limit.
+    stall: Option<Duration>,
+    timer: Option<Pin<Box<Sleep>>>,
+    waits: bool,
+}
+
+/// The upstream sent nothing for too long.
+#[derive(Debug, thiserror::Error)]
+#[error("the upstream sent nothing for {} s", .0.as_secs_f32())]
+struct Stalled(Duration);
+
+impl std::fmt::Debug for Body {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match &self.0 {
+            Source::Empty => "Body(empty)",
+            Source::Text(_) => "Body(text)",
+            Source::Http1(_) => "Body(HTTP/1.1)",
+            Source::Http2(_) => "Body(HTTP/2)",
+            Source::Other(_) => "Body(other)",
+        })
+    }
+}
+
+impl Body {
+    /// An empty body.
+    #[must_use]
+    pub const fn empty() -> Self {
+        Self(Source::Empty)
+    }
+
+    /// A body with this text.
+    #[must_use]
+    pub fn text(text: impl Into<Bytes>) -> Self {
+        let text = text.into();
+        Self(if text.is_empty() { Source::Empty } else { Source::Text(text) })
+    }
+
+    /// Returns the text, if this is a text of the gateway's own.
+    pub(crate) fn own_text(&self) -> Option<&Bytes> {
+        match &self.0 {
+            Source::Text(text) => Some(text),
+            Source::Empty | Source::Http1(_) | Source::Http2(_) | Source::Other(_) => None,
+        }
+    }
+
+    /// Wraps another body in a box.
+    #[must_use]
+    pub fn new<B>(body: B) -> Self
+    where
+        B: http_body::Body<Data = Bytes, Error = BoxError> + 'static,
+    {
+        Self(Source::Other(Box::pin(body)))
+    }
+
+    pub(super) fn http1(
+        incoming: hyper::body::Incoming,
+        lease: Lease,
+        under_way: ActiveRequest,
+        rest: Rest,
+        stall: Option<Duration>,
+    ) -> Self {
+        let lease = Some(lease);
+        Self(Source::Http1(Http1 { incoming, lease, under_way, rest, stall, waits: false }))
+    }
+
+    pub(super) fn http2(
+        incoming: Incoming,
+        under_way: ActiveRequest,
+        rest: Rest,
+        stall: Option<Duration>,
+    ) -> Self {
+        let (under_way, timer, waits) = (Some(under_way), None, false);
+        Self(Source::Http2(Http2 { incoming, under_way, rest, stall, timer, waits }))
+    }
+}
+
+type Polled = Poll<Option<Result<Frame<Bytes>, BoxError>>>;
+
+impl Http1 {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Polled {
+        let Some(connection) = self.lease.as_mut().and_then(Lease::get) else {
+            return Pin::new(&mut self.incoming).poll_frame(cx).map_err(Into::into);
+        };
+        let incoming = &mut self.incoming;
+        match connection.drive(cx, |cx| Pin::new(&mut *incoming).poll_frame(cx)) {
+            Poll::Ready(Some(Ok(frame))) => {
+                self.waits = false;
+                let frame = match admit_frame(frame) {
+                    Ok(frame) => frame,
+                    Err(why) => return self.fail(why),
+                };
+                if self.incoming.is_end_stream() {
+                    self.release();
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(None) => {
+                self.release();
+                Poll::Ready(None)
+            }
+            Poll::Ready(Some(Err(error))) => self.fail(error.into()),
+            Poll::Pending => {
+                let Some(stall) = self.stall else { return Poll::Pending };
+                let fresh = !std::mem::replace(&mut self.waits, true);
+                match connection.poll_limit(cx, stall, fresh) {
+                    Poll::Pending => Poll::Pending,
+                    Poll::Ready(()) => self.fail(Stalled(stall).into()),
+                }
+            }
+        }
+    }
+
+    /// Checks in the connection for the next request.
+    fn release(&mut self) {
+        if let (Some(lease), Some(server)) = (self.lease.take(), self.under_way.server()) {
+            lease.release(server);
+        }
+    }
+
+    fn fail(&mut self, error: BoxError) -> Polled {
+        self.lease = None;
+        failed(&self.under_way, &self.rest, &error);
+        Poll::Ready(Some(Err(error)))
+    }
+}
+
+impl Http2 {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Polled {
+        let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) else {
+            let Some(stall) = self.stall else { return Poll::Pending };
+            let until = Instant::now() + stall;
+            let fresh = !std::mem::replace(&mut self.waits, true);
+            let timer = match &mut self.timer {
+                Some(timer) => timer,
+                none => none.insert(Box::pin(tokio::time::sleep_until(until))),
+            };
+            if fresh {
+                timer.as_mut().reset(until);
+            }
+            if timer.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            self.incoming = Incoming::empty();
+            let error = Stalled(stall).into();
+            self.failed(&error);
+            return Poll::Ready(Some(Err(error)));
+        };
+        self.waits = false;
+        Poll::Ready(frame.map(|frame| {
+            let frame = frame.map_err(BoxError::from).and_then(admit_frame);
+            frame.map_err(|error| {
+                self.failed(&error);
+                passed_on(error)
+            })
+        }))
+    }
+
+    fn failed(&self, error: &BoxError) {
+        if let Some(under_way) = &self.under_way {
+            failed(under_way, &self.rest, error);
+        }
+    }
+}
+
+impl Drop for Http2 {
+    fn drop(&mut self) {
+        if let Some(under_way) = self.under_way.take() {
+            self.rest.hold(under_way);
+        }
+    }
+}
+
+/// Records that a response's body failed; the client receives a reset. If the request's body failed before, the
+/// exchange was aborted for that reason, and the server is not at fault.
+fn failed(under_way: &ActiveRequest, rest: &Rest, error: &BoxError) {
+    if rest.has_failed() {
+        tracing::debug!(%error, "response aborted with its request");
+        return;
+    }
+    if error.downcast_ref().is_some_and(is_cancel) {
+        tracing::debug!(%error, "the server cancelled a response");
+        return;
+    }
+    if let Some(server) = under_way.server() {
+        seldom!(warn, "broken response", server = %server.url(), %error, "response aborted");
+        server.on_failure();
+    }
+}
+
+/// Returns the error for the client: the server's CANCEL stays CANCEL, which clients of gRPC tell from a failure.
+fn passed_on(error: BoxError) -> BoxError {
+    match error.downcast_ref().is_some_and(is_cancel) {
+        true => Reset(ErrorCode::Cancel).into(),
+        false => error,
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled {
+        match &mut self.0 {
+            Source::Empty => Poll::Ready(None),
+            Source::Text(text) => {
+                let text = std::mem::take(text);
+                self.0 = Source::Empty;
+                Poll::Ready(Some(Ok(Frame::data(text))))
+            }
+            Source::Http1(body) => body.poll_frame(cx),
+            Source::Http2(body) => body.poll_frame(cx),
+            Source::Other(body) => body.as_mut().poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Source::Empty => true,
+            Source::Text(_) => false,
+            Source::Http1(body) => body.incoming.is_end_stream(),
+            Source::Http2(body) => body.incoming.is_end_stream(),
+            Source::Other(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Source::Empty => SizeHint::with_exact(0),
+            Source::Text(text) => SizeHint::with_exact(text.len() as u64),
+            Source::Http1(body) => body.incoming.size_hint(),
+            Source::Http2(body) => body.incoming.size_hint(),
+            Source::Other(body) => body.size_hint(),
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! Requests that switch protocols: WebSocket by Upgrade or RFC 8441, and tunnels by CONNECT. Either side may use
+//! HTTP/1.1 or HTTP/2.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use http::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, UPGRADE};
+use http::{Response, StatusCode, Version};
+use hyper::body::Incoming as Received;
+use hyper::upgrade::OnUpgrade;
+use smig::{Incoming, Processed};
+use smig_proxy::ProxyError;
+use smig_proxy::framing::{Content, Own};
+use smig_proxy::head::{self, UpgradeKind, UpstreamHead};
+use smig_proxy::tunnel::{
+    Abort, BodySender, ChannelBody, Socket, Stream, Tunnel, TunnelEnd, TunnelKind, Tunnels, channel,
+};
+use smig_proxy::upload::{Rest, Upload};
+
+use super::attempts::Attempts;
+use super::{Body, answered, websocket};
+use crate::upstream::{
+    ActiveRequest, BalanceInput, Connection, Http2Client, Io, Lease, ServerPool, Timeouts,
+    UpgradedConn, Upstream, UpstreamServer, WorkerPools,
+};
+
+/// A request that switches to another protocol.
+pub(super) struct UpgradeExchange<'a> {
+    pub(super) upstream: &'a Arc<Upstream>,
+    pub(super) client: SocketAddr,
+    /// The client's data on its stream, over HTTP/2.
+    pub(super) body: Incoming,
+    /// The client's connection, over HTTP/1.1.
+    pub(super) on_upgrade: Option<OnUpgrade>,
+    pub(super) tunnels: &'a Tunnels,
+}
+
+/// The client's end of a future tunnel.
+enum Downstream {
+    /// A stream; the response's body is the tunnel's other direction.
+    Stream(Incoming),
+    /// A connection, available once its response has been sent.
+    Connection(OnUpgrade),
+}
+
+/// A server's response to the request.
+enum Reply {
+    Http1 {
+        response: Response<Received>,
+        lease: Lease,
+        /// The key that the gateway has sent for a client without one.
+        own_key: Option<HeaderValue>,
+    },
+    Http2 {
+        response: Response<Incoming>,
+        /// The tunnel's direction to the server.
+        sender: BodySender,
+        /// The client's key, which HTTP/2 has no use for.
+        key: Option<HeaderValue>,
+    },
+}
+
+impl UpgradeExchange<'_> {
+    pub(super) async fn run(self, outward: UpstreamHead) -> Result<Response<Body>, ProxyError> {
+        let Self { upstream, client, body, on_upgrade, tunnels } = self;
+        let near = match (&outward.wish, on_upgrade) {
+            (UpgradeKind::ExtendedConnect(_), _) | (UpgradeKind::Connect, None) => {
+                Downstream::Stream(body)
+            }
+            (_, Some(on_upgrade)) => Downstream::Connection(on_upgrade),
+            (_, None) => {
+                return Err(ProxyError::Upgrade("the client's connection cannot switch protocols"));
+            }
+        };
+        // Nothing of the client's data is sent before the answer: a WebSocket's handshake is a GET like any other.
+        let idempotent = is_websocket(&outward.wish);
+        let worker = WorkerPools::of(upstream);
+        let mut attempts = Attempts::new(upstream);
+        let mut last = ProxyError::NoServer;
+        let (number, under_way, reply) = loop {
+            let asked = BalanceInput { client, uri: &outward.uri, headers: &outward.fields };
+            let Some((number, under_way)) = attempts.choose(asked) else { return Err(last) };
+            let (Some(pool), Some(server)) = (worker.pool(number), under_way.server()) else {
+                return Err(ProxyError::NoServer);
+            };
+            last = match ask(&outward, upstream, pool, server).await {
+                Ok(reply) => break (number, under_way, reply),
+                Err(failure) => failure,
+            };
+            attempts.blame(number, &last);
+            if !last.may_retry(idempotent) || !attempts.another(number, &last) {
+                return Err(last);
+            }
+        };
+        if let Some(server) = under_way.server() {
+            server.on_success();
+        }
+        let request = Answered { upstream, wish: &outward.wish, near, under_way, tunnels };
+        let joined = match reply {
+            Reply::Http1 { response, lease, own_key } => {
+                request.by_http1(response, lease, own_key).await
+            }
+            Reply::Http2 { response, sender, key } => request.by_http2(response, sender, key),
+        };
+        if let Err(failure) = &joined {
+            attempts.blame(number, failure);
+        }
+        joined
+    }
+}
+
+fn is_websocket(wish: &UpgradeKind) -> bool {
+    match wish {
+        UpgradeKind::Upgrade(protocol) | UpgradeKind::ExtendedConnect(protocol) => {
+            protocol.as_str() == "websocket"
+        }
+        UpgradeKind::None | UpgradeKind::Connect => false,
+    }
+}
+
+/// Sends the request to a server and waits for the response's header section.
+async fn ask(
+    outward: &UpstreamHead,
+    upstream: &Upstream,
+    pool: &ServerPool,
+    server: &UpstreamServer,
+) -> Result<Reply, ProxyError> {
+    let limits = upstream.timeouts();
+    let websocket = is_websocket(&outward.wish);
+    let connection = match websocket {
+        true => pool.for_websocket(upstream, server).await?,
+        false => pool.connection(upstream, server).await?,
+    };
+    let session = match connection {
+        Connection::Http1(lease) => return ask_http1(outward.clone(), lease, limits).await,
+        Connection::Http2(session) => session,
+    };
+    match ask_http2(outward.clone(), &session, server, limits).await {
+        Err(ProxyError::NoExtendedConnect) if websocket => {
+            let lease = pool.without_extended_connect(upstream, server).await?;
+            ask_http1(outward.clone(), lease, limits).await
+        }
+        other => other,
+    }
+}
+
+/// Sends the request over HTTP/1.1, with Upgrade or as CONNECT.
+async fn ask_http1(
+    mut outward: UpstreamHead,
+    mut lease: Lease,
+    limits: &Timeouts,
+) -> Result<Reply, ProxyError> {
+    let mut own_key = None;
+    match &outward.wish {
+        UpgradeKind::Upgrade(_) | UpgradeKind::ExtendedConnect(_)
+            if !is_websocket(&outward.wish) =>
+        {
+            return Err(ProxyError::NotImplemented("protocols other than websocket"));
+        }
+        UpgradeKind::ExtendedConnect(_) => {
+            let key = websocket::key().ok_or(ProxyError::Upgrade("no random numbers"))?;
+            outward.fields.say(Own::WebSocketKey, key.clone());
+            own_key = Some(key);
+        }
+        UpgradeKind::Upgrade(_) | UpgradeKind::None | UpgradeKind::Connect => {}
+    }
+    let request = head::for_http1(outward, Content::tunnel(Upload::default()))?;
+    let Some(connection) = lease.get() else { return Err(ProxyError::NoServer) };
+    // How a server parses the bytes that follow is uncertain, even if it does not switch.
+    connection.use_no_more();
+    let response = connection.send(request, limits.response_deadline(&Upload::default())).await?;
+    Ok(Reply::Http1 { response, lease, own_key })
+}
+
+/// Sends the request over HTTP/2, as extended CONNECT or CONNECT.
+async fn ask_http2(
+    mut outward: UpstreamHead,
+    session: &Http2Client,
+    server: &UpstreamServer,
+    limits: &Timeouts,
+) -> Result<Reply, ProxyError> {
+    let key = outward.fields.remove(&websocket::KEY);
+    let (sender, fed) = channel();
+    let content = Content::tunnel(Upload::tunnel(fed));
+    let request = head::for_http2(outward, &session.scheme, content)?;
+    let failed = |error: smig::Error| match (error.is_user(), error.was_processed()) {
+        (true, Processed::No) => ProxyError::NoExtendedConnect,
+        (true, _) => ProxyError::Upgrade("the request was cancelled"),
+        (false, _) => ProxyError::from_smig(error),
+    };
+    let sending = session.client.begin(&session.origin, request).map_err(failed)?;
+    // The tunnel's other direction waits for this response, so it cannot stall.
+    let deadline = limits.response_deadline(&Upload::default());
+    let response = answered(sending, deadline).await?.map_err(failed)?;
+    if response.version() < Version::HTTP_2 {
+        // The client sent a CONNECT, and has no tunnel there.
+        server.set_selects_http2(false);
+        return Err(ProxyError::Upgrade("the server no longer supports HTTP/2"));
+    }
+    Ok(Reply::Http2 { response, sender, key })
+}
+
+/// A request that a server has answered.
+struct Answered<'a> {
+    upstream: &'a Arc<Upstream>,
+    wish: &'a UpgradeKind,
+    near: Downstream,
+    under_way: ActiveRequest,
+    tunnels: &'a Tunnels,
+}
+
+impl Answered<'_> {
+    /// Relays, if the server has switched on its HTTP/1.1 connection.
+    async fn by_http1(
+        self,
+        mut response: Response<Received>,
+        lease: Lease,
+        own_key: Option<HeaderValue>,
+    ) -> Result<Response<Body>, ProxyError> {
+        let Self { upstream, wish, near, under_way, tunnels } = self;
+        let limits = *upstream.timeouts();
+        let switches = match wish {
+            UpgradeKind::Connect => response.status().is_success(),
+            _ => response.status() == StatusCode::SWITCHING_PROTOCOLS,
+        };
+        let upgraded = response.headers().get(UPGRADE).cloned();
+        head::accept_switch(&mut response)?;
+        if !switches {
+            let (parts, incoming) = response.into_parts();
+            let stall = limits.stall_of(&parts.headers);
+            let body = Body::http1(incoming, lease, under_way, Rest::default(), stall);
+            return Ok(Response::from_parts(parts, body));
+        }
+        if *wish != UpgradeKind::Connect {
+            if !upgraded.is_some_and(|name| name.as_bytes().eq_ignore_ascii_case(b"websocket")) {
+                return Err(ProxyError::Upgrade("the server switched to another protocol"));
+            }
+            let answer = own_key.as_ref().and_then(websocket::accept);
+            if own_key.is_some() && response.headers().get(websocket::ACCEPT) != answer.as_ref() {
+                return Err(ProxyError::Upgrade("sec-websocket-accept is wrong"));
+            }
+        }
+        let connection = lease.into_inner().ok_or(ProxyError::Upgrade("no connection"))?;
+        let UpgradedConn { io, early, place } = connection.switch(limits.connect).await?;
+        let far = Socket::with_first(io, early);
+        let name = upstream.name().to_owned();
+        let (head, body) = answer_head(wish, &near, response.headers());
+        let held = (under_way, place);
+        join(begin(tunnels, &near), near, far, body.sender, limits.tunnel, name, held);
+        Ok(head.map(|()| body.body))
+    }
+
+    /// Relays, if the server has accepted the CONNECT on its HTTP/2 stream.
+    fn by_http2(
+        self,
+        mut response: Response<Incoming>,
+        mut sender: BodySender,
+        key: Option<HeaderValue>,
+    ) -> Result<Response<Body>, ProxyError> {
+        let Self { upstream, wish, near, under_way, tunnels } = self;
+        let limits = *upstream.timeouts();
+        let opened = response.status().is_success();
+        if opened {
+            // RFC 9110 section 9.3.6: it has no meaning there.
+            response.headers_mut().remove(CONTENT_LENGTH);
+        }
+        head::accept_http2(&mut response)?;
+        let (mut parts, incoming) = response.into_parts();
+        parts.version = Version::default();
+        if !opened {
+            // Nothing was sent, so nothing is truncated: the request ends regularly, and the response is read to its
+            // end.
+            sender.finish();
+            let stall = limits.stall_of(&parts.headers);
+            let body = Body::http2(incoming, under_way, Rest::default(), stall);
+            return Ok(Response::from_parts(parts, body));
+        }
+        if let (UpgradeKind::Upgrade(_), Some(key)) = (wish, &key)
+            && let Some(accept) = websocket::accept(key)
+        {
+            parts.headers.insert(websocket::ACCEPT, accept);
+        }
+        let far = Stream::new(incoming, sender);
+        let (head, body) = answer_head(wish, &near, &parts.headers);
+        let name = upstream.name().to_owned();
+        join(begin(tunnels, &near), near, far, body.sender, limits.tunnel, name, under_way);
+        Ok(head.map(|()| body.body))
+    }
+}
+
+/// The body of the response that opens a tunnel, and its writer.
+struct Answer {
+    body: Body,
+    /// Over HTTP/2 only.
+    sender: Option<BodySender>,
+}
+
+/// Returns the head of that response in the client's protocol.
+fn answer_head(
+    wish: &UpgradeKind,
+    near: &Downstream,
+    headers: &HeaderMap,
+) -> (Response<()>, Answer) {
+    let mut head = Response::new(());
+    *head.headers_mut() = headers.clone();
+    head.headers_mut().remove(CONTENT_LENGTH);
+    let answer = match near {
+        Downstream::Stream(_) => {
+            head.headers_mut().remove(websocket::ACCEPT);
+            let (sender, fed): (_, ChannelBody) = channel();
+            Answer { body: Body::new(fed), sender: Some(sender) }
+        }
+        Downstream::Connection(_) => {
+            if let UpgradeKind::Upgrade(protocol) = wish {
+                *head.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+                head::add_upgrade(head.headers_mut(), protocol);
+            }
+            Answer { body: Body::empty(), sender: None }
+        }
+    };
+    (head, answer)
+}
+
+/// Starts to count a tunnel.
+fn begin(tunnels: &Tunnels, near: &Downstream) -> Tunnel {
+    let stream = match near {
+        Downstream::Stream(incoming) => incoming.stream_info(),
+        Downstream::Connection(_) => None,
+    };
+    tunnels.begin(TunnelKind::Upgrade, stream)
+}
+
+/// Starts a task that relays between client and server. It holds `held` until its end.
+fn join<F: TunnelEnd + 'static, H: 'static>(
+    tunnel: Tunnel,
+    near: Downstream,
+    far: F,
+    sender: Option<BodySender>,
+    idle: std::time::Duration,
+    name: String,
+    held: H,
+) {
+    tokio::task::spawn_local(async move {
+        let outcome = match (near, sender) {
+            (Downstream::Stream(incoming), Some(sender)) => {
+                tunnel.run(Stream::new(incoming, sender), far, Some(idle)).await
+            }
+            (Downstream::Connection(on_upgrade), _) => {
+                let near = on_upgrade.await.map_err(io::Error::other).and_then(Socket::of_client);
+                match near {
+                    Ok(near) => tunnel.run(near, far, Some(idle)).await,
+                    Err(error) => {
+                        return tracing::debug!(upstream = name, %error, "the client disconnected");
+                    }
+                }
+            }
+            (Downstream::Stream(_), None) => return,
+        };
+        match outcome.end {
+            Ok(()) => tracing::debug!(upstream = name, "tunnel ended"),
+            Err(error) => tracing::debug!(upstream = name, %error, "tunnel failed"),
+        }
+        drop(held);
+    });
+}
+
+impl Abort for Io {
+    fn abort(&mut self) {
+        match self {
+            Self::Tcp(tcp) => tcp.abort(),
+            Self::Unix(unix) => unix.abort(),
+            // TLS ends without close_notify, TCP with a reset.
+            Self::Tls(tls) => tls.get_mut().0.abort(),
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! The forward proxy: tunnels and requests to other hosts, for authenticated users.
+//!
+//! Names are looked up by a resolver that filters out forbidden addresses, and only its results are dialed: DNS
+//! rebinding gains nothing.
+
+mod address;
+mod dial;
+mod failure;
+mod origins;
+mod pattern;
+mod plain;
+mod rules;
+mod spec;
+mod users;
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::header::PROXY_AUTHORIZATION;
+use http::uri::Authority;
+use http::{Method, Request, Response, Uri, Version};
+use smig::{ConnectionInfo, Incoming, Protocol, Resolver, seldom};
+use smig_proxy::framing;
+use smig_proxy::tunnel::{self, Socket, Tunnel, TunnelEnd, TunnelKind, Tunnels};
+
+pub use address::Nat64;
+pub use pattern::{Pattern, PortRange};
+pub use spec::ForwardProxySpec;
+pub use users::SecretDigest;
+
+use crate::exchange::Body;
+use dial::HostPort;
+use failure::ForwardError;
+use plain::OriginPool;
+use rules::Rules;
+use users::Users;
+
+/// Placeholder for an unknown client address.
+const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+/// A forward proxy. Cheap to share; all workers use one.
+#[derive(Debug)]
+pub struct ForwardProxy {
+    users: Users,
+    to: Arc<Destinations>,
+    spec: ForwardProxySpec,
+    open: Arc<TunnelCounts>,
+    tunnels: Tunnels,
+}
+
+/// The rules, the resolver and the connections to other hosts; independent of the users.
+#[derive(Debug)]
+struct Destinations {
+    rules: Arc<Rules>,
+    resolver: Resolver,
+    plain: OriginPool,
+}
+
+/// Number of open tunnels per user.
+#[derive(Debug, Default)]
+struct TunnelCounts(Mutex<HashMap<String, usize>>);
+
+impl Destinations {
+    fn new(spec: &ForwardProxySpec) -> Arc<Self> {
+        let rules = Arc::new(Rules::new(spec));
+        let checked = Arc::clone(&rules);
+        let resolver = Resolver::apart()
+            .checked(move |host, addr| checked.check_address(host, addr.ip(), addr.port()));
+        Arc::new(Self { rules, plain: OriginPool::new(spec, resolver.clone()), resolver })
+    }
+}
+
+impl ForwardProxy {
+    /// Creates a proxy, whose tunnels are counted in `tunnels`.
+    ///
+    /// # Errors
+    /// There are no users, or the users file cannot be read.
+    pub fn new(spec: ForwardProxySpec, tunnels: &Tunnels) -> io::Result<Arc<Self>> {
+        Self::with(Destinations::new(&spec), spec, tunnels.clone(), Arc::default())
+    }
+
+    /// Returns this proxy with another configuration. Open tunnels still count. If only the users differ, connections
+    /// to origins and their statistics remain.
+    ///
+    /// # Errors
+    /// Those of [`ForwardProxy::new`].
+    pub fn reconfigured(&self, spec: ForwardProxySpec) -> io::Result<Arc<Self>> {
+        let to =
+            if self.spec.leads_as(&spec) { Arc::clone(&self.to) } else { Destinations::new(&spec) };
+        Self::with(to, spec, self.tunnels.clone(), Arc::clone(&self.open))
+    }
+
+    fn with(
+        to: Arc<Destinations>,
+        spec: ForwardProxySpec,
+        tunnels: Tunnels,
+        open: Arc<TunnelCounts>,
+    ) -> io::Result<Arc<Self>> {
+        Ok(Arc::new(Self { users: Users::new(&spec)?, to, spec, open, tunnels }))
+    }
+
+    /// Closes a port of this machine, the admin port, whatever the rules allow.
+    pub(crate) fn close_port(&self, port: u16) {
+        self.to.rules.close_port(port);
+    }
+
+    /// Serves CONNECT, or a request for another host. `subject` is the name in the client's verified certificate, if
+    /// it sent one. Every failure is a response whose Proxy-Status gives the reason (RFC 9209).
+    pub async fn answer(
+        &self,
+        mut request: Request<Incoming>,
+        subject: Option<&str>,
+    ) -> Response<Body> {
+        let Some(user) = self.users.find(request.headers(), subject) else {
+            seldom!(info, "unknown user", uri = %request.uri(), "rejected an unknown user");
+            return failure::unauthenticated();
+        };
+        request.headers_mut().remove(PROXY_AUTHORIZATION);
+        let uri = request.uri().clone();
+        let answered = if *request.method() == Method::CONNECT {
+            self.connect(request, &user).await
+        } else {
+            self.exchange(request, &user).await
+        };
+        answered.unwrap_or_else(|failure| {
+            let why = failure.detail();
+            seldom!(info, "forwarded request", user, %uri, why, "forwarded request failed");
+            failure.response()
+        })
+    }
+
+    async fn connect(
+        &self,
+        request: Request<Incoming>,
+        user: &str,
+    ) -> Result<Response<Body>, ForwardError> {
+        if request.extensions().get::<Protocol>().is_some() {
+            return Err(ForwardError::unsupported(
+                "extended CONNECT is not forwarded; use CONNECT",
+            ));
+        }
+        // RFC 9110 section 9.3.6: what follows belongs to the tunnel, but hyper would parse it as content.
+        if framing::announces_content(request.headers()) {
+            return Err(ForwardError::bad_request("content in a CONNECT request"));
+        }
+        let target = target(request.uri(), None)?;
+        self.to.rules.check_name(&target.host, target.port)?;
+        let permit = TunnelPermit::take(self, user)?;
+        let resolver = self.to.resolver.clone().on_behalf_of(user);
+        let tcp = dial::dial(&target, &resolver, self.spec.connect_timeout).await?;
+        Ok(self.join(request, Socket::new(tcp), permit, target))
+    }
+
+    /// Starts a task that relays between the client and the connected socket.
+    fn join(
+        &self,
+        mut request: Request<Incoming>,
+        far: Socket<tokio::net::TcpStream>,
+        permit: TunnelPermit,
+        target: HostPort,
+    ) -> Response<Body> {
+        let idle = self.spec.tunnel_idle;
+        let tunnel = self.tunnels.begin(TunnelKind::Connect, request.body().stream_info());
+        if request.version() == Version::HTTP_2 {
+            let (near, body) = tunnel::accept(request.into_body());
+            tokio::spawn(run(tunnel, near, far, idle, permit, target));
+            return Response::new(Body::new(body));
+        }
+        let upgraded = hyper::upgrade::on(&mut request);
+        tokio::spawn(async move {
+            match upgraded.await.map_err(io::Error::other).and_then(Socket::of_client) {
+                Ok(near) => run(tunnel, near, far, idle, permit, target).await,
+                Err(error) => tracing::debug!(%error, "the client of a tunnel disconnected"),
+            }
+        });
+        Response::new(Body::empty())
+    }
+
+    async fn exchange(
+        &self,
+        request: Request<Incoming>,
+        user: &str,
+    ) -> Result<Response<Body>, ForwardError> {
+        if request.uri().scheme_str() != Some("http") {
+            return Err(ForwardError::bad_request(
+                "only http:// is forwarded; use CONNECT for https://",
+            ));
+        }
+        let target = target(request.uri(), Some(80))?;
+        tracing::debug!(user, %target, "request forwarded");
+        // An open connection is reused without a lookup, and the resolver checks only addresses.
+        self.to.rules.check_name(&target.host, target.port)?;
+        let info = request.extensions().get::<Arc<ConnectionInfo>>();
+        let client = info.map_or(NOBODY, |info| info.peer_addr());
+        self.to.plain.send(request, user, &target, client, &self.tunnels).await
+    }
+}
+
+async fn run<A: TunnelEnd, B: TunnelEnd>(
+    tunnel: Tunnel,
+    near: A,
+    far: B,
+    idle: Option<std::time::Duration>,
+    permit: TunnelPermit,
+    target: HostPort,
+) {
+    let outcome = tunnel.run(near, far, idle).await;
+    let (user, sent, received) = (&permit.user, outcome.sent, outcome.received);
+    match outcome.end {
+        Ok(()) => tracing::debug!(user, %target, sent, received, "tunnel ended"),
+        Err(error) => tracing::debug!(user, %target, sent, received, %error, "tunnel failed"),
+    }
+}
+
+/// Returns the destination of a request, from its authority.
+fn target(uri: &Uri, default_port: Option<u16>) -> Result<HostPort, ForwardError> {
+    let bad = || ForwardError::bad_request("the authority is not host:port");
+    let authority = uri.authority().filter(|a| !a.as_str().contains('@')).ok_or_else(bad)?;
+    let port = authority.port_u16().or_else(|| default_port.filter(|_| has_no_port(authority)));
+    let port = port.filter(|&port| port != 0).ok_or_else(bad)?;
+    HostPort::new(authority.host(), port).ok_or_else(bad)
+}
+
+fn has_no_port(authority: &Authority) -> bool {
+    authority.as_str().len() == authority.host().len()
+}
+
+/// Counts one tunnel of a user; dropping it ends the count.
+#[derive(Debug)]
+struct TunnelPermit {
+    open: Arc<TunnelCounts>,
+    user: String,
+}
+
+impl TunnelPermit {
+    fn take(forward: &ForwardProxy, user: &str) -> Result<Self, ForwardError> {
+        let mut open = forward.open.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = open.entry(user.to_owned()).or_default();
+        if *count >= forward.spec.max_tunnels {
+            let limit = forward.spec.max_tunnels;
+            seldom!(warn, "tunnels of a user", user, limit, "limit reached: tunnels per user");
+            return Err(ForwardError::too_many(forward.spec.max_tunnels));
+        }
+        *count += 1;
+        Ok(Self { open: Arc::clone(&forward.open), user: user.to_owned() })
+    }
+}
+
+impl Drop for TunnelPermit {
+    fn drop(&mut self) {
+        let mut open = self.open.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = open.get_mut(&self.user) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.user);
+            }
+        }
+    }
+}

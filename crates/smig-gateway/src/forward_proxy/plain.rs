@@ -1,0 +1,333 @@
+//! Requests to `http://` origins, over HTTP/1.1, or over HTTP/2 with prior knowledge if the client requests it.
+//!
+//! A user's origin is an upstream with one server, created by its first request, with the limits, connections and
+//! retries of the reverse proxy. Only its resolver differs: it filters out the addresses that the rules forbid.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::header::HOST;
+use http::uri::Authority;
+use http::{HeaderValue, Request, Response};
+use smig::{Incoming, Resolver};
+use smig_proxy::tunnel::Tunnels;
+
+use super::dial::HostPort;
+use super::failure::ForwardError;
+use super::origins::{KEPT, Key, Origins, Protocol};
+use super::spec::ForwardProxySpec;
+use crate::exchange::{self, Body, ValidRequest};
+use crate::upstream::{Ejection, Timeouts, Upstream, UpstreamSpec};
+use smig_proxy::ORIGIN_PROTOCOL;
+
+/// Connections to origins.
+#[derive(Debug)]
+pub(super) struct OriginPool {
+    resolver: Resolver,
+    timeouts: Timeouts,
+    max_connections: usize,
+    max_waiting: usize,
+    origins: Mutex<Origins>,
+}
+
+impl OriginPool {
+    /// Creates the connections, with `resolver` for the origins' names.
+    pub(super) fn new(spec: &ForwardProxySpec, resolver: Resolver) -> Self {
+        let timeouts = Timeouts {
+            connect: spec.connect_timeout,
+            queue: spec.connect_timeout,
+            head: spec.response_timeout,
+            // A response may stall as long as the client accepts it.
+            stall: None,
+            idle: KEPT,
+            ..Timeouts::default()
+        };
+        Self {
+            resolver,
+            timeouts,
+            max_connections: spec.max_connections,
+            max_waiting: spec.max_waiting,
+            origins: Mutex::default(),
+        }
+    }
+
+    /// Sends a request to its origin and waits for the response's header section.
+    ///
+    /// # Errors
+    /// The origin is forbidden, cannot be reached, or sends no response.
+    pub(super) async fn send(
+        &self,
+        mut request: Request<Incoming>,
+        user: &str,
+        target: &HostPort,
+        client: SocketAddr,
+        tunnels: &Tunnels,
+    ) -> Result<Response<Body>, ForwardError> {
+        let protocol = match request.headers_mut().remove(ORIGIN_PROTOCOL) {
+            Some(value) if value == "h2c" => Protocol::H2c,
+            _ => Protocol::Http1,
+        };
+        let authority = request.uri().authority().cloned();
+        let authority = authority.ok_or_else(|| ForwardError::bad_request("no authority"))?;
+        let admitted = prepare(request, &authority)?;
+        let upstream = self.origin(user, target, protocol)?;
+        let answered = admitted.exchange(&upstream, client, tunnels).await;
+        answered.map_err(|failure| ForwardError::of_exchange(&target.to_string(), &failure))
+    }
+
+    /// Returns the user's origin as an upstream. Holds no lock across an await.
+    fn origin(
+        &self,
+        user: &str,
+        target: &HostPort,
+        protocol: Protocol,
+    ) -> Result<Arc<Upstream>, ForwardError> {
+        let mut origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
+        origins.find(user, (target.clone(), protocol), |key| self.make(user, key))
+    }
+
+    fn make(&self, user: &str, (target, protocol): &Key) -> Result<Arc<Upstream>, ForwardError> {
+        let scheme = match protocol {
+            Protocol::Http1 => "http",
+            Protocol::H2c => "h2c",
+        };
+        let bad = || ForwardError::bad_request("the authority is not host:port");
+        let url = format!("{scheme}://{target}").parse().map_err(|_| bad())?;
+        let spec = UpstreamSpec {
+            timeouts: self.timeouts,
+            max_connections: self.max_connections,
+            max_waiting: self.max_waiting,
+            ejection: Ejection { failures: 0, ..Ejection::default() },
+            ..UpstreamSpec::new(vec![url])
+        };
+        let resolver = self.resolver.clone().on_behalf_of(user);
+        Upstream::with_resolver(target.to_string(), &spec, resolver)
+            .map_err(|error| ForwardError::bad_request(&error.to_string()))
+    }
+}
+
+/// Returns the request in the form for the origin.
+fn prepare(
+    mut request: Request<Incoming>,
+    target: &Authority,
+) -> Result<ValidRequest, ForwardError> {
+    if request.headers().get_all(HOST).iter().count() > 1 {
+        return Err(ForwardError::bad_request("more than one host"));
+    }
+    // The target's authority takes precedence over Host (RFC 9112 section 3.2.2).
+    let host = HeaderValue::from_str(target.as_str());
+    let host = host.map_err(|_| ForwardError::bad_request("invalid authority"))?;
+    request.headers_mut().insert(HOST, host);
+    exchange::admit_forwarded(request).map_err(|failure| ForwardError::of_head(&failure))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use futures_util::future::join_all;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::forward_proxy::dial;
+    use crate::forward_proxy::origins::MAX_ORIGINS;
+    use crate::upstream::{ActiveRequest, BalanceInput, TriedServers};
+    use smig_proxy::head::{self, Upgrades};
+
+    /// A proxy whose lookups block until the sender is dropped: no connection is ever made.
+    fn black_hole(spec: &ForwardProxySpec) -> (OriginPool, mpsc::Sender<()>) {
+        let (release, blocked) = mpsc::channel();
+        let blocked = Mutex::new(blocked);
+        let resolver = Resolver::by(move |_| {
+            // Block until the test ends.
+            let _ = blocked.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            Err(std::io::Error::other("released"))
+        });
+        (OriginPool::new(spec, resolver), release)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_to_a_black_hole_all_end_within_one_limit() {
+        let spec = ForwardProxySpec::default();
+        let (plain, _release) = black_hole(&spec);
+        let target = HostPort::new("hole.example", 80).unwrap();
+        let client = SocketAddr::from(([192, 0, 2, 1], 1));
+        let tunnels = Tunnels::of_gateway();
+        let local = tokio::task::LocalSet::new();
+        for protocol in ["h2c", "http/1.1"] {
+            let begin = Instant::now();
+            let call = || {
+                let request = Request::get("http://hole.example/")
+                    .header(ORIGIN_PROTOCOL, protocol)
+                    .body(Incoming::empty())
+                    .unwrap();
+                plain.send(request, "ann", &target, client, &tunnels)
+            };
+            let calls = join_all((0..20).map(|_| call()));
+            for answer in local.run_until(calls).await {
+                let response = answer.unwrap_err().response();
+                assert_eq!(response.status(), 504);
+            }
+            let took = begin.elapsed();
+            assert!(took < spec.connect_timeout * 3 / 2, "{protocol}: {took:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn when_too_many_names_wait_to_be_looked_up_it_is_503_whatever_is_spoken() {
+        all_say_503(Resolver::by(|_| Err(std::io::ErrorKind::ResourceBusy.into()))).await;
+    }
+
+    #[tokio::test]
+    async fn an_address_of_which_nothing_is_known_for_now_is_503_whatever_is_spoken() {
+        let resolver = Resolver::by(|_| Ok(vec![std::net::Ipv4Addr::LOCALHOST.into()]));
+        all_say_503(resolver.checked(|_, _| Err(std::io::ErrorKind::ResourceBusy.into()))).await;
+    }
+
+    async fn all_say_503(resolver: Resolver) {
+        let target = HostPort::new("a.example", 80).unwrap();
+        let limit = Duration::from_secs(60);
+        let by_connect = dial::dial(&target, &resolver, limit).await.unwrap_err();
+        let mut responses = vec![by_connect.response()];
+        let plain = OriginPool::new(&ForwardProxySpec::default(), resolver);
+        let (client, tunnels) = (SocketAddr::from(([192, 0, 2, 1], 1)), Tunnels::of_gateway());
+        let local = tokio::task::LocalSet::new();
+        for protocol in ["h2c", "http/1.1"] {
+            let request = Request::get("http://a.example/")
+                .header(ORIGIN_PROTOCOL, protocol)
+                .body(Incoming::empty())
+                .unwrap();
+            let sending = plain.send(request, "ann", &target, client, &tunnels);
+            responses.push(local.run_until(sending).await.unwrap_err().response());
+        }
+        for response in responses {
+            let why = response.headers()["proxy-status"].to_str().unwrap();
+            assert_eq!(response.status(), 503, "{why}");
+            assert!(why.starts_with("smig; error=proxy_internal_error; "), "{why}");
+        }
+    }
+
+    /// The origin of a user with this number.
+    fn origin(
+        plain: &OriginPool,
+        user: &str,
+        number: usize,
+    ) -> Result<Arc<Upstream>, ForwardError> {
+        let target = HostPort::new(&format!("{number}.example"), 80).unwrap();
+        plain.origin(user, &target, Protocol::Http1)
+    }
+
+    fn count(plain: &OriginPool) -> usize {
+        plain.origins.lock().unwrap().count()
+    }
+
+    /// An active request to an origin.
+    fn use_it(upstream: &Arc<Upstream>) -> ActiveRequest {
+        let request = Request::get("http://a/").header(HOST, "a").body(Incoming::empty()).unwrap();
+        let (parts, body) = request.into_parts();
+        let (outward, ..) = head::validate_request(parts, body, None, Upgrades::Ignored).unwrap();
+        let client = SocketAddr::from(([192, 0, 2, 1], 1));
+        let asked = BalanceInput { client, uri: &outward.uri, headers: &outward.fields };
+        upstream.choose(asked, TriedServers::default()).unwrap().1
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_origin_by_h2c_that_nobody_asks_for_is_looked_up_no_more() {
+        let (looked_up, mut lookups) = mpsc::channel();
+        let resolver = Resolver::by(move |_| {
+            let _ = looked_up.send(());
+            Err(std::io::Error::other("no such name"))
+        });
+        let plain = OriginPool::new(&ForwardProxySpec::default(), resolver);
+        let target = HostPort::new("a1.example", 80).unwrap();
+        let request = Request::get("http://a1.example/")
+            .header(ORIGIN_PROTOCOL, "h2c")
+            .body(Incoming::empty())
+            .unwrap();
+        let (client, tunnels) = (SocketAddr::from(([192, 0, 2, 1], 1)), Tunnels::of_gateway());
+        let local = tokio::task::LocalSet::new();
+        let run = async {
+            plain.send(request, "ann", &target, client, &tunnels).await.unwrap_err();
+            let mut times = 0;
+            for second in 0..60 {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                // The paused clock does not advance meanwhile: a lookup that has started can report within 10 ms.
+                let hear =
+                    move || (lookups.recv_timeout(Duration::from_millis(10)).is_ok(), lookups);
+                let (heard, back) = tokio::task::spawn_blocking(hear).await.unwrap();
+                lookups = back;
+                times += usize::from(heard && second > 10);
+            }
+            assert!(times <= 1, "{times} lookups while nobody asked for it");
+        };
+        local.run_until(run).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn origins_that_nobody_asks_for_are_forgotten() {
+        let plain = OriginPool::new(&ForwardProxySpec::default(), Resolver::system());
+        for n in 0..1000 {
+            origin(&plain, "ann", n).unwrap();
+            tokio::time::advance(KEPT / 2).await;
+        }
+        assert!(count(&plain) <= 3, "{}", count(&plain));
+        // The origins of a user without any further request, too.
+        tokio::time::advance(KEPT * 2).await;
+        origin(&plain, "bob", 0).unwrap();
+        assert_eq!(count(&plain), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_user_of_many_origins_leaves_others_their_connections() {
+        let plain = OriginPool::new(&ForwardProxySpec::default(), Resolver::system());
+        let kept = origin(&plain, "bob", 0).unwrap();
+        let mut in_use = Vec::new();
+        for n in 1..MAX_ORIGINS * 4 {
+            let Ok(upstream) = origin(&plain, "ann", n) else { break };
+            if n % 4 == 0 {
+                in_use.push(use_it(&upstream));
+            }
+        }
+        assert!(Arc::ptr_eq(&kept, &origin(&plain, "bob", 0).unwrap()), "it was forgotten");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn origins_are_few_again_when_many_were_in_use() {
+        let plain = OriginPool::new(&ForwardProxySpec::default(), Resolver::system());
+        let mut in_use = Vec::new();
+        for n in 0..MAX_ORIGINS * 2 {
+            let Ok(upstream) = origin(&plain, "ann", n) else { break };
+            in_use.push(use_it(&upstream));
+        }
+        assert!(count(&plain) <= MAX_ORIGINS, "{}", count(&plain));
+        // Origins in use are not evicted, however old.
+        tokio::time::advance(KEPT * 10).await;
+        origin(&plain, "ann", 0).unwrap();
+        assert_eq!(count(&plain), MAX_ORIGINS);
+        drop(in_use);
+        origin(&plain, "ann", 0).unwrap();
+        assert_eq!(count(&plain), MAX_ORIGINS, "their connections are kept for a while");
+        tokio::time::advance(KEPT).await;
+        origin(&plain, "ann", 0).unwrap();
+        assert_eq!(count(&plain), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn origins_are_not_looked_through_for_each_new_one_where_nearly_all_are_in_use() {
+        let plain = OriginPool::new(&ForwardProxySpec::default(), Resolver::system());
+        let in_use: Vec<_> =
+            (0..MAX_ORIGINS - 24).map(|n| use_it(&origin(&plain, "ann", n).unwrap())).collect();
+        let mut more = MAX_ORIGINS..;
+        let mut ask = || origin(&plain, "ann", more.next().unwrap());
+        for walk in 0..3 {
+            // There are 24 free slots; each eviction frees half of those 24.
+            let found = (0..1000).filter(|_| ask().is_ok()).count();
+            assert_eq!(found, if walk == 0 { 24 + 12 } else { 12 });
+            assert_eq!(ask().unwrap_err().response().status(), 503);
+            tokio::time::advance(Duration::from_millis(100)).await;
+        }
+        drop(in_use);
+        assert_eq!((0..1000).filter(|_| ask().is_ok()).count(), 1000);
+    }
+}

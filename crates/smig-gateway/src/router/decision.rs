@@ -1,0 +1,335 @@
+//! Decides how a request is answered, before anything is awaited: a request's future reserves space for everything
+//! that it ever holds, and there is one per active request.
+
+use std::fmt::Write as _;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{
+    CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, LOCATION,
+    PROXY_AUTHORIZATION,
+};
+use http::uri::{Authority, PathAndQuery};
+use http::{Method, Request, Response, StatusCode, Uri, Version};
+use smig::{ConnectionInfo, Incoming, Protocol};
+use smig_admin::AdminObserver;
+use smig_admin::spans::RequestSpan;
+
+use super::route_table::{Action, CompiledRoute, RouteTable};
+use super::{forwarded, routes};
+use crate::config::HeaderRules;
+use crate::exchange::{self, Body, ValidRequest};
+use crate::tls;
+use crate::upstream::Upstream;
+
+/// How a request is answered.
+pub(super) struct Decision {
+    pub(super) next: Next,
+    /// Index of the route in the table.
+    pub(super) target: Option<usize>,
+    pub(super) span: Option<RequestSpan>,
+}
+
+/// What answers a request.
+pub(super) enum Next {
+    /// The gateway itself.
+    Direct(Box<Response<Body>>),
+    /// Another host, through the forward proxy.
+    Forward(Pin<Box<dyn Future<Output = Response<Body>>>>),
+    Upstream {
+        admitted: ValidRequest,
+        upstream: Arc<Upstream>,
+        client: SocketAddr,
+    },
+}
+
+impl Decision {
+    /// A response of the gateway's own, without a route.
+    fn text(status: StatusCode, text: &'static str) -> Self {
+        Self::own(text_response(status, text))
+    }
+
+    fn own(response: Response<Body>) -> Self {
+        Self { next: Next::Direct(Box::new(response)), target: None, span: None }
+    }
+}
+
+/// Decides how the table answers a request.
+pub(super) fn decide(
+    table: &RouteTable,
+    watch: Option<&AdminObserver>,
+    last: &mut forwarded::FieldCache,
+    mut request: Request<Incoming>,
+) -> Decision {
+    let Some(info) = request.extensions().get::<Arc<ConnectionInfo>>().cloned() else {
+        return Decision::text(StatusCode::INTERNAL_SERVER_ERROR, "no connection\n");
+    };
+    // Normalize first: the path that is checked here must be the path that is sent.
+    *request.uri_mut() = with_path(std::mem::take(request.uri_mut()));
+    let Ok(authority) = authority(&request) else {
+        return Decision::text(StatusCode::BAD_REQUEST, "exactly one host is required\n");
+    };
+    if let Some(forward) = &table.forward
+        && is_forwarded(&request, table, &info, authority.as_ref())
+    {
+        let span = watch.map(|watch| RequestSpan::forwarded(&request, watch));
+        if let Some(span) = &span {
+            span.inject(request.headers_mut());
+        }
+        let forward = Arc::clone(forward);
+        let answering = async move { forward.answer(request, tls::subject(&info)).await };
+        return Decision { next: Next::Forward(Box::pin(answering)), target: None, span };
+    }
+    if *request.method() == Method::CONNECT && request.extensions().get::<Protocol>().is_none() {
+        return Decision::text(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "this server is not a forward proxy\n",
+        );
+    }
+    if let Some(authority) = &authority
+        && !info.serves(authority)
+    {
+        return Decision::text(
+            StatusCode::MISDIRECTED_REQUEST,
+            "this connection does not serve that host\n",
+        );
+    }
+    if let Some(port) = info.listener().and_then(|listener| table.https_port(listener)) {
+        return Decision::own(to_https(authority.as_ref(), request.uri(), port));
+    }
+    let path = path(request.uri());
+    if routes::has_dot_segments(path) {
+        return Decision::text(StatusCode::BAD_REQUEST, "the path has dot segments\n");
+    }
+    let Some((number, target)) = table.find(authority.as_ref(), path) else {
+        return Decision::text(StatusCode::NOT_FOUND, "no route matches\n");
+    };
+    let span =
+        watch.map(|watch| RequestSpan::begin(&request, authority.as_ref(), &target.path, watch));
+    let own = |response| Next::Direct(Box::new(response));
+    let next = match &target.action {
+        Action::Answer { status, text } => own(text_response(*status, text.clone())),
+        Action::Redirect { to, status } => own(redirect(to, *status, request.uri())),
+        Action::Upstream { upstream, name, replace } => {
+            let scheme = scheme_of(&info);
+            let host = authority.as_ref().and_then(|authority| last.host(authority));
+            let Some(client) = last.client(info.peer_addr()) else {
+                return Decision::text(StatusCode::INTERNAL_SERVER_ERROR, "no client address\n");
+            };
+            let tell = |headers: &mut HeaderMap| {
+                forwarded::set_forwarded(&table.forwarded, headers, client, scheme, host.as_ref());
+                if let Some(span) = &span {
+                    span.inject(headers);
+                }
+            };
+            let request = match prepare(target, replace.as_deref(), request, tell) {
+                Ok(request) => request,
+                Err(why) => {
+                    let next = own(text_response(StatusCode::BAD_REQUEST, why));
+                    return Decision { next, target: None, span };
+                }
+            };
+            if let Some(span) = &span {
+                span.set_upstream(name);
+            }
+            let client = info.peer_addr();
+            match exchange::admit(request, host) {
+                Ok(admitted) => Next::Upstream { admitted, upstream: Arc::clone(upstream), client },
+                Err(failure) => own(exchange::answer(failure, upstream, client)),
+            }
+        }
+    };
+    Decision { next, target: Some(number), span }
+}
+
+/// Creates a response of the gateway's own.
+fn text_response(status: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
+    let mut response = Response::new(Body::text(text));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// Returns the request's authority: that of the target URI (over HTTP/2, `:authority`), or Host.
+fn authority<B>(request: &Request<B>) -> Result<Option<Authority>, ()> {
+    if let Some(authority) = request.uri().authority() {
+        return Ok(Some(authority.clone()));
+    }
+    let mut hosts = request.headers().get_all(HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (Some(host), None) if host.is_empty() => Ok(None),
+        (Some(host), None) => {
+            let authority = Authority::try_from(host.as_bytes()).map_err(drop)?;
+            if authority.as_str().contains('@') { Err(()) } else { Ok(Some(authority)) }
+        }
+        (None, _) if request.version() == Version::HTTP_11 => Err(()),
+        (None, _) => Ok(None),
+        (Some(_), Some(_)) => Err(()),
+    }
+}
+
+/// Returns the path; `/` for `OPTIONS *`.
+fn path(uri: &Uri) -> &str {
+    if uri.path().starts_with('/') { uri.path() } else { "/" }
+}
+
+/// Adds the path `/` to a URI with a query and no path, such as `http://a?x`, which `http` leaves as it is (RFC 9110
+/// section 4.2.3). Otherwise `Uri::path` and the text of `Uri::path_and_query` would disagree.
+fn with_path(uri: Uri) -> Uri {
+    if !uri.path_and_query().is_some_and(|whole| whole.as_str().starts_with('?')) {
+        return uri;
+    }
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = parts
+        .path_and_query
+        .and_then(|whole| PathAndQuery::try_from(format!("/{}", whole.as_str())).ok());
+    Uri::from_parts(parts).unwrap_or(uri)
+}
+
+/// Returns whether a request is for the forward proxy.
+fn is_forwarded<B>(
+    request: &Request<B>,
+    table: &RouteTable,
+    info: &ConnectionInfo,
+    authority: Option<&Authority>,
+) -> bool {
+    if *request.method() == Method::CONNECT {
+        return request.extensions().get::<Protocol>().is_none();
+    }
+    let Some(scheme) = request.uri().scheme_str() else { return false };
+    let Some(authority) = authority else { return false };
+    if request.headers().contains_key(PROXY_AUTHORIZATION) {
+        return true;
+    }
+    if table.names(authority.host()) {
+        return false;
+    }
+    // HTTP/1.1 requests with an absolute URI are sent only by clients of a proxy.
+    request.version() < Version::HTTP_2 || scheme != scheme_of(info) || !info.serves(authority)
+}
+
+fn scheme_of(info: &ConnectionInfo) -> &'static str {
+    if info.tls().is_some() { "https" } else { "http" }
+}
+
+fn to_https(authority: Option<&Authority>, uri: &Uri, port: u16) -> Response<Body> {
+    let Some(authority) = authority else {
+        return text_response(
+            StatusCode::BAD_REQUEST,
+            "https is required, but no host to redirect to\n",
+        );
+    };
+    let mut to = format!("https://{}", authority.host());
+    if port != 443 {
+        let _ = write!(to, ":{port}");
+    }
+    redirect(&to, StatusCode::PERMANENT_REDIRECT, uri)
+}
+
+/// Redirects to a URL with the request's path and query appended.
+fn redirect(to: &str, status: StatusCode, uri: &Uri) -> Response<Body> {
+    let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
+    let path = if path == "*" { "/" } else { path };
+    let place = format!("{}{path}", to.trim_end_matches('/'));
+    let mut response = text_response(status, format!("{place}\n"));
+    match HeaderValue::try_from(place) {
+        Ok(place) => drop(response.headers_mut().insert(LOCATION, place)),
+        Err(_) => return text_response(StatusCode::BAD_REQUEST, "invalid path\n"),
+    }
+    response
+}
+
+/// Turns the client's request into the one for the upstream.
+fn prepare(
+    target: &CompiledRoute,
+    replace: Option<&str>,
+    mut request: Request<Incoming>,
+    tell: impl FnOnce(&mut HeaderMap),
+) -> Result<Request<Incoming>, &'static str> {
+    // Fields that Connection names are removed as hop-by-hop: a client could remove the gateway's own.
+    if lists_gateway_field(request.headers(), &target.request) {
+        return Err("connection names a field that the gateway sets\n");
+    }
+    if request.headers().keys().any(|name| target.request.is_posed_as(name)) {
+        return Err("a field name differs only by _ from one that the gateway sets\n");
+    }
+    tell(request.headers_mut());
+    target.request.apply(request.headers_mut());
+    if let Some(replace) = replace.filter(|_| request.uri().path() != "*") {
+        let uri =
+            rewrite_path(request.uri(), target.path.len(), replace).ok_or("invalid path\n")?;
+        *request.uri_mut() = uri;
+    }
+    Ok(request)
+}
+
+fn lists_gateway_field(headers: &HeaderMap, rules: &HeaderRules) -> bool {
+    let values = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    let mut options = values.flat_map(|value| value.split(',')).map(str::trim);
+    options.any(|option| forwarded::is_forwarding_field(option) || rules.name(option))
+}
+
+/// Replaces the first `prefix` bytes of the URI's path with `replace`.
+fn rewrite_path(uri: &Uri, prefix: usize, replace: &str) -> Option<Uri> {
+    let whole = uri.path_and_query()?.as_str();
+    let rest = whole.get(prefix..)?;
+    let slash = !replace.ends_with('/') && !rest.is_empty() && !rest.starts_with(['/', '?']);
+    let rest = if replace.ends_with('/') { rest.strip_prefix('/').unwrap_or(rest) } else { rest };
+    let path = format!("{replace}{}{rest}", if slash { "/" } else { "" });
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = Some(path.try_into().ok()?);
+    Uri::from_parts(parts).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_replaced() {
+        let other = |uri: &str, prefix: &str, replace: &str| {
+            rewrite_path(&uri.parse().unwrap(), prefix.len(), replace).unwrap().to_string()
+        };
+        assert_eq!(other("https://a/api/x?y", "/api", "/v2"), "https://a/v2/x?y");
+        assert_eq!(other("/api/x", "/api/", "/"), "/x");
+        assert_eq!(other("/api/x", "/api/", "/v2"), "/v2/x");
+        assert_eq!(other("/api", "/api", "/"), "/");
+        assert_eq!(other("/api/x", "/api", "/"), "/x");
+        assert_eq!(other("/api?q", "/api", "/v2"), "/v2?q");
+    }
+
+    #[test]
+    fn a_query_without_a_path_has_one() {
+        for (said, written) in [
+            ("http://a?x=1", "/?x=1"),
+            ("http://a?../x", "/?../x"),
+            ("http://a", "/"),
+            ("http://a/?x", "/?x"),
+            ("/y?x", "/y?x"),
+        ] {
+            let uri = with_path(said.parse().unwrap());
+            assert_eq!(uri.path_and_query().unwrap().as_str(), written, "{said}");
+            assert_eq!(uri.authority().is_some(), said.starts_with("http"), "{said}");
+        }
+        assert_eq!(with_path("a:1".parse().unwrap()), "a:1");
+        assert_eq!(with_path("*".parse().unwrap()), "*");
+    }
+
+    #[test]
+    fn a_request_has_one_host() {
+        let of = |request: http::request::Builder| authority(&request.body(()).unwrap());
+        let shown = |request| of(request).map(|a| a.map(|a| a.to_string()));
+        assert_eq!(shown(Request::get("/").header(HOST, "a:1")), Ok(Some("a:1".to_owned())));
+        assert_eq!(shown(Request::get("http://b/").header(HOST, "a")), Ok(Some("b".to_owned())));
+        assert_eq!(shown(Request::get("/")), Err(()));
+        assert_eq!(shown(Request::get("/").version(Version::HTTP_10)), Ok(None));
+        assert_eq!(shown(Request::get("/").header(HOST, "a").header(HOST, "a")), Err(()));
+        assert_eq!(shown(Request::get("/").header(HOST, "a b")), Err(()));
+        assert_eq!(shown(Request::get("/").header(HOST, "x@a")), Err(()));
+    }
+}

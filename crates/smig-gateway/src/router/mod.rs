@@ -1,0 +1,145 @@
+//! The service of a gateway: decides what answers a request (an upstream, the forward proxy, or a response of its own),
+//! by a table that a reload replaces.
+
+mod decision;
+mod forwarded;
+mod report;
+mod route_table;
+mod routes;
+mod span_body;
+
+use std::convert::Infallible;
+use std::fmt::Write as _;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::task::{Context, Poll};
+
+use http::{Method, Request, Response};
+use smig::Incoming;
+use smig_admin::AdminObserver;
+use smig_admin::access_log::{LoggedBody, log_response};
+use smig_proxy::grpc;
+use tower_service::Service;
+
+pub(crate) use route_table::{LiveResources, RouteTable};
+
+use decision::{Next, decide};
+use route_table::Action;
+use span_body::spanned;
+
+use crate::exchange::Body;
+
+/// Answers requests with the current table. Clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct GatewayService {
+    table: Arc<RwLock<Arc<RouteTable>>>,
+    /// Observes requests for the admin page and for traces, if configured.
+    watch: Option<Arc<AdminObserver>>,
+    /// Values of the last request; each connection has its own clone.
+    last: forwarded::FieldCache,
+}
+
+impl GatewayService {
+    pub(crate) fn new(table: RouteTable, watch: Option<Arc<AdminObserver>>) -> Self {
+        Self {
+            table: Arc::new(RwLock::new(Arc::new(table))),
+            watch,
+            last: forwarded::FieldCache::default(),
+        }
+    }
+
+    /// Replaces the table, from the next request on.
+    pub(crate) fn swap(&self, table: RouteTable) {
+        let table = Arc::new(table);
+        // Drop the old table outside the lock.
+        let _old = {
+            let mut current = self.table.write().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *current, table)
+        };
+    }
+
+    pub(crate) fn watch(&self) -> Option<&AdminObserver> {
+        self.watch.as_deref()
+    }
+
+    pub(crate) fn table(&self) -> Arc<RouteTable> {
+        Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Service<Request<Incoming>> for GatewayService {
+    type Response = Response<LoggedBody<Body>>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>>>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+        let table = self.table();
+        let mut entry = table.log.begin(&request);
+        // gRPC calls are POST; for CONNECT, status 200 would mean that the tunnel is open.
+        let is_grpc = *request.method() == Method::POST && grpc::is_grpc(request.headers());
+        let decision = decide(&table, self.watch.as_deref(), &mut self.last, request);
+        Box::pin(async move {
+            let mut response = match decision.next {
+                Next::Direct(response) => *response,
+                Next::Forward(answering) => answering.await,
+                Next::Upstream { admitted, upstream, client } => {
+                    admitted.send(&upstream, client, &table.tunnels).await
+                }
+            };
+            if let Some(span) = decision.span {
+                span.set_status(response.status());
+                response = spanned(response, span);
+            }
+            if let Some(target) = decision.target.and_then(|target| table.target(target)) {
+                target.response.apply(response.headers_mut());
+                if target.hint != smig::MigrationHint::None {
+                    response.extensions_mut().insert(target.hint);
+                }
+                if let (Some(entry), Action::Upstream { name, .. }) = (&mut entry, &target.action) {
+                    entry.answered_by(name);
+                }
+            }
+            let response = if is_grpc { for_grpc(response) } else { response };
+            Ok(log_response(response, entry))
+        })
+    }
+}
+
+/// Translates a response of the gateway's own for a gRPC client. Responses of servers stay unchanged.
+fn for_grpc(mut response: Response<Body>) -> Response<Body> {
+    let Some(text) = response.body().own_text() else { return response };
+    let mut message = String::from_utf8_lossy(text).trim_end().to_owned();
+    let kind = response.headers().get("proxy-status").and_then(|value| value.to_str().ok());
+    if let Some(kind) =
+        kind.and_then(|kind| kind.split("; ").find_map(|part| part.strip_prefix("error=")))
+    {
+        let _ = write!(message, " ({kind})");
+    }
+    if grpc::translate(&mut response, &message) {
+        *response.body_mut() = Body::empty();
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exchange::response;
+    use smig_proxy::ProxyError;
+
+    #[test]
+    fn a_call_that_its_server_cancelled_is_cancelled() {
+        let of = |failure: ProxyError| {
+            let response = for_grpc(response(&failure));
+            assert_eq!(response.status(), 200);
+            response.headers()["grpc-status"].clone()
+        };
+        assert_eq!(of(ProxyError::Cancelled(String::new())), "1");
+        assert_eq!(of(ProxyError::Terminated(String::new())), "14");
+    }
+}

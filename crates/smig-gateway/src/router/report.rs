@@ -1,0 +1,27 @@
+//! Statistics of upstreams and tunnels for the admin page and /metrics.
+
+use smig_admin::{ReportedStats, StatsSource, UpstreamReport};
+
+use super::GatewayService;
+
+impl StatsSource for GatewayService {
+    fn report(&self, to: &mut ReportedStats) {
+        let table = self.table();
+        table.tunnels.report(to);
+        to.unlogged = table.log.is_on().then(|| table.log.dropped());
+        for upstream in table.upstreams() {
+            to.upstreams.extend(upstream.servers().iter().map(|server| {
+                let status = server.status();
+                UpstreamReport {
+                    upstream: upstream.name().to_owned(),
+                    server: status.url.to_string(),
+                    healthy: status.healthy,
+                    running: status.load as u64,
+                    connections: status.open as u64,
+                    requests: status.requests,
+                    failures: status.failed,
+                }
+            }));
+        }
+    }
+}

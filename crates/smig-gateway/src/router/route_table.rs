@@ -1,0 +1,211 @@
+//! The configuration in its form for requests: built completely, then swapped in.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::StatusCode;
+use http::uri::Authority;
+use smig::{ListenerId, MigrationHint};
+use smig_admin::access_log::AccessLog;
+use smig_proxy::tunnel::Tunnels;
+use smig_settings::Diagnostics;
+
+use super::routes::Routes;
+use crate::config::{Config, ForwardedSpec, HeaderRules, HostPattern, MoveSpec, RouteSpec};
+use crate::forward_proxy::ForwardProxy;
+use crate::upstream::{Upstream, UpstreamSpec};
+
+/// Everything that handling a request needs.
+#[derive(Debug)]
+pub(crate) struct RouteTable {
+    routes: Routes,
+    targets: Vec<CompiledRoute>,
+    pub(super) forwarded: ForwardedSpec,
+    pub(super) forward: Option<Arc<ForwardProxy>>,
+    pub(crate) log: Arc<AccessLog>,
+    pub(super) tunnels: Tunnels,
+    /// HTTPS ports to which requests to these listeners are redirected.
+    https: HashMap<ListenerId, u16>,
+}
+
+/// The target of a route.
+#[derive(Debug)]
+pub(super) struct CompiledRoute {
+    pub(super) path: Box<str>,
+    pub(super) action: Action,
+    pub(super) request: HeaderRules,
+    pub(super) response: HeaderRules,
+    pub(super) hint: MigrationHint,
+}
+
+#[derive(Debug)]
+pub(super) enum Action {
+    Upstream { upstream: Arc<Upstream>, name: Arc<str>, replace: Option<Box<str>> },
+    Redirect { to: Box<str>, status: StatusCode },
+    Answer { status: StatusCode, text: Bytes },
+}
+
+/// What a reload preserves: whatever is configured as before keeps its connections.
+#[derive(Debug)]
+pub(crate) struct LiveResources {
+    upstreams: HashMap<String, (UpstreamSpec, Arc<Upstream>)>,
+    forward: Option<Arc<ForwardProxy>>,
+    tunnels: Tunnels,
+}
+
+impl LiveResources {
+    /// Nothing, before the first configuration.
+    pub(crate) fn empty() -> Self {
+        Self { upstreams: HashMap::new(), forward: None, tunnels: Tunnels::of_gateway() }
+    }
+
+    /// Returns what a configuration needs: reuses what is unchanged, and creates the rest.
+    pub(crate) fn reconfigured(&self, config: &Config) -> Result<Self, Diagnostics> {
+        let mut upstreams = HashMap::new();
+        for (name, spec) in &config.upstreams {
+            let same = self.upstreams.get(name).filter(|(old, _)| old == spec);
+            let upstream = match same {
+                Some((_, upstream)) => Arc::clone(upstream),
+                None => Upstream::new(name.as_str(), spec)
+                    .map_err(|error| config.fault(&["upstreams", name], error.to_string()))?,
+            };
+            upstreams.insert(name.clone(), (spec.clone(), upstream));
+        }
+        // Reads the users file again, even if the configuration is unchanged.
+        let forward = config.forward.clone().map(|spec| match &self.forward {
+            Some(before) => before.reconfigured(spec),
+            None => ForwardProxy::new(spec, &self.tunnels),
+        });
+        let forward =
+            forward.transpose().map_err(|error| config.fault(&["forward"], error.to_string()))?;
+        Ok(Self { upstreams, forward, tunnels: self.tunnels.clone() })
+    }
+
+    /// Closes this port of this machine to the forward proxy.
+    pub(crate) fn close_port(&self, port: u16) {
+        if let Some(forward) = &self.forward {
+            forward.close_port(port);
+        }
+    }
+
+    pub(crate) fn upstreams(&self) -> impl Iterator<Item = &Arc<Upstream>> {
+        self.upstreams.values().map(|(_, upstream)| upstream)
+    }
+
+    /// Returns whether it contains this instance of the upstream.
+    pub(crate) fn has(&self, upstream: &Arc<Upstream>) -> bool {
+        self.upstreams().any(|known| Arc::ptr_eq(known, upstream))
+    }
+}
+
+impl RouteTable {
+    /// Builds the table of a configuration; `https` contains the listeners that redirect.
+    pub(crate) fn new(
+        config: &Config,
+        kept: &LiveResources,
+        log: Arc<AccessLog>,
+        https: HashMap<ListenerId, u16>,
+    ) -> Result<Self, Diagnostics> {
+        let (mut routes, mut targets) = (Routes::default(), Vec::new());
+        for (number, spec) in config.routes.iter().enumerate() {
+            let place = number.to_string();
+            let fault = |key: &str, what: String| config.fault(&["route", &place, key], what);
+            let hosts = spec.host.all();
+            if hosts.is_empty() {
+                routes.insert(None, &spec.path, number);
+            }
+            for host in hosts {
+                let host: HostPattern = host.parse().map_err(|what| fault("host", what))?;
+                routes.insert(Some(&host), &spec.path, number);
+            }
+            let rules = |key, headers| {
+                HeaderRules::new(headers)
+                    .map_err(|(_, name, what)| fault(key, format!("{name}: {what}")))
+            };
+            targets.push(CompiledRoute {
+                path: spec.path.as_str().into(),
+                action: action(spec, kept).map_err(|what| fault("upstream", what))?,
+                request: rules("request_headers", &spec.request_headers)?,
+                response: rules("response_headers", &spec.response_headers)?,
+                hint: match spec.moves {
+                    MoveSpec::Policy => MigrationHint::None,
+                    MoveSpec::Soon => MigrationHint::Move,
+                    MoveSpec::Never => MigrationHint::Stay,
+                },
+            });
+        }
+        Ok(Self {
+            routes,
+            targets,
+            forwarded: config.forwarded.clone(),
+            forward: kept.forward.clone(),
+            log,
+            tunnels: kept.tunnels.clone(),
+            https,
+        })
+    }
+
+    /// Returns the route for a request, with its index.
+    pub(super) fn find(
+        &self,
+        authority: Option<&Authority>,
+        path: &str,
+    ) -> Option<(usize, &CompiledRoute)> {
+        let host = authority.filter(|_| self.routes.have_hosts()).map(Authority::host);
+        let number = self.routes.find(host, path)?;
+        Some((number, self.target(number)?))
+    }
+
+    pub(super) fn target(&self, number: usize) -> Option<&CompiledRoute> {
+        self.targets.get(number)
+    }
+
+    /// Returns the upstreams of its routes, without duplicates.
+    pub(super) fn upstreams(&self) -> Vec<&Arc<Upstream>> {
+        let mut all: Vec<&Arc<Upstream>> = Vec::new();
+        for target in &self.targets {
+            if let Action::Upstream { upstream, .. } = &target.action
+                && !all.iter().any(|known| Arc::ptr_eq(known, upstream))
+            {
+                all.push(upstream);
+            }
+        }
+        all
+    }
+
+    /// Returns whether a route has this host, by name or wildcard.
+    pub(super) fn names(&self, host: &str) -> bool {
+        self.routes.names(host)
+    }
+
+    /// Returns the HTTPS port to which requests to this listener are redirected.
+    pub(super) fn https_port(&self, listener: ListenerId) -> Option<u16> {
+        self.https.get(&listener).copied()
+    }
+}
+
+fn action(spec: &RouteSpec, kept: &LiveResources) -> Result<Action, String> {
+    let status = |default: StatusCode| {
+        spec.status.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or(default)
+    };
+    if let Some(name) = &spec.upstream {
+        let (_, upstream) =
+            kept.upstreams.get(name).ok_or_else(|| format!("there is no upstream {name:?}"))?;
+        return Ok(Action::Upstream {
+            upstream: Arc::clone(upstream),
+            name: name.as_str().into(),
+            replace: spec.replace_path.as_deref().map(Into::into),
+        });
+    }
+    if let Some(to) = &spec.redirect {
+        let status = status(StatusCode::PERMANENT_REDIRECT);
+        return Ok(Action::Redirect { to: to.as_str().into(), status });
+    }
+    let status = status(StatusCode::NOT_FOUND);
+    let text = match &spec.text {
+        Some(text) => format!("{text}\n"),
+        None => status.canonical_reason().map(|reason| format!("{reason}\n")).unwrap_or_default(),
+    };
+    Ok(Action::Answer { status, text: text.into() })
+}

@@ -1,0 +1,410 @@
+//! The framing of a request on its way out: determined once, when the request is admitted, and written when it is
+//! sent.
+//!
+//! content-length and transfer-encoding are derived from it alone (RFC 9112 section 6): [`Fields`] cannot contain
+//! them, and a [`Content`] yields exactly what it announces, or fails.
+
+use std::ops::Deref;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::Method;
+use http::header::{
+    CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_KEY, TRANSFER_ENCODING, VIA,
+};
+use http_body::{Body, Frame, SizeHint};
+use smig::BoxError;
+
+/// How the end of a request's content is determined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Framing {
+    /// There is no content.
+    Nothing,
+    /// The number of remaining bytes.
+    Exact(u64),
+    /// The end of the body.
+    Chunked,
+    /// What follows belongs to another protocol, and is not content.
+    Tunnel,
+}
+
+/// What follows a request's header section, with its framing.
+#[derive(Clone, Debug)]
+pub struct Content<B> {
+    framing: Framing,
+    body: B,
+}
+
+/// The body's length differs from the announced one.
+#[derive(Debug, thiserror::Error)]
+enum Misframed {
+    #[error("the body is {0} bytes shorter than announced")]
+    Short(u64),
+    #[error("the body is longer than announced")]
+    Long,
+}
+
+impl<B: Body> Content<B> {
+    /// Returns the content of a request, as these fields announce it.
+    pub(crate) fn announced(headers: &HeaderMap, body: B) -> Result<Self, &'static str> {
+        let framing = match (length(headers)?, body.is_end_stream()) {
+            (None | Some(0), true) => Framing::Nothing,
+            (Some(_), true) => return Err("the body is shorter than announced"),
+            (Some(length), false) => Framing::Exact(length),
+            (None, false) => Framing::Chunked,
+        };
+        Ok(Self { framing, body })
+    }
+
+    /// Returns what follows a request with these fields that switches protocols.
+    pub(crate) fn switched(headers: &HeaderMap, body: B) -> Result<Self, &'static str> {
+        // What follows is not content. If some were announced, a server that does not switch would take it from the
+        // next request.
+        if announces_content(headers) {
+            return Err("content in a request to switch protocols");
+        }
+        Ok(Self::tunnel(body))
+    }
+
+    /// One direction of a tunnel.
+    pub const fn tunnel(body: B) -> Self {
+        Self { framing: Framing::Tunnel, body }
+    }
+
+    /// Converts the body, and keeps the framing.
+    pub fn map<C>(self, map: impl FnOnce(B) -> C) -> Content<C> {
+        Content { framing: self.framing, body: map(self.body) }
+    }
+
+    /// Returns the body without its framing.
+    pub fn into_body(self) -> B {
+        self.body
+    }
+
+    /// Returns the body.
+    pub const fn body(&self) -> &B {
+        &self.body
+    }
+
+    /// Returns the number of remaining bytes, if it is known from the header section.
+    pub const fn left(&self) -> Option<u64> {
+        match self.framing {
+            Framing::Exact(left) => Some(left),
+            Framing::Nothing | Framing::Chunked | Framing::Tunnel => None,
+        }
+    }
+
+    /// Returns whether there is no content.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.framing == Framing::Nothing
+    }
+
+    /// Sets the one field that frames the content over HTTP/1.1.
+    pub(crate) fn write_http1(&self, method: &Method, headers: &mut HeaderMap) {
+        if self.framing == Framing::Chunked {
+            // Also for GET and HEAD, for which hyper takes an unknown length for no content.
+            headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        } else {
+            self.write_http2(method, headers);
+        }
+    }
+
+    /// Sets the one field that frames the content over HTTP/2, in addition to END_STREAM.
+    pub(crate) fn write_http2(&self, method: &Method, headers: &mut HeaderMap) {
+        match self.framing {
+            Framing::Exact(length) => drop(headers.insert(CONTENT_LENGTH, length.into())),
+            // RFC 9110 section 8.6.
+            Framing::Nothing if expects_content(method) => {
+                headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+            }
+            Framing::Nothing | Framing::Chunked | Framing::Tunnel => {}
+        }
+    }
+}
+
+/// Returns whether the absence of content should be announced.
+fn expects_content(method: &Method) -> bool {
+    matches!(*method, Method::POST | Method::PUT | Method::PATCH)
+}
+
+/// Returns content-length: at most one, of digits only. Two equal ones are rejected like all others, since their
+/// sender has been confused by another component (RFC 9110 section 8.6 leaves the choice). So is a value that
+/// overflows a signed integer, and would be negative to some parsers.
+pub(crate) fn length(headers: &HeaderMap) -> Result<Option<u64>, &'static str> {
+    const WRONG: &str = "content-length is not a single number";
+    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
+    let Some(length) = lengths.next() else { return Ok(None) };
+    let digits = length.as_bytes();
+    if lengths.next().is_some() || !digits.iter().all(u8::is_ascii_digit) {
+        return Err(WRONG);
+    }
+    let digits = std::str::from_utf8(digits).map_err(|_| WRONG)?;
+    let length = digits.parse().map_err(|_| WRONG)?;
+    if i64::try_from(length).is_err() { Err(WRONG) } else { Ok(Some(length)) }
+}
+
+/// Checks a response's length, and rewrites it without leading zeros: some parsers take those for octal.
+pub(crate) fn rewrite_length(headers: &mut HeaderMap) -> Result<(), &'static str> {
+    let number = length(headers)?;
+    let starts_with_zero =
+        headers.get(CONTENT_LENGTH).is_some_and(|said| said.as_bytes().starts_with(b"0"));
+    if let Some(number) = number
+        && starts_with_zero
+    {
+        headers.insert(CONTENT_LENGTH, number.into());
+    }
+    Ok(())
+}
+
+/// Returns whether the fields announce content, or are ambiguous about it.
+pub fn announces_content(headers: &HeaderMap) -> bool {
+    headers.contains_key(TRANSFER_ENCODING)
+        || headers.get_all(CONTENT_LENGTH).iter().any(|length| length != "0")
+}
+
+impl<B> Body for Content<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<BoxError>,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if self.framing == Framing::Nothing {
+            return Poll::Ready(None);
+        }
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx)).transpose();
+        let frame = frame.map_err(Into::into)?;
+        let Framing::Exact(left) = &mut self.framing else {
+            return Poll::Ready(frame.map(Ok));
+        };
+        let wrong = match frame.as_ref().map(Frame::data_ref) {
+            Some(Some(data)) => match left.checked_sub(data.len() as u64) {
+                Some(rest) => {
+                    *left = rest;
+                    None
+                }
+                None => Some(Misframed::Long),
+            },
+            // Trailers, or the end.
+            Some(None) | None => (*left > 0).then_some(Misframed::Short(*left)),
+        };
+        Poll::Ready(match wrong {
+            Some(wrong) => Some(Err(wrong.into())),
+            None => frame.map(Ok),
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self.framing {
+            Framing::Nothing => true,
+            Framing::Exact(left) => left == 0 && self.body.is_end_stream(),
+            Framing::Chunked | Framing::Tunnel => self.body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self.framing {
+            Framing::Nothing => SizeHint::with_exact(0),
+            Framing::Exact(left) => SizeHint::with_exact(left),
+            Framing::Chunked | Framing::Tunnel => SizeHint::default(),
+        }
+    }
+}
+
+/// A request's fields, without framing and hop-by-hop fields, and without a way to insert one.
+#[derive(Clone, Debug)]
+pub struct Fields(HeaderMap);
+
+/// Fields that this proxy sets itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Own {
+    /// Via (RFC 9110 section 7.6.3).
+    Via,
+    /// The key of a WebSocket handshake that the client made over HTTP/2.
+    WebSocketKey,
+}
+
+impl Fields {
+    /// Removes the framing fields; hop-by-hop fields have already been removed.
+    pub(crate) fn of(mut headers: HeaderMap) -> Self {
+        headers.remove(CONTENT_LENGTH);
+        headers.remove(TRANSFER_ENCODING);
+        Self(headers)
+    }
+
+    /// Sets one of the proxy's own fields; Via is a list, to which the value is appended.
+    pub fn say(&mut self, own: Own, value: HeaderValue) {
+        match own {
+            Own::Via => drop(self.0.append(VIA, value)),
+            Own::WebSocketKey => drop(self.0.insert(SEC_WEBSOCKET_KEY, value)),
+        }
+    }
+
+    /// Removes a field, and returns its value.
+    pub fn remove(&mut self, name: &HeaderName) -> Option<HeaderValue> {
+        self.0.remove(name)
+    }
+
+    /// Returns the fields, to which the caller adds the framing.
+    pub(crate) fn into_headers(self) -> HeaderMap {
+        self.0
+    }
+}
+
+impl Deref for Fields {
+    type Target = HeaderMap;
+
+    fn deref(&self) -> &HeaderMap {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+    use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
+
+    use super::*;
+
+    fn headers(lengths: &[&'static str]) -> HeaderMap {
+        let values = lengths.iter().map(|length| HeaderValue::from_static(length));
+        values.map(|value| (CONTENT_LENGTH, value)).collect()
+    }
+
+    #[test]
+    fn a_length_is_one_number() {
+        for (lengths, expected) in [
+            (&[][..], Ok(None)),
+            (&["0"], Ok(Some(0))),
+            (&["5"], Ok(Some(5))),
+            (&["005"], Ok(Some(5))),
+            (&["9223372036854775807"], Ok(Some(i64::MAX.unsigned_abs()))),
+            (&["9223372036854775808"], Err(())),
+            (&["18446744073709551615"], Err(())),
+            (&["18446744073709551616"], Err(())),
+            (&[""], Err(())),
+            (&["+5"], Err(())),
+            (&["-5"], Err(())),
+            (&["0x5"], Err(())),
+            (&["5 "], Err(())),
+            (&["5, 5"], Err(())),
+            (&["5.0"], Err(())),
+            (&["5", "5"], Err(())),
+            (&["5", "6"], Err(())),
+        ] {
+            assert_eq!(length(&headers(lengths)).map_err(drop), expected, "{lengths:?}");
+        }
+    }
+
+    #[test]
+    fn a_length_goes_on_as_everybody_writes_it() {
+        for (said, written) in [("5", "5"), ("005", "5"), ("0", "0"), ("00", "0"), ("010", "10")] {
+            let mut headers = headers(&[said]);
+            rewrite_length(&mut headers).unwrap();
+            assert_eq!(headers.get_all(CONTENT_LENGTH).iter().collect::<Vec<_>>(), [written]);
+        }
+        let mut none = HeaderMap::new();
+        rewrite_length(&mut none).unwrap();
+        assert!(none.is_empty());
+        assert!(rewrite_length(&mut headers(&["5", "5"])).is_err());
+    }
+
+    /// Returns the framing over HTTP/1.1 of content that is announced like this.
+    fn written<B: Body>(method: &Method, lengths: &[&'static str], body: B) -> Option<String> {
+        let content = Content::announced(&headers(lengths), body).ok()?;
+        let mut fields = HeaderMap::new();
+        content.write_http1(method, &mut fields);
+        assert!(fields.len() <= 1);
+        let text =
+            fields.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()));
+        Some(text.collect())
+    }
+
+    fn unsized_body() -> impl Body<Data = Bytes, Error = BoxError> + Unpin {
+        StreamBody::new(stream::iter([Ok(Frame::data(Bytes::from_static(b"hello")))]))
+    }
+
+    #[test]
+    fn one_field_at_most_is_written() {
+        let full = || Full::<Bytes>::from("hello");
+        let none = Empty::<Bytes>::new;
+        for method in [Method::GET, Method::HEAD, Method::DELETE, Method::POST] {
+            let said = written(&method, &["005"], full());
+            assert_eq!(said.as_deref(), Some("content-length: 5"), "{method}");
+            let said = written(&method, &[], unsized_body());
+            assert_eq!(said.as_deref(), Some("transfer-encoding: chunked"), "{method}");
+            let nothing = if method == Method::POST { "content-length: 0" } else { "" };
+            for lengths in [&[][..], &["0"]] {
+                assert_eq!(written(&method, lengths, none()).as_deref(), Some(nothing), "{method}");
+            }
+            assert_eq!(written(&method, &["5"], none()), None, "{method}");
+            assert_eq!(written(&method, &["5", "5"], full()), None, "{method}");
+        }
+        let mut fields = HeaderMap::new();
+        Content::tunnel(full()).write_http1(&Method::GET, &mut fields);
+        assert!(fields.is_empty());
+    }
+
+    #[test]
+    fn another_protocol_has_no_content() {
+        for (fields, fits) in [
+            (headers(&[]), true),
+            (headers(&["0"]), true),
+            (headers(&["00"]), false),
+            (headers(&["50"]), false),
+            (headers(&["0", "50"]), false),
+            (
+                [(TRANSFER_ENCODING, HeaderValue::from_static("chunked"))].into_iter().collect(),
+                false,
+            ),
+        ] {
+            let switched = Content::switched(&fields, Empty::<Bytes>::new());
+            assert_eq!(switched.is_ok(), fits, "{fields:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_content_is_as_long_as_it_says() {
+        for (announced, error) in [
+            ("5", None),
+            ("4", Some("the body is longer than announced")),
+            ("0", Some("the body is longer than announced")),
+            ("7", Some("the body is 2 bytes shorter than announced")),
+        ] {
+            let content = Content::announced(&headers(&[announced]), unsized_body()).unwrap();
+            assert_eq!(content.size_hint().exact(), announced.parse().ok());
+            assert!(!content.is_end_stream());
+            let collected = content.collect().await.map_err(|error| error.to_string());
+            assert_eq!(collected.err().as_deref(), error, "{announced}");
+        }
+    }
+
+    #[tokio::test]
+    async fn trailers_are_not_earlier_than_announced() {
+        for (announced, fits) in [("5", true), ("6", false)] {
+            let frames = [
+                Ok::<_, BoxError>(Frame::data(Bytes::from_static(b"hello"))),
+                Ok(Frame::trailers(HeaderMap::new())),
+            ];
+            let body = StreamBody::new(stream::iter(frames));
+            let content = Content::announced(&headers(&[announced]), body).unwrap();
+            assert_eq!(content.collect().await.is_ok(), fits, "{announced}");
+        }
+    }
+
+    #[test]
+    fn fields_hold_nothing_that_frames() {
+        let mut all = headers(&["5", "6"]);
+        all.append(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        all.append(TRANSFER_ENCODING, HeaderValue::from_static("gzip"));
+        all.append("x", HeaderValue::from_static("1"));
+        let fields = Fields::of(all);
+        assert_eq!(fields.keys().collect::<Vec<_>>(), ["x"]);
+    }
+}

@@ -1,0 +1,132 @@
+//! gRPC through the proxy: how calls are recognized, and how failures of the gateway's own are reported to their
+//! clients.
+//!
+//! A call has its own deadline (`grpc-timeout`) or none, and its client ends it: the gateway's timeouts do not apply.
+
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::{Response, StatusCode};
+
+pub use smig::is_grpc;
+
+const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+const STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+
+const CANCELLED: &str = "1";
+
+/// Returns whether a response's body may idle without limit: calls, and server-sent events.
+pub fn has_no_idle_limit(headers: &HeaderMap) -> bool {
+    const EVENTS: &[u8] = b"text/event-stream";
+    let is_events = |value: &HeaderValue| {
+        let value = value.as_bytes();
+        value.get(..EVENTS.len()).is_some_and(|start| start.eq_ignore_ascii_case(EVENTS))
+    };
+    is_grpc(headers) || headers.get(CONTENT_TYPE).is_some_and(is_events)
+}
+
+/// In the extensions of a response of the gateway's own: the server reset the call with CANCEL. Its status is CANCELLED
+/// then, and not one that clients may answer by another call.
+#[derive(Clone, Copy, Debug)]
+pub struct Cancelled;
+
+/// Turns the head of an error response into one for gRPC clients: 200, with the gRPC status that corresponds to the
+/// HTTP status. The caller must omit the body. Returns false, and changes nothing, if the HTTP status must remain:
+/// redirects, and 407.
+pub fn translate<B>(response: &mut Response<B>, message: &str) -> bool {
+    let status = response.status();
+    if status.is_redirection() || status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
+        return false;
+    }
+    *response.status_mut() = StatusCode::OK;
+    let code = match response.extensions_mut().remove::<Cancelled>() {
+        Some(Cancelled) => CANCELLED,
+        None => code(status),
+    };
+    let headers = response.headers_mut();
+    headers.remove(CONTENT_LENGTH);
+    headers.insert(CONTENT_TYPE, GRPC);
+    headers.insert(STATUS, HeaderValue::from_static(code));
+    if let Ok(message) = HeaderValue::try_from(escaped(message)) {
+        headers.insert(MESSAGE, message);
+    }
+    true
+}
+
+/// Maps an HTTP status to gRPC's status (doc/http-grpc-status-mapping.md).
+const fn code(status: StatusCode) -> &'static str {
+    const UNKNOWN: &str = "2";
+    const PERMISSION_DENIED: &str = "7";
+    const UNIMPLEMENTED: &str = "12";
+    const INTERNAL: &str = "13";
+    const UNAVAILABLE: &str = "14";
+    const UNAUTHENTICATED: &str = "16";
+    match status.as_u16() {
+        400 => INTERNAL,
+        401 => UNAUTHENTICATED,
+        403 => PERMISSION_DENIED,
+        404 => UNIMPLEMENTED,
+        429 | 502 | 503 | 504 => UNAVAILABLE,
+        _ => UNKNOWN,
+    }
+}
+
+/// Percent-encodes a message for `grpc-message`.
+fn escaped(message: &str) -> String {
+    let mut text = String::with_capacity(message.len());
+    for byte in message.trim_end().bytes() {
+        if matches!(byte, b' '..=b'~') && byte != b'%' {
+            text.push(char::from(byte));
+        } else {
+            text.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(media_type: &'static str) -> HeaderMap {
+        [(CONTENT_TYPE, HeaderValue::from_static(media_type))].into_iter().collect()
+    }
+
+    #[test]
+    fn calls_are_known_by_their_media_type() {
+        for call in ["application/grpc", "application/grpc+proto", "application/grpc;charset=x"] {
+            assert!(is_grpc(&head(call)) && has_no_idle_limit(&head(call)), "{call}");
+        }
+        for other in ["application/grpc-web", "application/json", "application/grpcx"] {
+            assert!(!is_grpc(&head(other)) && !has_no_idle_limit(&head(other)), "{other}");
+        }
+        assert!(
+            has_no_idle_limit(&head("Text/Event-Stream; charset=utf-8"))
+                && !has_no_idle_limit(&HeaderMap::new())
+        );
+    }
+
+    #[test]
+    fn refusals_have_a_status_of_grpc() {
+        let mut response = Response::new(());
+        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        assert!(translate(&mut response, "100 % ü\n"));
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["grpc-status"], "14");
+        assert_eq!(response.headers()["grpc-message"], "100 %25 %C3%BC");
+        assert_eq!(response.headers()["content-type"], "application/grpc");
+        for (status, grpc) in [(403, "7"), (404, "12"), (504, "14"), (500, "2")] {
+            *response.status_mut() = StatusCode::from_u16(status).unwrap();
+            assert!(translate(&mut response, ""));
+            assert_eq!(response.headers()["grpc-status"], grpc, "{status}");
+        }
+        *response.status_mut() = StatusCode::BAD_GATEWAY;
+        response.extensions_mut().insert(Cancelled);
+        assert!(translate(&mut response, ""));
+        assert_eq!(response.headers()["grpc-status"], "1");
+        for status in [308, 407] {
+            *response.status_mut() = StatusCode::from_u16(status).unwrap();
+            assert!(!translate(&mut response, ""));
+            assert_eq!(response.status(), status);
+        }
+    }
+}

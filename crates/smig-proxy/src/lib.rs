@@ -1,0 +1,23 @@
+//! What a proxy is made of, whatever decides where requests go: shared by the gateway and the agent.
+//!
+//! - [`head`]: forwarded header sections, checked and without hop-by-hop fields; [`framing`]: where a message ends;
+//! - [`upload`]: a request's body on its way, and the timeouts of waiting for the response;
+//! - [`tunnel`]: relays bytes both ways; [`grpc`]: how calls are recognized and refused;
+//! - [`ProxyError`]: why an exchange failed, and what follows from that.
+//!
+//! Nothing here knows a configuration, a route, or a group of servers.
+
+mod error;
+pub mod framing;
+pub mod grpc;
+pub mod head;
+pub mod tunnel;
+pub mod upload;
+
+pub use error::{ProxyError, is_cancel};
+
+use http::HeaderName;
+
+/// Request field from an agent to a forward proxy: with the value `h2c`, the request is sent to the origin over HTTP/2 with prior knowledge instead of
+/// HTTP/1.1.
+pub const ORIGIN_PROTOCOL: HeaderName = HeaderName::from_static("smig-origin-protocol");

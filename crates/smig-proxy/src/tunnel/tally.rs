@@ -1,0 +1,242 @@
+//! Statistics of tunnels for operators: number, bytes, duration, and why they ended.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use smig::{ConnId, StreamInfo};
+use smig_admin::{ReportedStats, StatsSource, TunnelReport};
+use tokio::time::Instant;
+
+use super::end::TunnelEnd;
+use super::relay::{TunnelError, TunnelOutcome, TunnelSide, relay_with_progress};
+
+/// How a tunnel was requested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TunnelKind {
+    /// By CONNECT.
+    Connect,
+    /// By Upgrade or extended CONNECT (RFC 8441), to an upstream.
+    Upgrade,
+    /// By SOCKS5.
+    Socks,
+    /// By a connection to a forwarded local port.
+    Port,
+}
+
+const KINDS: usize = TunnelKind::Port as usize + 1;
+
+impl TunnelKind {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Connect => "connect",
+            Self::Upgrade => "upgrade",
+            Self::Socks => "socks",
+            Self::Port => "port",
+        }
+    }
+}
+
+/// Why a tunnel ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EndReason {
+    /// Both directions completed.
+    Completed,
+    /// The client's end failed.
+    Client,
+    /// The other end failed.
+    Remote,
+    /// Nothing was relayed for the idle timeout.
+    Idle,
+    /// The relay was dropped before its end: at shutdown, or with the connection that carried it.
+    Stopped,
+}
+
+const ENDINGS: [(EndReason, &str); 5] = [
+    (EndReason::Completed, "in_order"),
+    (EndReason::Client, "client"),
+    (EndReason::Remote, "far"),
+    (EndReason::Idle, "idle"),
+    (EndReason::Stopped, "stopped"),
+];
+
+/// Bucket bounds of the histogram of durations, seconds.
+const BOUNDS: [f64; 9] = [0.1, 1.0, 5.0, 30.0, 120.0, 600.0, 3600.0, 21600.0, f64::INFINITY];
+
+/// Statistics of the tunnels of a gateway or an agent. Clones share them.
+#[derive(Clone, Debug)]
+pub struct Tunnels(Arc<TunnelStats>);
+
+#[derive(Debug)]
+struct TunnelStats {
+    shown: &'static [TunnelKind],
+    counts: [Counts; KINDS],
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    opened: AtomicU64,
+    bytes_in: AtomicU64,
+    bytes_out: AtomicU64,
+    /// Closed tunnels whose stream migrated.
+    moved: AtomicU64,
+    ended: [AtomicU64; ENDINGS.len()],
+    lasted: [AtomicU64; BOUNDS.len()],
+    lasted_millis: AtomicU64,
+    /// Open tunnels by their numbers.
+    open: Mutex<HashMap<u64, StreamOrigin>>,
+}
+
+/// A tunnel's stream and its first connection, if it has a stream.
+#[derive(Debug)]
+struct StreamOrigin(Option<(StreamInfo, Option<ConnId>)>);
+
+impl StreamOrigin {
+    fn of(stream: Option<StreamInfo>) -> Self {
+        Self(stream.map(|stream| {
+            let first = stream.connection();
+            (stream, first)
+        }))
+    }
+
+    /// Returns whether the stream has migrated from its first connection.
+    fn has_moved(&self) -> bool {
+        self.0.as_ref().is_some_and(|(stream, first)| {
+            stream.connection() != *first || stream.segments().len() > 1
+        })
+    }
+}
+
+impl Counts {
+    fn open(&self) -> MutexGuard<'_, HashMap<u64, StreamOrigin>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn report(&self, kind: TunnelKind) -> TunnelReport {
+        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let open = self.open();
+        let moving = open.values().filter(|place| place.has_moved()).count() as u64;
+        TunnelReport {
+            kind: kind.as_str(),
+            open: open.len() as u64,
+            opened: get(&self.opened),
+            moved: get(&self.moved) + moving,
+            bytes_in: get(&self.bytes_in),
+            bytes_out: get(&self.bytes_out),
+            ended: ENDINGS.iter().zip(&self.ended).map(|((_, why), n)| (*why, get(n))).collect(),
+            lasted: BOUNDS.iter().zip(&self.lasted).map(|(bound, n)| (*bound, get(n))).collect(),
+            lasted_seconds: Duration::from_millis(get(&self.lasted_millis)).as_secs_f64(),
+        }
+    }
+}
+
+impl Tunnels {
+    /// The statistics of a gateway.
+    #[must_use]
+    pub fn of_gateway() -> Self {
+        Self::new(&[TunnelKind::Connect, TunnelKind::Upgrade])
+    }
+
+    /// The statistics of an agent.
+    #[must_use]
+    pub fn of_agent() -> Self {
+        Self::new(&[TunnelKind::Connect, TunnelKind::Socks, TunnelKind::Port])
+    }
+
+    fn new(shown: &'static [TunnelKind]) -> Self {
+        Self(Arc::new(TunnelStats { shown, counts: Default::default() }))
+    }
+
+    /// Registers an open tunnel; `stream` is the stream that carries it, or its client's side, if that is an
+    /// HTTP/2 stream. Call [`Tunnel::run`] next.
+    #[must_use]
+    pub fn begin(&self, kind: TunnelKind, stream: Option<StreamInfo>) -> Tunnel {
+        let book = Arc::clone(&self.0);
+        let number = book.counts.get(kind as usize).map_or(0, |counts| {
+            let number = counts.opened.fetch_add(1, Ordering::Relaxed);
+            counts.open().insert(number, StreamOrigin::of(stream));
+            number
+        });
+        let (since, ending) = (Instant::now(), EndReason::Stopped);
+        Tunnel { book, kind, number, since, ending, sent: 0, received: 0 }
+    }
+}
+
+impl StatsSource for Tunnels {
+    fn report(&self, to: &mut ReportedStats) {
+        let counts = |kind: &TunnelKind| Some(self.0.counts.get(*kind as usize)?.report(*kind));
+        to.tunnels.extend(self.0.shown.iter().filter_map(counts));
+    }
+}
+
+/// A registered open tunnel; dropping it records its end.
+#[derive(Debug)]
+pub struct Tunnel {
+    book: Arc<TunnelStats>,
+    kind: TunnelKind,
+    number: u64,
+    since: Instant,
+    ending: EndReason,
+    /// Bytes already counted.
+    sent: u64,
+    received: u64,
+}
+
+impl Tunnel {
+    fn counts(&self) -> Option<&Counts> {
+        self.book.counts.get(self.kind as usize)
+    }
+
+    /// Relays bytes between the client and the other end, as [`relay`](super::relay) does.
+    pub async fn run<A: TunnelEnd, B: TunnelEnd>(
+        mut self,
+        client: A,
+        far: B,
+        idle: Option<Duration>,
+    ) -> TunnelOutcome {
+        let outcome = relay_with_progress(client, far, idle, |sent, received| {
+            self.carried(sent, received);
+        })
+        .await;
+        self.carried(outcome.sent, outcome.received);
+        self.ending = match &outcome.end {
+            Ok(()) => EndReason::Completed,
+            Err(TunnelError::End { side: TunnelSide::A, .. }) => EndReason::Client,
+            Err(TunnelError::End { side: TunnelSide::B, .. }) => EndReason::Remote,
+            Err(TunnelError::Idle(_)) => EndReason::Idle,
+        };
+        outcome
+    }
+
+    /// Adds the bytes since the last call; both arguments are totals since the start.
+    fn carried(&mut self, sent: u64, received: u64) {
+        if let Some(counts) = self.counts() {
+            counts.bytes_in.fetch_add(sent - self.sent, Ordering::Relaxed);
+            counts.bytes_out.fetch_add(received - self.received, Ordering::Relaxed);
+        }
+        (self.sent, self.received) = (sent, received);
+    }
+}
+
+impl Drop for Tunnel {
+    fn drop(&mut self) {
+        let Some(counts) = self.counts() else { return };
+        // Held until the end: a report counts the tunnel either as open or as ended.
+        let mut open = counts.open();
+        let place = open.remove(&self.number);
+        if place.is_some_and(|place| place.has_moved()) {
+            counts.moved.fetch_add(1, Ordering::Relaxed);
+        }
+        let lasted = self.since.elapsed();
+        let within = BOUNDS.iter().position(|&bound| lasted.as_secs_f64() <= bound);
+        let why = ENDINGS.iter().position(|(ending, _)| *ending == self.ending);
+        let buckets =
+            [within.and_then(|at| counts.lasted.get(at)), why.and_then(|at| counts.ended.get(at))];
+        for count in buckets.into_iter().flatten() {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        let millis = u64::try_from(lasted.as_millis()).unwrap_or(u64::MAX);
+        counts.lasted_millis.fetch_add(millis, Ordering::Relaxed);
+    }
+}
