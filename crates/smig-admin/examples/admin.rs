@@ -67,7 +67,7 @@ impl StatsSource for Invented {
             upstream: "app".into(),
             server: "unix:/run/app.sock".into(),
             healthy: true,
-            running: 2,
+            active: 2,
             connections: 4,
             requests: 1824,
             failures: 1,

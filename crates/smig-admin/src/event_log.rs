@@ -64,7 +64,7 @@ const fn is_told(what: &ObserverEvent) -> bool {
 impl Entry {
     fn record(&self) -> Bytes {
         let at = self.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let mut entry = words(&self.what);
+        let mut entry = describe(&self.what);
         entry["id"] = self.number.into();
         entry["at_ms"] = u64::try_from(at.as_millis()).unwrap_or(u64::MAX).into();
         format!("event: log\ndata: {entry}\n\n").into()
@@ -72,7 +72,7 @@ impl Entry {
 }
 
 /// Returns an event as JSON with a text for humans.
-fn words(what: &ObserverEvent) -> Value {
+fn describe(what: &ObserverEvent) -> Value {
     let of = |kind: &str, stream: &Option<StreamRef>, text: String| {
         let mut value = json!({ "kind": kind, "text": text });
         if let Some(place) = stream {
@@ -86,7 +86,7 @@ fn words(what: &ObserverEvent) -> Value {
     match what {
         ObserverEvent::Moved { from, to, mover, stream, offset, why, .. } => {
             let text = format!("migrated from connection {from} to {to} at {offset} bytes: {why}");
-            let mut value = of("moved", stream, text);
+            let mut value = of("migrated", stream, text);
             value["from"] = from.to_string().into();
             value["to"] = to.to_string().into();
             value["offset"] = (*offset).into();
@@ -94,7 +94,7 @@ fn words(what: &ObserverEvent) -> Value {
             value
         }
         ObserverEvent::PolicyDecided { stream, verdict } => {
-            of("judged", stream, verdict.to_string())
+            of("decided", stream, verdict.to_string())
         }
         ObserverEvent::MoveDeclined { stream, .. } => {
             of("declined", stream, "the peer declined the migration".to_owned())

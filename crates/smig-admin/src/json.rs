@@ -63,9 +63,9 @@ struct Stream {
     received: u64,
     length: Option<u64>,
     age_s: Option<f64>,
-    moves: u8,
-    moving: bool,
-    verdict: Option<String>,
+    migrations: u8,
+    migrating: bool,
+    decision: Option<String>,
 }
 
 impl Sessions {
@@ -133,9 +133,9 @@ impl Stream {
             received: stream.received,
             length: stream.length,
             age_s: stream.age.map(|age| age.as_secs_f64()),
-            moves: stream.moves,
-            moving: stream.moving,
-            verdict: stream.verdict.map(|verdict| verdict.to_string()),
+            migrations: stream.moves,
+            migrating: stream.moving,
+            decision: stream.verdict.map(|verdict| verdict.to_string()),
         }
     }
 }

@@ -29,7 +29,7 @@ const BOUNDS: [f64; 16] = [
 pub(crate) struct Requests {
     latency: Family<SizeLabels, Histogram, fn() -> Histogram>,
     small: Histogram,
-    big: Histogram,
+    large: Histogram,
     bytes: Family<DirectionLabels, Counter>,
     sent: Counter,
     received: Counter,
@@ -52,17 +52,17 @@ impl Default for Requests {
         let bytes = Family::default();
         // Looked up once: updating per request takes no lock of a family.
         let of_size = |size| latency.get_or_create_owned(&SizeLabels { size });
-        let (small, big) = (of_size("small"), of_size("big"));
+        let (small, large) = (of_size("small"), of_size("large"));
         let towards =
             |direction| -> Counter { bytes.get_or_create_owned(&DirectionLabels { direction }) };
         let (sent, received) = (towards("sent"), towards("received"));
-        Self { latency, small, big, bytes, sent, received }
+        Self { latency, small, large, bytes, sent, received }
     }
 }
 
 impl Requests {
     pub(crate) fn observe(&self, latency: Duration, small: bool) {
-        let histogram = if small { &self.small } else { &self.big };
+        let histogram = if small { &self.small } else { &self.large };
         histogram.observe(latency.as_secs_f64());
     }
 
@@ -97,7 +97,7 @@ impl Metrics {
         let latency = requests.latency.clone();
         registry.register_with_unit("request_latency", help, Unit::Seconds, latency);
         let help = "Body bytes of completed streams";
-        registry.register_with_unit("bodies", help, Unit::Bytes, requests.bytes.clone());
+        registry.register_with_unit("stream_body", help, Unit::Bytes, requests.bytes.clone());
         registry.register_collector(Box::new(Live(Arc::clone(sampler))));
         Self(registry)
     }
@@ -151,15 +151,15 @@ fn counters(stats: &Stats) -> [(&'static str, &'static str, u64); 14] {
         ("streams_opened", "HTTP/2 streams and HTTP/1.1 requests", stats.streams_opened),
         ("streams_ended", "HTTP/2 streams completed", stats.streams_ended),
         ("streams_reset", "Streams that ended with an error", stats.streams_reset),
-        ("moves", "Migrations of streams to another connection", stats.moves),
+        ("migrations", "Migrations of streams to another connection", stats.moves),
         (
-            "moves_made",
-            "Migrations in smig_moves that this end started",
+            "migrations_initiated",
+            "Migrations in smig_migrations that this end started",
             stats.migrations_initiated,
         ),
-        ("moves_declined", "Migrations declined by the peer", stats.moves_declined),
+        ("migrations_declined", "Migrations declined by the peer", stats.moves_declined),
         ("panics", "Panics in handlers and bodies", stats.panics),
-        ("limits_hit", "Limits reached", stats.limits_hit),
+        ("limits_reached", "Limits reached", stats.limits_hit),
     ]
 }
 
@@ -257,7 +257,7 @@ fn upstreams(
             kind("upstream_healthy", "1 if the server gets requests, else 0", Gauge, |one| {
                 one.healthy.into()
             }),
-            kind("upstream_running", "Requests in progress", Gauge, |one| one.running),
+            kind("upstream_requests_active", "Requests in progress", Gauge, |one| one.active),
             kind("upstream_connections", "Connections open or being established", Gauge, |one| {
                 one.connections
             }),
@@ -290,7 +290,9 @@ fn tunnels(
         &[
             kind("tunnels", "Open tunnels", None, Gauge, |one| one.open),
             kind("tunnels_opened", "Tunnels opened", None, Counter, |one| one.opened),
-            kind("tunnels_moved", "Tunnels whose stream migrated", None, Counter, |one| one.moved),
+            kind("tunnels_migrated", "Tunnels whose stream migrated", None, Counter, |one| {
+                one.migrated
+            }),
             kind("tunnel_in", "Bytes received from clients", bytes, Counter, |one| one.bytes_in),
             kind("tunnel_out", "Bytes sent to clients", bytes, Counter, |one| one.bytes_out),
         ],
@@ -301,7 +303,7 @@ fn tunnels(
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct EndingLabels {
     kind: &'static str,
-    why: &'static str,
+    reason: &'static str,
 }
 
 /// Encodes why tunnels ended, and how long they lasted.
@@ -312,8 +314,8 @@ fn endings(encoder: &mut DescriptorEncoder<'_>, all: &[TunnelReport]) -> Result<
     let help = "Tunnels ended: completed, failed at one end, timed out idle, or aborted here";
     let mut metric = encoder.encode_descriptor("tunnels_ended", help, None, MetricType::Counter)?;
     for one in all {
-        for &(why, count) in &one.ended {
-            let labels = EndingLabels { kind: one.kind, why };
+        for &(reason, count) in &one.ended {
+            let labels = EndingLabels { kind: one.kind, reason };
             ConstCounter::new(count).encode(metric.encode_family(&labels)?)?;
         }
     }

@@ -43,7 +43,7 @@ pub struct UpstreamReport {
     /// Whether the balancer may pick this server.
     pub healthy: bool,
     /// Active requests.
-    pub running: u64,
+    pub active: u64,
     /// Connections that are open or being made.
     pub connections: u64,
     /// Requests since the start.
@@ -62,12 +62,12 @@ pub struct TunnelReport {
     /// Opened since the start.
     pub opened: u64,
     /// Of these, the ones whose stream migrated to another connection.
-    pub moved: u64,
+    pub migrated: u64,
     /// Bytes from clients, including those of open tunnels.
     pub bytes_in: u64,
     /// Bytes to clients.
     pub bytes_out: u64,
-    /// Closed tunnels by reason: `in_order`; an end failed, `client` or `far`; `idle`; `stopped`.
+    /// Closed tunnels by reason: `completed`; an end failed, `client` or `remote`; `idle`; `aborted`.
     pub ended: Vec<(&'static str, u64)>,
     /// Histogram of their durations, not cumulative: upper bound of each bucket in seconds, and its count.
     pub lasted: Vec<(f64, u64)>,

@@ -74,15 +74,15 @@ impl SnapshotCache {
         let number = last.as_ref().map_or(0, |sample| sample.number) + 1;
         let taken = Instant::now();
         let sessions = Sessions::of(self.subject.source.sessions().await);
-        let event = self.picture(&sessions)?;
-        let event = format!("event: picture\ndata: {event}\n\n").into();
+        let event = self.page_update(&sessions)?;
+        let event = format!("event: snapshot\ndata: {event}\n\n").into();
         let sessions = serde_json::to_vec(&sessions)?.into();
         let sample = CachedSnapshot { number, taken, sessions, event };
         *last = Some(sample.clone());
         Ok(sample)
     }
 
-    fn picture(&self, sessions: &Sessions) -> Result<String, serde_json::Error> {
+    fn page_update(&self, sessions: &Sessions) -> Result<String, serde_json::Error> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let stats = self.subject.source.stats();
         let ended = self.watch().take_ended().into_iter().map(|small| {
@@ -95,8 +95,8 @@ impl SnapshotCache {
             counters: json!({
                 "connections_open": stats.connections_opened.saturating_sub(stats.connections_closed),
                 "streams_opened": stats.streams_opened,
-                "moves": stats.moves,
-                "moves_declined": stats.moves_declined,
+                "migrations": stats.moves,
+                "migrations_declined": stats.moves_declined,
                 "streams_reset": stats.streams_reset,
             }),
             not_ready: (self.subject.ready)().err(),

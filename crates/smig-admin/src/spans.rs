@@ -189,7 +189,7 @@ impl RequestSpan {
             http.response.status_code = Empty,
             http.request.body.size = Empty,
             http.response.body.size = Empty,
-            smig.moves = Empty,
+            smig.migrations = Empty,
             error.type = Empty,
         );
         let traced =
@@ -253,7 +253,7 @@ impl RequestSpan {
         }
         self.record("http.response.body.size", sent);
         if let Some(stream) = stream {
-            self.record("smig.moves", stream.segments().len().saturating_sub(1) as u64);
+            self.record("smig.migrations", stream.segments().len().saturating_sub(1) as u64);
         }
     }
 
@@ -306,11 +306,11 @@ impl Spans {
         span
     }
 
-    /// Marks all remaining spans as cut and ends them: the observed server has stopped.
+    /// Marks all remaining spans as aborted and ends them: the observed server has stopped.
     pub(crate) fn abort_all(&self) {
         let spans = std::mem::take(&mut *self.lock());
         self.count.store(0, Ordering::Relaxed);
-        spans.into_values().for_each(|span| span.failed("cut"));
+        spans.into_values().for_each(|span| span.failed("aborted"));
     }
 
     /// Updates the span of an observed stream.
@@ -323,7 +323,7 @@ impl Spans {
                 let Some(span) = self.take(*place) else { return };
                 span.record("http.request.body.size", *received);
                 span.record("http.response.body.size", *sent);
-                span.record("smig.moves", (*moves).into());
+                span.record("smig.migrations", (*moves).into());
             }
             ObserverEvent::StreamReset { stream: Some(place), .. } => {
                 if let Some(span) = self.take(*place) {
@@ -334,7 +334,7 @@ impl Spans {
                 let span = self.lock().get(&(place.session, place.stream)).cloned();
                 if let Some(span) = span {
                     span.span.in_scope(|| {
-                        tracing::debug!(target: TARGET, %from, %to, offset, %why, "moved");
+                        tracing::debug!(target: TARGET, %from, %to, offset, reason = %why, "migrated");
                     });
                     if let Some(traced) = &span.traced {
                         let offset = i64::try_from(*offset).unwrap_or(i64::MAX);
@@ -342,8 +342,8 @@ impl Spans {
                         let mut all: Vec<_> =
                             texts.into_iter().map(|(key, text)| KeyValue::new(key, text)).collect();
                         all.push(KeyValue::new("offset", offset));
-                        all.push(KeyValue::new("why", why.to_string()));
-                        traced.event("moved", all);
+                        all.push(KeyValue::new("reason", why.to_string()));
+                        traced.event("migrated", all);
                     }
                 }
             }

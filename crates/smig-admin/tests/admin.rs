@@ -144,19 +144,19 @@ async fn a_stream_is_seen_to_move() {
     assert_eq!(hello["title"], "smig gateway");
     let small = site.get("/small").await.into_body().collect().await.unwrap().to_bytes();
     assert_eq!(small, "hello");
-    let picture = events.until("picture", |picture| picture["ended"][0].is_array()).await;
-    let session = picture["sessions"][0]["id"].clone();
-    assert_eq!(picture["ended"][0][0], session);
+    let snapshot = events.until("snapshot", |snapshot| snapshot["ended"][0].is_array()).await;
+    let session = snapshot["sessions"][0]["id"].clone();
+    assert_eq!(snapshot["ended"][0][0], session);
 
     let big = site.get("/big").await;
-    let moved = events.until("log", |entry| entry["kind"] == "moved").await;
-    assert_eq!(moved["session"], session);
-    assert!(moved["text"].as_str().unwrap().contains("as its hint says"), "{moved}");
-    let is_there = |picture: &Value| picture["sessions"][0]["streams"][0]["moves"] == 1;
-    let picture = events.until("picture", is_there).await;
-    let stream = &picture["sessions"][0]["streams"][0];
+    let migrated = events.until("log", |entry| entry["kind"] == "migrated").await;
+    assert_eq!(migrated["session"], session);
+    assert!(migrated["text"].as_str().unwrap().contains("as its hint requests"), "{migrated}");
+    let is_there = |snapshot: &Value| snapshot["sessions"][0]["streams"][0]["migrations"] == 1;
+    let snapshot = events.until("snapshot", is_there).await;
+    let stream = &snapshot["sessions"][0]["streams"][0];
     assert_eq!((&stream["path"], &stream["length"]), (&"/big".into(), &BIG.into()));
-    assert_eq!((&stream["key"], &stream["connection"]), (&moved["stream"], &moved["to"]));
+    assert_eq!((&stream["key"], &stream["connection"]), (&migrated["stream"], &migrated["to"]));
 
     let (status, api) = site.asked("/api/sessions").await;
     assert_eq!(status, StatusCode::OK);
@@ -166,7 +166,7 @@ async fn a_stream_is_seen_to_move() {
     assert_eq!(bulk.filter(|conn| conn["role"] == "bulk").count(), 1, "{api}");
     // A later reader receives the earlier events.
     let mut later = EventReader::open(site.admin.local_addr()).await.unwrap();
-    assert_eq!(later.until("log", |entry| entry["kind"] == "moved").await, moved);
+    assert_eq!(later.until("log", |entry| entry["kind"] == "migrated").await, migrated);
     drop(big);
 }
 
@@ -179,7 +179,7 @@ impl StatsSource for Invented {
                 upstream: "app".into(),
                 server: server.into(),
                 healthy,
-                running: 2,
+                active: 2,
                 connections: 3,
                 requests: 40,
                 failures: 5,
@@ -189,10 +189,10 @@ impl StatsSource for Invented {
             kind: "connect",
             open: 1,
             opened: 6,
-            moved: 2,
+            migrated: 2,
             bytes_in: 70,
             bytes_out: 80,
-            ended: vec![("in_order", 4), ("client", 1)],
+            ended: vec![("completed", 4), ("client", 1)],
             lasted: vec![(1.0, 3), (60.0, 1), (f64::INFINITY, 1)],
             lasted_seconds: 90.5,
         });
@@ -216,8 +216,8 @@ async fn metrics_have_names_units_and_help() {
         "# TYPE smig_request_latency_seconds histogram",
         "# UNIT smig_request_latency_seconds seconds",
         "smig_request_latency_seconds_count{size=\"small\"} 1",
-        "smig_request_latency_seconds_count{size=\"big\"} 0",
-        "smig_bodies_bytes_total{direction=\"sent\"} 5",
+        "smig_request_latency_seconds_count{size=\"large\"} 0",
+        "smig_stream_body_bytes_total{direction=\"sent\"} 5",
         "smig_streams_ended_total 1",
         "smig_ready 1",
         "smig_upstream_healthy{upstream=\"app\",server=\"http://a\"} 1",
@@ -225,8 +225,8 @@ async fn metrics_have_names_units_and_help() {
         "smig_upstream_requests_total{upstream=\"app\",server=\"http://b\"} 40",
         "smig_tunnels{kind=\"connect\"} 1",
         "smig_tunnel_out_bytes_total{kind=\"connect\"} 80",
-        "smig_tunnels_moved_total{kind=\"connect\"} 2",
-        "smig_tunnels_ended_total{kind=\"connect\",why=\"client\"} 1",
+        "smig_tunnels_migrated_total{kind=\"connect\"} 2",
+        "smig_tunnels_ended_total{kind=\"connect\",reason=\"client\"} 1",
         "smig_tunnel_duration_seconds_bucket{le=\"60.0\",kind=\"connect\"} 4",
         "smig_tunnel_duration_seconds_bucket{le=\"+Inf\",kind=\"connect\"} 5",
         "smig_tunnel_duration_seconds_sum{kind=\"connect\"} 90.5",

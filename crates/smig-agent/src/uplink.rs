@@ -102,7 +102,7 @@ impl Uplink {
                 }
                 // The state remains `Unreachable` during the next attempt: requests do not wait for each attempt.
                 Err(why) => {
-                    tracing::debug!(%why, "the gateway is away");
+                    tracing::debug!(%why, "the gateway cannot be reached");
                     self.now(UplinkState::Unreachable(why.into()));
                     tokio::time::sleep(jitter(backoff)).await;
                     backoff = (backoff * 2).min(MAX_BACKOFF);
@@ -146,7 +146,7 @@ impl Uplink {
     }
 
     fn away(&self, why: &str) -> LocalError {
-        let text = format!("the gateway {} is away: {why}", self.origin);
+        let text = format!("the gateway {} cannot be reached: {why}", self.origin);
         LocalError::new(StatusCode::BAD_GATEWAY, text)
     }
 

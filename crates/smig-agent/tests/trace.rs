@@ -72,7 +72,7 @@ async fn agent_and_gateway_are_in_one_trace() {
     assert_eq!(hex(&first.parent_span_id), SPAN);
     assert_eq!(second.parent_span_id, first.span_id);
     assert_eq!(told, format!("00-{TRACE}-{}-01|a=1", hex(&second.span_id)));
-    assert_eq!(texts(&first.attributes)["smig.moves"], "0");
+    assert_eq!(texts(&first.attributes)["smig.migrations"], "0");
 
     let named = |service: &str, name| all[service].spans.iter().find(|span| span.name == name);
     let (socks, connect) =

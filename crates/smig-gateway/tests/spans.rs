@@ -70,12 +70,12 @@ async fn requests_have_spans() {
     let (sender, mut ended) = mpsc::unbounded_channel();
     let collect = Collect { open: Mutex::default(), ended: sender };
     tracing::subscriber::set_global_default(Registry::default().with(collect)).unwrap();
-    a_span_ends_with_its_stream_and_knows_bytes_and_moves(&mut ended).await;
+    a_span_ends_with_its_stream_and_knows_bytes_and_migrations(&mut ended).await;
     a_gateway_names_route_and_upstream(&mut ended).await;
     a_gateway_names_the_other_host(&mut ended).await;
 }
 
-async fn a_span_ends_with_its_stream_and_knows_bytes_and_moves(ended: &mut Ended) {
+async fn a_span_ends_with_its_stream_and_knows_bytes_and_migrations(ended: &mut Ended) {
     let watch = AdminObserver::new();
     let observer = Arc::clone(&watch);
     let answer = move |request: Request<Incoming>| {
@@ -120,7 +120,7 @@ async fn a_span_ends_with_its_stream_and_knows_bytes_and_moves(ended: &mut Ended
     assert_eq!(field("http.response.status_code"), Some("200"));
     assert_eq!(field("http.request.body.size"), Some("6"));
     assert_eq!(field("http.response.body.size"), Some(BIG.to_string().as_str()));
-    assert_eq!(field("smig.moves"), Some("1"));
+    assert_eq!(field("smig.migrations"), Some("1"));
     assert_eq!(field("error.type"), None);
 }
 

@@ -111,7 +111,7 @@ pub fn parse_addresses(text: &str) -> Result<Vec<SocketAddr>, String> {
     let port = text.strip_prefix("localhost:").and_then(|port| port.parse().ok());
     let port: u16 = port.ok_or_else(|| {
         format!(
-            "{text:?} is no address with a port; write 127.0.0.1:8443, [::1]:8443, localhost:8443 \
+            "{text:?} is not an address with a port; write 127.0.0.1:8443, [::1]:8443, localhost:8443 \
              (both), or [::]:8443 for every interface"
         )
     })?;

@@ -141,8 +141,8 @@ enum Outcome {
 impl Outcome {
     const fn as_str(self) -> &'static str {
         match self {
-            Self::Aborted => "cut",
-            Self::Complete => "whole",
+            Self::Aborted => "aborted",
+            Self::Complete => "complete",
             Self::Failed => "failed",
         }
     }
@@ -357,6 +357,6 @@ mod tests {
         assert!(combined.ends_with("\"bad\\x22agent\\x5C\""), "{combined}");
         let json: serde_json::Value = serde_json::from_str(&line(Format::Json)).unwrap();
         assert_eq!(json["bytes"], 5);
-        assert_eq!(json["body"], "whole");
+        assert_eq!(json["body"], "complete");
     }
 }

@@ -84,7 +84,7 @@ impl TelemetrySpec {
 fn parse(text: &str) -> Result<Uri, String> {
     let bad = || {
         format!(
-            "{text:?} is no collector; write http://HOST:PORT or https://HOST:PORT (OTLP over HTTP)"
+            "{text:?} is not the URL of a collector; write http://HOST:PORT or https://HOST:PORT (OTLP over HTTP)"
         )
     };
     let uri: Uri = text.parse().map_err(|_| bad())?;
@@ -107,7 +107,7 @@ fn headers<'de, D: Deserializer<'de>>(from: D) -> Result<HeaderMap, D::Error> {
     let mut headers = HeaderMap::new();
     for (name, value) in BTreeMap::<String, String>::deserialize(from)? {
         let name: HeaderName =
-            name.parse().map_err(|_| D::Error::custom(format!("{name:?} is no field name")))?;
+            name.parse().map_err(|_| D::Error::custom(format!("{name:?} is not a field name")))?;
         // The value is often a secret.
         let mut value = HeaderValue::try_from(value)
             .map_err(|_| D::Error::custom(format!("the value of {name} is not a field value")))?;

@@ -128,7 +128,7 @@ async fn a_gateway_that_is_not_there_is_named() {
     assert!(head.starts_with("HTTP/1.1 502"), "{head}");
     let mut page = [0; 200];
     let read = tcp.read(&mut page).await.unwrap();
-    assert!(String::from_utf8_lossy(&page[..read]).contains("away"));
+    assert!(String::from_utf8_lossy(&page[..read]).contains("cannot be reached"));
     assert!(matches!(
         until(&agent, |link| *link != UplinkState::Connecting).await,
         UplinkState::Unreachable(_)
@@ -238,7 +238,7 @@ async fn operators_see_the_gateway_and_the_tunnels() {
         .unwrap();
     let mut answer = String::new();
     tcp.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("away"), "{answer}");
+    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("cannot be reached"), "{answer}");
 }
 
 #[tokio::test]
@@ -279,6 +279,6 @@ async fn what_a_client_sends_last_arrives_though_the_origin_ended_first() {
         read.unwrap();
         assert!(received == sent, "{} bytes", received.len());
         let over = told(&gateway.tunnels, "connect", |one| one.open == 0).await;
-        assert!(over.ended.contains(&("in_order", opened)), "{over:?}");
+        assert!(over.ended.contains(&("completed", opened)), "{over:?}");
     }
 }

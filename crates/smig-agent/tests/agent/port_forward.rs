@@ -70,7 +70,7 @@ async fn a_call_without_a_gateway_has_a_status() {
         (refused.status().as_u16(), &refused.headers()["grpc-status"]),
         (200, &"14".parse().unwrap())
     );
-    assert!(refused.headers()["grpc-message"].to_str().unwrap().contains("is away"));
+    assert!(refused.headers()["grpc-message"].to_str().unwrap().contains("cannot be reached"));
     assert_eq!(call("text/plain").await.status(), 502);
 }
 

@@ -98,7 +98,7 @@ pub(crate) struct AgentArgs {
     /// Use plain HTTP/2: streams do not move
     #[arg(long, help_heading = "Gateway")]
     no_migrate: bool,
-    /// Number of spare connections to keep ready for moves
+    /// Number of spare connections to keep ready for migrations
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Gateway")]
     spares: usize,
 
@@ -201,7 +201,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
                 return Ok(ExitCode::from(128 + number));
             }
         }
-        say(format!("stopped after {} streams, {} moves", stats.streams_opened, stats.moves));
+        say(format!("stopped after {} streams, {} migrations", stats.streams_opened, stats.moves));
         Ok(ExitCode::SUCCESS)
     });
     // A thread that still blocks, such as in a DNS lookup, ends with the process.

@@ -160,7 +160,7 @@ pub(crate) fn run(args: &GatewayArgs) -> Result<ExitCode> {
             }
         }
         say(&format!(
-            "stopped after {} connections, {} streams, {} moves",
+            "stopped after {} connections, {} streams, {} migrations",
             stats.connections_opened, stats.streams_opened, stats.moves
         ));
         Ok(ExitCode::SUCCESS)

@@ -67,7 +67,7 @@ impl Signals {
             }
         }
         voice.say(&format!(
-            "stopped after {} connections, {} streams, {} moves",
+            "stopped after {} connections, {} streams, {} migrations",
             stats.connections_opened, stats.streams_opened, stats.moves
         ));
         Ok(ExitCode::SUCCESS)

@@ -56,7 +56,7 @@ fn a_gateway_that_is_away_is_said() {
         "GET http://example.org/ HTTP/1.1\r\nHost: example.org\r\nConnection: close\r\n\r\n",
     );
     assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
-    assert!(answer.contains("the gateway https://127.0.0.1:1 is away"), "{answer}");
+    assert!(answer.contains("the gateway https://127.0.0.1:1 cannot be reached"), "{answer}");
 }
 
 #[test]

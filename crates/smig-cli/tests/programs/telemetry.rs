@@ -110,7 +110,7 @@ fn what_is_wrong_has_its_line_and_a_change_takes_a_restart() {
         (
             agent,
             "endpoint = 'localhost:4318'",
-            "4: telemetry.endpoint: \"localhost:4318\" is no collector",
+            "4: telemetry.endpoint: \"localhost:4318\" is not the URL of a collector",
         ),
         (
             gateway,
@@ -127,7 +127,7 @@ fn what_is_wrong_has_its_line_and_a_change_takes_a_restart() {
         (
             agent,
             "endpoint = 'http://a'\nheaders = { 'a b' = 'c' }",
-            "5: telemetry.headers: \"a b\" is no field name",
+            "5: telemetry.headers: \"a b\" is not a field name",
         ),
     ];
     for (program, keys, expected) in cases {

@@ -62,7 +62,7 @@ fn every_fault_is_named_with_its_line_and_key() {
              [policy]\nmin_sise = 5\n[acces_log]\n[tls]\nwatch = 5\n"
         ),
         [
-            "2: listen.0.address: \"somewhere\" is no address with a port; write 127.0.0.1:8443, \
+            "2: listen.0.address: \"somewhere\" is not an address with a port; write 127.0.0.1:8443, \
              [::1]:8443, localhost:8443 (both), or [::]:8443 for every interface",
             "5: route.0.upstrem: unknown key; did you mean upstream?",
             "7: unknown key policy.min_sise; did you mean policy.min_size?",

@@ -16,7 +16,7 @@ impl StatsSource for GatewayService {
                     upstream: upstream.name().to_owned(),
                     server: status.url.to_string(),
                     healthy: status.healthy,
-                    running: status.load as u64,
+                    active: status.load as u64,
                     connections: status.open as u64,
                     requests: status.requests,
                     failures: status.failed,

@@ -204,7 +204,7 @@ async fn operators_are_told_of_tunnels() {
     stream.write_all(b"abc").await.unwrap();
     tcp.read_exact(&mut [0; 3]).await.unwrap();
     let running = told(|one| one.bytes_in == 3).await;
-    assert_eq!((running.open, running.opened, running.moved, running.bytes_out), (1, 1, 0, 0));
+    assert_eq!((running.open, running.opened, running.migrated, running.bytes_out), (1, 1, 0, 0));
     assert!(running.ended.iter().all(|(_, count)| *count == 0), "{running:?}");
 
     // A tunnel that transferred much is migrated, which is reported while it is open.
@@ -213,19 +213,20 @@ async fn operators_are_told_of_tunnels() {
     let (written, read) = tokio::join!(tcp.write_all(&sent), stream.read_exact(&mut received));
     written.unwrap();
     read.unwrap();
-    let moved = told(|one| one.moved == 1).await;
+    let moved = told(|one| one.migrated == 1).await;
     assert_eq!((moved.open, moved.bytes_out), (1, 400_000));
 
     drop(tcp);
     drop(stream);
     let over = told(|one| one.open == 0).await;
-    let broken: u64 = over.ended.iter().filter(|(why, _)| *why != "in_order").map(|(_, n)| n).sum();
-    assert_eq!((over.opened, over.moved, broken), (1, 1, 1), "{over:?}");
+    let broken: u64 =
+        over.ended.iter().filter(|(reason, _)| *reason != "completed").map(|(_, n)| n).sum();
+    assert_eq!((over.opened, over.migrated, broken), (1, 1, 1), "{over:?}");
     assert_eq!(over.lasted.iter().map(|(_, count)| count).sum::<u64>(), 1);
 
     let mut stream = gateway.tunnel(origin(echo).await).await;
     stream.shutdown().await.unwrap();
     assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
     let over = told(|one| one.open == 0 && one.opened == 2).await;
-    assert!(over.ended.contains(&("in_order", 1)), "{over:?}");
+    assert!(over.ended.contains(&("completed", 1)), "{over:?}");
 }

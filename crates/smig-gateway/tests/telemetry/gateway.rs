@@ -79,7 +79,7 @@ async fn a_collector_gets_spans_by_the_conventions() {
         ("network.protocol.version", "2"),
         ("server.address", "127.0.0.1"),
         ("server.port", &port),
-        ("smig.moves", "0"),
+        ("smig.migrations", "0"),
         ("smig.upstream", "app"),
         ("url.path", "/h2"),
         ("url.scheme", "http"),
@@ -99,12 +99,12 @@ async fn a_collector_gets_spans_by_the_conventions() {
     let moved = edge.at("/moved/4000000");
     let attributes = texts(&moved.attributes);
     assert_eq!(
-        (&*attributes["smig.moves"], &*attributes["http.response.body.size"]),
+        (&*attributes["smig.migrations"], &*attributes["http.response.body.size"]),
         ("1", "4000000")
     );
     assert_eq!(moved.events.len(), 1);
-    assert_eq!(moved.events[0].name, "moved");
-    assert!(texts(&moved.events[0].attributes).contains_key("why"));
+    assert_eq!(moved.events[0].name, "migrated");
+    assert!(texts(&moved.events[0].attributes).contains_key("reason"));
 
     // Over HTTP/1.1 a span lasts as long as the body.
     assert_eq!(texts(&edge.at("/bytes/5").attributes)["http.response.body.size"], "5");

@@ -136,13 +136,13 @@ impl StayReason {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Hint => "as its hint says",
-            Self::NoConcurrency => "nobody beside it",
-            Self::Urgent => "it is urgent",
-            Self::Small => "little is left",
-            Self::ShortTransfer => "the path is fast enough for it",
+            Self::Hint => "as its hint requests",
+            Self::NoConcurrency => "no concurrent streams",
+            Self::Urgent => "its urgency is high",
+            Self::Small => "few bytes are left",
+            Self::ShortTransfer => "the rest takes too little time to matter",
             Self::FewBytes => "few bytes so far",
-            Self::Young => "the tunnel is young",
+            Self::Young => "the tunnel has just been opened",
         }
     }
 }
@@ -152,10 +152,10 @@ impl MoveReason {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Hint => "as its hint says",
-            Self::Size => "much is left",
+            Self::Hint => "as its hint requests",
+            Self::Size => "many bytes are left",
             Self::UnknownLength => "many bytes so far, length unknown",
-            Self::Tunnel => "the tunnel's bytes and age",
+            Self::Tunnel => "a tunnel with many bytes",
         }
     }
 }

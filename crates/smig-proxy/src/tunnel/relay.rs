@@ -24,7 +24,7 @@ pub enum TunnelSide {
 #[non_exhaustive]
 pub enum TunnelError {
     /// An end failed: its peer reset it, or the connection to it failed.
-    #[error("the tunnel failed at its {} end: {source}", match side { TunnelSide::A => "near", TunnelSide::B => "far" })]
+    #[error("the tunnel failed at the {} end: {source}", match side { TunnelSide::A => "client's", TunnelSide::B => "other" })]
     End {
         /// The end.
         side: TunnelSide,

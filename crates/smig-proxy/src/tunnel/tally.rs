@@ -50,15 +50,15 @@ enum EndReason {
     /// Nothing was relayed for the idle timeout.
     Idle,
     /// The relay was dropped before its end: at shutdown, or with the connection that carried it.
-    Stopped,
+    Aborted,
 }
 
 const ENDINGS: [(EndReason, &str); 5] = [
-    (EndReason::Completed, "in_order"),
+    (EndReason::Completed, "completed"),
     (EndReason::Client, "client"),
-    (EndReason::Remote, "far"),
+    (EndReason::Remote, "remote"),
     (EndReason::Idle, "idle"),
-    (EndReason::Stopped, "stopped"),
+    (EndReason::Aborted, "aborted"),
 ];
 
 /// Bucket bounds of the histogram of durations, seconds.
@@ -80,7 +80,7 @@ struct Counts {
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
     /// Closed tunnels whose stream migrated.
-    moved: AtomicU64,
+    migrated: AtomicU64,
     ended: [AtomicU64; ENDINGS.len()],
     lasted: [AtomicU64; BOUNDS.len()],
     lasted_millis: AtomicU64,
@@ -116,12 +116,12 @@ impl Counts {
     fn report(&self, kind: TunnelKind) -> TunnelReport {
         let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let open = self.open();
-        let moving = open.values().filter(|place| place.has_moved()).count() as u64;
+        let migrated = open.values().filter(|place| place.has_moved()).count() as u64;
         TunnelReport {
             kind: kind.as_str(),
             open: open.len() as u64,
             opened: get(&self.opened),
-            moved: get(&self.moved) + moving,
+            migrated: get(&self.migrated) + migrated,
             bytes_in: get(&self.bytes_in),
             bytes_out: get(&self.bytes_out),
             ended: ENDINGS.iter().zip(&self.ended).map(|((_, why), n)| (*why, get(n))).collect(),
@@ -158,7 +158,7 @@ impl Tunnels {
             counts.open().insert(number, StreamOrigin::of(stream));
             number
         });
-        let (since, ending) = (Instant::now(), EndReason::Stopped);
+        let (since, ending) = (Instant::now(), EndReason::Aborted);
         Tunnel { book, kind, number, since, ending, sent: 0, received: 0 }
     }
 }
@@ -226,7 +226,7 @@ impl Drop for Tunnel {
         let mut open = counts.open();
         let place = open.remove(&self.number);
         if place.is_some_and(|place| place.has_moved()) {
-            counts.moved.fetch_add(1, Ordering::Relaxed);
+            counts.migrated.fetch_add(1, Ordering::Relaxed);
         }
         let lasted = self.since.elapsed();
         let within = BOUNDS.iter().position(|&bound| lasted.as_secs_f64() <= bound);

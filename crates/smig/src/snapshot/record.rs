@@ -62,7 +62,7 @@ impl fmt::Display for PolicyOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (does, why) = match self {
             Self::Stays(why) => ("stays", why.as_str()),
-            Self::Moves(why) => ("moves", why.as_str()),
+            Self::Moves(why) => ("migrates", why.as_str()),
             Self::Offered(why) => ("offered to the client", why.as_str()),
             Self::Waits(why) => ("waits for a connection", why.as_str()),
         };
