@@ -8,7 +8,7 @@ use http::uri::Authority;
 use smig_proto::Security;
 
 use crate::client::ConnectionPlace;
-use crate::observe::{ConnectionAddrs, Counters, ObserverEvent};
+use crate::observer::{ConnectionAddrs, Counters, ObserverEvent};
 use crate::server::{CertificateNames, ListenerId, Seat};
 use crate::transport::Transport;
 

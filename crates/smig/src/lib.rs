@@ -31,7 +31,7 @@
 //! Layers, from the bottom: sockets and their options, transports (TCP with TLS), the driver (one
 //! task per session), and on top of it the server's and the client's halves.
 
-mod aside;
+mod blocking;
 mod client;
 mod clock;
 mod connection;
@@ -40,8 +40,8 @@ mod driver;
 mod entropy;
 mod error;
 mod grpc;
-mod moves;
-mod observe;
+mod migration;
+mod observer;
 mod resolve;
 #[doc(hidden)]
 pub mod seldom;
@@ -60,8 +60,8 @@ pub use connection::{ConnectionInfo, TlsInfo};
 pub use driver::Pacing;
 pub use error::{BoxError, Error, Reset, TimeoutPhase};
 pub use grpc::is_grpc;
-pub use moves::{MigrationConfig, MigrationMode, Offers};
-pub use observe::{ConnectionAddrs, Observer, ObserverEvent, Stats};
+pub use migration::{MigrationConfig, MigrationMode, Offers};
+pub use observer::{ConnectionAddrs, Observer, ObserverEvent, Stats};
 pub use resolve::Resolver;
 pub use server::{
     AuthorityCheck, Certificate, CleartextTrust, ClientCertificates, InformationalSender,

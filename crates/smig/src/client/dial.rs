@@ -9,8 +9,8 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::host::OriginContext;
 use super::origin::OriginSecurity;
+use super::pool::OriginContext;
 use super::tls::TlsFault;
 use crate::error::{Error, ErrorKind, TimeoutPhase};
 use crate::transport::{self, Transport};

@@ -2,21 +2,20 @@
 
 mod body;
 mod builder;
-mod call;
 mod dial;
-mod host;
 mod http1;
 mod informational;
-mod leftovers;
 mod limits;
 mod origin;
-mod resets;
-mod reuse;
+mod pool;
+mod request;
+mod reset_rate;
 mod sending;
 mod service;
 mod session;
 mod spares;
 mod tls;
+mod unfinished_uploads;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -34,30 +33,30 @@ use tokio::sync::oneshot;
 
 pub use builder::{Cleartext, ClientBuilder};
 pub use dial::connect_any;
+pub use http1::{is_last_request, is_last_response};
 pub use informational::on_informational;
 pub use limits::{ConnectionLimit, ConnectionPlace, QueueLimit};
 pub use origin::Origin;
-pub use reuse::{is_last_request, is_last_response};
 pub use sending::Sending;
 pub use session::NegotiatedProtocol;
 pub use tls::{Loaded, TlsFault, Trust};
 
-pub(crate) use call::Unsent;
 pub(crate) use informational::OnInformational;
+pub(crate) use request::Unsent;
 
 use crate::driver::{ConnOptions, Mailbox};
 use crate::error::{BoxError, Error, ErrorKind};
-use crate::moves::MigrationConfig;
-use crate::observe::{Counters, Stats};
+use crate::migration::MigrationConfig;
+use crate::observer::{Counters, Stats};
 use crate::resolve::Resolver;
 use crate::server::content_length;
 use crate::snapshot::{self, Snapshot};
 use crate::stream::{Incoming, Length, Shared};
 use body::RequestBody;
-use call::{Draft, QueuedRequest, RequestOptions};
 use dial::DialLimits;
-use host::{OriginContext, SessionPool};
 use limits::{QueuePlace, Reserved};
+use pool::{OriginContext, SessionPool};
+use request::{Draft, QueuedRequest, RequestOptions};
 use sending::Message;
 use session::Command;
 
@@ -288,7 +287,7 @@ impl Client {
                 open: Arc::clone(&inner.open),
                 pool: Arc::downgrade(&inner.pool),
             });
-            tokio::spawn(host::run(host, Arc::clone(mailbox)));
+            tokio::spawn(pool::run(host, Arc::clone(mailbox)));
         })
     }
 }

@@ -11,8 +11,8 @@ use smig_proto::RequestHead;
 use tokio::time::{Sleep, sleep};
 
 use super::body::RequestBody;
-use super::call::{Draft, RequestOptions, Unsent};
 use super::limits::QueuePlace;
+use super::request::{Draft, RequestOptions, Unsent};
 use super::{Client, Origin};
 use crate::clock;
 use crate::error::{Error, ErrorKind, TimeoutPhase};

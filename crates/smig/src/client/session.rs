@@ -14,15 +14,15 @@ use smig_proto::{
 use tokio::sync::oneshot;
 
 use super::body::RequestBody;
-use super::call::{BodySendState, OpenRequest, QueuedRequest, Rest, Unsent};
-use super::host::OriginContext;
-use super::leftovers::Leftovers;
-use super::resets::Resets;
+use super::pool::OriginContext;
+use super::request::{BodySendState, OpenRequest, QueuedRequest, Rest, Unsent};
+use super::reset_rate::Resets;
 use super::spares::Spares;
+use super::unfinished_uploads::Leftovers;
 use crate::driver::{CLOSE_TIMEOUT, Mailbox, SessionHandler, Slot, Slots, TurnCx};
 use crate::error::{Error, ErrorKind, Reset, TimeoutPhase};
-use crate::moves::{self, Candidate, RecentStreams};
-use crate::observe::{Migration, ObserverEvent};
+use crate::migration::{self, Candidate, RecentStreams};
+use crate::observer::{Migration, ObserverEvent};
 use crate::seldom;
 use crate::server::content_length;
 use crate::snapshot::{
@@ -627,7 +627,7 @@ impl SessionHandler for ClientSession {
         }
         if asked.migrate {
             let why = MigrationCause::Asked;
-            moves::migrate(turn, key, moves::Offers::Never, why, &mut call.record);
+            migration::migrate(turn, key, migration::Offers::Never, why, &mut call.record);
         }
         if asked.sends == Sends::UntilAnswered {
             call.give_up();

@@ -14,8 +14,8 @@ use smig_proto::{
 };
 
 use super::dial;
-use super::host::OriginContext;
 use super::limits::ConnectionPlace;
+use super::pool::OriginContext;
 use super::session::Command;
 use crate::connection::{ConnectionInfo, Permit};
 use crate::driver::{Mailbox, TurnCx};

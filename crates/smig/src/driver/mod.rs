@@ -3,12 +3,10 @@
 //! One driver per session, one task per driver, no lock around the engine. The [`SessionHandler`] interprets requests
 //! and responses: the server's and the client's halves are elsewhere.
 
-mod delivered;
-mod hold;
-mod link;
-mod links;
+mod bulk;
+mod conn;
+mod conn_set;
 mod mailbox;
-mod pace;
 mod slots;
 mod timer;
 
@@ -22,10 +20,10 @@ use smig_proto::{Event, Instant, Session};
 
 use crate::clock;
 
-pub(crate) use link::DetachedConn;
-use link::Progress;
-pub use links::Pacing;
-pub(crate) use links::{ConnOptions, ConnSet};
+pub(crate) use conn::DetachedConn;
+use conn::Progress;
+pub use conn_set::Pacing;
+pub(crate) use conn_set::{ConnOptions, ConnSet};
 pub(crate) use mailbox::{Mailbox, Notifier, Slot};
 pub(crate) use slots::Slots;
 

@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use crate::aside;
+use crate::blocking;
 use known::{Answer, Known};
 use queue::{Full, Queue, Turn};
 
@@ -208,7 +208,7 @@ impl Names {
         };
         if let Some(turn) = state.queue.begin() {
             let (names, begun) = (Arc::clone(self), turn.clone());
-            if let Err(error) = aside::start("resolver", move || names.work(begun))
+            if let Err(error) = blocking::start("resolver", move || names.work(begun))
                 && state.queue.put_back(&turn).is_err()
             {
                 return known.map(Found::Usable).ok_or(error);

@@ -15,13 +15,13 @@ use tokio::time::timeout;
 use tower_service::Service;
 
 use super::CertificateNames;
-use super::requests::MAX_EMPTY;
+use super::http1::MAX_EMPTY;
 use super::worker::{ListenerKind, ListenerSpec, TaskToken, Worker};
 use super::{http1, identity, worker};
 use crate::clock;
 use crate::connection::{ConnectionInfo, Permit};
 use crate::error::BoxError;
-use crate::observe::{ConnectionAddrs, ObserverEvent};
+use crate::observer::{ConnectionAddrs, ObserverEvent};
 use crate::stream::Incoming;
 use crate::transport::{self, Received, Transport};
 

@@ -14,10 +14,10 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::{mpsc, watch};
 use tower_service::Service;
 
-use super::crowd::Crowd;
+use super::client_quota::Crowd;
 use super::listening::{Ids, ListenerId, Listening, Open};
-use super::registry::Registry;
-use super::roll::SessionList;
+use super::session_list::SessionList;
+use super::session_registry::Registry;
 use super::tls::ServerTls;
 use super::worker::{
     Listener, ListenerChange, ListenerKind, ListenerSpec, ServerState, Shared, WorkerListeners, run,
@@ -27,8 +27,8 @@ use crate::deadlines::Deadlines;
 use crate::driver::{ConnOptions, Pacing};
 use crate::entropy;
 use crate::error::{BoxError, Error};
-use crate::moves::MigrationConfig;
-use crate::observe::{Counters, Observer};
+use crate::migration::MigrationConfig;
+use crate::observer::{Counters, Observer};
 use crate::socket::SocketOptions;
 use crate::stream::Incoming;
 

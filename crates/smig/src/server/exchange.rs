@@ -13,7 +13,7 @@ use tower_service::Service;
 
 use crate::deadlines::UploadProgress;
 use crate::error::BoxError;
-use crate::moves::Candidate;
+use crate::migration::Candidate;
 use crate::snapshot::StreamRecord;
 use crate::stream::{BodyRecvState, Incoming, Length, Shared};
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use http::{HeaderMap, StatusCode};
 use smig_proto::{ResponseHead, StreamKey};
 
-use super::line::Http1Informational;
+use super::http1::Http1Informational;
 use crate::driver::{Notifier, Slot, TurnCx};
 
 /// Sends informational responses, such as 103 (Early Hints), while a request is handled. A request that may have

@@ -14,7 +14,7 @@ use crate::connection::ConnectionInfo;
 use crate::driver::{DetachedConn, TurnCx};
 use crate::entropy;
 use crate::error::BoxError;
-use crate::observe::ObserverEvent;
+use crate::observer::ObserverEvent;
 use crate::seldom;
 use crate::stream::Incoming;
 use crate::transport::DetachedTransport;

@@ -4,29 +4,23 @@
 //! registry of sessions, so that a connection that joins a session is passed to the session's worker.
 
 mod accept;
-mod answer;
 mod builder;
-mod crowd;
+mod certificate_names;
+mod client_quota;
 mod date;
 mod exchange;
+mod heads;
 mod http1;
 mod identity;
 mod informational;
 mod join;
-mod line;
-mod linger;
 mod listening;
-mod names;
-mod registry;
-mod requests;
-mod respond;
-mod roll;
+mod response;
 mod session;
-mod switched;
+mod session_list;
+mod session_registry;
+mod slow_uploads;
 mod tls;
-mod uploads;
-mod vigil;
-mod watched;
 mod worker;
 
 use std::net::SocketAddr;
@@ -38,21 +32,21 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 pub use builder::{AuthorityCheck, CleartextTrust, ServerBuilder};
+pub use http1::UpgradedIo;
 pub use informational::InformationalSender;
 pub use listening::{ListenerId, Listening};
-pub use switched::UpgradedIo;
 pub use tls::{Certificate, ClientCertificates, ServerTls};
 
-pub(crate) use crowd::Seat;
-pub(crate) use names::CertificateNames;
-pub(crate) use respond::content_length;
+pub(crate) use certificate_names::CertificateNames;
+pub(crate) use client_quota::Seat;
+pub(crate) use heads::content_length;
 
 use crate::error::Error;
-use crate::observe::{Counters, Stats};
+use crate::observer::{Counters, Stats};
 use crate::snapshot::{self, Snapshot};
 use builder::ListenSecurity;
-use roll::SessionList;
 use session::Command;
+use session_list::SessionList;
 use worker::{ListenerChange, ServerState};
 
 /// How long a stopped worker may take to end. After that it is stuck in a blocking call.

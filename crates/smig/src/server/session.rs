@@ -16,16 +16,16 @@ use tower_service::Service;
 
 use super::builder::AuthorityCheck;
 use super::exchange::{BodySendState, Continue, Exchange, RequestKind, Work, guarded};
+use super::heads;
 use super::informational::{InformationalSender, PendingInformational};
 use super::join::JoinHandover;
-use super::registry::Registration;
-use super::respond;
-use super::uploads;
+use super::session_registry::Registration;
+use super::slow_uploads;
 use super::worker::Worker;
 use crate::driver::{CLOSE_TIMEOUT, Mailbox, SessionHandler, Slot, Slots, TurnCx};
 use crate::error::{BoxError, Error};
-use crate::moves::RecentStreams;
-use crate::observe::{Migration, ObserverEvent};
+use crate::migration::RecentStreams;
+use crate::observer::{Migration, ObserverEvent};
 use crate::snapshot::{
     self, MigrationCause, RequestLabel, SessionRecord, SnapshotSender, StreamRecord,
 };
@@ -188,22 +188,22 @@ where
         let place = shared.counters.place(turn, &self.session_record, key);
         shared.counters.on_event(&ObserverEvent::StreamOpened { stream: place });
         let name = RequestLabel::of(&head.method, &head.uri, shared.describe_streams);
-        let kind = respond::kind(&head.method);
+        let kind = heads::kind(&head.method);
         let checked = self.worker.shared.authority == AuthorityCheck::Server;
         let served = !checked
             || head.uri.authority().is_none_or(|authority| {
                 turn.conns.info(conn).is_none_or(|info| info.serves(authority))
             });
         if !served && kind != RequestKind::Connect {
-            return respond::misdirected(turn, key);
+            return heads::misdirected(turn, key);
         }
         let continues = match end {
             EndStream::Yes => Continue::No,
-            EndStream::No => respond::continues(&head.headers),
+            EndStream::No => heads::continues(&head.headers),
         };
         let work = self.free_work.pop().unwrap_or_else(|| Box::pin(Work::Idle));
         let deadlines = &self.worker.shared.deadlines;
-        let pace = uploads::pace(deadlines, kind, Version::HTTP_2, &head.headers, turn.now);
+        let pace = slow_uploads::pace(deadlines, kind, Version::HTTP_2, &head.headers, turn.now);
         let slot = self.slots.insert(Exchange {
             key,
             conn,
@@ -227,7 +227,7 @@ where
             EndStream::Yes => Incoming::empty(),
             EndStream::No => {
                 self.expect_upload(turn.now);
-                let announced = respond::content_length(&head.headers);
+                let announced = heads::content_length(&head.headers);
                 let notifier = Arc::clone(self.slots.notifier());
                 let shared = Shared::placed(notifier, slot, announced);
                 shared.on_connection(conn, 0);
@@ -237,7 +237,7 @@ where
                 Incoming::stream(shared)
             }
         };
-        let mut request = respond::request(*head, body, turn.conns.info(conn));
+        let mut request = heads::request(*head, body, turn.conns.info(conn));
         let informational = InformationalSender::stream(Arc::clone(&self.early), key, slot);
         request.extensions_mut().insert(informational);
         if let Some(place) = place {
@@ -286,7 +286,7 @@ where
         let asked = shared.take_asked();
         if asked.reads && exchange.continues == Continue::Expected {
             exchange.continues = Continue::No;
-            respond::send_continue(turn, exchange.key);
+            heads::send_continue(turn, exchange.key);
         }
         if let Some(priority) = asked.priority {
             turn.session.reprioritize(exchange.key, priority);
@@ -294,7 +294,7 @@ where
         if asked.migrate {
             let offers = self.worker.shared.rules.offers;
             let why = MigrationCause::Asked;
-            crate::moves::migrate(turn, exchange.key, offers, why, &mut exchange.record);
+            crate::migration::migrate(turn, exchange.key, offers, why, &mut exchange.record);
         }
         self.on_readable(turn, slot);
     }

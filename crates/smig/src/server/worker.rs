@@ -16,18 +16,18 @@ use tower_service::Service;
 
 use super::accept;
 use super::builder::AuthorityCheck;
-use super::crowd::Crowd;
+use super::client_quota::Crowd;
 use super::date::Date;
 use super::listening::ListenerId;
-use super::registry::Registry;
-use super::roll::SessionList;
 use super::session::{Command, ServerSession};
+use super::session_list::SessionList;
+use super::session_registry::Registry;
 use super::tls::ServerTls;
 use crate::deadlines::Deadlines;
 use crate::driver::{ConnOptions, ConnSet, Driver, Mailbox};
 use crate::error::BoxError;
-use crate::moves::MigrationConfig;
-use crate::observe::{Counters, ObserverEvent};
+use crate::migration::MigrationConfig;
+use crate::observer::{Counters, ObserverEvent};
 use crate::seldom;
 use crate::stream::Incoming;
 

@@ -26,7 +26,7 @@ pub(crate) use spent::Spent;
 
 use crate::connection::Permit;
 use crate::entropy;
-use crate::observe::ConnectionAddrs;
+use crate::observer::ConnectionAddrs;
 use tls_io::Socket;
 
 /// Maximum number of slices per write call: more than the frames of a turn.

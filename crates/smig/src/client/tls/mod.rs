@@ -18,7 +18,7 @@ use tokio::sync::OnceCell;
 
 pub use fault::TlsFault;
 
-use crate::aside;
+use crate::blocking;
 use crate::error::Error;
 use verify::{AcceptAnyCert, Named};
 
@@ -65,7 +65,7 @@ impl Loaded {
     pub async fn config(&self) -> Result<Arc<ClientConfig>, Error> {
         let read = || async {
             let failed = |error| Error::io("reading the system's certificates", error);
-            aside::run("trust", || Trust::System.client_config()).await.map_err(failed)?
+            blocking::run("trust", || Trust::System.client_config()).await.map_err(failed)?
         };
         match &self.0 {
             Source::Ready(config) => Ok(Arc::clone(config)),

@@ -8,8 +8,8 @@ use std::task::{Context, Poll, ready};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use super::line::Http1Informational;
-use super::vigil::Vigil;
+use super::io::Http1Informational;
+use super::timeouts::Vigil;
 
 pin_project! {
     /// Reports to the connection when it begins, fails and ends.

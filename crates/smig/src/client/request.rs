@@ -9,7 +9,7 @@ use super::body::RequestBody;
 use super::informational::OnInformational;
 use super::limits::QueuePlace;
 use crate::error::Error;
-use crate::moves::Candidate;
+use crate::migration::Candidate;
 use crate::snapshot::StreamRecord;
 use crate::stream::{BodyRecvState, Length, Shared};
 

@@ -12,9 +12,8 @@ use smig_proto::{
     OutputBuffer, Session,
 };
 
-use super::hold::BulkDeferral;
-use super::link::{CloseState, DetachedConn, DriverConn, Progress};
-use super::pace::{LEAST_BASE, Pacer, RateSample};
+use super::bulk::{BulkDeferral, LEAST_BASE, Pacer, RateSample};
+use super::conn::{CloseState, DetachedConn, DriverConn, Progress};
 use crate::connection::ConnectionInfo;
 use crate::seldom;
 use crate::snapshot::{self, ConnectionSnapshot};

@@ -8,19 +8,19 @@ use std::time::Duration;
 use smig_proto::Instant;
 
 #[derive(Debug)]
-pub(super) struct BulkDeferral {
+pub(in crate::driver) struct BulkDeferral {
     /// Upper bound on the remaining hold.
     max: Duration,
     until: Option<Instant>,
 }
 
 impl BulkDeferral {
-    pub(super) const fn new(max: Duration) -> Self {
+    pub(in crate::driver) const fn new(max: Duration) -> Self {
         Self { max, until: None }
     }
 
     /// Extends the hold: interactive connections sent `bytes` bytes on a path that carries `rate` bytes per second.
-    pub(super) fn on_interactive(&mut self, now: Instant, bytes: u64, rate: u64) {
+    pub(in crate::driver) fn on_interactive(&mut self, now: Instant, bytes: u64, rate: u64) {
         if bytes == 0 || rate == 0 {
             return;
         }
@@ -31,17 +31,17 @@ impl BulkDeferral {
     }
 
     /// Returns whether bulk yields now.
-    pub(super) fn holds(&mut self, now: Instant) -> bool {
+    pub(in crate::driver) fn holds(&mut self, now: Instant) -> bool {
         self.until = self.until.filter(|&until| until > now);
         self.until.is_some()
     }
 
     /// Ends the hold, because there is no bulk connection.
-    pub(super) fn forget(&mut self) {
+    pub(in crate::driver) fn forget(&mut self) {
         self.until = None;
     }
 
-    pub(super) const fn deadline(&self) -> Option<Instant> {
+    pub(in crate::driver) const fn deadline(&self) -> Option<Instant> {
         self.until
     }
 }

@@ -11,12 +11,12 @@ use tower_service::Service;
 use super::exchange::{
     BodySendState, Handled, HandlerError, RequestKind, Work, WorkProjection, guarded,
 };
-use super::respond::{self, BodyPlan};
+use super::heads::{self, BodyPlan};
 use super::session::ServerSession;
 use crate::driver::{Slot, TurnCx};
 use crate::error::{BoxError, Reset};
-use crate::moves::Candidate;
-use crate::observe::{Migration, ObserverEvent};
+use crate::migration::Candidate;
+use crate::observer::{Migration, ObserverEvent};
 use crate::seldom;
 use crate::stream::{Incoming, Length, SendProgress, pump};
 
@@ -70,7 +70,7 @@ where
         let (mut parts, body) = response.into_parts();
         let hint = parts.extensions.remove::<MigrationHint>().unwrap_or_default();
         let date = worker.date.value(turn.now);
-        let prepared = respond::prepare(parts, &body, exchange.kind, date);
+        let prepared = heads::prepare(parts, &body, exchange.kind, date);
         let (end, length) = match prepared.body {
             BodyPlan::Forbidden | BodyPlan::Empty => (EndStream::Yes, Length::Unknown),
             BodyPlan::Send(length) => (EndStream::No, length),

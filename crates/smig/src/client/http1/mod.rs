@@ -1,5 +1,7 @@
 //! Sessions with servers that speak only HTTP/1.1: hyper's client, one request at a time per connection.
 
+mod reuse;
+
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,16 +16,17 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use super::body::RequestBody;
-use super::call::{QueuedRequest, Unsent};
-use super::host::{self, OriginContext};
-use super::reuse::{is_last_request, is_last_response};
+use super::pool::{self, OriginContext};
+use super::request::{QueuedRequest, Unsent};
 use super::session::{Command, NegotiatedProtocol};
 use crate::clock;
 use crate::driver::Mailbox;
 use crate::error::{Error, ErrorKind, TimeoutPhase};
-use crate::observe::ObserverEvent;
+use crate::observer::ObserverEvent;
 use crate::stream::{Head, Shared};
 use crate::transport::Transport;
+
+pub use reuse::{is_last_request, is_last_response};
 
 /// Maximum number of connections to one server, as in browsers.
 const CONNECTIONS: usize = 6;
@@ -245,7 +248,7 @@ impl Pool {
 
     async fn connect(&self) -> Result<Sender, Error> {
         let (host, moves) = (&self.host, self.lock().moves);
-        self.shake(host::connect(host).await?, moves)
+        self.shake(pool::connect(host).await?, moves)
             .await
             .map_err(|source| Error::new(ErrorKind::Http1 { source, processed: Processed::No }))
     }

@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use smig_proto::Instant;
 
-use super::delivered::DeliveryRate;
+use super::delivery_rate::DeliveryRate;
 
 /// Bytes that a new connection sends in its first round trip.
 const INITIAL_WINDOW: u64 = 10 * 1448;
 /// Paths with a shorter round trip, or faster than this many bytes per second, have no queue that a person
 /// notices: they are not paced.
-pub(super) const LEAST_BASE: Duration = Duration::from_millis(2);
+pub(in crate::driver) const LEAST_BASE: Duration = Duration::from_millis(2);
 const FAST: u64 = 125_000_000;
 /// Readings per round trip, and the shortest interval between two.
 const STEPS: u32 = 8;
@@ -42,25 +42,25 @@ const MOST_SHARING: Duration = Duration::from_secs(40);
 
 /// A measurement of a session's sockets.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RateSample {
+pub(in crate::driver) struct RateSample {
     /// Bytes acknowledged on all connections since any fixed moment.
-    pub(super) acknowledged: u64,
+    pub(in crate::driver) acknowledged: u64,
     /// Bytes sent on all connections since the same moment.
-    pub(super) sent: u64,
+    pub(in crate::driver) sent: u64,
     /// The smoothed round-trip time of bulk, used while [`DeliveryRate`] has no sample.
-    pub(super) rtt: Duration,
+    pub(in crate::driver) rtt: Duration,
     /// Bytes of bulk in flight.
-    pub(super) in_flight: u64,
+    pub(in crate::driver) in_flight: u64,
     /// Mean deviation of the round-trip time.
-    pub(super) deviation: Duration,
+    pub(in crate::driver) deviation: Duration,
     /// The minimum round-trip time of all connections.
-    pub(super) base: Duration,
+    pub(in crate::driver) base: Duration,
     /// Bytes per packet.
-    pub(super) packet: u32,
+    pub(in crate::driver) packet: u32,
 }
 
 #[derive(Debug)]
-pub(super) struct Pacer {
+pub(in crate::driver) struct Pacer {
     base: Duration,
     delivered: DeliveryRate,
     /// Estimate of the path's rate, bytes per second.
@@ -96,7 +96,7 @@ enum PacerState {
 
 impl Pacer {
     /// Starts pacing, for bulk on a path with this minimum round-trip time.
-    pub(super) fn begin(now: Instant, base: Duration) -> Self {
+    pub(in crate::driver) fn begin(now: Instant, base: Duration) -> Self {
         let micros = u64::try_from(base.as_micros()).unwrap_or(u64::MAX).max(1);
         let first = (2 * INITIAL_WINDOW).saturating_mul(1_000_000) / micros;
         Self {
@@ -118,27 +118,27 @@ impl Pacer {
     }
 
     /// Returns bytes per second that all bulk connections together may send; `u64::MAX` is no limit.
-    pub(super) const fn cap(&self) -> u64 {
+    pub(in crate::driver) const fn cap(&self) -> u64 {
         self.cap
     }
 
     /// Returns the estimate of the path's rate, bytes per second.
-    pub(super) const fn capacity(&self) -> u64 {
+    pub(in crate::driver) const fn capacity(&self) -> u64 {
         self.capacity
     }
 
     /// Returns whether a reading is due.
-    pub(super) fn is_due(&self, now: Instant) -> bool {
+    pub(in crate::driver) fn is_due(&self, now: Instant) -> bool {
         now >= self.next
     }
 
     /// Returns when a reading is due; `None` while nothing is sent.
-    pub(super) fn deadline(&self) -> Option<Instant> {
+    pub(in crate::driver) fn deadline(&self) -> Option<Instant> {
         (!self.silent).then_some(self.next)
     }
 
     /// Handles that no bulk is in flight: the time until it sends again does not measure the path.
-    pub(super) fn on_silence(&mut self, now: Instant) {
+    pub(in crate::driver) fn on_silence(&mut self, now: Instant) {
         self.plan(now);
         self.silent = true;
         self.delivered.forget();
@@ -149,7 +149,7 @@ impl Pacer {
     }
 
     /// Takes a reading and updates the cap.
-    pub(super) fn on_reading(&mut self, now: Instant, reading: RateSample) {
+    pub(in crate::driver) fn on_reading(&mut self, now: Instant, reading: RateSample) {
         self.plan(now);
         self.silent = false;
         self.base = reading.base.max(LEAST_BASE);

@@ -8,16 +8,16 @@ use bytes::Bytes;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::upgrade::Upgraded;
 
-use super::line::Http1Io;
+use super::io::Http1Io;
 
 /// A client's connection that has switched from HTTP/1.1 to another protocol, by CONNECT or Upgrade: the I/O of a
-/// [`Server`](super::Server)'s request after `hyper::upgrade::on_event`.
+/// [`Server`](crate::Server)'s request after `hyper::upgrade::on_event`.
 #[derive(Debug)]
 pub struct UpgradedIo(Http1Io);
 
 impl UpgradedIo {
     /// Extracts the connection, and the bytes that were read after the request. `None` if it is not a connection
-    /// of a [`Server`](super::Server).
+    /// of a [`Server`](crate::Server).
     #[must_use]
     pub fn of(upgraded: Upgraded) -> Option<(Self, Bytes)> {
         let parts = upgraded.downcast::<Http1Io>().ok()?;

@@ -1,5 +1,12 @@
 //! HTTP/1.1 connections: the same service, through hyper.
 
+mod body;
+mod boundaries;
+mod io;
+mod linger;
+mod timeouts;
+mod upgraded;
+
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
@@ -16,21 +23,26 @@ use tokio::sync::Notify;
 use tower_service::Service;
 
 use super::exchange::RequestKind;
+use super::heads;
 use super::informational::InformationalSender;
-use super::line::{Http1Informational, Http1Io};
-use super::linger::{End, Leaving, linger};
-use super::respond;
-use super::uploads;
-use super::vigil::{Becomes, Late, Vigil};
-use super::watched::TrackedBody;
+use super::slow_uploads;
 use super::worker::{ServerState, TaskToken, Worker};
 use crate::clock;
 use crate::connection::ConnectionInfo;
 use crate::driver::{CLOSE_TIMEOUT, Timer};
 use crate::error::BoxError;
-use crate::observe::ObserverEvent;
+use crate::observer::ObserverEvent;
 use crate::stream::{Incoming, Intake};
 use crate::transport::Transport;
+
+pub(super) use boundaries::MAX_EMPTY;
+pub(super) use io::Http1Informational;
+pub use upgraded::UpgradedIo;
+
+use body::TrackedBody;
+use io::Http1Io;
+use linger::{End, Leaving, linger};
+use timeouts::{Becomes, Late, Vigil};
 
 /// Serves one connection until it ends.
 pub(super) async fn serve<S, B>(
@@ -166,7 +178,8 @@ impl<S> Adapter<S> {
         let has_body = !request.body().is_end_stream();
         let intake = has_body.then(|| {
             let deadlines = &self.worker.shared.deadlines;
-            let pace = uploads::pace(deadlines, kind, request.version(), request.headers(), now);
+            let pace =
+                slow_uploads::pace(deadlines, kind, request.version(), request.headers(), now);
             Arc::new(Intake::new(pace, now))
         });
         self.vigil.on_request(intake.clone());
@@ -190,7 +203,7 @@ where
     fn call(&self, request: Request<hyper::body::Incoming>) -> Self::Future {
         self.asked.tell();
         self.worker.shared.counters.on_event(&ObserverEvent::StreamOpened { stream: None });
-        let kind = respond::kind(request.method());
+        let kind = heads::kind(request.method());
         let mut request = self.take_in(kind, request);
         request.extensions_mut().insert(Arc::clone(&self.info));
         if request.version() >= Version::HTTP_11 {

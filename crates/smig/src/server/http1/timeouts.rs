@@ -2,7 +2,7 @@
 //!
 //! The state of the exchange determines who must act, and the connection's task checks the timeouts after each of
 //! its turns: hyper may not read while it waits. For sending, the I/O layer does this
-//! ([`Line`](super::line::Line)).
+//! ([`Http1Io`](super::io::Http1Io)).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

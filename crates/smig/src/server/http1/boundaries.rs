@@ -13,7 +13,7 @@ const START: usize = 128;
 
 /// Limit of empty lines before a request (RFC 9112 section 2.2). For each new one, hyper parses all of them
 /// again.
-pub(super) const MAX_EMPTY: u8 = 8;
+pub(in crate::server) const MAX_EMPTY: u8 = 8;
 
 const BARE: &str = "a line ends without CR";
 

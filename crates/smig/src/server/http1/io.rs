@@ -13,19 +13,19 @@ use bytes::{Buf as _, Bytes};
 use http::{HeaderMap, StatusCode};
 use hyper::rt::{Read, ReadBufCursor, Write};
 
+use super::boundaries::{Requests, Stop};
 use super::linger::Leaving;
-use super::requests::{Requests, Stop};
-use super::vigil::{Becomes, Late, Vigil};
-use super::worker::TaskToken;
+use super::timeouts::{Becomes, Late, Vigil};
 use crate::clock;
 use crate::deadlines::UploadProgress;
 use crate::driver::Timer;
+use crate::server::worker::TaskToken;
 use crate::socket::{TcpInfo, reset_on_close, tcp_info};
 use crate::transport::Transport;
 
 /// Informational responses of one connection.
 #[derive(Debug, Default)]
-pub(super) struct Http1Informational(Mutex<State>);
+pub(in crate::server) struct Http1Informational(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -115,7 +115,7 @@ impl Http1Informational {
     }
 
     /// Queues an informational response.
-    pub(super) fn send(&self, status: StatusCode, headers: &HeaderMap) {
+    pub(in crate::server) fn send(&self, status: StatusCode, headers: &HeaderMap) {
         let mut state = self.lock();
         // hyper sends 100, and 101 is a final response.
         if state.stage != RequestState::Open || matches!(status.as_u16(), 100 | 101) {
