@@ -9,7 +9,7 @@ use smig_proto::Security;
 
 use crate::client::ConnectionPlace;
 use crate::observer::{ConnectionAddrs, Counters, ObserverEvent};
-use crate::server::{CertificateNames, ListenerId, Seat};
+use crate::server::{CertificateNames, ClientPermit, ListenerId};
 use crate::transport::Transport;
 
 /// A connection's two ends and its TLS parameters. Each request carries one as an extension
@@ -137,12 +137,12 @@ impl TlsInfo {
 pub(crate) struct Permit {
     open: Arc<AtomicUsize>,
     /// At a server: its place in the count for the client's address.
-    seat: Option<Seat>,
+    client: Option<ClientPermit>,
     counters: Arc<Counters>,
     /// For the observer, if there is one. Boxed: there is one permit for each connection.
     ends: Option<Box<ConnectionAddrs>>,
     /// Its place in a [`ConnectionLimit`](crate::ConnectionLimit), if the application set one.
-    place_beside: Option<ConnectionPlace>,
+    place: Option<ConnectionPlace>,
 }
 
 impl Permit {
@@ -160,20 +160,20 @@ impl Permit {
         let ends = counters.ends(ends);
         counters.on_event(&ObserverEvent::ConnectionOpened { ends });
         let (open, counters) = (Arc::clone(open), Arc::clone(counters));
-        Some(Self { open, seat: None, counters, ends: ends.map(Box::new), place_beside: None })
+        Some(Self { open, client: None, counters, ends: ends.map(Box::new), place: None })
     }
 }
 
 impl Permit {
     /// Adds a place that is released together with the permit.
     pub(crate) fn with(mut self, place: Option<ConnectionPlace>) -> Self {
-        self.place_beside = place;
+        self.place = place;
         self
     }
 
     /// Adds the place in the count for the client's address, released together with the permit.
-    pub(crate) fn seated(mut self, seat: Seat) -> Self {
-        self.seat = Some(seat);
+    pub(crate) fn with_client(mut self, client: ClientPermit) -> Self {
+        self.client = Some(client);
         self
     }
 }

@@ -1,8 +1,8 @@
 //! Time limits for a server's clients: one set of numbers and one clock, whichever version of HTTP they use.
 //!
 //! The clock counts bytes transferred, so that a client that moves next to nothing does not restart it. Over HTTP/2
-//! the session checks it for each stream (the engine counts what is sent, `server::uploads` what is received); over
-//! HTTP/1.1 the connection checks its own (`server::vigil`).
+//! the session checks it for each stream (the engine counts what is sent, `server::slow_uploads` what is received); over
+//! HTTP/1.1 the connection checks its own (`server::http1::timeouts`).
 
 use std::time::Duration;
 

@@ -14,11 +14,11 @@ use crate::driver::TurnCx;
 use crate::snapshot::{MigrationCause, PendingMigration, PolicyOutcome, StreamRecord};
 
 /// Bytes of body between two evaluations of the rules for a stream.
-const STEP: u64 = 32 << 10;
+const EVALUATION_STEP_BYTES: u64 = 32 << 10;
 /// How long a stream counts as recently opened.
-const RECENT: Duration = Duration::from_secs(1);
+const RECENT_TIME: Duration = Duration::from_secs(1);
 /// Shortest interval between two reads of a connection's delivery rate.
-const SAMPLE_EVERY: Duration = Duration::from_millis(20);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The rules by which an endpoint migrates streams.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -61,7 +61,7 @@ pub(crate) struct Candidate {
     transfer: Transfer,
     hint: MigrationHint,
     opened: Instant,
-    next_look: u64,
+    next_evaluation: u64,
     forced: usize,
     state: State,
 }
@@ -93,16 +93,16 @@ impl RecentStreams {
     /// Returns the number of streams besides one that is open: of `open`, or of those opened within the last
     /// second if these are more.
     fn others(&self, now: Instant, open: usize) -> usize {
-        let fresh = |at: &&Instant| now.saturating_duration_since(**at) < RECENT;
+        let fresh = |at: &&Instant| now.saturating_duration_since(**at) < RECENT_TIME;
         let recent = self.recent.iter().flatten().filter(fresh).count();
         recent.max(open).saturating_sub(1)
     }
 
-    /// Returns the connection's delivery rate in bytes per second, at most [`SAMPLE_EVERY`] old.
+    /// Returns the connection's delivery rate in bytes per second, at most [`SAMPLE_INTERVAL`] old.
     fn rate(&mut self, turn: &mut TurnCx<'_>, conn: ConnId) -> Option<u64> {
         if let Some((of, at, rate)) = self.sample
             && of == conn
-            && turn.now.saturating_duration_since(at) < SAMPLE_EVERY
+            && turn.now.saturating_duration_since(at) < SAMPLE_INTERVAL
         {
             return rate;
         }
@@ -132,7 +132,7 @@ impl Candidate {
             transfer,
             hint,
             opened,
-            next_look: 0,
+            next_evaluation: 0,
             forced: 0,
             state: State::Home,
         })
@@ -154,7 +154,7 @@ impl Candidate {
         &mut self,
         turn: &mut TurnCx<'_>,
         rules: &MigrationConfig,
-        around: &mut RecentStreams,
+        recent: &mut RecentStreams,
         key: StreamKey,
         open: usize,
         record: &mut StreamRecord,
@@ -174,26 +174,26 @@ impl Candidate {
             }
             return None;
         }
-        if transferred < self.next_look && self.hint != MigrationHint::Move {
+        if transferred < self.next_evaluation && self.hint != MigrationHint::Move {
             return None;
         }
-        let others = around.others(turn.now, open);
+        let others = recent.others(turn.now, open);
         if others < rules.policy.min_concurrent_for(self.transfer)
             && self.hint != MigrationHint::Move
         {
             return record.judge(PolicyOutcome::Stays(StayReason::NoConcurrency));
         }
-        self.next_look = transferred + STEP;
-        let situation = PolicyInput {
+        self.next_evaluation = transferred + EVALUATION_STEP_BYTES;
+        let input = PolicyInput {
             transfer: self.transfer,
             transferred,
             age: turn.now.saturating_duration_since(self.opened),
             priority: view.priority,
             others,
-            delivery_rate: around.rate(turn, view.connection),
+            delivery_rate: recent.rate(turn, view.connection),
             hint: self.hint,
         };
-        let why = match rules.policy.decide(&situation) {
+        let why = match rules.policy.decide(&input) {
             Decision::Move(why) => why,
             Decision::Stay(why) => return record.judge(PolicyOutcome::Stays(why)),
         };
@@ -233,13 +233,13 @@ pub(crate) fn migrate(
 ) -> MigrationAttempt {
     let offset = turn.session.stream(key).map(|view| view.sent + view.received);
     if turn.session.migrate(turn.now, key, MigrationTarget::Spare).is_ok() {
-        record.departure = Some(PendingMigration { why, offset });
+        record.pending = Some(PendingMigration { why, offset });
         return MigrationAttempt::Moved;
     }
     if offers == Offers::WhenNoSpare
         && turn.session.migrate(turn.now, key, MigrationTarget::Offer).is_ok()
     {
-        record.departure = Some(PendingMigration { why, offset: None });
+        record.pending = Some(PendingMigration { why, offset: None });
         return MigrationAttempt::Offered;
     }
     MigrationAttempt::NotNow

@@ -161,7 +161,7 @@ enum CounterId {
     LimitHit,
 }
 
-const KINDS: usize = CounterId::LimitHit as usize + 1;
+const COUNTERS: usize = CounterId::LimitHit as usize + 1;
 
 impl CounterId {
     const fn of(what: &ObserverEvent) -> Self {
@@ -198,7 +198,7 @@ pub(crate) struct Migration {
 /// Counts events, and passes them on to the application's observer.
 #[derive(Default)]
 pub(crate) struct Counters {
-    counts: [AtomicU64; KINDS],
+    counts: [AtomicU64; COUNTERS],
     observer: Option<Arc<dyn Observer>>,
 }
 
@@ -249,24 +249,24 @@ impl Counters {
     pub(crate) fn place(
         &self,
         turn: &TurnCx<'_>,
-        book: &SessionRecord,
+        session_record: &SessionRecord,
         stream: StreamKey,
     ) -> Option<StreamRef> {
-        self.observer.as_ref().and_then(|_| book.place(turn, stream))
+        self.observer.as_ref().and_then(|_| session_record.place(turn, stream))
     }
 
     /// Reports a migration.
     pub(crate) fn moved(
         &self,
         turn: &TurnCx<'_>,
-        book: &mut SessionRecord,
+        session_record: &mut SessionRecord,
         record: Option<&mut StreamRecord>,
         migration: Migration,
     ) {
         let Migration { stream, from, to, mover, received } = migration;
         let sent = turn.session.stream(stream).map_or(0, |view| view.sent);
-        let (why, offset) = book.moved(stream, record, mover, sent + received);
-        let place = self.observer.as_ref().map(|_| book.place_on(stream, to));
+        let (why, offset) = session_record.moved(stream, record, mover, sent + received);
+        let place = self.observer.as_ref().map(|_| session_record.place_on(stream, to));
         let ends = self.ends_of(turn, to);
         self.on_event(&ObserverEvent::Moved { from, to, mover, ends, stream: place, offset, why });
     }
@@ -275,7 +275,7 @@ impl Counters {
     pub(crate) fn ended(
         &self,
         turn: &TurnCx<'_>,
-        book: &SessionRecord,
+        session_record: &SessionRecord,
         key: StreamKey,
         record: &StreamRecord,
     ) {
@@ -284,7 +284,7 @@ impl Counters {
         }
         let view = turn.session.stream(key);
         self.on_event(&ObserverEvent::StreamEnded {
-            stream: self.place(turn, book, key),
+            stream: self.place(turn, session_record, key),
             // One turn may open and complete a stream: its timestamp is too coarse for a latency.
             latency: crate::clock::now().saturating_duration_since(record.opened),
             sent: view.map_or(0, |view| view.sent),

@@ -232,10 +232,10 @@ impl Client {
         B::Data: Send,
         B::Error: Into<BoxError>,
     {
-        let (head, asides, body) = split(request)?;
+        let (head, options, body) = split(request)?;
         let body = RequestBody::new(body);
         let (head, length) = with_length(head, &body);
-        Sending::begin(self, origin, Message { head, length, asides }, body, place)
+        Sending::begin(self, origin, Message { head, length, options }, body, place)
     }
 
     /// Submits a request to the origin's session.
@@ -248,16 +248,15 @@ impl Client {
         loop {
             let mailbox = self.session(origin);
             let shared = Shared::unplaced(Arc::clone(mailbox.notifier()));
-            let Draft { head, length, asides, place } = draft;
+            let Draft { head, length, options, place } = draft;
             let shared_too = Arc::clone(&shared);
-            let outgoing =
-                QueuedRequest { head, body, length, options: asides, place, shared: shared_too };
+            let outgoing = QueuedRequest { head, body, length, options, place, shared: shared_too };
             match mailbox.send(Command::Request(Box::new(outgoing))) {
                 Ok(()) => return Ok(shared),
                 // The session closed in between; the next one is new.
                 Err(Command::Request(outgoing)) => {
-                    let QueuedRequest { head, length, options: asides, place, .. } = *outgoing;
-                    draft = Draft { head, length, asides, place };
+                    let QueuedRequest { head, length, options, place, .. } = *outgoing;
+                    draft = Draft { head, length, options, place };
                     body = outgoing.body;
                 }
                 Err(_) => return Err(Error::new(ErrorKind::Closed)),
@@ -268,7 +267,7 @@ impl Client {
     fn session(&self, origin: &Origin) -> Arc<Mailbox<Command>> {
         let inner = &self.inner;
         inner.pool.find(origin, |mailbox| {
-            let host = Arc::new(OriginContext {
+            let context = Arc::new(OriginContext {
                 origin: origin.clone(),
                 trust: inner.trust.clone(),
                 resolver: inner.resolver.clone(),
@@ -287,7 +286,7 @@ impl Client {
                 open: Arc::clone(&inner.open),
                 pool: Arc::downgrade(&inner.pool),
             });
-            tokio::spawn(pool::run(host, Arc::clone(mailbox)));
+            tokio::spawn(pool::run(context, Arc::clone(mailbox)));
         })
     }
 }
@@ -296,7 +295,7 @@ impl Client {
 fn split<B>(request: Request<B>) -> Result<(RequestHead, RequestOptions, B), Error> {
     let (mut parts, body) = request.into_parts();
     let protocol = parts.extensions.remove::<Protocol>();
-    let asides = RequestOptions {
+    let options = RequestOptions {
         hint: parts.extensions.remove::<MigrationHint>().unwrap_or_default(),
         on_informational: parts.extensions.remove::<OnInformational>(),
     };
@@ -307,7 +306,7 @@ fn split<B>(request: Request<B>) -> Result<(RequestHead, RequestOptions, B), Err
     }
     let head =
         RequestHead { method: parts.method, uri: parts.uri, protocol, headers: parts.headers };
-    Ok((head, asides, body))
+    Ok((head, options, body))
 }
 
 /// Adds a content-length if the body's length is known.

@@ -39,15 +39,15 @@ impl SessionPool {
         origin: &Origin,
         start: impl FnOnce(&Arc<Mailbox<Command>>),
     ) -> Arc<Mailbox<Command>> {
-        let mut hosts = self.lock();
-        if let Some(mailbox) = hosts.get(origin)
+        let mut sessions = self.lock();
+        if let Some(mailbox) = sessions.get(origin)
             && !mailbox.is_closed()
         {
             return Arc::clone(mailbox);
         }
         let mailbox = Mailbox::new();
         start(&mailbox);
-        hosts.insert(origin.clone(), Arc::clone(&mailbox));
+        sessions.insert(origin.clone(), Arc::clone(&mailbox));
         mailbox
     }
 
@@ -62,16 +62,16 @@ impl SessionPool {
     }
 
     fn remove(&self, origin: &Origin, mailbox: &Arc<Mailbox<Command>>) {
-        let mut hosts = self.lock();
-        if hosts.get(origin).is_some_and(|present| Arc::ptr_eq(present, mailbox)) {
-            hosts.remove(origin);
+        let mut sessions = self.lock();
+        if sessions.get(origin).is_some_and(|present| Arc::ptr_eq(present, mailbox)) {
+            sessions.remove(origin);
         }
     }
 
     /// Sends [`Command::Finish`] to every session.
     pub(super) fn finish(&self) {
-        let hosts = core::mem::take(&mut *self.lock());
-        for mailbox in hosts.into_values() {
+        let sessions = core::mem::take(&mut *self.lock());
+        for mailbox in sessions.into_values() {
             // A closed mailbox means that the session is closing already.
             drop(mailbox.send(Command::Finish));
         }
@@ -103,8 +103,8 @@ pub(super) struct OriginContext {
 impl OriginContext {
     /// Removes the session from the map, so that new requests start a new one.
     pub(super) fn forget(&self, mailbox: &Arc<Mailbox<Command>>) {
-        if let Some(hosts) = self.pool.upgrade() {
-            hosts.remove(&self.origin, mailbox);
+        if let Some(sessions) = self.pool.upgrade() {
+            sessions.remove(&self.origin, mailbox);
         }
     }
 
@@ -145,33 +145,34 @@ impl OriginContext {
 pub(super) struct Full;
 
 /// Runs a session's task: connects, then serves requests until the session closes.
-pub(super) async fn run(host: Arc<OriginContext>, mailbox: Arc<Mailbox<Command>>) {
-    let transport = match connect(&host).await {
+pub(super) async fn run(context: Arc<OriginContext>, mailbox: Arc<Mailbox<Command>>) {
+    let transport = match connect(&context).await {
         Ok(transport) => transport,
-        Err(error) => return refuse(&host, &mailbox, &error),
+        Err(error) => return refuse(&context, &mailbox, &error),
     };
-    if !host.speaks_http2(&transport) {
-        return http1::run(host, mailbox, transport).await;
+    if !context.speaks_http2(&transport) {
+        return http1::run(context, mailbox, transport).await;
     }
     let now = clock::now();
-    let mut session = Session::client(Arc::clone(&host.engine), AppId::new(entropy::app_id()), now);
-    let spares = Spares::new(transport.peer(), host.clear(), host.spares);
-    let mut links = ConnSet::new(Arc::clone(&host.conn_options));
-    let info = ConnectionInfo::new(&transport, host.clear(), None);
-    links.add(&mut session, now, transport, info, IDENTITY);
-    let app = ClientSession::new(host, Arc::clone(&mailbox), spares);
-    Driver::new(session, links, app, mailbox).await;
+    let mut session =
+        Session::client(Arc::clone(&context.engine), AppId::new(entropy::app_id()), now);
+    let spares = Spares::new(transport.peer(), context.clear(), context.spares);
+    let mut conns = ConnSet::new(Arc::clone(&context.conn_options));
+    let info = ConnectionInfo::new(&transport, context.clear(), None);
+    conns.add(&mut session, now, transport, info, IDENTITY);
+    let app = ClientSession::new(context, Arc::clone(&mailbox), spares);
+    Driver::new(session, conns, app, mailbox).await;
 }
 
 /// Waits for a connection slot, then connects. Counts the connection.
-pub(super) async fn connect(host: &OriginContext) -> Result<Transport, Error> {
-    let place = host.place().await?;
-    Ok(counted(host, dial::dial(host).await?, place))
+pub(super) async fn connect(context: &OriginContext) -> Result<Transport, Error> {
+    let place = context.place().await?;
+    Ok(counted(context, dial::dial(context).await?, place))
 }
 
 /// Fails all queued commands: the connection could not be established.
-fn refuse(host: &OriginContext, mailbox: &Arc<Mailbox<Command>>, error: &Error) {
-    host.forget(mailbox);
+fn refuse(context: &OriginContext, mailbox: &Arc<Mailbox<Command>>, error: &Error) {
+    context.forget(mailbox);
     for command in mailbox.close() {
         match command {
             Command::Request(outgoing) => outgoing.shared.fail(error.duplicate()),

@@ -38,7 +38,7 @@ pub(crate) struct Unsent {
 pub(super) struct Draft {
     pub(super) head: RequestHead,
     pub(super) length: Length,
-    pub(super) asides: RequestOptions,
+    pub(super) options: RequestOptions,
     pub(super) place: QueuePlace,
 }
 
@@ -84,7 +84,7 @@ pub(super) enum Rest {
     Wanted,
     /// It is abandoned.
     Unwanted,
-    /// The response is complete, and the stream is among the leftovers.
+    /// The response is complete, and the stream is among the unfinished uploads.
     Left,
 }
 
@@ -130,7 +130,7 @@ impl OpenRequest {
     }
 
     /// Returns whether the response is complete and the rest of the request is to be abandoned.
-    pub(super) fn is_leftover(&self) -> bool {
+    pub(super) fn is_unfinished(&self) -> bool {
         self.inbound == BodyRecvState::Ended
             && self.outbound != BodySendState::Sent
             && self.rest == Rest::Unwanted

@@ -9,47 +9,47 @@ use std::time::Duration;
 use smig_proto::Instant;
 
 /// Resets that the server is assumed to tolerate in a burst. Our servers tolerate 200, nghttp2's 1000.
-const BORNE: u32 = 192;
+const MAX_RESETS: u32 = 192;
 /// Below this count, as many streams may be open as the server allows. Our servers allow at most 128, so the sum
-/// stays within `BORNE`; a server that allows more streams also tolerates more resets.
-const FREE: u32 = BORNE - 128;
+/// stays within `MAX_RESETS`; a server that allows more streams also tolerates more resets.
+const UNLIMITED_BELOW: u32 = MAX_RESETS - 128;
 /// Time after which one reset is discounted: 20 per second, where servers discount 33.
-const INTERVAL: Duration = Duration::from_millis(50);
+const FORGET_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Number of recent resets, as a leaky bucket.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Resets {
+pub(super) struct ResetRate {
     /// When the count reaches zero.
     forgotten: Instant,
 }
 
-impl Resets {
+impl ResetRate {
     /// Counts one reset.
     pub(super) fn add(&mut self, now: Instant) {
-        self.forgotten = self.forgotten.max(now) + INTERVAL;
+        self.forgotten = self.forgotten.max(now) + FORGET_INTERVAL;
     }
 
     /// Returns whether one more stream may be opened while `open` others are.
     pub(super) fn may_open(&self, now: Instant, open: usize) -> bool {
         let count = self.count(now);
-        count < FREE || count as usize + open < BORNE as usize
+        count < UNLIMITED_BELOW || count as usize + open < MAX_RESETS as usize
     }
 
     /// Returns whether a stream may be reset whose reset could also wait.
     pub(super) fn may_reset(&self, now: Instant) -> bool {
-        self.count(now) < BORNE
+        self.count(now) < MAX_RESETS
     }
 
     /// Returns when the count next decreases.
     pub(super) fn next(&self, now: Instant) -> Instant {
         let left = self.forgotten.saturating_duration_since(now);
-        let whole = INTERVAL * self.count(now).saturating_sub(1);
+        let whole = FORGET_INTERVAL * self.count(now).saturating_sub(1);
         now + left.saturating_sub(whole)
     }
 
     fn count(&self, now: Instant) -> u32 {
         let left = self.forgotten.saturating_duration_since(now);
-        left.as_millis().div_ceil(INTERVAL.as_millis()) as u32
+        left.as_millis().div_ceil(FORGET_INTERVAL.as_millis()) as u32
     }
 }
 
@@ -61,9 +61,9 @@ mod tests {
         Instant::from_nanos(millis * 1_000_000)
     }
 
-    fn after(resets: u32, now: Instant) -> Resets {
-        let mut all = Resets::default();
-        (0..resets).for_each(|_| all.add(now));
+    fn after(rate: u32, now: Instant) -> ResetRate {
+        let mut all = ResetRate::default();
+        (0..rate).for_each(|_| all.add(now));
         all
     }
 
@@ -72,9 +72,9 @@ mod tests {
         let start = at(1_000_000);
         // Few resets: as many streams as the server allows.
         assert!(after(63, start).may_open(start, 127) && after(63, start).may_open(start, 10_000));
-        for (resets, open) in [(64, 127), (100, 91), (191, 0)] {
-            assert!(after(resets, start).may_open(start, open), "{resets} {open}");
-            assert!(!after(resets, start).may_open(start, open + 1), "{resets} {open}");
+        for (rate, open) in [(64, 127), (100, 91), (191, 0)] {
+            assert!(after(rate, start).may_open(start, open), "{rate} {open}");
+            assert!(!after(rate, start).may_open(start, open + 1), "{rate} {open}");
         }
         assert!(after(191, start).may_reset(start) && !after(192, start).may_reset(start));
     }
@@ -82,14 +82,14 @@ mod tests {
     #[test]
     fn twenty_are_forgotten_in_a_second() {
         let start = at(1_000_000);
-        let resets = after(192, start);
-        assert!(!resets.may_open(start, 0));
-        assert_eq!(resets.next(start), at(1_000_050));
-        assert!(!resets.may_open(at(1_000_049), 0) && resets.may_open(at(1_000_050), 0));
-        assert_eq!(resets.next(at(1_000_060)), at(1_000_100));
-        assert!(resets.may_open(at(1_001_000), 19) && !resets.may_open(at(1_001_000), 20));
+        let rate = after(192, start);
+        assert!(!rate.may_open(start, 0));
+        assert_eq!(rate.next(start), at(1_000_050));
+        assert!(!rate.may_open(at(1_000_049), 0) && rate.may_open(at(1_000_050), 0));
+        assert_eq!(rate.next(at(1_000_060)), at(1_000_100));
+        assert!(rate.may_open(at(1_001_000), 19) && !rate.may_open(at(1_001_000), 20));
         // Idle time earns no credit.
-        let mut later = resets;
+        let mut later = rate;
         later.add(at(9_000_000));
         assert_eq!(later.next(at(9_000_000)), at(9_000_050));
         assert_eq!(later.next(at(9_000_050)), at(9_000_050));

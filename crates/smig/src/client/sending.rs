@@ -37,7 +37,7 @@ pub struct Sending<'a> {
 pub(super) struct Message {
     pub(super) head: RequestHead,
     pub(super) length: Length,
-    pub(super) asides: RequestOptions,
+    pub(super) options: RequestOptions,
 }
 
 #[derive(Debug)]
@@ -108,8 +108,8 @@ impl Attempt {
         let Some(place) = place.or_else(|| client.inner.queue.try_take()) else {
             return Err(Error::new(ErrorKind::Busy));
         };
-        let Message { head, length, asides } = message;
-        let shared = client.submit(origin, Draft { head, length, asides, place }, body)?;
+        let Message { head, length, options } = message;
+        let shared = client.submit(origin, Draft { head, length, options, place }, body)?;
         let body = Incoming::stream(Arc::clone(&shared));
         let timeout = client.inner.response_timeout.map(|after| (after, Box::pin(sleep(after))));
         Ok(Self { shared, body, timeout })

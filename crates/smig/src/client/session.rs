@@ -16,9 +16,9 @@ use tokio::sync::oneshot;
 use super::body::RequestBody;
 use super::pool::OriginContext;
 use super::request::{BodySendState, OpenRequest, QueuedRequest, Rest, Unsent};
-use super::reset_rate::Resets;
+use super::reset_rate::ResetRate;
 use super::spares::Spares;
-use super::unfinished_uploads::Leftovers;
+use super::unfinished_uploads::UnfinishedUploads;
 use crate::driver::{CLOSE_TIMEOUT, Mailbox, SessionHandler, Slot, Slots, TurnCx};
 use crate::error::{Error, ErrorKind, Reset, TimeoutPhase};
 use crate::migration::{self, Candidate, RecentStreams};
@@ -77,7 +77,7 @@ enum SessionState {
 /// The client's half of one session.
 #[derive(Debug)]
 pub(super) struct ClientSession {
-    pub(super) origin: Arc<OriginContext>,
+    pub(super) context: Arc<OriginContext>,
     mailbox: Arc<Mailbox<Command>>,
     slots: Slots<OpenRequest>,
     by_key: FxHashMap<StreamKey, Slot>,
@@ -87,11 +87,11 @@ pub(super) struct ClientSession {
     pub(super) spares: Spares,
     recent: RecentStreams,
     watched: Vec<Slot>,
-    leftovers: Leftovers<StreamKey>,
-    resets: Resets,
+    unfinished: UnfinishedUploads<StreamKey>,
+    resets: ResetRate,
     /// Number of the engine's resets that `resets` includes.
     resets_counted: u64,
-    /// Until then no stream is opened and no leftover is reset: the server's limit of resets may be near.
+    /// Until then no stream is opened and no unfinished upload is reset: the server's limit of resets may be near.
     held_until: Option<Instant>,
     session_record: SessionRecord,
     state: SessionState,
@@ -105,13 +105,13 @@ pub(super) struct ClientSession {
 
 impl ClientSession {
     pub(super) fn new(
-        host: Arc<OriginContext>,
+        context: Arc<OriginContext>,
         mailbox: Arc<Mailbox<Command>>,
         spares: Spares,
     ) -> Self {
         Self {
             slots: Slots::new(Arc::clone(mailbox.notifier())),
-            origin: host,
+            context,
             mailbox,
             by_key: FxHashMap::default(),
             queue: VecDeque::new(),
@@ -119,8 +119,8 @@ impl ClientSession {
             spares,
             recent: RecentStreams::default(),
             watched: Vec::new(),
-            leftovers: Leftovers::default(),
-            resets: Resets::default(),
+            unfinished: UnfinishedUploads::default(),
+            resets: ResetRate::default(),
             resets_counted: 0,
             held_until: None,
             session_record: SessionRecord::begin(crate::clock::now()),
@@ -178,12 +178,12 @@ impl ClientSession {
 
     /// Returns when the queue timeout of the oldest request expires.
     fn queue_deadline(&self) -> Option<Instant> {
-        Some(self.queue.front()?.place.queued_at()? + self.origin.queue_timeout?)
+        Some(self.queue.front()?.place.queued_at()? + self.context.queue_timeout?)
     }
 
     /// Fails the requests whose queue timeout has expired; the oldest is at the front.
     fn give_up_waiting(&mut self, now: Instant) {
-        let Some(after) = self.origin.queue_timeout else { return };
+        let Some(after) = self.context.queue_timeout else { return };
         while self.queue_deadline().is_some_and(|at| at <= now)
             && let Some(outgoing) = self.queue.pop_front()
         {
@@ -204,16 +204,16 @@ impl ClientSession {
 
     fn opened(&mut self, turn: &mut TurnCx<'_>, key: StreamKey, outgoing: QueuedRequest) {
         let transfer = outgoing.transfer();
-        let QueuedRequest { head, body, length, options: asides, shared, .. } = outgoing;
-        let stream = self.origin.counters.place(turn, &self.session_record, key);
-        self.origin.counters.on_event(&ObserverEvent::StreamOpened { stream });
-        let name = RequestLabel::of(&head.method, &head.uri, self.origin.describe_streams);
+        let QueuedRequest { head, body, length, options, shared, .. } = outgoing;
+        let stream = self.context.counters.place(turn, &self.session_record, key);
+        self.context.counters.on_event(&ObserverEvent::StreamOpened { stream });
+        let name = RequestLabel::of(&head.method, &head.uri, self.context.describe_streams);
         self.recent.on_open(turn.now);
         if let Some(view) = turn.session.stream(key) {
             shared.on_connection(view.connection, 0);
         }
-        let tracked = Candidate::new(&self.origin.rules, transfer, asides.hint, turn.now);
-        let is_watched = tracked.is_some();
+        let candidate = Candidate::new(&self.context.rules, transfer, options.hint, turn.now);
+        let is_watched = candidate.is_some();
         // Without a body, the head is all there is to send.
         let outbound = if body.is_empty() { BodySendState::Sent } else { BodySendState::Open };
         let slot = self.slots.insert(OpenRequest {
@@ -225,8 +225,8 @@ impl ClientSession {
             inbound: BodyRecvState::Open,
             outbound,
             rest: Rest::Wanted,
-            candidate: tracked,
-            on_informational: asides.on_informational,
+            candidate,
+            on_informational: options.on_informational,
             record: StreamRecord::begin(turn.now, name),
         });
         self.by_key.insert(key, slot);
@@ -307,9 +307,9 @@ impl ClientSession {
 
     fn on_reset(&mut self, turn: &mut TurnCx<'_>, slot: Slot, error: StreamError) {
         if let Some((call, _)) = self.slots.entry(slot) {
-            let ends = self.origin.counters.ends_of_stream(turn, call.key);
-            let stream = self.origin.counters.place(turn, &self.session_record, call.key);
-            self.origin.counters.on_event(&ObserverEvent::StreamReset { ends, stream });
+            let ends = self.context.counters.ends_of_stream(turn, call.key);
+            let stream = self.context.counters.place(turn, &self.session_record, call.key);
+            self.context.counters.on_event(&ObserverEvent::StreamReset { ends, stream });
             if error.code == ErrorCode::RefusedStream {
                 // The server counts it like a stream that this client reset.
                 self.resets.add(turn.now);
@@ -329,28 +329,28 @@ impl ClientSession {
     fn settle(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         let Some((call, _)) = self.slots.entry(slot) else { return };
         if call.is_over() {
-            self.origin.counters.ended(turn, &self.session_record, call.key, &call.record);
+            self.context.counters.ended(turn, &self.session_record, call.key, &call.record);
             self.forget(turn, slot);
-        } else if call.is_leftover() && !is_tunnel(turn, call.key) {
+        } else if call.is_unfinished() && !is_tunnel(turn, call.key) {
             call.rest = Rest::Left;
-            self.leftovers.add(turn.now, call.key);
+            self.unfinished.add(turn.now, call.key);
         }
     }
 
     /// Resets streams whose responses are complete and whose requests were abandoned.
-    fn give_up_leftovers(&mut self, turn: &mut TurnCx<'_>) {
+    fn reset_unfinished(&mut self, turn: &mut TurnCx<'_>) {
         loop {
-            let due = self.leftovers.deadline().is_some_and(|at| at <= turn.now);
+            let due = self.unfinished.deadline().is_some_and(|at| at <= turn.now);
             if due && !self.resets.may_reset(turn.now) {
                 return self.hold(turn.now);
             }
-            let Self { leftovers, by_key, .. } = self;
-            let Some(key) = leftovers.pop(turn.now, |key| by_key.contains_key(&key)) else {
+            let Self { unfinished, by_key, .. } = self;
+            let Some(key) = unfinished.pop(turn.now, |key| by_key.contains_key(&key)) else {
                 return;
             };
             let Some(&slot) = by_key.get(&key) else { continue };
             if let Some((call, _)) = self.slots.entry(slot) {
-                self.origin.counters.ended(turn, &self.session_record, key, &call.record);
+                self.context.counters.ended(turn, &self.session_record, key, &call.record);
                 turn.session.reset(key, call.code());
             }
             self.forget(turn, slot);
@@ -370,15 +370,15 @@ impl ClientSession {
         self.held_until = Some(self.resets.next(now));
     }
 
-    /// Resumes held requests and leftovers when the server has discounted some of the resets. Until then, if
+    /// Resumes held requests and uploads when the server has discounted some of the resets. Until then, if
     /// another session can be opened, the queued requests are returned for it.
-    fn look_at_held(&mut self, turn: &mut TurnCx<'_>) {
+    fn resume_held(&mut self, turn: &mut TurnCx<'_>) {
         if self.held_until.is_some_and(|at| at <= turn.now) {
             self.held_until = None;
             self.open_queued(turn);
         }
         let waits = self.held_until.is_some() && !self.queue.is_empty();
-        if !waits || self.state != SessionState::Open || self.origin.spare_place().is_err() {
+        if !waits || self.state != SessionState::Open || self.context.spare_place().is_err() {
             return;
         }
         tracing::debug!("many streams were reset, the session accepts no more requests");
@@ -408,38 +408,47 @@ impl ClientSession {
         let entry = self.by_key.get(&stream).and_then(|&slot| self.slots.entry(slot));
         let mut call = entry.map(|(call, _)| call);
         let record = call.as_mut().map(|call| &mut call.record);
-        self.origin.counters.moved(turn, &mut self.session_record, record, migration);
+        self.context.counters.moved(turn, &mut self.session_record, record, migration);
         let Some(call) = call else { return };
         call.shared.on_connection(to, received);
-        if let Some(tracked) = &mut call.candidate {
-            tracked.on_moved();
+        if let Some(candidate) = &mut call.candidate {
+            candidate.on_moved();
         }
     }
 
+    fn on_migration_declined(&mut self, turn: &TurnCx<'_>, key: StreamKey) {
+        let counters = &self.context.counters;
+        let ends = counters.ends_of_stream(turn, key);
+        let stream = counters.place(turn, &self.session_record, key);
+        counters.on_event(&ObserverEvent::MoveDeclined { ends, stream });
+        let entry = self.by_key.get(&key).and_then(|&slot| self.slots.entry(slot));
+        self.session_record.declined(key, entry.map(|(call, _)| &mut call.record));
+    }
+
     /// Applies the migration rules to each watched stream.
-    fn look_at_watched(&mut self, turn: &mut TurnCx<'_>) {
-        let Self { origin: host, slots, watched, recent: around, session_record: book, .. } = self;
+    fn evaluate_candidates(&mut self, turn: &mut TurnCx<'_>) {
+        let Self { context, slots, watched, recent, session_record, .. } = self;
         let open = slots.len();
         for &slot in &*watched {
             let Some((call, _)) = slots.entry(slot) else { continue };
-            let Some(tracked) = &mut call.candidate else { continue };
-            let (rules, record) = (&host.rules, &mut call.record);
-            if let Some(verdict) = tracked.evaluate(turn, rules, around, call.key, open, record) {
-                let stream = host.counters.place(turn, book, call.key);
-                host.counters.on_event(&ObserverEvent::PolicyDecided { stream, verdict });
+            let Some(candidate) = &mut call.candidate else { continue };
+            let (rules, record) = (&context.rules, &mut call.record);
+            if let Some(verdict) = candidate.evaluate(turn, rules, recent, call.key, open, record) {
+                let stream = context.counters.place(turn, session_record, call.key);
+                context.counters.on_event(&ObserverEvent::PolicyDecided { stream, verdict });
             }
         }
     }
 
     /// Sends a snapshot of the session.
-    fn describe(&self, turn: &TurnCx<'_>, asked: SnapshotSender) {
+    fn describe(&self, turn: &TurnCx<'_>, sender: SnapshotSender) {
         let find = |key| {
             let call = self.slots.get(*self.by_key.get(&key)?)?;
             Some(&call.record)
         };
-        if let Some(session) = snapshot::session(turn, &self.session_record, find) {
+        if let Some(session) = snapshot::capture(turn, &self.session_record, find) {
             // The caller may have dropped the receiver.
-            drop(asked.send(Box::new(session)));
+            drop(sender.send(Box::new(session)));
         }
     }
 
@@ -449,7 +458,7 @@ impl ClientSession {
             return;
         }
         self.state = SessionState::Closing;
-        self.origin.forget(&self.mailbox);
+        self.context.forget(&self.mailbox);
         for command in self.mailbox.close() {
             self.on_command(turn, command);
         }
@@ -467,7 +476,7 @@ impl ClientSession {
     }
 
     /// Closes the session when its idle timeout expires.
-    fn look_at_idleness(&mut self, turn: &mut TurnCx<'_>) {
+    fn check_idleness(&mut self, turn: &mut TurnCx<'_>) {
         if self.slots.len() > 0 || !self.queue.is_empty() {
             self.idle_since = None;
             self.spares_wanted = true;
@@ -475,7 +484,7 @@ impl ClientSession {
         }
         let since = *self.idle_since.get_or_insert(turn.now);
         let idle = turn.now.saturating_duration_since(since);
-        if self.state == SessionState::Open && idle >= self.origin.idle_timeout {
+        if self.state == SessionState::Open && idle >= self.context.idle_timeout {
             self.stop_accepting(turn);
         } else if self.spares_wanted && idle >= SPARE_IDLE {
             self.spares_wanted = false;
@@ -491,9 +500,9 @@ impl ClientSession {
     fn idle_deadline(&self) -> Option<Duration> {
         match self.state {
             SessionState::Open if self.spares_wanted => {
-                Some(self.origin.idle_timeout.min(SPARE_IDLE))
+                Some(self.context.idle_timeout.min(SPARE_IDLE))
             }
-            SessionState::Open => Some(self.origin.idle_timeout),
+            SessionState::Open => Some(self.context.idle_timeout),
             SessionState::Closing => None,
             SessionState::Ended => Some(CLOSE_TIMEOUT),
         }
@@ -542,20 +551,20 @@ impl SessionHandler for ClientSession {
             Event::Pushed { stream, .. } => turn.session.release(stream),
             Event::StreamsAvailable => self.open_queued(turn),
             Event::SessionEstablished { .. } => {
-                self.origin.counters.on_event(&ObserverEvent::SessionEstablished);
+                self.context.counters.on_event(&ObserverEvent::SessionEstablished);
                 self.protocol = NegotiatedProtocol::Smig;
                 self.spares.on_established();
             }
             Event::Joined { conn } => {
                 tracing::debug!(%conn, "connection joined");
-                let ends = self.origin.counters.ends_of(turn, conn);
-                self.origin.counters.on_event(&ObserverEvent::Joined { conn, ends });
+                let ends = self.context.counters.ends_of(turn, conn);
+                self.context.counters.on_event(&ObserverEvent::Joined { conn, ends });
                 self.spares.on_joined(turn);
             }
             Event::JoinRefused { conn, reason } => {
                 seldom!(info, "refused spare", %conn, ?reason, "spare connection refused");
-                let ends = self.origin.counters.ends_of(turn, conn);
-                self.origin.counters.on_event(&ObserverEvent::JoinRefused { ends });
+                let ends = self.context.counters.ends_of(turn, conn);
+                self.context.counters.on_event(&ObserverEvent::JoinRefused { ends });
                 self.spares.on_refused(turn, conn, reason);
             }
             Event::MigrationOffered { stream } => self.spares.on_offer(turn, stream),
@@ -563,13 +572,7 @@ impl SessionHandler for ClientSession {
                 tracing::debug!(?stream, %from, %to, ?mover, "stream moved");
                 self.on_migrated(turn, Migration { stream, from, to, mover, received });
             }
-            Event::MigrationDeclined { stream } => {
-                let ends = self.origin.counters.ends_of_stream(turn, stream);
-                let place = self.origin.counters.place(turn, &self.session_record, stream);
-                self.origin.counters.on_event(&ObserverEvent::MoveDeclined { ends, stream: place });
-                let entry = slot(stream).and_then(|slot| self.slots.entry(slot));
-                self.session_record.declined(stream, entry.map(|(call, _)| &mut call.record));
-            }
+            Event::MigrationDeclined { stream } => self.on_migration_declined(turn, stream),
             Event::GoingAway { conn, code, .. } => {
                 tracing::debug!(%conn, %code, "the server is going away");
                 self.stop_accepting(turn);
@@ -580,7 +583,7 @@ impl SessionHandler for ClientSession {
             }
             Event::LimitHit { conn, limit } => {
                 seldom!(warn, limit, %conn, limit, "limit reached");
-                self.origin.counters.on_event(&ObserverEvent::LimitHit(limit));
+                self.context.counters.on_event(&ObserverEvent::LimitHit(limit));
             }
             _ => {}
         }
@@ -606,30 +609,30 @@ impl SessionHandler for ClientSession {
             }
             Command::MoveTo(addresses) => {
                 if !addresses.contains(&self.spares.addr().ip().to_canonical()) {
-                    tracing::info!(origin = %self.origin.origin, "the server's addresses changed");
+                    tracing::info!(origin = %self.context.origin, "the server's addresses changed");
                     self.stop_accepting(turn);
                 }
             }
-            Command::Describe(asked) => self.describe(turn, asked),
+            Command::Describe(sender) => self.describe(turn, sender),
         }
     }
 
     fn on_call(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         let Some((call, _)) = self.slots.take_woken(slot) else { return };
-        let asked = call.shared.take_asked();
+        let requests = call.shared.take_requests();
         let key = call.key;
         // The application has read the complete response and dropped it: continue to send the request.
-        if asked.gone && call.shared.is_abandoned() {
+        if requests.gone && call.shared.is_abandoned() {
             return self.forget(turn, slot);
         }
-        if let Some(priority) = asked.priority {
+        if let Some(priority) = requests.priority {
             turn.session.reprioritize(key, priority);
         }
-        if asked.migrate {
+        if requests.migrate {
             let why = MigrationCause::Asked;
             migration::migrate(turn, key, migration::Offers::Never, why, &mut call.record);
         }
-        if asked.sends == Sends::UntilAnswered {
+        if requests.sends == Sends::UntilAnswered {
             call.give_up();
         }
         self.on_readable(turn, slot);
@@ -638,11 +641,11 @@ impl SessionHandler for ClientSession {
 
     fn on_turn(&mut self, turn: &mut TurnCx<'_>) {
         if !self.watched.is_empty() {
-            self.look_at_watched(turn);
+            self.evaluate_candidates(turn);
         }
         self.count_resets(turn);
-        self.give_up_leftovers(turn);
-        self.look_at_held(turn);
+        self.reset_unfinished(turn);
+        self.resume_held(turn);
         self.queue.retain(|outgoing| !outgoing.shared.is_released());
         self.give_up_waiting(turn.now);
         if self.awaits_settings {
@@ -657,16 +660,16 @@ impl SessionHandler for ClientSession {
         if turn.conns.is_empty() {
             self.stop_accepting(turn);
         }
-        self.look_at_idleness(turn);
+        self.check_idleness(turn);
         if self.state == SessionState::Open && self.spares_wanted {
-            self.spares.keep(turn, &self.origin, &self.mailbox);
+            self.spares.keep(turn, &self.context, &self.mailbox);
         }
     }
 
     fn deadline(&self) -> Option<Instant> {
         let idle = self.idle_since.zip(self.idle_deadline()).map(|(since, limit)| since + limit);
-        // Leftovers may be held as well.
-        let resets = self.held_until.or_else(|| self.leftovers.deadline());
+        // Unfinished uploads may be held as well.
+        let resets = self.held_until.or_else(|| self.unfinished.deadline());
         [idle, self.queue_deadline(), resets].into_iter().flatten().min()
     }
 
@@ -676,7 +679,7 @@ impl SessionHandler for ClientSession {
     }
 
     fn on_end(&mut self) {
-        self.origin.forget(&self.mailbox);
+        self.context.forget(&self.mailbox);
         for call in self.slots.drain() {
             call.shared.fail(Error::new(ErrorKind::Connection(None)));
         }

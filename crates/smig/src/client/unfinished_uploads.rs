@@ -10,22 +10,22 @@ use std::time::Duration;
 use smig_proto::Instant;
 
 /// Grace period in which the server, or the body, may end the stream cleanly.
-const GRACE: Duration = Duration::from_secs(1);
+const GRACE_TIME: Duration = Duration::from_secs(1);
 
 /// Streams to be reset, ordered by deadline.
 #[derive(Debug)]
-pub(super) struct Leftovers<K>(VecDeque<(Instant, K)>);
+pub(super) struct UnfinishedUploads<K>(VecDeque<(Instant, K)>);
 
-impl<K> Default for Leftovers<K> {
+impl<K> Default for UnfinishedUploads<K> {
     fn default() -> Self {
         Self(VecDeque::new())
     }
 }
 
-impl<K: Copy> Leftovers<K> {
+impl<K: Copy> UnfinishedUploads<K> {
     /// Adds a stream whose response is complete.
     pub(super) fn add(&mut self, now: Instant, key: K) {
-        self.0.push_back((now + GRACE, key));
+        self.0.push_back((now + GRACE_TIME, key));
     }
 
     /// Returns a stream whose grace period has expired. Streams that are no longer `open` are dropped.
@@ -56,15 +56,15 @@ mod tests {
     #[test]
     fn what_ended_in_order_holds_nobody_up() {
         let at = |millis: u64| Instant::from_nanos(millis * 1_000_000);
-        let mut leftovers = Leftovers::default();
+        let mut unfinished = UnfinishedUploads::default();
         for _ in 0..1_000 {
-            leftovers.add(at(0), 1);
+            unfinished.add(at(0), 1);
         }
-        leftovers.add(at(0), 2);
+        unfinished.add(at(0), 2);
         let open = |key| key == 2;
-        assert_eq!(leftovers.pop(at(999), open), None);
-        assert_eq!(leftovers.deadline(), Some(at(1_000)));
-        assert_eq!(leftovers.pop(at(1_000), open), Some(2));
-        assert_eq!(leftovers.deadline(), None);
+        assert_eq!(unfinished.pop(at(999), open), None);
+        assert_eq!(unfinished.deadline(), Some(at(1_000)));
+        assert_eq!(unfinished.pop(at(1_000), open), Some(2));
+        assert_eq!(unfinished.deadline(), None);
     }
 }

@@ -22,11 +22,11 @@ const MIN_BATCH: usize = 16 << 10;
 /// Bytes taken at a time while the socket accepts everything.
 const MAX_BATCH: usize = 256 << 10;
 /// Largest output buffer that an idle connection keeps.
-const KEPT_OUTPUT: usize = 4 << 10;
+const MAX_IDLE_OUTPUT: usize = 4 << 10;
 /// Bytes sent on one connection per turn, before the others are served.
-const TURN: usize = 512 << 10;
+const MAX_SENT_PER_TURN: usize = 512 << 10;
 /// Reads from one connection per turn.
-const READS: usize = 4;
+const READS_PER_TURN: usize = 4;
 /// Unsent data that the socket may hold, where it cannot be reordered, as time at the delivery rate.
 const SOCKET_MILLIS: u64 = 4;
 /// The same for bulk, which is paced and must not run dry while this process waits for a CPU.
@@ -110,8 +110,8 @@ pub(crate) struct DriverConn {
 }
 
 impl DriverConn {
-    pub(super) fn new(id: ConnId, departed: DetachedConn) -> Self {
-        let DetachedConn { transport, info, output } = departed;
+    pub(super) fn new(id: ConnId, detached: DetachedConn) -> Self {
+        let DetachedConn { transport, info, output } = detached;
         Self {
             id,
             transport,
@@ -135,7 +135,7 @@ impl DriverConn {
     }
 
     /// Removes the connection from its session, with its pending output.
-    pub(super) fn depart(self) -> DetachedConn {
+    pub(super) fn detach(self) -> DetachedConn {
         DetachedConn { transport: self.transport, info: self.info, output: self.output }
     }
 
@@ -199,7 +199,7 @@ impl DriverConn {
         cx: &mut Context<'_>,
     ) -> Progress {
         let mut progress = Progress::None;
-        for _ in 0..READS {
+        for _ in 0..READS_PER_TURN {
             if self.peer == PeerState::Ended || !session.wants_input(self.id) {
                 break;
             }
@@ -237,7 +237,7 @@ impl DriverConn {
     }
 
     fn discard(&mut self, cx: &mut Context<'_>) -> Progress {
-        for _ in 0..READS {
+        for _ in 0..READS_PER_TURN {
             match self.transport.poll_receive(cx) {
                 Poll::Pending => return Progress::None,
                 Poll::Ready(Ok(Received::Progress)) => self.transport.input().clear(),
@@ -282,7 +282,7 @@ impl DriverConn {
                     }
                 }
             }
-            if sent >= TURN || !session.wants_transmit(self.id) {
+            if sent >= MAX_SENT_PER_TURN || !session.wants_transmit(self.id) {
                 break;
             }
             let taken = session.poll_transmit(now, self.id, self.batch, &mut self.output);
@@ -300,8 +300,8 @@ impl DriverConn {
     }
 
     /// Releases spare output memory, before the session's task goes idle.
-    pub(super) fn rest(&mut self) {
-        self.output.shrink(KEPT_OUTPUT);
+    pub(super) fn release_idle_memory(&mut self) {
+        self.output.shrink(MAX_IDLE_OUTPUT);
     }
 
     /// Handles a full socket: smaller batches from now on, and a sample of how fast it drains.

@@ -12,16 +12,13 @@ use smig_proto::{
     OutputBuffer, Session,
 };
 
-use super::bulk::{BulkDeferral, LEAST_BASE, Pacer, RateSample};
+use super::bulk::{BulkDeferral, DEFERRED_RATE_DIVISOR, MIN_PACED_RTT, Pacer, RateSample};
 use super::conn::{CloseState, DetachedConn, DriverConn, Progress};
 use crate::connection::ConnectionInfo;
 use crate::seldom;
 use crate::snapshot::{self, ConnectionSnapshot};
 use crate::socket::{PathSample, SocketOptions};
 use crate::transport::Transport;
-
-/// While bulk yields, it gets the path's rate divided by this.
-const DEFERRED_RATE_DIVISOR: u64 = 4;
 
 /// Which connections are paced near the measured rate of their path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,8 +63,8 @@ pub(crate) struct ConnSet {
 
 impl ConnSet {
     pub(crate) fn new(options: Arc<ConnOptions>) -> Self {
-        let hold = BulkDeferral::new(options.max_bulk_deferral);
-        Self { conns: Vec::with_capacity(1), options, deferral: hold, pacer: None, acknowledged: 0 }
+        let deferral = BulkDeferral::new(options.max_bulk_deferral);
+        Self { conns: Vec::with_capacity(1), options, deferral, pacer: None, acknowledged: 0 }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -95,32 +92,32 @@ impl ConnSet {
     }
 
     /// Adds a connection that the engine knows already.
-    pub(crate) fn insert(&mut self, id: ConnId, departed: DetachedConn) {
-        let mut link = DriverConn::new(id, departed);
-        link.set_role(ConnectionRole::Interactive, &self.options.interactive);
-        self.conns.push(link);
+    pub(crate) fn insert(&mut self, id: ConnId, detached: DetachedConn) {
+        let mut conn = DriverConn::new(id, detached);
+        conn.set_role(ConnectionRole::Interactive, &self.options.interactive);
+        self.conns.push(conn);
     }
 
     /// Removes a connection, with its pending output.
     pub(crate) fn remove(&mut self, id: ConnId) -> Option<DetachedConn> {
-        let index = self.conns.iter().position(|link| link.id == id)?;
-        Some(self.conns.remove(index).depart())
+        let index = self.conns.iter().position(|conn| conn.id == id)?;
+        Some(self.conns.remove(index).detach())
     }
 
     fn find(&mut self, id: ConnId) -> Option<&mut DriverConn> {
-        self.conns.iter_mut().find(|link| link.id == id)
+        self.conns.iter_mut().find(|conn| conn.id == id)
     }
 
     /// Returns what the application may know of a connection.
     pub(crate) fn info(&self, id: ConnId) -> Option<&Arc<ConnectionInfo>> {
-        self.conns.iter().find(|link| link.id == id).map(|link| &link.info)
+        self.conns.iter().find(|conn| conn.id == id).map(|conn| &conn.info)
     }
 
     /// Samples the path of a connection now.
     pub(crate) fn sample(&mut self, id: ConnId) -> PathSample {
-        let Some(link) = self.find(id) else { return PathSample::default() };
-        link.take_sample();
-        link.sample
+        let Some(conn) = self.find(id) else { return PathSample::default() };
+        conn.take_sample();
+        conn.sample
     }
 
     /// Returns a snapshot of a connection; unlike [`Self::sample`], it changes no socket option.
@@ -129,40 +126,40 @@ impl ConnSet {
         view: &ConnectionView,
         role: snapshot::ConnectionRole,
     ) -> Option<ConnectionSnapshot> {
-        self.conns.iter().find(|link| link.id == view.id).map(|link| link.snapshot(view, role))
+        self.conns.iter().find(|conn| conn.id == view.id).map(|conn| conn.snapshot(view, role))
     }
 
     /// Applies an engine event to the transports.
     pub(super) fn on_event(&mut self, session: &mut Session, now: Instant, event: &Event) {
         match event {
-            Event::KeyingMaterialNeeded { conn, request } => {
-                let Some(link) = self.find(*conn) else { return };
-                match link.transport.keying_material(request) {
+            Event::KeyingMaterialNeeded { conn: id, request } => {
+                let Some(conn) = self.find(*id) else { return };
+                match conn.transport.keying_material(request) {
                     Ok(material) => {
-                        session.handle_keying_material(*conn, material, crate::entropy::nonce());
+                        session.handle_keying_material(*id, material, crate::entropy::nonce());
                     }
                     Err(error) => {
-                        seldom!(warn, "exporter", %conn, %error, "no TLS exporter, SMig disabled")
+                        seldom!(warn, "exporter", conn = %id, %error, "no TLS exporter, SMig disabled")
                     }
                 }
             }
-            Event::Closed { conn, .. } => {
-                if let Some(link) = self.find(*conn) {
-                    link.end(now);
+            Event::Closed { conn: id, .. } => {
+                if let Some(conn) = self.find(*id) {
+                    conn.end(now);
                 }
             }
-            Event::AbortTransport { conn } => {
-                if let Some(link) = self.find(*conn) {
-                    link.abandon(session, now);
+            Event::AbortTransport { conn: id } => {
+                if let Some(conn) = self.find(*id) {
+                    conn.abandon(session, now);
                 }
             }
             Event::Migrated { to, .. } => {
                 let options = Arc::clone(&self.options);
-                if let Some(link) = self.find(*to)
-                    && link.role == ConnectionRole::Interactive
+                if let Some(conn) = self.find(*to)
+                    && conn.role == ConnectionRole::Interactive
                 {
-                    link.set_role(ConnectionRole::Bulk, &options.bulk);
-                    self.begin_pace(now);
+                    conn.set_role(ConnectionRole::Bulk, &options.bulk);
+                    self.start_pacing(now);
                 }
             }
             _ => {}
@@ -177,9 +174,9 @@ impl ConnSet {
         now: Instant,
         cx: &mut Context<'_>,
     ) -> Progress {
-        let Some(link) = self.conns.get_mut(index) else { return Progress::None };
-        let resumed = link.resume_input(session, now);
-        resumed.or(link.receive(session, now, cx))
+        let Some(conn) = self.conns.get_mut(index) else { return Progress::None };
+        let resumed = conn.resume_input(session, now);
+        resumed.or(conn.receive(session, now, cx))
     }
 
     /// Sends: on interactive connections first, then on bulk connections.
@@ -191,92 +188,92 @@ impl ConnSet {
     ) -> Progress {
         let mut progress = Progress::None;
         let mut bytes = 0;
-        for link in self.conns.iter_mut().filter(|link| link.role == ConnectionRole::Interactive) {
-            progress = progress.or(link.transmit(session, now, cx));
-            bytes += link.newly_sent();
+        for conn in self.conns.iter_mut().filter(|conn| conn.role == ConnectionRole::Interactive) {
+            progress = progress.or(conn.transmit(session, now, cx));
+            bytes += conn.newly_sent();
         }
         if self.options.pacing == Pacing::Every && self.conns.iter().any(DriverConn::is_blocked) {
-            self.begin_pace(now);
+            self.start_pacing(now);
         }
         if self.paced().next().is_none() {
             self.pacer = None;
             self.deferral.forget();
             return progress;
         }
-        self.steer(now, bytes);
-        for link in self.conns.iter_mut().filter(|link| link.role == ConnectionRole::Bulk) {
-            progress = progress.or(link.transmit(session, now, cx));
+        self.limit_bulk(now, bytes);
+        for conn in self.conns.iter_mut().filter(|conn| conn.role == ConnectionRole::Bulk) {
+            progress = progress.or(conn.transmit(session, now, cx));
         }
         progress
     }
 
     /// Sets the rate limit of bulk, after interactive connections have sent `bytes` bytes.
-    fn steer(&mut self, now: Instant, bytes: u64) {
-        let Some(mut pace) = self.pacer.take() else { return };
-        if pace.is_due(now) {
-            self.measure(now, &mut pace);
+    fn limit_bulk(&mut self, now: Instant, bytes: u64) {
+        let Some(mut pacer) = self.pacer.take() else { return };
+        if pacer.is_due(now) {
+            self.sample_rate(now, &mut pacer);
         }
         // A connection does not yield to itself.
         if self.options.pacing != Pacing::Every {
-            self.deferral.on_interactive(now, bytes, pace.capacity());
+            self.deferral.on_interactive(now, bytes, pacer.capacity());
         }
-        let mut cap = pace.cap();
-        if self.deferral.holds(now) {
-            cap = cap.min(pace.capacity() / DEFERRED_RATE_DIVISOR);
+        let mut cap = pacer.cap();
+        if self.deferral.is_active(now) {
+            cap = cap.min(pacer.capacity() / DEFERRED_RATE_DIVISOR);
         }
-        self.pacer = Some(pace);
-        let active = self.paced().filter(|link| link.is_blocked()).count();
+        self.pacer = Some(pacer);
+        let active = self.paced().filter(|conn| conn.is_blocked()).count();
         let share = if cap == u64::MAX { cap } else { cap / active.max(1) as u64 };
         let pacing = self.options.pacing;
-        for link in self.conns.iter_mut().filter(|link| pacing.takes(link.role)) {
-            link.set_cap(share);
+        for conn in self.conns.iter_mut().filter(|conn| pacing.takes(conn.role)) {
+            conn.set_cap(share);
         }
     }
 
     /// Returns the connections whose rate is limited.
     fn paced(&self) -> impl Iterator<Item = &DriverConn> + Clone {
-        self.conns.iter().filter(|link| self.options.pacing.takes(link.role))
+        self.conns.iter().filter(|conn| self.options.pacing.takes(conn.role))
     }
 
-    /// Samples every connection, and gives a reading to the pace.
-    fn measure(&mut self, now: Instant, pace: &mut Pacer) {
+    /// Samples every connection, and gives a reading to the pacer.
+    fn sample_rate(&mut self, now: Instant, pacer: &mut Pacer) {
         let Some(base) = self.sample_all() else { return };
         let new: u64 = self.conns.iter_mut().map(DriverConn::newly_acknowledged).sum();
         self.acknowledged += new;
-        let in_flight = |link: &DriverConn| link.sample.in_flight;
+        let in_flight = |conn: &DriverConn| conn.sample.in_flight;
         let all_in_flight: u64 = self.conns.iter().map(in_flight).sum();
         let bulk = self.paced();
         let in_flight = bulk.clone().map(in_flight).sum();
-        let sends = bulk.filter(|link| link.sample.in_flight > 0);
-        let Some(link) = sends.min_by_key(|link| link.sample.rtt) else {
-            pace.on_silence(now);
+        let sends = bulk.filter(|conn| conn.sample.in_flight > 0);
+        let Some(conn) = sends.min_by_key(|conn| conn.sample.rtt) else {
+            pacer.on_silence(now);
             return;
         };
         let reading = RateSample {
             acknowledged: self.acknowledged,
             sent: self.acknowledged + all_in_flight,
-            rtt: link.sample.rtt,
-            deviation: link.sample.deviation,
+            rtt: conn.sample.rtt,
+            deviation: conn.sample.deviation,
             base,
-            packet: link.sample.packet,
+            packet: conn.sample.packet,
             in_flight,
         };
-        pace.on_reading(now, reading);
+        pacer.on_reading(now, reading);
     }
 
     /// Samples all connections; returns the lowest minimum RTT.
     fn sample_all(&mut self) -> Option<Duration> {
-        let sample = |link: &mut DriverConn| {
-            link.take_sample();
-            link.sample.min_rtt
+        let sample = |conn: &mut DriverConn| {
+            conn.take_sample();
+            conn.sample.min_rtt
         };
         self.conns.iter_mut().map(sample).filter(|base| !base.is_zero()).min()
     }
 
     /// Starts pacing, if it is enabled and the path's RTT is long enough.
-    fn begin_pace(&mut self, now: Instant) {
+    fn start_pacing(&mut self, now: Instant) {
         if self.options.pacing != Pacing::Off && self.pacer.is_none() {
-            let base = self.sample_all().filter(|&base| base >= LEAST_BASE);
+            let base = self.sample_all().filter(|&base| base >= MIN_PACED_RTT);
             self.pacer = base.map(|base| Pacer::begin(now, base));
         }
     }
@@ -289,31 +286,31 @@ impl ConnSet {
         cx: &mut Context<'_>,
     ) -> Progress {
         let mut progress = Progress::None;
-        for link in &mut self.conns {
-            progress = progress.or(link.finish(session, now, cx));
+        for conn in &mut self.conns {
+            progress = progress.or(conn.finish(session, now, cx));
         }
-        self.conns.retain(|link| link.close_state != CloseState::Gone);
+        self.conns.retain(|conn| conn.close_state != CloseState::Gone);
         progress
     }
 
     /// Closes every connection now: the peer was notified and has not closed them in time.
     pub(crate) fn close_all(&self, now: Instant, session: &mut Session) {
-        for link in &self.conns {
-            session.close(now, link.id, ErrorCode::NoError, "the session has ended");
+        for conn in &self.conns {
+            session.close(now, conn.id, ErrorCode::NoError, "the session has ended");
         }
     }
 
     /// Releases spare memory, before the session's task goes idle.
     pub(super) fn release_idle_memory(&mut self) {
-        for link in &mut self.conns {
-            link.rest();
+        for conn in &mut self.conns {
+            conn.release_idle_memory();
         }
     }
 
     /// Returns when the driver must run again.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let ends = self.conns.iter().filter_map(DriverConn::deadline).min();
-        let pace = self.pacer.as_ref().and_then(Pacer::deadline);
-        [ends, self.deferral.deadline(), pace].into_iter().flatten().min()
+        let pacer = self.pacer.as_ref().and_then(Pacer::deadline);
+        [ends, self.deferral.deadline(), pacer].into_iter().flatten().min()
     }
 }

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use tower_service::Service;
 
 use super::CertificateNames;
-use super::http1::MAX_EMPTY;
+use super::http1::MAX_EMPTY_LINES;
 use super::worker::{ListenerKind, ListenerSpec, TaskToken, Worker};
 use super::{http1, identity, worker};
 use crate::clock;
@@ -28,11 +28,11 @@ use crate::transport::{self, Received, Transport};
 /// The first bytes of HTTP/2's preface (RFC 9113 section 3.4); no HTTP/1.1 request begins with them.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0";
 /// Limit for protocol detection; hyper refuses longer request lines.
-const LONGEST_LINE: usize = 16 << 10;
+const MAX_LINE_BYTES: usize = 16 << 10;
 /// Pause of the accept loop after the system ran out of file descriptors.
-const PAUSE: Duration = Duration::from_millis(50);
+const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
 /// Maximum number of connections accepted at shutdown: the length of the backlog.
-const MAX_WAITING: i32 = super::builder::BACKLOG;
+const MAX_BACKLOG: i32 = super::builder::BACKLOG;
 
 /// The protocol of a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,14 +67,14 @@ pub(super) async fn accept_all<S, B>(
             }
             Err(error) => {
                 worker.shared.on_exhausted(missing(&error), &error);
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(EXHAUSTED_PAUSE).await;
             }
         }
     }
     // Bypass the runtime, whose readiness may be out of date. The number of connections is limited, so that
     // new ones cannot keep the worker from its streams.
     let Ok(socket) = socket.into_std() else { return };
-    for _ in 0..MAX_WAITING {
+    for _ in 0..MAX_BACKLOG {
         match socket.accept() {
             Ok((tcp, peer)) => {
                 match tcp.set_nonblocking(true).and_then(|()| TcpStream::from_std(tcp)) {
@@ -103,7 +103,7 @@ fn handle_accepted<S, B>(
     B::Error: Into<BoxError>,
 {
     let shared = &worker.shared;
-    let Some(seat) = shared.crowd.seat(peer.ip()) else {
+    let Some(client_permit) = shared.client_quota.acquire(peer.ip()) else {
         return shared.on_limit("max_connections_per_client", Some(peer));
     };
     let ends = || Some(ConnectionAddrs { local: tcp.local_addr().ok()?, peer });
@@ -112,7 +112,8 @@ fn handle_accepted<S, B>(
         return shared.on_limit("max_connections", Some(peer));
     };
     let active = TaskToken::new(worker);
-    let task = establish(tcp, permit.seated(seat), Arc::clone(spec), Rc::clone(worker));
+    let task =
+        establish(tcp, permit.with_client(client_permit), Arc::clone(spec), Rc::clone(worker));
     tokio::task::spawn_local(async move {
         let _active = active;
         task.await;
@@ -154,7 +155,7 @@ async fn establish<S, B>(
     let limit = worker.shared.handshake_timeout;
     let Negotiated { mut transport, protocol, names } =
         match timeout(limit, negotiate(tcp, &spec)).await {
-            Ok(Ok(greeted)) => greeted,
+            Ok(Ok(negotiated)) => negotiated,
             Ok(Err(error)) => {
                 tracing::debug!(%error, "handshake failed");
                 return worker.shared.counters.on_event(&ObserverEvent::HandshakeFailed);
@@ -178,9 +179,9 @@ async fn establish<S, B>(
         Protocol::Http2 => {
             let now = clock::now();
             let session = Session::server(Arc::clone(&worker.shared.engine), now);
-            worker::spawn_session(&worker, session, |session, links| {
+            worker::spawn_session(&worker, session, |session, conns| {
                 let info = ConnectionInfo::new(&transport, clear, names).by(spec.id);
-                links.add(session, now, transport, info, identity);
+                conns.add(session, now, transport, info, identity);
             });
         }
     }
@@ -234,7 +235,7 @@ fn recognize(input: &[u8]) -> io::Result<Option<Protocol>> {
     }
     let (mut line, mut empty) = (input, 0);
     while let Some(rest) = line.strip_prefix(b"\r\n") {
-        if empty == MAX_EMPTY {
+        if empty == MAX_EMPTY_LINES {
             // The HTTP/1.1 parser refuses them.
             return Ok(Some(Protocol::Http1));
         }
@@ -246,7 +247,7 @@ fn recognize(input: &[u8]) -> io::Result<Option<Protocol>> {
         }
         // A client that meant HTTP/2 would parse a response in HTTP/1.1 as frames.
         Some(_) => Err(io::Error::other("neither HTTP/2 nor HTTP/1.1")),
-        None if input.len() > LONGEST_LINE => Ok(Some(Protocol::Http1)),
+        None if input.len() > MAX_LINE_BYTES => Ok(Some(Protocol::Http1)),
         None => Ok(None),
     }
 }
@@ -266,7 +267,7 @@ mod tests {
         const GET: &str = "GET / HTTP/1.1\r\n";
         const PRI: &str = "PRI * HTTP/2.0\r\n";
         let lines = |count| "\r\n".repeat(count);
-        let long = "a".repeat(LONGEST_LINE);
+        let long = "a".repeat(MAX_LINE_BYTES);
         for (input, expected) in [
             (String::new(), None),
             ("PRI * HTTP/2.".to_owned(), None),

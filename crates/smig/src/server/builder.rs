@@ -14,7 +14,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::{mpsc, watch};
 use tower_service::Service;
 
-use super::client_quota::Crowd;
+use super::client_quota::ClientQuota;
 use super::listening::{Ids, ListenerId, Listening, Open};
 use super::session_list::SessionList;
 use super::session_registry::Registry;
@@ -288,14 +288,14 @@ impl ServerBuilder {
             return Err(Error::config("the server has no addresses; add one"));
         }
         entropy::check()?;
-        let Bound { open, mut doors, changes } = self.bind()?;
+        let Bound { open, mut workers, changes } = self.bind()?;
         let counters = Arc::new(Counters::new(self.observer.map(|observer| observer.0)));
         let deadlines = Deadlines::new(&self.engine.limits, self.body_timeout, self.idle_timeout);
         let shared = Arc::new(Shared {
             registry: Registry::default(),
             engine: Arc::new(self.engine),
             rules: self.rules,
-            links: Arc::new(ConnOptions {
+            conn_options: Arc::new(ConnOptions {
                 interactive: self.interactive,
                 bulk: self.bulk,
                 pacing: self.pacing,
@@ -304,7 +304,7 @@ impl ServerBuilder {
             counters: Arc::clone(&counters),
             open: Arc::new(AtomicUsize::new(0)),
             max_connections: self.max_connections,
-            crowd: Crowd::new(self.max_connections_per_client),
+            client_quota: ClientQuota::new(self.max_connections_per_client),
             handshake_timeout: self.handshake_timeout,
             deadlines,
             tenant: self.tenant,
@@ -312,40 +312,40 @@ impl ServerBuilder {
             describe_streams: self.describe_streams,
         });
         let (phase, watcher) = watch::channel(ServerState::Running);
-        let (mut threads, mut rolls) = (Vec::new(), Vec::new());
+        let (mut threads, mut session_lists) = (Vec::new(), Vec::new());
         for number in 0..self.workers {
-            let Some(sockets) = doors.pop() else { break };
+            let Some(sockets) = workers.pop() else { break };
             let (service, shared, watcher) =
                 (service.clone(), Arc::clone(&shared), watcher.clone());
-            let roll = Arc::new(SessionList::default());
-            rolls.push(Arc::clone(&roll));
+            let sessions = Arc::new(SessionList::default());
+            session_lists.push(Arc::clone(&sessions));
             let thread = thread::Builder::new()
                 .name(format!("smig-{number}"))
-                .spawn(move || run(sockets, service, (shared, roll), watcher))
+                .spawn(move || run(sockets, service, (shared, sessions), watcher))
                 .map_err(|error| Error::io("cannot start a worker thread", error))?;
             threads.push(thread);
         }
-        let view = ServerView { counters, rolls: rolls.into() };
+        let view = ServerView { counters, session_lists: session_lists.into() };
         Ok(Server { open, ids: self.ids, phase, threads, changes, view })
     }
 
     /// Binds every address once per worker.
     fn bind(&self) -> Result<Bound, Error> {
-        let (mut doors, mut changes) = (Vec::new(), Vec::new());
+        let (mut workers, mut changes) = (Vec::new(), Vec::new());
         for _ in 0..self.workers {
             let (sender, receiver) = mpsc::unbounded_channel();
             changes.push(sender);
-            doors.push(WorkerListeners { listeners: Vec::new(), changes: receiver });
+            workers.push(WorkerListeners { listeners: Vec::new(), changes: receiver });
         }
         let mut open = Open::default();
         for (id, addr, listens) in &self.specs {
             let (listening, listeners) = bind(*id, *addr, listens, self.workers)?;
-            for (door, listener) in doors.iter_mut().zip(listeners) {
-                door.listeners.push(listener);
+            for (worker, listener) in workers.iter_mut().zip(listeners) {
+                worker.listeners.push(listener);
             }
             open.add(listening);
         }
-        Ok(Bound { open, doors, changes })
+        Ok(Bound { open, workers, changes })
     }
 }
 
@@ -353,7 +353,7 @@ impl ServerBuilder {
 struct Bound {
     open: Open,
     /// One per worker.
-    doors: Vec<WorkerListeners>,
+    workers: Vec<WorkerListeners>,
     changes: Vec<mpsc::UnboundedSender<ListenerChange>>,
 }
 

@@ -11,12 +11,12 @@ const SHARDS: usize = 16;
 
 /// A client's IPv4 address or IPv6 /64 network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum From {
+enum ClientNetwork {
     V4(u32),
     V6(u64),
 }
 
-impl From {
+impl ClientNetwork {
     fn of(ip: IpAddr) -> Self {
         match ip.to_canonical() {
             IpAddr::V4(ip) => Self::V4(ip.to_bits()),
@@ -35,53 +35,56 @@ impl From {
 
 /// The number of open connections per client.
 #[derive(Debug)]
-pub(crate) struct Crowd {
-    most: usize,
-    shards: [Mutex<FxHashMap<From, usize>>; SHARDS],
+pub(crate) struct ClientQuota {
+    max: usize,
+    shards: [Mutex<FxHashMap<ClientNetwork, usize>>; SHARDS],
 }
 
 /// A connection's place in the count for its client; released when dropped.
 #[derive(Debug)]
-pub(crate) struct Seat {
-    crowd: Arc<Crowd>,
-    from: From,
+pub(crate) struct ClientPermit {
+    quota: Arc<ClientQuota>,
+    client: ClientNetwork,
 }
 
-impl Crowd {
-    /// Creates a count with at most `most` connections per client.
-    pub(crate) fn new(most: usize) -> Arc<Self> {
-        Arc::new(Self { most, shards: Default::default() })
+impl ClientQuota {
+    /// Creates a count of at most `max` connections per client.
+    pub(crate) fn new(max: usize) -> Arc<Self> {
+        Arc::new(Self { max, shards: Default::default() })
     }
 
-    fn shard(&self, from: From) -> Option<MutexGuard<'_, FxHashMap<From, usize>>> {
-        let shard = self.shards.get(from.shard())?;
+    fn shard(
+        &self,
+        client: ClientNetwork,
+    ) -> Option<MutexGuard<'_, FxHashMap<ClientNetwork, usize>>> {
+        let shard = self.shards.get(client.shard())?;
         Some(shard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Takes a place; `None` if the client has as many as allowed.
-    pub(crate) fn seat(self: &Arc<Self>, ip: IpAddr) -> Option<Seat> {
-        let from = From::of(ip);
-        let mut shard = self.shard(from)?;
-        let count = shard.entry(from).or_default();
-        if *count >= self.most {
+    pub(crate) fn acquire(self: &Arc<Self>, ip: IpAddr) -> Option<ClientPermit> {
+        let client = ClientNetwork::of(ip);
+        let mut shard = self.shard(client)?;
+        let count = shard.entry(client).or_default();
+        if *count >= self.max {
             if *count == 0 {
-                shard.remove(&from);
+                shard.remove(&client);
             }
             return None;
         }
         *count += 1;
         drop(shard);
-        Some(Seat { crowd: Arc::clone(self), from })
+        Some(ClientPermit { quota: Arc::clone(self), client })
     }
 }
 
-impl Drop for Seat {
+impl Drop for ClientPermit {
     fn drop(&mut self) {
-        let Some(mut shard) = self.crowd.shard(self.from) else { return };
-        if let Some(count) = shard.get_mut(&self.from) {
+        let Some(mut shard) = self.quota.shard(self.client) else { return };
+        if let Some(count) = shard.get_mut(&self.client) {
             *count -= 1;
             if *count == 0 {
-                shard.remove(&self.from);
+                shard.remove(&self.client);
             }
         }
     }
@@ -93,24 +96,24 @@ mod tests {
 
     #[test]
     fn an_address_has_its_share_and_gives_it_back() {
-        let crowd = Crowd::new(2);
-        let seat = |ip: &str| crowd.seat(ip.parse().unwrap());
-        let first = seat("192.0.2.1").unwrap();
-        let _second = seat("::ffff:192.0.2.1").unwrap();
-        assert!(seat("192.0.2.1").is_none());
-        let _other = seat("192.0.2.2").unwrap();
+        let quota = ClientQuota::new(2);
+        let acquire = |ip: &str| quota.acquire(ip.parse().unwrap());
+        let first = acquire("192.0.2.1").unwrap();
+        let _second = acquire("::ffff:192.0.2.1").unwrap();
+        assert!(acquire("192.0.2.1").is_none());
+        let _other = acquire("192.0.2.2").unwrap();
         drop(first);
-        assert!(seat("192.0.2.1").is_some());
-        let _six = [seat("2001:db8::1"), seat("2001:db8::2:1")].map(Option::unwrap);
-        assert!(seat("2001:db8::3").is_none() && seat("2001:db8:0:1::1").is_some());
+        assert!(acquire("192.0.2.1").is_some());
+        let _six = [acquire("2001:db8::1"), acquire("2001:db8::2:1")].map(Option::unwrap);
+        assert!(acquire("2001:db8::3").is_none() && acquire("2001:db8:0:1::1").is_some());
     }
 
     #[test]
     fn nothing_is_kept_of_who_has_gone() {
-        let crowd = Crowd::new(9);
-        let all: Vec<_> = (0..200).map(|n| crowd.seat(IpAddr::from([10, 0, 0, n]))).collect();
+        let quota = ClientQuota::new(9);
+        let all: Vec<_> = (0..200).map(|n| quota.acquire(IpAddr::from([10, 0, 0, n]))).collect();
         assert!(all.iter().all(Option::is_some));
         drop(all);
-        assert!(crowd.shards.iter().all(|shard| shard.lock().unwrap().is_empty()));
+        assert!(quota.shards.iter().all(|shard| shard.lock().unwrap().is_empty()));
     }
 }

@@ -38,7 +38,7 @@ pub use listening::{ListenerId, Listening};
 pub use tls::{Certificate, ClientCertificates, ServerTls};
 
 pub(crate) use certificate_names::CertificateNames;
-pub(crate) use client_quota::Seat;
+pub(crate) use client_quota::ClientPermit;
 pub(crate) use heads::content_length;
 
 use crate::error::Error;
@@ -50,7 +50,7 @@ use session_list::SessionList;
 use worker::{ListenerChange, ServerState};
 
 /// How long a stopped worker may take to end. After that it is stuck in a blocking call.
-const STUCK: Duration = Duration::from_millis(500);
+const STUCK_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A running server. Dropping it stops it at once; [`Server::shutdown`] lets streams finish.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ pub struct Server {
 #[derive(Clone, Debug)]
 pub struct ServerView {
     counters: Arc<Counters>,
-    rolls: Arc<[Arc<SessionList>]>,
+    session_lists: Arc<[Arc<SessionList>]>,
 }
 
 impl ServerView {
@@ -81,7 +81,7 @@ impl ServerView {
     /// Returns a snapshot of the HTTP/2 sessions, which it requests from each session's task; there is no
     /// cost without a request. Must be called inside a tokio runtime, any.
     pub async fn sessions(&self) -> Snapshot {
-        let mailboxes = self.rolls.iter().flat_map(|roll| roll.all()).collect();
+        let mailboxes = self.session_lists.iter().flat_map(|list| list.all()).collect();
         snapshot::collect(mailboxes, Command::Describe).await
     }
 }
@@ -183,17 +183,17 @@ impl Server {
     pub async fn shutdown(mut self, limit: Duration) -> Result<(), Error> {
         self.phase.send_replace(ServerState::Draining);
         let threads = std::mem::take(&mut self.threads);
-        let (tell, mut told) = oneshot::channel();
+        let (result, mut results) = oneshot::channel();
         // A separate thread, because a runtime waits for its own blocking threads.
         thread::Builder::new()
             .name("smig-end".to_owned())
-            .spawn(move || drop(tell.send(join(threads))))
+            .spawn(move || drop(result.send(join(threads))))
             .map_err(|error| Error::io("cannot start a thread", error))?;
-        if let Ok(result) = timeout(limit, &mut told).await {
+        if let Ok(result) = timeout(limit, &mut results).await {
             return result.unwrap_or_else(|_| Err(panicked()));
         }
         self.phase.send_replace(ServerState::Stopped);
-        let Ok(result) = timeout(STUCK, told).await else {
+        let Ok(result) = timeout(STUCK_TIMEOUT, results).await else {
             tracing::warn!("a worker is stuck in a blocking call and was abandoned");
             return Ok(());
         };

@@ -39,7 +39,7 @@ where
             Work::Idle => {}
             Work::Waiting { .. } | Work::Handler { .. } => {
                 let handled = exchange.poll_handler(&mut cx);
-                self.early.send(turn);
+                self.informational.send(turn);
                 match handled {
                     Handled::Pending => {}
                     Handled::Failed(failure) => self.on_failure(turn, slot, failure),
@@ -142,22 +142,23 @@ where
     }
 
     /// Evaluates the rules for each watched stream.
-    pub(super) fn look_at_watched(&mut self, turn: &mut TurnCx<'_>) {
-        let Self { worker, slots, watched, recent: around, session_record: book, .. } = self;
+    pub(super) fn evaluate_candidates(&mut self, turn: &mut TurnCx<'_>) {
+        let Self { worker, slots, watched, recent, session_record, .. } = self;
         let counters = &worker.shared.counters;
         let mut moved = 0;
         for &slot in &*watched {
-            let tracked = slots.entry(slot).and_then(|(exchange, _)| exchange.candidate.as_ref());
-            moved += usize::from(tracked.is_some_and(Candidate::is_settled));
+            let candidate = slots.entry(slot).and_then(|(exchange, _)| exchange.candidate.as_ref());
+            moved += usize::from(candidate.is_some_and(Candidate::is_settled));
         }
         let open = slots.len().saturating_sub(moved);
         for &slot in &*watched {
             let Some((exchange, _)) = slots.entry(slot) else { continue };
-            let Some(tracked) = &mut exchange.candidate else { continue };
+            let Some(candidate) = &mut exchange.candidate else { continue };
             let (rules, record) = (&worker.shared.rules, &mut exchange.record);
-            if let Some(verdict) = tracked.evaluate(turn, rules, around, exchange.key, open, record)
+            if let Some(verdict) =
+                candidate.evaluate(turn, rules, recent, exchange.key, open, record)
             {
-                let stream = counters.place(turn, book, exchange.key);
+                let stream = counters.place(turn, session_record, exchange.key);
                 counters.on_event(&ObserverEvent::PolicyDecided { stream, verdict });
             }
         }
@@ -172,8 +173,8 @@ where
         self.worker.shared.counters.moved(turn, &mut self.session_record, record, migration);
         let Some(exchange) = exchange else { return };
         exchange.conn = to;
-        if let Some(tracked) = &mut exchange.candidate {
-            tracked.on_moved();
+        if let Some(candidate) = &mut exchange.candidate {
+            candidate.on_moved();
         }
         if let Some(shared) = &exchange.shared {
             shared.on_connection(to, received);

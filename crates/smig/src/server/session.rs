@@ -65,11 +65,11 @@ where
     pub(super) app: Option<AppId>,
     pub(super) recent: RecentStreams,
     /// Informational responses that handlers send.
-    pub(super) early: Arc<PendingInformational>,
+    pub(super) informational: Arc<PendingInformational>,
     /// Streams that the rules track.
     pub(super) watched: Vec<Slot>,
-    /// The session's number in the worker's roll.
-    number: usize,
+    /// The session's number in the worker's list.
+    list_number: usize,
     pub(super) session_record: SessionRecord,
     /// Since when no stream is open; `None` while one is.
     idle_since: Option<Instant>,
@@ -77,7 +77,7 @@ where
     has_burst_memory: bool,
     state: SessionState,
     /// When to check for slow request bodies.
-    pub(super) look_at_uploads: Option<Instant>,
+    pub(super) check_uploads_at: Option<Instant>,
 }
 
 /// Whether the session accepts requests.
@@ -98,11 +98,11 @@ where
 {
     pub(super) fn new(worker: Rc<Worker<S>>) -> Self {
         let mailbox = Mailbox::new();
-        let number = worker.register(&mailbox);
+        let list_number = worker.register(&mailbox);
         Self {
             service: worker.service.clone(),
             slots: Slots::new(Arc::clone(mailbox.notifier())),
-            early: PendingInformational::new(Arc::clone(mailbox.notifier())),
+            informational: PendingInformational::new(Arc::clone(mailbox.notifier())),
             mailbox,
             worker,
             by_key: FxHashMap::default(),
@@ -110,24 +110,24 @@ where
             app: None,
             recent: RecentStreams::default(),
             watched: Vec::new(),
-            number,
+            list_number,
             session_record: SessionRecord::begin(crate::clock::now()),
             idle_since: None,
             has_burst_memory: false,
             state: SessionState::Open,
-            look_at_uploads: None,
+            check_uploads_at: None,
         }
     }
 
     /// Answers a request for a snapshot.
-    fn describe(&self, turn: &TurnCx<'_>, asked: SnapshotSender) {
+    fn describe(&self, turn: &TurnCx<'_>, sender: SnapshotSender) {
         let find = |key| {
             let exchange = self.slots.get(*self.by_key.get(&key)?)?;
             Some(&exchange.record)
         };
-        if let Some(session) = snapshot::session(turn, &self.session_record, find) {
+        if let Some(session) = snapshot::capture(turn, &self.session_record, find) {
             // The receiver may have been dropped.
-            drop(asked.send(Box::new(session)));
+            drop(sender.send(Box::new(session)));
         }
     }
 
@@ -139,7 +139,7 @@ where
     }
 
     /// Frees memory of a session that is idle, and ends it after the idle timeout.
-    fn look_at_idleness(&mut self, turn: &mut TurnCx<'_>) {
+    fn check_idleness(&mut self, turn: &mut TurnCx<'_>) {
         if self.slots.len() > 0 {
             self.idle_since = None;
             return;
@@ -203,7 +203,13 @@ where
         };
         let work = self.free_work.pop().unwrap_or_else(|| Box::pin(Work::Idle));
         let deadlines = &self.worker.shared.deadlines;
-        let pace = slow_uploads::pace(deadlines, kind, Version::HTTP_2, &head.headers, turn.now);
+        let progress = slow_uploads::upload_progress(
+            deadlines,
+            kind,
+            Version::HTTP_2,
+            &head.headers,
+            turn.now,
+        );
         let slot = self.slots.insert(Exchange {
             key,
             conn,
@@ -214,7 +220,7 @@ where
             inbound: if end == EndStream::Yes { BodyRecvState::Ended } else { BodyRecvState::Open },
             outbound: BodySendState::Open,
             length: Length::Unknown,
-            upload: pace,
+            upload: progress,
             candidate: None,
             record: StreamRecord::begin(turn.now, name),
         });
@@ -238,7 +244,7 @@ where
             }
         };
         let mut request = heads::request(*head, body, turn.conns.info(conn));
-        let informational = InformationalSender::stream(Arc::clone(&self.early), key, slot);
+        let informational = InformationalSender::stream(Arc::clone(&self.informational), key, slot);
         request.extensions_mut().insert(informational);
         if let Some(place) = place {
             request.extensions_mut().insert(place);
@@ -280,18 +286,18 @@ where
     }
 
     /// Does what the reader of the request body has requested.
-    fn on_asked(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
+    fn on_handle_requests(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         let Some((exchange, _)) = self.slots.entry(slot) else { return };
         let Some(shared) = &exchange.shared else { return };
-        let asked = shared.take_asked();
-        if asked.reads && exchange.continues == Continue::Expected {
+        let requested = shared.take_requests();
+        if requested.reads && exchange.continues == Continue::Expected {
             exchange.continues = Continue::No;
             heads::send_continue(turn, exchange.key);
         }
-        if let Some(priority) = asked.priority {
+        if let Some(priority) = requested.priority {
             turn.session.reprioritize(exchange.key, priority);
         }
-        if asked.migrate {
+        if requested.migrate {
             let offers = self.worker.shared.rules.offers;
             let why = MigrationCause::Asked;
             crate::migration::migrate(turn, exchange.key, offers, why, &mut exchange.record);
@@ -359,11 +365,11 @@ where
             shared.fail(Error::new(crate::error::ErrorKind::Canceled));
         }
         turn.session.release(exchange.key);
-        self.keep(exchange);
+        self.recycle(exchange);
     }
 
     /// Drops the application's part of an exchange, and keeps the allocation for the next.
-    fn keep(&mut self, mut exchange: Entry<S, B>) {
+    fn recycle(&mut self, mut exchange: Entry<S, B>) {
         // A destructor of the application may panic as well.
         if guarded(|| exchange.work.set(Work::Idle)).is_err() {
             self.worker.shared.counters.on_event(&ObserverEvent::Panicked);
@@ -446,31 +452,31 @@ where
 
     fn on_command(&mut self, turn: &mut TurnCx<'_>, command: Command) {
         match command {
-            Command::Join(arrival) => self.on_arrival(turn, *arrival),
+            Command::Join(handover) => self.on_join(turn, *handover),
             Command::Drain => self.drain(turn),
-            Command::Describe(asked) => self.describe(turn, asked),
+            Command::Describe(requested) => self.describe(turn, requested),
         }
     }
 
     fn on_call(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         if self.slots.take_woken(slot).is_some() {
-            self.on_asked(turn, slot);
+            self.on_handle_requests(turn, slot);
             self.advance(turn, slot);
         }
     }
 
     fn on_turn(&mut self, turn: &mut TurnCx<'_>) {
-        self.look_at_idleness(turn);
+        self.check_idleness(turn);
         self.reset_slow_uploads(turn);
         if !self.watched.is_empty() && self.app.is_some() {
-            self.look_at_watched(turn);
+            self.evaluate_candidates(turn);
         }
     }
 
     fn deadline(&self) -> Option<Instant> {
         let lean = if self.has_burst_memory { SHRINK_AFTER } else { Duration::MAX };
         let idle = self.idle_since.map(|since| since + self.idle_limit().min(lean));
-        [idle, self.look_at_uploads].into_iter().flatten().min()
+        [idle, self.check_uploads_at].into_iter().flatten().min()
     }
 
     fn is_done(&self) -> bool {
@@ -482,7 +488,7 @@ where
         if let Some(app) = self.app {
             self.worker.shared.registry.remove(app, &self.mailbox);
         }
-        self.worker.unregister(self.number);
+        self.worker.unregister(self.list_number);
         for exchange in self.slots.drain() {
             if let Some(shared) = &exchange.shared {
                 shared.fail(Error::new(crate::error::ErrorKind::Connection(None)));

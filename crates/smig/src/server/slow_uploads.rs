@@ -18,7 +18,7 @@ use crate::grpc::is_grpc;
 use crate::stream::{BodyRecvState, Incoming};
 
 /// Returns the stall clock for a request's body, unless the body may idle.
-pub(super) fn pace(
+pub(super) fn upload_progress(
     deadlines: &Deadlines,
     kind: RequestKind,
     version: Version,
@@ -41,14 +41,14 @@ where
 {
     /// Schedules the check for a request with a body.
     pub(super) fn expect_upload(&mut self, now: Instant) {
-        if self.look_at_uploads.is_none() {
-            self.look_at_uploads = Some(now + self.worker.shared.deadlines.body.tick());
+        if self.check_uploads_at.is_none() {
+            self.check_uploads_at = Some(now + self.worker.shared.deadlines.body.tick());
         }
     }
 
     /// Resets streams whose request body has made too little progress.
     pub(super) fn reset_slow_uploads(&mut self, turn: &mut TurnCx<'_>) {
-        if self.look_at_uploads.is_none_or(|at| turn.now < at) {
+        if self.check_uploads_at.is_none_or(|at| turn.now < at) {
             return;
         }
         let tick = self.worker.shared.deadlines.body.tick();
@@ -56,7 +56,7 @@ where
         for slot in (0..self.slots.places()).map(Slot) {
             let Some((exchange, _)) = self.slots.entry(slot) else { continue };
             let unanswered = matches!(*exchange.work, Work::Waiting { .. } | Work::Handler { .. });
-            let Some(pace) = &mut exchange.upload else { continue };
+            let Some(progress) = &mut exchange.upload else { continue };
             if exchange.inbound != BodyRecvState::Open || !unanswered {
                 continue;
             }
@@ -64,12 +64,12 @@ where
             let received = turn.session.stream(exchange.key).map_or(0, |view| view.received);
             let reads = exchange.shared.as_ref().is_some_and(|shared| shared.is_read());
             if !reads {
-                pace.rest(turn.now, received);
-            } else if pace.is_late(turn.now, received) {
+                progress.rest(turn.now, received);
+            } else if progress.is_late(turn.now, received) {
                 slow.push((slot, exchange.conn));
             }
         }
-        self.look_at_uploads = (waiting > 0).then(|| turn.now + tick);
+        self.check_uploads_at = (waiting > 0).then(|| turn.now + tick);
         for (slot, conn) in slow {
             let peer = turn.conns.info(conn).map(|info| info.peer_addr());
             self.worker.shared.on_limit("slow request body", peer);

@@ -16,7 +16,7 @@ use tower_service::Service;
 
 use super::accept;
 use super::builder::AuthorityCheck;
-use super::client_quota::Crowd;
+use super::client_quota::ClientQuota;
 use super::date::Date;
 use super::listening::ListenerId;
 use super::session::{Command, ServerSession};
@@ -37,11 +37,11 @@ pub(super) struct Shared {
     pub(super) registry: Registry,
     pub(super) engine: Arc<Config>,
     pub(super) rules: MigrationConfig,
-    pub(super) links: Arc<ConnOptions>,
+    pub(super) conn_options: Arc<ConnOptions>,
     pub(super) counters: Arc<Counters>,
     pub(super) open: Arc<AtomicUsize>,
     pub(super) max_connections: usize,
-    pub(super) crowd: Arc<Crowd>,
+    pub(super) client_quota: Arc<ClientQuota>,
     pub(super) handshake_timeout: Duration,
     pub(super) deadlines: Deadlines,
     pub(super) tenant: Vec<u8>,
@@ -128,15 +128,15 @@ pub(super) struct Worker<S> {
     pub(super) service: S,
     pub(super) shared: Arc<Shared>,
     pub(super) date: Date,
-    roll: Arc<SessionList>,
+    sessions: Arc<SessionList>,
     running: Arc<TaskTracker>,
     pub(super) phase: watch::Receiver<ServerState>,
 }
 
 impl<S> Worker<S> {
-    /// Registers a session in the roll.
+    /// Adds a session to the worker's list. Returns its number there.
     pub(super) fn register(&self, mailbox: &Arc<Mailbox<Command>>) -> usize {
-        let number = self.roll.insert(mailbox);
+        let number = self.sessions.insert(mailbox);
         if *self.phase.borrow() != ServerState::Running {
             // It starts late: after a handshake, or refused by another session.
             drop(mailbox.send(Command::Drain));
@@ -145,11 +145,11 @@ impl<S> Worker<S> {
     }
 
     pub(super) fn unregister(&self, number: usize) {
-        self.roll.remove(number);
+        self.sessions.remove(number);
     }
 
     fn drain(&self) {
-        for mailbox in self.roll.all() {
+        for mailbox in self.sessions.all() {
             // A closed mailbox belongs to a session that is ending already.
             drop(mailbox.send(Command::Drain));
         }
@@ -207,11 +207,11 @@ pub(super) fn spawn_session<S, B>(
     B: Body + 'static,
     B::Error: Into<BoxError>,
 {
-    let mut links = ConnSet::new(Arc::clone(&worker.shared.links));
-    fill(&mut session, &mut links);
+    let mut conn_options = ConnSet::new(Arc::clone(&worker.shared.conn_options));
+    fill(&mut session, &mut conn_options);
     let app = ServerSession::new(Rc::clone(worker));
     let mailbox = Arc::clone(app.mailbox());
-    let driver = Driver::new(session, links, app, mailbox);
+    let driver = Driver::new(session, conn_options, app, mailbox);
     let active = TaskToken::new(worker);
     tokio::task::spawn_local(async move {
         let _active = active;
@@ -221,9 +221,9 @@ pub(super) fn spawn_session<S, B>(
 
 /// Body of a worker's thread.
 pub(super) fn run<S, B>(
-    doors: WorkerListeners,
+    listeners: WorkerListeners,
     service: S,
-    (shared, roll): (Arc<Shared>, Arc<SessionList>),
+    (shared, sessions): (Arc<Shared>, Arc<SessionList>),
     phase: watch::Receiver<ServerState>,
 ) -> std::io::Result<()>
 where
@@ -239,11 +239,11 @@ where
         service,
         shared,
         date: Date::default(),
-        roll,
+        sessions,
         running: Arc::default(),
         phase,
     });
-    let ended = local.block_on(&runtime, serve(doors, Rc::clone(&worker)));
+    let ended = local.block_on(&runtime, serve(listeners, Rc::clone(&worker)));
     // This drops every task, and with it every connection.
     drop(local);
     // Blocking threads of the runtime (name resolution, disk) may hang: they are not waited for.
@@ -251,7 +251,7 @@ where
     ended
 }
 
-async fn serve<S, B>(mut doors: WorkerListeners, worker: Rc<Worker<S>>) -> std::io::Result<()>
+async fn serve<S, B>(mut listeners: WorkerListeners, worker: Rc<Worker<S>>) -> std::io::Result<()>
 where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
     S::Error: Into<BoxError>,
@@ -267,7 +267,7 @@ where
         let task = tokio::task::spawn_local(task);
         Ok::<_, std::io::Error>(Accepting { id, close, task })
     };
-    let mut tasks = doors.listeners.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    let mut tasks = listeners.listeners.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let mut phase = worker.phase.clone();
     loop {
         tokio::select! {
@@ -276,7 +276,7 @@ where
                 // A dropped sender means the same as Stopped.
                 Err(_) => return Ok(()),
             },
-            Some(change) = doors.changes.recv() => match change {
+            Some(change) = listeners.changes.recv() => match change {
                 ListenerChange::Open(listener) => match open(listener) {
                     Ok(task) => tasks.push(task),
                     Err(error) => tracing::error!(%error, "cannot serve a listener"),

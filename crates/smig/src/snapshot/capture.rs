@@ -9,19 +9,19 @@ use super::{
 use crate::driver::TurnCx;
 
 /// Returns a snapshot of the session; `find` returns the records of its streams. `None` if no connection is open.
-pub(crate) fn session<'a>(
+pub(crate) fn capture<'a>(
     turn: &TurnCx<'_>,
-    book: &SessionRecord,
+    session_record: &SessionRecord,
     find: impl Fn(StreamKey) -> Option<&'a StreamRecord>,
 ) -> Option<SessionSnapshot> {
     let connections = connections(turn);
     let streams = turn.session.streams().take(STREAMS_SHOWN);
     let streams = streams.map(|(key, view)| stream(turn.now, key, &view, find(key)));
     Some(SessionSnapshot {
-        id: book.id(),
+        id: session_record.id(),
         peer: connections.first()?.ends.peer,
         migrates: turn.session.connections().any(|conn| conn.joined),
-        age: turn.now.saturating_duration_since(book.born),
+        age: turn.now.saturating_duration_since(session_record.started),
         connections,
         streams: streams.collect(),
         open_streams: turn.session.stream_count(),

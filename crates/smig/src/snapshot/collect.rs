@@ -10,7 +10,7 @@ use super::{SESSIONS_SHOWN, SessionSnapshot, Snapshot};
 use crate::driver::Mailbox;
 
 /// Time limit for all answers; a session whose task does not answer in time is left out.
-const PATIENCE: Duration = Duration::from_secs(1);
+const COLLECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Where a session's task sends its snapshot.
 pub(crate) type SnapshotSender = oneshot::Sender<Box<SessionSnapshot>>;
@@ -18,7 +18,7 @@ pub(crate) type SnapshotSender = oneshot::Sender<Box<SessionSnapshot>>;
 /// Requests snapshots of the sessions behind `mailboxes`, which are ordered from the youngest.
 pub(crate) async fn collect<C>(
     mailboxes: Vec<Arc<Mailbox<C>>>,
-    ask: impl Fn(SnapshotSender) -> C,
+    command: impl Fn(SnapshotSender) -> C,
 ) -> Snapshot {
     let mut snapshot = Snapshot {
         sessions: Vec::new(),
@@ -28,11 +28,11 @@ pub(crate) async fn collect<C>(
     for mailbox in mailboxes.into_iter().take(SESSIONS_SHOWN) {
         let (sender, answer) = oneshot::channel();
         // A closed mailbox means that the session has ended.
-        if mailbox.send(ask(sender)).is_ok() {
+        if mailbox.send(command(sender)).is_ok() {
             answers.push(answer);
         }
     }
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + COLLECT_TIMEOUT;
     for answer in answers {
         match timeout_at(deadline, answer).await {
             Ok(Ok(session)) => snapshot.sessions.push(*session),

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use smig_proto::{ConnId, StreamKey};
 
-pub(crate) use capture::session;
+pub(crate) use capture::capture;
 pub(crate) use collect::{SnapshotSender, collect};
 pub use record::{MigrationCause, PolicyOutcome, RequestLabel};
 pub(crate) use record::{PendingMigration, StreamRecord};

@@ -10,19 +10,19 @@ use crate::driver::TurnCx;
 use crate::entropy;
 
 /// Maximum number of closed streams whose migration is still unanswered.
-const KEPT: usize = 64;
+const MAX_RELEASED: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct SessionRecord {
     id: OnceCell<SessionId>,
-    pub(super) born: Instant,
+    pub(super) started: Instant,
     /// Migrations of closed streams: the last byte may be sent before the migration is answered.
-    left: VecDeque<(StreamKey, PendingMigration)>,
+    released: VecDeque<(StreamKey, PendingMigration)>,
 }
 
 impl SessionRecord {
-    pub(crate) const fn begin(born: Instant) -> Self {
-        Self { id: OnceCell::new(), born, left: VecDeque::new() }
+    pub(crate) const fn begin(started: Instant) -> Self {
+        Self { id: OnceCell::new(), started, released: VecDeque::new() }
     }
 
     /// Returns the session's name, which is created on first use.
@@ -42,11 +42,11 @@ impl SessionRecord {
 
     /// Records that a stream is closed.
     pub(crate) fn close(&mut self, stream: StreamKey, record: &StreamRecord) {
-        let Some(departure) = record.departure else { return };
-        if self.left.len() == KEPT {
-            self.left.pop_front();
+        let Some(pending) = record.pending else { return };
+        if self.released.len() == MAX_RELEASED {
+            self.released.pop_front();
         }
-        self.left.push_back((stream, departure));
+        self.released.push_back((stream, pending));
     }
 
     /// Records that a stream has migrated. Returns the cause, and the bytes of body before the migration, of
@@ -58,10 +58,10 @@ impl SessionRecord {
         mover: Mover,
         counted: u64,
     ) -> (MigrationCause, u64) {
-        let departure = self.take(stream, record);
+        let pending = self.take(stream, record);
         // A migration by the peer may be the answer to an offer, which has no offset.
-        let begun = departure.filter(|_| mover == Mover::Local).and_then(|d| d.offset);
-        (departure.map_or(MigrationCause::Peer, |d| d.why), begun.unwrap_or(counted))
+        let offset = pending.filter(|_| mover == Mover::Local).and_then(|d| d.offset);
+        (pending.map_or(MigrationCause::Peer, |d| d.why), offset.unwrap_or(counted))
     }
 
     /// Records that a migration was declined.
@@ -75,9 +75,9 @@ impl SessionRecord {
         record: Option<&mut StreamRecord>,
     ) -> Option<PendingMigration> {
         if let Some(record) = record {
-            return record.departure.take();
+            return record.pending.take();
         }
-        let index = self.left.iter().position(|(left, _)| *left == stream)?;
-        self.left.remove(index).map(|(_, departure)| departure)
+        let index = self.released.iter().position(|(released, _)| *released == stream)?;
+        self.released.remove(index).map(|(_, pending)| pending)
     }
 }

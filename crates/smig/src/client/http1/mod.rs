@@ -29,46 +29,46 @@ use crate::transport::Transport;
 pub use reuse::{is_last_request, is_last_response};
 
 /// Maximum number of connections to one server, as in browsers.
-const CONNECTIONS: usize = 6;
+const MAX_CONNECTIONS: usize = 6;
 
 /// One connection.
 #[derive(Debug)]
-struct Sender {
+struct Http1Conn {
     hyper: SendRequest<RequestBody>,
     /// The connection is not persistent: its last request or response said so.
     last: bool,
     peer: IpAddr,
-    /// Value of [`Idle::moves`] when the connection was dialed.
+    /// Value of [`IdleConns::moves`] when the connection was dialed.
     moves: u64,
 }
 
 /// Connections of one session.
 #[derive(Debug)]
-struct Pool {
-    host: Arc<OriginContext>,
-    idle: Mutex<Idle>,
-    places: Semaphore,
+struct Http1Pool {
+    context: Arc<OriginContext>,
+    idle: Mutex<IdleConns>,
+    permits: Semaphore,
 }
 
 /// Idle connections.
 #[derive(Debug, Default)]
-struct Idle {
-    senders: Vec<Sender>,
+struct IdleConns {
+    senders: Vec<Http1Conn>,
     /// The server's addresses from the last `move_to`, and the number of such calls.
-    homes: Vec<IpAddr>,
+    addresses: Vec<IpAddr>,
     moves: u64,
 }
 
 /// Requests in progress.
 #[derive(Debug, Default)]
-struct Running {
+struct OpenRequests {
     tasks: JoinSet<()>,
-    asked: Vec<(Arc<Shared>, AbortHandle)>,
+    requests: Vec<(Arc<Shared>, AbortHandle)>,
 }
 
 /// Whether the session accepts requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum SessionState {
     Open,
     /// No new requests; the session closes after the last one.
     Closing,
@@ -77,36 +77,36 @@ enum Stage {
 /// An HTTP/1.1 session.
 #[derive(Debug)]
 struct Http1Session {
-    host: Arc<OriginContext>,
+    context: Arc<OriginContext>,
     mailbox: Arc<Mailbox<Command>>,
-    pool: Arc<Pool>,
-    running: Running,
-    stage: Stage,
+    pool: Arc<Http1Pool>,
+    open: OpenRequests,
+    state: SessionState,
 }
 
 /// Serves the session's requests until it is closed or its idle timeout expires.
 pub(super) async fn run(
-    host: Arc<OriginContext>,
+    context: Arc<OriginContext>,
     mailbox: Arc<Mailbox<Command>>,
     first: Transport,
 ) {
-    let idle_timeout = host.idle_timeout;
-    let pool = Arc::new(Pool {
-        host: Arc::clone(&host),
+    let idle_timeout = context.idle_timeout;
+    let pool = Arc::new(Http1Pool {
+        context: Arc::clone(&context),
         idle: Mutex::default(),
-        places: Semaphore::new(CONNECTIONS),
+        permits: Semaphore::new(MAX_CONNECTIONS),
     });
-    match pool.shake(first, 0).await {
+    match pool.handshake(first, 0).await {
         Ok(sender) => pool.put(sender),
         Err(error) => tracing::debug!(%error, "HTTP/1.1 connection failed at once"),
     }
-    let (running, stage) = (Running::default(), Stage::Open);
-    let mut session = Http1Session { host, mailbox, pool, running, stage };
-    while session.stage == Stage::Open || !session.running.is_empty() {
-        let is_idle = session.running.is_empty();
+    let (open, state) = (OpenRequests::default(), SessionState::Open);
+    let mut session = Http1Session { context, mailbox, pool, open, state };
+    while session.state == SessionState::Open || !session.open.is_empty() {
+        let is_idle = session.open.is_empty();
         let commands = tokio::select! {
             commands = session.mailbox.receive() => commands,
-            _ = session.running.tasks.join_next(), if !is_idle => Vec::new(),
+            _ = session.open.tasks.join_next(), if !is_idle => Vec::new(),
             () = sleep(idle_timeout), if is_idle => {
                 if session.mailbox.close_if_empty() {
                     break;
@@ -114,20 +114,20 @@ pub(super) async fn run(
                 continue;
             }
         };
-        session.running.look();
+        session.open.abort_released();
         for command in commands {
             session.on_command(command);
         }
     }
-    session.host.forget(&session.mailbox);
+    session.context.forget(&session.mailbox);
 }
 
 impl Http1Session {
     fn on_command(&mut self, command: Command) {
         match command {
-            Command::Request(outgoing) => match self.stage {
-                Stage::Open => self.begin(*outgoing),
-                Stage::Closing => outgoing.give_back(Error::new(ErrorKind::Retired)),
+            Command::Request(outgoing) => match self.state {
+                SessionState::Open => self.begin(*outgoing),
+                SessionState::Closing => outgoing.give_back(Error::new(ErrorKind::Retired)),
             },
             Command::Dialed(_) | Command::Describe(_) => {}
             Command::MoveTo(addresses) => self.pool.move_to(addresses),
@@ -135,7 +135,7 @@ impl Http1Session {
             Command::AwaitProtocol(sender) => drop(sender.send(Ok(NegotiatedProtocol::Http1))),
             Command::Finish => self.stop_accepting(),
             Command::FinishIfIdle => {
-                if self.running.is_empty() {
+                if self.open.is_empty() {
                     self.stop_accepting();
                 }
             }
@@ -143,34 +143,34 @@ impl Http1Session {
     }
 
     fn begin(&mut self, outgoing: QueuedRequest) {
-        self.host.counters.on_event(&ObserverEvent::StreamOpened { stream: None });
+        self.context.counters.on_event(&ObserverEvent::StreamOpened { stream: None });
         let (shared, pool) = (Arc::clone(&outgoing.shared), Arc::clone(&self.pool));
-        self.running.begin(shared, async move { pool.send(outgoing).await });
+        self.open.begin(shared, async move { pool.send(outgoing).await });
     }
 
     /// Accepts no more requests. Those still in the mailbox go to the next session.
     fn stop_accepting(&mut self) {
-        if self.stage == Stage::Closing {
+        if self.state == SessionState::Closing {
             return;
         }
-        self.stage = Stage::Closing;
-        self.host.forget(&self.mailbox);
+        self.state = SessionState::Closing;
+        self.context.forget(&self.mailbox);
         for command in self.mailbox.close() {
             self.on_command(command);
         }
     }
 }
 
-impl Idle {
-    fn leads_home(&self, sender: &Sender) -> bool {
-        sender.moves == self.moves || self.homes.contains(&sender.peer)
+impl IdleConns {
+    fn is_current(&self, sender: &Http1Conn) -> bool {
+        sender.moves == self.moves || self.addresses.contains(&sender.peer)
     }
 }
 
-impl Running {
+impl OpenRequests {
     fn begin(&mut self, shared: Arc<Shared>, task: impl Future<Output = ()> + Send + 'static) {
         let task = self.tasks.spawn(task);
-        self.asked.push((shared, task));
+        self.requests.push((shared, task));
     }
 
     fn is_empty(&self) -> bool {
@@ -178,10 +178,10 @@ impl Running {
     }
 
     /// Aborts requests that the application has dropped.
-    fn look(&mut self) {
+    fn abort_released(&mut self) {
         // The result of the task was already reported to the application.
         while self.tasks.try_join_next().is_some() {}
-        self.asked.retain(|(shared, task)| {
+        self.requests.retain(|(shared, task)| {
             if shared.is_abandoned() {
                 task.abort();
             }
@@ -190,7 +190,7 @@ impl Running {
     }
 }
 
-impl Sender {
+impl Http1Conn {
     /// Sends a request and waits for the response's head.
     async fn send(
         &mut self,
@@ -203,21 +203,21 @@ impl Sender {
     }
 }
 
-impl Pool {
-    fn lock(&self) -> MutexGuard<'_, Idle> {
+impl Http1Pool {
+    fn lock(&self) -> MutexGuard<'_, IdleConns> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns a connection to the pool, unless it is not persistent or the server has moved to other
     /// addresses.
-    fn put(&self, sender: Sender) {
+    fn put(&self, sender: Http1Conn) {
         let mut idle = self.lock();
-        if !sender.last && idle.leads_home(&sender) {
+        if !sender.last && idle.is_current(&sender) {
             idle.senders.push(sender);
         }
     }
 
-    fn pick(&self) -> Option<Sender> {
+    fn pick(&self) -> Option<Http1Conn> {
         let mut idle = self.lock();
         let senders = &mut idle.senders;
         senders.retain(|sender| !sender.hyper.is_closed());
@@ -226,14 +226,14 @@ impl Pool {
     }
 
     /// Closes idle connections to other addresses; busy ones are closed when they become idle.
-    fn move_to(&self, homes: Vec<IpAddr>) {
+    fn move_to(&self, addresses: Vec<IpAddr>) {
         let mut idle = self.lock();
-        idle.senders.retain(|sender| homes.contains(&sender.peer));
-        idle.homes = homes;
+        idle.senders.retain(|sender| addresses.contains(&sender.peer));
+        idle.addresses = addresses;
         idle.moves += 1;
     }
 
-    async fn shake(&self, transport: Transport, moves: u64) -> hyper::Result<Sender> {
+    async fn handshake(&self, transport: Transport, moves: u64) -> hyper::Result<Http1Conn> {
         let peer = transport.peer().ip().to_canonical();
         let (mut hyper, connection) = handshake(transport).await?;
         tokio::spawn(async move {
@@ -243,25 +243,25 @@ impl Pool {
         });
         // Before that `pick` skips the connection, and the first request would open a second one.
         hyper.ready().await?;
-        Ok(Sender { hyper, last: false, peer, moves })
+        Ok(Http1Conn { hyper, last: false, peer, moves })
     }
 
-    async fn connect(&self) -> Result<Sender, Error> {
-        let (host, moves) = (&self.host, self.lock().moves);
-        self.shake(pool::connect(host).await?, moves)
+    async fn connect(&self) -> Result<Http1Conn, Error> {
+        let (context, moves) = (&self.context, self.lock().moves);
+        self.handshake(pool::connect(context).await?, moves)
             .await
             .map_err(|source| Error::new(ErrorKind::Http1 { source, processed: Processed::No }))
     }
 
     /// Waits for a connection slot, at most for the queue timeout.
-    async fn turn(&self) -> Result<SemaphorePermit<'_>, Error> {
-        let turn = async {
+    async fn permit(&self) -> Result<SemaphorePermit<'_>, Error> {
+        let permit = async {
             // The semaphore is never closed.
-            self.places.acquire().await.map_err(|_| Error::new(ErrorKind::Closed))
+            self.permits.acquire().await.map_err(|_| Error::new(ErrorKind::Closed))
         };
-        let Some(after) = self.host.queue_timeout else { return turn.await };
+        let Some(after) = self.context.queue_timeout else { return permit.await };
         let late = |_| Err(Error::new(ErrorKind::Timeout { phase: TimeoutPhase::Queue, after }));
-        timeout(after, turn).await.unwrap_or_else(late)
+        timeout(after, permit).await.unwrap_or_else(late)
     }
 
     async fn send(&self, outgoing: QueuedRequest) {
@@ -269,10 +269,10 @@ impl Pool {
         if let Err(why) = check(&head, &body) {
             return shared.fail(Error::new(ErrorKind::Request(why.to_owned())));
         }
-        let turn = self.turn().await;
+        let permit = self.permit().await;
         drop(place);
-        let _turn = match turn {
-            Ok(turn) => turn,
+        let _permit = match permit {
+            Ok(permit) => permit,
             Err(error) => return shared.give_back(Unsent { body, place: None }, error),
         };
         let mut sender = match self.pick() {

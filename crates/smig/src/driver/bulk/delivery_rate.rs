@@ -10,7 +10,7 @@ use smig_proto::Instant;
 
 /// Maximum number of readings; the oldest are dropped. They span a round trip and a half through a queue of
 /// two seconds.
-const KEPT: usize = 512;
+const MAX_READINGS: usize = 512;
 
 #[derive(Clone, Copy, Debug)]
 struct Count {
@@ -29,7 +29,7 @@ pub(super) struct DeliveryRate {
 impl DeliveryRate {
     /// Adds a reading: bytes acknowledged and sent up to now, both since one fixed moment.
     pub(super) fn on_reading(&mut self, at: Instant, acknowledged: u64, sent: u64) {
-        if self.counts.len() == KEPT {
+        if self.counts.len() == MAX_READINGS {
             self.counts.pop_front();
         }
         // When a connection closes, its bytes in flight disappear from the sum.
@@ -103,24 +103,21 @@ mod tests {
 
     #[test]
     fn a_window_is_measured_whole() {
-        let mut delivered = DeliveryRate::default();
-        assert_eq!(delivered.rate(Duration::from_millis(1)), None);
+        let mut delivery = DeliveryRate::default();
+        assert_eq!(delivery.rate(Duration::from_millis(1)), None);
         for step in 0..=10 {
             let acknowledged = if step < 5 { 0 } else { (step - 5) * 1000 };
-            delivered.on_reading(at(step * 10), acknowledged, step * 1000);
+            delivery.on_reading(at(step * 10), acknowledged, step * 1000);
         }
-        assert_eq!(delivered.rate(Duration::from_millis(50)), Some(100_000));
-        assert_eq!(delivered.rate(Duration::from_millis(100)), Some(50_000));
-        assert_eq!(delivered.rate(Duration::from_millis(101)), None);
+        assert_eq!(delivery.rate(Duration::from_millis(50)), Some(100_000));
+        assert_eq!(delivery.rate(Duration::from_millis(100)), Some(50_000));
+        assert_eq!(delivery.rate(Duration::from_millis(101)), None);
         assert_eq!(
-            delivered.sent(Duration::from_millis(30), Duration::from_millis(50)),
+            delivery.sent(Duration::from_millis(30), Duration::from_millis(50)),
             Some(100_000)
         );
-        assert_eq!(
-            delivered.round_trip(Duration::from_millis(20)),
-            Some(Duration::from_millis(50))
-        );
-        delivered.forget();
-        assert_eq!(delivered.rate(Duration::from_millis(10)), None);
+        assert_eq!(delivery.round_trip(Duration::from_millis(20)), Some(Duration::from_millis(50)));
+        delivery.forget();
+        assert_eq!(delivery.rate(Duration::from_millis(10)), None);
     }
 }

@@ -16,29 +16,29 @@ use super::delivery_rate::DeliveryRate;
 const INITIAL_WINDOW: u64 = 10 * 1448;
 /// Paths with a shorter round trip, or faster than this many bytes per second, have no queue that a person
 /// notices: they are not paced.
-pub(in crate::driver) const LEAST_BASE: Duration = Duration::from_millis(2);
-const FAST: u64 = 125_000_000;
+pub(in crate::driver) const MIN_PACED_RTT: Duration = Duration::from_millis(2);
+const MAX_PACED_RATE: u64 = 125_000_000;
 /// Readings per round trip, and the shortest interval between two.
-const STEPS: u32 = 8;
-const LEAST_STEP: Duration = Duration::from_millis(5);
+const READINGS_PER_RTT: u32 = 8;
+const MIN_READING_INTERVAL: Duration = Duration::from_millis(5);
 /// During startup, the cap in units of the delivery rate: more than a doubling per round trip.
-const GROWTH: (u64, u64) = (5, 2);
+const STARTUP_GAIN: (u64, u64) = (5, 2);
 /// Packets from which on a queue counts as one: below is the granularity of ACKs.
-const GRAIN: u64 = 4;
+const MIN_QUEUE_PACKETS: u64 = 4;
 /// Shortest delay that counts as a queue.
-const LEAST_QUEUE: Duration = Duration::from_millis(3);
+const MIN_QUEUE_DELAY: Duration = Duration::from_millis(3);
 /// How far above the measured rate it probes, by the number of consecutive round trips in which the path
 /// delivered all that it was given: 1/32 and so on.
-const PROBES: [u64; 6] = [32, 32, 16, 8, 4, 2];
+const PROBE_DIVISORS: [u64; 6] = [32, 32, 16, 8, 4, 2];
 /// The capacity estimate grows by this fraction (1/128) in each round trip without a queue.
-const DRIFT: u64 = 128;
+const DRIFT_DIVISOR: u64 = 128;
 /// Round trips with a queue that does not shrink, although bulk yields, before a trial of whose queue it is;
 /// and the longest trial in round trips.
-const CROWDED: u32 = 4;
-const TRIAL: u32 = 3;
+const MAX_CROWDED_RTTS: u32 = 4;
+const MAX_PROBE_RTTS: u32 = 3;
 /// How long bulk then competes under congestion control alone: at first, and at most.
-const SHARING: Duration = Duration::from_secs(5);
-const MOST_SHARING: Duration = Duration::from_secs(40);
+const SHARING_TIME: Duration = Duration::from_secs(5);
+const MAX_SHARING_TIME: Duration = Duration::from_secs(40);
 
 /// A measurement of a session's sockets.
 #[derive(Clone, Copy, Debug)]
@@ -62,14 +62,14 @@ pub(in crate::driver) struct RateSample {
 #[derive(Debug)]
 pub(in crate::driver) struct Pacer {
     base: Duration,
-    delivered: DeliveryRate,
+    delivery: DeliveryRate,
     /// Estimate of the path's rate, bytes per second.
     capacity: u64,
     /// The current limit; `u64::MAX` is none.
     cap: u64,
     /// The limit at the beginning of the previous round trip, and of this one.
     caps: [u64; 2],
-    phase: PacerState,
+    state: PacerState,
     next: Instant,
     silent: bool,
     /// When this round trip began, and in how many consecutive ones the path delivered what the cap allowed.
@@ -101,11 +101,11 @@ impl Pacer {
         let first = (2 * INITIAL_WINDOW).saturating_mul(1_000_000) / micros;
         Self {
             base,
-            delivered: DeliveryRate::default(),
+            delivery: DeliveryRate::default(),
             capacity: first / 2,
             cap: first,
             caps: [first; 2],
-            phase: PacerState::Starting,
+            state: PacerState::Starting,
             next: now,
             silent: true,
             round: now,
@@ -113,7 +113,7 @@ impl Pacer {
             crowded: 0,
             last_queue: Duration::ZERO,
             held_grain: None,
-            sharing: SHARING,
+            sharing: SHARING_TIME,
         }
     }
 
@@ -141,30 +141,31 @@ impl Pacer {
     pub(in crate::driver) fn on_silence(&mut self, now: Instant) {
         self.plan(now);
         self.silent = true;
-        self.delivered.forget();
+        self.delivery.forget();
     }
 
     fn plan(&mut self, now: Instant) {
-        self.next = now + (self.base / STEPS).max(LEAST_STEP);
+        self.next = now + (self.base / READINGS_PER_RTT).max(MIN_READING_INTERVAL);
     }
 
     /// Takes a reading and updates the cap.
     pub(in crate::driver) fn on_reading(&mut self, now: Instant, reading: RateSample) {
         self.plan(now);
         self.silent = false;
-        self.base = reading.base.max(LEAST_BASE);
-        self.delivered.on_reading(now, reading.acknowledged, reading.sent);
+        self.base = reading.base.max(MIN_PACED_RTT);
+        self.delivery.on_reading(now, reading.acknowledged, reading.sent);
         // The kernel's smoothed RTT lags when ACKs are few, and includes the time that ACKs were delayed on
         // their way.
-        let window = if self.phase == PacerState::Starting { LEAST_STEP } else { self.base / 2 };
-        let rtt = self.delivered.round_trip(window);
+        let window =
+            if self.state == PacerState::Starting { MIN_READING_INTERVAL } else { self.base / 2 };
+        let rtt = self.delivery.round_trip(window);
         let reading =
             RateSample { rtt: rtt.map_or(reading.rtt, |rtt| rtt.max(self.base)), ..reading };
         let new_round = now.saturating_duration_since(self.round) >= reading.rtt;
         if new_round {
             self.round = now;
         }
-        match self.phase {
+        match self.state {
             PacerState::Starting => self.start(now, reading),
             PacerState::Steady => self.steer(now, reading, new_round),
             PacerState::Probing { until, queue } => self.conclude(now, reading, until, queue),
@@ -180,10 +181,10 @@ impl Pacer {
             rtt = reading.rtt.as_micros() as u64,
             dev = reading.deviation.as_micros() as u64,
             base = reading.base.as_micros() as u64,
-            rate = self.delivered.rate(self.base).unwrap_or(0) / 125,
+            rate = self.delivery.rate(self.base).unwrap_or(0) / 125,
             capacity = self.capacity / 125,
             cap = self.cap / 125,
-            phase = ?self.phase,
+            state = ?self.state,
             tracked = self.tracked,
             "pace"
         );
@@ -192,9 +193,10 @@ impl Pacer {
     /// Returns the queueing delay, and the delay up to which it counts as no queue.
     fn queue(&self, reading: RateSample) -> (Duration, Duration) {
         let queue = reading.rtt.saturating_sub(self.base);
-        let micros = u64::from(reading.packet) * GRAIN * 1_000_000 / self.capacity.max(1);
-        let least = LEAST_QUEUE.max(self.base / 16);
-        let noise = match self.phase {
+        let micros =
+            u64::from(reading.packet) * MIN_QUEUE_PACKETS * 1_000_000 / self.capacity.max(1);
+        let least = MIN_QUEUE_DELAY.max(self.base / 16);
+        let noise = match self.state {
             // The kernel's deviation starts as a guess.
             PacerState::Starting => Duration::ZERO,
             _ => reading.deviation * 2,
@@ -205,11 +207,11 @@ impl Pacer {
 
     /// Returns the lowest cap: a few packets per round trip. Fewer say nothing about the path.
     fn least(&self, packet: u32) -> u64 {
-        u64::from(packet) * GRAIN * 1_000_000 / (self.base.as_micros() as u64).max(1)
+        u64::from(packet) * MIN_QUEUE_PACKETS * 1_000_000 / (self.base.as_micros() as u64).max(1)
     }
 
     fn start(&mut self, now: Instant, reading: RateSample) {
-        let Some(rate) = self.delivered.rate(self.base) else { return };
+        let Some(rate) = self.delivery.rate(self.base) else { return };
         let first = self.cap.min(self.capacity * 2);
         self.capacity = self.capacity.max(rate);
         let (queue, grain) = self.queue(reading);
@@ -217,22 +219,22 @@ impl Pacer {
             // More than bulk itself can have queued.
             self.try_queue(now, reading);
         } else if queue > grain {
-            self.phase = PacerState::Steady;
+            self.state = PacerState::Steady;
             self.capacity = rate;
             self.cap = rate;
-        } else if rate > FAST {
+        } else if rate > MAX_PACED_RATE {
             self.cap = u64::MAX;
         } else {
-            self.cap = self.cap.max(first).max(rate * GROWTH.0 / GROWTH.1);
+            self.cap = self.cap.max(first).max(rate * STARTUP_GAIN.0 / STARTUP_GAIN.1);
         }
     }
 
     fn steer(&mut self, now: Instant, reading: RateSample, new_round: bool) {
         // The last round trip alone shows growth; the mean of two is steadier.
         let window = if self.tracked > 2 { self.base } else { self.base * 2 };
-        let Some(rate) = self.delivered.rate(window) else { return };
+        let Some(rate) = self.delivery.rate(window) else { return };
         // What is delivered now was sent a round trip ago. It may have been less than the cap allowed.
-        let given = self.delivered.sent(window, reading.rtt).unwrap_or(u64::MAX).min(self.caps[0]);
+        let given = self.delivery.sent(window, reading.rtt).unwrap_or(u64::MAX).min(self.caps[0]);
         let (queue, grain) = self.queue(reading);
         // A rate that falls while there is a queue must not raise the threshold.
         let grain = self.held_grain.map_or(grain, |held| grain.min(held));
@@ -266,11 +268,12 @@ impl Pacer {
             // What is delivered now was sent under the cap of one or two round trips ago.
             let took_all = rate >= self.caps[0] / 8 * 7;
             if self.capacity < rate * 2 {
-                self.capacity += self.capacity / DRIFT;
+                self.capacity += self.capacity / DRIFT_DIVISOR;
             }
-            self.tracked = if took_all { (self.tracked + 1).min(PROBES.len() - 1) } else { 0 };
+            self.tracked =
+                if took_all { (self.tracked + 1).min(PROBE_DIVISORS.len() - 1) } else { 0 };
         }
-        let part = PROBES[self.tracked];
+        let part = PROBE_DIVISORS[self.tracked];
         let room = (grain - queue).min(grain / 2);
         self.cap = self.capacity + scale(self.capacity / part, room, grain / 2);
     }
@@ -309,24 +312,24 @@ impl Pacer {
         } else {
             self.crowded += 1;
         }
-        if self.crowded >= CROWDED {
+        if self.crowded >= MAX_CROWDED_RTTS {
             self.try_queue(now, reading);
         }
     }
 
     /// Starts a trial of whose queue it is.
     fn try_queue(&mut self, now: Instant, reading: RateSample) {
-        self.capacity = self.delivered.rate(reading.rtt).unwrap_or(self.capacity);
+        self.capacity = self.delivery.rate(reading.rtt).unwrap_or(self.capacity);
         self.cap = self.capacity / 2;
         let queue = reading.rtt.saturating_sub(self.base);
-        self.phase = PacerState::Probing { until: now + reading.rtt * TRIAL, queue };
+        self.state = PacerState::Probing { until: now + reading.rtt * MAX_PROBE_RTTS, queue };
         self.held_grain = None;
         self.crowded = 0;
     }
 
     /// Competes until the next trial is due, or until the queue becomes so long that bulk must have fed it.
     fn share(&mut self, now: Instant, reading: RateSample, until: Instant, before: Duration) {
-        self.capacity = self.delivered.rate(reading.rtt).unwrap_or(self.capacity);
+        self.capacity = self.delivery.rate(reading.rtt).unwrap_or(self.capacity);
         let queue = reading.rtt.saturating_sub(self.base);
         if now >= until || queue > before * 2 + self.base {
             self.try_queue(now, reading);
@@ -337,19 +340,19 @@ impl Pacer {
     /// others feed it drains bulk's half at most.
     fn conclude(&mut self, now: Instant, reading: RateSample, until: Instant, before: Duration) {
         let queue = reading.rtt.saturating_sub(self.base);
-        if queue <= LEAST_QUEUE.max(self.base / 4).max(before / 4) {
-            self.phase = PacerState::Steady;
-            self.sharing = SHARING;
+        if queue <= MIN_QUEUE_DELAY.max(self.base / 4).max(before / 4) {
+            self.state = PacerState::Steady;
+            self.sharing = SHARING_TIME;
             self.cap = self.capacity;
         } else if now >= until {
-            let rate = self.delivered.rate(reading.rtt * 3 / 2).unwrap_or(0);
+            let rate = self.delivery.rate(reading.rtt * 3 / 2).unwrap_or(0);
             if rate.abs_diff(self.cap) > self.cap / 4 {
                 // More is delivered than is sent: the queue is draining. Less: the path itself has become slower.
                 self.try_queue(now, reading);
                 return;
             }
-            self.phase = PacerState::Sharing { until: now + self.sharing, queue };
-            self.sharing = (self.sharing * 2).min(MOST_SHARING);
+            self.state = PacerState::Sharing { until: now + self.sharing, queue };
+            self.sharing = (self.sharing * 2).min(MAX_SHARING_TIME);
             self.cap = u64::MAX;
         }
     }

@@ -9,36 +9,40 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 use super::io::Http1Informational;
-use super::timeouts::Vigil;
+use super::timeouts::Http1Timeouts;
 
 pin_project! {
     /// Reports to the connection when it begins, fails and ends.
     pub(super) struct TrackedBody<B> {
         #[pin]
         body: B,
-        line: Option<Arc<Http1Informational>>,
-        vigil: Arc<Vigil>,
+        connection: Option<Arc<Http1Informational>>,
+        timeouts: Arc<Http1Timeouts>,
     }
 
     impl<B> PinnedDrop for TrackedBody<B> {
         fn drop(this: Pin<&mut Self>) {
             let this = this.project();
-            if let Some(line) = this.line {
-                line.end_body();
+            if let Some(connection) = this.connection {
+                connection.end_body();
             }
-            this.vigil.on_taken();
+            this.timeouts.on_body_dropped();
         }
     }
 }
 
 impl<B: Body> TrackedBody<B> {
-    /// Wraps a body; `line` is the connection to report to, if it needs to know.
-    pub(super) fn new(body: B, line: Option<&Arc<Http1Informational>>, vigil: &Arc<Vigil>) -> Self {
-        let line = line.filter(|_| !body.is_end_stream()).cloned();
-        if let Some(line) = &line {
-            line.begin_body();
+    /// Wraps a body; `connection` is the connection to report to, if it needs to know.
+    pub(super) fn new(
+        body: B,
+        connection: Option<&Arc<Http1Informational>>,
+        timeouts: &Arc<Http1Timeouts>,
+    ) -> Self {
+        let connection = connection.filter(|_| !body.is_end_stream()).cloned();
+        if let Some(connection) = &connection {
+            connection.begin_body();
         }
-        Self { body, line, vigil: Arc::clone(vigil) }
+        Self { body, connection, timeouts: Arc::clone(timeouts) }
     }
 }
 
@@ -52,8 +56,8 @@ impl<B: Body> Body for TrackedBody<B> {
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let this = self.project();
         let frame = ready!(this.body.poll_frame(cx));
-        if let (Some(Err(_)), Some(line)) = (&frame, this.line) {
-            line.break_body();
+        if let (Some(Err(_)), Some(connection)) = (&frame, this.connection) {
+            connection.break_body();
         }
         Poll::Ready(frame)
     }

@@ -9,17 +9,17 @@
 //! find heads and content. It buffers no message, only the start of a line that arrives in parts.
 
 /// Length of a line's prefix that suffices to classify it.
-const START: usize = 128;
+const MAX_LINE_PREFIX: usize = 128;
 
 /// Limit of empty lines before a request (RFC 9112 section 2.2). For each new one, hyper parses all of them
 /// again.
-pub(in crate::server) const MAX_EMPTY: u8 = 8;
+pub(in crate::server) const MAX_EMPTY_LINES: u8 = 8;
 
-const BARE: &str = "a line ends without CR";
+const BARE_LF: &str = "a line ends without CR";
 
 /// Parser state of one connection's requests.
 #[derive(Debug)]
-pub(super) struct Requests {
+pub(super) struct MessageBoundaries {
     state: State,
     head: Head,
     line: Partial,
@@ -31,7 +31,7 @@ pub(super) struct Requests {
 
 /// Why bytes are not passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stop {
+pub(super) enum HeldBack {
     /// The last request may switch protocols: the bytes after it wait for its response.
     Held,
     /// The bytes violate the protocol.
@@ -72,14 +72,14 @@ struct Partial {
 
 impl Partial {
     fn add(&mut self, piece: &[u8]) {
-        let room = START.saturating_sub(self.start.len());
+        let room = MAX_LINE_PREFIX.saturating_sub(self.start.len());
         self.start.extend_from_slice(piece.get(..room).unwrap_or(piece));
         self.len += piece.len();
         self.last = piece.last().copied().unwrap_or(self.last);
     }
 }
 
-impl Requests {
+impl MessageBoundaries {
     pub(super) const fn new() -> Self {
         let head = Head { length: None, chunked: false, may_switch: false };
         let line = Partial { start: Vec::new(), len: 0, last: 0 };
@@ -87,12 +87,12 @@ impl Requests {
     }
 
     /// Parses the next bytes. Returns how many of them may be passed on, and why not more.
-    pub(super) fn follow(&mut self, bytes: &[u8]) -> (usize, Option<Stop>) {
+    pub(super) fn scan(&mut self, bytes: &[u8]) -> (usize, Option<HeldBack>) {
         let mut passed = 0;
         loop {
             let rest = bytes.get(passed..).unwrap_or_default();
             if self.state == State::Held && !rest.is_empty() {
-                return (passed, Some(Stop::Held));
+                return (passed, Some(HeldBack::Held));
             }
             if rest.is_empty() {
                 return (passed, None);
@@ -110,7 +110,7 @@ impl Requests {
                 }
                 _ => match self.line(rest) {
                     Ok(step) => step,
-                    Err(why) => return (passed, Some(Stop::Refused(why))),
+                    Err(why) => return (passed, Some(HeldBack::Refused(why))),
                 },
             };
         }
@@ -147,15 +147,15 @@ impl Requests {
         }
         // Fast path: the buffer contains the complete line.
         if self.line.len == 0 {
-            let line = piece.strip_suffix(b"\r").ok_or(BARE)?;
-            self.state = self.next(line.get(..START).unwrap_or(line), line.len())?;
+            let line = piece.strip_suffix(b"\r").ok_or(BARE_LF)?;
+            self.state = self.next(line.get(..MAX_LINE_PREFIX).unwrap_or(line), line.len())?;
             return Ok(piece.len() + 1);
         }
         self.line.add(piece);
         let line = std::mem::take(&mut self.line);
         let len = line.len - 1;
         if line.last != b'\r' {
-            return Err(BARE);
+            return Err(BARE_LF);
         }
         self.state = self.next(line.start.get(..len).unwrap_or(&line.start), len)?;
         Ok(piece.len() + 1)
@@ -164,7 +164,7 @@ impl Requests {
     /// Returns the state after a line, of which at least the prefix is given.
     fn next(&mut self, line: &[u8], len: usize) -> Result<State, &'static str> {
         match self.state {
-            State::Start if len == 0 && self.empty == MAX_EMPTY => {
+            State::Start if len == 0 && self.empty == MAX_EMPTY_LINES => {
                 Err("too many empty lines before a request")
             }
             State::Start if len == 0 => {
@@ -282,8 +282,8 @@ mod tests {
         let bytes = bytes.as_bytes();
         let mut outcomes = Vec::new();
         for size in [1, 2, 3, 7, bytes.len().max(1)] {
-            let mut requests = Requests::new();
-            let stop = bytes.chunks(size).find_map(|piece| match requests.follow(piece) {
+            let mut requests = MessageBoundaries::new();
+            let stop = bytes.chunks(size).find_map(|piece| match requests.scan(piece) {
                 (passed, None) => {
                     assert_eq!(passed, piece.len());
                     None
@@ -295,8 +295,8 @@ mod tests {
                     assert_eq!(requests.state, State::Start, "in the middle of something");
                     Ok(requests.heads())
                 }
-                Some(Stop::Held) => Ok(requests.heads()),
-                Some(Stop::Refused(why)) => Err(why),
+                Some(HeldBack::Held) => Ok(requests.heads()),
+                Some(HeldBack::Refused(why)) => Err(why),
             });
         }
         outcomes.dedup();
@@ -417,13 +417,17 @@ mod tests {
             "GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
             "GET / HTTP/1.1\r\nUpgrade: x\r\nContent-Length: 2\r\n\r\nab",
         ] {
-            let mut requests = Requests::new();
+            let mut requests = MessageBoundaries::new();
             let bytes = format!("{head}{NEXT}");
-            assert_eq!(requests.follow(bytes.as_bytes()), (head.len(), Some(Stop::Held)), "{head}");
-            assert_eq!(requests.follow(b"\x16\x03\n"), (0, Some(Stop::Held)));
-            assert_eq!(requests.follow(b""), (0, None));
+            assert_eq!(
+                requests.scan(bytes.as_bytes()),
+                (head.len(), Some(HeldBack::Held)),
+                "{head}"
+            );
+            assert_eq!(requests.scan(b"\x16\x03\n"), (0, Some(HeldBack::Held)));
+            assert_eq!(requests.scan(b""), (0, None));
             requests.resume();
-            assert_eq!(requests.follow(NEXT.as_bytes()), (NEXT.len(), None));
+            assert_eq!(requests.scan(NEXT.as_bytes()), (NEXT.len(), None));
             assert_eq!(requests.heads(), 2);
         }
     }
@@ -432,9 +436,9 @@ mod tests {
     fn nothing_of_a_line_that_is_refused_is_passed_on() {
         let good = "POST / HTTP/1.1\r\nContent-Length: 5\r\n";
         let bytes = format!("{good}Transfer-Encoding: chunked\r\n\r\n");
-        let (passed, stop) = Requests::new().follow(bytes.as_bytes());
+        let (passed, stop) = MessageBoundaries::new().scan(bytes.as_bytes());
         assert_eq!(passed, good.len());
-        assert_eq!(stop, Some(Stop::Refused("both transfer-encoding and content-length")));
+        assert_eq!(stop, Some(HeldBack::Refused("both transfer-encoding and content-length")));
     }
 
     /// For each new one, hyper parses all of them again.

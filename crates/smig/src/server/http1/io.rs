@@ -13,9 +13,9 @@ use bytes::{Buf as _, Bytes};
 use http::{HeaderMap, StatusCode};
 use hyper::rt::{Read, ReadBufCursor, Write};
 
-use super::boundaries::{Requests, Stop};
-use super::linger::Leaving;
-use super::timeouts::{Becomes, Late, Vigil};
+use super::boundaries::{HeldBack, MessageBoundaries};
+use super::linger::LingerSlot;
+use super::timeouts::{ExceededTimeout, Http1Timeouts, NextProtocol};
 use crate::clock;
 use crate::deadlines::UploadProgress;
 use crate::driver::Timer;
@@ -30,13 +30,13 @@ pub(in crate::server) struct Http1Informational(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     bytes: Vec<u8>,
-    stage: RequestState,
-    body: BodyStage,
+    request: RequestState,
+    body: BodyState,
     connection: Option<Waker>,
     /// Number of requests that were answered.
     answers: u64,
     /// What follows the last response.
-    next: Becomes,
+    next: NextProtocol,
     /// Waits for the response to the last request.
     reader: Option<Waker>,
 }
@@ -53,7 +53,7 @@ enum RequestState {
 
 /// State of a body that may be delimited by close (HTTP/1.0).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum BodyStage {
+enum BodyState {
     /// There is none.
     #[default]
     None,
@@ -73,13 +73,13 @@ impl Http1Informational {
     pub(super) fn open(&self) {
         let mut state = self.lock();
         state.bytes.clear();
-        state.stage = RequestState::Open;
+        state.request = RequestState::Open;
     }
 
     /// Records its final response, and what follows that.
-    pub(super) fn close(&self, next: Becomes) {
+    pub(super) fn close(&self, next: NextProtocol) {
         let mut state = self.lock();
-        (state.stage, state.next) = (RequestState::Answered, next);
+        (state.request, state.next) = (RequestState::Answered, next);
         state.answers += 1;
         if let Some(reader) = state.reader.take() {
             reader.wake();
@@ -88,24 +88,24 @@ impl Http1Informational {
 
     /// Records the start of a body that may be delimited by close.
     pub(super) fn begin_body(&self) {
-        self.lock().body = BodyStage::UnderWay;
+        self.lock().body = BodyState::UnderWay;
     }
 
     /// Records that the body failed.
     pub(super) fn break_body(&self) {
-        self.lock().body = BodyStage::Broken;
+        self.lock().body = BodyState::Broken;
     }
 
     /// Records that hyper has dropped the body: hyper has all of it, unless it failed.
     pub(super) fn end_body(&self) {
         let mut state = self.lock();
-        if state.body == BodyStage::UnderWay {
-            state.body = BodyStage::Taken;
+        if state.body == BodyState::UnderWay {
+            state.body = BodyState::Taken;
         }
     }
 
     /// Waits until `requests` requests are answered; returns what follows the last response.
-    fn poll_answer(&self, requests: u64, cx: &Context<'_>) -> Poll<Becomes> {
+    fn poll_answer(&self, requests: u64, cx: &Context<'_>) -> Poll<NextProtocol> {
         let mut state = self.lock();
         if state.answers >= requests {
             return Poll::Ready(state.next);
@@ -118,7 +118,7 @@ impl Http1Informational {
     pub(in crate::server) fn send(&self, status: StatusCode, headers: &HeaderMap) {
         let mut state = self.lock();
         // hyper sends 100, and 101 is a final response.
-        if state.stage != RequestState::Open || matches!(status.as_u16(), 100 | 101) {
+        if state.request != RequestState::Open || matches!(status.as_u16(), 100 | 101) {
             return;
         }
         let reason = status.canonical_reason().unwrap_or_default();
@@ -141,20 +141,20 @@ impl Http1Informational {
 /// is reset: the client would take a truncated response for a complete one.
 #[derive(Debug)]
 pub(super) struct Http1Io {
-    /// `None` once it is in `leaving`, after the last output of hyper.
+    /// `None` once it is in `lingering`, after the last output of hyper.
     transport: Option<Transport>,
-    leaving: Arc<Leaving>,
-    asides: Arc<Http1Informational>,
-    vigil: Arc<Vigil>,
+    lingering: Arc<LingerSlot>,
+    informational: Arc<Http1Informational>,
+    timeouts: Arc<Http1Timeouts>,
     timer: Timer,
     /// Progress of output that waits for the client to make room.
     unsent: Option<UploadProgress>,
     /// Progress of a response whose end was sent and is not acknowledged.
-    untaken: Option<UploadProgress>,
+    unacknowledged: Option<UploadProgress>,
     /// Lets the worker wait for the connection even if a handler uses it for another protocol.
     _active: TaskToken,
     /// Part of an informational response, to be sent before anything else.
-    rest: Bytes,
+    unsent_informational: Bytes,
     /// All that hyper wrote is sent.
     flushed: bool,
     input: Input,
@@ -164,7 +164,7 @@ pub(super) struct Http1Io {
 #[derive(Debug)]
 enum Input {
     /// Requests.
-    Http1(Requests),
+    Http1(MessageBoundaries),
     /// Another protocol, which hyper does not parse.
     Another,
     /// Not at all: a request was refused, and hyper reads what is left of these bytes instead.
@@ -178,30 +178,34 @@ const REFUSED: &[u8] = b"\0\n\r\n\r\n";
 impl Http1Io {
     pub(super) fn new(
         transport: Transport,
-        (asides, vigil, leaving): (Arc<Http1Informational>, Arc<Vigil>, Arc<Leaving>),
+        (informational, timeouts, lingering): (
+            Arc<Http1Informational>,
+            Arc<Http1Timeouts>,
+            Arc<LingerSlot>,
+        ),
         active: TaskToken,
     ) -> Self {
         Self {
             transport: Some(transport),
-            leaving,
-            asides,
-            vigil,
+            lingering,
+            informational,
+            timeouts,
             timer: Timer::default(),
             unsent: None,
-            untaken: None,
+            unacknowledged: None,
             _active: active,
-            rest: Bytes::new(),
+            unsent_informational: Bytes::new(),
             flushed: true,
-            input: Input::Http1(Requests::new()),
+            input: Input::Http1(MessageBoundaries::new()),
         }
     }
 
     /// Returns whether closing the connection now would look like the end of a body.
     fn is_mid_body(&self) -> bool {
-        match self.asides.lock().body {
-            BodyStage::None => false,
-            BodyStage::UnderWay | BodyStage::Broken => true,
-            BodyStage::Taken => !self.flushed,
+        match self.informational.lock().body {
+            BodyState::None => false,
+            BodyState::UnderWay | BodyState::Broken => true,
+            BodyState::Taken => !self.flushed,
         }
     }
 
@@ -225,36 +229,36 @@ impl Http1Io {
     /// socket becomes writable only after a good part of it has drained.
     fn wait_for_room<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         loop {
-            let (now, send) = (clock::now(), self.vigil.deadlines.send);
-            if !self.vigil.is_http() {
+            let (now, send) = (clock::now(), self.timeouts.deadlines.send);
+            if !self.timeouts.is_http() {
                 return Poll::Pending;
             }
             let next =
                 now + self.unsent.get_or_insert_with(|| UploadProgress::new(send, now)).tick();
             ready!(self.timer.poll(cx, Some(next)));
             let taken = self.tcp_info().map_or(0, |info| info.bytes_acked);
-            if self.unsent.as_mut().is_some_and(|pace| pace.is_late(clock::now(), taken)) {
+            if self.unsent.as_mut().is_some_and(|progress| progress.is_late(clock::now(), taken)) {
                 return Poll::Ready(Err(self.give_up_sending()));
             }
         }
     }
 
     /// After a response: checks whether the client has acknowledged all of it, or receives it too slowly. Called
-    /// whenever the connection is polled, which the vigil ensures.
-    fn look_at_delivery(&mut self) -> io::Result<()> {
-        if !self.vigil.is_delivering() {
-            self.untaken = None;
+    /// whenever the connection is polled, which [`Http1Timeouts`] ensures.
+    fn check_delivery(&mut self) -> io::Result<()> {
+        if !self.timeouts.is_delivering() {
+            self.unacknowledged = None;
             return Ok(());
         }
-        let (now, send) = (clock::now(), self.vigil.deadlines.send);
+        let (now, send) = (clock::now(), self.timeouts.deadlines.send);
         let info = self.tcp_info().filter(TcpInfo::is_delivering);
         let Some(info) = info else {
-            self.untaken = None;
-            self.vigil.on_delivered(now);
+            self.unacknowledged = None;
+            self.timeouts.on_delivered(now);
             return Ok(());
         };
-        let pace = self.untaken.get_or_insert_with(|| UploadProgress::new(send, now));
-        if pace.is_late(now, info.bytes_acked) {
+        let progress = self.unacknowledged.get_or_insert_with(|| UploadProgress::new(send, now));
+        if progress.is_late(now, info.bytes_acked) {
             return Err(self.give_up_sending());
         }
         Ok(())
@@ -263,7 +267,7 @@ impl Http1Io {
     /// Gives up on the client, with an RST, so that the kernel's send buffer is freed as well.
     fn give_up_sending(&mut self) -> io::Error {
         self.reset_on_close();
-        self.vigil.give_up(Late::Send);
+        self.timeouts.give_up(ExceededTimeout::Send);
         io::ErrorKind::TimedOut.into()
     }
 
@@ -281,34 +285,34 @@ impl Http1Io {
     }
 
     fn write(&mut self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let asides = Arc::clone(&self.asides);
-        let mut state = asides.lock();
-        if state.stage == RequestState::Answered && !state.bytes.is_empty() {
+        let informational = Arc::clone(&self.informational);
+        let mut state = informational.lock();
+        if state.request == RequestState::Answered && !state.bytes.is_empty() {
             let bytes = core::mem::take(&mut state.bytes);
             if self.flushed {
                 // What hyper writes now begins with the final head.
-                self.rest = bytes.into();
+                self.unsent_informational = bytes.into();
             }
         }
         drop(state);
         self.flushed = false;
-        self.untaken = None;
-        ready!(self.poll_rest(cx))?;
+        self.unacknowledged = None;
+        ready!(self.poll_informational(cx))?;
         Pin::new(self.transport()?).poll_write(cx, buf)
     }
 
     fn flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.poll_rest(cx))?;
+        ready!(self.poll_informational(cx))?;
         ready!(Pin::new(self.transport()?).poll_flush(cx))?;
         self.flushed = true;
-        let asides = Arc::clone(&self.asides);
-        let mut state = asides.lock();
-        if state.stage == RequestState::Open {
+        let informational = Arc::clone(&self.informational);
+        let mut state = informational.lock();
+        if state.request == RequestState::Open {
             // hyper has no more output, and the final response is not available yet.
             if !state.bytes.is_empty() {
-                self.rest = core::mem::take(&mut state.bytes).into();
+                self.unsent_informational = core::mem::take(&mut state.bytes).into();
                 drop(state);
-                ready!(self.poll_rest(cx))?;
+                ready!(self.poll_informational(cx))?;
                 return Pin::new(self.transport()?).poll_flush(cx);
             }
             match &mut state.connection {
@@ -322,30 +326,30 @@ impl Http1Io {
     /// Closes this end's half. No HTTP follows, and hyper, with its buffers, should not wait for what the client
     /// still sends.
     fn shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.poll_rest(cx))?;
+        ready!(self.poll_informational(cx))?;
         ready!(Pin::new(self.transport()?).poll_shutdown(cx))?;
         self.flushed = true;
-        if self.vigil.is_http()
+        if self.timeouts.is_http()
             && !self.is_mid_body()
             && let Some(mut transport) = self.transport.take()
         {
-            let is_whole = matches!(&self.input, Input::Http1(requests) if requests.is_whole());
+            let is_whole = matches!(&self.input, Input::Http1(boundaries) if boundaries.is_whole());
             let is_unread = !is_whole || !transport.input().is_empty();
-            self.leaving.leave(transport, is_unread);
+            self.lingering.put(transport, is_unread);
         }
         Poll::Ready(Ok(()))
     }
 
-    fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.rest.is_empty() {
+    fn poll_informational(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.unsent_informational.is_empty() {
             let Some(transport) = &mut self.transport else {
                 return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
             };
-            let written = ready!(Pin::new(transport).poll_write(cx, &self.rest))?;
+            let written = ready!(Pin::new(transport).poll_write(cx, &self.unsent_informational))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            self.rest.advance(written.min(self.rest.len()));
+            self.unsent_informational.advance(written.min(self.unsent_informational.len()));
         }
         Poll::Ready(Ok(()))
     }
@@ -370,8 +374,8 @@ impl Http1Io {
             return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
         };
         loop {
-            let requests = match &mut self.input {
-                Input::Http1(requests) => requests,
+            let boundaries = match &mut self.input {
+                Input::Http1(boundaries) => boundaries,
                 Input::Another => return Pin::new(transport).poll_read(cx, buf),
                 Input::Refused(left) => {
                     let (now, later) = left.split_at(left.len().min(buf.remaining()));
@@ -382,21 +386,21 @@ impl Http1Io {
             };
             let bytes = ready!(transport.poll_input(cx))?;
             let bytes = bytes.get(..buf.remaining()).unwrap_or(bytes);
-            let (passed, stop) = requests.follow(bytes);
+            let (passed, stop) = boundaries.scan(bytes);
             transport.give(passed, &mut buf);
             match stop {
-                Some(Stop::Held) if passed == 0 => {
-                    match ready!(self.asides.poll_answer(requests.heads(), cx)) {
-                        Becomes::Http => requests.resume(),
-                        Becomes::Tunnel => self.input = Input::Another,
+                Some(HeldBack::Held) if passed == 0 => {
+                    match ready!(self.informational.poll_answer(boundaries.heads(), cx)) {
+                        NextProtocol::Http => boundaries.resume(),
+                        NextProtocol::Tunnel => self.input = Input::Another,
                     }
                 }
-                Some(Stop::Refused(why)) => {
+                Some(HeldBack::Refused(why)) => {
                     let peer = transport.peer();
                     tracing::debug!(%peer, why, "invalid HTTP/1.1 request rejected");
                     self.input = Input::Refused(REFUSED);
                 }
-                Some(Stop::Held) | None => return Poll::Ready(Ok(())),
+                Some(HeldBack::Held) | None => return Poll::Ready(Ok(())),
             }
             // An empty read would mean end of file.
             if passed > 0 {
@@ -414,7 +418,7 @@ impl Read for Http1Io {
     ) -> Poll<io::Result<()>> {
         let polled = self.poll_passed(cx, buf);
         if polled.is_ready() {
-            self.vigil.on_read(clock::now());
+            self.timeouts.on_read(clock::now());
         }
         polled
     }
@@ -433,7 +437,7 @@ impl Write for Http1Io {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = self.flush(cx);
         ready!(self.timed(cx, polled))?;
-        Poll::Ready(self.look_at_delivery())
+        Poll::Ready(self.check_delivery())
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

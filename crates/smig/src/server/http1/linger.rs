@@ -21,48 +21,48 @@ use crate::transport::{Spent, Transport};
 
 /// How long a client that has acknowledged the whole response may go on sending. What it has acknowledged may still
 /// be unread, and many systems discard that on an RST. The same as nginx's `lingering_time`.
-const LINGER: Duration = Duration::from_secs(30);
+const LINGER_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long it may be silent then if it may have more to send. The same as nginx's `lingering_timeout`.
-const SILENCE: Duration = Duration::from_secs(5);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Both while the server drains. The same as over HTTP/2.
-const DRAINING: Duration = Duration::from_secs(1);
+const DRAINING_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum number of bytes discarded. The rest stays in the receive buffer, which soon closes the client's window.
-const MOST: u64 = 256 << 20;
+const MAX_DISCARDED: u64 = 256 << 20;
 /// When to check first whether the client has acknowledged the whole response, since no event reports it: not before
 /// the input that has arrived is read, ...
-const FIRST_LOOK: Duration = Duration::from_millis(2);
+const FIRST_CHECK_INTERVAL: Duration = Duration::from_millis(2);
 /// ...then at doubled intervals, up to this one.
-const LOOK: Duration = Duration::from_secs(1);
+const MAX_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Reads from one connection before it yields to other tasks.
-const READS: u32 = 16;
+const READS_PER_TURN: u32 = 16;
 
-/// Where a line leaves its transport after hyper's last output.
+/// Holds the transport of a connection after hyper's last output.
 #[derive(Debug, Default)]
-pub(super) struct Leaving(Mutex<Option<Left>>);
+pub(super) struct LingerSlot(Mutex<Option<Lingering>>);
 
 /// A connection whose own half is closed.
 #[derive(Debug)]
-pub(super) struct Left {
+pub(super) struct Lingering {
     spent: Spent,
     /// Part of the last request was not read.
     is_unread: bool,
 }
 
-impl Leaving {
+impl LingerSlot {
     /// Stores a transport whose own half is closed.
-    pub(super) fn leave(&self, transport: Transport, is_unread: bool) {
-        let left = Left { spent: transport.spend(), is_unread };
+    pub(super) fn put(&self, transport: Transport, is_unread: bool) {
+        let left = Lingering { spent: transport.spend(), is_unread };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(left);
     }
 
-    pub(super) fn take(&self) -> Option<Left> {
+    pub(super) fn take(&self) -> Option<Lingering> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 /// Why a connection is finally closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum LingerEnd {
     /// The client has the whole response and has closed its half, or the connection failed.
     Clients,
     /// The client has the whole response and is silent, or the server drains.
@@ -76,22 +76,22 @@ pub(super) enum End {
 /// Reads and discards input on a connection whose own half is closed, and closes it at the end. `send`: the progress
 /// that is required of the client as it receives; `draining`: completes when the server drains.
 pub(super) async fn linger(
-    Left { mut spent, is_unread }: Left,
+    Lingering { mut spent, is_unread }: Lingering,
     send: Progress,
     draining: impl Future<Output = ()>,
-) -> End {
+) -> LingerEnd {
     let mut draining = pin!(draining);
-    let mut watch = Watch::new(send, clock::now(), is_unread);
+    let mut client = ClientProgress::new(send, clock::now(), is_unread);
     let mut reads = 0;
     loop {
         let now = clock::now();
-        if watch.is_due(now) {
-            watch.look(now, tcp_info(spent.tcp()));
+        if client.is_due(now) {
+            client.check(now, tcp_info(spent.tcp()));
         }
-        match watch.end(now) {
-            Some(End::Stalled) => {
+        match client.end(now) {
+            Some(LingerEnd::Stalled) => {
                 reset_on_close(spent.tcp());
-                return End::Stalled;
+                return LingerEnd::Stalled;
             }
             Some(end) => return end,
             None => {}
@@ -99,17 +99,17 @@ pub(super) async fn linger(
         // Input that has arrived precedes timers that have expired.
         tokio::select! {
             biased;
-            read = poll_fn(|cx| spent.poll_discard(cx)), if watch.left > 0 && !watch.has_ended => match read {
+            read = poll_fn(|cx| spent.poll_discard(cx)), if client.left > 0 && !client.has_ended => match read {
                 // The client may still be receiving the response.
-                Ok(0) => watch.on_end(clock::now()),
-                Err(_) => return End::Clients,
-                Ok(count) => watch.on_read(count, clock::now()),
+                Ok(0) => client.on_end(clock::now()),
+                Err(_) => return LingerEnd::Clients,
+                Ok(count) => client.on_read(count, clock::now()),
             },
-            () = tokio::time::sleep_until(clock::deadline(watch.next())) => {}
-            () = &mut draining, if watch.draining.is_none() => watch.draining = Some(clock::now()),
+            () = tokio::time::sleep_until(clock::deadline(client.next())) => {}
+            () = &mut draining, if client.draining.is_none() => client.draining = Some(clock::now()),
         }
         reads += 1;
-        if reads % READS == 0 {
+        if reads % READS_PER_TURN == 0 {
             tokio::task::yield_now().await;
         }
     }
@@ -117,9 +117,9 @@ pub(super) async fn linger(
 
 /// State of the client.
 #[derive(Debug)]
-struct Watch {
+struct ClientProgress {
     /// Next check of the socket, while the client has not acknowledged everything.
-    look: Instant,
+    next_check: Instant,
     /// Interval to the check after that.
     wait: Duration,
     progress: UploadProgress,
@@ -137,18 +137,18 @@ struct Watch {
     has_ended: bool,
 }
 
-impl Watch {
+impl ClientProgress {
     fn new(send: Progress, now: Instant, is_sending: bool) -> Self {
         Self {
-            look: now + FIRST_LOOK,
-            wait: FIRST_LOOK,
+            next_check: now + FIRST_CHECK_INTERVAL,
+            wait: FIRST_CHECK_INTERVAL,
             progress: UploadProgress::new(send, now),
             stalled: false,
             delivered: None,
             draining: None,
             heard: now,
             is_sending,
-            left: MOST,
+            left: MAX_DISCARDED,
             has_ended: false,
         }
     }
@@ -160,17 +160,17 @@ impl Watch {
 
     /// Checks at once: most clients have the whole response when they close.
     fn on_end(&mut self, now: Instant) {
-        (self.has_ended, self.look) = (true, now);
+        (self.has_ended, self.next_check) = (true, now);
     }
 
     fn is_due(&self, now: Instant) -> bool {
-        self.delivered.is_none() && now >= self.look
+        self.delivered.is_none() && now >= self.next_check
     }
 
     /// Checks the client's progress. If the kernel does not report it, the response counts as delivered.
-    fn look(&mut self, now: Instant, info: Option<TcpInfo>) {
-        self.look = now + self.wait;
-        self.wait = (self.wait * 2).min(LOOK).min(self.progress.tick());
+    fn check(&mut self, now: Instant, info: Option<TcpInfo>) {
+        self.next_check = now + self.wait;
+        self.wait = (self.wait * 2).min(MAX_CHECK_INTERVAL).min(self.progress.tick());
         match info.filter(TcpInfo::is_delivering) {
             Some(info) => self.stalled = self.progress.is_late(now, info.bytes_acked),
             None => self.delivered = Some(now),
@@ -182,23 +182,23 @@ impl Watch {
         if !self.is_sending {
             return delivered;
         }
-        let late = (delivered + LINGER).min(delivered.max(self.heard) + SILENCE);
-        self.draining.map_or(late, |since| late.min(delivered.max(since) + DRAINING))
+        let late = (delivered + LINGER_TIMEOUT).min(delivered.max(self.heard) + SILENCE_TIMEOUT);
+        self.draining.map_or(late, |since| late.min(delivered.max(since) + DRAINING_TIMEOUT))
     }
 
     fn next(&self) -> Instant {
-        self.delivered.map_or(self.look, |delivered| self.limit(delivered))
+        self.delivered.map_or(self.next_check, |delivered| self.limit(delivered))
     }
 
-    fn end(&self, now: Instant) -> Option<End> {
+    fn end(&self, now: Instant) -> Option<LingerEnd> {
         match self.delivered {
-            None => self.stalled.then_some(End::Stalled),
-            Some(_) if self.has_ended => Some(End::Clients),
+            None => self.stalled.then_some(LingerEnd::Stalled),
+            Some(_) if self.has_ended => Some(LingerEnd::Clients),
             Some(delivered) => {
-                if self.left == 0 || now >= delivered + LINGER {
-                    return Some(End::Limit);
+                if self.left == 0 || now >= delivered + LINGER_TIMEOUT {
+                    return Some(LingerEnd::Limit);
                 }
-                (now >= self.limit(delivered)).then_some(End::Quiet)
+                (now >= self.limit(delivered)).then_some(LingerEnd::Quiet)
             }
         }
     }
@@ -229,12 +229,12 @@ mod tests {
         mut server: Transport,
         is_unread: bool,
         draining: impl Future<Output = ()>,
-    ) -> (End, Duration) {
+    ) -> (LingerEnd, Duration) {
         poll_fn(|cx| server.poll_close_write(cx)).await.unwrap();
         while tcp_info(server.tcp()).unwrap().is_delivering() {
             tokio::task::yield_now().await;
         }
-        let left = Left { spent: server.spend(), is_unread };
+        let left = Lingering { spent: server.spend(), is_unread };
         let since = tokio::time::Instant::now();
         let end = linger(left, SEND, draining).await;
         (end, since.elapsed())
@@ -242,21 +242,27 @@ mod tests {
 
     /// Not before the limit, and after it at most the first check and the timers' delay.
     fn is_about(time: Duration, limit: Duration) -> bool {
-        time >= limit && time <= limit + FIRST_LOOK * 2
+        time >= limit && time <= limit + FIRST_CHECK_INTERVAL * 2
     }
 
     #[tokio::test]
     async fn a_client_that_does_not_end_is_let_go() {
         let (server, _client) = pair().await;
         let (end, after) = ended(server, true, std::future::pending()).await;
-        assert!(end == End::Quiet && is_about(after, SILENCE), "{end:?} after {after:?}");
+        assert!(
+            end == LingerEnd::Quiet && is_about(after, SILENCE_TIMEOUT),
+            "{end:?} after {after:?}"
+        );
     }
 
     #[tokio::test]
     async fn a_client_that_has_said_all_and_has_everything_is_not_waited_for() {
         let (server, _client) = pair().await;
         let (end, after) = ended(server, false, std::future::pending()).await;
-        assert!(end == End::Quiet && is_about(after, Duration::ZERO), "{end:?} after {after:?}");
+        assert!(
+            end == LingerEnd::Quiet && is_about(after, Duration::ZERO),
+            "{end:?} after {after:?}"
+        );
     }
 
     #[tokio::test]
@@ -275,17 +281,20 @@ mod tests {
             () = &mut going_on => panic!("the client cannot go on"),
         };
         // Paused time may advance before data arrives: silence, at worst.
-        let limit = if end == End::Limit { LINGER } else { SILENCE };
-        let goes_on = matches!(end, End::Limit | End::Quiet);
+        let limit = if end == LingerEnd::Limit { LINGER_TIMEOUT } else { SILENCE_TIMEOUT };
+        let goes_on = matches!(end, LingerEnd::Limit | LingerEnd::Quiet);
         assert!(goes_on && after >= limit, "{end:?} after {after:?}");
-        assert!(after <= LINGER + FIRST_LOOK * 2, "{after:?}");
+        assert!(after <= LINGER_TIMEOUT + FIRST_CHECK_INTERVAL * 2, "{after:?}");
     }
 
     #[tokio::test]
     async fn a_server_that_drains_waits_less() {
         let (server, _client) = pair().await;
         let (end, after) = ended(server, true, std::future::ready(())).await;
-        assert!(end == End::Quiet && is_about(after, DRAINING), "{end:?} after {after:?}");
+        assert!(
+            end == LingerEnd::Quiet && is_about(after, DRAINING_TIMEOUT),
+            "{end:?} after {after:?}"
+        );
     }
 
     #[tokio::test]
@@ -293,14 +302,14 @@ mod tests {
         let (server, mut client) = pair().await;
         client.write_all(&[b'x'; 100_000]).await.unwrap();
         drop(client);
-        assert_eq!(ended(server, false, std::future::pending()).await.0, End::Clients);
+        assert_eq!(ended(server, false, std::future::pending()).await.0, LingerEnd::Clients);
         // Not even until the next check.
-        let now = Instant::from_nanos(0) + LINGER;
-        let mut watch = Watch::new(SEND, now, false);
-        watch.on_end(now);
-        assert!(watch.is_due(now));
-        watch.look(now, Some(TcpInfo::default()));
-        assert_eq!(watch.end(now), Some(End::Clients));
+        let now = Instant::from_nanos(0) + LINGER_TIMEOUT;
+        let mut client = ClientProgress::new(SEND, now, false);
+        client.on_end(now);
+        assert!(client.is_due(now));
+        client.check(now, Some(TcpInfo::default()));
+        assert_eq!(client.end(now), Some(LingerEnd::Clients));
     }
 
     /// However long that takes, also while the server drains: within the drain's own limit.
@@ -322,44 +331,47 @@ mod tests {
         server.tcp().writable().await.unwrap();
         while server.tcp().try_write(&[b'x'; 64 << 10]).is_ok() {}
         poll_fn(|cx| server.poll_close_write(cx)).await.unwrap();
-        let left = Left { spent: server.spend(), is_unread: false };
+        let left = Lingering { spent: server.spend(), is_unread: false };
         let since = tokio::time::Instant::now();
         let end = linger(left, SEND, std::future::ready(())).await;
         let after = since.elapsed();
-        assert!(end == End::Stalled && after >= SEND.within, "{end:?} after {after:?}");
+        assert!(end == LingerEnd::Stalled && after >= SEND.within, "{end:?} after {after:?}");
     }
 
     #[test]
     fn what_is_thrown_away_is_bounded() {
         let at = |seconds| Instant::from_nanos(0) + Duration::from_secs(seconds);
-        let mut watch = Watch::new(SEND, at(0), false);
+        let mut client = ClientProgress::new(SEND, at(0), false);
         let delivering = TcpInfo { unacked: 1, ..TcpInfo::default() };
-        watch.look(at(0), Some(delivering));
-        watch.on_read(usize::MAX, at(1));
+        client.check(at(0), Some(delivering));
+        client.on_read(usize::MAX, at(1));
         // Unread input does no harm before the close, which follows when the client has the whole response.
-        assert_eq!((watch.left, watch.end(at(1))), (0, None));
-        watch.look(at(2), Some(TcpInfo::default()));
-        assert_eq!(watch.end(at(2)), Some(End::Limit));
+        assert_eq!((client.left, client.end(at(1))), (0, None));
+        client.check(at(2), Some(TcpInfo::default()));
+        assert_eq!(client.end(at(2)), Some(LingerEnd::Limit));
     }
 
     #[test]
     fn who_sends_on_and_on_runs_into_a_limit_and_who_is_silent_does_not() {
         let at = |seconds| Instant::from_nanos(0) + Duration::from_secs(seconds);
-        let mut watch = Watch::new(SEND, at(0), false);
-        watch.on_read(1, at(1));
-        watch.look(at(1), Some(TcpInfo::default()));
+        let mut client = ClientProgress::new(SEND, at(0), false);
+        client.on_read(1, at(1));
+        client.check(at(1), Some(TcpInfo::default()));
         for second in (4..=31).step_by(3) {
-            assert_eq!(watch.end(at(second)), if second < 31 { None } else { Some(End::Limit) });
-            watch.on_read(1, at(second));
+            assert_eq!(
+                client.end(at(second)),
+                if second < 31 { None } else { Some(LingerEnd::Limit) }
+            );
+            client.on_read(1, at(second));
         }
-        let mut watch = Watch::new(SEND, at(0), false);
-        watch.look(at(1), Some(TcpInfo::default()));
-        watch.on_read(1, at(10));
+        let mut client = ClientProgress::new(SEND, at(0), false);
+        client.check(at(1), Some(TcpInfo::default()));
+        client.on_read(1, at(10));
         assert_eq!(
-            (watch.next(), watch.end(at(14)), watch.end(at(15))),
-            (at(15), None, Some(End::Quiet))
+            (client.next(), client.end(at(14)), client.end(at(15))),
+            (at(15), None, Some(LingerEnd::Quiet))
         );
-        watch.draining = Some(at(11));
-        assert_eq!(watch.end(at(12)), Some(End::Quiet));
+        client.draining = Some(at(11));
+        assert_eq!(client.end(at(12)), Some(LingerEnd::Quiet));
     }
 }

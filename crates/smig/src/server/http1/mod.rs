@@ -1,4 +1,8 @@
 //! HTTP/1.1 connections: the same service, through hyper.
+//!
+//! Below hyper, [`io`] inserts informational responses and [`boundaries`] rejects ambiguous input. [`timeouts`] holds
+//! what the server waits for, [`body`] reports how far a response is, [`linger`] closes, and [`upgraded`] is a
+//! connection after hyper.
 
 mod body;
 mod boundaries;
@@ -35,14 +39,14 @@ use crate::observer::ObserverEvent;
 use crate::stream::{Incoming, Intake};
 use crate::transport::Transport;
 
-pub(super) use boundaries::MAX_EMPTY;
+pub(super) use boundaries::MAX_EMPTY_LINES;
 pub(super) use io::Http1Informational;
 pub use upgraded::UpgradedIo;
 
 use body::TrackedBody;
 use io::Http1Io;
-use linger::{End, Leaving, linger};
-use timeouts::{Becomes, Late, Vigil};
+use linger::{LingerEnd, LingerSlot, linger};
+use timeouts::{ExceededTimeout, Http1Timeouts, NextProtocol};
 
 /// Serves one connection until it ends.
 pub(super) async fn serve<S, B>(
@@ -56,70 +60,70 @@ pub(super) async fn serve<S, B>(
     B: Body + 'static,
     B::Error: Into<BoxError>,
 {
-    let asides = Arc::<Http1Informational>::default();
-    let vigil = Arc::new(Vigil::new(worker.shared.deadlines, clock::now()));
+    let informational = Arc::<Http1Informational>::default();
+    let timeouts = Arc::new(Http1Timeouts::new(worker.shared.deadlines, clock::now()));
     let active = TaskToken::new(&worker);
-    let leaving = Arc::<Leaving>::default();
-    let of_line = (Arc::clone(&asides), Arc::clone(&vigil), Arc::clone(&leaving));
-    let line = Http1Io::new(transport, of_line, active);
-    let asked = Rc::new(FirstRequest::default());
+    let lingering = Arc::<LingerSlot>::default();
+    let parts = (Arc::clone(&informational), Arc::clone(&timeouts), Arc::clone(&lingering));
+    let io = Http1Io::new(transport, parts, active);
+    let first_request = Rc::new(FirstRequest::default());
     let peer = info.peer_addr();
     let service = Adapter {
         worker: Rc::clone(&worker),
         info,
-        asides,
-        vigil: Arc::clone(&vigil),
-        asked: Rc::clone(&asked),
+        informational,
+        timeouts: Arc::clone(&timeouts),
+        first_request: Rc::clone(&first_request),
     };
     // hyper's buffers are freed as soon as hyper has finished.
-    let ended = {
+    let result = {
         let connection = hyper::server::conn::http1::Builder::new()
-            // The line and its vigil enforce all time limits.
+            // The I/O layer and the timeouts enforce all time limits.
             .header_read_timeout(None)
             // The limit on header blocks over HTTP/2; hyper's minimum is 8 KiB.
             .max_buf_size(worker.shared.engine.limits.max_header_block.max(8 << 10))
-            .serve_connection(line, service)
+            .serve_connection(io, service)
             .with_upgrades();
         let mut connection = std::pin::pin!(connection);
         let draining = async {
             is_draining(&worker).await;
             // hyper would close a connection that waits for a request at once, and the first one may be in flight.
-            let _ = tokio::time::timeout(CLOSE_TIMEOUT, asked.once()).await;
+            let _ = tokio::time::timeout(CLOSE_TIMEOUT, first_request.arrival()).await;
         };
         let (mut draining, mut timer) = (std::pin::pin!(draining), Timer::default());
-        let mut told = false;
+        let mut notified = false;
         poll_fn(|cx| {
-            if !told && draining.as_mut().poll(cx).is_ready() {
-                told = true;
+            if !notified && draining.as_mut().poll(cx).is_ready() {
+                notified = true;
                 connection.as_mut().graceful_shutdown();
             }
             loop {
-                if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
-                    return Poll::Ready(ended);
+                if let Poll::Ready(result) = connection.as_mut().poll(cx) {
+                    return Poll::Ready(result);
                 }
                 let now = clock::now();
-                if let Some(late) = vigil.look(now) {
-                    vigil.give_up(late);
+                if let Some(exceeded) = timeouts.check(now) {
+                    timeouts.give_up(exceeded);
                     return Poll::Ready(Ok(()));
                 }
-                ready!(timer.poll(cx, vigil.next_look(now)));
+                ready!(timer.poll(cx, timeouts.next_check(now)));
             }
         })
         .await
     };
-    if let Err(error) = ended {
+    if let Err(error) = result {
         tracing::debug!(%error, "HTTP/1.1 connection ended");
     }
-    if let Some(left) = leaving.take() {
+    if let Some(connection) = lingering.take() {
         let send = worker.shared.deadlines.send;
-        match linger(left, send, is_draining(&worker)).await {
-            End::Clients | End::Quiet => {}
-            End::Limit => vigil.give_up(Late::Leave),
-            End::Stalled => vigil.give_up(Late::Send),
+        match linger(connection, send, is_draining(&worker)).await {
+            LingerEnd::Clients | LingerEnd::Quiet => {}
+            LingerEnd::Limit => timeouts.give_up(ExceededTimeout::Leave),
+            LingerEnd::Stalled => timeouts.give_up(ExceededTimeout::Send),
         }
     }
-    if let Some(late) = vigil.late() {
-        on_late(late, peer, &worker);
+    if let Some(exceeded) = timeouts.exceeded() {
+        on_exceeded(exceeded, peer, &worker);
     }
 }
 
@@ -129,9 +133,9 @@ async fn is_draining<S>(worker: &Worker<S>) {
     let _ = worker.phase.clone().wait_for(|phase| *phase != ServerState::Running).await;
 }
 
-/// Reports the limit that ended the connection and with it the handler.
-fn on_late<S>(late: Late, peer: SocketAddr, worker: &Worker<S>) {
-    match late.limit() {
+/// Reports the limit that ended the connection and, with it, the handler.
+fn on_exceeded<S>(exceeded: ExceededTimeout, peer: SocketAddr, worker: &Worker<S>) {
+    match exceeded.limit() {
         Some(limit) => worker.shared.on_limit(limit, Some(peer)),
         None => tracing::debug!(%peer, "connection closed without a further request"),
     }
@@ -140,20 +144,20 @@ fn on_late<S>(late: Late, peer: SocketAddr, worker: &Worker<S>) {
 /// Whether a request has arrived.
 #[derive(Debug, Default)]
 struct FirstRequest {
-    once: Cell<bool>,
-    told: Notify,
+    has_arrived: Cell<bool>,
+    arrived: Notify,
 }
 
 impl FirstRequest {
-    fn tell(&self) {
-        if !self.once.replace(true) {
-            self.told.notify_one();
+    fn on_request(&self) {
+        if !self.has_arrived.replace(true) {
+            self.arrived.notify_one();
         }
     }
 
-    async fn once(&self) {
-        if !self.once.get() {
-            self.told.notified().await;
+    async fn arrival(&self) {
+        if !self.has_arrived.get() {
+            self.arrived.notified().await;
         }
     }
 }
@@ -162,14 +166,14 @@ impl FirstRequest {
 struct Adapter<S> {
     worker: Rc<Worker<S>>,
     info: Arc<ConnectionInfo>,
-    asides: Arc<Http1Informational>,
-    vigil: Arc<Vigil>,
-    asked: Rc<FirstRequest>,
+    informational: Arc<Http1Informational>,
+    timeouts: Arc<Http1Timeouts>,
+    first_request: Rc<FirstRequest>,
 }
 
 impl<S> Adapter<S> {
     /// Converts a request for the service; its body is subject to its time limit.
-    fn take_in(
+    fn convert_request(
         &self,
         kind: RequestKind,
         request: Request<hyper::body::Incoming>,
@@ -178,11 +182,16 @@ impl<S> Adapter<S> {
         let has_body = !request.body().is_end_stream();
         let intake = has_body.then(|| {
             let deadlines = &self.worker.shared.deadlines;
-            let pace =
-                slow_uploads::pace(deadlines, kind, request.version(), request.headers(), now);
-            Arc::new(Intake::new(pace, now))
+            let progress = slow_uploads::upload_progress(
+                deadlines,
+                kind,
+                request.version(),
+                request.headers(),
+                now,
+            );
+            Arc::new(Intake::new(progress, now))
         });
-        self.vigil.on_request(intake.clone());
+        self.timeouts.on_request(intake.clone());
         request.map(|body| match intake {
             Some(intake) => Incoming::taken_in(body, intake),
             None => Incoming::http1(body),
@@ -201,46 +210,49 @@ where
     type Future = Oneshot<S>;
 
     fn call(&self, request: Request<hyper::body::Incoming>) -> Self::Future {
-        self.asked.tell();
+        self.first_request.on_request();
         self.worker.shared.counters.on_event(&ObserverEvent::StreamOpened { stream: None });
         let kind = heads::kind(request.method());
-        let mut request = self.take_in(kind, request);
+        let mut request = self.convert_request(kind, request);
         request.extensions_mut().insert(Arc::clone(&self.info));
         if request.version() >= Version::HTTP_11 {
-            self.asides.open();
-            request.extensions_mut().insert(InformationalSender::http1(Arc::clone(&self.asides)));
+            self.informational.open();
+            request
+                .extensions_mut()
+                .insert(InformationalSender::http1(Arc::clone(&self.informational)));
         }
         // HTTP/1.0 has no chunked coding.
         let until_close = request.version() < Version::HTTP_11;
-        let (asides, vigil) = (Arc::clone(&self.asides), Arc::clone(&self.vigil));
-        let call = Call { asides, vigil, kind, until_close };
+        let (informational, timeouts) =
+            (Arc::clone(&self.informational), Arc::clone(&self.timeouts));
+        let call = PendingResponse { informational, timeouts, kind, until_close };
         Oneshot::Waiting { service: self.worker.service.clone(), request: Some(request), call }
     }
 }
 
 /// State of a request that waits for its response.
 #[derive(Clone)]
-struct Call {
-    asides: Arc<Http1Informational>,
-    vigil: Arc<Vigil>,
+struct PendingResponse {
+    informational: Arc<Http1Informational>,
+    timeouts: Arc<Http1Timeouts>,
     kind: RequestKind,
     /// The response's body may be delimited by close.
     until_close: bool,
 }
 
-impl Call {
-    fn answered<B: Body>(&self, mut response: Response<B>) -> Response<TrackedBody<B>> {
+impl PendingResponse {
+    fn convert_response<B: Body>(&self, mut response: Response<B>) -> Response<TrackedBody<B>> {
         let status = response.status();
         let is_tunnel = match self.kind {
             RequestKind::Connect => status.is_success(),
             RequestKind::Usual | RequestKind::Head => status == StatusCode::SWITCHING_PROTOCOLS,
         };
-        let becomes = if is_tunnel { Becomes::Tunnel } else { Becomes::Http };
-        self.asides.close(becomes);
-        self.vigil.on_response(becomes);
+        let next = if is_tunnel { NextProtocol::Tunnel } else { NextProtocol::Http };
+        self.informational.close(next);
+        self.timeouts.on_response(next);
         response.extensions_mut().remove::<MigrationHint>();
-        let line = Some(&self.asides).filter(|_| self.until_close);
-        response.map(|body| TrackedBody::new(body, line, &self.vigil))
+        let connection = Some(&self.informational).filter(|_| self.until_close);
+        response.map(|body| TrackedBody::new(body, connection, &self.timeouts))
     }
 }
 
@@ -248,8 +260,8 @@ pin_project! {
     /// Waits until a service is ready, then calls it once.
     #[project = OneshotProjection]
     enum Oneshot<S> where S: Service<Request<Incoming>> {
-        Waiting { service: S, request: Option<Request<Incoming>>, call: Call },
-        Called { #[pin] future: S::Future, call: Call },
+        Waiting { service: S, request: Option<Request<Incoming>>, call: PendingResponse },
+        Called { #[pin] future: S::Future, call: PendingResponse },
     }
 }
 
@@ -265,9 +277,9 @@ where
         loop {
             let (future, call) = match self.as_mut().project() {
                 OneshotProjection::Called { future, call } => {
-                    let answered = ready!(future.poll(cx));
+                    let result = ready!(future.poll(cx));
                     return Poll::Ready(
-                        answered.map_err(Into::into).map(|response| call.answered(response)),
+                        result.map_err(Into::into).map(|response| call.convert_response(response)),
                     );
                 }
                 OneshotProjection::Waiting { service, request, call } => {

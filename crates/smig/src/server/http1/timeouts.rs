@@ -13,20 +13,20 @@ use crate::stream::Intake;
 
 /// The timeouts of one connection.
 #[derive(Debug)]
-pub(super) struct Vigil {
+pub(super) struct Http1Timeouts {
     pub(super) deadlines: Deadlines,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
-    turn: Turn,
-    late: Option<Late>,
+    exchange: ExchangeState,
+    exceeded: Option<ExceededTimeout>,
 }
 
 /// Which side must act.
 #[derive(Debug)]
-enum Turn {
+enum ExchangeState {
     /// Client: no byte of the next request has arrived since this time.
     Idle(Instant),
     /// Client: a request head began at this time.
@@ -59,7 +59,7 @@ impl Answered {
 
 /// The timeout that the client exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Late {
+pub(super) enum ExceededTimeout {
     /// No further request.
     Idle,
     Head,
@@ -70,7 +70,7 @@ pub(super) enum Late {
     Leave,
 }
 
-impl Late {
+impl ExceededTimeout {
     /// Returns the exceeded limit, named like that of HTTP/2; `None` for a regular close.
     pub(super) const fn limit(self) -> Option<&'static str> {
         match self {
@@ -85,17 +85,17 @@ impl Late {
 
 /// The connection's protocol after a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Becomes {
+pub(super) enum NextProtocol {
     #[default]
     Http,
     /// CONNECT or Upgrade succeeded.
     Tunnel,
 }
 
-impl Vigil {
+impl Http1Timeouts {
     /// Creates the state of a new connection; the timeout for its first head starts now.
     pub(super) fn new(deadlines: Deadlines, now: Instant) -> Self {
-        let state = Mutex::new(State { turn: Turn::Head(now), late: None });
+        let state = Mutex::new(State { exchange: ExchangeState::Head(now), exceeded: None });
         Self { deadlines, state }
     }
 
@@ -106,89 +106,101 @@ impl Vigil {
     /// Bytes were received.
     pub(super) fn on_read(&self, now: Instant) {
         let mut state = self.lock();
-        match &mut state.turn {
-            Turn::Idle(_) => state.turn = Turn::Head(now),
-            Turn::Answered(answered) => answered.heard |= answered.is_whole(),
+        match &mut state.exchange {
+            ExchangeState::Idle(_) => state.exchange = ExchangeState::Head(now),
+            ExchangeState::Answered(answered) => answered.heard |= answered.is_whole(),
             _ => {}
         }
     }
 
     /// A request's head is complete; `body` is set if it has one.
     pub(super) fn on_request(&self, body: Option<Arc<Intake>>) {
-        self.lock().turn = Turn::Handler(body);
+        self.lock().exchange = ExchangeState::Handler(body);
     }
 
     /// The response's head is available.
-    pub(super) fn on_response(&self, becomes: Becomes) {
+    pub(super) fn on_response(&self, next: NextProtocol) {
         let mut state = self.lock();
-        state.turn = match (becomes, std::mem::replace(&mut state.turn, Turn::Switched)) {
-            (Becomes::Tunnel, _) | (Becomes::Http, Turn::Switched) => Turn::Switched,
-            (Becomes::Http, Turn::Handler(body)) => Turn::Response(body),
-            (Becomes::Http, other) => other,
-        };
+        state.exchange =
+            match (next, std::mem::replace(&mut state.exchange, ExchangeState::Switched)) {
+                (NextProtocol::Tunnel, _) | (NextProtocol::Http, ExchangeState::Switched) => {
+                    ExchangeState::Switched
+                }
+                (NextProtocol::Http, ExchangeState::Handler(body)) => ExchangeState::Response(body),
+                (NextProtocol::Http, other) => other,
+            };
     }
 
     /// hyper has dropped the response's body.
-    pub(super) fn on_taken(&self) {
+    pub(super) fn on_body_dropped(&self) {
         let mut state = self.lock();
-        if let Turn::Response(body) = &mut state.turn {
-            state.turn = Turn::Answered(Answered { body: body.take(), heard: false });
+        if let ExchangeState::Response(body) = &mut state.exchange {
+            state.exchange = ExchangeState::Answered(Answered { body: body.take(), heard: false });
         }
     }
 
     /// Returns whether only the delivery of the response is outstanding.
     pub(super) fn is_delivering(&self) -> bool {
-        matches!(&self.lock().turn, Turn::Answered(answered) if answered.is_whole())
+        matches!(&self.lock().exchange, ExchangeState::Answered(answered) if answered.is_whole())
     }
 
     /// All written data was delivered to the client.
     pub(super) fn on_delivered(&self, now: Instant) {
         let mut state = self.lock();
-        if let Turn::Answered(answered) = &state.turn
+        if let ExchangeState::Answered(answered) = &state.exchange
             && answered.is_whole()
         {
-            state.turn = if answered.heard { Turn::Head(now) } else { Turn::Idle(now) };
+            state.exchange =
+                if answered.heard { ExchangeState::Head(now) } else { ExchangeState::Idle(now) };
         }
     }
 
     /// Returns whether HTTP's timeouts apply.
     pub(super) fn is_http(&self) -> bool {
-        !matches!(self.lock().turn, Turn::Switched)
+        !matches!(self.lock().exchange, ExchangeState::Switched)
     }
 
     /// Returns the time of the next check, if the server waits for the client.
-    pub(super) fn next_look(&self, now: Instant) -> Option<Instant> {
-        match &self.lock().turn {
-            Turn::Idle(since) => Some(*since + self.deadlines.idle),
-            Turn::Head(since) => Some(*since + self.deadlines.head),
-            Turn::Handler(body) => Some(now + body.as_ref()?.tick()?),
-            // `Line` checks the delivery at that time.
-            Turn::Answered(answered) => {
+    pub(super) fn next_check(&self, now: Instant) -> Option<Instant> {
+        match &self.lock().exchange {
+            ExchangeState::Idle(since) => Some(*since + self.deadlines.idle),
+            ExchangeState::Head(since) => Some(*since + self.deadlines.head),
+            ExchangeState::Handler(body) => Some(now + body.as_ref()?.tick()?),
+            // `Http1Io` checks the delivery at that time.
+            ExchangeState::Answered(answered) => {
                 answered.is_whole().then(|| now + self.deadlines.delivery_tick())
             }
-            Turn::Response(_) | Turn::Switched => None,
+            ExchangeState::Response(_) | ExchangeState::Switched => None,
         }
     }
 
     /// Returns the timeout that the client has exceeded, if any.
-    pub(super) fn look(&self, now: Instant) -> Option<Late> {
+    pub(super) fn check(&self, now: Instant) -> Option<ExceededTimeout> {
         let is_over = |since: &Instant, limit| now.saturating_duration_since(*since) >= limit;
-        match &self.lock().turn {
-            Turn::Idle(since) => is_over(since, self.deadlines.idle).then_some(Late::Idle),
-            Turn::Head(since) => is_over(since, self.deadlines.head).then_some(Late::Head),
-            Turn::Handler(body) => body.as_ref()?.is_late(now).then_some(Late::Body),
-            Turn::Response(_) | Turn::Answered(_) | Turn::Switched => None,
+        match &self.lock().exchange {
+            ExchangeState::Idle(since) => {
+                is_over(since, self.deadlines.idle).then_some(ExceededTimeout::Idle)
+            }
+            ExchangeState::Head(since) => {
+                is_over(since, self.deadlines.head).then_some(ExceededTimeout::Head)
+            }
+            ExchangeState::Handler(body) => {
+                body.as_ref()?.is_late(now).then_some(ExceededTimeout::Body)
+            }
+            ExchangeState::Response(_) | ExchangeState::Answered(_) | ExchangeState::Switched => {
+                None
+            }
         }
     }
 
     /// Gives the connection up.
-    pub(super) fn give_up(&self, late: Late) {
-        self.lock().late.get_or_insert(late);
+    pub(super) fn give_up(&self, timeout: ExceededTimeout) {
+        self.lock().exceeded.get_or_insert(timeout);
     }
 
     /// Returns why the connection was given up, if it was.
-    pub(super) fn late(&self) -> Option<Late> {
-        self.lock().late
+    pub(super) fn exceeded(&self) -> Option<ExceededTimeout> {
+        self.lock().exceeded
     }
 }
 
@@ -207,79 +219,85 @@ mod tests {
         Instant::from_nanos(0) + SECOND * seconds
     }
 
-    fn vigil() -> Vigil {
+    fn timeouts() -> Http1Timeouts {
         let limits = Limits { headers_timeout: SECOND * 10, ..Limits::default() };
-        Vigil::new(Deadlines::new(&limits, SECOND * 60, SECOND * 300), at(0))
+        Http1Timeouts::new(Deadlines::new(&limits, SECOND * 60, SECOND * 300), at(0))
     }
 
     #[test]
     fn whoever_says_a_little_is_held_to_the_head_and_not_to_the_idle_time() {
-        let vigil = vigil();
-        assert_eq!(vigil.next_look(at(0)), Some(at(10)));
-        assert_eq!((vigil.look(at(9)), vigil.look(at(10))), (None, Some(Late::Head)));
-        vigil.on_request(None);
-        assert_eq!((vigil.next_look(at(20)), vigil.look(at(1000))), (None, None));
-        vigil.on_response(Becomes::Http);
-        vigil.on_taken();
-        vigil.on_delivered(at(30));
-        assert_eq!(vigil.next_look(at(30)), Some(at(330)));
-        assert_eq!((vigil.look(at(329)), vigil.look(at(330))), (None, Some(Late::Idle)));
-        vigil.on_read(at(100));
-        // Single bytes do not extend the timeout.
-        vigil.on_read(at(109));
+        let timeouts = timeouts();
+        assert_eq!(timeouts.next_check(at(0)), Some(at(10)));
         assert_eq!(
-            (vigil.next_look(at(109)), vigil.look(at(110))),
-            (Some(at(110)), Some(Late::Head))
+            (timeouts.check(at(9)), timeouts.check(at(10))),
+            (None, Some(ExceededTimeout::Head))
+        );
+        timeouts.on_request(None);
+        assert_eq!((timeouts.next_check(at(20)), timeouts.check(at(1000))), (None, None));
+        timeouts.on_response(NextProtocol::Http);
+        timeouts.on_body_dropped();
+        timeouts.on_delivered(at(30));
+        assert_eq!(timeouts.next_check(at(30)), Some(at(330)));
+        assert_eq!(
+            (timeouts.check(at(329)), timeouts.check(at(330))),
+            (None, Some(ExceededTimeout::Idle))
+        );
+        timeouts.on_read(at(100));
+        // Single bytes do not extend the timeout.
+        timeouts.on_read(at(109));
+        assert_eq!(
+            (timeouts.next_check(at(109)), timeouts.check(at(110))),
+            (Some(at(110)), Some(ExceededTimeout::Head))
         );
     }
 
     #[test]
     fn who_takes_a_response_is_not_idle() {
         for heard in [false, true] {
-            let vigil = vigil();
-            vigil.on_request(None);
-            vigil.on_response(Becomes::Http);
-            assert!(!vigil.is_delivering());
-            vigil.on_taken();
+            let timeouts = timeouts();
+            timeouts.on_request(None);
+            timeouts.on_response(NextProtocol::Http);
+            assert!(!timeouts.is_delivering());
+            timeouts.on_body_dropped();
             if heard {
-                vigil.on_read(at(1));
+                timeouts.on_read(at(1));
             }
-            assert!(vigil.is_delivering());
+            assert!(timeouts.is_delivering());
             // Checked repeatedly, and never late.
-            assert!(vigil.next_look(at(5000)).is_some_and(|next| next <= at(5300)));
-            assert_eq!(vigil.look(at(9999)), None);
-            vigil.on_delivered(at(9999));
+            assert!(timeouts.next_check(at(5000)).is_some_and(|next| next <= at(5300)));
+            assert_eq!(timeouts.check(at(9999)), None);
+            timeouts.on_delivered(at(9999));
             let limit = if heard { 10 } else { 300 };
-            assert_eq!(vigil.next_look(at(9999)), Some(at(9999 + limit)));
+            assert_eq!(timeouts.next_check(at(9999)), Some(at(9999 + limit)));
         }
     }
 
     #[test]
     fn a_tunnel_has_no_deadline_whatever_comes_after() {
-        let vigil = vigil();
-        vigil.on_request(None);
-        vigil.on_response(Becomes::Tunnel);
-        vigil.on_taken();
-        vigil.on_read(at(1));
-        assert_eq!((vigil.next_look(at(2)), vigil.look(at(9999))), (None, None));
-        assert!(!vigil.is_http());
+        let timeouts = timeouts();
+        timeouts.on_request(None);
+        timeouts.on_response(NextProtocol::Tunnel);
+        timeouts.on_body_dropped();
+        timeouts.on_read(at(1));
+        assert_eq!((timeouts.next_check(at(2)), timeouts.check(at(9999))), (None, None));
+        assert!(!timeouts.is_http());
     }
 
     #[test]
     fn a_body_is_looked_at_also_before_anybody_waits_for_it() {
-        let vigil = vigil();
-        let pace = UploadProgress::new(vigil.deadlines.body, at(0));
-        vigil.on_request(Some(Arc::new(Intake::new(Some(pace), at(0)))));
-        assert_eq!((vigil.next_look(at(1)), vigil.look(at(9999))), (Some(at(16)), None));
+        let timeouts = timeouts();
+        let pace = UploadProgress::new(timeouts.deadlines.body, at(0));
+        timeouts.on_request(Some(Arc::new(Intake::new(Some(pace), at(0)))));
+        assert_eq!((timeouts.next_check(at(1)), timeouts.check(at(9999))), (Some(at(16)), None));
     }
 
     #[test]
     fn a_body_that_is_still_read_after_the_answer_may_rest() {
-        let vigil = vigil();
+        let timeouts = timeouts();
         let body = Arc::new(Intake::new(None, at(0)));
-        vigil.on_request(Some(Arc::clone(&body)));
-        vigil.on_response(Becomes::Http);
-        vigil.on_taken();
-        assert_eq!((vigil.next_look(at(1)), vigil.look(at(9999))), (None, None));
+        timeouts.on_request(Some(Arc::clone(&body)));
+        timeouts.on_response(NextProtocol::Http);
+        timeouts.on_body_dropped();
+        assert_eq!((timeouts.next_check(at(1)), timeouts.check(at(9999))), (None, None));
     }
 }

@@ -11,7 +11,7 @@ use hyper::upgrade::Upgraded;
 use super::io::Http1Io;
 
 /// A client's connection that has switched from HTTP/1.1 to another protocol, by CONNECT or Upgrade: the I/O of a
-/// [`Server`](crate::Server)'s request after `hyper::upgrade::on_event`.
+/// [`Server`](crate::Server)'s request after `hyper::upgrade::on`.
 #[derive(Debug)]
 pub struct UpgradedIo(Http1Io);
 
