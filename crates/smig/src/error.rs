@@ -69,6 +69,8 @@ pub(crate) enum ErrorKind {
     /// The session takes no more requests; another session takes this one.
     Retired,
     Busy,
+    /// A limit of a server on connections; its name in the builder.
+    Limit(&'static str),
     Closed,
     Canceled,
     Http1 {
@@ -106,6 +108,7 @@ impl Error {
             ErrorKind::Refused(why) => ErrorKind::Refused(why),
             ErrorKind::Retired => ErrorKind::Retired,
             ErrorKind::Busy => ErrorKind::Busy,
+            ErrorKind::Limit(limit) => ErrorKind::Limit(limit),
             ErrorKind::Closed => ErrorKind::Closed,
             ErrorKind::Canceled => ErrorKind::Canceled,
             ErrorKind::Config(message) => ErrorKind::Config(message.clone()),
@@ -147,11 +150,13 @@ impl Error {
 
     /// Returns whether a limit of this side was reached: the request queue or the queue of name lookups is full,
     /// or the request waited in it for too long. Nothing was sent. The request may be repeated when the load is
-    /// lower.
+    /// lower. At a server: a limit of connections.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         match &*self.0 {
-            ErrorKind::Busy | ErrorKind::Timeout { phase: TimeoutPhase::Queue, .. } => true,
+            ErrorKind::Busy
+            | ErrorKind::Limit(_)
+            | ErrorKind::Timeout { phase: TimeoutPhase::Queue, .. } => true,
             ErrorKind::Resolve { source, .. } => source.kind() == io::ErrorKind::ResourceBusy,
             _ => false,
         }
@@ -308,6 +313,9 @@ impl fmt::Display for ErrorKind {
             ),
             Self::Busy => {
                 f.write_str("the queue of requests is full; retry later, or raise its limit")
+            }
+            Self::Limit(limit) => {
+                write!(f, "the server's limit {limit} is reached; raise it, or accept later")
             }
             Self::Closed => f.write_str("the client or server was shut down"),
             Self::Canceled => f.write_str("the stream was cancelled by this side"),

@@ -64,8 +64,9 @@ pub use migration::{MigrationConfig, MigrationMode, Offers};
 pub use observer::{ConnectionAddrs, Observer, ObserverEvent, Stats};
 pub use resolve::Resolver;
 pub use server::{
-    AuthorityCheck, Certificate, CleartextTrust, ClientCertificates, InformationalSender,
-    ListenerId, Listening, Server, ServerBuilder, ServerTls, ServerView, UpgradedIo,
+    AuthorityCheck, Certificate, CleartextTrust, ClientCertificates, ConnectionServer,
+    InformationalSender, ListenerId, Listening, Serve, Server, ServerBuilder, ServerTls,
+    ServerView, UpgradedIo,
 };
 pub use snapshot::{
     ConnectionRole, ConnectionSnapshot, MigrationCause, PolicyOutcome, RequestLabel,

@@ -15,12 +15,14 @@ use tokio::time::timeout;
 use tower_service::Service;
 
 use super::CertificateNames;
+use super::bind::{BACKLOG, ListenerKind, ListenerSpec};
 use super::http1::MAX_EMPTY_LINES;
-use super::worker::{ListenerKind, ListenerSpec, TaskToken, Worker};
+use super::shared::Shared;
+use super::worker::Worker;
 use super::{http1, identity, worker};
 use crate::clock;
 use crate::connection::{ConnectionInfo, Permit};
-use crate::error::BoxError;
+use crate::error::{BoxError, Error, ErrorKind, TimeoutPhase};
 use crate::observer::{ConnectionAddrs, ObserverEvent};
 use crate::stream::Incoming;
 use crate::transport::{self, Received, Transport};
@@ -32,7 +34,7 @@ const MAX_LINE_BYTES: usize = 16 << 10;
 /// Pause of the accept loop after the system ran out of file descriptors.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
 /// Maximum number of connections accepted at shutdown: the length of the backlog.
-const MAX_BACKLOG: i32 = super::builder::BACKLOG;
+const MAX_BACKLOG: i32 = BACKLOG;
 
 /// The protocol of a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +51,7 @@ pub(super) async fn accept_all<S, B>(
     worker: Rc<Worker<S>>,
     mut closing: oneshot::Receiver<()>,
 ) where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
     S::Error: Into<BoxError>,
     S::Future: 'static,
     B: Body + 'static,
@@ -89,35 +91,63 @@ pub(super) async fn accept_all<S, B>(
     }
 }
 
-/// Starts to serve a connection, if the limit of connections allows it.
+/// Starts to serve a connection, if the limits allow it.
 fn handle_accepted<S, B>(
     tcp: TcpStream,
     peer: SocketAddr,
     spec: &Arc<ListenerSpec>,
     worker: &Rc<Worker<S>>,
 ) where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
     S::Error: Into<BoxError>,
     S::Future: 'static,
     B: Body + 'static,
     B::Error: Into<BoxError>,
 {
-    let shared = &worker.shared;
-    let Some(client_permit) = shared.client_quota.acquire(peer.ip()) else {
-        return shared.on_limit("max_connections_per_client", Some(peer));
-    };
-    let ends = || Some(ConnectionAddrs { local: tcp.local_addr().ok()?, peer });
-    let Some(permit) = Permit::take(&shared.open, shared.max_connections, &shared.counters, ends)
-    else {
-        return shared.on_limit("max_connections", Some(peer));
-    };
-    let active = TaskToken::new(worker);
-    let task =
-        establish(tcp, permit.with_client(client_permit), Arc::clone(spec), Rc::clone(worker));
+    // A limit that was hit has been reported.
+    let Ok(permit) = admit(&tcp, peer, &worker.shared) else { return };
+    let active = worker.task_token();
+    let (spec, worker) = (Arc::clone(spec), Rc::clone(worker));
     tokio::task::spawn_local(async move {
         let _active = active;
-        task.await;
+        if let Err(error) = establish(tcp, permit, &spec, worker).await {
+            tracing::debug!(%error, %peer, "connection not served");
+        }
     });
+}
+
+/// Serves one connection that the application has accepted, until it has ended or the server is stopped. Must run in a
+/// [`LocalSet`](tokio::task::LocalSet), with a worker of its own.
+pub(super) async fn serve_accepted<S, B>(
+    tcp: TcpStream,
+    spec: &ListenerSpec,
+    worker: Rc<Worker<S>>,
+) -> Result<(), Error>
+where
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: 'static,
+    B: Body + 'static,
+    B::Error: Into<BoxError>,
+{
+    let peer = tcp.peer_addr().map_err(|error| Error::io("the connection is lost", error))?;
+    let permit = admit(&tcp, peer, &worker.shared)?;
+    establish(tcp, permit, spec, Rc::clone(&worker)).await?;
+    worker.finished().await;
+    Ok(())
+}
+
+/// Takes a new connection's places within the limits. Reports a limit that is hit.
+fn admit(tcp: &TcpStream, peer: SocketAddr, shared: &Shared) -> Result<Permit, Error> {
+    let limit_hit = |limit| {
+        shared.on_limit(limit, Some(peer));
+        Error::new(ErrorKind::Limit(limit))
+    };
+    let client = shared.client_quota.acquire(peer.ip());
+    let client = client.ok_or_else(|| limit_hit("max_connections_per_client"))?;
+    let ends = || Some(ConnectionAddrs { local: tcp.local_addr().ok()?, peer });
+    let permit = Permit::take(&shared.open, shared.max_connections, &shared.counters, ends);
+    Ok(permit.ok_or_else(|| limit_hit("max_connections"))?.with_client(client))
 }
 
 /// Returns which resource is exhausted when accept(2) fails.
@@ -140,31 +170,24 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     )
 }
 
+/// Performs the handshake, then serves HTTP/1.1 to its end, or starts the task of a session.
 async fn establish<S, B>(
     tcp: TcpStream,
     permit: Permit,
-    spec: Arc<ListenerSpec>,
+    spec: &ListenerSpec,
     worker: Rc<Worker<S>>,
-) where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+) -> Result<(), Error>
+where
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
     S::Error: Into<BoxError>,
     S::Future: 'static,
     B: Body + 'static,
     B::Error: Into<BoxError>,
 {
-    let limit = worker.shared.handshake_timeout;
     let Negotiated { mut transport, protocol, names } =
-        match timeout(limit, negotiate(tcp, &spec)).await {
-            Ok(Ok(negotiated)) => negotiated,
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "handshake failed");
-                return worker.shared.counters.on_event(&ObserverEvent::HandshakeFailed);
-            }
-            Err(_) => {
-                tracing::debug!(?limit, "handshake took too long");
-                return worker.shared.counters.on_event(&ObserverEvent::HandshakeFailed);
-            }
-        };
+        negotiate_in_time(tcp, spec, worker.shared.handshake_timeout).await.inspect_err(|_| {
+            worker.shared.counters.on_event(&ObserverEvent::HandshakeFailed);
+        })?;
     transport = transport.count(permit);
     let clear = match spec.kind {
         ListenerKind::Tls(_) => Security::Ineligible,
@@ -184,6 +207,19 @@ async fn establish<S, B>(
                 conns.add(session, now, transport, info, identity);
             });
         }
+    }
+    Ok(())
+}
+
+/// Determines the protocol of a connection within a time limit.
+async fn negotiate_in_time(
+    tcp: TcpStream,
+    spec: &ListenerSpec,
+    after: Duration,
+) -> Result<Negotiated, Error> {
+    match timeout(after, negotiate(tcp, spec)).await {
+        Ok(negotiated) => negotiated.map_err(|error| Error::io("handshake failed", error)),
+        Err(_) => Err(Error::new(ErrorKind::Timeout { phase: TimeoutPhase::Handshake, after })),
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct JoinHandover {
 
 impl<S, B> ServerSession<S, B>
 where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
     S::Error: Into<BoxError>,
     S::Future: 'static,
     B: Body + 'static,

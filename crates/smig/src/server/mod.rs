@@ -4,9 +4,11 @@
 //! registry of sessions, so that a connection that joins a session is passed to the session's worker.
 
 mod accept;
+mod bind;
 mod builder;
 mod certificate_names;
 mod client_quota;
+mod connection_server;
 mod date;
 mod exchange;
 mod heads;
@@ -16,10 +18,13 @@ mod informational;
 mod join;
 mod listening;
 mod response;
+mod serve;
 mod session;
 mod session_list;
 mod session_registry;
+mod shared;
 mod slow_uploads;
+mod task_tracker;
 mod tls;
 mod worker;
 
@@ -32,9 +37,11 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 pub use builder::{AuthorityCheck, CleartextTrust, ServerBuilder};
+pub use connection_server::ConnectionServer;
 pub use http1::UpgradedIo;
 pub use informational::InformationalSender;
 pub use listening::{ListenerId, Listening};
+pub use serve::Serve;
 pub use tls::{Certificate, ClientCertificates, ServerTls};
 
 pub(crate) use certificate_names::CertificateNames;
@@ -44,10 +51,11 @@ pub(crate) use heads::content_length;
 use crate::error::Error;
 use crate::observer::{Counters, Stats};
 use crate::snapshot::{self, Snapshot};
-use builder::ListenSecurity;
+use bind::{ListenAddr, ListenSecurity, ListenerConfig};
 use session::Command;
 use session_list::SessionList;
-use worker::{ListenerChange, ServerState};
+use shared::ServerState;
+use worker::ListenerChange;
 
 /// How long a stopped worker may take to end. After that it is stuck in a blocking call.
 const STUCK_TIMEOUT: Duration = Duration::from_millis(500);
@@ -111,7 +119,7 @@ impl Server {
     /// # Errors
     /// The address cannot be bound.
     pub fn listen(&mut self, addr: SocketAddr, tls: &ServerTls) -> Result<Listening, Error> {
-        self.open(addr, &ListenSecurity::Tls(tls.clone()))
+        self.open(addr, ListenSecurity::Tls(tls.clone()))
     }
 
     /// Adds a listener without TLS.
@@ -123,12 +131,12 @@ impl Server {
         addr: SocketAddr,
         trust: CleartextTrust,
     ) -> Result<Listening, Error> {
-        self.open(addr, &ListenSecurity::Clear(trust))
+        self.open(addr, ListenSecurity::Clear(trust))
     }
 
-    fn open(&mut self, addr: SocketAddr, listens: &ListenSecurity) -> Result<Listening, Error> {
-        let id = self.ids.next();
-        let (listening, listeners) = builder::bind(id, addr, listens, self.changes.len())?;
+    fn open(&mut self, addr: SocketAddr, security: ListenSecurity) -> Result<Listening, Error> {
+        let config = ListenerConfig { id: self.ids.next(), addr: ListenAddr::Bind(addr), security };
+        let (listening, listeners) = bind::bind(config, self.changes.len())?;
         for (worker, listener) in self.changes.iter().zip(listeners) {
             // A worker that has ended is reported by the shutdown.
             drop(worker.send(ListenerChange::Open(listener)));

@@ -22,7 +22,7 @@ use crate::stream::{Incoming, Length, SendProgress, pump};
 
 impl<S, B> ServerSession<S, B>
 where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
     S::Error: Into<BoxError>,
     S::Future: 'static,
     B: Body + 'static,

@@ -90,7 +90,7 @@ enum SessionState {
 
 impl<S, B> ServerSession<S, B>
 where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
     S::Error: Into<BoxError>,
     S::Future: 'static,
     B: Body + 'static,
@@ -383,7 +383,7 @@ where
 
 impl<S, B> SessionHandler for ServerSession<S, B>
 where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
     S::Error: Into<BoxError>,
     S::Future: 'static,
     B: Body + 'static,

@@ -36,6 +36,14 @@ impl SessionList {
         self.lock().sessions.remove(&number);
     }
 
+    /// Requests every session to finish its streams and to accept no new ones.
+    pub(super) fn drain(&self) {
+        for mailbox in self.all() {
+            // A closed mailbox belongs to a session that is ending already.
+            drop(mailbox.send(Command::Drain));
+        }
+    }
+
     /// Returns every session, the youngest first.
     pub(super) fn all(&self) -> Vec<Arc<Mailbox<Command>>> {
         self.lock().sessions.values().rev().map(Arc::clone).collect()

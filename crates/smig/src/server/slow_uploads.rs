@@ -33,7 +33,7 @@ pub(super) fn upload_progress(
 
 impl<S, B> ServerSession<S, B>
 where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
     S::Error: Into<BoxError>,
     S::Future: 'static,
     B: Body + 'static,

@@ -1,6 +1,7 @@
 //! Both sides of this crate over real loopback sockets.
 
 mod awaiting_settings;
+mod callers_runtime;
 mod certificates;
 mod chaos;
 mod cut;

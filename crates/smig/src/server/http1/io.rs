@@ -19,7 +19,7 @@ use super::timeouts::{ExceededTimeout, Http1Timeouts, NextProtocol};
 use crate::clock;
 use crate::deadlines::UploadProgress;
 use crate::driver::Timer;
-use crate::server::worker::TaskToken;
+use crate::server::task_tracker::TaskToken;
 use crate::socket::{TcpInfo, reset_on_close, tcp_info};
 use crate::transport::Transport;
 

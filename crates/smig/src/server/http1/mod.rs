@@ -29,8 +29,9 @@ use tower_service::Service;
 use super::exchange::RequestKind;
 use super::heads;
 use super::informational::InformationalSender;
+use super::shared::ServerState;
 use super::slow_uploads;
-use super::worker::{ServerState, TaskToken, Worker};
+use super::worker::Worker;
 use crate::clock;
 use crate::connection::ConnectionInfo;
 use crate::driver::{CLOSE_TIMEOUT, Timer};
@@ -54,7 +55,7 @@ pub(super) async fn serve<S, B>(
     info: Arc<ConnectionInfo>,
     worker: Rc<Worker<S>>,
 ) where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
     S::Error: Into<BoxError>,
     S::Future: 'static,
     B: Body + 'static,
@@ -62,7 +63,7 @@ pub(super) async fn serve<S, B>(
 {
     let informational = Arc::<Http1Informational>::default();
     let timeouts = Arc::new(Http1Timeouts::new(worker.shared.deadlines, clock::now()));
-    let active = TaskToken::new(&worker);
+    let active = worker.task_token();
     let lingering = Arc::<LingerSlot>::default();
     let parts = (Arc::clone(&informational), Arc::clone(&timeouts), Arc::clone(&lingering));
     let io = Http1Io::new(transport, parts, active);
