@@ -20,6 +20,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{LocalSet, spawn_local};
+use tonic_health::ServingStatus;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
 use tower::{ServiceExt as _, service_fn};
 
 use crate::support::{
@@ -117,6 +120,34 @@ async fn an_axum_router_is_served_on_a_multi_thread_runtime() {
 #[tokio::test]
 async fn an_axum_router_is_served_within_a_local_set() {
     LocalSet::new().run_until(async { spawn_local(serves_axum()).await.unwrap() }).await;
+}
+
+#[tokio::test]
+async fn a_tonic_service_is_served_and_requested() {
+    let (health, service) = tonic_health::server::health_reporter();
+    health.set_service_status("echo", ServingStatus::Serving).await;
+    let (tls, client) = tls();
+    let server = Server::builder().listen(loopback(), tls).serve(service).unwrap();
+    let origin = url(server.local_addrs()[0], "").parse().unwrap();
+    let mut client = HealthClient::with_origin(client.build().unwrap(), origin);
+    beside(server, async {
+        let mut check = async |service: &str| {
+            client.check(HealthCheckRequest { service: service.to_owned() }).await
+        };
+        let status = check("echo").await.unwrap().into_inner().status();
+        assert_eq!(status.as_str_name(), "SERVING");
+        let error = check("another").await.unwrap_err();
+        assert_eq!(error.message(), "service not registered");
+        // A stream that goes on: the first message, and one for each change.
+        let request = HealthCheckRequest { service: "echo".to_owned() };
+        let mut changes = client.watch(request).await.unwrap().into_inner();
+        let status = changes.message().await.unwrap().unwrap().status();
+        assert_eq!(status.as_str_name(), "SERVING");
+        health.set_service_status("echo", ServingStatus::NotServing).await;
+        let status = changes.message().await.unwrap().unwrap().status();
+        assert_eq!(status.as_str_name(), "NOT_SERVING");
+    })
+    .await;
 }
 
 #[tokio::test]
