@@ -112,6 +112,37 @@ pub struct ConnectionAddrs {
 }
 
 /// Receives events as they occur, on the task where they occur: it must not block.
+///
+/// For the [`ServerBuilder`](crate::ServerBuilder::observer) or the [`ClientBuilder`](crate::ClientBuilder::observer).
+/// Tasks of several sessions call it, on several threads.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU64, Ordering};
+///
+/// use smig::{Observer, ObserverEvent, Server};
+///
+/// /// Counts bytes of responses by whether they migrated.
+/// #[derive(Default)]
+/// struct Bytes {
+///     moved: AtomicU64,
+///     stayed: AtomicU64,
+/// }
+///
+/// impl Observer for Bytes {
+///     fn on_event(&self, event: &ObserverEvent) {
+///         if let ObserverEvent::StreamEnded { sent, moves, .. } = event {
+///             let count = if *moves > 0 { &self.moved } else { &self.stayed };
+///             count.fetch_add(*sent, Ordering::Relaxed);
+///         }
+///     }
+/// }
+///
+/// let bytes = Arc::new(Bytes::default());
+/// let builder = Server::builder().observer(bytes.clone());
+/// ```
+///
+/// The [crate's first page](crate#when-a-stream-migrates) observes a migration.
 pub trait Observer: Send + Sync + 'static {
     /// Handles an event.
     fn on_event(&self, what: &ObserverEvent);
@@ -120,7 +151,7 @@ pub trait Observer: Send + Sync + 'static {
 /// Counters of a server or a client since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-#[expect(missing_docs, reason = "each counts the Observed of its name")]
+#[expect(missing_docs, reason = "each counts the event of its name")]
 pub struct Stats {
     pub connections_opened: u64,
     pub connections_closed: u64,
