@@ -136,9 +136,14 @@
 //!
 //! # Layers
 //!
-//! From the bottom: sockets and their options, transports (TCP with TLS), streams (bodies between application and session),
-//! the driver (one task per session, which owns the engine and all connections), and on top of it the server's and the
-//! client's halves.
+//! From the bottom, each using only what is below it:
+//!
+//! - errors, clock, random bytes, the mailbox of a session's task, sockets and their options;
+//! - snapshots, events and counters, limits of connections;
+//! - transports (TCP with TLS), streams (bodies between application and session), names and properties of connections;
+//! - the driver: one task per session, which owns the engine and all connections;
+//! - migration: what the sockets report, for the engine's policy;
+//! - the server's half and the client's, which know nothing of each other.
 
 mod blocking;
 mod client;
@@ -149,6 +154,8 @@ mod driver;
 mod entropy;
 mod error;
 mod grpc;
+mod limits;
+mod mailbox;
 mod migration;
 mod observer;
 mod resolve;
@@ -161,27 +168,26 @@ mod stream;
 mod transport;
 
 pub use client::{
-    Cleartext, Client, ClientBuilder, ConnectionLimit, ConnectionPlace, Loaded, NegotiatedProtocol,
-    Origin, QueueLimit, Sending, TlsFault, Trust, connect_any, is_last_request, is_last_response,
-    on_informational,
+    Cleartext, Client, ClientBuilder, Loaded, NegotiatedProtocol, Origin, Sending, Trust,
+    connect_any, is_last_request, is_last_response, on_informational,
 };
-pub use connection::{ConnectionInfo, TlsInfo};
+pub use connection::{CleartextTrust, ConnectionInfo, ListenerId, TlsInfo};
 pub use driver::Pacing;
-pub use error::{BoxError, Error, Reset, TimeoutPhase};
+pub use error::{BoxError, Error, Reset, TimeoutPhase, TlsFault};
 pub use grpc::is_grpc;
+pub use limits::{ConnectionLimit, ConnectionPlace, QueueLimit};
 pub use migration::{MigrationConfig, MigrationMode, Offers};
-pub use observer::{ConnectionAddrs, Observer, ObserverEvent, Stats};
+pub use observer::{Observer, ObserverEvent, Stats};
 pub use resolve::Resolver;
 pub use server::{
-    AuthorityCheck, Certificate, CleartextTrust, ClientCertificates, ConnectionServer,
-    InformationalSender, ListenerId, Listening, Serve, Server, ServerBuilder, ServerTls,
-    ServerView, UpgradedIo,
+    AuthorityCheck, Certificate, ClientCertificates, ConnectionServer, InformationalSender,
+    Listening, Serve, Server, ServerBuilder, ServerTls, ServerView, UpgradedIo,
 };
 pub use snapshot::{
     ConnectionRole, ConnectionSnapshot, MigrationCause, PolicyOutcome, RequestLabel,
     SESSIONS_SHOWN, STREAMS_SHOWN, SessionId, SessionSnapshot, Snapshot, StreamRef, StreamSnapshot,
 };
-pub use socket::{Dscp, SocketOptions};
+pub use socket::{ConnectionAddrs, Dscp, SocketOptions};
 pub use stream::{Incoming, Segment, StreamInfo};
 
 /// The application's own decision on whether a stream migrates. A server's handler sets it as an extension of its

@@ -1,14 +1,13 @@
 //! Events and counters for operators: one observer per server or client, called on the session's task.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use smig_proto::{ConnId, Mover, StreamKey};
+use smig_proto::{ConnId, Mover};
 
-use crate::driver::TurnCx;
-use crate::snapshot::{MigrationCause, PolicyOutcome, SessionRecord, StreamRecord, StreamRef};
+use crate::snapshot::{MigrationCause, PolicyOutcome, StreamRef};
+use crate::socket::ConnectionAddrs;
 
 /// An event worth counting. `ends` is the connection, unless it is closed already.
 #[derive(Clone, Debug)]
@@ -101,14 +100,6 @@ pub enum ObserverEvent {
     Panicked,
     /// A limit was hit; its name.
     LimitHit(&'static str),
-}
-
-/// A connection by its two addresses: no other connection of this machine has the same pair while it is open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "they say it")]
-pub struct ConnectionAddrs {
-    pub local: SocketAddr,
-    pub peer: SocketAddr,
 }
 
 /// Receives events as they occur, on the task where they occur: it must not block.
@@ -215,17 +206,6 @@ impl CounterId {
     }
 }
 
-/// The engine's event that a stream has migrated.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Migration {
-    pub(crate) stream: StreamKey,
-    pub(crate) from: ConnId,
-    pub(crate) to: ConnId,
-    pub(crate) mover: Mover,
-    /// Bytes of body received before.
-    pub(crate) received: u64,
-}
-
 /// Counts events, and passes them on to the application's observer.
 #[derive(Default)]
 pub(crate) struct Counters {
@@ -262,66 +242,9 @@ impl Counters {
         self.observer.as_ref().and_then(|_| find())
     }
 
-    /// Like [`Self::ends`], for one of a session's connections.
-    pub(crate) fn ends_of(&self, turn: &TurnCx<'_>, conn: ConnId) -> Option<ConnectionAddrs> {
-        self.ends(|| Some(turn.conns.info(conn)?.ends()))
-    }
-
-    /// Like [`Self::ends`], for the connection that carries a stream.
-    pub(crate) fn ends_of_stream(
-        &self,
-        turn: &TurnCx<'_>,
-        stream: StreamKey,
-    ) -> Option<ConnectionAddrs> {
-        self.ends(|| Some(turn.conns.info(turn.session.stream(stream)?.connection)?.ends()))
-    }
-
-    /// Returns the place of a stream for the observer; `None` if there is none.
-    pub(crate) fn place(
-        &self,
-        turn: &TurnCx<'_>,
-        session_record: &SessionRecord,
-        stream: StreamKey,
-    ) -> Option<StreamRef> {
-        self.observer.as_ref().and_then(|_| session_record.place(turn, stream))
-    }
-
-    /// Reports a migration.
-    pub(crate) fn moved(
-        &self,
-        turn: &TurnCx<'_>,
-        session_record: &mut SessionRecord,
-        record: Option<&mut StreamRecord>,
-        migration: Migration,
-    ) {
-        let Migration { stream, from, to, mover, received } = migration;
-        let sent = turn.session.stream(stream).map_or(0, |view| view.sent);
-        let (why, offset) = session_record.moved(stream, record, mover, sent + received);
-        let place = self.observer.as_ref().map(|_| session_record.place_on(stream, to));
-        let ends = self.ends_of(turn, to);
-        self.on_event(&ObserverEvent::Moved { from, to, mover, ends, stream: place, offset, why });
-    }
-
-    /// Reports that a stream has completed.
-    pub(crate) fn ended(
-        &self,
-        turn: &TurnCx<'_>,
-        session_record: &SessionRecord,
-        key: StreamKey,
-        record: &StreamRecord,
-    ) {
-        if !self.is_observed() {
-            return self.count(CounterId::StreamEnded);
-        }
-        let view = turn.session.stream(key);
-        self.on_event(&ObserverEvent::StreamEnded {
-            stream: self.place(turn, session_record, key),
-            // One turn may open and complete a stream: its timestamp is too coarse for a latency.
-            latency: crate::clock::now().saturating_duration_since(record.opened),
-            sent: view.map_or(0, |view| view.sent),
-            received: view.map_or(0, |view| view.received),
-            moves: view.map_or(0, |view| view.moves),
-        });
+    /// Counts the end of a stream that there is no observer for.
+    pub(crate) fn count_stream_end(&self) {
+        self.count(CounterId::StreamEnded);
     }
 
     /// Returns whether there is an observer, which needs the time when a stream has really completed.

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::origin::OriginSecurity;
 use super::pool::OriginContext;
-use super::tls::TlsFault;
+use crate::error::TlsFault;
 use crate::error::{Error, ErrorKind, TimeoutPhase};
 use crate::transport::{self, Transport};
 

@@ -1,11 +1,9 @@
 //! The client: one session per origin, spare connections, requests and streaming responses.
 
-mod body;
 mod builder;
 mod dial;
 mod http1;
 mod informational;
-mod limits;
 mod origin;
 mod pool;
 mod request;
@@ -35,26 +33,23 @@ pub use builder::{Cleartext, ClientBuilder};
 pub use dial::connect_any;
 pub use http1::{is_last_request, is_last_response};
 pub use informational::on_informational;
-pub use limits::{ConnectionLimit, ConnectionPlace, QueueLimit};
 pub use origin::Origin;
 pub use sending::Sending;
 pub use session::NegotiatedProtocol;
-pub use tls::{Loaded, TlsFault, Trust};
+pub use tls::{Loaded, Trust};
 
 pub(crate) use informational::OnInformational;
-pub(crate) use request::Unsent;
 
-use crate::driver::{ConnOptions, Mailbox};
+use crate::driver::ConnOptions;
 use crate::error::{BoxError, Error, ErrorKind};
+use crate::limits::{ConnectionLimit, QueueLimit, QueuePlace, Reserved};
+use crate::mailbox::Mailbox;
 use crate::migration::MigrationConfig;
 use crate::observer::{Counters, Stats};
 use crate::resolve::Resolver;
-use crate::server::content_length;
 use crate::snapshot::{self, Snapshot};
-use crate::stream::{Incoming, Length, Shared};
-use body::RequestBody;
+use crate::stream::{Incoming, Length, RequestBody, Shared, content_length};
 use dial::DialLimits;
-use limits::{QueuePlace, Reserved};
 use pool::{OriginContext, SessionPool};
 use request::{Draft, QueuedRequest, RequestOptions};
 use sending::Message;

@@ -9,15 +9,16 @@ use smig_proto::{AppId, Config, Security, Session};
 use tokio::time::timeout;
 
 use super::dial::{self, DialLimits};
-use super::limits::{ConnectionLimit, ConnectionPlace};
 use super::origin::{Origin, OriginSecurity};
 use super::session::{ClientSession, Command};
 use super::spares::{IDENTITY, Spares, counted};
 use super::tls::Loaded;
 use super::{Cleartext, http1};
 use crate::connection::ConnectionInfo;
-use crate::driver::{ConnOptions, ConnSet, Driver, Mailbox};
+use crate::driver::{ConnOptions, ConnSet, Driver};
 use crate::error::{Error, ErrorKind, TimeoutPhase};
+use crate::limits::{ConnectionLimit, ConnectionPlace};
+use crate::mailbox::Mailbox;
 use crate::migration::MigrationConfig;
 use crate::observer::Counters;
 use crate::resolve::Resolver;

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use smig_proto::policy::{MigrationHint, Transfer};
 use smig_proto::{ErrorCode, RequestHead, StreamKey};
 
-use super::body::RequestBody;
 use super::informational::OnInformational;
-use super::limits::QueuePlace;
 use crate::error::Error;
+use crate::limits::QueuePlace;
 use crate::migration::Candidate;
 use crate::snapshot::StreamRecord;
-use crate::stream::{BodyRecvState, Length, Shared};
+use crate::stream::{BodyRecvState, Length, RequestBody, Shared, Unsent};
 
 /// A request that was not sent yet.
 #[derive(Debug)]
@@ -23,14 +22,6 @@ pub(crate) struct QueuedRequest {
     /// The queue slot, released when the request is sent.
     pub(crate) place: QueuePlace,
     pub(crate) shared: Arc<Shared>,
-}
-
-/// What a retry needs of a request that was not sent.
-#[derive(Debug)]
-pub(crate) struct Unsent {
-    pub(crate) body: RequestBody,
-    /// The queue slot, if the request goes back to the queue.
-    pub(crate) place: Option<QueuePlace>,
 }
 
 /// A request that was not submitted to a session yet, without its body.

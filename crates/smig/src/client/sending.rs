@@ -10,13 +10,12 @@ use http::{Response, Version};
 use smig_proto::RequestHead;
 use tokio::time::{Sleep, sleep};
 
-use super::body::RequestBody;
-use super::limits::QueuePlace;
-use super::request::{Draft, RequestOptions, Unsent};
+use super::request::{Draft, RequestOptions};
 use super::{Client, Origin};
 use crate::clock;
 use crate::error::{Error, ErrorKind, TimeoutPhase};
-use crate::stream::{Head, Incoming, Length, Shared};
+use crate::limits::QueuePlace;
+use crate::stream::{Head, Incoming, Length, RequestBody, Shared, Unsent};
 
 /// Maximum number of times a request is sent, if the server certainly did not process it.
 const ATTEMPTS: usize = 3;

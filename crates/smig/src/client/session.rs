@@ -13,22 +13,21 @@ use smig_proto::{
 };
 use tokio::sync::oneshot;
 
-use super::body::RequestBody;
 use super::pool::OriginContext;
-use super::request::{BodySendState, OpenRequest, QueuedRequest, Rest, Unsent};
+use super::request::{BodySendState, OpenRequest, QueuedRequest, Rest};
 use super::reset_rate::ResetRate;
 use super::spares::Spares;
 use super::unfinished_uploads::UnfinishedUploads;
-use crate::driver::{CLOSE_TIMEOUT, Mailbox, SessionHandler, Slot, Slots, TurnCx};
+use crate::driver::{CLOSE_TIMEOUT, Migration, SessionHandler, Slots, TurnCx};
 use crate::error::{Error, ErrorKind, Reset, TimeoutPhase};
+use crate::mailbox::{Mailbox, Slot};
 use crate::migration::{self, Candidate, RecentStreams};
-use crate::observer::{Migration, ObserverEvent};
+use crate::observer::ObserverEvent;
 use crate::seldom;
-use crate::server::content_length;
-use crate::snapshot::{
-    self, MigrationCause, RequestLabel, SessionRecord, SnapshotSender, StreamRecord,
+use crate::snapshot::{MigrationCause, RequestLabel, SessionRecord, SnapshotSender, StreamRecord};
+use crate::stream::{
+    self, BodyRecvState, Head, RequestBody, SendProgress, Sends, Unsent, content_length,
 };
-use crate::stream::{self, BodyRecvState, Head, SendProgress, Sends};
 use crate::transport::Transport;
 
 /// How long spares of an unused session stay open.
@@ -446,7 +445,7 @@ impl ClientSession {
             let call = self.slots.get(*self.by_key.get(&key)?)?;
             Some(&call.record)
         };
-        if let Some(session) = snapshot::capture(turn, &self.session_record, find) {
+        if let Some(session) = turn.snapshot(&self.session_record, find) {
             // The caller may have dropped the receiver.
             drop(sender.send(Box::new(session)));
         }

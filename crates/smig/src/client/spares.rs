@@ -14,12 +14,14 @@ use smig_proto::{
 };
 
 use super::dial;
-use super::limits::ConnectionPlace;
 use super::pool::OriginContext;
 use super::session::Command;
-use crate::connection::{ConnectionInfo, Permit};
-use crate::driver::{Mailbox, TurnCx};
+use crate::connection::ConnectionInfo;
+use crate::driver::TurnCx;
 use crate::error::Error;
+use crate::limits::ConnectionPlace;
+use crate::limits::Permit;
+use crate::mailbox::Mailbox;
 use crate::seldom;
 use crate::transport::Transport;
 

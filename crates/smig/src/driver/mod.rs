@@ -6,7 +6,7 @@
 mod bulk;
 mod conn;
 mod conn_set;
-mod mailbox;
+mod report;
 mod slots;
 mod timer;
 
@@ -19,15 +19,15 @@ use std::time::Duration;
 use smig_proto::{Event, Instant, Session};
 
 use crate::clock;
+use crate::mailbox::{Mailbox, Slot, Woken};
 
 pub(crate) use conn::DetachedConn;
 use conn::Progress;
 pub use conn_set::Pacing;
 pub(crate) use conn_set::{ConnOptions, ConnSet};
-pub(crate) use mailbox::{Mailbox, Notifier, Slot};
+pub(crate) use report::Migration;
 pub(crate) use slots::Slots;
 
-use mailbox::Woken;
 pub(crate) use timer::Timer;
 
 /// Turns of the loop before the task yields to others on its thread.

@@ -14,16 +14,18 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tower_service::Service;
 
-use super::CertificateNames;
 use super::bind::{BACKLOG, ListenerKind, ListenerSpec};
 use super::http1::MAX_EMPTY_LINES;
 use super::shared::Shared;
 use super::worker::Worker;
 use super::{http1, identity, worker};
 use crate::clock;
-use crate::connection::{ConnectionInfo, Permit};
+use crate::connection::CertificateNames;
+use crate::connection::ConnectionInfo;
 use crate::error::{BoxError, Error, ErrorKind, TimeoutPhase};
-use crate::observer::{ConnectionAddrs, ObserverEvent};
+use crate::limits::Permit;
+use crate::observer::ObserverEvent;
+use crate::socket::ConnectionAddrs;
 use crate::stream::Incoming;
 use crate::transport::{self, Received, Transport};
 

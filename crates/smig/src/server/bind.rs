@@ -7,9 +7,10 @@ use std::sync::Arc;
 use smig_proto::Security;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::builder::CleartextTrust;
-use super::listening::{ListenerId, Listening, Open};
+use super::listening::{Listening, Open};
 use super::tls::ServerTls;
+use crate::connection::CleartextTrust;
+use crate::connection::ListenerId;
 use crate::error::Error;
 
 /// Backlog of each listening socket that this module creates.

@@ -9,14 +9,13 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use http_body::Body;
-use smig_proto::{Config, Security};
+use smig_proto::Config;
 use tokio::sync::{mpsc, watch};
 use tower_service::Service;
 
 use super::bind::{self, ListenAddr, ListenSecurity, Listener, ListenerConfig};
-use super::client_quota::ClientQuota;
 use super::connection_server::ConnectionServer;
-use super::listening::{Ids, ListenerId, Open};
+use super::listening::{Ids, Open};
 use super::serve::Serve;
 use super::session_list::SessionList;
 use super::session_registry::Registry;
@@ -24,33 +23,16 @@ use super::shared::{ServerState, Shared};
 use super::tls::ServerTls;
 use super::worker::{WorkerListeners, run};
 use super::{Server, ServerView};
+use crate::connection::{CleartextTrust, ListenerId};
 use crate::deadlines::Deadlines;
 use crate::driver::{ConnOptions, Pacing};
 use crate::entropy;
 use crate::error::{BoxError, Error};
+use crate::limits::ClientQuota;
 use crate::migration::MigrationConfig;
 use crate::observer::{Counters, Observer};
 use crate::socket::SocketOptions;
 use crate::stream::Incoming;
-
-/// How far cleartext connections are trusted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CleartextTrust {
-    /// HTTP/1.1 and HTTP/2 with prior knowledge, no migration.
-    None,
-    /// Migration as well. This protects against no attacker on the path: for tests, a lab, or a network
-    /// on which both ends trust each other.
-    TrustedNetwork,
-}
-
-impl CleartextTrust {
-    pub(crate) const fn security(self) -> Security {
-        match self {
-            Self::None => Security::Ineligible,
-            Self::TrustedNetwork => Security::TrustedCleartext,
-        }
-    }
-}
 
 /// Which component refuses (421) requests for names that neither SNI nor the certificate covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

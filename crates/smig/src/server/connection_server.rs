@@ -11,13 +11,13 @@ use tokio::task::LocalSet;
 use tower_service::Service;
 
 use super::bind::{ListenSecurity, ListenerSpec};
-use super::builder::CleartextTrust;
-use super::listening::ListenerId;
 use super::session_list::SessionList;
 use super::shared::{ServerState, Shared};
 use super::tls::ServerTls;
 use super::worker::Worker;
 use super::{ServerView, accept};
+use crate::connection::CleartextTrust;
+use crate::connection::ListenerId;
 use crate::error::{BoxError, Error};
 use crate::stream::Incoming;
 

@@ -10,7 +10,7 @@ use smig_proto::{EndStream, RequestHead, ResponseHead, StreamKey};
 use super::exchange::{Continue, RequestKind};
 use crate::connection::ConnectionInfo;
 use crate::driver::TurnCx;
-use crate::stream::{Incoming, Length};
+use crate::stream::{Incoming, Length, content_length};
 
 /// Builds the request for the service.
 pub(super) fn request(
@@ -45,11 +45,6 @@ pub(super) fn continues(headers: &HeaderMap) -> Continue {
         Some(value) if value.as_bytes().eq_ignore_ascii_case(b"100-continue") => Continue::Expected,
         _ => Continue::No,
     }
-}
-
-/// Returns the announced length of a message in bytes.
-pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
-    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// A response's head for the engine, and what its body must be.

@@ -7,7 +7,8 @@ use http::{HeaderMap, StatusCode};
 use smig_proto::{ResponseHead, StreamKey};
 
 use super::http1::Http1Informational;
-use crate::driver::{Notifier, Slot, TurnCx};
+use crate::driver::TurnCx;
+use crate::mailbox::{Notifier, Slot};
 
 /// Sends informational responses, such as 103 (Early Hints), while a request is handled. A request that may have
 /// informational responses carries one as an extension.

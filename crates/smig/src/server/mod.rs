@@ -6,8 +6,6 @@
 mod accept;
 mod bind;
 mod builder;
-mod certificate_names;
-mod client_quota;
 mod connection_server;
 mod date;
 mod exchange;
@@ -36,18 +34,15 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-pub use builder::{AuthorityCheck, CleartextTrust, ServerBuilder};
+pub use builder::{AuthorityCheck, ServerBuilder};
 pub use connection_server::ConnectionServer;
 pub use http1::UpgradedIo;
 pub use informational::InformationalSender;
-pub use listening::{ListenerId, Listening};
+pub use listening::Listening;
 pub use serve::Serve;
 pub use tls::{Certificate, ClientCertificates, ServerTls};
 
-pub(crate) use certificate_names::CertificateNames;
-pub(crate) use client_quota::ClientPermit;
-pub(crate) use heads::content_length;
-
+use crate::connection::{CleartextTrust, ListenerId};
 use crate::error::Error;
 use crate::observer::{Counters, Stats};
 use crate::snapshot::{self, Snapshot};

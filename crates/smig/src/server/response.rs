@@ -13,10 +13,11 @@ use super::exchange::{
 };
 use super::heads::{self, BodyPlan};
 use super::session::ServerSession;
-use crate::driver::{Slot, TurnCx};
+use crate::driver::{Migration, TurnCx};
 use crate::error::{BoxError, Reset};
+use crate::mailbox::Slot;
 use crate::migration::Candidate;
-use crate::observer::{Migration, ObserverEvent};
+use crate::observer::ObserverEvent;
 use crate::seldom;
 use crate::stream::{Incoming, Length, SendProgress, pump};
 

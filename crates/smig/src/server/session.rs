@@ -22,14 +22,13 @@ use super::join::JoinHandover;
 use super::session_registry::Registration;
 use super::slow_uploads;
 use super::worker::Worker;
-use crate::driver::{CLOSE_TIMEOUT, Mailbox, SessionHandler, Slot, Slots, TurnCx};
+use crate::driver::{CLOSE_TIMEOUT, Migration, SessionHandler, Slots, TurnCx};
 use crate::error::{BoxError, Error};
+use crate::mailbox::{Mailbox, Slot};
 use crate::migration::RecentStreams;
-use crate::observer::{Migration, ObserverEvent};
-use crate::snapshot::{
-    self, MigrationCause, RequestLabel, SessionRecord, SnapshotSender, StreamRecord,
-};
-use crate::stream::{BodyRecvState, Incoming, Length, Shared};
+use crate::observer::ObserverEvent;
+use crate::snapshot::{MigrationCause, RequestLabel, SessionRecord, SnapshotSender, StreamRecord};
+use crate::stream::{BodyRecvState, Incoming, Length, Shared, content_length};
 
 /// How long a session without streams keeps memory that the next burst of requests would need again.
 const SHRINK_AFTER: Duration = Duration::from_secs(1);
@@ -125,7 +124,7 @@ where
             let exchange = self.slots.get(*self.by_key.get(&key)?)?;
             Some(&exchange.record)
         };
-        if let Some(session) = snapshot::capture(turn, &self.session_record, find) {
+        if let Some(session) = turn.snapshot(&self.session_record, find) {
             // The receiver may have been dropped.
             drop(sender.send(Box::new(session)));
         }
@@ -233,7 +232,7 @@ where
             EndStream::Yes => Incoming::empty(),
             EndStream::No => {
                 self.expect_upload(turn.now);
-                let announced = heads::content_length(&head.headers);
+                let announced = content_length(&head.headers);
                 let notifier = Arc::clone(self.slots.notifier());
                 let shared = Shared::placed(notifier, slot, announced);
                 shared.on_connection(conn, 0);

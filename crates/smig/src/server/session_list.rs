@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::session::Command;
-use crate::driver::Mailbox;
+use crate::mailbox::Mailbox;
 
 #[derive(Debug, Default)]
 pub(super) struct SessionList(Mutex<List>);

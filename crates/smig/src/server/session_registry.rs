@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use smig_proto::AppId;
 
 use super::session::Command;
-use crate::driver::Mailbox;
+use crate::mailbox::Mailbox;
 
 const SHARDS: usize = 16;
 

@@ -8,10 +8,10 @@ use std::time::Duration;
 use smig_proto::Config;
 
 use super::builder::AuthorityCheck;
-use super::client_quota::ClientQuota;
 use super::session_registry::Registry;
 use crate::deadlines::Deadlines;
 use crate::driver::ConnOptions;
+use crate::limits::ClientQuota;
 use crate::migration::MigrationConfig;
 use crate::observer::{Counters, ObserverEvent};
 use crate::seldom;

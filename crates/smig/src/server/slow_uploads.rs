@@ -12,9 +12,10 @@ use tower_service::Service;
 use super::exchange::{RequestKind, Work};
 use super::session::ServerSession;
 use crate::deadlines::{Deadlines, UploadProgress};
-use crate::driver::{Slot, TurnCx};
+use crate::driver::TurnCx;
 use crate::error::BoxError;
 use crate::grpc::is_grpc;
+use crate::mailbox::Slot;
 use crate::stream::{BodyRecvState, Incoming};
 
 /// Returns the stall clock for a request's body, unless the body may idle.

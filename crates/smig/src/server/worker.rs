@@ -17,13 +17,14 @@ use tower_service::Service;
 use super::accept;
 use super::bind::Listener;
 use super::date::Date;
-use super::listening::ListenerId;
 use super::session::{Command, ServerSession};
 use super::session_list::SessionList;
 use super::shared::{ServerState, Shared};
 use super::task_tracker::{TaskToken, TaskTracker};
-use crate::driver::{ConnSet, Driver, Mailbox};
+use crate::connection::ListenerId;
+use crate::driver::{ConnSet, Driver};
 use crate::error::BoxError;
+use crate::mailbox::Mailbox;
 use crate::stream::Incoming;
 
 /// A change to a running worker's listeners.

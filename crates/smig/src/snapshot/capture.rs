@@ -1,39 +1,43 @@
 //! Takes the snapshot of one session, on its task.
 
-use smig_proto::{ConnId, ConnectionView, Instant, StreamKey, StreamView};
+use smig_proto::{ConnId, ConnectionView, Instant, Session, StreamKey, StreamView};
 
 use super::{
     ConnectionRole, ConnectionSnapshot, STREAMS_SHOWN, SessionRecord, SessionSnapshot,
     StreamRecord, StreamSnapshot,
 };
-use crate::driver::TurnCx;
 
-/// Returns a snapshot of the session; `find` returns the records of its streams. `None` if no connection is open.
+/// Returns a snapshot of the session; `connection` takes that of a connection, and `find` returns the records of the
+/// session's streams. `None` if no connection is open.
 pub(crate) fn capture<'a>(
-    turn: &TurnCx<'_>,
+    session: &Session,
+    now: Instant,
     session_record: &SessionRecord,
+    connection: impl Fn(&ConnectionView, ConnectionRole) -> Option<ConnectionSnapshot>,
     find: impl Fn(StreamKey) -> Option<&'a StreamRecord>,
 ) -> Option<SessionSnapshot> {
-    let connections = connections(turn);
-    let streams = turn.session.streams().take(STREAMS_SHOWN);
-    let streams = streams.map(|(key, view)| stream(turn.now, key, &view, find(key)));
+    let connections = connections(session, connection);
+    let streams = session.streams().take(STREAMS_SHOWN);
+    let streams = streams.map(|(key, view)| stream(now, key, &view, find(key)));
     Some(SessionSnapshot {
         id: session_record.id(),
         peer: connections.first()?.ends.peer,
-        migrates: turn.session.connections().any(|conn| conn.joined),
-        age: turn.now.saturating_duration_since(session_record.started),
+        migrates: session.connections().any(|conn| conn.joined),
+        age: now.saturating_duration_since(session_record.started),
         connections,
         streams: streams.collect(),
-        open_streams: turn.session.stream_count(),
+        open_streams: session.stream_count(),
     })
 }
 
 /// Returns the session's connections.
-fn connections(turn: &TurnCx<'_>) -> Vec<ConnectionSnapshot> {
+fn connections(
+    session: &Session,
+    connection: impl Fn(&ConnectionView, ConnectionRole) -> Option<ConnectionSnapshot>,
+) -> Vec<ConnectionSnapshot> {
     let interactive = |conn: &ConnectionView| conn.role == smig_proto::ConnectionRole::Interactive;
-    let primary = turn.session.connections().find(interactive).map(|conn| conn.id);
-    let views = turn.session.connections();
-    views.filter_map(|view| turn.conns.snapshot(&view, role(&view, primary))).collect()
+    let primary = session.connections().find(interactive).map(|conn| conn.id);
+    session.connections().filter_map(|view| connection(&view, role(&view, primary))).collect()
 }
 
 fn role(view: &ConnectionView, primary: Option<ConnId>) -> ConnectionRole {

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use super::{SESSIONS_SHOWN, SessionSnapshot, Snapshot};
-use crate::driver::Mailbox;
+use crate::mailbox::Mailbox;
 
 /// Time limit for all answers; a session whose task does not answer in time is left out.
 const COLLECT_TIMEOUT: Duration = Duration::from_secs(1);

@@ -21,7 +21,7 @@ pub use record::{MigrationCause, PolicyOutcome, RequestLabel};
 pub(crate) use record::{PendingMigration, StreamRecord};
 pub(crate) use session_record::SessionRecord;
 
-use crate::observer::ConnectionAddrs;
+use crate::socket::ConnectionAddrs;
 
 /// Maximum number of sessions in a [`Snapshot`]; the youngest are shown.
 pub const SESSIONS_SHOWN: usize = 256;

@@ -3,10 +3,9 @@
 use std::cell::OnceCell;
 use std::collections::VecDeque;
 
-use smig_proto::{ConnId, Instant, Mover, StreamKey};
+use smig_proto::{ConnId, Instant, Mover, Session, StreamKey};
 
 use super::{MigrationCause, PendingMigration, SessionId, StreamRecord, StreamRef};
-use crate::driver::TurnCx;
 use crate::entropy;
 
 /// Maximum number of closed streams whose migration is still unanswered.
@@ -31,8 +30,8 @@ impl SessionRecord {
     }
 
     /// Returns a stream and the connection that carries it.
-    pub(crate) fn place(&self, turn: &TurnCx<'_>, stream: StreamKey) -> Option<StreamRef> {
-        Some(self.place_on(stream, turn.session.stream(stream)?.connection))
+    pub(crate) fn place(&self, session: &Session, stream: StreamKey) -> Option<StreamRef> {
+        Some(self.place_on(stream, session.stream(stream)?.connection))
     }
 
     /// Returns a stream on the connection `connection`.

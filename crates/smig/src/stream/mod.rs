@@ -4,7 +4,9 @@ mod incoming;
 mod inflow;
 mod info;
 mod intake;
+mod length;
 mod outflow;
+mod request_body;
 mod shared;
 
 pub use incoming::Incoming;
@@ -12,5 +14,7 @@ pub use info::{Segment, StreamInfo};
 
 pub(crate) use inflow::{BodyRecvState, feed};
 pub(crate) use intake::Intake;
-pub(crate) use outflow::{Length, SendProgress, pump};
+pub(crate) use length::{Length, content_length};
+pub(crate) use outflow::{SendProgress, pump};
+pub(crate) use request_body::{RequestBody, Unsent};
 pub(crate) use shared::{Head, Sends, Shared};

@@ -9,15 +9,8 @@ use bytes::{Buf as _, Bytes};
 use http_body::Body;
 use smig_proto::{EndStream, Session, StreamKey};
 
+use super::length::Length;
 use crate::error::BoxError;
-
-/// The announced length of a body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Length {
-    /// Number of bytes still to be sent.
-    Remaining(u64),
-    Unknown,
-}
 
 /// Result of a call of [`pump`].
 #[derive(Debug)]

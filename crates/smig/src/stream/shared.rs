@@ -14,9 +14,9 @@ use http_body::Frame;
 use smig_proto::{ConnId, Instant, Priority, ResponseHead};
 
 use super::info::Segment;
-use crate::client::Unsent;
-use crate::driver::{Notifier, Slot};
+use super::request_body::Unsent;
 use crate::error::{Error, ErrorKind};
+use crate::mailbox::{Notifier, Slot};
 
 /// Limit of bytes per stream that are taken from the engine before the application reads them. Beyond it,
 /// flow control stops the peer.

@@ -24,9 +24,9 @@ use tokio::net::TcpStream;
 pub(crate) use handshake::{accept, connect};
 pub(crate) use spent::Spent;
 
-use crate::connection::Permit;
 use crate::entropy;
-use crate::observer::ConnectionAddrs;
+use crate::limits::Permit;
+use crate::socket::ConnectionAddrs;
 use tls_io::Socket;
 
 /// Maximum number of slices per write call: more than the frames of a turn.

@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::{Transport, scratch};
-use crate::connection::Permit;
+use crate::limits::Permit;
 
 /// A TCP connection that is kept only so that the peer receives what was sent. Its TLS state and its input
 /// are freed; it counts as open until it is dropped.

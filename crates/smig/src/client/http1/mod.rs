@@ -15,15 +15,14 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
-use super::body::RequestBody;
 use super::pool::{self, OriginContext};
-use super::request::{QueuedRequest, Unsent};
+use super::request::QueuedRequest;
 use super::session::{Command, NegotiatedProtocol};
 use crate::clock;
-use crate::driver::Mailbox;
 use crate::error::{Error, ErrorKind, TimeoutPhase};
+use crate::mailbox::Mailbox;
 use crate::observer::ObserverEvent;
-use crate::stream::{Head, Shared};
+use crate::stream::{Head, RequestBody, Shared, Unsent};
 use crate::transport::Transport;
 
 pub use reuse::{is_last_request, is_last_response};

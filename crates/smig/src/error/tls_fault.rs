@@ -7,8 +7,6 @@ use std::io;
 
 use rustls::{AlertDescription, CertificateError, Error};
 
-use super::verify::Unfit;
-
 /// Why a TLS connection to a server failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFault {
@@ -141,10 +139,10 @@ impl TlsFault {
             }
             Fault::Other(inner) => {
                 let said = words(&inner.0);
-                if let Some(unfit) = inner.0.downcast_ref::<Unfit>() {
+                if let Some(unfit) = inner.0.downcast_ref::<UnfitCertificate>() {
                     let kind = match unfit {
-                        Unfit::MayNotSign => Kind::Unfit,
-                        Unfit::Expired | Unfit::NotYet => Kind::Time,
+                        UnfitCertificate::MayNotSign => Kind::Unfit,
+                        UnfitCertificate::Expired | UnfitCertificate::NotYet => Kind::Time,
                     };
                     let what =
                         format!("the authority that signed the server's certificate: {unfit}");
@@ -260,6 +258,26 @@ fn span(seconds: u64) -> String {
     }
 }
 
+/// Why a named authority is not accepted as an issuer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UnfitCertificate {
+    MayNotSign,
+    Expired,
+    NotYet,
+}
+
+impl fmt::Display for UnfitCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::MayNotSign => "its key usage or purpose does not allow signing for servers",
+            Self::Expired => "it has expired",
+            Self::NotYet => "it is not valid yet",
+        })
+    }
+}
+
+impl std::error::Error for UnfitCertificate {}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -304,9 +322,9 @@ mod tests {
             CertificateError::ExpiredRevocationList,
             CertificateError::InvalidOcspResponse,
             CertificateError::ApplicationVerificationFailure,
-            CertificateError::Other(OtherError(Arc::new(Unfit::MayNotSign))),
-            CertificateError::Other(OtherError(Arc::new(Unfit::Expired))),
-            CertificateError::Other(OtherError(Arc::new(Unfit::NotYet))),
+            CertificateError::Other(OtherError(Arc::new(UnfitCertificate::MayNotSign))),
+            CertificateError::Other(OtherError(Arc::new(UnfitCertificate::Expired))),
+            CertificateError::Other(OtherError(Arc::new(UnfitCertificate::NotYet))),
         ]
     }
 

@@ -1,10 +1,14 @@
 //! The crate's public error type: opaque, with accessors that classify it.
 
+mod tls_fault;
+
 use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use crate::client::TlsFault;
+pub use tls_fault::TlsFault;
+pub(crate) use tls_fault::UnfitCertificate;
+
 use smig_proto::{ConnId, ConnectionError, ErrorCode, Initiator, Processed, StreamError};
 
 /// Any error as a trait object.

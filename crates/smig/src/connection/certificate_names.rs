@@ -14,20 +14,20 @@ pub(crate) struct CertificateNames(CertificateDer<'static>);
 
 impl CertificateNames {
     /// Creates the names from `certificate`, if it can be parsed.
-    pub(super) fn of(certificate: &CertificateDer<'static>) -> Option<Self> {
+    pub(crate) fn of(certificate: &CertificateDer<'static>) -> Option<Self> {
         ParsedCertificate::try_from(certificate).ok()?;
         Some(Self(certificate.clone()))
     }
 
     /// Returns the names as written in the certificate, including wildcards. They are for an index only;
     /// [`cover`](Self::cover) decides whether the certificate is valid for a host.
-    pub(super) fn written(&self) -> Vec<String> {
+    pub(crate) fn written(&self) -> Vec<String> {
         let Ok(parsed) = webpki::EndEntityCert::try_from(&self.0) else { return Vec::new() };
         parsed.valid_dns_names().map(str::to_ascii_lowercase).collect()
     }
 
     /// Returns whether the certificate is valid for `host`.
-    pub(super) fn cover(&self, host: &str) -> bool {
+    pub(crate) fn cover(&self, host: &str) -> bool {
         let Ok(parsed) = ParsedCertificate::try_from(&self.0) else { return true };
         let Ok(name) = ServerName::try_from(host) else { return false };
         verify_server_name(&parsed, &name).is_ok()

@@ -1,16 +1,47 @@
-//! Properties of the connection that carried a request, for applications; and the count of open connections.
+//! Properties of the connection that carried a request, for applications.
+
+mod certificate_names;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::uri::Authority;
 use smig_proto::Security;
 
-use crate::client::ConnectionPlace;
-use crate::observer::{ConnectionAddrs, Counters, ObserverEvent};
-use crate::server::{CertificateNames, ClientPermit, ListenerId};
+use crate::socket::ConnectionAddrs;
 use crate::transport::Transport;
+
+pub(crate) use certificate_names::CertificateNames;
+
+/// How far cleartext connections are trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CleartextTrust {
+    /// HTTP/1.1 and HTTP/2 with prior knowledge, no migration.
+    None,
+    /// Migration as well. This protects against no attacker on the path: for tests, a lab, or a network
+    /// on which both ends trust each other.
+    TrustedNetwork,
+}
+
+impl CleartextTrust {
+    pub(crate) const fn security(self) -> Security {
+        match self {
+            Self::None => Security::Ineligible,
+            Self::TrustedNetwork => Security::TrustedCleartext,
+        }
+    }
+}
+
+/// Identifies a listener from when it is opened until it is closed. Ids are unique, even among listeners that are
+/// opened one after another at the same address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ListenerId(u64);
+
+impl ListenerId {
+    pub(crate) const fn new(id: u64) -> Self {
+        Self(id)
+    }
+}
 
 /// A connection's two ends and its TLS parameters. Each request carries one as an extension
 /// (`http::Request::extensions`), in an [`std::sync::Arc`].
@@ -129,59 +160,5 @@ impl TlsInfo {
     #[must_use]
     pub fn peer_certificates(&self) -> &[rustls::pki_types::CertificateDer<'static>] {
         &self.peer_certificates
-    }
-}
-
-/// A connection's place in the count of open connections; released when dropped.
-#[derive(Debug)]
-pub(crate) struct Permit {
-    open: Arc<AtomicUsize>,
-    /// At a server: its place in the count for the client's address.
-    client: Option<ClientPermit>,
-    counters: Arc<Counters>,
-    /// For the observer, if there is one. Boxed: there is one permit for each connection.
-    ends: Option<Box<ConnectionAddrs>>,
-    /// Its place in a [`ConnectionLimit`](crate::ConnectionLimit), if the application set one.
-    place: Option<ConnectionPlace>,
-}
-
-impl Permit {
-    /// Returns a permit if fewer than `max` connections are open.
-    pub(crate) fn take(
-        open: &Arc<AtomicUsize>,
-        max: usize,
-        counters: &Arc<Counters>,
-        ends: impl FnOnce() -> Option<ConnectionAddrs>,
-    ) -> Option<Self> {
-        if open.fetch_add(1, Ordering::Relaxed) >= max {
-            open.fetch_sub(1, Ordering::Relaxed);
-            return None;
-        }
-        let ends = counters.ends(ends);
-        counters.on_event(&ObserverEvent::ConnectionOpened { ends });
-        let (open, counters) = (Arc::clone(open), Arc::clone(counters));
-        Some(Self { open, client: None, counters, ends: ends.map(Box::new), place: None })
-    }
-}
-
-impl Permit {
-    /// Adds a place that is released together with the permit.
-    pub(crate) fn with(mut self, place: Option<ConnectionPlace>) -> Self {
-        self.place = place;
-        self
-    }
-
-    /// Adds the place in the count for the client's address, released together with the permit.
-    pub(crate) fn with_client(mut self, client: ClientPermit) -> Self {
-        self.client = Some(client);
-        self
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        self.open.fetch_sub(1, Ordering::Relaxed);
-        self.counters
-            .on_event(&ObserverEvent::ConnectionClosed { ends: self.ends.as_deref().copied() });
     }
 }

@@ -1,9 +1,9 @@
-//! Limits for requests and connections; callers wait at them, so that no queue grows without bound.
+//! Limit for the requests that wait in a client; further ones wait at the limit itself, so that no queue grows without
+//! bound.
 
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use smig_proto::Instant;
@@ -113,69 +113,6 @@ impl fmt::Debug for Reserved {
     }
 }
 
-/// Maximum number of open connections. Clones share the limit, as do all clients that were built with it.
-#[derive(Clone, Debug)]
-pub struct ConnectionLimit(Arc<Connections>);
-
-#[derive(Debug)]
-struct Connections {
-    places: Arc<Semaphore>,
-    waiting: AtomicUsize,
-}
-
-/// A connection's slot; released on drop.
-#[derive(Debug)]
-pub struct ConnectionPlace {
-    _permit: OwnedSemaphorePermit,
-}
-
-impl ConnectionLimit {
-    /// Creates a limit of `connections`, at least one.
-    #[must_use]
-    pub fn new(connections: usize) -> Self {
-        Self::sharing(Arc::new(Semaphore::new(connections.clamp(1, Semaphore::MAX_PERMITS))))
-    }
-
-    /// Creates a limit whose slots other users of the semaphore may take as well.
-    #[must_use]
-    pub fn sharing(places: Arc<Semaphore>) -> Self {
-        Self(Arc::new(Connections { places, waiting: AtomicUsize::new(0) }))
-    }
-
-    /// Takes a slot, if one is free.
-    #[must_use]
-    pub fn try_take(&self) -> Option<ConnectionPlace> {
-        let permit = Arc::clone(&self.0.places).try_acquire_owned().ok()?;
-        Some(ConnectionPlace { _permit: permit })
-    }
-
-    /// Waits for a slot, first come, first served. Cancel safe: dropping the future leaves the line.
-    pub async fn take(&self) -> ConnectionPlace {
-        struct Waits<'a>(&'a AtomicUsize);
-        impl Drop for Waits<'_> {
-            fn drop(&mut self) {
-                self.0.fetch_sub(1, Ordering::Relaxed);
-            }
-        }
-        if let Some(place) = self.try_take() {
-            return place;
-        }
-        self.0.waiting.fetch_add(1, Ordering::Relaxed);
-        let _waits = Waits(&self.0.waiting);
-        match Arc::clone(&self.0.places).acquire_owned().await {
-            Ok(permit) => ConnectionPlace { _permit: permit },
-            // The semaphore is never closed.
-            Err(_) => std::future::pending().await,
-        }
-    }
-
-    /// Returns whether a caller waits because no slot is free.
-    #[must_use]
-    pub fn is_wanted(&self) -> bool {
-        self.0.waiting.load(Ordering::Relaxed) > 0
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::task::Waker;
@@ -205,20 +142,5 @@ mod tests {
         place.begin(first);
         place.begin(second);
         assert_eq!(place.queued_at(), Some(first));
-    }
-
-    #[tokio::test]
-    async fn who_waits_for_a_connection_is_seen() {
-        let limit = ConnectionLimit::new(1);
-        let place = limit.take().await;
-        assert!(limit.try_take().is_none() && !limit.is_wanted());
-        let mut waiting = Box::pin(limit.take());
-        let mut cx = Context::from_waker(Waker::noop());
-        assert!(waiting.as_mut().poll(&mut cx).is_pending());
-        assert!(limit.is_wanted());
-        drop(waiting);
-        assert!(!limit.is_wanted());
-        drop(place);
-        assert!(limit.try_take().is_some());
     }
 }

@@ -1,4 +1,4 @@
-//! Type-erased request bodies.
+//! Type-erased request bodies, and what is left of a request that was not sent.
 
 use std::fmt;
 use std::pin::Pin;
@@ -9,6 +9,7 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 use crate::error::BoxError;
+use crate::limits::QueuePlace;
 
 type Boxed = Pin<Box<dyn Body<Data = Bytes, Error = BoxError> + Send>>;
 
@@ -30,6 +31,14 @@ impl RequestBody {
     pub(crate) const fn is_empty(&self) -> bool {
         self.0.is_none()
     }
+}
+
+/// What a retry needs of a request that was not sent.
+#[derive(Debug)]
+pub(crate) struct Unsent {
+    pub(crate) body: RequestBody,
+    /// The queue slot, if the request goes back to the queue.
+    pub(crate) place: Option<QueuePlace>,
 }
 
 impl fmt::Debug for RequestBody {

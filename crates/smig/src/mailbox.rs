@@ -56,7 +56,7 @@ impl Notifier {
     }
 
     /// Records that the owner runs, and its waker.
-    pub(super) fn begin(&self, waker: &Waker) {
+    pub(crate) fn begin(&self, waker: &Waker) {
         let mut calls = self.lock();
         calls.awake = true;
         match &mut calls.waker {
@@ -66,7 +66,7 @@ impl Notifier {
     }
 
     /// Moves the called slots into `into`, which must be empty. Returns whether there was any call.
-    pub(super) fn take(&self, into: &mut Vec<Slot>) -> Woken {
+    pub(crate) fn take(&self, into: &mut Vec<Slot>) -> Woken {
         let mut calls = self.lock();
         core::mem::swap(&mut calls.slots, into);
         let roused = core::mem::take(&mut calls.roused);
@@ -74,7 +74,7 @@ impl Notifier {
     }
 
     /// Marks the owner as asleep; returns `Called::Yes` if it must run again instead.
-    pub(super) fn sleep(&self) -> Woken {
+    pub(crate) fn sleep(&self) -> Woken {
         let mut calls = self.lock();
         if calls.roused || !calls.slots.is_empty() {
             return Woken::Yes;
@@ -86,7 +86,7 @@ impl Notifier {
 
 /// Whether the owner was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Woken {
+pub(crate) enum Woken {
     Yes,
     No,
 }
@@ -100,12 +100,12 @@ pub(crate) struct SlotWaker {
 }
 
 impl SlotWaker {
-    pub(super) const fn new(notifier: Arc<Notifier>, slot: Slot) -> Self {
+    pub(crate) const fn new(notifier: Arc<Notifier>, slot: Slot) -> Self {
         Self { notifier, slot, called: AtomicBool::new(false) }
     }
 
     /// Resets the waker, just before the owner polls the stream.
-    pub(super) fn answered(&self) {
+    pub(crate) fn answered(&self) {
         self.called.store(false, Ordering::Release);
     }
 }
