@@ -53,7 +53,7 @@ use dial::DialLimits;
 use pool::{OriginContext, SessionPool};
 use request::{Draft, QueuedRequest, RequestOptions};
 use sending::Message;
-use session::Command;
+use session::{Command, FinishWhen};
 
 /// An HTTP client, and a tower service of requests. Cheap to clone; clones share sessions. Must be used inside a
 /// tokio runtime, on which its sessions run. When the last clone is dropped, each session closes after its last
@@ -162,15 +162,18 @@ impl Client {
 
     /// Stops the session with the origin, if there is one, from accepting requests. It closes after its last one.
     pub fn retire(&self, origin: &Origin) {
-        if let Some(mailbox) = self.inner.pool.present(origin) {
-            drop(mailbox.send(Command::Finish));
-        }
+        self.finish(origin, FinishWhen::Always);
     }
 
     /// Like [`Self::retire`], but leaves a session that has requests as it is.
     pub fn retire_if_idle(&self, origin: &Origin) {
+        self.finish(origin, FinishWhen::Idle);
+    }
+
+    fn finish(&self, origin: &Origin, when: FinishWhen) {
         if let Some(mailbox) = self.inner.pool.present(origin) {
-            drop(mailbox.send(Command::FinishIfIdle));
+            // If the send fails, the session is closing already.
+            drop(mailbox.send(Command::Finish(when)));
         }
     }
 

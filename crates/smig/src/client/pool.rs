@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::dial::{self, DialLimits};
 use super::origin::{Origin, OriginSecurity};
-use super::session::{ClientSession, Command};
+use super::session::{ClientSession, Command, FinishWhen};
 use super::spares::{IDENTITY, Spares, counted};
 use super::tls::Loaded;
 use super::{Cleartext, http1};
@@ -74,7 +74,7 @@ impl SessionPool {
         let sessions = core::mem::take(&mut *self.lock());
         for mailbox in sessions.into_values() {
             // A closed mailbox means that the session is closing already.
-            drop(mailbox.send(Command::Finish));
+            drop(mailbox.send(Command::Finish(FinishWhen::Always)));
         }
     }
 }
@@ -179,11 +179,8 @@ fn refuse(context: &OriginContext, mailbox: &Arc<Mailbox<Command>>, error: &Erro
             Command::Request(outgoing) => outgoing.shared.fail(error.duplicate()),
             // The caller may have dropped the receiver.
             Command::AwaitProtocol(sender) => drop(sender.send(Err(error.duplicate()))),
-            Command::Dialed(_)
-            | Command::Finish
-            | Command::FinishIfIdle
-            | Command::MoveTo(_)
-            | Command::Describe(_) => {}
+            Command::Dialed(_) | Command::Finish(_) | Command::MoveTo(_) | Command::Describe(_) => {
+            }
         }
     }
 }

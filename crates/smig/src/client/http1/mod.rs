@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 
 use super::pool::{self, OriginContext};
 use super::request::QueuedRequest;
-use super::session::{Command, NegotiatedProtocol};
+use super::session::{Command, FinishWhen, NegotiatedProtocol};
 use crate::clock;
 use crate::error::{Error, ErrorKind, TimeoutPhase};
 use crate::mailbox::Mailbox;
@@ -132,9 +132,8 @@ impl Http1Session {
             Command::MoveTo(addresses) => self.pool.move_to(addresses),
             // The caller may have dropped the receiver.
             Command::AwaitProtocol(sender) => drop(sender.send(Ok(NegotiatedProtocol::Http1))),
-            Command::Finish => self.stop_accepting(),
-            Command::FinishIfIdle => {
-                if self.open.is_empty() {
+            Command::Finish(when) => {
+                if self.open.is_empty() || when == FinishWhen::Always {
                     self.stop_accepting();
                 }
             }
