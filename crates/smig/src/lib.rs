@@ -46,7 +46,7 @@
 //!
 //! The sender decides, by [`MigrationPolicy`]: when enough is left to send, other streams share the connection, and the
 //! path is so slow that they would notice. [`MigrationConfig`] sets the rules of one end. A handler overrides them with a
-//! [`MigrationHint`], an [`Observer`] is told of each decision and migration, and
+//! [`MigrationHint`], an [`Observer`] receives each decision and migration, and
 //! [`Incoming::stream_info`] says which bytes arrived on which connection:
 //!
 //! ```

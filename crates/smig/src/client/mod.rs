@@ -1,4 +1,11 @@
 //! The client: one session per origin, spare connections, requests and streaming responses.
+//!
+//! In the order of a request:
+//!
+//! - [`builder`]: settings. [`service`]: the client as a tower service.
+//! - [`request`], [`sending`], [`informational`]: a request before and while it is sent, and its repetition.
+//! - [`origin`], [`pool`]: the session that takes it. [`dial`], [`tls`]: the session's connections.
+//! - [`session`]: its task over HTTP/2, with [`spares`], [`reset_rate`] and [`unfinished_uploads`]; [`http1`]: over HTTP/1.1.
 
 mod builder;
 mod dial;

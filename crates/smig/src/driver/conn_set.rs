@@ -1,6 +1,6 @@
 //! All connections of a session: the order of sending, and their roles.
 //!
-//! Interactive connections send first. The rate of bulk connections is limited ([`HostSchedule`]), so that the queue
+//! Interactive connections send first. The rate of bulk connections is limited ([`Pacer`]), so that the queue
 //! of the path that they share stays short, and more so while interactive bytes are sent ([`BulkDeferral`]).
 
 use std::sync::Arc;

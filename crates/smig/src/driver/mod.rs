@@ -2,6 +2,10 @@
 //!
 //! One driver per session, one task per driver, no lock around the engine. The [`SessionHandler`] interprets requests
 //! and responses: the server's and the client's halves are elsewhere.
+//!
+//! [`conn_set`] holds the connections, each a [`conn`]; [`bulk`] is all that bounds those that streams have migrated to.
+//! [`slots`] holds the handler's streams, with their wakers; [`timer`] is the one timer; [`report`] reports events to the
+//! observer.
 
 mod bulk;
 mod conn;

@@ -18,7 +18,7 @@ pub(crate) struct Permit {
     counters: Arc<Counters>,
     /// For the observer, if there is one. Boxed: there is one permit for each connection.
     ends: Option<Box<ConnectionAddrs>>,
-    /// Its place in a [`ConnectionLimit`](crate::ConnectionLimit), if the application set one.
+    /// Its place in a [`ConnectionLimit`], if the application set one.
     place: Option<ConnectionPlace>,
 }
 

@@ -6,27 +6,24 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response};
-use http_body::Body;
 use smig_proto::{Security, Session};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
-use tower_service::Service;
 
 use super::bind::{BACKLOG, ListenerKind, ListenerSpec};
 use super::http1::MAX_EMPTY_LINES;
+use super::service::{HttpService, ResponseBody};
 use super::shared::Shared;
 use super::worker::Worker;
 use super::{http1, identity, worker};
 use crate::clock;
 use crate::connection::CertificateNames;
 use crate::connection::ConnectionInfo;
-use crate::error::{BoxError, Error, ErrorKind, TimeoutPhase};
+use crate::error::{Error, ErrorKind, TimeoutPhase};
 use crate::limits::Permit;
 use crate::observer::ObserverEvent;
 use crate::socket::ConnectionAddrs;
-use crate::stream::Incoming;
 use crate::transport::{self, Received, Transport};
 
 /// The first bytes of HTTP/2's preface (RFC 9113 section 3.4); no HTTP/1.1 request begins with them.
@@ -53,11 +50,8 @@ pub(super) async fn accept_all<S, B>(
     worker: Rc<Worker<S>>,
     mut closing: oneshot::Receiver<()>,
 ) where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: 'static,
-    B: Body + 'static,
-    B::Error: Into<BoxError>,
+    S: HttpService<B>,
+    B: ResponseBody,
 {
     loop {
         let accepted = tokio::select! {
@@ -100,11 +94,8 @@ fn handle_accepted<S, B>(
     spec: &Arc<ListenerSpec>,
     worker: &Rc<Worker<S>>,
 ) where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: 'static,
-    B: Body + 'static,
-    B::Error: Into<BoxError>,
+    S: HttpService<B>,
+    B: ResponseBody,
 {
     // A limit that was hit has been reported.
     let Ok(permit) = admit(&tcp, peer, &worker.shared) else { return };
@@ -126,11 +117,8 @@ pub(super) async fn serve_accepted<S, B>(
     worker: Rc<Worker<S>>,
 ) -> Result<(), Error>
 where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: 'static,
-    B: Body + 'static,
-    B::Error: Into<BoxError>,
+    S: HttpService<B>,
+    B: ResponseBody,
 {
     let peer = tcp.peer_addr().map_err(|error| Error::io("the connection is lost", error))?;
     let permit = admit(&tcp, peer, &worker.shared)?;
@@ -180,11 +168,8 @@ async fn establish<S, B>(
     worker: Rc<Worker<S>>,
 ) -> Result<(), Error>
 where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: 'static,
-    B: Body + 'static,
-    B::Error: Into<BoxError>,
+    S: HttpService<B>,
+    B: ResponseBody,
 {
     let Negotiated { mut transport, protocol, names } =
         negotiate_in_time(tcp, spec, worker.shared.handshake_timeout).await.inspect_err(|_| {

@@ -3,20 +3,16 @@
 
 use std::sync::Arc;
 
-use http::{Request, Response};
-use http_body::Body;
 use smig_proto::{Cid, ConnId, DetachedConnection, JoinRefusal, OutputBuffer, Session};
-use tower_service::Service;
 
+use super::service::{HttpService, ResponseBody};
 use super::session::{Command, ServerSession};
 use super::worker;
 use crate::connection::ConnectionInfo;
 use crate::driver::{DetachedConn, TurnCx};
 use crate::entropy;
-use crate::error::BoxError;
 use crate::observer::ObserverEvent;
 use crate::seldom;
-use crate::stream::Incoming;
 use crate::transport::DetachedTransport;
 
 /// A connection in transit to another session, possibly on another thread.
@@ -30,11 +26,8 @@ pub(crate) struct JoinHandover {
 
 impl<S, B> ServerSession<S, B>
 where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: 'static,
-    B: Body + 'static,
-    B::Error: Into<BoxError>,
+    S: HttpService<B>,
+    B: ResponseBody,
 {
     /// Handles a JOIN of this session's connection to another session.
     pub(super) fn on_join_requested(&mut self, turn: &mut TurnCx<'_>, conn: ConnId, cid: Cid) {

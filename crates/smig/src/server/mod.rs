@@ -1,7 +1,16 @@
 //! The server: listeners, workers, sessions, and the tower service that handles requests.
 //!
-//! Each worker is a thread with its own runtime; a session lives on one of them. Workers share a
-//! registry of sessions, so that a connection that joins a session is passed to the session's worker.
+//! A session lives on one worker. Workers share a registry of sessions, so that a connection that joins a session is passed
+//! to the session's worker. In the order of a connection and its requests:
+//!
+//! - [`builder`]: settings. Then one of three: [`Server`] here (each worker a thread with its own runtime), [`serve`] (one
+//!   worker on the caller's runtime), [`connection_server`] (a worker for each connection that the caller accepts).
+//! - [`bind`], [`listening`]: listeners. [`worker`], [`task_tracker`]: what accepts and what is waited for; [`shared`]: what
+//!   all workers share.
+//! - [`accept`]: limits, TLS ([`tls`]), protocol; then [`http1`], or a session: [`session`], with [`identity`],
+//!   [`session_registry`], [`session_list`] and [`join`].
+//! - [`exchange`], [`response`], [`heads`], [`informational`], [`slow_uploads`], [`date`]: a request and its response.
+//!   [`service`]: what is required of the application's service.
 
 mod accept;
 mod bind;
@@ -17,6 +26,7 @@ mod join;
 mod listening;
 mod response;
 mod serve;
+mod service;
 mod session;
 mod session_list;
 mod session_registry;
@@ -190,7 +200,7 @@ impl Server {
         // A separate thread, because a runtime waits for its own blocking threads.
         thread::Builder::new()
             .name("smig-end".to_owned())
-            .spawn(move || drop(result.send(join(threads))))
+            .spawn(move || drop(result.send(join_threads(threads))))
             .map_err(|error| Error::io("cannot start a thread", error))?;
         if let Ok(result) = timeout(limit, &mut results).await {
             return result.unwrap_or_else(|_| Err(panicked()));
@@ -210,7 +220,7 @@ impl Drop for Server {
     }
 }
 
-fn join(threads: Vec<JoinHandle<std::io::Result<()>>>) -> Result<(), Error> {
+fn join_threads(threads: Vec<JoinHandle<std::io::Result<()>>>) -> Result<(), Error> {
     for thread in threads {
         match thread.join() {
             Ok(Ok(())) => {}

@@ -2,32 +2,28 @@
 
 use std::task::Context;
 
-use http::{Request, Response};
-use http_body::Body;
+use http::Response;
 use smig_proto::policy::{MigrationHint, Transfer};
 use smig_proto::{EndStream, ErrorCode};
-use tower_service::Service;
 
 use super::exchange::{
     BodySendState, Handled, HandlerError, RequestKind, Work, WorkProjection, guarded,
 };
 use super::heads::{self, BodyPlan};
+use super::service::{HttpService, ResponseBody};
 use super::session::ServerSession;
 use crate::driver::{Migration, TurnCx};
-use crate::error::{BoxError, Reset};
+use crate::error::Reset;
 use crate::mailbox::Slot;
 use crate::migration::Candidate;
 use crate::observer::ObserverEvent;
 use crate::seldom;
-use crate::stream::{Incoming, Length, SendProgress, pump};
+use crate::stream::{Length, SendProgress, pump};
 
 impl<S, B> ServerSession<S, B>
 where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: 'static,
-    B: Body + 'static,
-    B::Error: Into<BoxError>,
+    S: HttpService<B>,
+    B: ResponseBody,
 {
     /// Polls the stream's work, as far as it can proceed now.
     pub(super) fn advance(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {

@@ -9,20 +9,17 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::{Request, Response};
-use http_body::Body;
 use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
-use tower_service::Service;
 
 use super::ServerView;
 use super::bind::Listener;
 use super::listening::{Listening, Open};
+use super::service::{HttpService, ResponseBody};
 use super::session_list::SessionList;
 use super::shared::{ServerState, Shared};
 use super::worker::{self, Worker, WorkerListeners};
-use crate::error::{BoxError, Error};
-use crate::stream::Incoming;
+use crate::error::Error;
 
 /// A server that runs where it is awaited, from [`ServerBuilder::serve`](super::ServerBuilder::serve): on the caller's
 /// runtime, of either flavor, with I/O and time enabled. Connections wait in the listeners' backlogs until it is polled.
@@ -31,7 +28,9 @@ use crate::stream::Incoming;
 /// registered with the runtime; otherwise never. Errors of connections are not its errors.
 ///
 /// # Cancel safety
-/// Dropping it ends the server at once: listeners and connections are closed, handlers are dropped.
+/// Dropping it ends the server at once: listeners and connections are closed, handlers are dropped. What a handler has
+/// given to another task goes on there, and so does a connection that it has taken over
+/// ([`UpgradedIo`](crate::UpgradedIo)).
 ///
 /// # `Send`
 /// All its sessions are on the task that polls it, so nothing need be `Send`, and the future is not. It can be awaited in
@@ -62,11 +61,8 @@ impl Serve {
         shared: Arc<Shared>,
     ) -> Self
     where
-        S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
-        S::Error: Into<BoxError>,
-        S::Future: 'static,
-        B: Body + 'static,
-        B::Error: Into<BoxError>,
+        S: HttpService<B>,
+        B: ResponseBody,
     {
         let (phase, watcher) = watch::channel(ServerState::Running);
         let sessions = Arc::new(SessionList::default());

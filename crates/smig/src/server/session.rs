@@ -7,7 +7,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{Request, Response, Version};
-use http_body::Body;
 use rustc_hash::FxHashMap;
 use smig_proto::{
     AppId, ConnId, EndStream, ErrorCode, Event, Instant, RequestHead, StreamError, StreamKey,
@@ -19,11 +18,12 @@ use super::exchange::{BodySendState, Continue, Exchange, RequestKind, Work, guar
 use super::heads;
 use super::informational::{InformationalSender, PendingInformational};
 use super::join::JoinHandover;
+use super::service::{HttpService, ResponseBody};
 use super::session_registry::Registration;
 use super::slow_uploads;
 use super::worker::Worker;
 use crate::driver::{CLOSE_TIMEOUT, Migration, SessionHandler, Slots, TurnCx};
-use crate::error::{BoxError, Error};
+use crate::error::Error;
 use crate::mailbox::{Mailbox, Slot};
 use crate::migration::RecentStreams;
 use crate::observer::ObserverEvent;
@@ -89,11 +89,8 @@ enum SessionState {
 
 impl<S, B> ServerSession<S, B>
 where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: 'static,
-    B: Body + 'static,
-    B::Error: Into<BoxError>,
+    S: HttpService<B>,
+    B: ResponseBody,
 {
     pub(super) fn new(worker: Rc<Worker<S>>) -> Self {
         let mailbox = Mailbox::new();
@@ -382,11 +379,8 @@ where
 
 impl<S, B> SessionHandler for ServerSession<S, B>
 where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: 'static,
-    B: Body + 'static,
-    B::Error: Into<BoxError>,
+    S: HttpService<B>,
+    B: ResponseBody,
 {
     type Command = Command;
 

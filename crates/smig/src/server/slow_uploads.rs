@@ -4,19 +4,17 @@
 //! Applies only before the response begins: an exchange in both directions may idle. So may tunnels and gRPC
 //! calls: the server answers a streaming client only at the end of its stream.
 
-use http::{HeaderMap, Request, Response, Version};
-use http_body::Body;
+use http::{HeaderMap, Version};
 use smig_proto::{ErrorCode, Instant};
-use tower_service::Service;
 
 use super::exchange::{RequestKind, Work};
+use super::service::{HttpService, ResponseBody};
 use super::session::ServerSession;
 use crate::deadlines::{Deadlines, UploadProgress};
 use crate::driver::TurnCx;
-use crate::error::BoxError;
 use crate::grpc::is_grpc;
 use crate::mailbox::Slot;
-use crate::stream::{BodyRecvState, Incoming};
+use crate::stream::BodyRecvState;
 
 /// Returns the stall clock for a request's body, unless the body may idle.
 pub(super) fn upload_progress(
@@ -34,11 +32,8 @@ pub(super) fn upload_progress(
 
 impl<S, B> ServerSession<S, B>
 where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: 'static,
-    B: Body + 'static,
-    B::Error: Into<BoxError>,
+    S: HttpService<B>,
+    B: ResponseBody,
 {
     /// Schedules the check for a request with a body.
     pub(super) fn expect_upload(&mut self, now: Instant) {

@@ -6,26 +6,22 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use http::{Request, Response};
-use http_body::Body;
 use smig_proto::Session;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
-use tower_service::Service;
 
 use super::accept;
 use super::bind::Listener;
 use super::date::Date;
+use super::service::{HttpService, ResponseBody};
 use super::session::{Command, ServerSession};
 use super::session_list::SessionList;
 use super::shared::{ServerState, Shared};
 use super::task_tracker::{TaskToken, TaskTracker};
 use crate::connection::ListenerId;
 use crate::driver::{ConnSet, Driver};
-use crate::error::BoxError;
 use crate::mailbox::Mailbox;
-use crate::stream::Incoming;
 
 /// A change to a running worker's listeners.
 #[derive(Debug)]
@@ -107,11 +103,8 @@ pub(super) fn spawn_session<S, B>(
     mut session: Session,
     fill: impl FnOnce(&mut Session, &mut ConnSet),
 ) where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: 'static,
-    B: Body + 'static,
-    B::Error: Into<BoxError>,
+    S: HttpService<B>,
+    B: ResponseBody,
 {
     let mut conns = ConnSet::new(Arc::clone(&worker.shared.conn_options));
     fill(&mut session, &mut conns);
@@ -133,11 +126,8 @@ pub(super) fn run<S, B>(
     phase: watch::Receiver<ServerState>,
 ) -> io::Result<()>
 where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: 'static,
-    B: Body + 'static,
-    B::Error: Into<BoxError>,
+    S: HttpService<B>,
+    B: ResponseBody,
 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
@@ -157,11 +147,8 @@ pub(super) async fn serve<S, B>(
     worker: Rc<Worker<S>>,
 ) -> io::Result<()>
 where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: 'static,
-    B: Body + 'static,
-    B::Error: Into<BoxError>,
+    S: HttpService<B>,
+    B: ResponseBody,
 {
     let open = |listener: Listener| {
         let id = listener.spec.id;

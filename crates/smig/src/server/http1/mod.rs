@@ -1,7 +1,7 @@
 //! HTTP/1.1 connections: the same service, through hyper.
 //!
 //! Below hyper, [`io`] inserts informational responses and [`boundaries`] rejects ambiguous input. [`timeouts`] holds
-//! what the server waits for, [`body`] reports how far a response is, [`linger`] closes, and [`upgraded`] is a
+//! what the server waits for, [`body`] reports how far a response is, [`mod@linger`] closes, and [`upgraded`] is a
 //! connection after hyper.
 
 mod body;
@@ -29,6 +29,7 @@ use tower_service::Service;
 use super::exchange::RequestKind;
 use super::heads;
 use super::informational::InformationalSender;
+use super::service::{HttpService, ResponseBody};
 use super::shared::ServerState;
 use super::slow_uploads;
 use super::worker::Worker;
@@ -55,11 +56,8 @@ pub(super) async fn serve<S, B>(
     info: Arc<ConnectionInfo>,
     worker: Rc<Worker<S>>,
 ) where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: 'static,
-    B: Body + 'static,
-    B::Error: Into<BoxError>,
+    S: HttpService<B>,
+    B: ResponseBody,
 {
     let informational = Arc::<Http1Informational>::default();
     let timeouts = Arc::new(Http1Timeouts::new(worker.shared.deadlines, clock::now()));
