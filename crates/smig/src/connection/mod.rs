@@ -93,7 +93,7 @@ impl ConnectionInfo {
     }
 
     /// Sets the listener that accepted the connection (server).
-    pub(crate) const fn by(mut self, listener: ListenerId) -> Self {
+    pub(crate) const fn with_listener(mut self, listener: ListenerId) -> Self {
         self.listener = Some(listener);
         self
     }

@@ -183,14 +183,15 @@ where
     let identity = identity::of(&transport, spec.addr, &worker.shared.tenant);
     match protocol {
         Protocol::Http1 => {
-            let info = Arc::new(ConnectionInfo::new(&transport, clear, names).by(spec.id));
+            let info =
+                Arc::new(ConnectionInfo::new(&transport, clear, names).with_listener(spec.id));
             http1::serve(transport, info, worker).await;
         }
         Protocol::Http2 => {
             let now = clock::now();
             let session = Session::server(Arc::clone(&worker.shared.engine), now);
             worker::spawn_session(&worker, session, |session, conns| {
-                let info = ConnectionInfo::new(&transport, clear, names).by(spec.id);
+                let info = ConnectionInfo::new(&transport, clear, names).with_listener(spec.id);
                 conns.add(session, now, transport, info, identity);
             });
         }

@@ -24,7 +24,6 @@ mod identity;
 mod informational;
 mod join;
 mod listening;
-mod response;
 mod serve;
 mod service;
 mod session;

@@ -10,7 +10,7 @@ use smig_proto::{ErrorCode, Instant};
 use super::exchange::{RequestKind, Work};
 use super::service::{HttpService, ResponseBody};
 use super::session::ServerSession;
-use crate::deadlines::{Deadlines, UploadProgress};
+use crate::deadlines::{Deadlines, ProgressClock};
 use crate::driver::TurnCx;
 use crate::grpc::is_grpc;
 use crate::mailbox::Slot;
@@ -23,11 +23,11 @@ pub(super) fn upload_progress(
     version: Version,
     headers: &HeaderMap,
     now: Instant,
-) -> Option<UploadProgress> {
+) -> Option<ProgressClock> {
     // gRPC is not used over HTTP/1.1, whatever the head says: its trailers are not available there.
     let is_call = version == Version::HTTP_2 && is_grpc(headers);
     let is_free = kind == RequestKind::Connect || is_call;
-    (!is_free).then(|| UploadProgress::new(deadlines.body, now))
+    (!is_free).then(|| ProgressClock::new(deadlines.body, now))
 }
 
 impl<S, B> ServerSession<S, B>

@@ -129,7 +129,7 @@ impl ClientSession {
     pub(super) fn on_readable(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         let Some((call, _)) = self.slots.entry(slot) else { return };
         if call.inbound == BodyRecvState::Open {
-            call.inbound = stream::feed(turn.session, call.key, &call.shared);
+            call.inbound = stream::deliver(turn.session, call.key, &call.shared);
         }
         self.settle(turn, slot);
     }

@@ -17,7 +17,7 @@ use super::boundaries::{HeldBack, MessageBoundaries};
 use super::linger::LingerSlot;
 use super::timeouts::{ExceededTimeout, Http1Timeouts, NextProtocol};
 use crate::clock;
-use crate::deadlines::UploadProgress;
+use crate::deadlines::ProgressClock;
 use crate::driver::Timer;
 use crate::server::task_tracker::TaskToken;
 use crate::socket::{TcpInfo, reset_on_close, tcp_info};
@@ -148,9 +148,9 @@ pub(super) struct Http1Io {
     timeouts: Arc<Http1Timeouts>,
     timer: Timer,
     /// Progress of output that waits for the client to make room.
-    unsent: Option<UploadProgress>,
+    unsent: Option<ProgressClock>,
     /// Progress of a response whose end was sent and is not acknowledged.
-    unacknowledged: Option<UploadProgress>,
+    unacknowledged: Option<ProgressClock>,
     /// Lets the worker wait for the connection even if a handler uses it for another protocol.
     _active: TaskToken,
     /// Part of an informational response, to be sent before anything else.
@@ -234,7 +234,7 @@ impl Http1Io {
                 return Poll::Pending;
             }
             let next =
-                now + self.unsent.get_or_insert_with(|| UploadProgress::new(send, now)).tick();
+                now + self.unsent.get_or_insert_with(|| ProgressClock::new(send, now)).tick();
             ready!(self.timer.poll(cx, Some(next)));
             let taken = self.tcp_info().map_or(0, |info| info.bytes_acked);
             if self.unsent.as_mut().is_some_and(|progress| progress.is_late(clock::now(), taken)) {
@@ -257,7 +257,7 @@ impl Http1Io {
             self.timeouts.on_delivered(now);
             return Ok(());
         };
-        let progress = self.unacknowledged.get_or_insert_with(|| UploadProgress::new(send, now));
+        let progress = self.unacknowledged.get_or_insert_with(|| ProgressClock::new(send, now));
         if progress.is_late(now, info.bytes_acked) {
             return Err(self.give_up_sending());
         }

@@ -15,9 +15,9 @@ use std::time::Duration;
 use smig_proto::Instant;
 
 use crate::clock;
-use crate::deadlines::{Progress, UploadProgress};
+use crate::deadlines::{MinProgress, ProgressClock};
 use crate::socket::{TcpInfo, reset_on_close, tcp_info};
-use crate::transport::{Spent, Transport};
+use crate::transport::{HalfClosed, Transport};
 
 /// How long a client that has acknowledged the whole response may go on sending. What it has acknowledged may still
 /// be unread, and many systems discard that on an RST. The same as nginx's `lingering_time`.
@@ -43,7 +43,7 @@ pub(super) struct LingerSlot(Mutex<Option<Lingering>>);
 /// A connection whose own half is closed.
 #[derive(Debug)]
 pub(super) struct Lingering {
-    spent: Spent,
+    transport: HalfClosed,
     /// Part of the last request was not read.
     is_unread: bool,
 }
@@ -51,7 +51,7 @@ pub(super) struct Lingering {
 impl LingerSlot {
     /// Stores a transport whose own half is closed.
     pub(super) fn put(&self, transport: Transport, is_unread: bool) {
-        let left = Lingering { spent: transport.spend(), is_unread };
+        let left = Lingering { transport: transport.into_half_closed(), is_unread };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(left);
     }
 
@@ -76,8 +76,8 @@ pub(super) enum LingerEnd {
 /// Reads and discards input on a connection whose own half is closed, and closes it at the end. `send`: the progress
 /// that is required of the client as it receives; `draining`: completes when the server drains.
 pub(super) async fn linger(
-    Lingering { mut spent, is_unread }: Lingering,
-    send: Progress,
+    Lingering { mut transport, is_unread }: Lingering,
+    send: MinProgress,
     draining: impl Future<Output = ()>,
 ) -> LingerEnd {
     let mut draining = pin!(draining);
@@ -86,11 +86,11 @@ pub(super) async fn linger(
     loop {
         let now = clock::now();
         if client.is_due(now) {
-            client.check(now, tcp_info(spent.tcp()));
+            client.check(now, tcp_info(transport.tcp()));
         }
         match client.end(now) {
             Some(LingerEnd::Stalled) => {
-                reset_on_close(spent.tcp());
+                reset_on_close(transport.tcp());
                 return LingerEnd::Stalled;
             }
             Some(end) => return end,
@@ -99,7 +99,7 @@ pub(super) async fn linger(
         // Input that has arrived precedes timers that have expired.
         tokio::select! {
             biased;
-            read = poll_fn(|cx| spent.poll_discard(cx)), if client.left > 0 && !client.has_ended => match read {
+            read = poll_fn(|cx| transport.poll_discard(cx)), if client.left > 0 && !client.has_ended => match read {
                 // The client may still be receiving the response.
                 Ok(0) => client.on_end(clock::now()),
                 Err(_) => return LingerEnd::Clients,
@@ -122,7 +122,7 @@ struct ClientProgress {
     next_check: Instant,
     /// Interval to the check after that.
     wait: Duration,
-    progress: UploadProgress,
+    progress: ProgressClock,
     stalled: bool,
     /// Since when the client has the whole response.
     delivered: Option<Instant>,
@@ -138,11 +138,11 @@ struct ClientProgress {
 }
 
 impl ClientProgress {
-    fn new(send: Progress, now: Instant, is_sending: bool) -> Self {
+    fn new(send: MinProgress, now: Instant, is_sending: bool) -> Self {
         Self {
             next_check: now + FIRST_CHECK_INTERVAL,
             wait: FIRST_CHECK_INTERVAL,
-            progress: UploadProgress::new(send, now),
+            progress: ProgressClock::new(send, now),
             stalled: false,
             delivered: None,
             draining: None,
@@ -211,7 +211,7 @@ mod tests {
 
     use super::*;
 
-    const SEND: Progress = Progress { least: 1024, within: Duration::from_secs(60) };
+    const SEND: MinProgress = MinProgress { bytes: 1024, within: Duration::from_secs(60) };
 
     /// Returns the server's end of a connection, and the client's. Time is paused from here on.
     async fn pair() -> (Transport, TcpStream) {
@@ -234,7 +234,7 @@ mod tests {
         while tcp_info(server.tcp()).unwrap().is_delivering() {
             tokio::task::yield_now().await;
         }
-        let left = Lingering { spent: server.spend(), is_unread };
+        let left = Lingering { transport: server.into_half_closed(), is_unread };
         let since = tokio::time::Instant::now();
         let end = linger(left, SEND, draining).await;
         (end, since.elapsed())
@@ -331,7 +331,7 @@ mod tests {
         server.tcp().writable().await.unwrap();
         while server.tcp().try_write(&[b'x'; 64 << 10]).is_ok() {}
         poll_fn(|cx| server.poll_close_write(cx)).await.unwrap();
-        let left = Lingering { spent: server.spend(), is_unread: false };
+        let left = Lingering { transport: server.into_half_closed(), is_unread: false };
         let since = tokio::time::Instant::now();
         let end = linger(left, SEND, std::future::ready(())).await;
         let after = since.elapsed();

@@ -38,7 +38,7 @@ use crate::connection::ConnectionInfo;
 use crate::driver::{CLOSE_TIMEOUT, Timer};
 use crate::error::BoxError;
 use crate::observer::ObserverEvent;
-use crate::stream::{Incoming, Intake};
+use crate::stream::{Http1RecvProgress, Incoming};
 use crate::transport::Transport;
 
 pub(super) use boundaries::MAX_EMPTY_LINES;
@@ -179,7 +179,7 @@ impl<S> Adapter<S> {
     ) -> Request<Incoming> {
         let now = clock::now();
         let has_body = !request.body().is_end_stream();
-        let intake = has_body.then(|| {
+        let progress = has_body.then(|| {
             let deadlines = &self.worker.shared.deadlines;
             let progress = slow_uploads::upload_progress(
                 deadlines,
@@ -188,11 +188,11 @@ impl<S> Adapter<S> {
                 request.headers(),
                 now,
             );
-            Arc::new(Intake::new(progress, now))
+            Arc::new(Http1RecvProgress::new(progress, now))
         });
-        self.timeouts.on_request(intake.clone());
-        request.map(|body| match intake {
-            Some(intake) => Incoming::taken_in(body, intake),
+        self.timeouts.on_request(progress.clone());
+        request.map(|body| match progress {
+            Some(progress) => Incoming::http1_with_progress(body, progress),
             None => Incoming::http1(body),
         })
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use smig_proto::Instant;
 
 use crate::deadlines::Deadlines;
-use crate::stream::Intake;
+use crate::stream::Http1RecvProgress;
 
 /// The timeouts of one connection.
 #[derive(Debug)]
@@ -32,9 +32,9 @@ enum ExchangeState {
     /// Client: a request head began at this time.
     Head(Instant),
     /// Handler, which may wait for the request's body.
-    Handler(Option<Arc<Intake>>),
+    Handler(Option<Arc<Http1RecvProgress>>),
     /// Response. The request's body may still arrive, at any rate.
-    Response(Option<Arc<Intake>>),
+    Response(Option<Arc<Http1RecvProgress>>),
     /// hyper has the complete response, but the client may not have received it. Transmission may take long; the
     /// client does not count as idle meanwhile.
     Answered(Answered),
@@ -45,7 +45,7 @@ enum ExchangeState {
 #[derive(Debug)]
 struct Answered {
     /// The request's body, whose rest may still arrive.
-    body: Option<Arc<Intake>>,
+    body: Option<Arc<Http1RecvProgress>>,
     /// Bytes have arrived after the request.
     heard: bool,
 }
@@ -114,7 +114,7 @@ impl Http1Timeouts {
     }
 
     /// A request's head is complete; `body` is set if it has one.
-    pub(super) fn on_request(&self, body: Option<Arc<Intake>>) {
+    pub(super) fn on_request(&self, body: Option<Arc<Http1RecvProgress>>) {
         self.lock().exchange = ExchangeState::Handler(body);
     }
 
@@ -211,7 +211,7 @@ mod tests {
     use smig_proto::Limits;
 
     use super::*;
-    use crate::deadlines::UploadProgress;
+    use crate::deadlines::ProgressClock;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -286,15 +286,15 @@ mod tests {
     #[test]
     fn a_body_is_looked_at_also_before_anybody_waits_for_it() {
         let timeouts = timeouts();
-        let pace = UploadProgress::new(timeouts.deadlines.body, at(0));
-        timeouts.on_request(Some(Arc::new(Intake::new(Some(pace), at(0)))));
+        let progress = ProgressClock::new(timeouts.deadlines.body, at(0));
+        timeouts.on_request(Some(Arc::new(Http1RecvProgress::new(Some(progress), at(0)))));
         assert_eq!((timeouts.next_check(at(1)), timeouts.check(at(9999))), (Some(at(16)), None));
     }
 
     #[test]
     fn a_body_that_is_still_read_after_the_answer_may_rest() {
         let timeouts = timeouts();
-        let body = Arc::new(Intake::new(None, at(0)));
+        let body = Arc::new(Http1RecvProgress::new(None, at(0)));
         timeouts.on_request(Some(Arc::clone(&body)));
         timeouts.on_response(NextProtocol::Http);
         timeouts.on_body_dropped();

@@ -6,18 +6,18 @@ use http::Response;
 use smig_proto::policy::{MigrationHint, Transfer};
 use smig_proto::{EndStream, ErrorCode};
 
-use super::exchange::{
-    BodySendState, Handled, HandlerError, RequestKind, Work, WorkProjection, guarded,
-};
-use super::heads::{self, BodyPlan};
-use super::service::{HttpService, ResponseBody};
-use super::session::ServerSession;
+use super::ServerSession;
 use crate::driver::{Migration, TurnCx};
 use crate::error::Reset;
 use crate::mailbox::Slot;
 use crate::migration::Candidate;
 use crate::observer::ObserverEvent;
 use crate::seldom;
+use crate::server::exchange::{
+    BodySendState, Handled, HandlerError, RequestKind, Work, WorkProjection, guarded,
+};
+use crate::server::heads::{self, BodyPlan};
+use crate::server::service::{HttpService, ResponseBody};
 use crate::stream::{Length, SendProgress, pump};
 
 impl<S, B> ServerSession<S, B>

@@ -13,19 +13,19 @@ use crate::limits::Permit;
 /// A TCP connection that is kept only so that the peer receives what was sent. Its TLS state and its input
 /// are freed; it counts as open until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Spent {
+pub(crate) struct HalfClosed {
     tcp: TcpStream,
     _permit: Option<Permit>,
 }
 
 impl Transport {
     /// Frees all but the socket. This end's half must have been closed before.
-    pub(crate) fn spend(self) -> Spent {
-        Spent { tcp: self.tcp, _permit: self.permit }
+    pub(crate) fn into_half_closed(self) -> HalfClosed {
+        HalfClosed { tcp: self.tcp, _permit: self.permit }
     }
 }
 
-impl Spent {
+impl HalfClosed {
     pub(crate) const fn tcp(&self) -> &TcpStream {
         &self.tcp
     }

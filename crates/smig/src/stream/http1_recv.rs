@@ -7,18 +7,18 @@ use std::time::Duration;
 use smig_proto::Instant;
 
 use crate::clock;
-use crate::deadlines::UploadProgress;
+use crate::deadlines::ProgressClock;
 
 /// State shared by the body's reader and the connection.
 #[derive(Debug)]
-pub(crate) struct Intake(Mutex<State>);
+pub(crate) struct Http1RecvProgress(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
     received: u64,
     reader: Reader,
     /// `None`: no minimum rate.
-    pace: Option<UploadProgress>,
+    progress: Option<ProgressClock>,
 }
 
 /// State of the body's reader.
@@ -32,9 +32,9 @@ enum Reader {
     Gone,
 }
 
-impl Intake {
-    pub(crate) const fn new(pace: Option<UploadProgress>, now: Instant) -> Self {
-        Self(Mutex::new(State { received: 0, reader: Reader::Busy(now), pace }))
+impl Http1RecvProgress {
+    pub(crate) const fn new(progress: Option<ProgressClock>, now: Instant) -> Self {
+        Self(Mutex::new(State { received: 0, reader: Reader::Busy(now), progress }))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -44,12 +44,12 @@ impl Intake {
     /// The reader found no data and begins to wait.
     pub(super) fn on_wait(&self) {
         let mut state = self.lock();
-        let State { received, reader, pace } = &mut *state;
-        if let (Reader::Busy(since), Some(pace)) = (*reader, pace) {
+        let State { received, reader, progress } = &mut *state;
+        if let (Reader::Busy(since), Some(progress)) = (*reader, progress) {
             let now = clock::now();
             // The handler took this time, not the client.
-            if now.saturating_duration_since(since) >= pace.tick() {
-                pace.rest(now, *received);
+            if now.saturating_duration_since(since) >= progress.tick() {
+                progress.rest(now, *received);
             }
         }
         *reader = Reader::Waits;
@@ -76,7 +76,7 @@ impl Intake {
     pub(crate) fn tick(&self) -> Option<Duration> {
         let state = self.lock();
         match state.reader {
-            Reader::Busy(_) | Reader::Waits => state.pace.as_ref().map(UploadProgress::tick),
+            Reader::Busy(_) | Reader::Waits => state.progress.as_ref().map(ProgressClock::tick),
             Reader::Gone => None,
         }
     }
@@ -84,9 +84,9 @@ impl Intake {
     /// Returns whether the client sent too little while the reader waited.
     pub(crate) fn is_late(&self, now: Instant) -> bool {
         let mut state = self.lock();
-        let State { received, reader, pace } = &mut *state;
-        match (*reader, pace) {
-            (Reader::Waits, Some(pace)) => pace.is_late(now, *received),
+        let State { received, reader, progress } = &mut *state;
+        match (*reader, progress) {
+            (Reader::Waits, Some(progress)) => progress.is_late(now, *received),
             (Reader::Busy(_) | Reader::Gone, _) | (Reader::Waits, None) => false,
         }
     }

@@ -15,7 +15,7 @@ pub(crate) enum BodyRecvState {
 }
 
 /// Passes data from the engine to the application while the buffer has room.
-pub(crate) fn feed(session: &mut Session, key: StreamKey, shared: &Shared) -> BodyRecvState {
+pub(crate) fn deliver(session: &mut Session, key: StreamKey, shared: &Shared) -> BodyRecvState {
     while shared.has_room() {
         match session.read(key) {
             Read::Data(data) => shared.put_data(data),

@@ -19,9 +19,9 @@ pub(super) struct Answer {
 
 /// Answers by name. Clients may choose the names, so the map's hash is keyed against collisions.
 #[derive(Default)]
-pub(super) struct Known(HashMap<Arc<str>, Answer>);
+pub(super) struct AddressCache(HashMap<Arc<str>, Answer>);
 
-impl Known {
+impl AddressCache {
     /// Returns the answer for a name. Constant time: nothing is evicted here.
     pub(super) fn get(&self, host: &str) -> Option<&Answer> {
         self.0.get(host)
@@ -30,7 +30,7 @@ impl Known {
     /// Caches an answer. A full cache evicts its older half, an amortized cost of two entries per new name. An answer
     /// to a later lookup is kept: clients that share a resolver may look up the same name concurrently.
     pub(super) fn insert(&mut self, host: Arc<str>, answer: Answer) {
-        if self.0.get(&host).is_some_and(|known| known.since > answer.since) {
+        if self.0.get(&host).is_some_and(|cache| cache.since > answer.since) {
             return;
         }
         if self.0.len() >= MAX_NAMES && !self.0.contains_key(&host) {
@@ -53,36 +53,36 @@ mod tests {
 
     #[test]
     fn an_older_question_does_not_take_a_newer_answers_place() {
-        let (begin, mut known) = (Instant::now(), Known::default());
+        let (begin, mut cache) = (Instant::now(), AddressCache::default());
         let answer = |seconds, last| Answer {
             since: begin + Duration::from_secs(seconds),
             addresses: Arc::from([IpAddr::from([192, 0, 2, last])]),
         };
-        known.insert("a".into(), answer(1, 1));
-        known.insert("a".into(), answer(0, 2));
-        assert_eq!(*known.get("a").unwrap().addresses, [IpAddr::from([192, 0, 2, 1])]);
-        known.insert("a".into(), answer(2, 3));
-        assert_eq!(*known.get("a").unwrap().addresses, [IpAddr::from([192, 0, 2, 3])]);
+        cache.insert("a".into(), answer(1, 1));
+        cache.insert("a".into(), answer(0, 2));
+        assert_eq!(*cache.get("a").unwrap().addresses, [IpAddr::from([192, 0, 2, 1])]);
+        cache.insert("a".into(), answer(2, 3));
+        assert_eq!(*cache.get("a").unwrap().addresses, [IpAddr::from([192, 0, 2, 3])]);
     }
 
     #[test]
     fn a_known_name_costs_no_walk_and_a_new_one_seldom() {
-        let (begin, mut known) = (Instant::now(), Known::default());
+        let (begin, mut cache) = (Instant::now(), AddressCache::default());
         let mut walks = 0;
         for n in 0..MAX_NAMES * 4 {
             let since = begin + Duration::from_millis(u64::try_from(n).unwrap());
-            let before = known.0.len();
-            known.insert(n.to_string().into(), Answer { since, addresses: Arc::from([]) });
-            walks += usize::from(known.0.len() <= before);
-            assert!(known.0.len() <= MAX_NAMES, "{n}");
+            let before = cache.0.len();
+            cache.insert(n.to_string().into(), Answer { since, addresses: Arc::from([]) });
+            walks += usize::from(cache.0.len() <= before);
+            assert!(cache.0.len() <= MAX_NAMES, "{n}");
             // The newer half is present; this reference cannot modify the cache.
-            let unchanged: &Known = &known;
+            let unchanged: &AddressCache = &cache;
             assert!(unchanged.get(&n.saturating_sub(MAX_NAMES / 2 - 1).to_string()).is_some());
         }
         assert_eq!(walks, 6, "each time half of them are new");
-        let known_already = known.0.len();
+        let known_already = cache.0.len();
         let newest = (MAX_NAMES * 4 - 1).to_string();
-        known.insert(newest.into(), Answer { since: begin, addresses: Arc::from([]) });
-        assert_eq!(known.0.len(), known_already);
+        cache.insert(newest.into(), Answer { since: begin, addresses: Arc::from([]) });
+        assert_eq!(cache.0.len(), known_already);
     }
 }
