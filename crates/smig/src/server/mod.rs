@@ -9,7 +9,7 @@
 //!   all workers share.
 //! - [`accept`]: limits, TLS ([`tls`]), protocol; then [`http1`], or a session: [`session`], with [`identity`],
 //!   [`session_registry`], [`session_list`] and [`join`].
-//! - [`exchange`], [`response`], [`heads`], [`informational`], [`slow_uploads`], [`date`]: a request and its response.
+//! - [`exchange`], [`heads`], [`informational`], [`slow_uploads`], [`date`]: a request and its response.
 //!   [`service`]: what is required of the application's service.
 
 mod accept;
