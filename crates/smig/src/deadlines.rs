@@ -1,15 +1,15 @@
 //! Time limits for a server's clients: one set of numbers and one clock, whichever version of HTTP they use.
 //!
 //! The clock counts bytes transferred, so that a client that moves next to nothing does not restart it. Over HTTP/2
-//! the session checks it for each stream (the engine counts what is sent, `server::uploads` what is received); over
-//! HTTP/1.1 the connection checks its own (`server::vigil`).
+//! the session checks it for each stream (the engine counts what is sent, `server::slow_uploads` what is received); over
+//! HTTP/1.1 the connection checks its own (`server::http1::timeouts`).
 
 use std::time::Duration;
 
 use smig_proto::{Instant, Limits, StallClock};
 
 /// Bytes of a request body that must arrive within its time limit.
-const LEAST_BODY: u64 = 1024;
+const MIN_BODY_BYTES: u64 = 1024;
 
 /// The time limits of a server's clients.
 #[derive(Clone, Copy, Debug)]
@@ -17,9 +17,9 @@ pub(crate) struct Deadlines {
     /// From the first byte of a request head to its last.
     pub(crate) head: Duration,
     /// For a request body that a handler reads before it has responded.
-    pub(crate) body: Progress,
+    pub(crate) body: MinProgress,
     /// For output that the client does not accept.
-    pub(crate) send: Progress,
+    pub(crate) send: MinProgress,
     /// From one request to the next.
     pub(crate) idle: Duration,
 }
@@ -29,8 +29,8 @@ impl Deadlines {
     pub(crate) const fn new(limits: &Limits, body: Duration, idle: Duration) -> Self {
         Self {
             head: limits.headers_timeout,
-            body: Progress { least: LEAST_BODY, within: body },
-            send: Progress { least: limits.stall_bytes, within: limits.stall_timeout },
+            body: MinProgress { bytes: MIN_BODY_BYTES, within: body },
+            send: MinProgress { bytes: limits.stall_bytes, within: limits.stall_timeout },
             idle,
         }
     }
@@ -43,14 +43,14 @@ impl Deadlines {
     }
 }
 
-/// Progress that is required: `least` bytes in each period `within`.
+/// The progress that is required: `bytes` bytes in each period `within`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Progress {
-    pub(crate) least: u64,
+pub(crate) struct MinProgress {
+    pub(crate) bytes: u64,
     pub(crate) within: Duration,
 }
 
-impl Progress {
+impl MinProgress {
     /// Returns how often to check a clock with this limit.
     pub(crate) fn tick(self) -> Duration {
         (self.within / 4).max(Duration::from_millis(1))
@@ -59,13 +59,13 @@ impl Progress {
 
 /// A stall clock with its limit.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct UploadProgress {
+pub(crate) struct ProgressClock {
     clock: StallClock,
-    progress: Progress,
+    progress: MinProgress,
 }
 
-impl UploadProgress {
-    pub(crate) const fn new(progress: Progress, now: Instant) -> Self {
+impl ProgressClock {
+    pub(crate) const fn new(progress: MinProgress, now: Instant) -> Self {
         Self { clock: StallClock::new(now), progress }
     }
 
@@ -76,7 +76,7 @@ impl UploadProgress {
 
     /// Returns whether too few bytes moved for too long.
     pub(crate) fn is_late(&mut self, now: Instant, moved: u64) -> bool {
-        self.clock.is_stalled(now, moved, self.progress.least, self.progress.within)
+        self.clock.is_stalled(now, moved, self.progress.bytes, self.progress.within)
     }
 
     /// Returns how often to check it.

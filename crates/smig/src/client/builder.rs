@@ -7,17 +7,17 @@ use std::time::Duration;
 use smig_proto::Config;
 
 use super::dial::DialLimits;
-use super::host::SessionPool;
-use super::limits::{ConnectionLimit, QueueLimit, Reserved};
+use super::pool::SessionPool;
 use super::tls::Trust;
 use super::{Client, Inner};
+use crate::connection::CleartextTrust;
 use crate::driver::{ConnOptions, Pacing};
 use crate::entropy;
 use crate::error::Error;
-use crate::moves::{MigrationConfig, MigrationMode};
-use crate::observe::{Counters, Observer};
+use crate::limits::{ConnectionLimit, QueueLimit, Reserved};
+use crate::migration::{MigrationConfig, MigrationMode};
+use crate::observer::{Counters, Observer};
 use crate::resolve::Resolver;
-use crate::server::CleartextTrust;
 use crate::socket::SocketOptions;
 
 /// Default length of the request queue.

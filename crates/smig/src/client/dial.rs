@@ -9,9 +9,9 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::host::OriginContext;
 use super::origin::OriginSecurity;
-use super::tls::TlsFault;
+use super::pool::OriginContext;
+use crate::error::TlsFault;
 use crate::error::{Error, ErrorKind, TimeoutPhase};
 use crate::transport::{self, Transport};
 
@@ -26,11 +26,11 @@ pub(super) struct DialLimits {
 }
 
 /// Connects to the origin, at the address that answers first.
-pub(super) async fn dial(host: &OriginContext) -> Result<Transport, Error> {
-    let (origin, limit) = (&host.origin, host.limits.connect);
+pub(super) async fn dial(context: &OriginContext) -> Result<Transport, Error> {
+    let (origin, limit) = (&context.origin, context.limits.connect);
     let connecting = async {
         let name = origin.host();
-        let addrs = host.resolver.resolve(name, origin.port()).await;
+        let addrs = context.resolver.resolve(name, origin.port()).await;
         let addrs = addrs
             .map_err(|source| Error::new(ErrorKind::Resolve { host: name.to_owned(), source }))?;
         let failed = |source| Error::new(ErrorKind::Connect { target: origin.to_string(), source });
@@ -39,21 +39,24 @@ pub(super) async fn dial(host: &OriginContext) -> Result<Transport, Error> {
     let tcp = timeout(limit, connecting).await.map_err(|_| {
         Error::new(ErrorKind::Timeout { phase: TimeoutPhase::Connect, after: limit })
     })??;
-    secure(tcp, host).await
+    secure(tcp, context).await
 }
 
 /// Connects to the address that the session uses already.
-pub(super) async fn dial_again(addr: SocketAddr, host: &OriginContext) -> Result<Transport, Error> {
-    let limit = host.limits.connect;
+pub(super) async fn dial_again(
+    addr: SocketAddr,
+    context: &OriginContext,
+) -> Result<Transport, Error> {
+    let limit = context.limits.connect;
     let tcp = timeout(limit, TcpStream::connect(addr))
         .await
         .map_err(|_| Error::new(ErrorKind::Timeout { phase: TimeoutPhase::Connect, after: limit }))?
         .map_err(|source| Error::new(ErrorKind::Connect { target: addr.to_string(), source }))?;
-    secure(tcp, host).await
+    secure(tcp, context).await
 }
 
-async fn secure(tcp: TcpStream, host: &OriginContext) -> Result<Transport, Error> {
-    let (origin, limit) = (&host.origin, host.limits.handshake);
+async fn secure(tcp: TcpStream, context: &OriginContext) -> Result<Transport, Error> {
+    let (origin, limit) = (&context.origin, context.limits.handshake);
     let failed = |source| {
         let fault = TlsFault::of(&source);
         Error::new(ErrorKind::Tls { target: origin.to_string(), fault, source })
@@ -65,7 +68,7 @@ async fn secure(tcp: TcpStream, host: &OriginContext) -> Result<Transport, Error
         OriginSecurity::Tls => {
             let name = origin.server_name()?;
             let shaking = async {
-                let config = host.trust.config().await?;
+                let config = context.trust.config().await?;
                 transport::connect(tcp, config, name).await.map_err(failed)
             };
             timeout(limit, shaking).await.map_err(|_| {

@@ -1,22 +1,26 @@
 //! The client: one session per origin, spare connections, requests and streaming responses.
+//!
+//! In the order of a request:
+//!
+//! - [`builder`]: settings. [`service`]: the client as a tower service.
+//! - [`request`], [`sending`], [`informational`]: a request before and while it is sent, and its repetition.
+//! - [`origin`], [`pool`]: the session that takes it. [`dial`], [`tls`]: the session's connections.
+//! - [`session`]: its task over HTTP/2, with [`spares`], [`reset_rate`] and [`unfinished_uploads`]; [`http1`]: over HTTP/1.1.
 
-mod body;
 mod builder;
-mod call;
 mod dial;
-mod host;
 mod http1;
 mod informational;
-mod leftovers;
-mod limits;
 mod origin;
-mod resets;
-mod reuse;
+mod pool;
+mod request;
+mod reset_rate;
 mod sending;
 mod service;
 mod session;
 mod spares;
 mod tls;
+mod unfinished_uploads;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -34,32 +38,29 @@ use tokio::sync::oneshot;
 
 pub use builder::{Cleartext, ClientBuilder};
 pub use dial::connect_any;
+pub use http1::{is_last_request, is_last_response};
 pub use informational::on_informational;
-pub use limits::{ConnectionLimit, ConnectionPlace, QueueLimit};
 pub use origin::Origin;
-pub use reuse::{is_last_request, is_last_response};
 pub use sending::Sending;
 pub use session::NegotiatedProtocol;
-pub use tls::{Loaded, TlsFault, Trust};
+pub use tls::{Loaded, Trust};
 
-pub(crate) use call::Unsent;
 pub(crate) use informational::OnInformational;
 
-use crate::driver::{ConnOptions, Mailbox};
+use crate::driver::ConnOptions;
 use crate::error::{BoxError, Error, ErrorKind};
-use crate::moves::MigrationConfig;
-use crate::observe::{Counters, Stats};
+use crate::limits::{ConnectionLimit, QueueLimit, QueuePlace, Reserved};
+use crate::mailbox::Mailbox;
+use crate::migration::MigrationConfig;
+use crate::observer::{Counters, Stats};
 use crate::resolve::Resolver;
-use crate::server::content_length;
 use crate::snapshot::{self, Snapshot};
-use crate::stream::{Incoming, Length, Shared};
-use body::RequestBody;
-use call::{Draft, QueuedRequest, RequestOptions};
+use crate::stream::{Incoming, Length, RequestBody, Shared, content_length};
 use dial::DialLimits;
-use host::{OriginContext, SessionPool};
-use limits::{QueuePlace, Reserved};
+use pool::{OriginContext, SessionPool};
+use request::{Draft, QueuedRequest, RequestOptions};
 use sending::Message;
-use session::Command;
+use session::{Command, FinishWhen};
 
 /// An HTTP client, and a tower service of requests. Cheap to clone; clones share sessions. Must be used inside a
 /// tokio runtime, on which its sessions run. When the last clone is dropped, each session closes after its last
@@ -168,15 +169,18 @@ impl Client {
 
     /// Stops the session with the origin, if there is one, from accepting requests. It closes after its last one.
     pub fn retire(&self, origin: &Origin) {
-        if let Some(mailbox) = self.inner.pool.present(origin) {
-            drop(mailbox.send(Command::Finish));
-        }
+        self.finish(origin, FinishWhen::Always);
     }
 
     /// Like [`Self::retire`], but leaves a session that has requests as it is.
     pub fn retire_if_idle(&self, origin: &Origin) {
+        self.finish(origin, FinishWhen::Idle);
+    }
+
+    fn finish(&self, origin: &Origin, when: FinishWhen) {
         if let Some(mailbox) = self.inner.pool.present(origin) {
-            drop(mailbox.send(Command::FinishIfIdle));
+            // If the send fails, the session is closing already.
+            drop(mailbox.send(Command::Finish(when)));
         }
     }
 
@@ -233,10 +237,10 @@ impl Client {
         B::Data: Send,
         B::Error: Into<BoxError>,
     {
-        let (head, asides, body) = split(request)?;
+        let (head, options, body) = split(request)?;
         let body = RequestBody::new(body);
         let (head, length) = with_length(head, &body);
-        Sending::begin(self, origin, Message { head, length, asides }, body, place)
+        Sending::begin(self, origin, Message { head, length, options }, body, place)
     }
 
     /// Submits a request to the origin's session.
@@ -249,16 +253,15 @@ impl Client {
         loop {
             let mailbox = self.session(origin);
             let shared = Shared::unplaced(Arc::clone(mailbox.notifier()));
-            let Draft { head, length, asides, place } = draft;
+            let Draft { head, length, options, place } = draft;
             let shared_too = Arc::clone(&shared);
-            let outgoing =
-                QueuedRequest { head, body, length, options: asides, place, shared: shared_too };
+            let outgoing = QueuedRequest { head, body, length, options, place, shared: shared_too };
             match mailbox.send(Command::Request(Box::new(outgoing))) {
                 Ok(()) => return Ok(shared),
                 // The session closed in between; the next one is new.
                 Err(Command::Request(outgoing)) => {
-                    let QueuedRequest { head, length, options: asides, place, .. } = *outgoing;
-                    draft = Draft { head, length, asides, place };
+                    let QueuedRequest { head, length, options, place, .. } = *outgoing;
+                    draft = Draft { head, length, options, place };
                     body = outgoing.body;
                 }
                 Err(_) => return Err(Error::new(ErrorKind::Closed)),
@@ -269,7 +272,7 @@ impl Client {
     fn session(&self, origin: &Origin) -> Arc<Mailbox<Command>> {
         let inner = &self.inner;
         inner.pool.find(origin, |mailbox| {
-            let host = Arc::new(OriginContext {
+            let context = Arc::new(OriginContext {
                 origin: origin.clone(),
                 trust: inner.trust.clone(),
                 resolver: inner.resolver.clone(),
@@ -288,7 +291,7 @@ impl Client {
                 open: Arc::clone(&inner.open),
                 pool: Arc::downgrade(&inner.pool),
             });
-            tokio::spawn(host::run(host, Arc::clone(mailbox)));
+            tokio::spawn(pool::run(context, Arc::clone(mailbox)));
         })
     }
 }
@@ -297,7 +300,7 @@ impl Client {
 fn split<B>(request: Request<B>) -> Result<(RequestHead, RequestOptions, B), Error> {
     let (mut parts, body) = request.into_parts();
     let protocol = parts.extensions.remove::<Protocol>();
-    let asides = RequestOptions {
+    let options = RequestOptions {
         hint: parts.extensions.remove::<MigrationHint>().unwrap_or_default(),
         on_informational: parts.extensions.remove::<OnInformational>(),
     };
@@ -308,7 +311,7 @@ fn split<B>(request: Request<B>) -> Result<(RequestHead, RequestOptions, B), Err
     }
     let head =
         RequestHead { method: parts.method, uri: parts.uri, protocol, headers: parts.headers };
-    Ok((head, asides, body))
+    Ok((head, options, body))
 }
 
 /// Adds a content-length if the body's length is known.

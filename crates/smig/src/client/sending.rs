@@ -10,13 +10,12 @@ use http::{Response, Version};
 use smig_proto::RequestHead;
 use tokio::time::{Sleep, sleep};
 
-use super::body::RequestBody;
-use super::call::{Draft, RequestOptions, Unsent};
-use super::limits::QueuePlace;
+use super::request::{Draft, RequestOptions};
 use super::{Client, Origin};
 use crate::clock;
 use crate::error::{Error, ErrorKind, TimeoutPhase};
-use crate::stream::{Head, Incoming, Length, Shared};
+use crate::limits::QueuePlace;
+use crate::stream::{Head, Incoming, Length, RequestBody, Shared, Unsent};
 
 /// Maximum number of times a request is sent, if the server certainly did not process it.
 const ATTEMPTS: usize = 3;
@@ -37,7 +36,7 @@ pub struct Sending<'a> {
 pub(super) struct Message {
     pub(super) head: RequestHead,
     pub(super) length: Length,
-    pub(super) asides: RequestOptions,
+    pub(super) options: RequestOptions,
 }
 
 #[derive(Debug)]
@@ -108,8 +107,8 @@ impl Attempt {
         let Some(place) = place.or_else(|| client.inner.queue.try_take()) else {
             return Err(Error::new(ErrorKind::Busy));
         };
-        let Message { head, length, asides } = message;
-        let shared = client.submit(origin, Draft { head, length, asides, place }, body)?;
+        let Message { head, length, options } = message;
+        let shared = client.submit(origin, Draft { head, length, options, place }, body)?;
         let body = Incoming::stream(Arc::clone(&shared));
         let timeout = client.inner.response_timeout.map(|after| (after, Box::pin(sleep(after))));
         Ok(Self { shared, body, timeout })

@@ -14,12 +14,14 @@ use smig_proto::{
 };
 
 use super::dial;
-use super::host::OriginContext;
-use super::limits::ConnectionPlace;
+use super::pool::OriginContext;
 use super::session::Command;
-use crate::connection::{ConnectionInfo, Permit};
-use crate::driver::{Mailbox, TurnCx};
+use crate::connection::ConnectionInfo;
+use crate::driver::TurnCx;
 use crate::error::Error;
+use crate::limits::ConnectionPlace;
+use crate::limits::Permit;
+use crate::mailbox::Mailbox;
 use crate::seldom;
 use crate::transport::Transport;
 
@@ -104,7 +106,7 @@ impl Spares {
     pub(super) fn keep(
         &mut self,
         turn: &mut TurnCx<'_>,
-        host: &Arc<OriginContext>,
+        context: &Arc<OriginContext>,
         mailbox: &Arc<Mailbox<Command>>,
     ) {
         if !self.may_dial(turn.now) {
@@ -117,12 +119,14 @@ impl Spares {
         let wanted = self.wanted.max(self.offers.len());
         let missing = wanted.saturating_sub(idle + self.dialing);
         for _ in 0..missing {
-            if !turn.session.can_join() || turn.conns.len() + self.dialing >= host.max_connections {
+            if !turn.session.can_join()
+                || turn.conns.len() + self.dialing >= context.max_connections
+            {
                 break;
             }
-            let Ok(place) = host.spare_place() else { break };
+            let Ok(place) = context.spare_place() else { break };
             self.dialing += 1;
-            self.dial(host, mailbox, place);
+            self.dial(context, mailbox, place);
         }
         if missing > 0 && self.dialing == 0 {
             self.decline_all(turn);
@@ -131,14 +135,14 @@ impl Spares {
 
     fn dial(
         &self,
-        host: &Arc<OriginContext>,
+        context: &Arc<OriginContext>,
         mailbox: &Arc<Mailbox<Command>>,
         place: Option<ConnectionPlace>,
     ) {
-        let (host, mailbox, addr) = (Arc::clone(host), Arc::clone(mailbox), self.addr);
+        let (context, mailbox, addr) = (Arc::clone(context), Arc::clone(mailbox), self.addr);
         tokio::spawn(async move {
-            let dialed = dial::dial_again(addr, &host).await;
-            let dialed = dialed.map(|transport| counted(&host, transport, place));
+            let dialed = dial::dial_again(addr, &context).await;
+            let dialed = dialed.map(|transport| counted(&context, transport, place));
             // If the session closed in the meantime, the connection is dropped.
             drop(mailbox.send(Command::Dialed(Box::new(dialed))));
         });
@@ -226,12 +230,12 @@ pub(super) const IDENTITY: Identity = Identity([0; 32]);
 
 /// Counts a client's connection, and attaches its slot if connections are limited.
 pub(super) fn counted(
-    host: &OriginContext,
+    context: &OriginContext,
     transport: Transport,
     place: Option<ConnectionPlace>,
 ) -> Transport {
     let ends = || Some(transport.ends());
-    match Permit::take(&host.open, usize::MAX, &host.counters, ends) {
+    match Permit::take(&context.open, usize::MAX, &context.counters, ends) {
         Some(permit) => transport.count(permit.with(place)),
         None => transport,
     }

@@ -2,13 +2,15 @@
 //!
 //! One driver per session, one task per driver, no lock around the engine. The [`SessionHandler`] interprets requests
 //! and responses: the server's and the client's halves are elsewhere.
+//!
+//! [`conn_set`] holds the connections, each a [`conn`]; [`bulk`] is all that bounds those that streams have migrated to.
+//! [`slots`] holds the handler's streams, with their wakers; [`timer`] is the one timer; [`report`] reports events to the
+//! observer.
 
-mod delivered;
-mod hold;
-mod link;
-mod links;
-mod mailbox;
-mod pace;
+mod bulk;
+mod conn;
+mod conn_set;
+mod report;
 mod slots;
 mod timer;
 
@@ -21,19 +23,19 @@ use std::time::Duration;
 use smig_proto::{Event, Instant, Session};
 
 use crate::clock;
+use crate::mailbox::{Mailbox, Slot, Woken};
 
-pub(crate) use link::DetachedConn;
-use link::Progress;
-pub use links::Pacing;
-pub(crate) use links::{ConnOptions, ConnSet};
-pub(crate) use mailbox::{Mailbox, Notifier, Slot};
+pub(crate) use conn::DetachedConn;
+use conn::Progress;
+pub use conn_set::Pacing;
+pub(crate) use conn_set::{ConnOptions, ConnSet};
+pub(crate) use report::Migration;
 pub(crate) use slots::Slots;
 
-use mailbox::Woken;
 pub(crate) use timer::Timer;
 
 /// Turns of the loop before the task yields to others on its thread.
-const TURNS: usize = 8;
+const MAX_TURNS_PER_POLL: usize = 8;
 
 /// How long a session that has ended gracefully waits for the peer to close its connections.
 pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -71,7 +73,7 @@ pub(crate) struct TurnCx<'a> {
 pub(crate) struct Driver<A: SessionHandler> {
     session: Session,
     conns: ConnSet,
-    app: A,
+    handler: A,
     mailbox: Arc<Mailbox<A::Command>>,
     timer: Timer,
     called: Vec<Slot>,
@@ -83,11 +85,11 @@ impl<A: SessionHandler> Unpin for Driver<A> {}
 impl<A: SessionHandler> Driver<A> {
     pub(crate) fn new(
         session: Session,
-        links: ConnSet,
-        app: A,
+        conns: ConnSet,
+        handler: A,
         mailbox: Arc<Mailbox<A::Command>>,
     ) -> Self {
-        Self { session, conns: links, app, mailbox, timer: Timer::default(), called: Vec::new() }
+        Self { session, conns, handler, mailbox, timer: Timer::default(), called: Vec::new() }
     }
 
     fn turn(&mut self, cx: &mut Context<'_>) -> Progress {
@@ -95,10 +97,10 @@ impl<A: SessionHandler> Driver<A> {
         if self.session.poll_timeout().is_some_and(|at| at <= now) {
             self.session.handle_timeout(now);
         }
-        let mut progress = self.calls(now);
+        let mut progress = self.handle_calls(now);
         progress = progress.or(self.receive(cx, now));
-        let Self { session, conns: links, app, .. } = self;
-        app.on_turn(&mut TurnCx { session, conns: links, now });
+        let Self { session, conns, handler, .. } = self;
+        handler.on_turn(&mut TurnCx { session, conns, now });
         progress = progress.or(self.events(now));
         progress = progress.or(self.conns.transmit(&mut self.session, now, cx));
         progress = progress.or(self.events(now));
@@ -106,21 +108,21 @@ impl<A: SessionHandler> Driver<A> {
     }
 
     /// Handles the commands and the streams that called.
-    fn calls(&mut self, now: Instant) -> Progress {
+    fn handle_calls(&mut self, now: Instant) -> Progress {
         let mut called = core::mem::take(&mut self.called);
-        let anyone = self.mailbox.notifier().take(&mut called);
-        if anyone == Woken::Yes {
+        let woken = self.mailbox.notifier().take(&mut called);
+        if woken == Woken::Yes {
             for command in self.mailbox.take() {
-                let Self { session, conns: links, app, .. } = self;
-                app.on_command(&mut TurnCx { session, conns: links, now }, command);
+                let Self { session, conns, handler, .. } = self;
+                handler.on_command(&mut TurnCx { session, conns, now }, command);
             }
             for slot in called.drain(..) {
-                let Self { session, conns: links, app, .. } = self;
-                app.on_call(&mut TurnCx { session, conns: links, now }, slot);
+                let Self { session, conns, handler, .. } = self;
+                handler.on_call(&mut TurnCx { session, conns, now }, slot);
             }
         }
         self.called = called;
-        match anyone {
+        match woken {
             Woken::Yes => Progress::Some,
             Woken::No => Progress::None,
         }
@@ -140,16 +142,16 @@ impl<A: SessionHandler> Driver<A> {
         let mut progress = Progress::None;
         while let Some(event) = self.session.poll_event() {
             progress = Progress::Some;
-            let Self { session, conns: links, app, .. } = self;
-            links.on_event(session, now, &event);
-            app.on_event(&mut TurnCx { session, conns: links, now }, event);
+            let Self { session, conns, handler, .. } = self;
+            conns.on_event(session, now, &event);
+            handler.on_event(&mut TurnCx { session, conns, now }, event);
         }
         progress
     }
 
     /// Returns when the driver must run without a call.
     fn deadline(&self) -> Option<Instant> {
-        [self.session.poll_timeout(), self.conns.deadline(), self.app.deadline()]
+        [self.session.poll_timeout(), self.conns.deadline(), self.handler.deadline()]
             .into_iter()
             .flatten()
             .min()
@@ -162,12 +164,12 @@ impl<A: SessionHandler> Future for Driver<A> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
         this.mailbox.notifier().begin(cx.waker());
-        for _ in 0..TURNS {
+        for _ in 0..MAX_TURNS_PER_POLL {
             if this.turn(cx) == Progress::Some {
                 continue;
             }
-            if this.conns.is_empty() && this.app.is_done() {
-                this.app.on_end();
+            if this.conns.is_empty() && this.handler.is_done() {
+                this.handler.on_end();
                 return Poll::Ready(());
             }
             let deadline = this.deadline();

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use super::mailbox::{Notifier, Slot, SlotWaker};
+use crate::mailbox::{Notifier, Slot, SlotWaker};
 
 /// Slots that an idle session keeps for its next streams.
 const KEPT: usize = 4;

@@ -8,7 +8,7 @@
 //! getaddrinfo blocks, for half a minute if no nameserver answers. It runs on threads that no runtime waits for.
 //! One client's requests for the same name share one lookup, and the number of lookups is limited and shared (`queue`).
 
-mod known;
+mod cache;
 mod queue;
 
 use std::fmt;
@@ -21,8 +21,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use crate::aside;
-use known::{Answer, Known};
+use crate::blocking;
+use cache::{AddressCache, Answer};
 use queue::{Full, Queue, Turn};
 
 /// How long an answer is fresh.
@@ -56,7 +56,7 @@ struct Names {
 
 #[derive(Default)]
 struct State {
-    known: Known,
+    cache: AddressCache,
     queue: Queue,
 }
 
@@ -166,17 +166,17 @@ impl Names {
         host: &str,
         fresh: Duration,
     ) -> io::Result<Arc<[IpAddr]>> {
-        let (known, waiting) = match self.look(who, host, fresh)? {
+        let (stale, waiting) = match self.look(who, host, fresh)? {
             Found::Usable(addresses) => return Ok(addresses),
-            Found::Asked(known, waiting) => (known, waiting),
+            Found::Asked(stale, waiting) => (stale, waiting),
         };
-        let Some(known) = known else { return waiting.outcome().await };
+        let Some(stale) = stale else { return waiting.outcome().await };
         match timeout(PATIENCE, waiting.outcome()).await {
             Ok(Ok(addresses)) => Ok(addresses),
             failed => {
                 let error = failed.ok().and_then(Result::err);
                 tracing::debug!(host, ?error, "lookup failed, cached addresses are used");
-                Ok(known)
+                Ok(stale)
             }
         }
     }
@@ -190,16 +190,16 @@ impl Names {
     ) -> io::Result<Found<'a>> {
         let now = Instant::now();
         let mut state = self.lock();
-        let answer = state.known.get(host);
+        let answer = state.cache.get(host);
         let age = |answer: &Answer| now.saturating_duration_since(answer.since);
         if let Some(answer) = answer.filter(|answer| age(answer) < fresh) {
             return Ok(Found::Usable(Arc::clone(&answer.addresses)));
         }
         let usable = answer.filter(|answer| age(answer) < fresh + STALE);
-        let known = usable.map(|answer| Arc::clone(&answer.addresses));
-        let told = match (state.queue.ask(who, host, now), &known) {
+        let stale = usable.map(|answer| Arc::clone(&answer.addresses));
+        let told = match (state.queue.ask(who, host, now), &stale) {
             (Ok(told), _) => told,
-            (Err(Full), Some(known)) => return Ok(Found::Usable(Arc::clone(known))),
+            (Err(Full), Some(stale)) => return Ok(Found::Usable(Arc::clone(stale))),
             (Err(Full), None) => {
                 crate::seldom!(warn, "lookups", who = &**who, "limit reached: queued name lookups");
                 let busy = "too many name lookups are queued";
@@ -208,15 +208,15 @@ impl Names {
         };
         if let Some(turn) = state.queue.begin() {
             let (names, begun) = (Arc::clone(self), turn.clone());
-            if let Err(error) = aside::start("resolver", move || names.work(begun))
+            if let Err(error) = blocking::start("resolver", move || names.work(begun))
                 && state.queue.put_back(&turn).is_err()
             {
-                return known.map(Found::Usable).ok_or(error);
+                return stale.map(Found::Usable).ok_or(error);
             }
         }
         drop(state);
         let waiting = Waiting { names: Arc::clone(self), who, host, told: Some(told) };
-        Ok(Found::Asked(known, waiting))
+        Ok(Found::Asked(stale, waiting))
     }
 
     /// Body of a lookup thread: runs one lookup after another until none may begin.
@@ -234,7 +234,7 @@ impl Names {
             let mut state = self.lock();
             if let Ok(addresses) = &outcome {
                 let (since, addresses) = (turn.since, Arc::clone(addresses));
-                state.known.insert(Arc::clone(&turn.host), Answer { since, addresses });
+                state.cache.insert(Arc::clone(&turn.host), Answer { since, addresses });
             }
             let told = state.queue.end(&turn);
             let next = state.queue.begin();

@@ -6,33 +6,34 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response};
-use http_body::Body;
 use smig_proto::{Security, Session};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
-use tower_service::Service;
 
-use super::CertificateNames;
-use super::requests::MAX_EMPTY;
-use super::worker::{ListenerKind, ListenerSpec, TaskToken, Worker};
+use super::bind::{BACKLOG, ListenerKind, ListenerSpec};
+use super::http1::MAX_EMPTY_LINES;
+use super::service::{HttpService, ResponseBody};
+use super::shared::Shared;
+use super::worker::Worker;
 use super::{http1, identity, worker};
 use crate::clock;
-use crate::connection::{ConnectionInfo, Permit};
-use crate::error::BoxError;
-use crate::observe::{ConnectionAddrs, ObserverEvent};
-use crate::stream::Incoming;
+use crate::connection::CertificateNames;
+use crate::connection::ConnectionInfo;
+use crate::error::{Error, ErrorKind, TimeoutPhase};
+use crate::limits::Permit;
+use crate::observer::ObserverEvent;
+use crate::socket::ConnectionAddrs;
 use crate::transport::{self, Received, Transport};
 
 /// The first bytes of HTTP/2's preface (RFC 9113 section 3.4); no HTTP/1.1 request begins with them.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0";
 /// Limit for protocol detection; hyper refuses longer request lines.
-const LONGEST_LINE: usize = 16 << 10;
+const MAX_LINE_BYTES: usize = 16 << 10;
 /// Pause of the accept loop after the system ran out of file descriptors.
-const PAUSE: Duration = Duration::from_millis(50);
+const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
 /// Maximum number of connections accepted at shutdown: the length of the backlog.
-const MAX_WAITING: i32 = super::builder::BACKLOG;
+const MAX_BACKLOG: i32 = BACKLOG;
 
 /// The protocol of a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,11 +50,8 @@ pub(super) async fn accept_all<S, B>(
     worker: Rc<Worker<S>>,
     mut closing: oneshot::Receiver<()>,
 ) where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: 'static,
-    B: Body + 'static,
-    B::Error: Into<BoxError>,
+    S: HttpService<B>,
+    B: ResponseBody,
 {
     loop {
         let accepted = tokio::select! {
@@ -67,14 +65,14 @@ pub(super) async fn accept_all<S, B>(
             }
             Err(error) => {
                 worker.shared.on_exhausted(missing(&error), &error);
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(EXHAUSTED_PAUSE).await;
             }
         }
     }
     // Bypass the runtime, whose readiness may be out of date. The number of connections is limited, so that
     // new ones cannot keep the worker from its streams.
     let Ok(socket) = socket.into_std() else { return };
-    for _ in 0..MAX_WAITING {
+    for _ in 0..MAX_BACKLOG {
         match socket.accept() {
             Ok((tcp, peer)) => {
                 match tcp.set_nonblocking(true).and_then(|()| TcpStream::from_std(tcp)) {
@@ -89,34 +87,57 @@ pub(super) async fn accept_all<S, B>(
     }
 }
 
-/// Starts to serve a connection, if the limit of connections allows it.
+/// Starts to serve a connection, if the limits allow it.
 fn handle_accepted<S, B>(
     tcp: TcpStream,
     peer: SocketAddr,
     spec: &Arc<ListenerSpec>,
     worker: &Rc<Worker<S>>,
 ) where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: 'static,
-    B: Body + 'static,
-    B::Error: Into<BoxError>,
+    S: HttpService<B>,
+    B: ResponseBody,
 {
-    let shared = &worker.shared;
-    let Some(seat) = shared.crowd.seat(peer.ip()) else {
-        return shared.on_limit("max_connections_per_client", Some(peer));
-    };
-    let ends = || Some(ConnectionAddrs { local: tcp.local_addr().ok()?, peer });
-    let Some(permit) = Permit::take(&shared.open, shared.max_connections, &shared.counters, ends)
-    else {
-        return shared.on_limit("max_connections", Some(peer));
-    };
-    let active = TaskToken::new(worker);
-    let task = establish(tcp, permit.seated(seat), Arc::clone(spec), Rc::clone(worker));
+    // A limit that was hit has been reported.
+    let Ok(permit) = admit(&tcp, peer, &worker.shared) else { return };
+    let active = worker.task_token();
+    let (spec, worker) = (Arc::clone(spec), Rc::clone(worker));
     tokio::task::spawn_local(async move {
         let _active = active;
-        task.await;
+        if let Err(error) = establish(tcp, permit, &spec, worker).await {
+            tracing::debug!(%error, %peer, "connection not served");
+        }
     });
+}
+
+/// Serves one connection that the application has accepted, until it has ended or the server is stopped. Must run in a
+/// [`LocalSet`](tokio::task::LocalSet), with a worker of its own.
+pub(super) async fn serve_accepted<S, B>(
+    tcp: TcpStream,
+    spec: &ListenerSpec,
+    worker: Rc<Worker<S>>,
+) -> Result<(), Error>
+where
+    S: HttpService<B>,
+    B: ResponseBody,
+{
+    let peer = tcp.peer_addr().map_err(|error| Error::io("the connection is lost", error))?;
+    let permit = admit(&tcp, peer, &worker.shared)?;
+    establish(tcp, permit, spec, Rc::clone(&worker)).await?;
+    worker.finished().await;
+    Ok(())
+}
+
+/// Takes a new connection's places within the limits. Reports a limit that is hit.
+fn admit(tcp: &TcpStream, peer: SocketAddr, shared: &Shared) -> Result<Permit, Error> {
+    let limit_hit = |limit| {
+        shared.on_limit(limit, Some(peer));
+        Error::new(ErrorKind::Limit(limit))
+    };
+    let client = shared.client_quota.acquire(peer.ip());
+    let client = client.ok_or_else(|| limit_hit("max_connections_per_client"))?;
+    let ends = || Some(ConnectionAddrs { local: tcp.local_addr().ok()?, peer });
+    let permit = Permit::take(&shared.open, shared.max_connections, &shared.counters, ends);
+    Ok(permit.ok_or_else(|| limit_hit("max_connections"))?.with_client(client))
 }
 
 /// Returns which resource is exhausted when accept(2) fails.
@@ -139,31 +160,21 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     )
 }
 
+/// Performs the handshake, then serves HTTP/1.1 to its end, or starts the task of a session.
 async fn establish<S, B>(
     tcp: TcpStream,
     permit: Permit,
-    spec: Arc<ListenerSpec>,
+    spec: &ListenerSpec,
     worker: Rc<Worker<S>>,
-) where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: 'static,
-    B: Body + 'static,
-    B::Error: Into<BoxError>,
+) -> Result<(), Error>
+where
+    S: HttpService<B>,
+    B: ResponseBody,
 {
-    let limit = worker.shared.handshake_timeout;
     let Negotiated { mut transport, protocol, names } =
-        match timeout(limit, negotiate(tcp, &spec)).await {
-            Ok(Ok(greeted)) => greeted,
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "handshake failed");
-                return worker.shared.counters.on_event(&ObserverEvent::HandshakeFailed);
-            }
-            Err(_) => {
-                tracing::debug!(?limit, "handshake took too long");
-                return worker.shared.counters.on_event(&ObserverEvent::HandshakeFailed);
-            }
-        };
+        negotiate_in_time(tcp, spec, worker.shared.handshake_timeout).await.inspect_err(|_| {
+            worker.shared.counters.on_event(&ObserverEvent::HandshakeFailed);
+        })?;
     transport = transport.count(permit);
     let clear = match spec.kind {
         ListenerKind::Tls(_) => Security::Ineligible,
@@ -172,17 +183,31 @@ async fn establish<S, B>(
     let identity = identity::of(&transport, spec.addr, &worker.shared.tenant);
     match protocol {
         Protocol::Http1 => {
-            let info = Arc::new(ConnectionInfo::new(&transport, clear, names).by(spec.id));
+            let info =
+                Arc::new(ConnectionInfo::new(&transport, clear, names).with_listener(spec.id));
             http1::serve(transport, info, worker).await;
         }
         Protocol::Http2 => {
             let now = clock::now();
             let session = Session::server(Arc::clone(&worker.shared.engine), now);
-            worker::spawn_session(&worker, session, |session, links| {
-                let info = ConnectionInfo::new(&transport, clear, names).by(spec.id);
-                links.add(session, now, transport, info, identity);
+            worker::spawn_session(&worker, session, |session, conns| {
+                let info = ConnectionInfo::new(&transport, clear, names).with_listener(spec.id);
+                conns.add(session, now, transport, info, identity);
             });
         }
+    }
+    Ok(())
+}
+
+/// Determines the protocol of a connection within a time limit.
+async fn negotiate_in_time(
+    tcp: TcpStream,
+    spec: &ListenerSpec,
+    after: Duration,
+) -> Result<Negotiated, Error> {
+    match timeout(after, negotiate(tcp, spec)).await {
+        Ok(negotiated) => negotiated.map_err(|error| Error::io("handshake failed", error)),
+        Err(_) => Err(Error::new(ErrorKind::Timeout { phase: TimeoutPhase::Handshake, after })),
     }
 }
 
@@ -234,7 +259,7 @@ fn recognize(input: &[u8]) -> io::Result<Option<Protocol>> {
     }
     let (mut line, mut empty) = (input, 0);
     while let Some(rest) = line.strip_prefix(b"\r\n") {
-        if empty == MAX_EMPTY {
+        if empty == MAX_EMPTY_LINES {
             // The HTTP/1.1 parser refuses them.
             return Ok(Some(Protocol::Http1));
         }
@@ -246,7 +271,7 @@ fn recognize(input: &[u8]) -> io::Result<Option<Protocol>> {
         }
         // A client that meant HTTP/2 would parse a response in HTTP/1.1 as frames.
         Some(_) => Err(io::Error::other("neither HTTP/2 nor HTTP/1.1")),
-        None if input.len() > LONGEST_LINE => Ok(Some(Protocol::Http1)),
+        None if input.len() > MAX_LINE_BYTES => Ok(Some(Protocol::Http1)),
         None => Ok(None),
     }
 }
@@ -266,7 +291,7 @@ mod tests {
         const GET: &str = "GET / HTTP/1.1\r\n";
         const PRI: &str = "PRI * HTTP/2.0\r\n";
         let lines = |count| "\r\n".repeat(count);
-        let long = "a".repeat(LONGEST_LINE);
+        let long = "a".repeat(MAX_LINE_BYTES);
         for (input, expected) in [
             (String::new(), None),
             ("PRI * HTTP/2.".to_owned(), None),

@@ -1,6 +1,6 @@
 //! Configures and starts a server.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -9,50 +9,30 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use http_body::Body;
-use smig_proto::{Config, Security};
-use socket2::{Domain, Protocol, Socket, Type};
+use smig_proto::Config;
 use tokio::sync::{mpsc, watch};
 use tower_service::Service;
 
-use super::crowd::Crowd;
-use super::listening::{Ids, ListenerId, Listening, Open};
-use super::registry::Registry;
-use super::roll::SessionList;
+use super::bind::{self, ListenAddr, ListenSecurity, Listener, ListenerConfig};
+use super::connection_server::ConnectionServer;
+use super::listening::{Ids, Open};
+use super::serve::Serve;
+use super::session_list::SessionList;
+use super::session_registry::Registry;
+use super::shared::{ServerState, Shared};
 use super::tls::ServerTls;
-use super::worker::{
-    Listener, ListenerChange, ListenerKind, ListenerSpec, ServerState, Shared, WorkerListeners, run,
-};
+use super::worker::{WorkerListeners, run};
 use super::{Server, ServerView};
+use crate::connection::{CleartextTrust, ListenerId};
 use crate::deadlines::Deadlines;
 use crate::driver::{ConnOptions, Pacing};
 use crate::entropy;
 use crate::error::{BoxError, Error};
-use crate::moves::MigrationConfig;
-use crate::observe::{Counters, Observer};
+use crate::limits::ClientQuota;
+use crate::migration::MigrationConfig;
+use crate::observer::{Counters, Observer};
 use crate::socket::SocketOptions;
 use crate::stream::Incoming;
-
-/// Backlog of each listening socket.
-pub(super) const BACKLOG: i32 = 1024;
-
-/// How far cleartext connections are trusted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CleartextTrust {
-    /// HTTP/1.1 and HTTP/2 with prior knowledge, no migration.
-    None,
-    /// Migration as well. This protects against no attacker on the path: for tests, a lab, or a network
-    /// on which both ends trust each other.
-    TrustedNetwork,
-}
-
-impl CleartextTrust {
-    pub(crate) const fn security(self) -> Security {
-        match self {
-            Self::None => Security::Ineligible,
-            Self::TrustedNetwork => Security::TrustedCleartext,
-        }
-    }
-}
 
 /// Which component refuses (421) requests for names that neither SNI nor the certificate covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,7 +48,7 @@ pub enum AuthorityCheck {
 /// Configuration of a server. Every setting has a default; at least one listener is required.
 #[derive(Debug)]
 pub struct ServerBuilder {
-    specs: Vec<(ListenerId, SocketAddr, ListenSecurity)>,
+    listeners: Vec<ListenerConfig>,
     ids: Ids,
     workers: usize,
     engine: Config,
@@ -96,17 +76,10 @@ impl std::fmt::Debug for ObserverSlot {
     }
 }
 
-/// The protocol at an address.
-#[derive(Clone, Debug)]
-pub(super) enum ListenSecurity {
-    Tls(ServerTls),
-    Clear(CleartextTrust),
-}
-
 impl Default for ServerBuilder {
     fn default() -> Self {
         Self {
-            specs: Vec::new(),
+            listeners: Vec::new(),
             ids: Ids::default(),
             workers: thread::available_parallelism().map_or(1, NonZeroUsize::get),
             engine: Config::server(),
@@ -132,23 +105,38 @@ impl ServerBuilder {
     /// Listens with TLS: HTTP/2 and HTTP/1.1 by ALPN.
     #[must_use]
     pub fn listen(self, addr: SocketAddr, tls: ServerTls) -> Self {
-        self.listens(addr, ListenSecurity::Tls(tls))
+        self.add_listener(ListenAddr::Bind(addr), ListenSecurity::Tls(tls))
     }
 
     /// Listens without TLS: HTTP/2 with prior knowledge and HTTP/1.1.
     #[must_use]
     pub fn listen_cleartext(self, addr: SocketAddr, trust: CleartextTrust) -> Self {
-        self.listens(addr, ListenSecurity::Clear(trust))
+        self.add_listener(ListenAddr::Bind(addr), ListenSecurity::Clear(trust))
     }
 
-    fn listens(mut self, addr: SocketAddr, listens: ListenSecurity) -> Self {
-        self.specs.push((self.ids.next(), addr, listens));
+    /// Like [`listen`](Self::listen), with a socket that is bound already: by the application, by a service manager, or
+    /// by tokio (`listener.into_std()?`). All workers accept from its one queue; with [`listen`](Self::listen) each has
+    /// its own. The socket is set to non-blocking.
+    #[must_use]
+    pub fn listen_on(self, listener: TcpListener, tls: ServerTls) -> Self {
+        self.add_listener(ListenAddr::Bound(listener), ListenSecurity::Tls(tls))
+    }
+
+    /// Like [`listen_cleartext`](Self::listen_cleartext), with a socket that is bound already, as for
+    /// [`listen_on`](Self::listen_on).
+    #[must_use]
+    pub fn listen_cleartext_on(self, listener: TcpListener, trust: CleartextTrust) -> Self {
+        self.add_listener(ListenAddr::Bound(listener), ListenSecurity::Clear(trust))
+    }
+
+    fn add_listener(mut self, addr: ListenAddr, security: ListenSecurity) -> Self {
+        self.listeners.push(ListenerConfig { id: self.ids.next(), addr, security });
         self
     }
 
     /// Returns the ids of the listeners so far, in the order of the calls. The running server uses the same ids.
     pub fn listener_ids(&self) -> impl Iterator<Item = ListenerId> {
-        self.specs.iter().map(|(id, _, _)| *id)
+        self.listeners.iter().map(|listener| listener.id)
     }
 
     /// Sets the number of worker threads (default: the number of CPUs).
@@ -269,14 +257,14 @@ impl ServerBuilder {
         self
     }
 
-    /// Binds the addresses and starts the workers' threads.
+    /// Opens the listeners and starts the workers' threads.
     ///
     /// The service is cloned for each session. It is polled on one thread, so its futures and
     /// bodies need not be `Send`.
     ///
     /// # Errors
     /// No listener, an address that cannot be bound, a thread that cannot be started.
-    pub fn start<S, B>(self, service: S) -> Result<Server, Error>
+    pub fn start<S, B>(mut self, service: S) -> Result<Server, Error>
     where
         S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
         S::Error: Into<BoxError>,
@@ -284,112 +272,121 @@ impl ServerBuilder {
         B: Body + 'static,
         B::Error: Into<BoxError>,
     {
-        if self.specs.is_empty() {
+        let workers = self.workers;
+        let (open, sockets) = self.bind(workers)?;
+        let ids = std::mem::take(&mut self.ids);
+        let shared = self.shared()?;
+        let (phase, watcher) = watch::channel(ServerState::Running);
+        let (mut threads, mut changes, mut session_lists) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, listeners) in sockets.into_iter().enumerate() {
+            let (service, watcher) = (service.clone(), watcher.clone());
+            let (change, receiver) = mpsc::unbounded_channel();
+            let listeners = WorkerListeners { listeners, changes: receiver };
+            let sessions = Arc::new(SessionList::default());
+            let of_server = (Arc::clone(&shared), Arc::clone(&sessions));
+            changes.push(change);
+            session_lists.push(sessions);
+            let thread = thread::Builder::new()
+                .name(format!("smig-{number}"))
+                .spawn(move || run(listeners, service, of_server, watcher))
+                .map_err(|error| Error::io("cannot start a worker thread", error))?;
+            threads.push(thread);
+        }
+        let counters = Arc::clone(&shared.counters);
+        let view = ServerView { counters, session_lists: session_lists.into() };
+        Ok(Server { open, ids, phase, threads, changes, view })
+    }
+
+    /// Opens the listeners and returns the server as a future, for a runtime that exists. [`workers`](Self::workers)
+    /// has no effect: all sessions are on the task that polls the future.
+    ///
+    /// The service is cloned for each session. Neither it nor its futures and bodies need be `Send`, and neither is the
+    /// future: see [`Serve`].
+    ///
+    /// ```no_run
+    /// use axum::{Router, body::Body, routing::get};
+    /// use smig::{Incoming, Server, ServerTls};
+    /// use tower::ServiceExt as _;
+    ///
+    /// # async fn run(tls: ServerTls) -> Result<(), smig::BoxError> {
+    /// let app = Router::new()
+    ///     .route("/", get(|| async { "hello" }))
+    ///     .map_request(|request: http::Request<Incoming>| request.map(Body::new));
+    /// let listener = tokio::net::TcpListener::bind("127.0.0.1:8443").await?;
+    /// Server::builder()
+    ///     .listen_on(listener.into_std()?, tls)
+    ///     .serve(app)?
+    ///     .with_graceful_shutdown(
+    ///         async { drop(tokio::signal::ctrl_c().await) },
+    ///         std::time::Duration::from_secs(10),
+    ///     )
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// No listener, or an address that cannot be bound.
+    pub fn serve<S, B>(mut self, service: S) -> Result<Serve, Error>
+    where
+        S: Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
+        S::Error: Into<BoxError>,
+        S::Future: 'static,
+        B: Body + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let (open, mut sockets) = self.bind(1)?;
+        let listeners = sockets.pop().unwrap_or_default();
+        Ok(Serve::new(open, listeners, service, self.shared()?))
+    }
+
+    /// Returns the server of connections that the application accepts. [`workers`](Self::workers) has no effect.
+    ///
+    /// The service is cloned for each connection and for each session.
+    ///
+    /// # Errors
+    /// The builder has listeners, whose connections the application would not accept.
+    pub fn connection_server<S>(mut self, service: S) -> Result<ConnectionServer<S>, Error> {
+        if !self.listeners.is_empty() {
+            return Err(Error::config(
+                "a server of accepted connections has no listeners; remove them, or call serve",
+            ));
+        }
+        let id = self.ids.next();
+        Ok(ConnectionServer::new(id, service, self.shared()?))
+    }
+
+    fn bind(&mut self, workers: usize) -> Result<(Open, Vec<Vec<Listener>>), Error> {
+        if self.listeners.is_empty() {
             return Err(Error::config("the server has no addresses; add one"));
         }
+        bind::bind_all(std::mem::take(&mut self.listeners), workers)
+    }
+
+    /// Returns the state that workers share.
+    fn shared(self) -> Result<Arc<Shared>, Error> {
         entropy::check()?;
-        let Bound { open, mut doors, changes } = self.bind()?;
         let counters = Arc::new(Counters::new(self.observer.map(|observer| observer.0)));
         let deadlines = Deadlines::new(&self.engine.limits, self.body_timeout, self.idle_timeout);
-        let shared = Arc::new(Shared {
+        Ok(Arc::new(Shared {
             registry: Registry::default(),
             engine: Arc::new(self.engine),
             rules: self.rules,
-            links: Arc::new(ConnOptions {
+            conn_options: Arc::new(ConnOptions {
                 interactive: self.interactive,
                 bulk: self.bulk,
                 pacing: self.pacing,
                 max_bulk_deferral: self.max_hold,
             }),
-            counters: Arc::clone(&counters),
+            counters,
             open: Arc::new(AtomicUsize::new(0)),
             max_connections: self.max_connections,
-            crowd: Crowd::new(self.max_connections_per_client),
+            client_quota: ClientQuota::new(self.max_connections_per_client),
             handshake_timeout: self.handshake_timeout,
             deadlines,
             tenant: self.tenant,
             authority: self.authority,
             describe_streams: self.describe_streams,
-        });
-        let (phase, watcher) = watch::channel(ServerState::Running);
-        let (mut threads, mut rolls) = (Vec::new(), Vec::new());
-        for number in 0..self.workers {
-            let Some(sockets) = doors.pop() else { break };
-            let (service, shared, watcher) =
-                (service.clone(), Arc::clone(&shared), watcher.clone());
-            let roll = Arc::new(SessionList::default());
-            rolls.push(Arc::clone(&roll));
-            let thread = thread::Builder::new()
-                .name(format!("smig-{number}"))
-                .spawn(move || run(sockets, service, (shared, roll), watcher))
-                .map_err(|error| Error::io("cannot start a worker thread", error))?;
-            threads.push(thread);
-        }
-        let view = ServerView { counters, rolls: rolls.into() };
-        Ok(Server { open, ids: self.ids, phase, threads, changes, view })
+        }))
     }
-
-    /// Binds every address once per worker.
-    fn bind(&self) -> Result<Bound, Error> {
-        let (mut doors, mut changes) = (Vec::new(), Vec::new());
-        for _ in 0..self.workers {
-            let (sender, receiver) = mpsc::unbounded_channel();
-            changes.push(sender);
-            doors.push(WorkerListeners { listeners: Vec::new(), changes: receiver });
-        }
-        let mut open = Open::default();
-        for (id, addr, listens) in &self.specs {
-            let (listening, listeners) = bind(*id, *addr, listens, self.workers)?;
-            for (door, listener) in doors.iter_mut().zip(listeners) {
-                door.listeners.push(listener);
-            }
-            open.add(listening);
-        }
-        Ok(Bound { open, doors, changes })
-    }
-}
-
-/// The bound listeners of a server.
-struct Bound {
-    open: Open,
-    /// One per worker.
-    doors: Vec<WorkerListeners>,
-    changes: Vec<mpsc::UnboundedSender<ListenerChange>>,
-}
-
-/// Binds an address once per worker.
-pub(super) fn bind(
-    id: ListenerId,
-    addr: SocketAddr,
-    listens: &ListenSecurity,
-    workers: usize,
-) -> Result<(Listening, Vec<Listener>), Error> {
-    let fail =
-        |error| Error::config(format!("cannot listen on {addr}: {error}; is it in use already?"));
-    let mut bound = addr;
-    let mut sockets = Vec::new();
-    for _ in 0..workers {
-        let socket = listen(bound).map_err(fail)?;
-        // For port 0 the system chooses a port once.
-        bound = socket.local_addr().map_err(fail)?;
-        sockets.push(socket);
-    }
-    let kind = match listens {
-        ListenSecurity::Tls(tls) => ListenerKind::Tls(tls.clone()),
-        ListenSecurity::Clear(trust) => ListenerKind::Clear(trust.security()),
-    };
-    let spec = Arc::new(ListenerSpec { id, addr: bound, kind });
-    let listener = |socket| Listener { socket, spec: Arc::clone(&spec) };
-    Ok((Listening { id, addr: bound }, sockets.into_iter().map(listener).collect()))
-}
-
-/// Creates a listening socket that shares its address with those of the other workers.
-fn listen(addr: SocketAddr) -> std::io::Result<std::net::TcpListener> {
-    let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    socket.set_reuse_port(true)?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&addr.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
 }

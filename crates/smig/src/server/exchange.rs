@@ -11,9 +11,9 @@ use pin_project_lite::pin_project;
 use smig_proto::{ConnId, StreamKey};
 use tower_service::Service;
 
-use crate::deadlines::UploadProgress;
+use crate::deadlines::ProgressClock;
 use crate::error::BoxError;
-use crate::moves::Candidate;
+use crate::migration::Candidate;
 use crate::snapshot::StreamRecord;
 use crate::stream::{BodyRecvState, Incoming, Length, Shared};
 
@@ -41,7 +41,7 @@ pub(super) struct Exchange<S, F, B> {
     pub(super) outbound: BodySendState,
     pub(super) length: Length,
     /// `None`: the request body may arrive at any speed.
-    pub(super) upload: Option<UploadProgress>,
+    pub(super) upload: Option<ProgressClock>,
     pub(super) candidate: Option<Candidate>,
     pub(super) record: StreamRecord,
 }

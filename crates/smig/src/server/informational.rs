@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use http::{HeaderMap, StatusCode};
 use smig_proto::{ResponseHead, StreamKey};
 
-use super::line::Http1Informational;
-use crate::driver::{Notifier, Slot, TurnCx};
+use super::http1::Http1Informational;
+use crate::driver::TurnCx;
+use crate::mailbox::{Notifier, Slot};
 
 /// Sends informational responses, such as 103 (Early Hints), while a request is handled. A request that may have
 /// informational responses carries one as an extension.
@@ -16,17 +17,17 @@ pub struct InformationalSender(InformationalSink);
 
 #[derive(Clone, Debug)]
 enum InformationalSink {
-    Stream { early: Arc<PendingInformational>, stream: StreamKey, slot: Slot },
+    Stream { informational: Arc<PendingInformational>, stream: StreamKey, slot: Slot },
     Http1(Arc<Http1Informational>),
 }
 
 impl InformationalSender {
     pub(super) const fn stream(
-        early: Arc<PendingInformational>,
+        informational: Arc<PendingInformational>,
         stream: StreamKey,
         slot: Slot,
     ) -> Self {
-        Self(InformationalSink::Stream { early, stream, slot })
+        Self(InformationalSink::Stream { informational, stream, slot })
     }
 
     pub(super) const fn http1(asides: Arc<Http1Informational>) -> Self {
@@ -39,14 +40,16 @@ impl InformationalSender {
         if !status.is_informational() {
             return;
         }
-        let (early, stream, slot) = match &self.0 {
+        let (informational, stream, slot) = match &self.0 {
             InformationalSink::Http1(asides) => return asides.send(status, &headers),
-            InformationalSink::Stream { early, stream, slot } => (early, *stream, *slot),
+            InformationalSink::Stream { informational, stream, slot } => {
+                (informational, *stream, *slot)
+            }
         };
-        early.queue().push((stream, ResponseHead { status, headers }));
-        early.any.store(true, Ordering::Release);
+        informational.queue().push((stream, ResponseHead { status, headers }));
+        informational.any.store(true, Ordering::Release);
         // The stream is called, since its handler may wait for something else.
-        early.notifier.wake_slot(slot);
+        informational.notifier.wake_slot(slot);
     }
 }
 

@@ -3,38 +3,31 @@
 
 use std::sync::Arc;
 
-use http::{Request, Response};
-use http_body::Body;
 use smig_proto::{Cid, ConnId, DetachedConnection, JoinRefusal, OutputBuffer, Session};
-use tower_service::Service;
 
+use super::service::{HttpService, ResponseBody};
 use super::session::{Command, ServerSession};
 use super::worker;
 use crate::connection::ConnectionInfo;
 use crate::driver::{DetachedConn, TurnCx};
 use crate::entropy;
-use crate::error::BoxError;
-use crate::observe::ObserverEvent;
+use crate::observer::ObserverEvent;
 use crate::seldom;
-use crate::stream::Incoming;
 use crate::transport::DetachedTransport;
 
 /// A connection in transit to another session, possibly on another thread.
 #[derive(Debug)]
 pub(crate) struct JoinHandover {
     detached: DetachedConnection,
-    parted: DetachedTransport,
+    transport: DetachedTransport,
     info: Arc<ConnectionInfo>,
     output: OutputBuffer,
 }
 
 impl<S, B> ServerSession<S, B>
 where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: 'static,
-    B: Body + 'static,
-    B::Error: Into<BoxError>,
+    S: HttpService<B>,
+    B: ResponseBody,
 {
     /// Handles a JOIN of this session's connection to another session.
     pub(super) fn on_join_requested(&mut self, turn: &mut TurnCx<'_>, conn: ConnId, cid: Cid) {
@@ -49,25 +42,25 @@ where
         let Some(detached) = turn.session.detach(conn) else {
             return turn.session.refuse_join(turn.now, conn, JoinRefusal::NotHere);
         };
-        let Some(departed) = turn.conns.remove(conn) else { return };
-        let DetachedConn { transport, info, output } = departed;
-        let parted = match transport.detach() {
-            Ok(parted) => parted,
+        let Some(conn) = turn.conns.remove(conn) else { return };
+        let DetachedConn { transport, info, output } = conn;
+        let transport = match transport.detach() {
+            Ok(transport) => transport,
             Err(error) => {
                 return seldom!(warn, "join", %error, "joining connection lost");
             }
         };
-        let arrival = Box::new(JoinHandover { detached, parted, info, output });
-        if let Err(Command::Join(arrival)) = owner.send(Command::Join(arrival)) {
+        let handover = Box::new(JoinHandover { detached, transport, info, output });
+        if let Err(Command::Join(handover)) = owner.send(Command::Join(handover)) {
             // The session ended in between.
-            self.adopt(turn, *arrival, JoinRefusal::UnknownSession);
+            self.take_back(turn, *handover, JoinRefusal::UnknownSession);
         }
     }
 
     /// Handles a connection that requests to join this session.
-    pub(super) fn on_arrival(&mut self, turn: &mut TurnCx<'_>, arrival: JoinHandover) {
-        let JoinHandover { detached, parted, info, output } = arrival;
-        let transport = match parted.attach() {
+    pub(super) fn on_join(&mut self, turn: &mut TurnCx<'_>, handover: JoinHandover) {
+        let JoinHandover { detached, transport, info, output } = handover;
+        let transport = match transport.attach() {
             Ok(transport) => transport,
             Err(error) => {
                 return seldom!(warn, "join", %error, "joining connection lost");
@@ -89,39 +82,49 @@ where
                 tracing::debug!(conn = %id, "connection joined");
             }
             Err(refusal) => {
-                self.found(turn, detached, DetachedConn { transport, info, output }, refusal);
+                self.start_session(
+                    turn,
+                    detached,
+                    DetachedConn { transport, info, output },
+                    refusal,
+                );
             }
         }
     }
 
     /// Takes back a connection, because the session that it was to join has ended.
-    fn adopt(&self, turn: &mut TurnCx<'_>, arrival: JoinHandover, refusal: JoinRefusal) {
-        let JoinHandover { detached, parted, info, output } = arrival;
-        match parted.attach() {
+    fn take_back(&self, turn: &mut TurnCx<'_>, handover: JoinHandover, refusal: JoinRefusal) {
+        let JoinHandover { detached, transport, info, output } = handover;
+        match transport.attach() {
             Ok(transport) => {
-                self.found(turn, detached, DetachedConn { transport, info, output }, refusal);
+                self.start_session(
+                    turn,
+                    detached,
+                    DetachedConn { transport, info, output },
+                    refusal,
+                );
             }
             Err(error) => seldom!(warn, "join", %error, "joining connection lost"),
         }
     }
 
     /// Starts a new session with a refused connection.
-    fn found(
+    fn start_session(
         &self,
         turn: &mut TurnCx<'_>,
         detached: DetachedConnection,
-        departed: DetachedConn,
+        conn: DetachedConn,
         refusal: JoinRefusal,
     ) {
-        let peer = departed.info.peer_addr();
+        let peer = conn.info.peer_addr();
         seldom!(info, "join refused", ?refusal, %peer, "connection refused by its session");
         let counters = &self.worker.shared.counters;
-        let ends = counters.ends(|| Some(departed.info.ends()));
+        let ends = counters.ends(|| Some(conn.info.ends()));
         counters.on_event(&ObserverEvent::JoinRefused { ends });
         let engine = Arc::clone(&self.worker.shared.engine);
         let (session, id) = Session::adopt(engine, turn.now, detached, refusal);
-        worker::spawn_session(&self.worker, session, |_, links| {
-            links.insert(id, departed);
+        worker::spawn_session(&self.worker, session, |_, conns| {
+            conns.insert(id, conn);
         });
     }
 }

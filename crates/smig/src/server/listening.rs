@@ -2,10 +2,7 @@
 
 use std::net::SocketAddr;
 
-/// Identifies a listener from when it is opened until it is closed. Ids are unique, even among listeners that are
-/// opened one after another at the same address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ListenerId(u64);
+use crate::connection::ListenerId;
 
 /// A listener of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +20,7 @@ pub(super) struct Ids(u64);
 
 impl Ids {
     pub(super) const fn next(&mut self) -> ListenerId {
-        let id = ListenerId(self.0);
+        let id = ListenerId::new(self.0);
         self.0 += 1;
         id
     }

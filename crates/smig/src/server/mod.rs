@@ -1,32 +1,38 @@
 //! The server: listeners, workers, sessions, and the tower service that handles requests.
 //!
-//! Each worker is a thread with its own runtime; a session lives on one of them. Workers share a
-//! registry of sessions, so that a connection that joins a session is passed to the session's worker.
+//! A session lives on one worker. Workers share a registry of sessions, so that a connection that joins a session is passed
+//! to the session's worker. In the order of a connection and its requests:
+//!
+//! - [`builder`]: settings. Then one of three: [`Server`] here (each worker a thread with its own runtime), [`serve`] (one
+//!   worker on the caller's runtime), [`connection_server`] (a worker for each connection that the caller accepts).
+//! - [`bind`], [`listening`]: listeners. [`worker`], [`task_tracker`]: what accepts and what is waited for; [`shared`]: what
+//!   all workers share.
+//! - [`accept`]: limits, TLS ([`tls`]), protocol; then [`http1`], or a session: [`session`], with [`identity`],
+//!   [`session_registry`], [`session_list`] and [`join`].
+//! - [`exchange`], [`heads`], [`informational`], [`slow_uploads`], [`date`]: a request and its response.
+//!   [`service`]: what is required of the application's service.
 
 mod accept;
-mod answer;
+mod bind;
 mod builder;
-mod crowd;
+mod connection_server;
 mod date;
 mod exchange;
+mod heads;
 mod http1;
 mod identity;
 mod informational;
 mod join;
-mod line;
-mod linger;
 mod listening;
-mod names;
-mod registry;
-mod requests;
-mod respond;
-mod roll;
+mod serve;
+mod service;
 mod session;
-mod switched;
+mod session_list;
+mod session_registry;
+mod shared;
+mod slow_uploads;
+mod task_tracker;
 mod tls;
-mod uploads;
-mod vigil;
-mod watched;
 mod worker;
 
 use std::net::SocketAddr;
@@ -37,26 +43,26 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-pub use builder::{AuthorityCheck, CleartextTrust, ServerBuilder};
+pub use builder::{AuthorityCheck, ServerBuilder};
+pub use connection_server::ConnectionServer;
+pub use http1::UpgradedIo;
 pub use informational::InformationalSender;
-pub use listening::{ListenerId, Listening};
-pub use switched::UpgradedIo;
+pub use listening::Listening;
+pub use serve::Serve;
 pub use tls::{Certificate, ClientCertificates, ServerTls};
 
-pub(crate) use crowd::Seat;
-pub(crate) use names::CertificateNames;
-pub(crate) use respond::content_length;
-
+use crate::connection::{CleartextTrust, ListenerId};
 use crate::error::Error;
-use crate::observe::{Counters, Stats};
+use crate::observer::{Counters, Stats};
 use crate::snapshot::{self, Snapshot};
-use builder::ListenSecurity;
-use roll::SessionList;
+use bind::{ListenAddr, ListenSecurity, ListenerConfig};
 use session::Command;
-use worker::{ListenerChange, ServerState};
+use session_list::SessionList;
+use shared::ServerState;
+use worker::ListenerChange;
 
 /// How long a stopped worker may take to end. After that it is stuck in a blocking call.
-const STUCK: Duration = Duration::from_millis(500);
+const STUCK_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A running server. Dropping it stops it at once; [`Server::shutdown`] lets streams finish.
 #[derive(Debug)]
@@ -74,7 +80,7 @@ pub struct Server {
 #[derive(Clone, Debug)]
 pub struct ServerView {
     counters: Arc<Counters>,
-    rolls: Arc<[Arc<SessionList>]>,
+    session_lists: Arc<[Arc<SessionList>]>,
 }
 
 impl ServerView {
@@ -87,7 +93,7 @@ impl ServerView {
     /// Returns a snapshot of the HTTP/2 sessions, which it requests from each session's task; there is no
     /// cost without a request. Must be called inside a tokio runtime, any.
     pub async fn sessions(&self) -> Snapshot {
-        let mailboxes = self.rolls.iter().flat_map(|roll| roll.all()).collect();
+        let mailboxes = self.session_lists.iter().flat_map(|list| list.all()).collect();
         snapshot::collect(mailboxes, Command::Describe).await
     }
 }
@@ -117,7 +123,7 @@ impl Server {
     /// # Errors
     /// The address cannot be bound.
     pub fn listen(&mut self, addr: SocketAddr, tls: &ServerTls) -> Result<Listening, Error> {
-        self.open(addr, &ListenSecurity::Tls(tls.clone()))
+        self.open(addr, ListenSecurity::Tls(tls.clone()))
     }
 
     /// Adds a listener without TLS.
@@ -129,12 +135,12 @@ impl Server {
         addr: SocketAddr,
         trust: CleartextTrust,
     ) -> Result<Listening, Error> {
-        self.open(addr, &ListenSecurity::Clear(trust))
+        self.open(addr, ListenSecurity::Clear(trust))
     }
 
-    fn open(&mut self, addr: SocketAddr, listens: &ListenSecurity) -> Result<Listening, Error> {
-        let id = self.ids.next();
-        let (listening, listeners) = builder::bind(id, addr, listens, self.changes.len())?;
+    fn open(&mut self, addr: SocketAddr, security: ListenSecurity) -> Result<Listening, Error> {
+        let config = ListenerConfig { id: self.ids.next(), addr: ListenAddr::Bind(addr), security };
+        let (listening, listeners) = bind::bind(config, self.changes.len())?;
         for (worker, listener) in self.changes.iter().zip(listeners) {
             // A worker that has ended is reported by the shutdown.
             drop(worker.send(ListenerChange::Open(listener)));
@@ -189,17 +195,17 @@ impl Server {
     pub async fn shutdown(mut self, limit: Duration) -> Result<(), Error> {
         self.phase.send_replace(ServerState::Draining);
         let threads = std::mem::take(&mut self.threads);
-        let (tell, mut told) = oneshot::channel();
+        let (result, mut results) = oneshot::channel();
         // A separate thread, because a runtime waits for its own blocking threads.
         thread::Builder::new()
             .name("smig-end".to_owned())
-            .spawn(move || drop(tell.send(join(threads))))
+            .spawn(move || drop(result.send(join_threads(threads))))
             .map_err(|error| Error::io("cannot start a thread", error))?;
-        if let Ok(result) = timeout(limit, &mut told).await {
+        if let Ok(result) = timeout(limit, &mut results).await {
             return result.unwrap_or_else(|_| Err(panicked()));
         }
         self.phase.send_replace(ServerState::Stopped);
-        let Ok(result) = timeout(STUCK, told).await else {
+        let Ok(result) = timeout(STUCK_TIMEOUT, results).await else {
             tracing::warn!("a worker is stuck in a blocking call and was abandoned");
             return Ok(());
         };
@@ -213,7 +219,7 @@ impl Drop for Server {
     }
 }
 
-fn join(threads: Vec<JoinHandle<std::io::Result<()>>>) -> Result<(), Error> {
+fn join_threads(threads: Vec<JoinHandle<std::io::Result<()>>>) -> Result<(), Error> {
     for thread in threads {
         match thread.join() {
             Ok(Ok(())) => {}

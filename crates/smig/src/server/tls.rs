@@ -11,7 +11,7 @@ use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::{RootCertStore, ServerConfig};
 
-use super::CertificateNames;
+use crate::connection::CertificateNames;
 use crate::error::Error;
 
 /// A certificate chain and its private key.

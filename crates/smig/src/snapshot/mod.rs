@@ -4,10 +4,10 @@
 //! for it. Only the names of streams must be recorded when they are opened, and that is off unless it is
 //! enabled.
 
-mod ask;
-mod book;
+mod capture;
+mod collect;
 mod record;
-mod take;
+mod session_record;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -15,13 +15,13 @@ use std::time::Duration;
 
 use smig_proto::{ConnId, StreamKey};
 
-pub(crate) use ask::{SnapshotSender, collect};
-pub(crate) use book::SessionRecord;
+pub(crate) use capture::capture;
+pub(crate) use collect::{SnapshotSender, collect};
 pub use record::{MigrationCause, PolicyOutcome, RequestLabel};
 pub(crate) use record::{PendingMigration, StreamRecord};
-pub(crate) use take::session;
+pub(crate) use session_record::SessionRecord;
 
-use crate::observe::ConnectionAddrs;
+use crate::socket::ConnectionAddrs;
 
 /// Maximum number of sessions in a [`Snapshot`]; the youngest are shown.
 pub const SESSIONS_SHOWN: usize = 256;

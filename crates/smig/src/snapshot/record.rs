@@ -102,7 +102,7 @@ pub(crate) struct StreamRecord {
     pub(crate) name: Option<Box<RequestLabel>>,
     pub(crate) verdict: Option<PolicyOutcome>,
     /// A migration that was started or offered.
-    pub(crate) departure: Option<PendingMigration>,
+    pub(crate) pending: Option<PendingMigration>,
 }
 
 /// A migration that is not known to be complete.
@@ -115,7 +115,7 @@ pub(crate) struct PendingMigration {
 
 impl StreamRecord {
     pub(crate) const fn begin(opened: Instant, name: Option<Box<RequestLabel>>) -> Self {
-        Self { opened, name, verdict: None, departure: None }
+        Self { opened, name, verdict: None, pending: None }
     }
 
     /// Records a verdict; returns it if it is new.

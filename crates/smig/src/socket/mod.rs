@@ -1,13 +1,16 @@
-//! Socket options of a connection, by its role.
+//! Socket options of a connection, by its role; its addresses, and what TCP_INFO reports of it.
 //!
 //! Chooses the options; never fails a connection because the kernel lacks one: an option that cannot be set
 //! is logged once per process and skipped.
 
+mod addrs;
 mod options;
 mod sys;
 mod tcp_info;
 
 use std::time::Duration;
+
+pub use addrs::ConnectionAddrs;
 
 pub(crate) use tcp_info::TcpInfo;
 

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use smig_proto::Processed;
 
+use super::http1_recv::Http1RecvProgress;
 use super::info::{Segment, StreamInfo};
-use super::intake::Intake;
 use super::shared::Shared;
 use crate::error::{Error, ErrorKind};
 
@@ -30,22 +30,22 @@ enum Source {
 #[derive(Debug)]
 struct Http1 {
     body: hyper::body::Incoming,
-    intake: Option<Arc<Intake>>,
+    progress: Option<Arc<Http1RecvProgress>>,
 }
 
 impl Http1 {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
-        if let Some(intake) = &self.intake {
+        if let Some(progress) = &self.progress {
             match &polled {
-                Poll::Pending => intake.on_wait(),
+                Poll::Pending => progress.on_wait(),
                 Poll::Ready(Some(Ok(frame))) => {
-                    intake.on_data(frame.data_ref().map_or(0, Bytes::len));
+                    progress.on_data(frame.data_ref().map_or(0, Bytes::len));
                     if self.body.is_end_stream() {
-                        intake.on_end();
+                        progress.on_end();
                     }
                 }
-                Poll::Ready(None | Some(Err(_))) => intake.on_end(),
+                Poll::Ready(None | Some(Err(_))) => progress.on_end(),
             }
         }
         polled
@@ -55,8 +55,8 @@ impl Http1 {
 
 impl Drop for Http1 {
     fn drop(&mut self) {
-        if let Some(intake) = &self.intake {
-            intake.on_end();
+        if let Some(progress) = &self.progress {
+            progress.on_end();
         }
     }
 }
@@ -83,12 +83,15 @@ impl Incoming {
     }
 
     pub(crate) const fn http1(body: hyper::body::Incoming) -> Self {
-        Self(Source::Http1(Http1 { body, intake: None }))
+        Self(Source::Http1(Http1 { body, progress: None }))
     }
 
-    /// Like [`http1`](Self::http1), but reports progress to `intake`.
-    pub(crate) const fn taken_in(body: hyper::body::Incoming, intake: Arc<Intake>) -> Self {
-        Self(Source::Http1(Http1 { body, intake: Some(intake) }))
+    /// Like [`http1`](Self::http1), but reports progress to `progress`.
+    pub(crate) const fn http1_with_progress(
+        body: hyper::body::Incoming,
+        progress: Arc<Http1RecvProgress>,
+    ) -> Self {
+        Self(Source::Http1(Http1 { body, progress: Some(progress) }))
     }
 
     /// Returns a handle of the stream; `None` if the body is empty or was received over HTTP/1.1.

@@ -1,16 +1,20 @@
 //! The state of a stream between the application and the session's task: bodies in both directions.
 
+mod http1_recv;
 mod incoming;
-mod inflow;
 mod info;
-mod intake;
-mod outflow;
+mod length;
+mod recv;
+mod request_body;
+mod send;
 mod shared;
 
 pub use incoming::Incoming;
 pub use info::{Segment, StreamInfo};
 
-pub(crate) use inflow::{BodyRecvState, feed};
-pub(crate) use intake::Intake;
-pub(crate) use outflow::{Length, SendProgress, pump};
+pub(crate) use http1_recv::Http1RecvProgress;
+pub(crate) use length::{Length, content_length};
+pub(crate) use recv::{BodyRecvState, deliver};
+pub(crate) use request_body::{RequestBody, Unsent};
+pub(crate) use send::{SendProgress, pump};
 pub(crate) use shared::{Head, Sends, Shared};

@@ -14,9 +14,9 @@ use http_body::Frame;
 use smig_proto::{ConnId, Instant, Priority, ResponseHead};
 
 use super::info::Segment;
-use crate::client::Unsent;
-use crate::driver::{Notifier, Slot};
+use super::request_body::Unsent;
 use crate::error::{Error, ErrorKind};
+use crate::mailbox::{Notifier, Slot};
 
 /// Limit of bytes per stream that are taken from the engine before the application reads them. Beyond it,
 /// flow control stops the peer.
@@ -50,7 +50,7 @@ struct State {
     reader: Option<Waker>,
     /// The session's task stopped reading because the buffer is full.
     paused: bool,
-    asked: HandleRequests,
+    requests: HandleRequests,
     /// Offsets in the body from which a connection carries it.
     places: Vec<(u64, ConnId)>,
     received: u64,
@@ -136,28 +136,28 @@ impl Shared {
     }
 
     /// Takes the application's requests since the last call. `gone` remains set.
-    pub(crate) fn take_asked(&self) -> HandleRequests {
+    pub(crate) fn take_requests(&self) -> HandleRequests {
         let mut state = self.lock();
-        let asked = core::mem::take(&mut state.asked);
-        state.asked.gone = asked.gone;
-        asked
+        let requests = core::mem::take(&mut state.requests);
+        state.requests.gone = requests.gone;
+        requests
     }
 
     /// Returns whether the application has dropped the stream.
     pub(crate) fn is_released(&self) -> bool {
-        self.lock().asked.gone
+        self.lock().requests.gone
     }
 
     /// Returns whether the application dropped the stream before it ended.
     pub(crate) fn is_abandoned(&self) -> bool {
         let state = self.lock();
-        state.asked.gone && matches!(state.end, End::NotYet)
+        state.requests.gone && matches!(state.end, End::NotYet)
     }
 
     /// Returns whether the application waits for data of the body.
     pub(crate) fn is_read(&self) -> bool {
         let state = self.lock();
-        state.reader.is_some() && state.chunks.is_empty() && !state.asked.gone
+        state.reader.is_some() && state.chunks.is_empty() && !state.requests.gone
     }
 
     /// Returns whether the buffer has room. If not, the task is woken as soon as it has.
@@ -181,7 +181,7 @@ impl Shared {
     /// Stores the response's head.
     pub(crate) fn put_head(&self, head: Head, announced: Option<u64>) {
         let mut state = self.lock();
-        if state.asked.gone {
+        if state.requests.gone {
             // The application will not read it, and over HTTP/1.1 it keeps its connection busy.
             drop(state);
             return drop(head);
@@ -285,8 +285,8 @@ impl Shared {
             End::NotYet => {
                 state.end = End::NotYet;
                 state.set_reader(cx);
-                let first = state.received == 0 && !state.asked.reads;
-                state.asked.reads = true;
+                let first = state.received == 0 && !state.requests.reads;
+                state.requests.reads = true;
                 drop(state);
                 if first {
                     self.call();
@@ -312,7 +312,7 @@ impl Shared {
     /// Releases the stream: the application has dropped it.
     pub(crate) fn release(&self) {
         let mut state = self.lock();
-        state.asked.gone = true;
+        state.requests.gone = true;
         state.chunks.clear();
         state.buffered = 0;
         // It may contain a body over HTTP/1.1, which keeps its connection busy.
@@ -326,17 +326,17 @@ impl Shared {
     }
 
     pub(super) fn ask_migrate(&self) {
-        self.lock().asked.migrate = true;
+        self.lock().requests.migrate = true;
         self.call();
     }
 
     pub(super) fn ask_give_up(&self) {
-        self.lock().asked.sends = Sends::UntilAnswered;
+        self.lock().requests.sends = Sends::UntilAnswered;
         self.call();
     }
 
     pub(super) fn ask_priority(&self, priority: Priority) {
-        self.lock().asked.priority = Some(priority);
+        self.lock().requests.priority = Some(priority);
         self.call();
     }
 

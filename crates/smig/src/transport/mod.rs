@@ -4,10 +4,10 @@
 //! nothing of HTTP. Holds no buffer while idle: input passes through one buffer per thread, and output is
 //! sealed at the last moment, when the socket can take it.
 
+mod half_closed;
 mod handshake;
 mod http1;
 mod scratch;
-mod spent;
 mod tls_io;
 
 use std::io::{self, IoSlice, Read as _, Write as _};
@@ -21,12 +21,12 @@ use smig_proto::{KeyingRequest, OutputBuffer, Security};
 use tokio::io::{AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+pub(crate) use half_closed::HalfClosed;
 pub(crate) use handshake::{accept, connect};
-pub(crate) use spent::Spent;
 
-use crate::connection::Permit;
 use crate::entropy;
-use crate::observe::ConnectionAddrs;
+use crate::limits::Permit;
+use crate::socket::ConnectionAddrs;
 use tls_io::Socket;
 
 /// Maximum number of slices per write call: more than the frames of a turn.

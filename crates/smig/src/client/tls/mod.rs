@@ -3,7 +3,6 @@
 //! The system's trust store is read once per process, when first needed, and never on an event loop: it is
 //! hundreds of files on a disk that may be slow.
 
-mod fault;
 mod verify;
 mod x509;
 
@@ -16,10 +15,8 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::sync::OnceCell;
 
-pub use fault::TlsFault;
-
-use crate::aside;
-use crate::error::Error;
+use crate::blocking;
+use crate::error::{Error, TlsFault};
 use verify::{AcceptAnyCert, Named};
 
 /// TLS configuration with the system's certificates. Shared by all clients, as is its cache of TLS sessions.
@@ -65,7 +62,7 @@ impl Loaded {
     pub async fn config(&self) -> Result<Arc<ClientConfig>, Error> {
         let read = || async {
             let failed = |error| Error::io("reading the system's certificates", error);
-            aside::run("trust", || Trust::System.client_config()).await.map_err(failed)?
+            blocking::run("trust", || Trust::System.client_config()).await.map_err(failed)?
         };
         match &self.0 {
             Source::Ready(config) => Ok(Arc::clone(config)),

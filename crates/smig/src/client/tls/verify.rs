@@ -10,7 +10,6 @@
 //! authority's path length and unknown critical extensions, and an intermediate's key usage.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -23,6 +22,7 @@ use rustls::{
 };
 
 use super::x509::{Certificate, Validity};
+use crate::error::UnfitCertificate;
 
 /// Accepts the named certificates, and certificates signed by those of them that are authorities.
 #[derive(Debug)]
@@ -70,10 +70,10 @@ impl Authorities {
             let unfit = if says.may_sign() {
                 this.roots.add(der.clone())?;
                 this.validity.push(says.validity);
-                Unfit::at(says.validity, now)
+                unfit_at(says.validity, now)
             } else {
                 this.barred.add(der.clone())?;
-                Some(Unfit::MayNotSign)
+                Some(UnfitCertificate::MayNotSign)
             };
             if let Some(unfit) = unfit {
                 let number = number + 1;
@@ -104,12 +104,13 @@ impl Authorities {
             Err(error @ Error::InvalidCertificate(CertificateError::UnknownIssuer)) => error,
             other => return other,
         };
-        let unfit = |why: Unfit| CertificateError::Other(OtherError(Arc::new(why))).into();
+        let unfit =
+            |why: UnfitCertificate| CertificateError::Other(OtherError(Arc::new(why))).into();
         if is_signed_by(&self.barred).is_ok() {
-            return Err(unfit(Unfit::MayNotSign));
+            return Err(unfit(UnfitCertificate::MayNotSign));
         }
         for (anchor, validity) in self.roots.roots.iter().zip(&self.validity) {
-            if let Some(why) = Unfit::at(*validity, now)
+            if let Some(why) = unfit_at(*validity, now)
                 && is_signed_by(&RootCertStore { roots: vec![anchor.clone()] }).is_ok()
             {
                 return Err(unfit(why));
@@ -119,35 +120,14 @@ impl Authorities {
     }
 }
 
-/// Why a named authority is not accepted as an issuer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unfit {
-    MayNotSign,
-    Expired,
-    NotYet,
-}
-
-impl Unfit {
-    fn at(validity: Validity, now: UnixTime) -> Option<Self> {
-        match validity.check(now) {
-            Ok(()) => None,
-            Err(CertificateError::NotValidYetContext { .. }) => Some(Self::NotYet),
-            Err(_) => Some(Self::Expired),
-        }
+/// Returns why an authority with this validity period is not accepted, if it is not valid at `now`.
+fn unfit_at(validity: Validity, now: UnixTime) -> Option<UnfitCertificate> {
+    match validity.check(now) {
+        Ok(()) => None,
+        Err(CertificateError::NotValidYetContext { .. }) => Some(UnfitCertificate::NotYet),
+        Err(_) => Some(UnfitCertificate::Expired),
     }
 }
-
-impl fmt::Display for Unfit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::MayNotSign => "its key usage or purpose does not allow signing for servers",
-            Self::Expired => "it has expired",
-            Self::NotYet => "it is not valid yet",
-        })
-    }
-}
-
-impl std::error::Error for Unfit {}
 
 impl ServerCertVerifier for Named {
     fn verify_server_cert(
@@ -389,10 +369,10 @@ mod tests {
             good.unwrap();
         }
         for (said, why) in [
-            (usage(&[DigitalSignature, CrlSign]), Unfit::MayNotSign),
-            (purpose(ClientAuth), Unfit::MayNotSign),
-            (at(NOW - 3 * YEAR), Unfit::NotYet),
-            (at(NOW + 3 * YEAR), Unfit::Expired),
+            (usage(&[DigitalSignature, CrlSign]), UnfitCertificate::MayNotSign),
+            (purpose(ClientAuth), UnfitCertificate::MayNotSign),
+            (at(NOW - 3 * YEAR), UnfitCertificate::NotYet),
+            (at(NOW + 3 * YEAR), UnfitCertificate::Expired),
         ] {
             let Err(Error::InvalidCertificate(CertificateError::Other(OtherError(said)))) = said
             else {

@@ -1,0 +1,352 @@
+//! Sessions with servers that speak only HTTP/1.1: hyper's client, one request at a time per connection.
+
+mod reuse;
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use http::{HeaderValue, Method, Request, Response, header};
+use http_body::Body as _;
+use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use smig_proto::{Processed, RequestHead};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{sleep, timeout};
+
+use super::pool::{self, OriginContext};
+use super::request::QueuedRequest;
+use super::session::{Command, FinishWhen, NegotiatedProtocol};
+use crate::clock;
+use crate::error::{Error, ErrorKind, TimeoutPhase};
+use crate::mailbox::Mailbox;
+use crate::observer::ObserverEvent;
+use crate::stream::{Head, RequestBody, Shared, Unsent};
+use crate::transport::Transport;
+
+pub use reuse::{is_last_request, is_last_response};
+
+/// Maximum number of connections to one server, as in browsers.
+const MAX_CONNECTIONS: usize = 6;
+
+/// One connection.
+#[derive(Debug)]
+struct Http1Conn {
+    hyper: SendRequest<RequestBody>,
+    /// The connection is not persistent: its last request or response said so.
+    last: bool,
+    peer: IpAddr,
+    /// Value of [`IdleConns::moves`] when the connection was dialed.
+    moves: u64,
+}
+
+/// Connections of one session.
+#[derive(Debug)]
+struct Http1Pool {
+    context: Arc<OriginContext>,
+    idle: Mutex<IdleConns>,
+    permits: Semaphore,
+}
+
+/// Idle connections.
+#[derive(Debug, Default)]
+struct IdleConns {
+    senders: Vec<Http1Conn>,
+    /// The server's addresses from the last `move_to`, and the number of such calls.
+    addresses: Vec<IpAddr>,
+    moves: u64,
+}
+
+/// Requests in progress.
+#[derive(Debug, Default)]
+struct OpenRequests {
+    tasks: JoinSet<()>,
+    requests: Vec<(Arc<Shared>, AbortHandle)>,
+}
+
+/// Whether the session accepts requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SessionState {
+    Open,
+    /// No new requests; the session closes after the last one.
+    Closing,
+}
+
+/// An HTTP/1.1 session.
+#[derive(Debug)]
+struct Http1Session {
+    context: Arc<OriginContext>,
+    mailbox: Arc<Mailbox<Command>>,
+    pool: Arc<Http1Pool>,
+    open: OpenRequests,
+    state: SessionState,
+}
+
+/// Serves the session's requests until it is closed or its idle timeout expires.
+pub(super) async fn run(
+    context: Arc<OriginContext>,
+    mailbox: Arc<Mailbox<Command>>,
+    first: Transport,
+) {
+    let idle_timeout = context.idle_timeout;
+    let pool = Arc::new(Http1Pool {
+        context: Arc::clone(&context),
+        idle: Mutex::default(),
+        permits: Semaphore::new(MAX_CONNECTIONS),
+    });
+    match pool.handshake(first, 0).await {
+        Ok(sender) => pool.put(sender),
+        Err(error) => tracing::debug!(%error, "HTTP/1.1 connection failed at once"),
+    }
+    let (open, state) = (OpenRequests::default(), SessionState::Open);
+    let mut session = Http1Session { context, mailbox, pool, open, state };
+    while session.state == SessionState::Open || !session.open.is_empty() {
+        let is_idle = session.open.is_empty();
+        let commands = tokio::select! {
+            commands = session.mailbox.receive() => commands,
+            _ = session.open.tasks.join_next(), if !is_idle => Vec::new(),
+            () = sleep(idle_timeout), if is_idle => {
+                if session.mailbox.close_if_empty() {
+                    break;
+                }
+                continue;
+            }
+        };
+        session.open.abort_released();
+        for command in commands {
+            session.on_command(command);
+        }
+    }
+    session.context.forget(&session.mailbox);
+}
+
+impl Http1Session {
+    fn on_command(&mut self, command: Command) {
+        match command {
+            Command::Request(outgoing) => match self.state {
+                SessionState::Open => self.begin(*outgoing),
+                SessionState::Closing => outgoing.give_back(Error::new(ErrorKind::Retired)),
+            },
+            Command::Dialed(_) | Command::Describe(_) => {}
+            Command::MoveTo(addresses) => self.pool.move_to(addresses),
+            // The caller may have dropped the receiver.
+            Command::AwaitProtocol(sender) => drop(sender.send(Ok(NegotiatedProtocol::Http1))),
+            Command::Finish(when) => {
+                if self.open.is_empty() || when == FinishWhen::Always {
+                    self.stop_accepting();
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, outgoing: QueuedRequest) {
+        self.context.counters.on_event(&ObserverEvent::StreamOpened { stream: None });
+        let (shared, pool) = (Arc::clone(&outgoing.shared), Arc::clone(&self.pool));
+        self.open.begin(shared, async move { pool.send(outgoing).await });
+    }
+
+    /// Accepts no more requests. Those still in the mailbox go to the next session.
+    fn stop_accepting(&mut self) {
+        if self.state == SessionState::Closing {
+            return;
+        }
+        self.state = SessionState::Closing;
+        self.context.forget(&self.mailbox);
+        for command in self.mailbox.close() {
+            self.on_command(command);
+        }
+    }
+}
+
+impl IdleConns {
+    fn is_current(&self, sender: &Http1Conn) -> bool {
+        sender.moves == self.moves || self.addresses.contains(&sender.peer)
+    }
+}
+
+impl OpenRequests {
+    fn begin(&mut self, shared: Arc<Shared>, task: impl Future<Output = ()> + Send + 'static) {
+        let task = self.tasks.spawn(task);
+        self.requests.push((shared, task));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+
+    /// Aborts requests that the application has dropped.
+    fn abort_released(&mut self) {
+        // The result of the task was already reported to the application.
+        while self.tasks.try_join_next().is_some() {}
+        self.requests.retain(|(shared, task)| {
+            if shared.is_abandoned() {
+                task.abort();
+            }
+            !task.is_finished()
+        });
+    }
+}
+
+impl Http1Conn {
+    /// Sends a request and waits for the response's head.
+    async fn send(
+        &mut self,
+        request: Request<RequestBody>,
+    ) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
+        self.last |= is_last_request(request.headers());
+        let response = self.hyper.try_send_request(request).await?;
+        self.last |= is_last_response(&response);
+        Ok(response)
+    }
+}
+
+impl Http1Pool {
+    fn lock(&self) -> MutexGuard<'_, IdleConns> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns a connection to the pool, unless it is not persistent or the server has moved to other
+    /// addresses.
+    fn put(&self, sender: Http1Conn) {
+        let mut idle = self.lock();
+        if !sender.last && idle.is_current(&sender) {
+            idle.senders.push(sender);
+        }
+    }
+
+    fn pick(&self) -> Option<Http1Conn> {
+        let mut idle = self.lock();
+        let senders = &mut idle.senders;
+        senders.retain(|sender| !sender.hyper.is_closed());
+        let ready = senders.iter().rposition(|sender| sender.hyper.is_ready())?;
+        Some(senders.swap_remove(ready))
+    }
+
+    /// Closes idle connections to other addresses; busy ones are closed when they become idle.
+    fn move_to(&self, addresses: Vec<IpAddr>) {
+        let mut idle = self.lock();
+        idle.senders.retain(|sender| addresses.contains(&sender.peer));
+        idle.addresses = addresses;
+        idle.moves += 1;
+    }
+
+    async fn handshake(&self, transport: Transport, moves: u64) -> hyper::Result<Http1Conn> {
+        let peer = transport.peer().ip().to_canonical();
+        let (mut hyper, connection) = handshake(transport).await?;
+        tokio::spawn(async move {
+            if let Err(error) = connection.with_upgrades().await {
+                tracing::debug!(%error, "HTTP/1.1 connection ended");
+            }
+        });
+        // Before that `pick` skips the connection, and the first request would open a second one.
+        hyper.ready().await?;
+        Ok(Http1Conn { hyper, last: false, peer, moves })
+    }
+
+    async fn connect(&self) -> Result<Http1Conn, Error> {
+        let (context, moves) = (&self.context, self.lock().moves);
+        self.handshake(pool::connect(context).await?, moves)
+            .await
+            .map_err(|source| Error::new(ErrorKind::Http1 { source, processed: Processed::No }))
+    }
+
+    /// Waits for a connection slot, at most for the queue timeout.
+    async fn permit(&self) -> Result<SemaphorePermit<'_>, Error> {
+        let permit = async {
+            // The semaphore is never closed.
+            self.permits.acquire().await.map_err(|_| Error::new(ErrorKind::Closed))
+        };
+        let Some(after) = self.context.queue_timeout else { return permit.await };
+        let late = |_| Err(Error::new(ErrorKind::Timeout { phase: TimeoutPhase::Queue, after }));
+        timeout(after, permit).await.unwrap_or_else(late)
+    }
+
+    async fn send(&self, outgoing: QueuedRequest) {
+        let QueuedRequest { head, body, shared, place, .. } = outgoing;
+        if let Err(why) = check(&head, &body) {
+            return shared.fail(Error::new(ErrorKind::Request(why.to_owned())));
+        }
+        let permit = self.permit().await;
+        drop(place);
+        let _permit = match permit {
+            Ok(permit) => permit,
+            Err(error) => return shared.give_back(Unsent { body, place: None }, error),
+        };
+        let mut sender = match self.pick() {
+            Some(sender) => sender,
+            None => match self.connect().await {
+                Ok(sender) => sender,
+                Err(error) => return shared.fail(error),
+            },
+        };
+        shared.on_sent(clock::now());
+        match sender.send(request(head, body)).await {
+            Ok(response) => {
+                // From here on hyper owns the response's body. Set the head first: an end without a head is a
+                // cancelled stream.
+                shared.put_head(Head::Http1(response), None);
+                shared.put_end();
+                // The connection stays busy until the body is read.
+                if sender.hyper.ready().await.is_ok() {
+                    self.put(sender);
+                }
+            }
+            Err(mut failed) => {
+                let unsent = failed.take_message();
+                let processed = if unsent.is_some() { Processed::No } else { Processed::Maybe };
+                let source = failed.into_error();
+                let error = Error::new(ErrorKind::Http1 { source, processed });
+                match unsent {
+                    Some(request) => {
+                        let body = request.into_body();
+                        shared.give_back(Unsent { body, place: None }, error);
+                    }
+                    None => shared.fail(error),
+                }
+            }
+        }
+    }
+}
+
+/// Checks that the body matches the head. The engine is not involved here, and hyper does not check it: a
+/// server that waits for more content would take it from the next request.
+fn check(head: &RequestHead, body: &RequestBody) -> Result<(), &'static str> {
+    if head.protocol.is_some() {
+        return Err("the server supports only HTTP/1.1, which has no extended CONNECT");
+    }
+    let has_content = !body.is_end_stream() && head.method != Method::CONNECT;
+    let mut lengths = head.headers.get_all(header::CONTENT_LENGTH).iter();
+    match (lengths.next(), lengths.next()) {
+        (Some(length), None) if length != "0" && !has_content => {
+            Err("content-length without content")
+        }
+        (_, Some(_)) => Err("more than one content-length"),
+        (_, None) => Ok(()),
+    }
+}
+
+/// Converts the request to HTTP/1.1: path as target, authority as Host.
+fn request(head: RequestHead, body: RequestBody) -> Request<RequestBody> {
+    let is_sized = head.headers.contains_key(header::CONTENT_LENGTH);
+    let is_chunked = !is_sized && !body.is_end_stream() && head.method != Method::CONNECT;
+    let mut request = Request::new(body);
+    *request.headers_mut() = head.headers;
+    if is_chunked {
+        // With GET and HEAD, hyper sends no body whose length is not known.
+        let chunked = HeaderValue::from_static("chunked");
+        request.headers_mut().insert(header::TRANSFER_ENCODING, chunked);
+    }
+    if let Some(authority) = head.uri.authority()
+        && !request.headers().contains_key(header::HOST)
+        && let Ok(host) = HeaderValue::from_str(authority.as_str())
+    {
+        request.headers_mut().insert(header::HOST, host);
+    }
+    *request.uri_mut() = match (head.method == Method::CONNECT, head.uri.path_and_query()) {
+        (false, Some(path)) => http::Uri::from(path.clone()),
+        _ => head.uri,
+    };
+    *request.method_mut() = head.method;
+    request
+}

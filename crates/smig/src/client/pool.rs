@@ -1,0 +1,186 @@
+//! The session of one origin: looked up or started by the client's handles, run by one task.
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+use smig_proto::{AppId, Config, Security, Session};
+use tokio::time::timeout;
+
+use super::dial::{self, DialLimits};
+use super::origin::{Origin, OriginSecurity};
+use super::session::{ClientSession, Command, FinishWhen};
+use super::spares::{IDENTITY, Spares, counted};
+use super::tls::Loaded;
+use super::{Cleartext, http1};
+use crate::connection::ConnectionInfo;
+use crate::driver::{ConnOptions, ConnSet, Driver};
+use crate::error::{Error, ErrorKind, TimeoutPhase};
+use crate::limits::{ConnectionLimit, ConnectionPlace};
+use crate::mailbox::Mailbox;
+use crate::migration::MigrationConfig;
+use crate::observer::Counters;
+use crate::resolve::Resolver;
+use crate::transport::Transport;
+use crate::{clock, entropy};
+
+/// Sessions by origin.
+#[derive(Debug, Default)]
+pub(super) struct SessionPool(Mutex<FxHashMap<Origin, Arc<Mailbox<Command>>>>);
+
+impl SessionPool {
+    fn lock(&self) -> MutexGuard<'_, FxHashMap<Origin, Arc<Mailbox<Command>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the origin's session, or a new one, which `start` runs.
+    pub(super) fn find(
+        &self,
+        origin: &Origin,
+        start: impl FnOnce(&Arc<Mailbox<Command>>),
+    ) -> Arc<Mailbox<Command>> {
+        let mut sessions = self.lock();
+        if let Some(mailbox) = sessions.get(origin)
+            && !mailbox.is_closed()
+        {
+            return Arc::clone(mailbox);
+        }
+        let mailbox = Mailbox::new();
+        start(&mailbox);
+        sessions.insert(origin.clone(), Arc::clone(&mailbox));
+        mailbox
+    }
+
+    /// Returns the origin's session, if there is one.
+    pub(super) fn present(&self, origin: &Origin) -> Option<Arc<Mailbox<Command>>> {
+        self.lock().get(origin).cloned()
+    }
+
+    /// Returns all sessions that accept requests.
+    pub(super) fn all(&self) -> Vec<Arc<Mailbox<Command>>> {
+        self.lock().values().map(Arc::clone).collect()
+    }
+
+    fn remove(&self, origin: &Origin, mailbox: &Arc<Mailbox<Command>>) {
+        let mut sessions = self.lock();
+        if sessions.get(origin).is_some_and(|present| Arc::ptr_eq(present, mailbox)) {
+            sessions.remove(origin);
+        }
+    }
+
+    /// Sends [`Command::Finish`] to every session.
+    pub(super) fn finish(&self) {
+        let sessions = core::mem::take(&mut *self.lock());
+        for mailbox in sessions.into_values() {
+            // A closed mailbox means that the session is closing already.
+            drop(mailbox.send(Command::Finish(FinishWhen::Always)));
+        }
+    }
+}
+
+/// The origin and the client's settings, as a session's task needs them.
+#[derive(Debug)]
+pub(super) struct OriginContext {
+    pub(super) origin: Origin,
+    pub(super) trust: Loaded,
+    pub(super) resolver: Resolver,
+    pub(super) limits: DialLimits,
+    pub(super) engine: Arc<Config>,
+    pub(super) conn_options: Arc<ConnOptions>,
+    pub(super) rules: MigrationConfig,
+    pub(super) cleartext: Cleartext,
+    pub(super) spares: usize,
+    pub(super) max_connections: usize,
+    pub(super) connections: Option<ConnectionLimit>,
+    pub(super) queue_timeout: Option<Duration>,
+    pub(super) idle_timeout: Duration,
+    pub(super) describe_streams: usize,
+    pub(super) counters: Arc<Counters>,
+    pub(super) open: Arc<AtomicUsize>,
+    pub(super) pool: Weak<SessionPool>,
+}
+
+impl OriginContext {
+    /// Removes the session from the map, so that new requests start a new one.
+    pub(super) fn forget(&self, mailbox: &Arc<Mailbox<Command>>) {
+        if let Some(sessions) = self.pool.upgrade() {
+            sessions.remove(&self.origin, mailbox);
+        }
+    }
+
+    /// Waits for a slot for a connection that a request needs. `None` if connections are not
+    /// limited.
+    pub(super) async fn place(&self) -> Result<Option<ConnectionPlace>, Error> {
+        let Some(limit) = &self.connections else { return Ok(None) };
+        let Some(after) = self.queue_timeout else { return Ok(Some(limit.take().await)) };
+        let late = |_| Error::new(ErrorKind::Timeout { phase: TimeoutPhase::Queue, after });
+        timeout(after, limit.take()).await.map(Some).map_err(late)
+    }
+
+    /// Takes a slot for a spare connection, if one is free. `Ok(None)` if connections are not
+    /// limited.
+    pub(super) fn spare_place(&self) -> Result<Option<ConnectionPlace>, Full> {
+        let Some(limit) = &self.connections else { return Ok(None) };
+        limit.try_take().map(Some).ok_or(Full)
+    }
+
+    /// The security level assumed for cleartext connections.
+    const fn clear(&self) -> Security {
+        match self.cleartext {
+            Cleartext::Http1 => Security::Ineligible,
+            Cleartext::PriorKnowledge(trust) => trust.security(),
+        }
+    }
+
+    fn speaks_http2(&self, transport: &Transport) -> bool {
+        match self.origin.security() {
+            OriginSecurity::Tls => transport.alpn() == Some(b"h2"),
+            OriginSecurity::Clear => matches!(self.cleartext, Cleartext::PriorKnowledge(_)),
+        }
+    }
+}
+
+/// The limit of open connections is reached.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Full;
+
+/// Runs a session's task: connects, then serves requests until the session closes.
+pub(super) async fn run(context: Arc<OriginContext>, mailbox: Arc<Mailbox<Command>>) {
+    let transport = match connect(&context).await {
+        Ok(transport) => transport,
+        Err(error) => return refuse(&context, &mailbox, &error),
+    };
+    if !context.speaks_http2(&transport) {
+        return http1::run(context, mailbox, transport).await;
+    }
+    let now = clock::now();
+    let mut session =
+        Session::client(Arc::clone(&context.engine), AppId::new(entropy::app_id()), now);
+    let spares = Spares::new(transport.peer(), context.clear(), context.spares);
+    let mut conns = ConnSet::new(Arc::clone(&context.conn_options));
+    let info = ConnectionInfo::new(&transport, context.clear(), None);
+    conns.add(&mut session, now, transport, info, IDENTITY);
+    let app = ClientSession::new(context, Arc::clone(&mailbox), spares);
+    Driver::new(session, conns, app, mailbox).await;
+}
+
+/// Waits for a connection slot, then connects. Counts the connection.
+pub(super) async fn connect(context: &OriginContext) -> Result<Transport, Error> {
+    let place = context.place().await?;
+    Ok(counted(context, dial::dial(context).await?, place))
+}
+
+/// Fails all queued commands: the connection could not be established.
+fn refuse(context: &OriginContext, mailbox: &Arc<Mailbox<Command>>, error: &Error) {
+    context.forget(mailbox);
+    for command in mailbox.close() {
+        match command {
+            Command::Request(outgoing) => outgoing.shared.fail(error.duplicate()),
+            // The caller may have dropped the receiver.
+            Command::AwaitProtocol(sender) => drop(sender.send(Err(error.duplicate()))),
+            Command::Dialed(_) | Command::Finish(_) | Command::MoveTo(_) | Command::Describe(_) => {
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! A client's request, before and while it is sent.
+
+use std::sync::Arc;
+
+use smig_proto::policy::{MigrationHint, Transfer};
+use smig_proto::{ErrorCode, RequestHead, StreamKey};
+
+use super::informational::OnInformational;
+use crate::error::Error;
+use crate::limits::QueuePlace;
+use crate::migration::Candidate;
+use crate::snapshot::StreamRecord;
+use crate::stream::{BodyRecvState, Length, RequestBody, Shared, Unsent};
+
+/// A request that was not sent yet.
+#[derive(Debug)]
+pub(crate) struct QueuedRequest {
+    pub(crate) head: RequestHead,
+    pub(crate) body: RequestBody,
+    pub(crate) length: Length,
+    pub(crate) options: RequestOptions,
+    /// The queue slot, released when the request is sent.
+    pub(crate) place: QueuePlace,
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// A request that was not submitted to a session yet, without its body.
+#[derive(Debug)]
+pub(super) struct Draft {
+    pub(super) head: RequestHead,
+    pub(super) length: Length,
+    pub(super) options: RequestOptions,
+    pub(super) place: QueuePlace,
+}
+
+/// The request's extensions that are not part of its head.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RequestOptions {
+    pub(crate) hint: MigrationHint,
+    pub(crate) on_informational: Option<OnInformational>,
+}
+
+/// A request with an open stream.
+#[derive(Debug)]
+pub(super) struct OpenRequest {
+    pub(super) key: StreamKey,
+    pub(super) shared: Arc<Shared>,
+    pub(super) body: RequestBody,
+    pub(super) length: Length,
+    /// Whether the body was polled. If so, the request cannot be repeated.
+    pub(super) touched: bool,
+    pub(super) inbound: BodyRecvState,
+    pub(super) outbound: BodySendState,
+    pub(super) rest: Rest,
+    pub(super) candidate: Option<Candidate>,
+    pub(super) on_informational: Option<OnInformational>,
+    pub(super) record: StreamRecord,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BodySendState {
+    Open,
+    /// The engine has all of the body.
+    Ended,
+    /// The body failed after the response was complete: no more data follows, and no END_STREAM.
+    Broken(ErrorCode),
+    /// The transport has all of the body, or nothing more is to be sent.
+    Sent,
+}
+
+/// What happens to a request that is still being sent when its response is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// It is sent to its end.
+    Wanted,
+    /// It is abandoned.
+    Unwanted,
+    /// The response is complete, and the stream is among the unfinished uploads.
+    Left,
+}
+
+impl QueuedRequest {
+    /// Returns the request unsent, with its queue slot, to the caller that waits for it.
+    pub(crate) fn give_back(self, error: Error) {
+        let Self { body, place, shared, .. } = self;
+        shared.give_back(Unsent { body, place: Some(place) }, error);
+    }
+
+    /// Returns the transfer's size for the migration rules. A download's length is known later.
+    pub(super) fn transfer(&self) -> Transfer {
+        match self.length {
+            _ if self.head.method == http::Method::CONNECT => Transfer::Tunnel,
+            Length::Remaining(bytes) => Transfer::Sized(bytes),
+            Length::Unknown if self.body.is_empty() => Transfer::Sized(0),
+            Length::Unknown => Transfer::Unsized,
+        }
+    }
+}
+
+impl OpenRequest {
+    /// Returns whether nothing more happens on the stream.
+    pub(super) fn is_over(&self) -> bool {
+        // Queued data keeps the stream watched until it is sent: the rules may move the stream, and it may be
+        // abandoned if the server accepts no more data.
+        self.inbound == BodyRecvState::Ended && self.outbound == BodySendState::Sent
+    }
+
+    /// Abandons the rest of the request once the response is complete.
+    pub(super) fn give_up(&mut self) {
+        if self.rest == Rest::Wanted {
+            self.rest = Rest::Unwanted;
+        }
+    }
+
+    /// Returns the error code for the RST_STREAM that abandons the stream.
+    pub(super) const fn code(&self) -> ErrorCode {
+        match self.outbound {
+            BodySendState::Broken(code) => code,
+            BodySendState::Open | BodySendState::Ended | BodySendState::Sent => ErrorCode::Cancel,
+        }
+    }
+
+    /// Returns whether the response is complete and the rest of the request is to be abandoned.
+    pub(super) fn is_unfinished(&self) -> bool {
+        self.inbound == BodyRecvState::Ended
+            && self.outbound != BodySendState::Sent
+            && self.rest == Rest::Unwanted
+    }
+}

@@ -1,0 +1,97 @@
+//! Rate limit for the streams that this client resets in a session (CVE-2023-44487).
+//!
+//! Servers close a connection on which many streams are reset, and thereby fail its other streams. Any open stream
+//! may have to be reset, because the application may cancel it. So after many resets, the number of open streams is
+//! limited: even if all of them were reset, the server's limit would not be reached.
+
+use std::time::Duration;
+
+use smig_proto::Instant;
+
+/// Resets that the server is assumed to tolerate in a burst. Our servers tolerate 200, nghttp2's 1000.
+const MAX_RESETS: u32 = 192;
+/// Below this count, as many streams may be open as the server allows. Our servers allow at most 128, so the sum
+/// stays within `MAX_RESETS`; a server that allows more streams also tolerates more resets.
+const UNLIMITED_BELOW: u32 = MAX_RESETS - 128;
+/// Time after which one reset is discounted: 20 per second, where servers discount 33.
+const FORGET_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Number of recent resets, as a leaky bucket.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ResetRate {
+    /// When the count reaches zero.
+    forgotten: Instant,
+}
+
+impl ResetRate {
+    /// Counts one reset.
+    pub(super) fn add(&mut self, now: Instant) {
+        self.forgotten = self.forgotten.max(now) + FORGET_INTERVAL;
+    }
+
+    /// Returns whether one more stream may be opened while `open` others are.
+    pub(super) fn may_open(&self, now: Instant, open: usize) -> bool {
+        let count = self.count(now);
+        count < UNLIMITED_BELOW || count as usize + open < MAX_RESETS as usize
+    }
+
+    /// Returns whether a stream may be reset whose reset could also wait.
+    pub(super) fn may_reset(&self, now: Instant) -> bool {
+        self.count(now) < MAX_RESETS
+    }
+
+    /// Returns when the count next decreases.
+    pub(super) fn next(&self, now: Instant) -> Instant {
+        let left = self.forgotten.saturating_duration_since(now);
+        let whole = FORGET_INTERVAL * self.count(now).saturating_sub(1);
+        now + left.saturating_sub(whole)
+    }
+
+    fn count(&self, now: Instant) -> u32 {
+        let left = self.forgotten.saturating_duration_since(now);
+        left.as_millis().div_ceil(FORGET_INTERVAL.as_millis()) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_nanos(millis * 1_000_000)
+    }
+
+    fn after(rate: u32, now: Instant) -> ResetRate {
+        let mut all = ResetRate::default();
+        (0..rate).for_each(|_| all.add(now));
+        all
+    }
+
+    #[test]
+    fn what_is_open_and_what_was_reset_are_never_more_than_a_server_bears() {
+        let start = at(1_000_000);
+        // Few resets: as many streams as the server allows.
+        assert!(after(63, start).may_open(start, 127) && after(63, start).may_open(start, 10_000));
+        for (rate, open) in [(64, 127), (100, 91), (191, 0)] {
+            assert!(after(rate, start).may_open(start, open), "{rate} {open}");
+            assert!(!after(rate, start).may_open(start, open + 1), "{rate} {open}");
+        }
+        assert!(after(191, start).may_reset(start) && !after(192, start).may_reset(start));
+    }
+
+    #[test]
+    fn twenty_are_forgotten_in_a_second() {
+        let start = at(1_000_000);
+        let rate = after(192, start);
+        assert!(!rate.may_open(start, 0));
+        assert_eq!(rate.next(start), at(1_000_050));
+        assert!(!rate.may_open(at(1_000_049), 0) && rate.may_open(at(1_000_050), 0));
+        assert_eq!(rate.next(at(1_000_060)), at(1_000_100));
+        assert!(rate.may_open(at(1_001_000), 19) && !rate.may_open(at(1_001_000), 20));
+        // Idle time earns no credit.
+        let mut later = rate;
+        later.add(at(9_000_000));
+        assert_eq!(later.next(at(9_000_000)), at(9_000_050));
+        assert_eq!(later.next(at(9_000_050)), at(9_000_050));
+    }
+}

@@ -1,0 +1,67 @@
+//! The session's end: when it accepts no more requests, and when it closes.
+
+use std::time::Duration;
+
+use super::{ClientSession, SessionState};
+use crate::driver::{CLOSE_TIMEOUT, SessionHandler as _, TurnCx};
+
+/// How long spares of an unused session stay open.
+const SPARE_IDLE: Duration = Duration::from_secs(30);
+
+impl ClientSession {
+    /// Stops accepting requests.
+    pub(super) fn stop_accepting(&mut self, turn: &mut TurnCx<'_>) {
+        if self.state != SessionState::Open {
+            return;
+        }
+        self.state = SessionState::Closing;
+        self.context.forget(&self.mailbox);
+        for command in self.mailbox.close() {
+            self.on_command(turn, command);
+        }
+        self.spares.finish(turn);
+        self.open_queued(turn);
+        self.end_if_idle(turn);
+    }
+
+    pub(super) fn end_if_idle(&mut self, turn: &mut TurnCx<'_>) {
+        if self.state == SessionState::Closing && self.slots.len() == 0 && self.queue.is_empty() {
+            self.state = SessionState::Ended;
+            self.idle_since = Some(turn.now);
+            turn.session.shutdown(turn.now);
+        }
+    }
+
+    /// Closes the session when its idle timeout expires.
+    pub(super) fn check_idleness(&mut self, turn: &mut TurnCx<'_>) {
+        if self.slots.len() > 0 || !self.queue.is_empty() {
+            self.idle_since = None;
+            self.spares_wanted = true;
+            return;
+        }
+        let since = *self.idle_since.get_or_insert(turn.now);
+        let idle = turn.now.saturating_duration_since(since);
+        if self.state == SessionState::Open && idle >= self.context.idle_timeout {
+            self.stop_accepting(turn);
+        } else if self.spares_wanted && idle >= SPARE_IDLE {
+            self.spares_wanted = false;
+            self.spares.close_idle(turn);
+            self.slots.shrink();
+        } else if self.state == SessionState::Ended && idle >= CLOSE_TIMEOUT {
+            turn.conns.close_all(turn.now, turn.session);
+            self.idle_since = Some(turn.now);
+        }
+        self.end_if_idle(turn);
+    }
+
+    pub(super) fn idle_deadline(&self) -> Option<Duration> {
+        match self.state {
+            SessionState::Open if self.spares_wanted => {
+                Some(self.context.idle_timeout.min(SPARE_IDLE))
+            }
+            SessionState::Open => Some(self.context.idle_timeout),
+            SessionState::Closing => None,
+            SessionState::Ended => Some(CLOSE_TIMEOUT),
+        }
+    }
+}

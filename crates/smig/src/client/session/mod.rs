@@ -1,0 +1,334 @@
+//! The client's half of a session: requests to the engine, responses to the application.
+//!
+//! Here are its state and what reaches it: events of the engine, commands, calls of streams. What a request goes through
+//! is in [`queue`], then in [`streams`]; [`closing`] ends the session.
+
+mod closing;
+mod queue;
+mod streams;
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use smig_proto::{Event, Instant, StreamKey};
+use tokio::sync::oneshot;
+
+use crate::client::pool::OriginContext;
+use crate::client::request::{BodySendState, OpenRequest, QueuedRequest};
+use crate::client::reset_rate::ResetRate;
+use crate::client::spares::Spares;
+use crate::client::unfinished_uploads::UnfinishedUploads;
+use crate::driver::{Migration, SessionHandler, Slots, TurnCx};
+use crate::error::{Error, ErrorKind};
+use crate::mailbox::{Mailbox, Slot};
+use crate::migration::{self, RecentStreams};
+use crate::observer::ObserverEvent;
+use crate::seldom;
+use crate::snapshot::{MigrationCause, SessionRecord, SnapshotSender};
+use crate::stream::Sends;
+use crate::transport::Transport;
+
+/// Commands to a session's task.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Send a request.
+    Request(Box<QueuedRequest>),
+    /// The result of dialing a further connection.
+    Dialed(Box<Result<Transport, Error>>),
+    /// Return the server's protocol as soon as it is known.
+    AwaitProtocol(oneshot::Sender<Result<NegotiatedProtocol, Error>>),
+    /// Accept no more requests, and close after the current ones.
+    Finish(FinishWhen),
+    /// Like [`Self::Finish`], unless the session is connected to one of these addresses.
+    MoveTo(Vec<IpAddr>),
+    /// Return a snapshot of the session.
+    Describe(SnapshotSender),
+}
+
+/// The condition of [`Command::Finish`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FinishWhen {
+    Always,
+    /// Only if the session has no request.
+    Idle,
+}
+
+/// The protocol that a server speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NegotiatedProtocol {
+    /// HTTP/2 with migration.
+    Smig,
+    /// Plain HTTP/2.
+    Http2,
+    /// HTTP/1.1.
+    Http1,
+}
+
+/// Whether the session accepts requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SessionState {
+    Open,
+    /// No new requests; the session closes after the last response.
+    Closing,
+    /// GOAWAY was sent.
+    Ended,
+}
+
+/// The client's half of one session.
+#[derive(Debug)]
+pub(super) struct ClientSession {
+    pub(super) context: Arc<OriginContext>,
+    mailbox: Arc<Mailbox<Command>>,
+    slots: Slots<OpenRequest>,
+    by_key: FxHashMap<StreamKey, Slot>,
+    queue: VecDeque<Box<QueuedRequest>>,
+    pub(super) spares: Spares,
+    recent: RecentStreams,
+    watched: Vec<Slot>,
+    unfinished: UnfinishedUploads<StreamKey>,
+    resets: ResetRate,
+    /// Number of the engine's resets that `resets` includes.
+    resets_counted: u64,
+    /// Until then no stream is opened and no unfinished upload is reset: the server's limit of resets may be near.
+    held_until: Option<Instant>,
+    session_record: SessionRecord,
+    state: SessionState,
+    idle_since: Option<Instant>,
+    /// The session is in use: keep spares ready.
+    spares_wanted: bool,
+    /// The server's protocol as far as known, and the callers that wait for it.
+    protocol: NegotiatedProtocol,
+    protocol_waiters: Vec<oneshot::Sender<Result<NegotiatedProtocol, Error>>>,
+}
+
+impl ClientSession {
+    pub(super) fn new(
+        context: Arc<OriginContext>,
+        mailbox: Arc<Mailbox<Command>>,
+        spares: Spares,
+    ) -> Self {
+        Self {
+            slots: Slots::new(Arc::clone(mailbox.notifier())),
+            context,
+            mailbox,
+            by_key: FxHashMap::default(),
+            queue: VecDeque::new(),
+            spares,
+            recent: RecentStreams::default(),
+            watched: Vec::new(),
+            unfinished: UnfinishedUploads::default(),
+            resets: ResetRate::default(),
+            resets_counted: 0,
+            held_until: None,
+            session_record: SessionRecord::begin(crate::clock::now()),
+            state: SessionState::Open,
+            idle_since: None,
+            spares_wanted: true,
+            protocol: NegotiatedProtocol::Http2,
+            protocol_waiters: Vec::new(),
+        }
+    }
+
+    /// Sends a snapshot of the session.
+    fn describe(&self, turn: &TurnCx<'_>, sender: SnapshotSender) {
+        let find = |key| {
+            let call = self.slots.get(*self.by_key.get(&key)?)?;
+            Some(&call.record)
+        };
+        if let Some(session) = turn.snapshot(&self.session_record, find) {
+            // The caller may have dropped the receiver.
+            drop(sender.send(Box::new(session)));
+        }
+    }
+}
+
+impl SessionHandler for ClientSession {
+    type Command = Command;
+
+    fn on_event(&mut self, turn: &mut TurnCx<'_>, event: Event) {
+        let slot = |stream| self.by_key.get(&stream).copied();
+        match event {
+            Event::Response { stream, head, end } => {
+                if let Some(slot) = slot(stream) {
+                    self.on_response(turn, slot, head, end);
+                }
+            }
+            Event::Informational { stream, head } => {
+                if let Some(slot) = slot(stream) {
+                    self.on_informational(slot, &head);
+                }
+            }
+            Event::Readable { stream } => {
+                if let Some(slot) = slot(stream) {
+                    self.on_readable(turn, slot);
+                }
+            }
+            Event::Writable { stream } => {
+                if let Some(slot) = slot(stream) {
+                    self.pump(turn, slot);
+                }
+            }
+            Event::Finished { stream } => {
+                if let Some(slot) = slot(stream)
+                    && let Some((call, _)) = self.slots.entry(slot)
+                {
+                    call.outbound = BodySendState::Sent;
+                    self.settle(turn, slot);
+                }
+            }
+            Event::Reset { stream, error } => match slot(stream) {
+                Some(slot) => self.on_reset(turn, slot, error),
+                None => turn.session.release(stream),
+            },
+            // Unexpected: our settings disable push.
+            Event::Pushed { stream, .. } => turn.session.release(stream),
+            Event::StreamsAvailable => self.open_queued(turn),
+            Event::SessionEstablished { .. } => {
+                self.context.counters.on_event(&ObserverEvent::SessionEstablished);
+                self.protocol = NegotiatedProtocol::Smig;
+                self.spares.on_established();
+            }
+            Event::Joined { conn } => {
+                tracing::debug!(%conn, "connection joined");
+                let ends = self.context.counters.ends_of(turn, conn);
+                self.context.counters.on_event(&ObserverEvent::Joined { conn, ends });
+                self.spares.on_joined(turn);
+            }
+            Event::JoinRefused { conn, reason } => {
+                seldom!(info, "refused spare", %conn, ?reason, "spare connection refused");
+                let ends = self.context.counters.ends_of(turn, conn);
+                self.context.counters.on_event(&ObserverEvent::JoinRefused { ends });
+                self.spares.on_refused(turn, conn, reason);
+            }
+            Event::MigrationOffered { stream } => self.spares.on_offer(turn, stream),
+            Event::Migrated { stream, from, to, mover, received } => {
+                tracing::debug!(?stream, %from, %to, ?mover, "stream moved");
+                self.on_migrated(turn, Migration { stream, from, to, mover, received });
+            }
+            Event::MigrationDeclined { stream } => self.on_migration_declined(turn, stream),
+            Event::GoingAway { conn, code, .. } => {
+                tracing::debug!(%conn, %code, "the server is going away");
+                self.stop_accepting(turn);
+            }
+            Event::Closed { conn, error } => {
+                tracing::debug!(%conn, ?error, "connection ended");
+                self.spares.on_closed(turn, error.and_then(|error| error.cause));
+            }
+            Event::LimitHit { conn, limit } => {
+                seldom!(warn, limit, %conn, limit, "limit reached");
+                self.context.counters.on_event(&ObserverEvent::LimitHit(limit));
+            }
+            _ => {}
+        }
+    }
+
+    fn on_command(&mut self, turn: &mut TurnCx<'_>, command: Command) {
+        match command {
+            Command::Request(mut outgoing) => {
+                outgoing.place.begin(turn.now);
+                // A request that another session returned is older than those that came here directly.
+                let queued_at = outgoing.place.queued_at();
+                let at = self.queue.partition_point(|other| other.place.queued_at() <= queued_at);
+                self.queue.insert(at, outgoing);
+                self.open_queued(turn);
+            }
+            Command::Dialed(result) => self.spares.on_dialed(turn, *result),
+            Command::AwaitProtocol(sender) => self.protocol_waiters.push(sender),
+            Command::Finish(when) => {
+                let is_idle = self.slots.len() == 0 && self.queue.is_empty();
+                if is_idle || when == FinishWhen::Always {
+                    self.stop_accepting(turn);
+                }
+            }
+            Command::MoveTo(addresses) => {
+                if !addresses.contains(&self.spares.addr().ip().to_canonical()) {
+                    tracing::info!(origin = %self.context.origin, "the server's addresses changed");
+                    self.stop_accepting(turn);
+                }
+            }
+            Command::Describe(sender) => self.describe(turn, sender),
+        }
+    }
+
+    fn on_call(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
+        let Some((call, _)) = self.slots.take_woken(slot) else { return };
+        let requests = call.shared.take_requests();
+        let key = call.key;
+        // The application has read the complete response and dropped it: continue to send the request.
+        if requests.gone && call.shared.is_abandoned() {
+            return self.forget(turn, slot);
+        }
+        if let Some(priority) = requests.priority {
+            turn.session.reprioritize(key, priority);
+        }
+        if requests.migrate {
+            let why = MigrationCause::Asked;
+            migration::migrate(turn, key, migration::Offers::Never, why, &mut call.record);
+        }
+        if requests.sends == Sends::UntilAnswered {
+            call.give_up();
+        }
+        self.on_readable(turn, slot);
+        self.pump(turn, slot);
+    }
+
+    fn on_turn(&mut self, turn: &mut TurnCx<'_>) {
+        if !self.watched.is_empty() {
+            self.evaluate_candidates(turn);
+        }
+        self.count_resets(turn);
+        self.reset_unfinished(turn);
+        self.resume_held(turn);
+        self.queue.retain(|outgoing| !outgoing.shared.is_released());
+        self.give_up_waiting(turn.now);
+        if self.awaits_settings() {
+            self.open_queued(turn);
+        }
+        if turn.session.has_peer_settings() {
+            for sender in self.protocol_waiters.drain(..) {
+                // The caller may have dropped the receiver.
+                let _ = sender.send(Ok(self.protocol));
+            }
+        }
+        if turn.conns.is_empty() {
+            self.stop_accepting(turn);
+        }
+        self.check_idleness(turn);
+        if self.state == SessionState::Open && self.spares_wanted {
+            self.spares.keep(turn, &self.context, &self.mailbox);
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let idle = self.idle_since.zip(self.idle_deadline()).map(|(since, limit)| since + limit);
+        // Unfinished uploads may be held as well.
+        let resets = self.held_until.or_else(|| self.unfinished.deadline());
+        [idle, self.queue_deadline(), resets].into_iter().flatten().min()
+    }
+
+    fn is_done(&self) -> bool {
+        // Responses that were received completely can still be read.
+        self.slots.len() == 0
+    }
+
+    fn on_end(&mut self) {
+        self.context.forget(&self.mailbox);
+        for call in self.slots.drain() {
+            call.shared.fail(Error::new(ErrorKind::Connection(None)));
+        }
+        let left = self.mailbox.close().into_iter().filter_map(|command| match command {
+            Command::Request(outgoing) => Some(outgoing),
+            // The receiver of a dropped `AwaitProtocol` is notified by the drop of its sender.
+            Command::Dialed(_)
+            | Command::AwaitProtocol(_)
+            | Command::Finish(_)
+            | Command::MoveTo(_)
+            | Command::Describe(_) => None,
+        });
+        for outgoing in self.queue.drain(..).chain(left) {
+            outgoing.give_back(Error::new(ErrorKind::Refused("its last connection was closed")));
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! How long bulk yields to what an interactive connection has just sent.
+//!
+//! The bytes of a small response occupy the path for a certain time. If bulk sends next to nothing for
+//! exactly that time, the path stays full and its queue does not grow. Pure.
+
+use std::time::Duration;
+
+use smig_proto::Instant;
+
+/// While bulk defers, it gets the path's rate divided by this.
+pub(in crate::driver) const DEFERRED_RATE_DIVISOR: u64 = 4;
+
+#[derive(Debug)]
+pub(in crate::driver) struct BulkDeferral {
+    /// Upper bound on the remaining deferral.
+    max: Duration,
+    until: Option<Instant>,
+}
+
+impl BulkDeferral {
+    pub(in crate::driver) const fn new(max: Duration) -> Self {
+        Self { max, until: None }
+    }
+
+    /// Extends the deferral: interactive connections sent `bytes` bytes on a path that carries `rate` bytes per second.
+    pub(in crate::driver) fn on_interactive(&mut self, now: Instant, bytes: u64, rate: u64) {
+        if bytes == 0 || rate == 0 {
+            return;
+        }
+        let micros = bytes.saturating_mul(1_000_000) / rate;
+        let begin = self.until.map_or(now, |until| until.max(now));
+        let until = begin + Duration::from_micros(micros);
+        self.until = Some(until.min(now + self.max));
+    }
+
+    /// Returns whether bulk yields now.
+    pub(in crate::driver) fn is_active(&mut self, now: Instant) -> bool {
+        self.until = self.until.filter(|&until| until > now);
+        self.until.is_some()
+    }
+
+    /// Ends the deferral, because there is no bulk connection.
+    pub(in crate::driver) fn forget(&mut self) {
+        self.until = None;
+    }
+
+    pub(in crate::driver) const fn deadline(&self) -> Option<Instant> {
+        self.until
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RATE: u64 = 1_000_000;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_nanos(millis * 1_000_000)
+    }
+
+    #[test]
+    fn bulk_makes_room_for_as_long_as_the_response_takes() {
+        let mut deferral = BulkDeferral::new(Duration::from_millis(25));
+        assert!(!deferral.is_active(at(0)));
+        deferral.on_interactive(at(10), 10_000, RATE);
+        assert_eq!(deferral.deadline(), Some(at(20)));
+        assert!(deferral.is_active(at(19)));
+        assert!(!deferral.is_active(at(20)));
+        assert_eq!(deferral.deadline(), None);
+    }
+
+    #[test]
+    fn two_responses_take_the_time_of_both_within_the_bound() {
+        let mut deferral = BulkDeferral::new(Duration::from_millis(25));
+        deferral.on_interactive(at(0), 10_000, RATE);
+        deferral.on_interactive(at(5), 10_000, RATE);
+        assert_eq!(deferral.deadline(), Some(at(20)));
+        deferral.on_interactive(at(6), 1_000_000, RATE);
+        assert_eq!(deferral.deadline(), Some(at(31)));
+        deferral.forget();
+        assert!(!deferral.is_active(at(7)));
+    }
+
+    #[test]
+    fn nothing_is_held_without_bytes_or_a_rate_or_when_it_is_off() {
+        let mut deferral = BulkDeferral::new(Duration::from_millis(25));
+        deferral.on_interactive(at(0), 0, RATE);
+        deferral.on_interactive(at(0), 10_000, 0);
+        assert!(!deferral.is_active(at(0)));
+        let mut off = BulkDeferral::new(Duration::ZERO);
+        off.on_interactive(at(0), 10_000, RATE);
+        assert!(!off.is_active(at(0)));
+    }
+}

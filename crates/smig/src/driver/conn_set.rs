@@ -1,0 +1,316 @@
+//! All connections of a session: the order of sending, and their roles.
+//!
+//! Interactive connections send first. The rate of bulk connections is limited ([`Pacer`]), so that the queue
+//! of the path that they share stays short, and more so while interactive bytes are sent ([`BulkDeferral`]).
+
+use std::sync::Arc;
+use std::task::Context;
+use std::time::Duration;
+
+use smig_proto::{
+    ConnId, ConnectionRole, ConnectionSpec, ConnectionView, ErrorCode, Event, Identity, Instant,
+    OutputBuffer, Session,
+};
+
+use super::bulk::{BulkDeferral, DEFERRED_RATE_DIVISOR, MIN_PACED_RTT, Pacer, RateSample};
+use super::conn::{CloseState, DetachedConn, DriverConn, Progress};
+use crate::connection::ConnectionInfo;
+use crate::seldom;
+use crate::snapshot::{self, ConnectionSnapshot};
+use crate::socket::{PathSample, SocketOptions};
+use crate::transport::Transport;
+
+/// Which connections are paced near the measured rate of their path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pacing {
+    /// None: all send as fast as congestion control allows.
+    Off,
+    /// Those that a stream has migrated to.
+    #[default]
+    Moved,
+    /// Every one that has more to send than its socket takes, however urgent. For measurements of pacing
+    /// without migration.
+    Every,
+}
+
+/// Options for the connections of a session.
+#[derive(Clone, Debug)]
+pub(crate) struct ConnOptions {
+    pub(crate) interactive: SocketOptions,
+    pub(crate) bulk: SocketOptions,
+    pub(crate) pacing: Pacing,
+    /// How long interactive output may hold bulk back at most.
+    pub(crate) max_bulk_deferral: Duration,
+}
+
+impl Pacing {
+    /// Returns whether pacing, where it is active, limits connections of this role.
+    const fn takes(self, role: ConnectionRole) -> bool {
+        matches!((self, role), (Self::Every, _) | (_, ConnectionRole::Bulk))
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct ConnSet {
+    conns: Vec<DriverConn>,
+    options: Arc<ConnOptions>,
+    deferral: BulkDeferral,
+    /// Limits bulk, where the path's queue matters.
+    pacer: Option<Pacer>,
+    /// Bytes acknowledged on all connections.
+    acknowledged: u64,
+}
+
+impl ConnSet {
+    pub(crate) fn new(options: Arc<ConnOptions>) -> Self {
+        let deferral = BulkDeferral::new(options.max_bulk_deferral);
+        Self { conns: Vec::with_capacity(1), options, deferral, pacer: None, acknowledged: 0 }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.conns.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.conns.len()
+    }
+
+    /// Adds a connection to the session and its engine: the client's, or a server's first one.
+    pub(crate) fn add(
+        &mut self,
+        session: &mut Session,
+        now: Instant,
+        transport: Transport,
+        info: ConnectionInfo,
+        identity: Identity,
+    ) -> ConnId {
+        let info = Arc::new(info);
+        let spec = ConnectionSpec { security: info.security, identity };
+        let id = session.add_connection(now, spec);
+        self.insert(id, DetachedConn { transport, info, output: OutputBuffer::default() });
+        id
+    }
+
+    /// Adds a connection that the engine knows already.
+    pub(crate) fn insert(&mut self, id: ConnId, detached: DetachedConn) {
+        let mut conn = DriverConn::new(id, detached);
+        conn.set_role(ConnectionRole::Interactive, &self.options.interactive);
+        self.conns.push(conn);
+    }
+
+    /// Removes a connection, with its pending output.
+    pub(crate) fn remove(&mut self, id: ConnId) -> Option<DetachedConn> {
+        let index = self.conns.iter().position(|conn| conn.id == id)?;
+        Some(self.conns.remove(index).detach())
+    }
+
+    fn find(&mut self, id: ConnId) -> Option<&mut DriverConn> {
+        self.conns.iter_mut().find(|conn| conn.id == id)
+    }
+
+    /// Returns what the application may know of a connection.
+    pub(crate) fn info(&self, id: ConnId) -> Option<&Arc<ConnectionInfo>> {
+        self.conns.iter().find(|conn| conn.id == id).map(|conn| &conn.info)
+    }
+
+    /// Samples the path of a connection now.
+    pub(crate) fn sample(&mut self, id: ConnId) -> PathSample {
+        let Some(conn) = self.find(id) else { return PathSample::default() };
+        conn.take_sample();
+        conn.sample
+    }
+
+    /// Returns a snapshot of a connection; unlike [`Self::sample`], it changes no socket option.
+    pub(crate) fn snapshot(
+        &self,
+        view: &ConnectionView,
+        role: snapshot::ConnectionRole,
+    ) -> Option<ConnectionSnapshot> {
+        self.conns.iter().find(|conn| conn.id == view.id).map(|conn| conn.snapshot(view, role))
+    }
+
+    /// Applies an engine event to the transports.
+    pub(super) fn on_event(&mut self, session: &mut Session, now: Instant, event: &Event) {
+        match event {
+            Event::KeyingMaterialNeeded { conn: id, request } => {
+                let Some(conn) = self.find(*id) else { return };
+                match conn.transport.keying_material(request) {
+                    Ok(material) => {
+                        session.handle_keying_material(*id, material, crate::entropy::nonce());
+                    }
+                    Err(error) => {
+                        seldom!(warn, "exporter", conn = %id, %error, "no TLS exporter, SMig disabled")
+                    }
+                }
+            }
+            Event::Closed { conn: id, .. } => {
+                if let Some(conn) = self.find(*id) {
+                    conn.end(now);
+                }
+            }
+            Event::AbortTransport { conn: id } => {
+                if let Some(conn) = self.find(*id) {
+                    conn.abandon(session, now);
+                }
+            }
+            Event::Migrated { to, .. } => {
+                let options = Arc::clone(&self.options);
+                if let Some(conn) = self.find(*to)
+                    && conn.role == ConnectionRole::Interactive
+                {
+                    conn.set_role(ConnectionRole::Bulk, &options.bulk);
+                    self.start_pacing(now);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Reads from the connection at `index`.
+    pub(super) fn receive(
+        &mut self,
+        index: usize,
+        session: &mut Session,
+        now: Instant,
+        cx: &mut Context<'_>,
+    ) -> Progress {
+        let Some(conn) = self.conns.get_mut(index) else { return Progress::None };
+        let resumed = conn.resume_input(session, now);
+        resumed.or(conn.receive(session, now, cx))
+    }
+
+    /// Sends: on interactive connections first, then on bulk connections.
+    pub(super) fn transmit(
+        &mut self,
+        session: &mut Session,
+        now: Instant,
+        cx: &mut Context<'_>,
+    ) -> Progress {
+        let mut progress = Progress::None;
+        let mut bytes = 0;
+        for conn in self.conns.iter_mut().filter(|conn| conn.role == ConnectionRole::Interactive) {
+            progress = progress.or(conn.transmit(session, now, cx));
+            bytes += conn.newly_sent();
+        }
+        if self.options.pacing == Pacing::Every && self.conns.iter().any(DriverConn::is_blocked) {
+            self.start_pacing(now);
+        }
+        if self.paced().next().is_none() {
+            self.pacer = None;
+            self.deferral.forget();
+            return progress;
+        }
+        self.limit_bulk(now, bytes);
+        for conn in self.conns.iter_mut().filter(|conn| conn.role == ConnectionRole::Bulk) {
+            progress = progress.or(conn.transmit(session, now, cx));
+        }
+        progress
+    }
+
+    /// Sets the rate limit of bulk, after interactive connections have sent `bytes` bytes.
+    fn limit_bulk(&mut self, now: Instant, bytes: u64) {
+        let Some(mut pacer) = self.pacer.take() else { return };
+        if pacer.is_due(now) {
+            self.sample_rate(now, &mut pacer);
+        }
+        // A connection does not yield to itself.
+        if self.options.pacing != Pacing::Every {
+            self.deferral.on_interactive(now, bytes, pacer.capacity());
+        }
+        let mut cap = pacer.cap();
+        if self.deferral.is_active(now) {
+            cap = cap.min(pacer.capacity() / DEFERRED_RATE_DIVISOR);
+        }
+        self.pacer = Some(pacer);
+        let active = self.paced().filter(|conn| conn.is_blocked()).count();
+        let share = if cap == u64::MAX { cap } else { cap / active.max(1) as u64 };
+        let pacing = self.options.pacing;
+        for conn in self.conns.iter_mut().filter(|conn| pacing.takes(conn.role)) {
+            conn.set_cap(share);
+        }
+    }
+
+    /// Returns the connections whose rate is limited.
+    fn paced(&self) -> impl Iterator<Item = &DriverConn> + Clone {
+        self.conns.iter().filter(|conn| self.options.pacing.takes(conn.role))
+    }
+
+    /// Samples every connection, and gives a reading to the pacer.
+    fn sample_rate(&mut self, now: Instant, pacer: &mut Pacer) {
+        let Some(base) = self.sample_all() else { return };
+        let new: u64 = self.conns.iter_mut().map(DriverConn::newly_acknowledged).sum();
+        self.acknowledged += new;
+        let in_flight = |conn: &DriverConn| conn.sample.in_flight;
+        let all_in_flight: u64 = self.conns.iter().map(in_flight).sum();
+        let bulk = self.paced();
+        let in_flight = bulk.clone().map(in_flight).sum();
+        let sends = bulk.filter(|conn| conn.sample.in_flight > 0);
+        let Some(conn) = sends.min_by_key(|conn| conn.sample.rtt) else {
+            pacer.on_silence(now);
+            return;
+        };
+        let reading = RateSample {
+            acknowledged: self.acknowledged,
+            sent: self.acknowledged + all_in_flight,
+            rtt: conn.sample.rtt,
+            deviation: conn.sample.deviation,
+            base,
+            packet: conn.sample.packet,
+            in_flight,
+        };
+        pacer.on_reading(now, reading);
+    }
+
+    /// Samples all connections; returns the lowest minimum RTT.
+    fn sample_all(&mut self) -> Option<Duration> {
+        let sample = |conn: &mut DriverConn| {
+            conn.take_sample();
+            conn.sample.min_rtt
+        };
+        self.conns.iter_mut().map(sample).filter(|base| !base.is_zero()).min()
+    }
+
+    /// Starts pacing, if it is enabled and the path's RTT is long enough.
+    fn start_pacing(&mut self, now: Instant) {
+        if self.options.pacing != Pacing::Off && self.pacer.is_none() {
+            let base = self.sample_all().filter(|&base| base >= MIN_PACED_RTT);
+            self.pacer = base.map(|base| Pacer::begin(now, base));
+        }
+    }
+
+    /// Advances connections that are being closed, and removes those that are closed.
+    pub(super) fn finish(
+        &mut self,
+        session: &mut Session,
+        now: Instant,
+        cx: &mut Context<'_>,
+    ) -> Progress {
+        let mut progress = Progress::None;
+        for conn in &mut self.conns {
+            progress = progress.or(conn.finish(session, now, cx));
+        }
+        self.conns.retain(|conn| conn.close_state != CloseState::Gone);
+        progress
+    }
+
+    /// Closes every connection now: the peer was notified and has not closed them in time.
+    pub(crate) fn close_all(&self, now: Instant, session: &mut Session) {
+        for conn in &self.conns {
+            session.close(now, conn.id, ErrorCode::NoError, "the session has ended");
+        }
+    }
+
+    /// Releases spare memory, before the session's task goes idle.
+    pub(super) fn release_idle_memory(&mut self) {
+        for conn in &mut self.conns {
+            conn.release_idle_memory();
+        }
+    }
+
+    /// Returns when the driver must run again.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let ends = self.conns.iter().filter_map(DriverConn::deadline).min();
+        let pacer = self.pacer.as_ref().and_then(Pacer::deadline);
+        [ends, self.deferral.deadline(), pacer].into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,99 @@
+//! What a session reports to the counters and the observer of its endpoint: events of streams and connections, each with
+//! the connection and the stream that it concerns. And the session's snapshot.
+//!
+//! Nothing is looked up for an event without an observer.
+
+use smig_proto::{ConnId, ConnectionView, Mover, StreamKey};
+
+use super::TurnCx;
+use crate::clock;
+use crate::observer::{Counters, ObserverEvent};
+use crate::snapshot::{self, SessionRecord, SessionSnapshot, StreamRecord, StreamRef};
+use crate::socket::ConnectionAddrs;
+
+/// The engine's event that a stream has migrated.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Migration {
+    pub(crate) stream: StreamKey,
+    pub(crate) from: ConnId,
+    pub(crate) to: ConnId,
+    pub(crate) mover: Mover,
+    /// Bytes of body received before.
+    pub(crate) received: u64,
+}
+
+impl TurnCx<'_> {
+    /// Returns a snapshot of the session; `find` returns the records of its streams. `None` if no connection is open.
+    pub(crate) fn snapshot<'a>(
+        &self,
+        record: &SessionRecord,
+        find: impl Fn(StreamKey) -> Option<&'a StreamRecord>,
+    ) -> Option<SessionSnapshot> {
+        let connection = |view: &ConnectionView, role| self.conns.snapshot(view, role);
+        snapshot::capture(self.session, self.now, record, connection, find)
+    }
+}
+
+impl Counters {
+    /// Like [`Self::ends`], for one of a session's connections.
+    pub(crate) fn ends_of(&self, turn: &TurnCx<'_>, conn: ConnId) -> Option<ConnectionAddrs> {
+        self.ends(|| Some(turn.conns.info(conn)?.ends()))
+    }
+
+    /// Like [`Self::ends`], for the connection that carries a stream.
+    pub(crate) fn ends_of_stream(
+        &self,
+        turn: &TurnCx<'_>,
+        stream: StreamKey,
+    ) -> Option<ConnectionAddrs> {
+        self.ends(|| Some(turn.conns.info(turn.session.stream(stream)?.connection)?.ends()))
+    }
+
+    /// Returns the place of a stream for the observer; `None` if there is none.
+    pub(crate) fn place(
+        &self,
+        turn: &TurnCx<'_>,
+        session_record: &SessionRecord,
+        stream: StreamKey,
+    ) -> Option<StreamRef> {
+        self.is_observed().then(|| session_record.place(turn.session, stream))?
+    }
+
+    /// Reports a migration.
+    pub(crate) fn moved(
+        &self,
+        turn: &TurnCx<'_>,
+        session_record: &mut SessionRecord,
+        record: Option<&mut StreamRecord>,
+        migration: Migration,
+    ) {
+        let Migration { stream, from, to, mover, received } = migration;
+        let sent = turn.session.stream(stream).map_or(0, |view| view.sent);
+        let (why, offset) = session_record.moved(stream, record, mover, sent + received);
+        let place = self.is_observed().then(|| session_record.place_on(stream, to));
+        let ends = self.ends_of(turn, to);
+        self.on_event(&ObserverEvent::Moved { from, to, mover, ends, stream: place, offset, why });
+    }
+
+    /// Reports that a stream has completed.
+    pub(crate) fn ended(
+        &self,
+        turn: &TurnCx<'_>,
+        session_record: &SessionRecord,
+        key: StreamKey,
+        record: &StreamRecord,
+    ) {
+        if !self.is_observed() {
+            return self.count_stream_end();
+        }
+        let view = turn.session.stream(key);
+        self.on_event(&ObserverEvent::StreamEnded {
+            stream: self.place(turn, session_record, key),
+            // One turn may open and complete a stream: its timestamp is too coarse for a latency.
+            latency: clock::now().saturating_duration_since(record.opened),
+            sent: view.map_or(0, |view| view.sent),
+            received: view.map_or(0, |view| view.received),
+            moves: view.map_or(0, |view| view.moves),
+        });
+    }
+}

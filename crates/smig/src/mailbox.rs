@@ -1,0 +1,231 @@
+//! How other tasks reach the task that owns a session: commands, and streams with work to do.
+//!
+//! A wake-up is immediate and happens at most once between two polls of the owner: a running owner is not
+//! woken, because it checks for calls before it sleeps.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Wake, Waker};
+
+/// A stream's slot in its driver. Slots are reused; a late call for an old stream is harmless.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Slot(pub(crate) u32);
+
+/// Wakes a driver.
+#[derive(Debug, Default)]
+pub(crate) struct Notifier(Mutex<Calls>);
+
+#[derive(Debug, Default)]
+struct Calls {
+    /// The owner is running, or has been woken and has not run yet.
+    awake: bool,
+    /// There is a reason to run other than a slot.
+    roused: bool,
+    slots: Vec<Slot>,
+    waker: Option<Waker>,
+}
+
+impl Notifier {
+    fn lock(&self) -> MutexGuard<'_, Calls> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes the owner for `slot`.
+    pub(crate) fn wake_slot(&self, slot: Slot) {
+        let mut calls = self.lock();
+        calls.slots.push(slot);
+        Self::wake(calls);
+    }
+
+    /// Wakes the owner for its mailbox.
+    pub(crate) fn wake_for_command(&self) {
+        let mut calls = self.lock();
+        calls.roused = true;
+        Self::wake(calls);
+    }
+
+    fn wake(mut calls: MutexGuard<'_, Calls>) {
+        if !calls.awake {
+            calls.awake = true;
+            let waker = calls.waker.clone();
+            drop(calls);
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+    }
+
+    /// Records that the owner runs, and its waker.
+    pub(crate) fn begin(&self, waker: &Waker) {
+        let mut calls = self.lock();
+        calls.awake = true;
+        match &mut calls.waker {
+            Some(old) => old.clone_from(waker),
+            none => *none = Some(waker.clone()),
+        }
+    }
+
+    /// Moves the called slots into `into`, which must be empty. Returns whether there was any call.
+    pub(crate) fn take(&self, into: &mut Vec<Slot>) -> Woken {
+        let mut calls = self.lock();
+        core::mem::swap(&mut calls.slots, into);
+        let roused = core::mem::take(&mut calls.roused);
+        if roused || !into.is_empty() { Woken::Yes } else { Woken::No }
+    }
+
+    /// Marks the owner as asleep; returns `Called::Yes` if it must run again instead.
+    pub(crate) fn sleep(&self) -> Woken {
+        let mut calls = self.lock();
+        if calls.roused || !calls.slots.is_empty() {
+            return Woken::Yes;
+        }
+        calls.awake = false;
+        Woken::No
+    }
+}
+
+/// Whether the owner was called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Woken {
+    Yes,
+    No,
+}
+
+/// A stream's waker: calls its slot, at most once until the owner has polled the stream.
+#[derive(Debug)]
+pub(crate) struct SlotWaker {
+    notifier: Arc<Notifier>,
+    slot: Slot,
+    called: AtomicBool,
+}
+
+impl SlotWaker {
+    pub(crate) const fn new(notifier: Arc<Notifier>, slot: Slot) -> Self {
+        Self { notifier, slot, called: AtomicBool::new(false) }
+    }
+
+    /// Resets the waker, just before the owner polls the stream.
+    pub(crate) fn answered(&self) {
+        self.called.store(false, Ordering::Release);
+    }
+}
+
+impl Wake for SlotWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.called.swap(true, Ordering::AcqRel) {
+            self.notifier.wake_slot(self.slot);
+        }
+    }
+}
+
+/// A driver's command queue.
+#[derive(Debug)]
+pub(crate) struct Mailbox<C> {
+    notifier: Arc<Notifier>,
+    /// `None` when it is closed.
+    commands: Mutex<Option<Vec<C>>>,
+}
+
+impl<C> Mailbox<C> {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { notifier: Arc::default(), commands: Mutex::new(Some(Vec::new())) })
+    }
+
+    pub(crate) const fn notifier(&self) -> &Arc<Notifier> {
+        &self.notifier
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Vec<C>>> {
+        self.commands.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a command; returns it if the mailbox is closed.
+    pub(crate) fn send(&self, command: C) -> Result<(), C> {
+        match &mut *self.lock() {
+            Some(commands) => commands.push(command),
+            None => return Err(command),
+        }
+        self.notifier.wake_for_command();
+        Ok(())
+    }
+
+    /// Takes the commands that were sent.
+    pub(crate) fn take(&self) -> Vec<C> {
+        self.lock().as_mut().map(core::mem::take).unwrap_or_default()
+    }
+
+    /// Waits for a call, for owners without a driver; then takes the commands, possibly none.
+    pub(crate) async fn receive(&self) -> Vec<C> {
+        core::future::poll_fn(|cx| {
+            self.notifier.begin(cx.waker());
+            let called = self.notifier.take(&mut Vec::new());
+            if called == Woken::No && self.notifier.sleep() == Woken::No {
+                return Poll::Pending;
+            }
+            Poll::Ready(self.take())
+        })
+        .await
+    }
+
+    /// Closes the mailbox; returns the commands that were left.
+    pub(crate) fn close(&self) -> Vec<C> {
+        self.lock().take().unwrap_or_default()
+    }
+
+    /// Closes the mailbox if it is empty. Returns whether it is closed.
+    pub(crate) fn close_if_empty(&self) -> bool {
+        let mut commands = self.lock();
+        if commands.as_ref().is_some_and(Vec::is_empty) {
+            *commands = None;
+        }
+        commands.is_none()
+    }
+
+    /// Returns whether it is closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Count(std::sync::atomic::AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn an_owner_that_runs_is_not_woken_and_does_not_sleep() {
+        let count = Arc::new(Count::default());
+        let mailbox = Mailbox::<u8>::new();
+        let notifier = mailbox.notifier();
+        notifier.begin(&Arc::clone(&count).into());
+        mailbox.send(1).unwrap();
+        assert_eq!(count.0.load(Ordering::SeqCst), 0);
+        assert_eq!(notifier.sleep(), Woken::Yes);
+        assert_eq!(notifier.take(&mut Vec::new()), Woken::Yes);
+        assert_eq!(mailbox.take(), [1]);
+        assert_eq!(notifier.sleep(), Woken::No);
+        notifier.wake_slot(Slot(3));
+        notifier.wake_slot(Slot(3));
+        assert_eq!(count.0.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn a_closed_mailbox_gives_commands_back() {
+        let mailbox = Mailbox::<u8>::new();
+        mailbox.send(1).unwrap();
+        assert_eq!(mailbox.close(), [1]);
+        assert_eq!(mailbox.send(2), Err(2));
+    }
+}

@@ -1,0 +1,283 @@
+//! Events and counters for operators: one observer per server or client, called on the session's task.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use smig_proto::{ConnId, Mover};
+
+use crate::snapshot::{MigrationCause, PolicyOutcome, StreamRef};
+use crate::socket::ConnectionAddrs;
+
+/// An event worth counting. `ends` is the connection, unless it is closed already.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum ObserverEvent {
+    /// A server accepted a connection, before its handshake; or a client connected.
+    ConnectionOpened {
+        /// The connection.
+        ends: Option<ConnectionAddrs>,
+    },
+    /// A connection was closed.
+    ConnectionClosed {
+        /// The connection.
+        ends: Option<ConnectionAddrs>,
+    },
+    /// A handshake failed or took too long.
+    HandshakeFailed,
+    /// A session between two SMig endpoints has its key.
+    SessionEstablished,
+    /// A connection joined a session.
+    Joined {
+        /// Its number in the session.
+        conn: ConnId,
+        /// The connection.
+        ends: Option<ConnectionAddrs>,
+    },
+    /// A session refused a connection, which continues on its own.
+    JoinRefused {
+        /// The connection.
+        ends: Option<ConnectionAddrs>,
+    },
+    /// A stream was opened.
+    StreamOpened {
+        /// The stream; `None` over HTTP/1.1.
+        stream: Option<StreamRef>,
+    },
+    /// A stream completed: at a server, the last byte of its response was given to the transport; at a client,
+    /// the whole response arrived. Not reported over HTTP/1.1.
+    StreamEnded {
+        /// The stream on its last connection; `None` if that was closed before.
+        stream: Option<StreamRef>,
+        /// Time since it was opened.
+        latency: Duration,
+        /// Bytes of body sent.
+        sent: u64,
+        /// Bytes of body received.
+        received: u64,
+        /// Number of its migrations.
+        moves: u8,
+    },
+    /// A stream ended with an error.
+    StreamReset {
+        /// The connection that carried it.
+        ends: Option<ConnectionAddrs>,
+        /// The stream.
+        stream: Option<StreamRef>,
+    },
+    /// The verdict of the rules on a stream changed.
+    PolicyDecided {
+        /// The stream.
+        stream: Option<StreamRef>,
+        /// The new verdict.
+        verdict: PolicyOutcome,
+    },
+    /// A stream migrated.
+    Moved {
+        /// The connection that it left.
+        from: ConnId,
+        /// The connection that it migrated to.
+        to: ConnId,
+        /// Which endpoint was the mover.
+        mover: Mover,
+        /// The addresses of the connection that it migrated to.
+        ends: Option<ConnectionAddrs>,
+        /// The stream.
+        stream: Option<StreamRef>,
+        /// Bytes of body, both directions together, before the migration.
+        offset: u64,
+        /// The cause.
+        why: MigrationCause,
+    },
+    /// A migration was declined.
+    MoveDeclined {
+        /// The connection that the stream stays on.
+        ends: Option<ConnectionAddrs>,
+        /// The stream.
+        stream: Option<StreamRef>,
+    },
+    /// A handler or a body panicked.
+    Panicked,
+    /// A limit was hit; its name.
+    LimitHit(&'static str),
+}
+
+/// Receives events as they occur, on the task where they occur: it must not block.
+///
+/// For the [`ServerBuilder`](crate::ServerBuilder::observer) or the [`ClientBuilder`](crate::ClientBuilder::observer).
+/// Tasks of several sessions call it, on several threads.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU64, Ordering};
+///
+/// use smig::{Observer, ObserverEvent, Server};
+///
+/// /// Counts bytes of responses by whether they migrated.
+/// #[derive(Default)]
+/// struct Bytes {
+///     moved: AtomicU64,
+///     stayed: AtomicU64,
+/// }
+///
+/// impl Observer for Bytes {
+///     fn on_event(&self, event: &ObserverEvent) {
+///         if let ObserverEvent::StreamEnded { sent, moves, .. } = event {
+///             let count = if *moves > 0 { &self.moved } else { &self.stayed };
+///             count.fetch_add(*sent, Ordering::Relaxed);
+///         }
+///     }
+/// }
+///
+/// let bytes = Arc::new(Bytes::default());
+/// let builder = Server::builder().observer(bytes.clone());
+/// ```
+///
+/// The [crate's first page](crate#when-a-stream-migrates) observes a migration.
+pub trait Observer: Send + Sync + 'static {
+    /// Handles an event.
+    fn on_event(&self, what: &ObserverEvent);
+}
+
+/// Counters of a server or a client since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "each counts the event of its name")]
+pub struct Stats {
+    pub connections_opened: u64,
+    pub connections_closed: u64,
+    pub handshakes_failed: u64,
+    pub sessions_established: u64,
+    pub joined: u64,
+    pub joins_refused: u64,
+    pub streams_opened: u64,
+    pub streams_ended: u64,
+    pub streams_reset: u64,
+    pub judged: u64,
+    pub moves: u64,
+    /// Migrations of which this end was the mover.
+    pub migrations_initiated: u64,
+    pub moves_declined: u64,
+    pub panics: u64,
+    pub limits_hit: u64,
+}
+
+/// A counter. Its value is the index of the count.
+#[derive(Clone, Copy, Debug)]
+enum CounterId {
+    ConnectionOpened,
+    ConnectionClosed,
+    HandshakeFailed,
+    SessionEstablished,
+    Joined,
+    JoinRefused,
+    StreamOpened,
+    StreamEnded,
+    StreamReset,
+    Judged,
+    Moved,
+    /// Migrations of which this end was the mover.
+    MoveMade,
+    MoveDeclined,
+    Panicked,
+    LimitHit,
+}
+
+const COUNTERS: usize = CounterId::LimitHit as usize + 1;
+
+impl CounterId {
+    const fn of(what: &ObserverEvent) -> Self {
+        match what {
+            ObserverEvent::ConnectionOpened { .. } => Self::ConnectionOpened,
+            ObserverEvent::ConnectionClosed { .. } => Self::ConnectionClosed,
+            ObserverEvent::HandshakeFailed => Self::HandshakeFailed,
+            ObserverEvent::SessionEstablished => Self::SessionEstablished,
+            ObserverEvent::Joined { .. } => Self::Joined,
+            ObserverEvent::JoinRefused { .. } => Self::JoinRefused,
+            ObserverEvent::StreamOpened { .. } => Self::StreamOpened,
+            ObserverEvent::StreamEnded { .. } => Self::StreamEnded,
+            ObserverEvent::StreamReset { .. } => Self::StreamReset,
+            ObserverEvent::PolicyDecided { .. } => Self::Judged,
+            ObserverEvent::Moved { .. } => Self::Moved,
+            ObserverEvent::MoveDeclined { .. } => Self::MoveDeclined,
+            ObserverEvent::Panicked => Self::Panicked,
+            ObserverEvent::LimitHit(_) => Self::LimitHit,
+        }
+    }
+}
+
+/// Counts events, and passes them on to the application's observer.
+#[derive(Default)]
+pub(crate) struct Counters {
+    counts: [AtomicU64; COUNTERS],
+    observer: Option<Arc<dyn Observer>>,
+}
+
+impl std::fmt::Debug for Counters {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.stats().fmt(f)
+    }
+}
+
+impl Counters {
+    pub(crate) fn new(observer: Option<Arc<dyn Observer>>) -> Self {
+        Self { counts: Default::default(), observer }
+    }
+
+    pub(crate) fn on_event(&self, what: &ObserverEvent) {
+        self.count(CounterId::of(what));
+        if let ObserverEvent::Moved { mover: Mover::Local, .. } = what {
+            self.count(CounterId::MoveMade);
+        }
+        if let Some(observer) = &self.observer {
+            observer.on_event(what);
+        }
+    }
+
+    /// Returns the addresses of a connection for the observer. Does not call `find` if there is none.
+    pub(crate) fn ends(
+        &self,
+        find: impl FnOnce() -> Option<ConnectionAddrs>,
+    ) -> Option<ConnectionAddrs> {
+        self.observer.as_ref().and_then(|_| find())
+    }
+
+    /// Counts the end of a stream that there is no observer for.
+    pub(crate) fn count_stream_end(&self) {
+        self.count(CounterId::StreamEnded);
+    }
+
+    /// Returns whether there is an observer, which needs the time when a stream has really completed.
+    pub(crate) const fn is_observed(&self) -> bool {
+        self.observer.is_some()
+    }
+
+    fn count(&self, kind: CounterId) {
+        if let Some(count) = self.counts.get(kind as usize) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let count = |kind: CounterId| {
+            self.counts.get(kind as usize).map_or(0, |count| count.load(Ordering::Relaxed))
+        };
+        Stats {
+            connections_opened: count(CounterId::ConnectionOpened),
+            connections_closed: count(CounterId::ConnectionClosed),
+            handshakes_failed: count(CounterId::HandshakeFailed),
+            sessions_established: count(CounterId::SessionEstablished),
+            joined: count(CounterId::Joined),
+            joins_refused: count(CounterId::JoinRefused),
+            streams_opened: count(CounterId::StreamOpened),
+            streams_ended: count(CounterId::StreamEnded),
+            streams_reset: count(CounterId::StreamReset),
+            judged: count(CounterId::Judged),
+            moves: count(CounterId::Moved),
+            migrations_initiated: count(CounterId::MoveMade),
+            moves_declined: count(CounterId::MoveDeclined),
+            panics: count(CounterId::Panicked),
+            limits_hit: count(CounterId::LimitHit),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Converts `http` types to the engine's heads and back (RFC 9110, RFC 9113 section 8).
+
+use std::sync::Arc;
+
+use http::header::{CONTENT_LENGTH, DATE, EXPECT, HeaderMap, HeaderValue};
+use http::{Method, Request, StatusCode, Version, response};
+use http_body::Body;
+use smig_proto::{EndStream, RequestHead, ResponseHead, StreamKey};
+
+use super::exchange::{Continue, RequestKind};
+use crate::connection::ConnectionInfo;
+use crate::driver::TurnCx;
+use crate::stream::{Incoming, Length, content_length};
+
+/// Builds the request for the service.
+pub(super) fn request(
+    head: RequestHead,
+    body: Incoming,
+    info: Option<&Arc<ConnectionInfo>>,
+) -> Request<Incoming> {
+    let mut request = Request::new(body);
+    *request.method_mut() = head.method;
+    *request.uri_mut() = head.uri;
+    *request.version_mut() = Version::HTTP_2;
+    *request.headers_mut() = head.headers;
+    if let Some(protocol) = head.protocol {
+        request.extensions_mut().insert(protocol);
+    }
+    if let Some(info) = info {
+        request.extensions_mut().insert(Arc::clone(info));
+    }
+    request
+}
+
+pub(super) fn kind(method: &Method) -> RequestKind {
+    match *method {
+        Method::HEAD => RequestKind::Head,
+        Method::CONNECT => RequestKind::Connect,
+        _ => RequestKind::Usual,
+    }
+}
+
+pub(super) fn continues(headers: &HeaderMap) -> Continue {
+    match headers.get(EXPECT) {
+        Some(value) if value.as_bytes().eq_ignore_ascii_case(b"100-continue") => Continue::Expected,
+        _ => Continue::No,
+    }
+}
+
+/// A response's head for the engine, and what its body must be.
+pub(super) struct Prepared {
+    pub(super) head: ResponseHead,
+    pub(super) body: BodyPlan,
+}
+
+/// What follows a response's head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BodyPlan {
+    /// No body, by the rules of HTTP.
+    Forbidden,
+    /// No body, because it is empty.
+    Empty,
+    /// The body, of this length.
+    Send(Length),
+    /// The other direction of a tunnel.
+    Tunnel,
+    /// The body is empty although the head announces bytes.
+    Short,
+}
+
+/// Completes the head, and decides what is sent as the body. Fields that HTTP/2 forbids are removed by the engine
+/// (RFC 9113 section 8.2.2), since services are written for HTTP/1.1, too.
+pub(super) fn prepare<B: Body>(
+    parts: response::Parts,
+    body: &B,
+    kind: RequestKind,
+    date: Option<HeaderValue>,
+) -> Prepared {
+    let response::Parts { status, mut headers, .. } = parts;
+    if let Some(date) = date
+        && !headers.contains_key(DATE)
+    {
+        headers.insert(DATE, date);
+    }
+    let plan = plan(status, &mut headers, body, kind);
+    Prepared { head: ResponseHead { status, headers }, body: plan }
+}
+
+fn plan<B: Body>(
+    status: StatusCode,
+    headers: &mut HeaderMap,
+    body: &B,
+    kind: RequestKind,
+) -> BodyPlan {
+    if kind == RequestKind::Connect && status.is_success() {
+        headers.remove(CONTENT_LENGTH);
+        return BodyPlan::Tunnel;
+    }
+    let bodiless = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    if kind == RequestKind::Head || bodiless {
+        return BodyPlan::Forbidden;
+    }
+    let announced = content_length(headers);
+    if body.is_end_stream() {
+        if announced.is_some_and(|bytes| bytes > 0) {
+            return BodyPlan::Short;
+        }
+        if announced.is_none() {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+        }
+        return BodyPlan::Empty;
+    }
+    match announced.or_else(|| body.size_hint().exact()) {
+        None => BodyPlan::Send(Length::Unknown),
+        Some(bytes) => {
+            if announced.is_none() {
+                headers.insert(CONTENT_LENGTH, bytes.into());
+            }
+            BodyPlan::Send(Length::Remaining(bytes))
+        }
+    }
+}
+
+/// Refuses a request for a name that this connection does not cover.
+pub(super) fn misdirected(turn: &mut TurnCx<'_>, key: StreamKey) {
+    let status = StatusCode::MISDIRECTED_REQUEST;
+    let head = ResponseHead { status, headers: HeaderMap::new() };
+    if let Err(error) = turn.session.send_response(key, &head, EndStream::Yes) {
+        tracing::debug!(?error, "421 not sent");
+    }
+    turn.session.release(key);
+}
+
+/// Sends 100 (Continue), so that the client sends its body.
+pub(super) fn send_continue(turn: &mut TurnCx<'_>, key: StreamKey) {
+    let head = ResponseHead { status: StatusCode::CONTINUE, headers: HeaderMap::new() };
+    if let Err(error) = turn.session.send_informational(key, &head) {
+        tracing::debug!(?error, "100 not sent");
+    }
+}

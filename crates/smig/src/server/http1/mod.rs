@@ -1,0 +1,293 @@
+//! HTTP/1.1 connections: the same service, through hyper.
+//!
+//! Below hyper, [`io`] inserts informational responses and [`boundaries`] rejects ambiguous input. [`timeouts`] holds
+//! what the server waits for, [`body`] reports how far a response is, [`mod@linger`] closes, and [`upgraded`] is a
+//! connection after hyper.
+
+mod body;
+mod boundaries;
+mod io;
+mod linger;
+mod timeouts;
+mod upgraded;
+
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use http::{Request, Response, StatusCode, Version};
+use http_body::Body;
+use pin_project_lite::pin_project;
+use smig_proto::policy::MigrationHint;
+use tokio::sync::Notify;
+use tower_service::Service;
+
+use super::exchange::RequestKind;
+use super::heads;
+use super::informational::InformationalSender;
+use super::service::{HttpService, ResponseBody};
+use super::shared::ServerState;
+use super::slow_uploads;
+use super::worker::Worker;
+use crate::clock;
+use crate::connection::ConnectionInfo;
+use crate::driver::{CLOSE_TIMEOUT, Timer};
+use crate::error::BoxError;
+use crate::observer::ObserverEvent;
+use crate::stream::{Http1RecvProgress, Incoming};
+use crate::transport::Transport;
+
+pub(super) use boundaries::MAX_EMPTY_LINES;
+pub(super) use io::Http1Informational;
+pub use upgraded::UpgradedIo;
+
+use body::TrackedBody;
+use io::Http1Io;
+use linger::{LingerEnd, LingerSlot, linger};
+use timeouts::{ExceededTimeout, Http1Timeouts, NextProtocol};
+
+/// Serves one connection until it ends.
+pub(super) async fn serve<S, B>(
+    transport: Transport,
+    info: Arc<ConnectionInfo>,
+    worker: Rc<Worker<S>>,
+) where
+    S: HttpService<B>,
+    B: ResponseBody,
+{
+    let informational = Arc::<Http1Informational>::default();
+    let timeouts = Arc::new(Http1Timeouts::new(worker.shared.deadlines, clock::now()));
+    let active = worker.task_token();
+    let lingering = Arc::<LingerSlot>::default();
+    let parts = (Arc::clone(&informational), Arc::clone(&timeouts), Arc::clone(&lingering));
+    let io = Http1Io::new(transport, parts, active);
+    let first_request = Rc::new(FirstRequest::default());
+    let peer = info.peer_addr();
+    let service = Adapter {
+        worker: Rc::clone(&worker),
+        info,
+        informational,
+        timeouts: Arc::clone(&timeouts),
+        first_request: Rc::clone(&first_request),
+    };
+    // hyper's buffers are freed as soon as hyper has finished.
+    let result = {
+        let connection = hyper::server::conn::http1::Builder::new()
+            // The I/O layer and the timeouts enforce all time limits.
+            .header_read_timeout(None)
+            // The limit on header blocks over HTTP/2; hyper's minimum is 8 KiB.
+            .max_buf_size(worker.shared.engine.limits.max_header_block.max(8 << 10))
+            .serve_connection(io, service)
+            .with_upgrades();
+        let mut connection = std::pin::pin!(connection);
+        let draining = async {
+            is_draining(&worker).await;
+            // hyper would close a connection that waits for a request at once, and the first one may be in flight.
+            let _ = tokio::time::timeout(CLOSE_TIMEOUT, first_request.arrival()).await;
+        };
+        let (mut draining, mut timer) = (std::pin::pin!(draining), Timer::default());
+        let mut notified = false;
+        poll_fn(|cx| {
+            if !notified && draining.as_mut().poll(cx).is_ready() {
+                notified = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            loop {
+                if let Poll::Ready(result) = connection.as_mut().poll(cx) {
+                    return Poll::Ready(result);
+                }
+                let now = clock::now();
+                if let Some(exceeded) = timeouts.check(now) {
+                    timeouts.give_up(exceeded);
+                    return Poll::Ready(Ok(()));
+                }
+                ready!(timer.poll(cx, timeouts.next_check(now)));
+            }
+        })
+        .await
+    };
+    if let Err(error) = result {
+        tracing::debug!(%error, "HTTP/1.1 connection ended");
+    }
+    if let Some(connection) = lingering.take() {
+        let send = worker.shared.deadlines.send;
+        match linger(connection, send, is_draining(&worker)).await {
+            LingerEnd::Clients | LingerEnd::Quiet => {}
+            LingerEnd::Limit => timeouts.give_up(ExceededTimeout::Leave),
+            LingerEnd::Stalled => timeouts.give_up(ExceededTimeout::Send),
+        }
+    }
+    if let Some(exceeded) = timeouts.exceeded() {
+        on_exceeded(exceeded, peer, &worker);
+    }
+}
+
+/// Waits until the server drains.
+async fn is_draining<S>(worker: &Worker<S>) {
+    // A dropped sender stops the whole worker.
+    let _ = worker.phase.clone().wait_for(|phase| *phase != ServerState::Running).await;
+}
+
+/// Reports the limit that ended the connection and, with it, the handler.
+fn on_exceeded<S>(exceeded: ExceededTimeout, peer: SocketAddr, worker: &Worker<S>) {
+    match exceeded.limit() {
+        Some(limit) => worker.shared.on_limit(limit, Some(peer)),
+        None => tracing::debug!(%peer, "connection closed without a further request"),
+    }
+}
+
+/// Whether a request has arrived.
+#[derive(Debug, Default)]
+struct FirstRequest {
+    has_arrived: Cell<bool>,
+    arrived: Notify,
+}
+
+impl FirstRequest {
+    fn on_request(&self) {
+        if !self.has_arrived.replace(true) {
+            self.arrived.notify_one();
+        }
+    }
+
+    async fn arrival(&self) {
+        if !self.has_arrived.get() {
+            self.arrived.notified().await;
+        }
+    }
+}
+
+/// Adapts the tower service to hyper.
+struct Adapter<S> {
+    worker: Rc<Worker<S>>,
+    info: Arc<ConnectionInfo>,
+    informational: Arc<Http1Informational>,
+    timeouts: Arc<Http1Timeouts>,
+    first_request: Rc<FirstRequest>,
+}
+
+impl<S> Adapter<S> {
+    /// Converts a request for the service; its body is subject to its time limit.
+    fn convert_request(
+        &self,
+        kind: RequestKind,
+        request: Request<hyper::body::Incoming>,
+    ) -> Request<Incoming> {
+        let now = clock::now();
+        let has_body = !request.body().is_end_stream();
+        let progress = has_body.then(|| {
+            let deadlines = &self.worker.shared.deadlines;
+            let progress = slow_uploads::upload_progress(
+                deadlines,
+                kind,
+                request.version(),
+                request.headers(),
+                now,
+            );
+            Arc::new(Http1RecvProgress::new(progress, now))
+        });
+        self.timeouts.on_request(progress.clone());
+        request.map(|body| match progress {
+            Some(progress) => Incoming::http1_with_progress(body, progress),
+            None => Incoming::http1(body),
+        })
+    }
+}
+
+impl<S, B> hyper::service::Service<Request<hyper::body::Incoming>> for Adapter<S>
+where
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone,
+    S::Error: Into<BoxError>,
+    B: Body,
+{
+    type Response = Response<TrackedBody<B>>;
+    type Error = BoxError;
+    type Future = Oneshot<S>;
+
+    fn call(&self, request: Request<hyper::body::Incoming>) -> Self::Future {
+        self.first_request.on_request();
+        self.worker.shared.counters.on_event(&ObserverEvent::StreamOpened { stream: None });
+        let kind = heads::kind(request.method());
+        let mut request = self.convert_request(kind, request);
+        request.extensions_mut().insert(Arc::clone(&self.info));
+        if request.version() >= Version::HTTP_11 {
+            self.informational.open();
+            request
+                .extensions_mut()
+                .insert(InformationalSender::http1(Arc::clone(&self.informational)));
+        }
+        // HTTP/1.0 has no chunked coding.
+        let until_close = request.version() < Version::HTTP_11;
+        let (informational, timeouts) =
+            (Arc::clone(&self.informational), Arc::clone(&self.timeouts));
+        let call = PendingResponse { informational, timeouts, kind, until_close };
+        Oneshot::Waiting { service: self.worker.service.clone(), request: Some(request), call }
+    }
+}
+
+/// State of a request that waits for its response.
+#[derive(Clone)]
+struct PendingResponse {
+    informational: Arc<Http1Informational>,
+    timeouts: Arc<Http1Timeouts>,
+    kind: RequestKind,
+    /// The response's body may be delimited by close.
+    until_close: bool,
+}
+
+impl PendingResponse {
+    fn convert_response<B: Body>(&self, mut response: Response<B>) -> Response<TrackedBody<B>> {
+        let status = response.status();
+        let is_tunnel = match self.kind {
+            RequestKind::Connect => status.is_success(),
+            RequestKind::Usual | RequestKind::Head => status == StatusCode::SWITCHING_PROTOCOLS,
+        };
+        let next = if is_tunnel { NextProtocol::Tunnel } else { NextProtocol::Http };
+        self.informational.close(next);
+        self.timeouts.on_response(next);
+        response.extensions_mut().remove::<MigrationHint>();
+        let connection = Some(&self.informational).filter(|_| self.until_close);
+        response.map(|body| TrackedBody::new(body, connection, &self.timeouts))
+    }
+}
+
+pin_project! {
+    /// Waits until a service is ready, then calls it once.
+    #[project = OneshotProjection]
+    enum Oneshot<S> where S: Service<Request<Incoming>> {
+        Waiting { service: S, request: Option<Request<Incoming>>, call: PendingResponse },
+        Called { #[pin] future: S::Future, call: PendingResponse },
+    }
+}
+
+impl<S, B> Future for Oneshot<S>
+where
+    S: Service<Request<Incoming>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+    B: Body,
+{
+    type Output = Result<Response<TrackedBody<B>>, BoxError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            let (future, call) = match self.as_mut().project() {
+                OneshotProjection::Called { future, call } => {
+                    let result = ready!(future.poll(cx));
+                    return Poll::Ready(
+                        result.map_err(Into::into).map(|response| call.convert_response(response)),
+                    );
+                }
+                OneshotProjection::Waiting { service, request, call } => {
+                    ready!(service.poll_ready(cx)).map_err(Into::into)?;
+                    let Some(request) = request.take() else { return Poll::Pending };
+                    (service.call(request), call.clone())
+                }
+            };
+            self.set(Self::Called { future, call });
+        }
+    }
+}

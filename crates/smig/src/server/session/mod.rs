@@ -1,0 +1,287 @@
+//! The server's half of a session: requests to the service, responses to the engine.
+//!
+//! Here are its state, what reaches it (events of the engine, commands, calls of streams), and its end. A request is in
+//! [`streams`], its response in [`mod@response`].
+
+mod response;
+mod streams;
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use rustc_hash::FxHashMap;
+use smig_proto::{AppId, Event, Instant, StreamKey};
+use tower_service::Service;
+
+use super::exchange::{BodySendState, Exchange, Work};
+use super::informational::PendingInformational;
+use super::join::JoinHandover;
+use super::service::{HttpService, ResponseBody};
+use super::session_registry::Registration;
+use super::worker::Worker;
+use crate::driver::{CLOSE_TIMEOUT, Migration, SessionHandler, Slots, TurnCx};
+use crate::error::Error;
+use crate::mailbox::{Mailbox, Slot};
+use crate::migration::RecentStreams;
+use crate::observer::ObserverEvent;
+use crate::snapshot::{SessionRecord, SnapshotSender};
+use crate::stream::Incoming;
+
+/// How long a session without streams keeps memory that the next burst of requests would need again.
+const SHRINK_AFTER: Duration = Duration::from_secs(1);
+/// Maximum number of allocations of ended streams that are kept until then.
+const MAX_FREE_WORK: usize = 32;
+
+/// Requests to a session from outside its task.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// A connection, possibly of another worker, requests to join.
+    Join(Box<JoinHandover>),
+    /// Finish the running streams, accept no new ones.
+    Drain,
+    /// Take a snapshot of the session.
+    Describe(SnapshotSender),
+}
+
+type Place<S, B> = Pin<Box<Work<S, <S as Service<Request<Incoming>>>::Future, B>>>;
+type Entry<S, B> = Exchange<S, <S as Service<Request<Incoming>>>::Future, B>;
+
+/// The server's half of one session.
+pub(super) struct ServerSession<S, B>
+where
+    S: Service<Request<Incoming>, Response = Response<B>>,
+{
+    pub(super) worker: Rc<Worker<S>>,
+    pub(super) mailbox: Arc<Mailbox<Command>>,
+    service: S,
+    pub(super) slots: Slots<Entry<S, B>>,
+    pub(super) by_key: FxHashMap<StreamKey, Slot>,
+    /// Allocations of ended streams, for reuse.
+    free_work: Vec<Place<S, B>>,
+    pub(super) app: Option<AppId>,
+    pub(super) recent: RecentStreams,
+    /// Informational responses that handlers send.
+    pub(super) informational: Arc<PendingInformational>,
+    /// Streams that the rules track.
+    pub(super) watched: Vec<Slot>,
+    /// The session's number in the worker's list.
+    list_number: usize,
+    pub(super) session_record: SessionRecord,
+    /// Since when no stream is open; `None` while one is.
+    idle_since: Option<Instant>,
+    /// Whether it holds more memory than an idle session should.
+    has_burst_memory: bool,
+    state: SessionState,
+    /// When to check for slow request bodies.
+    pub(super) check_uploads_at: Option<Instant>,
+}
+
+/// Whether the session accepts requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SessionState {
+    Open,
+    /// GOAWAY was sent.
+    Ending,
+}
+
+impl<S, B> ServerSession<S, B>
+where
+    S: HttpService<B>,
+    B: ResponseBody,
+{
+    pub(super) fn new(worker: Rc<Worker<S>>) -> Self {
+        let mailbox = Mailbox::new();
+        let list_number = worker.register(&mailbox);
+        Self {
+            service: worker.service.clone(),
+            slots: Slots::new(Arc::clone(mailbox.notifier())),
+            informational: PendingInformational::new(Arc::clone(mailbox.notifier())),
+            mailbox,
+            worker,
+            by_key: FxHashMap::default(),
+            free_work: Vec::new(),
+            app: None,
+            recent: RecentStreams::default(),
+            watched: Vec::new(),
+            list_number,
+            session_record: SessionRecord::begin(crate::clock::now()),
+            idle_since: None,
+            has_burst_memory: false,
+            state: SessionState::Open,
+            check_uploads_at: None,
+        }
+    }
+
+    /// Answers a request for a snapshot.
+    fn describe(&self, turn: &TurnCx<'_>, sender: SnapshotSender) {
+        let find = |key| {
+            let exchange = self.slots.get(*self.by_key.get(&key)?)?;
+            Some(&exchange.record)
+        };
+        if let Some(session) = turn.snapshot(&self.session_record, find) {
+            // The receiver may have been dropped.
+            drop(sender.send(Box::new(session)));
+        }
+    }
+
+    /// Shuts the session down gracefully: no new streams, running streams may finish.
+    fn drain(&mut self, turn: &mut TurnCx<'_>) {
+        self.state = SessionState::Ending;
+        self.idle_since = None;
+        turn.session.shutdown(turn.now);
+    }
+
+    /// Frees memory of a session that is idle, and ends it after the idle timeout.
+    fn check_idleness(&mut self, turn: &mut TurnCx<'_>) {
+        if self.slots.len() > 0 {
+            self.idle_since = None;
+            return;
+        }
+        let since = *self.idle_since.get_or_insert(turn.now);
+        let idle = turn.now.saturating_duration_since(since);
+        if self.has_burst_memory && idle >= SHRINK_AFTER {
+            self.has_burst_memory = false;
+            self.slots.shrink();
+            self.free_work.truncate(1);
+            self.free_work.shrink_to_fit();
+            self.by_key.shrink_to(4);
+        }
+        if idle < self.idle_limit() {
+            return;
+        }
+        match self.state {
+            SessionState::Open => self.drain(turn),
+            SessionState::Ending => {
+                turn.conns.close_all(turn.now, turn.session);
+                self.idle_since = Some(turn.now);
+            }
+        }
+    }
+
+    fn idle_limit(&self) -> Duration {
+        match self.state {
+            SessionState::Open => self.worker.shared.deadlines.idle,
+            SessionState::Ending => CLOSE_TIMEOUT,
+        }
+    }
+
+    pub(super) const fn mailbox(&self) -> &Arc<Mailbox<Command>> {
+        &self.mailbox
+    }
+}
+
+impl<S, B> SessionHandler for ServerSession<S, B>
+where
+    S: HttpService<B>,
+    B: ResponseBody,
+{
+    type Command = Command;
+
+    fn on_event(&mut self, turn: &mut TurnCx<'_>, event: Event) {
+        let counters = &self.worker.shared.counters;
+        match event {
+            Event::Request { conn, stream, head, end } => {
+                self.on_request(turn, conn, stream, head, end);
+            }
+            Event::Readable { stream } => {
+                if let Some(&slot) = self.by_key.get(&stream) {
+                    self.on_readable(turn, slot);
+                }
+            }
+            Event::Writable { stream } => {
+                if let Some(&slot) = self.by_key.get(&stream) {
+                    self.advance(turn, slot);
+                }
+            }
+            Event::Finished { stream } => {
+                if let Some(&slot) = self.by_key.get(&stream)
+                    && let Some((exchange, _)) = self.slots.entry(slot)
+                {
+                    exchange.outbound = BodySendState::Sent;
+                    self.settle(turn, slot);
+                }
+            }
+            Event::Reset { stream, error } => match self.by_key.get(&stream) {
+                Some(&slot) => self.on_reset(turn, slot, error),
+                None => turn.session.release(stream),
+            },
+            Event::SessionEstablished { app, .. } => {
+                self.app = Some(app);
+                if self.worker.shared.registry.insert(app, &self.mailbox) == Registration::This {
+                    counters.on_event(&ObserverEvent::SessionEstablished);
+                }
+            }
+            Event::JoinRequested { conn, cid } => self.on_join_requested(turn, conn, cid),
+            Event::Migrated { stream, from, to, mover, received } => {
+                tracing::debug!(?stream, %from, %to, ?mover, "stream moved");
+                self.on_migrated(turn, Migration { stream, from, to, mover, received });
+            }
+            Event::MigrationDeclined { stream } => {
+                let ends = counters.ends_of_stream(turn, stream);
+                let place = counters.place(turn, &self.session_record, stream);
+                counters.on_event(&ObserverEvent::MoveDeclined { ends, stream: place });
+                let slot = self.by_key.get(&stream);
+                let entry = slot.and_then(|&slot| self.slots.entry(slot));
+                self.session_record
+                    .declined(stream, entry.map(|(exchange, _)| &mut exchange.record));
+            }
+            Event::Closed { conn, error } => {
+                tracing::debug!(%conn, ?error, "connection ended");
+            }
+            Event::LimitHit { conn, limit } => {
+                let peer = turn.conns.info(conn).map(|info| info.peer_addr());
+                self.worker.shared.on_limit(limit, peer);
+            }
+            _ => {}
+        }
+    }
+
+    fn on_command(&mut self, turn: &mut TurnCx<'_>, command: Command) {
+        match command {
+            Command::Join(handover) => self.on_join(turn, *handover),
+            Command::Drain => self.drain(turn),
+            Command::Describe(requested) => self.describe(turn, requested),
+        }
+    }
+
+    fn on_call(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
+        if self.slots.take_woken(slot).is_some() {
+            self.on_handle_requests(turn, slot);
+            self.advance(turn, slot);
+        }
+    }
+
+    fn on_turn(&mut self, turn: &mut TurnCx<'_>) {
+        self.check_idleness(turn);
+        self.reset_slow_uploads(turn);
+        if !self.watched.is_empty() && self.app.is_some() {
+            self.evaluate_candidates(turn);
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let lean = if self.has_burst_memory { SHRINK_AFTER } else { Duration::MAX };
+        let idle = self.idle_since.map(|since| since + self.idle_limit().min(lean));
+        [idle, self.check_uploads_at].into_iter().flatten().min()
+    }
+
+    fn is_done(&self) -> bool {
+        // A connection that is sent after this is returned to its sender, which keeps it.
+        self.slots.len() == 0 && self.mailbox.close_if_empty()
+    }
+
+    fn on_end(&mut self) {
+        if let Some(app) = self.app {
+            self.worker.shared.registry.remove(app, &self.mailbox);
+        }
+        self.worker.unregister(self.list_number);
+        for exchange in self.slots.drain() {
+            if let Some(shared) = &exchange.shared {
+                shared.fail(Error::new(crate::error::ErrorKind::Connection(None)));
+            }
+        }
+    }
+}

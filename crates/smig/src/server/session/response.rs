@@ -1,0 +1,180 @@
+//! The server's outgoing direction: from the first poll of the handler to the last byte of the body.
+
+use std::task::Context;
+
+use http::Response;
+use smig_proto::policy::{MigrationHint, Transfer};
+use smig_proto::{EndStream, ErrorCode};
+
+use super::ServerSession;
+use crate::driver::{Migration, TurnCx};
+use crate::error::Reset;
+use crate::mailbox::Slot;
+use crate::migration::Candidate;
+use crate::observer::ObserverEvent;
+use crate::seldom;
+use crate::server::exchange::{
+    BodySendState, Handled, HandlerError, RequestKind, Work, WorkProjection, guarded,
+};
+use crate::server::heads::{self, BodyPlan};
+use crate::server::service::{HttpService, ResponseBody};
+use crate::stream::{Length, SendProgress, pump};
+
+impl<S, B> ServerSession<S, B>
+where
+    S: HttpService<B>,
+    B: ResponseBody,
+{
+    /// Polls the stream's work, as far as it can proceed now.
+    pub(super) fn advance(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
+        let Some((exchange, waker)) = self.slots.entry(slot) else { return };
+        let mut cx = Context::from_waker(waker);
+        match &*exchange.work {
+            Work::Idle if exchange.outbound == BodySendState::Open => {
+                self.on_failure(turn, slot, HandlerError::Panicked);
+            }
+            Work::Idle => {}
+            Work::Waiting { .. } | Work::Handler { .. } => {
+                let handled = exchange.poll_handler(&mut cx);
+                self.informational.send(turn);
+                match handled {
+                    Handled::Pending => {}
+                    Handled::Failed(failure) => self.on_failure(turn, slot, failure),
+                    Handled::Response(response) => self.on_response(turn, slot, response),
+                }
+            }
+            Work::Body { .. } => self.pump(turn, slot),
+        }
+    }
+
+    fn on_failure(&mut self, turn: &mut TurnCx<'_>, slot: Slot, failure: HandlerError) {
+        match failure {
+            HandlerError::Panicked => {
+                seldom!(error, "panic", "handler panicked, stream reset");
+                self.worker.shared.counters.on_event(&ObserverEvent::Panicked);
+            }
+            HandlerError::Error(error) => {
+                seldom!(warn, "handler", %error, "handler failed, stream reset");
+            }
+        }
+        self.abort(turn, slot, ErrorCode::InternalError);
+    }
+
+    /// Sends the response's head and starts its body.
+    fn on_response(&mut self, turn: &mut TurnCx<'_>, slot: Slot, response: Response<B>) {
+        let Self { worker, slots, .. } = self;
+        let Some((exchange, _)) = slots.entry(slot) else { return };
+        let (mut parts, body) = response.into_parts();
+        let hint = parts.extensions.remove::<MigrationHint>().unwrap_or_default();
+        let date = worker.date.value(turn.now);
+        let prepared = heads::prepare(parts, &body, exchange.kind, date);
+        let (end, length) = match prepared.body {
+            BodyPlan::Forbidden | BodyPlan::Empty => (EndStream::Yes, Length::Unknown),
+            BodyPlan::Send(length) => (EndStream::No, length),
+            BodyPlan::Tunnel => (EndStream::No, Length::Unknown),
+            BodyPlan::Short => {
+                let error = "the body is empty, but content-length is not 0";
+                return self.on_failure(turn, slot, HandlerError::Error(error.into()));
+            }
+        };
+        if let Err(error) = turn.session.send_response(exchange.key, &prepared.head, end) {
+            return self.on_failure(turn, slot, HandlerError::Error(Box::new(error)));
+        }
+        if end == EndStream::Yes {
+            exchange.outbound = BodySendState::Ended;
+            if guarded(|| exchange.work.set(Work::Idle)).is_err() {
+                worker.shared.counters.on_event(&ObserverEvent::Panicked);
+            }
+            return self.settle(turn, slot);
+        }
+        exchange.length = length;
+        exchange.work.set(Work::Body { body });
+        self.watch(turn, slot, hint);
+        self.pump(turn, slot);
+    }
+
+    /// Sends what the body yields.
+    fn pump(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
+        let Some((exchange, waker)) = self.slots.entry(slot) else { return };
+        let WorkProjection::Body { body } = exchange.work.as_mut().project() else { return };
+        let mut cx = Context::from_waker(waker);
+        let length = &mut exchange.length;
+        match pump(turn.session, exchange.key, body, length, &mut cx) {
+            SendProgress::Pending => {}
+            SendProgress::Done => {
+                exchange.outbound = BodySendState::Ended;
+                if guarded(|| exchange.work.set(Work::Idle)).is_err() {
+                    self.worker.shared.counters.on_event(&ObserverEvent::Panicked);
+                }
+                self.settle(turn, slot);
+            }
+            // An `Event::Reset` follows.
+            SendProgress::Over => exchange.outbound = BodySendState::Ended,
+            SendProgress::Failed(error) => {
+                let code = match error.downcast_ref() {
+                    Some(Reset(code)) => *code,
+                    None => {
+                        seldom!(warn, "response body", %error, "body failed, stream reset");
+                        ErrorCode::InternalError
+                    }
+                };
+                self.abort(turn, slot, code);
+            }
+        }
+    }
+
+    /// Lets the rules track a response that may be large.
+    fn watch(&mut self, turn: &TurnCx<'_>, slot: Slot, hint: MigrationHint) {
+        let Self { worker, slots, watched, .. } = self;
+        let Some((exchange, _)) = slots.entry(slot) else { return };
+        let transfer = match (exchange.kind, exchange.length) {
+            (RequestKind::Connect, _) => Transfer::Tunnel,
+            (_, Length::Remaining(bytes)) => Transfer::Sized(bytes),
+            (_, Length::Unknown) => Transfer::Unsized,
+        };
+        exchange.candidate = Candidate::new(&worker.shared.rules, transfer, hint, turn.now);
+        if exchange.candidate.is_some() {
+            watched.push(slot);
+        }
+    }
+
+    /// Evaluates the rules for each watched stream.
+    pub(super) fn evaluate_candidates(&mut self, turn: &mut TurnCx<'_>) {
+        let Self { worker, slots, watched, recent, session_record, .. } = self;
+        let counters = &worker.shared.counters;
+        let mut moved = 0;
+        for &slot in &*watched {
+            let candidate = slots.entry(slot).and_then(|(exchange, _)| exchange.candidate.as_ref());
+            moved += usize::from(candidate.is_some_and(Candidate::is_settled));
+        }
+        let open = slots.len().saturating_sub(moved);
+        for &slot in &*watched {
+            let Some((exchange, _)) = slots.entry(slot) else { continue };
+            let Some(candidate) = &mut exchange.candidate else { continue };
+            let (rules, record) = (&worker.shared.rules, &mut exchange.record);
+            if let Some(verdict) =
+                candidate.evaluate(turn, rules, recent, exchange.key, open, record)
+            {
+                let stream = counters.place(turn, session_record, exchange.key);
+                counters.on_event(&ObserverEvent::PolicyDecided { stream, verdict });
+            }
+        }
+    }
+
+    /// Records that a stream has migrated.
+    pub(super) fn on_migrated(&mut self, turn: &TurnCx<'_>, migration: Migration) {
+        let Migration { stream, to, received, .. } = migration;
+        let entry = self.by_key.get(&stream).and_then(|&slot| self.slots.entry(slot));
+        let mut exchange = entry.map(|(exchange, _)| exchange);
+        let record = exchange.as_mut().map(|exchange| &mut exchange.record);
+        self.worker.shared.counters.moved(turn, &mut self.session_record, record, migration);
+        let Some(exchange) = exchange else { return };
+        exchange.conn = to;
+        if let Some(candidate) = &mut exchange.candidate {
+            candidate.on_moved();
+        }
+        if let Some(shared) = &exchange.shared {
+            shared.on_connection(to, received);
+        }
+    }
+}

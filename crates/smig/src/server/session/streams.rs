@@ -1,0 +1,230 @@
+//! Requests: from the head to the last event of the stream.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::{Request, Version};
+use smig_proto::{ConnId, EndStream, ErrorCode, RequestHead, StreamError, StreamKey};
+
+use super::{Entry, MAX_FREE_WORK, ServerSession};
+use crate::driver::TurnCx;
+use crate::error::Error;
+use crate::mailbox::Slot;
+use crate::observer::ObserverEvent;
+use crate::server::builder::AuthorityCheck;
+use crate::server::exchange::{BodySendState, Continue, Exchange, RequestKind, Work, guarded};
+use crate::server::informational::InformationalSender;
+use crate::server::service::{HttpService, ResponseBody};
+use crate::server::{heads, slow_uploads};
+use crate::snapshot::{MigrationCause, RequestLabel, StreamRecord};
+use crate::stream::{BodyRecvState, Incoming, Length, Shared, content_length};
+
+impl<S, B> ServerSession<S, B>
+where
+    S: HttpService<B>,
+    B: ResponseBody,
+{
+    pub(super) fn on_request(
+        &mut self,
+        turn: &mut TurnCx<'_>,
+        conn: ConnId,
+        key: StreamKey,
+        head: Box<RequestHead>,
+        end: EndStream,
+    ) {
+        let shared = &self.worker.shared;
+        let place = shared.counters.place(turn, &self.session_record, key);
+        shared.counters.on_event(&ObserverEvent::StreamOpened { stream: place });
+        let name = RequestLabel::of(&head.method, &head.uri, shared.describe_streams);
+        let kind = heads::kind(&head.method);
+        let checked = self.worker.shared.authority == AuthorityCheck::Server;
+        let served = !checked
+            || head.uri.authority().is_none_or(|authority| {
+                turn.conns.info(conn).is_none_or(|info| info.serves(authority))
+            });
+        if !served && kind != RequestKind::Connect {
+            return heads::misdirected(turn, key);
+        }
+        let continues = match end {
+            EndStream::Yes => Continue::No,
+            EndStream::No => heads::continues(&head.headers),
+        };
+        let work = self.free_work.pop().unwrap_or_else(|| Box::pin(Work::Idle));
+        let deadlines = &self.worker.shared.deadlines;
+        let progress = slow_uploads::upload_progress(
+            deadlines,
+            kind,
+            Version::HTTP_2,
+            &head.headers,
+            turn.now,
+        );
+        let slot = self.slots.insert(Exchange {
+            key,
+            conn,
+            work,
+            shared: None,
+            kind,
+            continues,
+            inbound: if end == EndStream::Yes { BodyRecvState::Ended } else { BodyRecvState::Open },
+            outbound: BodySendState::Open,
+            length: Length::Unknown,
+            upload: progress,
+            candidate: None,
+            record: StreamRecord::begin(turn.now, name),
+        });
+        self.by_key.insert(key, slot);
+        // The stream may be closed before idleness is checked again.
+        self.idle_since = None;
+        self.has_burst_memory = true;
+        self.recent.on_open(turn.now);
+        let body = match end {
+            EndStream::Yes => Incoming::empty(),
+            EndStream::No => {
+                self.expect_upload(turn.now);
+                let announced = content_length(&head.headers);
+                let notifier = Arc::clone(self.slots.notifier());
+                let shared = Shared::placed(notifier, slot, announced);
+                shared.on_connection(conn, 0);
+                if let Some((exchange, _)) = self.slots.entry(slot) {
+                    exchange.shared = Some(Arc::clone(&shared));
+                }
+                Incoming::stream(shared)
+            }
+        };
+        let mut request = heads::request(*head, body, turn.conns.info(conn));
+        let informational = InformationalSender::stream(Arc::clone(&self.informational), key, slot);
+        request.extensions_mut().insert(informational);
+        if let Some(place) = place {
+            request.extensions_mut().insert(place);
+        }
+        self.begin(slot, request);
+        self.advance(turn, slot);
+    }
+
+    /// Passes the request to the service, or stores it until the service is ready.
+    fn begin(&mut self, slot: Slot, request: Request<Incoming>) {
+        let Self { service, slots, .. } = self;
+        let Some((exchange, waker)) = slots.entry(slot) else { return };
+        let mut cx = Context::from_waker(waker);
+        let ready = guarded(|| service.poll_ready(&mut cx));
+        let work = match ready {
+            Ok(Poll::Ready(Ok(()))) => {
+                guarded(|| service.call(request)).map(|future| Work::Handler { future })
+            }
+            // The clone is polled again, and gets an error itself.
+            Ok(Poll::Ready(Err(_)) | Poll::Pending) => {
+                Ok(Work::Waiting { service: service.clone(), request: Some(request) })
+            }
+            Err(panicked) => Err(panicked),
+        };
+        // After a panic there is no work: the stream is reset when it is polled.
+        exchange.work.set(work.unwrap_or(Work::Idle));
+    }
+
+    /// Passes received bytes on to the request's body.
+    pub(super) fn on_readable(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
+        let Some((exchange, _)) = self.slots.entry(slot) else { return };
+        if exchange.inbound == BodyRecvState::Open
+            && let Some(shared) = &exchange.shared
+            && !shared.is_released()
+        {
+            exchange.inbound = crate::stream::deliver(turn.session, exchange.key, shared);
+        }
+        self.settle(turn, slot);
+    }
+
+    /// Does what the reader of the request body has requested.
+    pub(super) fn on_handle_requests(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
+        let Some((exchange, _)) = self.slots.entry(slot) else { return };
+        let Some(shared) = &exchange.shared else { return };
+        let requested = shared.take_requests();
+        if requested.reads && exchange.continues == Continue::Expected {
+            exchange.continues = Continue::No;
+            heads::send_continue(turn, exchange.key);
+        }
+        if let Some(priority) = requested.priority {
+            turn.session.reprioritize(exchange.key, priority);
+        }
+        if requested.migrate {
+            let offers = self.worker.shared.rules.offers;
+            let why = MigrationCause::Asked;
+            crate::migration::migrate(turn, exchange.key, offers, why, &mut exchange.record);
+        }
+        self.on_readable(turn, slot);
+    }
+
+    pub(super) fn on_reset(&mut self, turn: &mut TurnCx<'_>, slot: Slot, error: StreamError) {
+        if let Some((exchange, _)) = self.slots.entry(slot) {
+            let counters = &self.worker.shared.counters;
+            let ends = counters.ends_of_stream(turn, exchange.key);
+            let stream = counters.place(turn, &self.session_record, exchange.key);
+            counters.on_event(&ObserverEvent::StreamReset { ends, stream });
+            if let Some(shared) = &exchange.shared {
+                shared.fail(Error::from(error));
+            }
+        }
+        self.forget(turn, slot);
+    }
+
+    /// Resets a stream that this side cannot complete.
+    pub(in crate::server) fn abort(&mut self, turn: &mut TurnCx<'_>, slot: Slot, code: ErrorCode) {
+        if let Some((exchange, _)) = self.slots.entry(slot) {
+            let counters = &self.worker.shared.counters;
+            let ends = counters.ends_of_stream(turn, exchange.key);
+            let stream = counters.place(turn, &self.session_record, exchange.key);
+            turn.session.reset(exchange.key, code);
+            counters.on_event(&ObserverEvent::StreamReset { ends, stream });
+        }
+        self.forget(turn, slot);
+    }
+
+    /// Releases the stream if nothing more happens on it.
+    pub(in crate::server) fn settle(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
+        let Some((exchange, _)) = self.slots.entry(slot) else { return };
+        // After a release the engine still sends what is queued, unless the request is unfinished: that waits.
+        let over = match (exchange.inbound, exchange.outbound) {
+            (_, BodySendState::Open) => false,
+            // While the rules may migrate it, or there is an observer, it is kept until all is sent.
+            (BodyRecvState::Ended, BodySendState::Ended) => {
+                exchange.candidate.is_none() && !self.worker.shared.tracks_stream_end()
+            }
+            (BodyRecvState::Ended, BodySendState::Sent) => true,
+            (BodyRecvState::Open, BodySendState::Ended) => false,
+            (BodyRecvState::Open, BodySendState::Sent) => {
+                exchange.shared.as_ref().is_none_or(|shared| shared.is_released())
+            }
+        };
+        if over {
+            let counters = &self.worker.shared.counters;
+            counters.ended(turn, &self.session_record, exchange.key, &exchange.record);
+            self.forget(turn, slot);
+        }
+    }
+
+    /// Drops all state of a stream, in the engine as well.
+    pub(super) fn forget(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
+        let Some(exchange) = self.slots.remove(slot) else { return };
+        self.by_key.remove(&exchange.key);
+        self.session_record.close(exchange.key, &exchange.record);
+        if exchange.candidate.is_some() {
+            self.watched.retain(|&watched| watched != slot);
+        }
+        if let Some(shared) = &exchange.shared {
+            shared.fail(Error::new(crate::error::ErrorKind::Canceled));
+        }
+        turn.session.release(exchange.key);
+        self.recycle(exchange);
+    }
+
+    /// Drops the application's part of an exchange, and keeps the allocation for the next.
+    fn recycle(&mut self, mut exchange: Entry<S, B>) {
+        // A destructor of the application may panic as well.
+        if guarded(|| exchange.work.set(Work::Idle)).is_err() {
+            self.worker.shared.counters.on_event(&ObserverEvent::Panicked);
+            return;
+        }
+        if self.free_work.len() < MAX_FREE_WORK {
+            self.free_work.push(exchange.work);
+        }
+    }
+}

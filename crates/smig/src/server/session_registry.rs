@@ -1,0 +1,79 @@
+//! Sessions by AppID, for all workers of a server.
+//!
+//! Accessed when a session gets its key, when it ends, and when a connection requests to join.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustc_hash::FxHashMap;
+use smig_proto::AppId;
+
+use super::session::Command;
+use crate::mailbox::Mailbox;
+
+const SHARDS: usize = 16;
+
+type Shard = FxHashMap<AppId, Arc<Mailbox<Command>>>;
+
+/// Whether a session has got its AppID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Registration {
+    This,
+    /// Another open session has it: usually a connection that starts a session and then requests to join.
+    Taken,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Registry([Mutex<Shard>; SHARDS]);
+
+impl Registry {
+    fn shard(&self, app: AppId) -> Option<MutexGuard<'_, Shard>> {
+        // AppIDs are random, so any byte distributes them.
+        let index = usize::from(app.to_bytes()[7]) % SHARDS;
+        self.0.get(index).map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Registers a session. An AppID stays with its session until that has ended.
+    pub(super) fn insert(&self, app: AppId, mailbox: &Arc<Mailbox<Command>>) -> Registration {
+        let Some(mut shard) = self.shard(app) else { return Registration::Taken };
+        let present = shard.entry(app).or_insert_with(|| Arc::clone(mailbox));
+        if present.is_closed() {
+            *present = Arc::clone(mailbox);
+        }
+        if Arc::ptr_eq(present, mailbox) { Registration::This } else { Registration::Taken }
+    }
+
+    /// Returns the mailbox of a session's task.
+    pub(super) fn find(&self, app: AppId) -> Option<Arc<Mailbox<Command>>> {
+        self.shard(app)?.get(&app).cloned()
+    }
+
+    /// Removes a session, if the AppID is still its own.
+    pub(super) fn remove(&self, app: AppId, mailbox: &Arc<Mailbox<Command>>) {
+        let Some(mut shard) = self.shard(app) else { return };
+        if shard.get(&app).is_some_and(|present| Arc::ptr_eq(present, mailbox)) {
+            shard.remove(&app);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_not_taken_over_while_its_session_lives() {
+        let registry = Registry::default();
+        let app = AppId::new(7);
+        let (first, second) = (Mailbox::new(), Mailbox::new());
+        assert_eq!(registry.insert(app, &first), Registration::This);
+        assert_eq!(registry.insert(app, &second), Registration::Taken);
+        assert!(Arc::ptr_eq(&registry.find(app).unwrap(), &first));
+        registry.remove(app, &second);
+        assert!(registry.find(app).is_some());
+        drop(first.close());
+        registry.insert(app, &second);
+        assert!(Arc::ptr_eq(&registry.find(app).unwrap(), &second));
+        registry.remove(app, &second);
+        assert!(registry.find(app).is_none());
+    }
+}

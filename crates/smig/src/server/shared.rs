@@ -1,0 +1,63 @@
+//! What all workers of a server share: its settings, its limits, its counters and its registry of sessions.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use smig_proto::Config;
+
+use super::builder::AuthorityCheck;
+use super::session_registry::Registry;
+use crate::deadlines::Deadlines;
+use crate::driver::ConnOptions;
+use crate::limits::ClientQuota;
+use crate::migration::MigrationConfig;
+use crate::observer::{Counters, ObserverEvent};
+use crate::seldom;
+
+/// State that all workers of a server share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) registry: Registry,
+    pub(super) engine: Arc<Config>,
+    pub(super) rules: MigrationConfig,
+    pub(super) conn_options: Arc<ConnOptions>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) open: Arc<AtomicUsize>,
+    pub(super) max_connections: usize,
+    pub(super) client_quota: Arc<ClientQuota>,
+    pub(super) handshake_timeout: Duration,
+    pub(super) deadlines: Deadlines,
+    pub(super) tenant: Vec<u8>,
+    pub(super) authority: AuthorityCheck,
+    pub(super) describe_streams: usize,
+}
+
+impl Shared {
+    /// Reports that a client has hit a limit.
+    pub(super) fn on_limit(&self, limit: &'static str, peer: Option<SocketAddr>) {
+        self.counters.on_event(&ObserverEvent::LimitHit(limit));
+        seldom!(warn, limit, limit, ?peer, "limit reached");
+    }
+
+    /// Reports that this machine or process has run out of a resource, which is not caused by one client or server.
+    pub(super) fn on_exhausted(&self, what: &'static str, error: &std::io::Error) {
+        self.counters.on_event(&ObserverEvent::LimitHit(what));
+        seldom!(error, what, %error, "cannot accept connections: {what}");
+    }
+
+    /// Returns whether streams must be tracked to their end, for snapshots or an observer.
+    pub(super) fn tracks_stream_end(&self) -> bool {
+        self.describe_streams > 0 || self.counters.is_observed()
+    }
+}
+
+/// State of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ServerState {
+    Running,
+    /// No new connections; running streams may finish.
+    Draining,
+    Stopped,
+}

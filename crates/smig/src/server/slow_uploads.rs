@@ -1,0 +1,75 @@
+//! Time limit for slow request bodies: a handler that waits for one holds memory and a place among the open
+//! streams.
+//!
+//! Applies only before the response begins: an exchange in both directions may idle. So may tunnels and gRPC
+//! calls: the server answers a streaming client only at the end of its stream.
+
+use http::{HeaderMap, Version};
+use smig_proto::{ErrorCode, Instant};
+
+use super::exchange::{RequestKind, Work};
+use super::service::{HttpService, ResponseBody};
+use super::session::ServerSession;
+use crate::deadlines::{Deadlines, ProgressClock};
+use crate::driver::TurnCx;
+use crate::grpc::is_grpc;
+use crate::mailbox::Slot;
+use crate::stream::BodyRecvState;
+
+/// Returns the stall clock for a request's body, unless the body may idle.
+pub(super) fn upload_progress(
+    deadlines: &Deadlines,
+    kind: RequestKind,
+    version: Version,
+    headers: &HeaderMap,
+    now: Instant,
+) -> Option<ProgressClock> {
+    // gRPC is not used over HTTP/1.1, whatever the head says: its trailers are not available there.
+    let is_call = version == Version::HTTP_2 && is_grpc(headers);
+    let is_free = kind == RequestKind::Connect || is_call;
+    (!is_free).then(|| ProgressClock::new(deadlines.body, now))
+}
+
+impl<S, B> ServerSession<S, B>
+where
+    S: HttpService<B>,
+    B: ResponseBody,
+{
+    /// Schedules the check for a request with a body.
+    pub(super) fn expect_upload(&mut self, now: Instant) {
+        if self.check_uploads_at.is_none() {
+            self.check_uploads_at = Some(now + self.worker.shared.deadlines.body.tick());
+        }
+    }
+
+    /// Resets streams whose request body has made too little progress.
+    pub(super) fn reset_slow_uploads(&mut self, turn: &mut TurnCx<'_>) {
+        if self.check_uploads_at.is_none_or(|at| turn.now < at) {
+            return;
+        }
+        let tick = self.worker.shared.deadlines.body.tick();
+        let (mut slow, mut waiting) = (Vec::new(), 0);
+        for slot in (0..self.slots.places()).map(Slot) {
+            let Some((exchange, _)) = self.slots.entry(slot) else { continue };
+            let unanswered = matches!(*exchange.work, Work::Waiting { .. } | Work::Handler { .. });
+            let Some(progress) = &mut exchange.upload else { continue };
+            if exchange.inbound != BodyRecvState::Open || !unanswered {
+                continue;
+            }
+            waiting += 1;
+            let received = turn.session.stream(exchange.key).map_or(0, |view| view.received);
+            let reads = exchange.shared.as_ref().is_some_and(|shared| shared.is_read());
+            if !reads {
+                progress.rest(turn.now, received);
+            } else if progress.is_late(turn.now, received) {
+                slow.push((slot, exchange.conn));
+            }
+        }
+        self.check_uploads_at = (waiting > 0).then(|| turn.now + tick);
+        for (slot, conn) in slow {
+            let peer = turn.conns.info(conn).map(|info| info.peer_addr());
+            self.worker.shared.on_limit("slow request body", peer);
+            self.abort(turn, slot, ErrorCode::Cancel);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Takes the snapshot of one session, on its task.
+
+use smig_proto::{ConnId, ConnectionView, Instant, Session, StreamKey, StreamView};
+
+use super::{
+    ConnectionRole, ConnectionSnapshot, STREAMS_SHOWN, SessionRecord, SessionSnapshot,
+    StreamRecord, StreamSnapshot,
+};
+
+/// Returns a snapshot of the session; `connection` takes that of a connection, and `find` returns the records of the
+/// session's streams. `None` if no connection is open.
+pub(crate) fn capture<'a>(
+    session: &Session,
+    now: Instant,
+    session_record: &SessionRecord,
+    connection: impl Fn(&ConnectionView, ConnectionRole) -> Option<ConnectionSnapshot>,
+    find: impl Fn(StreamKey) -> Option<&'a StreamRecord>,
+) -> Option<SessionSnapshot> {
+    let connections = connections(session, connection);
+    let streams = session.streams().take(STREAMS_SHOWN);
+    let streams = streams.map(|(key, view)| stream(now, key, &view, find(key)));
+    Some(SessionSnapshot {
+        id: session_record.id(),
+        peer: connections.first()?.ends.peer,
+        migrates: session.connections().any(|conn| conn.joined),
+        age: now.saturating_duration_since(session_record.started),
+        connections,
+        streams: streams.collect(),
+        open_streams: session.stream_count(),
+    })
+}
+
+/// Returns the session's connections.
+fn connections(
+    session: &Session,
+    connection: impl Fn(&ConnectionView, ConnectionRole) -> Option<ConnectionSnapshot>,
+) -> Vec<ConnectionSnapshot> {
+    let interactive = |conn: &ConnectionView| conn.role == smig_proto::ConnectionRole::Interactive;
+    let primary = session.connections().find(interactive).map(|conn| conn.id);
+    session.connections().filter_map(|view| connection(&view, role(&view, primary))).collect()
+}
+
+fn role(view: &ConnectionView, primary: Option<ConnId>) -> ConnectionRole {
+    if view.joined && view.streams == 0 && view.takes_streams && Some(view.id) != primary {
+        return ConnectionRole::Spare;
+    }
+    match view.role {
+        smig_proto::ConnectionRole::Interactive => ConnectionRole::Interactive,
+        smig_proto::ConnectionRole::Bulk => ConnectionRole::Bulk,
+    }
+}
+
+fn stream(
+    now: Instant,
+    key: StreamKey,
+    view: &StreamView,
+    record: Option<&StreamRecord>,
+) -> StreamSnapshot {
+    let to_send = view.unqueued.map(|left| view.sent + view.queued as u64 + left);
+    StreamSnapshot {
+        key,
+        name: record.and_then(|record| record.name.as_deref().cloned()),
+        connection: view.connection,
+        sent: view.sent,
+        queued: view.queued as u64,
+        received: view.received,
+        length: to_send.max(view.expected),
+        age: record.map(|record| now.saturating_duration_since(record.opened)),
+        moves: view.moves,
+        moving: view.moving,
+        verdict: record.and_then(|record| record.verdict),
+    }
+}

@@ -1,0 +1,17 @@
+//! The length of a body, as its head announces it.
+
+use http::HeaderMap;
+use http::header::CONTENT_LENGTH;
+
+/// The announced length of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Length {
+    /// Number of bytes still to be sent.
+    Remaining(u64),
+    Unknown,
+}
+
+/// Returns the announced length of a message in bytes.
+pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}

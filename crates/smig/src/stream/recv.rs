@@ -1,0 +1,35 @@
+//! The incoming body, from the engine to the application, with back-pressure.
+
+use smig_proto::{Read, Session, StreamKey};
+
+use super::shared::Shared;
+use crate::error::Error;
+
+/// State of the incoming direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BodyRecvState {
+    /// More data may arrive.
+    Open,
+    /// Complete or failed.
+    Ended,
+}
+
+/// Passes data from the engine to the application while the buffer has room.
+pub(crate) fn deliver(session: &mut Session, key: StreamKey, shared: &Shared) -> BodyRecvState {
+    while shared.has_room() {
+        match session.read(key) {
+            Read::Data(data) => shared.put_data(data),
+            Read::Trailers(trailers) => shared.put_trailers(trailers),
+            Read::Pending => return BodyRecvState::Open,
+            Read::End => {
+                shared.put_end();
+                return BodyRecvState::Ended;
+            }
+            Read::Reset(error) => {
+                shared.fail(Error::from(error));
+                return BodyRecvState::Ended;
+            }
+        }
+    }
+    BodyRecvState::Open
+}

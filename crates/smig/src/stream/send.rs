@@ -1,0 +1,120 @@
+//! The outgoing body, from the application to the engine; polled only when the engine can take
+//! data.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Buf as _, Bytes};
+use http_body::Body;
+use smig_proto::{EndStream, Session, StreamKey};
+
+use super::length::Length;
+use crate::error::BoxError;
+
+/// Result of a call of [`pump`].
+#[derive(Debug)]
+pub(crate) enum SendProgress {
+    /// The body's waker or `Event::Writable` will wake the task.
+    Pending,
+    /// The direction is complete.
+    Done,
+    /// The engine takes no more data: the stream has ended.
+    Over,
+    /// The body failed, panicked or differed from its announced length.
+    Failed(BoxError),
+}
+
+/// Sends what the body yields, as far as the engine takes it.
+pub(crate) fn pump<B>(
+    session: &mut Session,
+    key: StreamKey,
+    mut body: Pin<&mut B>,
+    length: &mut Length,
+    cx: &mut Context<'_>,
+) -> SendProgress
+where
+    B: Body,
+    B::Error: Into<BoxError>,
+{
+    while session.send_capacity(key) > 0 {
+        let polled = catch_unwind(AssertUnwindSafe(|| body.as_mut().poll_frame(cx)));
+        let frame = match polled {
+            Err(_) => return SendProgress::Failed("the body panicked".into()),
+            Ok(Poll::Pending) => return SendProgress::Pending,
+            Ok(Poll::Ready(None)) => {
+                return finish(session, key, *length);
+            }
+            Ok(Poll::Ready(Some(Err(error)))) => return SendProgress::Failed(error.into()),
+            Ok(Poll::Ready(Some(Ok(frame)))) => frame,
+        };
+        let frame = match frame.into_data() {
+            Ok(mut data) => {
+                let data = data.copy_to_bytes(data.remaining());
+                let ends = body.is_end_stream();
+                match send(session, key, data, ends, length) {
+                    None => continue,
+                    Some(end) => return end,
+                }
+            }
+            Err(frame) => frame,
+        };
+        if let Ok(trailers) = frame.into_trailers() {
+            if let Length::Remaining(1..) = *length {
+                return SendProgress::Failed(short(*length));
+            }
+            return match session.send_trailers(key, trailers) {
+                Ok(()) => SendProgress::Done,
+                Err(_) => SendProgress::Over,
+            };
+        }
+    }
+    SendProgress::Pending
+}
+
+/// Sends one chunk. Returns `Some` if it was the last.
+fn send(
+    session: &mut Session,
+    key: StreamKey,
+    data: Bytes,
+    ends: bool,
+    length: &mut Length,
+) -> Option<SendProgress> {
+    if let Length::Remaining(left) = length {
+        match left.checked_sub(data.len() as u64) {
+            Some(rest) => *left = rest,
+            None => return Some(SendProgress::Failed("the body is longer than announced".into())),
+        }
+    }
+    if ends && let Length::Remaining(1..) = *length {
+        return Some(SendProgress::Failed(short(*length)));
+    }
+    if data.is_empty() && !ends {
+        return None;
+    }
+    let end = if ends { EndStream::Yes } else { EndStream::No };
+    match session.send_data(key, data, end) {
+        Err(_) => Some(SendProgress::Over),
+        Ok(()) if ends => Some(SendProgress::Done),
+        Ok(()) => None,
+    }
+}
+
+fn finish(session: &mut Session, key: StreamKey, length: Length) -> SendProgress {
+    if let Length::Remaining(1..) = length {
+        return SendProgress::Failed(short(length));
+    }
+    match session.send_data(key, Bytes::new(), EndStream::Yes) {
+        Ok(()) => SendProgress::Done,
+        Err(_) => SendProgress::Over,
+    }
+}
+
+fn short(length: Length) -> BoxError {
+    match length {
+        Length::Remaining(left) => {
+            format!("the body is {left} bytes shorter than announced").into()
+        }
+        Length::Unknown => "the body is too short".into(),
+    }
+}
