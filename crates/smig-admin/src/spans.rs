@@ -16,8 +16,7 @@ use smig::{ConnectionInfo, ObserverEvent, SessionId, StreamInfo, StreamKey, Stre
 use tracing::field::Empty;
 use tracing::{Level, Span};
 
-use super::AdminObserver;
-use crate::telemetry::{ExportedSpan, Tracer};
+use super::telemetry::{ExportedSpan, Tracer};
 
 /// The target of the spans, for a subscriber's filter.
 pub const TARGET: &str = "smig_gateway::request";
@@ -131,24 +130,24 @@ const fn version(version: Version) -> Option<&'static str> {
 }
 
 impl RequestSpan {
-    /// Starts a span for a request to the host `to` that matched `route`. `watch` ends it together with the
-    /// stream.
+    /// Starts a span for a request to the host `to` that matched `route`. It ends with its stream, if the observer of `open` sees
+    /// that one.
     #[must_use]
     pub fn begin<B>(
         request: &Request<B>,
         to: Option<&Authority>,
         route: &str,
-        watch: &AdminObserver,
+        open: &OpenSpans,
     ) -> Self {
-        Self::new(&SpanAttributes::of(request, to, Some(route)), watch.tracer())
-            .followed(request, watch)
+        Self::new(&SpanAttributes::of(request, to, Some(route)), open.tracer.as_ref())
+            .followed(request, open)
     }
 
     /// Starts a span for a request that a forward proxy sends to another host.
     #[must_use]
-    pub fn forwarded<B>(request: &Request<B>, watch: &AdminObserver) -> Self {
+    pub fn forwarded<B>(request: &Request<B>, open: &OpenSpans) -> Self {
         let asked = SpanAttributes::of(request, request.uri().authority(), None);
-        Self::new(&asked, watch.tracer()).followed(request, watch)
+        Self::new(&asked, open.tracer.as_ref()).followed(request, open)
     }
 
     /// Starts a span for a local program's request to an agent.
@@ -197,12 +196,12 @@ impl RequestSpan {
         Self { span, traced, has_stream: false }
     }
 
-    fn followed<B>(mut self, request: &Request<B>, watch: &AdminObserver) -> Self {
+    fn followed<B>(mut self, request: &Request<B>, open: &OpenSpans) -> Self {
         if self.is_wanted()
             && let Some(place) = request.extensions().get::<StreamRef>()
         {
             self.has_stream = true;
-            watch.spans().follow(*place, &self);
+            open.follow(*place, &self);
         }
         self
     }
@@ -279,14 +278,20 @@ impl RequestSpan {
 }
 
 /// Spans of open streams.
-#[derive(Debug, Default)]
-pub(crate) struct Spans {
+#[derive(Debug)]
+pub struct OpenSpans {
+    /// The tracer that exports spans to a collector.
+    tracer: Option<Tracer>,
     /// Avoids the lock when there are none.
     count: AtomicUsize,
     spans: Mutex<HashMap<(SessionId, StreamKey), RequestSpan>>,
 }
 
-impl Spans {
+impl OpenSpans {
+    pub(crate) fn new(tracer: Option<Tracer>) -> Self {
+        Self { tracer, count: AtomicUsize::new(0), spans: Mutex::default() }
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<(SessionId, StreamKey), RequestSpan>> {
         self.spans.lock().unwrap_or_else(PoisonError::into_inner)
     }

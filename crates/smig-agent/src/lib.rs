@@ -99,19 +99,21 @@ impl Agent {
         let telemetry = telemetry.map(|spec| Telemetry::start(spec, "smig-agent")).transpose();
         let telemetry =
             telemetry.map_err(|error| io::Error::other(format!("telemetry: {error}")))?;
-        let watch = spec.admin.as_ref().map(|_| AdminObserver::new());
+        let observer = spec.admin.as_ref().map(|_| AdminObserver::new());
         // Everything that is accepted may wait for the gateway.
         let client = client.queue(QueueLimit::new(spec.max_connections.max(MIN_QUEUE)));
-        let client = match &watch {
-            Some(watch) => client.observer(watch.clone()).describe_streams(admin::NAME_LENGTH),
+        let client = match &observer {
+            Some(observer) => {
+                client.observer(observer.clone()).describe_streams(admin::NAME_LENGTH)
+            }
             None => client,
         };
         let client = client.build().map_err(io::Error::other)?;
         let gateway = Uplink::new(client.clone(), spec.via, spec.credentials);
         let tunnels = Tunnels::of_agent();
-        let admin = match (&spec.admin, watch) {
-            (Some(spec), Some(watch)) => {
-                let mut subject = AdminTarget::new("smig agent", client, watch)
+        let admin = match (&spec.admin, observer) {
+            (Some(spec), Some(observer)) => {
+                let mut subject = AdminTarget::new("smig agent", client, observer)
                     .report(Arc::new(tunnels.clone()))
                     .ready(ready(gateway.link()));
                 if let Some(telemetry) = &telemetry {
