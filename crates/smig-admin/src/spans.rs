@@ -11,12 +11,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::uri::Authority;
 use http::{HeaderMap, Method, Request, StatusCode, Version};
-use opentelemetry::KeyValue;
 use smig::{ConnectionInfo, ObserverEvent, SessionId, StreamInfo, StreamKey, StreamRef};
 use tracing::field::Empty;
 use tracing::{Level, Span};
 
-use super::telemetry::{ExportedSpan, Tracer};
+use super::telemetry::{Attribute, ExportedSpan, Tracer};
 
 /// The target of the spans, for a subscriber's filter.
 pub const TARGET: &str = "smig_gateway::request";
@@ -95,7 +94,7 @@ impl<'a> SpanAttributes<'a> {
         Some(self.path).filter(|path| !path.is_empty())
     }
 
-    fn attributes(&self) -> Vec<KeyValue> {
+    fn attributes(&self) -> Vec<Attribute> {
         let mut all = Vec::with_capacity(16);
         let texts = [
             ("http.request.method_original", self.method_original()),
@@ -106,11 +105,11 @@ impl<'a> SpanAttributes<'a> {
         ];
         let known =
             [("http.request.method", self.method()), ("network.protocol.version", self.version)];
-        let text = |(key, value): (_, Option<&str>)| Some(KeyValue::new(key, beginning(value?)));
+        let text = |(key, value): (_, Option<&str>)| Some(Attribute::new(key, beginning(value?)));
         all.extend(texts.into_iter().filter_map(text));
-        all.extend(known.into_iter().filter_map(|(key, value)| Some(KeyValue::new(key, value?))));
+        all.extend(known.into_iter().filter_map(|(key, value)| Some(Attribute::new(key, value?))));
         let port = self.to.and_then(Authority::port_u16);
-        all.extend(port.map(|port| KeyValue::new("server.port", i64::from(port))));
+        all.extend(port.map(|port| Attribute::new("server.port", i64::from(port))));
         all
     }
 }
@@ -222,7 +221,7 @@ impl RequestSpan {
     /// client's fields are left in place.
     pub fn inject(&self, headers: &mut HeaderMap) {
         if let Some(traced) = &self.traced {
-            traced.tell(headers);
+            traced.inject(headers);
         }
     }
 
@@ -230,7 +229,7 @@ impl RequestSpan {
     pub fn set_upstream(&self, upstream: &str) {
         self.span.record("smig.upstream", upstream);
         if let Some(traced) = &self.traced {
-            traced.record("smig.upstream", upstream.to_owned());
+            traced.record(Attribute::new("smig.upstream", upstream.to_owned()));
         }
     }
 
@@ -264,7 +263,7 @@ impl RequestSpan {
     fn record(&self, name: &'static str, value: u64) {
         self.span.record(name, value);
         if let Some(traced) = &self.traced {
-            traced.record(name, i64::try_from(value).unwrap_or(i64::MAX));
+            traced.record(Attribute::new(name, i64::try_from(value).unwrap_or(i64::MAX)));
         }
     }
 
@@ -344,10 +343,12 @@ impl OpenSpans {
                     if let Some(traced) = &span.traced {
                         let offset = i64::try_from(*offset).unwrap_or(i64::MAX);
                         let texts = [("from", from.to_string()), ("to", to.to_string())];
-                        let mut all: Vec<_> =
-                            texts.into_iter().map(|(key, text)| KeyValue::new(key, text)).collect();
-                        all.push(KeyValue::new("offset", offset));
-                        all.push(KeyValue::new("why", why.to_string()));
+                        let mut all: Vec<_> = texts
+                            .into_iter()
+                            .map(|(key, text)| Attribute::new(key, text))
+                            .collect();
+                        all.push(Attribute::new("offset", offset));
+                        all.push(Attribute::new("why", why.to_string()));
                         traced.event("moved", all);
                     }
                 }
