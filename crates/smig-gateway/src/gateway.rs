@@ -11,6 +11,7 @@ use smig::{AuthorityCheck, CleartextTrust, ListenerId, Server, ServerTls, Stats}
 use smig_admin::access_log::AccessLog;
 use smig_admin::telemetry::{self, Telemetry, TelemetryError, TelemetrySpec};
 use smig_admin::{self as admin, Admin, AdminObserver, AdminTarget};
+use smig_proxy::dial::KEEPALIVE_TIMEOUT;
 use smig_settings::Diagnostics;
 use tokio::sync::watch;
 
@@ -18,7 +19,6 @@ use crate::background::BackgroundThread;
 use crate::config::{Config, ListenProtocol};
 use crate::router::{GatewayService, LiveResources, RouteTable};
 use crate::tls::{self, FileVersions};
-use crate::upstream::KEEPALIVE_TIMEOUT;
 
 /// Minimum time at shutdown for the last lines of the access log, if the drain leaves less.
 const LAST_LINES: Duration = Duration::from_secs(1);

@@ -11,18 +11,19 @@ use hyper::body::Incoming as Received;
 use hyper::upgrade::OnUpgrade;
 use smig::{Incoming, Processed};
 use smig_proxy::ProxyError;
+use smig_proxy::conn_pool::{Lease, UpgradedConn};
 use smig_proxy::framing::{Content, Own};
 use smig_proxy::head::{self, UpgradeKind, UpstreamHead};
 use smig_proxy::tunnel::{
-    Abort, BodySender, ChannelBody, Socket, Stream, Tunnel, TunnelEnd, TunnelKind, Tunnels, channel,
+    BodySender, ChannelBody, Socket, Stream, Tunnel, TunnelEnd, TunnelKind, Tunnels, channel,
 };
 use smig_proxy::upload::{Rest, Upload};
 
 use super::attempts::Attempts;
 use super::{Body, answered, websocket};
 use crate::upstream::{
-    ActiveRequest, BalanceInput, Connection, Http2Client, Io, Lease, ServerPool, Timeouts,
-    UpgradedConn, Upstream, UpstreamServer, WorkerPools,
+    ActiveRequest, BalanceInput, Connection, Http2Client, ServerPool, Timeouts, Upstream,
+    UpstreamServer, WorkerPools,
 };
 
 /// A request that switches to another protocol.
@@ -168,7 +169,7 @@ async fn ask_http1(
     let request = head::for_http1(outward, Content::tunnel(Upload::default()))?;
     let Some(connection) = lease.get() else { return Err(ProxyError::NoServer) };
     // How a server parses the bytes that follow is uncertain, even if it does not switch.
-    connection.use_no_more();
+    connection.mark_last();
     let response = connection.send(request, limits.response_deadline(&Upload::default())).await?;
     Ok(Reply::Http1 { response, lease, own_key })
 }
@@ -242,11 +243,11 @@ impl Answered<'_> {
             }
         }
         let connection = lease.into_inner().ok_or(ProxyError::Upgrade("no connection"))?;
-        let UpgradedConn { io, early, place } = connection.switch(limits.connect).await?;
+        let UpgradedConn { io, early, permit } = connection.switch(limits.connect).await?;
         let far = Socket::with_first(io, early);
         let name = upstream.name().to_owned();
         let (head, body) = answer_head(wish, &near, response.headers());
-        let held = (under_way, place);
+        let held = (under_way, permit);
         join(begin(tunnels, &near), near, far, body.sender, limits.tunnel, name, held);
         Ok(head.map(|()| body.body))
     }
@@ -363,15 +364,4 @@ fn join<F: TunnelEnd + 'static, H: 'static>(
         }
         drop(held);
     });
-}
-
-impl Abort for Io {
-    fn abort(&mut self) {
-        match self {
-            Self::Tcp(tcp) => tcp.abort(),
-            Self::Unix(unix) => unix.abort(),
-            // TLS ends without close_notify, TCP with a reset.
-            Self::Tls(tls) => tls.get_mut().0.abort(),
-        }
-    }
 }

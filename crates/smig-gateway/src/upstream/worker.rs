@@ -11,15 +11,14 @@ use std::time::Duration;
 
 use smig::{Cleartext, CleartextTrust, Client, Config, Origin, SocketOptions, Trust};
 use smig_proxy::ProxyError;
+use smig_proxy::conn_pool::{Acquired, Http1, Lease, Pool};
+use smig_proxy::dial::{Io, KEEPALIVE_TIMEOUT, Offer, ServerAddr, Tls, connect};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::timeout;
 
 use super::Upstream;
-use super::connect::{Io, KEEPALIVE_TIMEOUT, Offer, Tls, connect};
-use super::http1::Http1;
-use super::pool::{Acquired, Lease, Pool};
 use super::server::UpstreamServer;
-use super::spec::{Protocol, ServerAddr};
+use super::spec::Protocol;
 
 /// Interval between the checks of idle connections.
 const TIDY: Duration = Duration::from_secs(1);
@@ -36,7 +35,7 @@ pub(crate) struct WorkerPools {
 }
 
 /// One worker's connections to one server.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ServerPool {
     http1: Rc<Pool>,
     session: RefCell<Option<Rc<Http2Client>>>,
@@ -65,7 +64,7 @@ enum WebSockets {
 /// A connection, before a request uses it.
 enum Dialed {
     /// It was checked in.
-    Kept(Box<Http1>),
+    Idle(Lease),
     New(Io, OwnedSemaphorePermit),
 }
 
@@ -83,7 +82,7 @@ impl WorkerPools {
             if let Some(worker) = workers.get(&upstream.number) {
                 return Rc::clone(worker);
             }
-            let pools = upstream.servers.iter().map(|_| ServerPool::default()).collect();
+            let pools = upstream.servers.iter().map(ServerPool::new).collect();
             let worker = Rc::new(Self { pools });
             workers.insert(upstream.number, Rc::clone(&worker));
             let (number, present) = (upstream.number, upstream.present.subscribe());
@@ -112,6 +111,14 @@ async fn tidy(upstream: Weak<Upstream>, number: usize, mut present: watch::Recei
 }
 
 impl ServerPool {
+    fn new(server: &UpstreamServer) -> Self {
+        Self {
+            http1: Pool::new(&server.limits),
+            session: RefCell::default(),
+            websockets: Cell::default(),
+        }
+    }
+
     /// Closes idle connections, and those to addresses that the server's name no longer resolves to.
     async fn tidy(&self, upstream: &Upstream, server: &UpstreamServer) {
         let session = self.session_that_lasts();
@@ -126,7 +133,7 @@ impl ServerPool {
             }
             ServerAddr::Tcp { .. } | ServerAddr::Unix(_) => None,
         };
-        self.http1.evict_idle(server, upstream.timeouts.idle, homes.as_deref());
+        self.http1.evict_idle(upstream.timeouts.idle, homes.as_deref());
         let Some(session) = session else { return };
         if let Some(homes) = homes {
             session.client.move_to(&session.origin, &homes);
@@ -169,8 +176,8 @@ impl ServerPool {
         if by_session {
             return self.session(upstream, server).map(Connection::Http2);
         }
-        if let Some(connection) = self.http1.checkout() {
-            return Ok(Connection::Http1(self.lease(connection)));
+        if let Some(lease) = self.http1.checkout() {
+            return Ok(Connection::Http1(lease));
         }
         // The future is large: boxed, it does not burden requests that reuse a connection.
         Box::pin(self.connect(upstream, server)).await
@@ -210,19 +217,18 @@ impl ServerPool {
         upstream: &Upstream,
         server: &UpstreamServer,
     ) -> Result<Lease, ProxyError> {
-        if let Some(connection) = self.http1.checkout() {
-            return Ok(self.lease(connection));
+        if let Some(lease) = self.http1.checkout() {
+            return Ok(lease);
         }
         match Box::pin(self.dial(upstream, server, Offer::Http1)).await {
-            Ok(Dialed::Kept(connection)) => Ok(self.lease(connection)),
-            Ok(Dialed::New(io, place)) if io.has_alpn() => {
-                let connection = Http1::begin(io, place).await?;
-                Ok(self.lease(Box::new(connection)))
+            Ok(Dialed::Idle(lease)) => Ok(lease),
+            Ok(Dialed::New(io, permit)) if io.has_alpn() => {
+                Ok(self.http1.add(Http1::handshake(io, permit).await?))
             }
-            Ok(Dialed::New(io, place)) => {
+            Ok(Dialed::New(io, permit)) => {
                 // The server selected nothing: it has no ALPN any more, or speaks HTTP/2 only and is lax. The
                 // usual offer tells them apart.
-                drop((io, place));
+                drop((io, permit));
                 self.websockets.set(WebSockets::AsOthers);
                 match Box::pin(self.connect(upstream, server)).await? {
                     Connection::Http1(lease) => Ok(lease),
@@ -238,28 +244,24 @@ impl ServerPool {
         }
     }
 
-    fn lease(&self, connection: Box<Http1>) -> Lease {
-        Lease::new(connection, &self.http1)
-    }
-
     /// Waits for a connection of the pool, or opens a new one.
     async fn connect(
         &self,
         upstream: &Upstream,
         server: &UpstreamServer,
     ) -> Result<Connection, ProxyError> {
-        let (io, place) = match self.dial(upstream, server, Offer::Both).await? {
-            Dialed::Kept(connection) => return Ok(Connection::Http1(self.lease(connection))),
-            Dialed::New(io, place) => (io, place),
+        let (io, permit) = match self.dial(upstream, server, Offer::Both).await? {
+            Dialed::Idle(lease) => return Ok(Connection::Http1(lease)),
+            Dialed::New(io, permit) => (io, permit),
         };
         if io.is_h2() {
             // The session opens its own connection; this one only served to determine the protocol.
             server.set_selects_http2(true);
-            drop((io, place));
+            drop((io, permit));
             return self.session(upstream, server).map(Connection::Http2);
         }
         server.set_selects_http2(false);
-        Ok(Connection::Http1(self.lease(Box::new(Http1::begin(io, place).await?))))
+        Ok(Connection::Http1(self.http1.add(Http1::handshake(io, permit).await?)))
     }
 
     /// Waits until a connection is checked in, or opens a new one.
@@ -270,9 +272,9 @@ impl ServerPool {
         offer: Offer,
     ) -> Result<Dialed, ProxyError> {
         let (url, limits) = (server.url(), &upstream.timeouts);
-        let place = match self.http1.wait(server, upstream.max_waiting, limits.queue).await? {
-            Acquired::Idle(connection) => return Ok(Dialed::Kept(connection)),
-            Acquired::Place(place) => place,
+        let permit = match self.http1.wait(limits.queue).await? {
+            Acquired::Idle(lease) => return Ok(Dialed::Idle(lease)),
+            Acquired::Permit(permit) => permit,
         };
         server.on_connection();
         let trust = &upstream.trust;
@@ -280,7 +282,7 @@ impl ServerPool {
         let io = timeout(limits.connect, connect(&url.target, &upstream.resolver, tls))
             .await
             .map_err(|_| ProxyError::ConnectTimeout)??;
-        Ok(Dialed::New(io, place))
+        Ok(Dialed::New(io, permit))
     }
 
     fn session(
