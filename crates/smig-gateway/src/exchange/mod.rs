@@ -129,11 +129,11 @@ fn admit_as(
     let informational = parts.extensions.remove::<InformationalSender>();
     let on_upgrade = parts.extensions.remove::<OnUpgrade>();
     let upgrades = match role {
-        Role::Gateway => Upgrades::Heard,
+        Role::Gateway => Upgrades::Honored,
         Role::Proxy => Upgrades::Ignored,
     };
     let (outward, content, extensions) = head::validate_request(parts, body, host, upgrades)?;
-    let kind = match outward.wish {
+    let kind = match outward.upgrade {
         _ if is_last => ExchangeKind::Last,
         UpgradeKind::None => {
             let expects = outward.fields.contains_key(EXPECT);

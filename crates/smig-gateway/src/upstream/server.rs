@@ -43,6 +43,9 @@ pub struct UpstreamServer {
     /// Whether the server selected HTTP/2 by ALPN last time. Known to all workers: one that had to find out itself
     /// would need a connection for that, and might wait for it in vain.
     selects_http2: AtomicBool,
+    /// Whether the server's HTTP/2 takes no WebSocket (no extended CONNECT), while HTTP/1.1 may: then WebSockets are
+    /// offered that alone.
+    websockets_need_http1: AtomicBool,
     requests: AtomicU64,
     failed: AtomicU64,
     connections: AtomicU64,
@@ -96,6 +99,7 @@ impl UpstreamServer {
             ejected_until: AtomicU64::new(0),
             checks: AtomicU32::new(0),
             selects_http2: AtomicBool::new(false),
+            websockets_need_http1: AtomicBool::new(false),
             requests: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             connections: AtomicU64::new(0),
@@ -155,6 +159,15 @@ impl UpstreamServer {
     /// Records the protocol that the server selected, or that it has to be offered both again.
     pub(crate) fn set_selects_http2(&self, selects: bool) {
         self.selects_http2.store(selects, Ordering::Relaxed);
+    }
+
+    pub(super) fn websockets_need_http1(&self) -> bool {
+        self.websockets_need_http1.load(Ordering::Relaxed)
+    }
+
+    /// Records that its HTTP/2 takes no WebSocket, or that it turned out to have no HTTP/1.1.
+    pub(super) fn set_websockets_need_http1(&self, need: bool) {
+        self.websockets_need_http1.store(need, Ordering::Relaxed);
     }
 
     /// Returns whether a request waits for an HTTP/1.1 connection because all connections are in use.

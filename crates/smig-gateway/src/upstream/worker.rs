@@ -2,7 +2,7 @@
 //!
 //! Nothing here is shared between threads: an exchange finds its connection without a lock.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -20,8 +20,8 @@ use super::Upstream;
 use super::server::UpstreamServer;
 use super::spec::Protocol;
 
-/// Interval between the checks of idle connections.
-const TIDY: Duration = Duration::from_secs(1);
+/// Interval between the checks of idle connections, and timeout of the lookup for each.
+const EVICTION_INTERVAL: Duration = Duration::from_secs(1);
 
 thread_local! {
     /// Keyed by the upstream's number.
@@ -39,7 +39,6 @@ pub(crate) struct WorkerPools {
 pub(crate) struct ServerPool {
     http1: Rc<Pool>,
     session: RefCell<Option<Rc<Http2Client>>>,
-    websockets: Cell<WebSockets>,
 }
 
 /// A session of our own client with a server.
@@ -49,16 +48,6 @@ pub(crate) struct Http2Client {
     pub(crate) origin: Origin,
     /// The value of `:scheme`.
     pub(crate) scheme: http::uri::Scheme,
-}
-
-/// How WebSocket gets to a server whose protocol is selected by ALPN.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum WebSockets {
-    /// Like other requests.
-    #[default]
-    AsOthers,
-    /// Over HTTP/1.1, which alone is offered: over HTTP/2 the server takes no extended CONNECT.
-    Http1,
 }
 
 /// A connection, before a request uses it.
@@ -86,7 +75,11 @@ impl WorkerPools {
             let worker = Rc::new(Self { pools });
             workers.insert(upstream.number, Rc::clone(&worker));
             let (number, present) = (upstream.number, upstream.present.subscribe());
-            tokio::task::spawn_local(tidy(Arc::downgrade(upstream), number, present));
+            tokio::task::spawn_local(evict_until_removed(
+                Arc::downgrade(upstream),
+                number,
+                present,
+            ));
             worker
         })
     }
@@ -98,12 +91,16 @@ impl WorkerPools {
 
 /// Checks idle connections at intervals. Closes all of them as soon as the upstream is dropped: its replacement
 /// counts its connections from zero.
-async fn tidy(upstream: Weak<Upstream>, number: usize, mut present: watch::Receiver<()>) {
-    while timeout(TIDY, present.changed()).await.is_err() {
+async fn evict_until_removed(
+    upstream: Weak<Upstream>,
+    number: usize,
+    mut present: watch::Receiver<()>,
+) {
+    while timeout(EVICTION_INTERVAL, present.changed()).await.is_err() {
         let worker = WORKERS.with_borrow(|workers| workers.get(&number).cloned());
         let (Some(upstream), Some(worker)) = (upstream.upgrade(), worker) else { break };
         for (pool, server) in worker.pools.iter().zip(&upstream.servers) {
-            pool.tidy(&upstream, server).await;
+            pool.evict_idle(&upstream, server).await;
         }
     }
     let gone = WORKERS.with_borrow_mut(|workers| workers.remove(&number));
@@ -112,15 +109,11 @@ async fn tidy(upstream: Weak<Upstream>, number: usize, mut present: watch::Recei
 
 impl ServerPool {
     fn new(server: &UpstreamServer) -> Self {
-        Self {
-            http1: Pool::new(&server.limits),
-            session: RefCell::default(),
-            websockets: Cell::default(),
-        }
+        Self { http1: Pool::new(&server.limits), session: RefCell::default() }
     }
 
     /// Closes idle connections, and those to addresses that the server's name no longer resolves to.
-    async fn tidy(&self, upstream: &Upstream, server: &UpstreamServer) {
+    async fn evict_idle(&self, upstream: &Upstream, server: &UpstreamServer) {
         let session = self.session_that_lasts();
         let homes = match &server.url().target {
             ServerAddr::Tcp { host, port }
@@ -128,7 +121,8 @@ impl ServerPool {
                     && (session.is_some() || !self.http1.is_empty()) =>
             {
                 // If the lookup fails, leave all connections as they are.
-                let homes = timeout(TIDY, upstream.resolver.resolve(host, *port)).await;
+                let homes =
+                    timeout(EVICTION_INTERVAL, upstream.resolver.resolve(host, *port)).await;
                 homes.ok().and_then(Result::ok)
             }
             ServerAddr::Tcp { .. } | ServerAddr::Unix(_) => None,
@@ -189,9 +183,9 @@ impl ServerPool {
         upstream: &Upstream,
         server: &UpstreamServer,
     ) -> Result<Connection, ProxyError> {
-        match self.websockets.get() {
-            WebSockets::AsOthers => self.connection(upstream, server).await,
-            WebSockets::Http1 => self.http1_alone(upstream, server).await.map(Connection::Http1),
+        match server.websockets_need_http1() {
+            false => self.connection(upstream, server).await,
+            true => self.http1_alone(upstream, server).await.map(Connection::Http1),
         }
     }
 
@@ -204,7 +198,7 @@ impl ServerPool {
     ) -> Result<Lease, ProxyError> {
         match server.url().protocol {
             Protocol::Https => {
-                self.websockets.set(WebSockets::Http1);
+                server.set_websockets_need_http1(true);
                 self.http1_alone(upstream, server).await
             }
             Protocol::Http1 | Protocol::H2c | Protocol::Smig => Err(ProxyError::NoExtendedConnect),
@@ -229,7 +223,7 @@ impl ServerPool {
                 // The server selected nothing: it has no ALPN any more, or speaks HTTP/2 only and is lax. The
                 // usual offer tells them apart.
                 drop((io, permit));
-                self.websockets.set(WebSockets::AsOthers);
+                server.set_websockets_need_http1(false);
                 match Box::pin(self.connect(upstream, server)).await? {
                     Connection::Http1(lease) => Ok(lease),
                     Connection::Http2(_) => Err(ProxyError::NoExtendedConnect),
@@ -237,7 +231,7 @@ impl ServerPool {
             }
             Err(ProxyError::Tls(fault)) if fault.is_alert() => {
                 // It speaks HTTP/2 only, which is no fault of the server.
-                self.websockets.set(WebSockets::AsOthers);
+                server.set_websockets_need_http1(false);
                 Err(ProxyError::NoExtendedConnect)
             }
             Err(failure) => Err(failure),
@@ -385,7 +379,7 @@ mod tests {
             let upstream = Upstream::new("a", &spec).unwrap();
             let worker = Rc::downgrade(&WorkerPools::of(&upstream));
             // Until the task waits.
-            tokio::time::sleep(TIDY * 2).await;
+            tokio::time::sleep(EVICTION_INTERVAL * 2).await;
             assert!(worker.upgrade().is_some());
             let begin = tokio::time::Instant::now();
             drop(upstream);
@@ -393,7 +387,7 @@ mod tests {
                 // The paused clock advances only when no task is ready.
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
-            assert!(begin.elapsed() < TIDY / 10, "{:?}", begin.elapsed());
+            assert!(begin.elapsed() < EVICTION_INTERVAL / 10, "{:?}", begin.elapsed());
         };
         local.run_until(run).await;
     }
