@@ -46,7 +46,7 @@ impl http_body::Body for Events {
 
 /// The task that feeds one reader.
 struct Reader {
-    sampler: Arc<SnapshotCache>,
+    snapshots: Arc<SnapshotCache>,
     live: broadcast::Receiver<Bytes>,
     pictures: Interval,
     heartbeat: Interval,
@@ -55,14 +55,14 @@ struct Reader {
 }
 
 /// Starts an event stream; returns `None` at the limit of readers. Must run inside a tokio runtime.
-pub(crate) fn begin(sampler: &Arc<SnapshotCache>) -> Option<Events> {
-    let (kept, live, looker) = sampler.watch().subscribe()?;
+pub(crate) fn begin(snapshots: &Arc<SnapshotCache>) -> Option<Events> {
+    let (kept, live, looker) = snapshots.observer().subscribe()?;
     let (sender, receiver) = mpsc::channel(ON_THEIR_WAY);
     let (mut pictures, mut heartbeat) = (interval(PERIOD), interval(HEARTBEAT));
     pictures.set_missed_tick_behavior(MissedTickBehavior::Delay);
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let sampler = Arc::clone(sampler);
-    let reader = Reader { sampler, live, pictures, heartbeat, seen: 0, _looker: looker };
+    let snapshots = Arc::clone(snapshots);
+    let reader = Reader { snapshots, live, pictures, heartbeat, seen: 0, _looker: looker };
     tokio::spawn(reader.run(sender, kept));
     Some(Events(receiver))
 }
@@ -84,7 +84,7 @@ impl Reader {
     /// Returns the first record: title and version, then the buffered log entries.
     fn hello(&self, kept: &[Bytes]) -> Bytes {
         let about = json!({
-            "title": self.sampler.subject().title,
+            "title": self.snapshots.subject().title,
             "version": env!("CARGO_PKG_VERSION"),
         });
         let hello = format!("retry: {RETRY_MS}\nevent: hello\ndata: {about}\n\n");
@@ -107,7 +107,7 @@ impl Reader {
                     Err(RecvError::Closed) => None,
                 },
                 _ = self.pictures.tick() => {
-                    let sample = self.sampler.get().await.ok()?;
+                    let sample = self.snapshots.get().await.ok()?;
                     if sample.number != self.seen {
                         self.seen = sample.number;
                         return Some(sample.event);

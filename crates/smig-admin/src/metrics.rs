@@ -2,75 +2,19 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _, text};
 use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::{ConstCounter, Counter};
-use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use smig::Stats;
 
-use super::observer::SMALL;
+use super::request_metrics::SMALL;
 use super::snapshot_cache::SnapshotCache;
 use super::{ReportedStats, TunnelReport, UpstreamReport};
-
-/// Upper bounds of the latency histograms, seconds.
-const BOUNDS: [f64; 16] = [
-    0.001, 0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.2, 0.35, 0.5, 1.0, 2.0, 10.0, 60.0,
-];
-
-/// Metrics that are updated as requests end.
-#[derive(Clone, Debug)]
-pub(crate) struct Requests {
-    latency: Family<SizeLabels, Histogram, fn() -> Histogram>,
-    small: Histogram,
-    large: Histogram,
-    bytes: Family<DirectionLabels, Counter>,
-    sent: Counter,
-    received: Counter,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct SizeLabels {
-    size: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct DirectionLabels {
-    direction: &'static str,
-}
-
-impl Default for Requests {
-    fn default() -> Self {
-        let new: fn() -> Histogram = || Histogram::new(BOUNDS);
-        let latency = Family::new_with_constructor(new);
-        let bytes = Family::default();
-        // Looked up once: updating per request takes no lock of a family.
-        let of_size = |size| latency.get_or_create_owned(&SizeLabels { size });
-        let (small, large) = (of_size("small"), of_size("large"));
-        let towards =
-            |direction| -> Counter { bytes.get_or_create_owned(&DirectionLabels { direction }) };
-        let (sent, received) = (towards("sent"), towards("received"));
-        Self { latency, small, large, bytes, sent, received }
-    }
-}
-
-impl Requests {
-    pub(crate) fn observe(&self, latency: Duration, small: bool) {
-        let histogram = if small { &self.small } else { &self.large };
-        histogram.observe(latency.as_secs_f64());
-    }
-
-    pub(crate) fn carried(&self, sent: u64, received: u64) {
-        self.sent.inc_by(sent);
-        self.received.inc_by(received);
-    }
-}
 
 /// All metrics of one subject.
 pub(crate) struct Metrics(Registry);
@@ -82,23 +26,23 @@ impl fmt::Debug for Metrics {
 }
 
 impl Metrics {
-    pub(crate) fn new(sampler: &Arc<SnapshotCache>) -> Self {
+    pub(crate) fn new(snapshots: &Arc<SnapshotCache>) -> Self {
         let mut registry = Registry::with_prefix("smig");
         let about = vec![
             ("version", env!("CARGO_PKG_VERSION").to_owned()),
-            ("title", sampler.subject().title.clone()),
+            ("title", snapshots.subject().title.clone()),
         ];
         registry.register("build", "Version and title of this process", Info::new(about));
-        let requests = sampler.watch().requests();
+        let requests = snapshots.observer().requests();
         let help = format!(
             "Time from a request to the end of its response, HTTP/2 only; small: both bodies \
              together have less than {SMALL} bytes"
         );
-        let latency = requests.latency.clone();
+        let latency = requests.latency();
         registry.register_with_unit("request_latency", help, Unit::Seconds, latency);
         let help = "Body bytes of completed streams";
-        registry.register_with_unit("stream_body", help, Unit::Bytes, requests.bytes.clone());
-        registry.register_collector(Box::new(Live(Arc::clone(sampler))));
+        registry.register_with_unit("bodies", help, Unit::Bytes, requests.bytes());
+        registry.register_collector(Box::new(Live(Arc::clone(snapshots))));
         Self(registry)
     }
 

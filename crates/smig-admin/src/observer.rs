@@ -9,12 +9,10 @@ use smig::{Observer, ObserverEvent, StreamRef};
 use tokio::sync::broadcast;
 
 use super::event_log::EventLog;
-use super::metrics::Requests;
-use super::spans::Spans;
-use crate::telemetry::Tracer;
+use super::request_metrics::{RequestMetrics, SMALL};
+use super::spans::OpenSpans;
+use super::telemetry::Tracer;
 
-/// Requests with fewer bytes, both bodies together, count as small, that is, latency-sensitive.
-pub(crate) const SMALL: u64 = 64 << 10;
 /// Records that a slow reader may lag behind; beyond that it gets the number that it missed.
 const BEHIND: usize = 256;
 /// Maximum number of small requests reported individually per snapshot.
@@ -30,10 +28,8 @@ pub struct AdminObserver {
     live: broadcast::Sender<Bytes>,
     lookers: AtomicUsize,
     ended: Mutex<Vec<SmallRequest>>,
-    requests: Requests,
-    spans: Spans,
-    /// The tracer that exports spans to a collector.
-    tracer: Option<Tracer>,
+    requests: RequestMetrics,
+    spans: OpenSpans,
 }
 
 /// A completed small request.
@@ -57,26 +53,23 @@ impl AdminObserver {
             live: broadcast::Sender::new(BEHIND),
             lookers: AtomicUsize::new(0),
             ended: Mutex::default(),
-            requests: Requests::default(),
-            spans: Spans::default(),
-            tracer,
+            requests: RequestMetrics::default(),
+            spans: OpenSpans::new(tracer),
         })
     }
 
-    pub(crate) const fn requests(&self) -> &Requests {
+    pub(crate) const fn requests(&self) -> &RequestMetrics {
         &self.requests
     }
 
-    pub(crate) const fn spans(&self) -> &Spans {
+    /// Returns the spans of open requests, where those of further ones begin.
+    #[must_use]
+    pub const fn spans(&self) -> &OpenSpans {
         &self.spans
     }
 
-    pub(crate) const fn tracer(&self) -> Option<&Tracer> {
-        self.tracer.as_ref()
-    }
-
     /// Ends the remaining spans: the observed server has stopped.
-    pub fn cut(&self) {
+    pub fn abort_spans(&self) {
         self.spans.abort_all();
     }
 

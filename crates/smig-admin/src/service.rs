@@ -25,18 +25,18 @@ type Body = Either<Full<Bytes>, Events>;
 /// The handler of the admin interface.
 #[derive(Clone, Debug)]
 pub(crate) struct AdminService {
-    sampler: Arc<SnapshotCache>,
+    snapshots: Arc<SnapshotCache>,
     metrics: Arc<Metrics>,
     /// The page's Content-Security-Policy.
     policy: HeaderValue,
 }
 
 impl AdminService {
-    pub(crate) fn new(sampler: Arc<SnapshotCache>) -> Self {
-        let metrics = Arc::new(Metrics::new(&sampler));
+    pub(crate) fn new(snapshots: Arc<SnapshotCache>) -> Self {
+        let metrics = Arc::new(Metrics::new(&snapshots));
         let policy = HeaderValue::from_str(&page::policy())
             .unwrap_or(HeaderValue::from_static("default-src 'none'"));
-        Self { sampler, metrics, policy }
+        Self { snapshots, metrics, policy }
     }
 
     async fn answer(self, request: Request<()>) -> Response<Body> {
@@ -71,11 +71,11 @@ impl AdminService {
                 response
             }
             "/events" if request.method() == Method::HEAD => full("text/event-stream", ""),
-            "/events" => match event_stream::begin(&self.sampler) {
+            "/events" => match event_stream::begin(&self.snapshots) {
                 Some(events) => typed("text/event-stream", Either::Right(events)),
                 None => text(StatusCode::SERVICE_UNAVAILABLE, "too many readers\n"),
             },
-            "/api/sessions" => match self.sampler.get().await {
+            "/api/sessions" => match self.snapshots.get().await {
                 Ok(sample) => full("application/json", sample.sessions),
                 Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
             },
@@ -86,7 +86,7 @@ impl AdminService {
                 Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
             },
             "/healthz" => text(StatusCode::OK, "alive\n"),
-            "/readyz" => match (self.sampler.subject().ready)() {
+            "/readyz" => match (self.snapshots.subject().ready)() {
                 Ok(()) => text(StatusCode::OK, "ready\n"),
                 Err(why) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
             },

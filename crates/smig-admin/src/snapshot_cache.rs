@@ -12,7 +12,8 @@ use tokio::time::Instant;
 
 use super::json::{Sessions, millis};
 use super::observer::AdminObserver;
-use super::{AdminTarget, ReportedStats};
+use super::reports::ReportedStats;
+use super::target::AdminTarget;
 
 /// Minimum time between two snapshots.
 pub(crate) const PERIOD: Duration = Duration::from_millis(250);
@@ -55,8 +56,8 @@ impl SnapshotCache {
         Arc::new(Self { subject, last: Mutex::default() })
     }
 
-    pub(crate) const fn watch(&self) -> &Arc<AdminObserver> {
-        &self.subject.watch
+    pub(crate) const fn observer(&self) -> &Arc<AdminObserver> {
+        &self.subject.observer
     }
 
     pub(crate) const fn subject(&self) -> &AdminTarget {
@@ -85,7 +86,7 @@ impl SnapshotCache {
     fn page_update(&self, sessions: &Sessions) -> Result<String, serde_json::Error> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let stats = self.subject.source.stats();
-        let ended = self.watch().take_ended().into_iter().map(|small| {
+        let ended = self.observer().take_ended().into_iter().map(|small| {
             let place = small.place;
             (place.session.to_string(), place.connection.to_string(), millis(small.latency))
         });
@@ -103,16 +104,5 @@ impl SnapshotCache {
             ended: ended.collect(),
             reported: self.subject.reported(),
         })
-    }
-}
-
-impl AdminTarget {
-    /// Collects the current statistics of all modules.
-    pub(crate) fn reported(&self) -> ReportedStats {
-        let mut reported = ReportedStats::default();
-        for report in &self.reports {
-            report.report(&mut reported);
-        }
-        reported
     }
 }

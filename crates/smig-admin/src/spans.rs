@@ -11,13 +11,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::uri::Authority;
 use http::{HeaderMap, Method, Request, StatusCode, Version};
-use opentelemetry::KeyValue;
 use smig::{ConnectionInfo, ObserverEvent, SessionId, StreamInfo, StreamKey, StreamRef};
 use tracing::field::Empty;
 use tracing::{Level, Span};
 
-use super::AdminObserver;
-use crate::telemetry::{ExportedSpan, Tracer};
+use super::telemetry::{Attribute, ExportedSpan, Tracer};
 
 /// The target of the spans, for a subscriber's filter.
 pub const TARGET: &str = "smig_gateway::request";
@@ -96,7 +94,7 @@ impl<'a> SpanAttributes<'a> {
         Some(self.path).filter(|path| !path.is_empty())
     }
 
-    fn attributes(&self) -> Vec<KeyValue> {
+    fn attributes(&self) -> Vec<Attribute> {
         let mut all = Vec::with_capacity(16);
         let texts = [
             ("http.request.method_original", self.method_original()),
@@ -107,11 +105,11 @@ impl<'a> SpanAttributes<'a> {
         ];
         let known =
             [("http.request.method", self.method()), ("network.protocol.version", self.version)];
-        let text = |(key, value): (_, Option<&str>)| Some(KeyValue::new(key, beginning(value?)));
+        let text = |(key, value): (_, Option<&str>)| Some(Attribute::new(key, beginning(value?)));
         all.extend(texts.into_iter().filter_map(text));
-        all.extend(known.into_iter().filter_map(|(key, value)| Some(KeyValue::new(key, value?))));
+        all.extend(known.into_iter().filter_map(|(key, value)| Some(Attribute::new(key, value?))));
         let port = self.to.and_then(Authority::port_u16);
-        all.extend(port.map(|port| KeyValue::new("server.port", i64::from(port))));
+        all.extend(port.map(|port| Attribute::new("server.port", i64::from(port))));
         all
     }
 }
@@ -131,24 +129,24 @@ const fn version(version: Version) -> Option<&'static str> {
 }
 
 impl RequestSpan {
-    /// Starts a span for a request to the host `to` that matched `route`. `watch` ends it together with the
-    /// stream.
+    /// Starts a span for a request to the host `to` that matched `route`. It ends with its stream, if the observer of `open` sees
+    /// that one.
     #[must_use]
     pub fn begin<B>(
         request: &Request<B>,
         to: Option<&Authority>,
         route: &str,
-        watch: &AdminObserver,
+        open: &OpenSpans,
     ) -> Self {
-        Self::new(&SpanAttributes::of(request, to, Some(route)), watch.tracer())
-            .followed(request, watch)
+        Self::new(&SpanAttributes::of(request, to, Some(route)), open.tracer.as_ref())
+            .followed(request, open)
     }
 
     /// Starts a span for a request that a forward proxy sends to another host.
     #[must_use]
-    pub fn forwarded<B>(request: &Request<B>, watch: &AdminObserver) -> Self {
+    pub fn forwarded<B>(request: &Request<B>, open: &OpenSpans) -> Self {
         let asked = SpanAttributes::of(request, request.uri().authority(), None);
-        Self::new(&asked, watch.tracer()).followed(request, watch)
+        Self::new(&asked, open.tracer.as_ref()).followed(request, open)
     }
 
     /// Starts a span for a local program's request to an agent.
@@ -197,12 +195,12 @@ impl RequestSpan {
         Self { span, traced, has_stream: false }
     }
 
-    fn followed<B>(mut self, request: &Request<B>, watch: &AdminObserver) -> Self {
+    fn followed<B>(mut self, request: &Request<B>, open: &OpenSpans) -> Self {
         if self.is_wanted()
             && let Some(place) = request.extensions().get::<StreamRef>()
         {
             self.has_stream = true;
-            watch.spans().follow(*place, &self);
+            open.follow(*place, &self);
         }
         self
     }
@@ -223,7 +221,7 @@ impl RequestSpan {
     /// client's fields are left in place.
     pub fn inject(&self, headers: &mut HeaderMap) {
         if let Some(traced) = &self.traced {
-            traced.tell(headers);
+            traced.inject(headers);
         }
     }
 
@@ -231,7 +229,7 @@ impl RequestSpan {
     pub fn set_upstream(&self, upstream: &str) {
         self.span.record("smig.upstream", upstream);
         if let Some(traced) = &self.traced {
-            traced.record("smig.upstream", upstream.to_owned());
+            traced.record(Attribute::new("smig.upstream", upstream.to_owned()));
         }
     }
 
@@ -265,7 +263,7 @@ impl RequestSpan {
     fn record(&self, name: &'static str, value: u64) {
         self.span.record(name, value);
         if let Some(traced) = &self.traced {
-            traced.record(name, i64::try_from(value).unwrap_or(i64::MAX));
+            traced.record(Attribute::new(name, i64::try_from(value).unwrap_or(i64::MAX)));
         }
     }
 
@@ -279,14 +277,20 @@ impl RequestSpan {
 }
 
 /// Spans of open streams.
-#[derive(Debug, Default)]
-pub(crate) struct Spans {
+#[derive(Debug)]
+pub struct OpenSpans {
+    /// The tracer that exports spans to a collector.
+    tracer: Option<Tracer>,
     /// Avoids the lock when there are none.
     count: AtomicUsize,
     spans: Mutex<HashMap<(SessionId, StreamKey), RequestSpan>>,
 }
 
-impl Spans {
+impl OpenSpans {
+    pub(crate) fn new(tracer: Option<Tracer>) -> Self {
+        Self { tracer, count: AtomicUsize::new(0), spans: Mutex::default() }
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<(SessionId, StreamKey), RequestSpan>> {
         self.spans.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -339,11 +343,21 @@ impl Spans {
                     if let Some(traced) = &span.traced {
                         let offset = i64::try_from(*offset).unwrap_or(i64::MAX);
                         let texts = [("from", from.to_string()), ("to", to.to_string())];
+<<<<<<< HEAD
                         let mut all: Vec<_> =
                             texts.into_iter().map(|(key, text)| KeyValue::new(key, text)).collect();
                         all.push(KeyValue::new("offset", offset));
                         all.push(KeyValue::new("reason", why.to_string()));
                         traced.event("migrated", all);
+=======
+                        let mut all: Vec<_> = texts
+                            .into_iter()
+                            .map(|(key, text)| Attribute::new(key, text))
+                            .collect();
+                        all.push(Attribute::new("offset", offset));
+                        all.push(Attribute::new("why", why.to_string()));
+                        traced.event("moved", all);
+>>>>>>> rooms-gate
                     }
                 }
             }

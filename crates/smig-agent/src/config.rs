@@ -13,7 +13,7 @@ use smig_admin::telemetry::TelemetrySpec;
 use smig_settings::value::{deserialize_time, deserialize_time_or_never};
 use smig_settings::{Diagnostic, Diagnostics, Document};
 
-use super::options::PortForward;
+use crate::options::PortForward;
 
 /// The top-level keys of the file.
 const KEYS: [&str; 5] = ["gateway", "listen", "limits", "admin", "telemetry"];

@@ -4,7 +4,7 @@ use http::StatusCode;
 
 /// Why a request got no response from its destination.
 #[derive(Debug)]
-pub(super) struct LocalError {
+pub(crate) struct LocalError {
     status: StatusCode,
     reply: Reply,
     text: String,
@@ -13,7 +13,7 @@ pub(super) struct LocalError {
 /// Replies of SOCKS5 (RFC 1928 section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Reply {
+pub(crate) enum Reply {
     Succeeded = 0,
     GeneralFailure = 1,
     NotAllowed = 2,
@@ -26,7 +26,7 @@ pub(super) enum Reply {
 }
 
 impl LocalError {
-    pub(super) fn new(status: StatusCode, text: String) -> Self {
+    pub(crate) fn new(status: StatusCode, text: String) -> Self {
         let reply = match status {
             StatusCode::FORBIDDEN => Reply::NotAllowed,
             StatusCode::GATEWAY_TIMEOUT => Reply::TimedOut,
@@ -35,13 +35,13 @@ impl LocalError {
         Self { status, reply, text }
     }
 
-    pub(super) const fn not_allowed(mut self) -> Self {
+    pub(crate) const fn not_allowed(mut self) -> Self {
         self.reply = Reply::NotAllowed;
         self
     }
 
     /// Sets the SOCKS reply by a proxy error type (RFC 9209 section 2.3).
-    pub(super) fn because(mut self, kind: Option<&str>) -> Self {
+    pub(crate) fn because(mut self, kind: Option<&str>) -> Self {
         self.reply = match kind {
             Some("connection_refused") => Reply::ConnectionRefused,
             Some("dns_error" | "destination_not_found" | "destination_unavailable") => {
@@ -55,15 +55,15 @@ impl LocalError {
         self
     }
 
-    pub(super) const fn status(&self) -> StatusCode {
+    pub(crate) const fn status(&self) -> StatusCode {
         self.status
     }
 
-    pub(super) const fn reply(&self) -> Reply {
+    pub(crate) const fn reply(&self) -> Reply {
         self.reply
     }
 
-    pub(super) fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         &self.text
     }
 }

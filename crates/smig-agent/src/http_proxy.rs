@@ -21,11 +21,10 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::Shared;
-use super::failure::LocalError;
-use super::listen::{Stop, stopped};
-use super::local_socket::{LocalBody, LocalSocket, ResponseState};
-use super::pac;
+use crate::failure::LocalError;
+use crate::local_socket::{LocalBody, LocalSocket, ResponseState};
+use crate::pac;
+use crate::shared::{Shared, Stop, stopped};
 
 /// How long a connection without a request yet may still send its first one at shutdown.
 const FIRST_REQUEST: Duration = Duration::from_secs(1);
@@ -42,7 +41,7 @@ struct Connection {
 }
 
 /// Serves a local connection to its end.
-pub(super) async fn serve(tcp: TcpStream, shared: Arc<Shared>, stop: Stop) {
+pub(crate) async fn serve(tcp: TcpStream, shared: Arc<Shared>, stop: Stop) {
     let Ok(local) = tcp.local_addr() else { return };
     let accepted = LocalSocket::new(tcp);
     let progress = accepted.progress();
@@ -95,33 +94,6 @@ where
         () = ending => {
             http.as_mut().graceful_shutdown();
             http.await
-        }
-    }
-}
-
-impl Shared {
-    /// Relays a tunnel to its end.
-    pub(super) async fn carry<T>(
-        &self,
-        kind: TunnelKind,
-        socket: Socket<T>,
-        stream: Stream,
-        span: RequestSpan,
-    ) where
-        T: smig_proxy::tunnel::Abort,
-        Socket<T>: smig_proxy::tunnel::TunnelEnd,
-    {
-        let info = stream.incoming().stream_info();
-        let tunnel = self.tunnels.begin(kind, info.clone());
-        let outcome = tunnel.run(socket, stream, self.tunnel_idle).await;
-        span.ended(Some(outcome.sent), outcome.received, info.as_ref());
-        if let Err(error) = outcome.end {
-            span.set_error("reset");
-            let (sent, received) = (outcome.sent, outcome.received);
-            tracing::debug!(%error, sent, received, "tunnel failed");
-            if error.is_transport() {
-                self.gateway.on_broken();
-            }
         }
     }
 }
@@ -214,7 +186,7 @@ impl Connection {
 }
 
 /// Converts a local request to the form that is sent to the gateway.
-pub(super) fn outward(
+pub(crate) fn outward(
     mut request: Request<hyper::body::Incoming>,
 ) -> Result<Request<Content<hyper::body::Incoming>>, LocalError> {
     let bad =
@@ -235,7 +207,7 @@ pub(super) fn outward(
 }
 
 /// Creates a plain-text response.
-pub(super) fn page(status: StatusCode, text: &str) -> Response<LocalBody> {
+pub(crate) fn page(status: StatusCode, text: &str) -> Response<LocalBody> {
     let mut response = Response::new(LocalBody::text(format!("{text}\n")));
     *response.status_mut() = status;
     let media_type = HeaderValue::from_static("text/plain; charset=utf-8");

@@ -4,6 +4,7 @@
 //! The session itself belongs to the client ([`smig::Client`]); `uplink` keeps it connected, and knows why it
 //! is not.
 
+mod agent;
 mod config;
 mod failure;
 mod http_proxy;
@@ -12,26 +13,15 @@ mod local_socket;
 mod options;
 mod pac;
 mod port_forward;
+mod shared;
 mod socks5;
 mod uplink;
 
-use std::io;
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
-
-use smig::{Client, ClientBuilder, Config, QueueLimit, SocketOptions};
-use smig_admin::telemetry::{self, Telemetry, Tracer};
-use smig_admin::{self as admin, Admin, AdminObserver, AdminTarget};
-use smig_proxy::tunnel::Tunnels;
-use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinSet;
-use tokio::time::timeout;
-
+pub use agent::{Agent, client, engine};
 pub use config::{AgentConfig, AgentLimits, GatewaySpec, LocalListeners, example};
 pub use options::{AgentOptions, Credentials, PortForward, PortProtocol};
 pub use uplink::UplinkState;
+<<<<<<< HEAD
 
 use listen::{LocalProtocol, accept_all};
 use uplink::Uplink;
@@ -237,3 +227,5 @@ async fn bind_one(addr: SocketAddr) -> io::Result<TcpListener> {
 fn addresses(listeners: &[TcpListener]) -> io::Result<Vec<SocketAddr>> {
     listeners.iter().map(TcpListener::local_addr).collect()
 }
+=======
+>>>>>>> rooms-gate

@@ -5,37 +5,29 @@ use std::time::Duration;
 
 use smig::seldom;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 
-use super::options::PortForward;
-use super::{Shared, http_proxy, port_forward, socks5};
+use crate::options::PortForward;
+use crate::shared::{Shared, Stop, stopped};
+use crate::{http_proxy, port_forward, socks5};
 
 /// Pause after `accept` failed.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The protocol of a local port.
 #[derive(Clone, Debug)]
-pub(super) enum LocalProtocol {
+pub(crate) enum LocalProtocol {
     Http,
     Socks,
     Port(Arc<PortForward>),
 }
 
-/// Becomes true at the agent's shutdown.
-pub(super) type Stop = watch::Receiver<bool>;
-
-/// Waits for the agent's shutdown.
-pub(super) async fn stopped(mut stop: Stop) {
-    // A dropped sender means the same.
-    let _ = stop.wait_for(|&stop| stop).await;
-}
-
 /// Serves a port until the agent's shutdown, then waits for active connections. Dropping the future resets
 /// them.
-pub(super) async fn accept_all(
+pub(crate) async fn accept_all(
     listener: TcpListener,
-    entrance: LocalProtocol,
+    protocol: LocalProtocol,
     shared: Arc<Shared>,
     stop: Stop,
 ) {
@@ -51,7 +43,7 @@ pub(super) async fn accept_all(
                 running.spawn(serve(
                     tcp,
                     place,
-                    entrance.clone(),
+                    protocol.clone(),
                     Arc::clone(&shared),
                     stop.clone(),
                 ));
@@ -63,7 +55,7 @@ pub(super) async fn accept_all(
         }
     }
     for (tcp, place) in waiting(listener, &shared) {
-        running.spawn(serve(tcp, place, entrance.clone(), Arc::clone(&shared), stop.clone()));
+        running.spawn(serve(tcp, place, protocol.clone(), Arc::clone(&shared), stop.clone()));
     }
     while running.join_next().await.is_some() {}
 }
@@ -71,14 +63,14 @@ pub(super) async fn accept_all(
 async fn serve(
     tcp: TcpStream,
     place: OwnedSemaphorePermit,
-    entrance: LocalProtocol,
+    protocol: LocalProtocol,
     shared: Arc<Shared>,
     stop: Stop,
 ) {
     let _place = place;
     // Disable Nagle's algorithm; the connection may be closed already.
     let _ = tcp.set_nodelay(true);
-    match entrance {
+    match protocol {
         LocalProtocol::Http => http_proxy::serve(tcp, shared, stop).await,
         LocalProtocol::Socks => socks5::serve(tcp, shared).await,
         LocalProtocol::Port(forward) => port_forward::serve(tcp, forward, shared, stop).await,

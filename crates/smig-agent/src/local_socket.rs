@@ -19,11 +19,11 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
-use super::uplink::Uplink;
+use crate::uplink::Uplink;
 
 /// Whether a connection's current response or tunnel is complete.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ResponseState(Arc<AtomicU8>);
+pub(crate) struct ResponseState(Arc<AtomicU8>);
 
 /// No response or tunnel is under way, or it has reached its end.
 const COMPLETE: u8 = 0;
@@ -33,7 +33,7 @@ const IN_PROGRESS: u8 = 1;
 const BROKEN: u8 = 2;
 
 impl ResponseState {
-    pub(super) fn begin(&self) {
+    pub(crate) fn begin(&self) {
         self.0.store(IN_PROGRESS, Ordering::Relaxed);
     }
 
@@ -42,7 +42,7 @@ impl ResponseState {
     }
 
     /// Marks it as complete, unless it failed.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         // Only the owner that called `begin` may end or fail it.
         let _ =
             self.0.compare_exchange(IN_PROGRESS, COMPLETE, Ordering::Relaxed, Ordering::Relaxed);
@@ -55,7 +55,7 @@ impl ResponseState {
 
 /// An accepted socket. If it is dropped before a response or tunnel is complete, it is reset.
 #[derive(Debug)]
-pub(super) struct LocalSocket {
+pub(crate) struct LocalSocket {
     tcp: TcpStream,
     /// Bytes that were read to detect the protocol.
     first: Bytes,
@@ -65,17 +65,17 @@ pub(super) struct LocalSocket {
 }
 
 impl LocalSocket {
-    pub(super) fn new(tcp: TcpStream) -> Self {
+    pub(crate) fn new(tcp: TcpStream) -> Self {
         Self { tcp, first: Bytes::new(), progress: ResponseState::default(), flushed: true }
     }
 
-    pub(super) fn progress(&self) -> ResponseState {
+    pub(crate) fn progress(&self) -> ResponseState {
         self.progress.clone()
     }
 
     /// Reads until it is certain whether the client's first bytes are `preface`. The bytes are buffered and
     /// returned again by the next read. Silence for `patience`, end of file and errors count as a mismatch.
-    pub(super) async fn begins_with(&mut self, preface: &[u8], patience: Duration) -> bool {
+    pub(crate) async fn begins_with(&mut self, preface: &[u8], patience: Duration) -> bool {
         let mut first = BytesMut::with_capacity(preface.len());
         let until = Instant::now() + patience;
         while preface.starts_with(&first) && first.len() < preface.len() {
@@ -160,7 +160,7 @@ impl AsyncWrite for LocalSocket {
 
 /// A response's body for a local client.
 #[derive(Debug)]
-pub(super) enum LocalBody {
+pub(crate) enum LocalBody {
     /// A response that the agent generates.
     Text(Full<Bytes>),
     /// A body received over the session.
@@ -170,7 +170,7 @@ pub(super) enum LocalBody {
 /// Marks the connection's response as complete when dropped: hyper drops a body that was read to its end,
 /// or that failed.
 #[derive(Debug)]
-pub(super) struct BodyGuard(ResponseState);
+pub(crate) struct BodyGuard(ResponseState);
 
 impl Drop for BodyGuard {
     fn drop(&mut self) {
@@ -180,7 +180,7 @@ impl Drop for BodyGuard {
 
 /// Records the received bytes in the span when the body is dropped.
 #[derive(Debug)]
-pub(super) struct SpanGuard {
+pub(crate) struct SpanGuard {
     span: RequestSpan,
     stream: Option<StreamInfo>,
     bytes: u64,
@@ -193,11 +193,11 @@ impl Drop for SpanGuard {
 }
 
 impl LocalBody {
-    pub(super) fn text(text: impl Into<Bytes>) -> Self {
+    pub(crate) fn text(text: impl Into<Bytes>) -> Self {
         Self::Text(Full::new(text.into()))
     }
 
-    pub(super) fn session(
+    pub(crate) fn session(
         body: Incoming,
         progress: ResponseState,
         gateway: Arc<Uplink>,

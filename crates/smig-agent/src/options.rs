@@ -85,7 +85,7 @@ impl Credentials {
         Some(Self(value))
     }
 
-    pub(super) fn value(&self) -> HeaderValue {
+    pub(crate) fn value(&self) -> HeaderValue {
         self.0.clone()
     }
 }

@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 
 /// The file's media type.
-pub(super) const MEDIA_TYPE: &str = "application/x-ns-proxy-autoconfig";
+pub(crate) const MEDIA_TYPE: &str = "application/x-ns-proxy-autoconfig";
 /// The file's path.
-pub(super) const PATH: &str = "/proxy.pac";
+pub(crate) const PATH: &str = "/proxy.pac";
 
 /// Returns the PAC script: all traffic but that to names of this machine uses the agent. There is no fallback
 /// to a direct connection: if the agent is down, requests fail instead of silently bypassing it.
-pub(super) fn script(http: SocketAddr, socks: Option<SocketAddr>) -> String {
+pub(crate) fn script(http: SocketAddr, socks: Option<SocketAddr>) -> String {
     let socks = socks.map(|socks| format!("; SOCKS5 {socks}")).unwrap_or_default();
     format!(
         "function FindProxyForURL(url, host) {{\n\

@@ -20,12 +20,11 @@ use smig_proxy::grpc;
 use smig_proxy::tunnel::{Socket, TunnelKind};
 use tokio::net::TcpStream;
 
-use super::Shared;
-use super::failure::LocalError;
-use super::http_proxy::{outward, page};
-use super::listen::{Stop, stopped};
-use super::local_socket::{LocalBody, LocalSocket, ResponseState};
-use super::options::{PortForward, PortProtocol};
+use crate::failure::LocalError;
+use crate::http_proxy::{outward, page};
+use crate::local_socket::{LocalBody, LocalSocket, ResponseState};
+use crate::options::{PortForward, PortProtocol};
+use crate::shared::{Shared, Stop, stopped};
 use smig_proxy::ORIGIN_PROTOCOL;
 
 /// The client connection preface of HTTP/2 (RFC 9113 section 3.4).
@@ -34,7 +33,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const SILENCE: Duration = Duration::from_millis(300);
 
 /// Serves a local connection to its end.
-pub(super) async fn serve(
+pub(crate) async fn serve(
     tcp: TcpStream,
     forward: Arc<PortForward>,
     shared: Arc<Shared>,

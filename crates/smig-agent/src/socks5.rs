@@ -12,8 +12,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::Shared;
-use super::failure::Reply;
+use crate::failure::Reply;
+use crate::shared::Shared;
 
 const VERSION: u8 = 5;
 const NO_AUTHENTICATION: u8 = 0;
@@ -27,7 +27,7 @@ const IPV6: u8 = 4;
 const ASKING: Duration = Duration::from_secs(10);
 
 /// Serves a local connection to its end.
-pub(super) async fn serve(mut tcp: TcpStream, shared: Arc<Shared>) {
+pub(crate) async fn serve(mut tcp: TcpStream, shared: Arc<Shared>) {
     let asked = timeout(ASKING, ask(&mut tcp)).await;
     let target = match asked {
         Ok(Ok(Ok(target))) => target,

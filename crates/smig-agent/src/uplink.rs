@@ -17,8 +17,8 @@ use smig_proxy::tunnel::{self, Opened, Stream};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
-use super::failure::LocalError;
-use super::options::Credentials;
+use crate::failure::LocalError;
+use crate::options::Credentials;
 
 /// Backoff after the first failed attempt; doubled after each further one.
 const BACKOFF: Duration = Duration::from_millis(250);
@@ -46,7 +46,7 @@ pub enum UplinkState {
 
 /// The interface to the gateway for the local ports.
 #[derive(Debug)]
-pub(super) struct Uplink {
+pub(crate) struct Uplink {
     client: Client,
     origin: Origin,
     credentials: Option<Credentials>,
@@ -57,7 +57,7 @@ pub(super) struct Uplink {
 }
 
 impl Uplink {
-    pub(super) fn new(
+    pub(crate) fn new(
         client: Client,
         origin: Origin,
         credentials: Option<Credentials>,
@@ -67,21 +67,21 @@ impl Uplink {
         Arc::new(Self { client, origin, credentials, link, lost, stop })
     }
 
-    pub(super) fn link(&self) -> watch::Receiver<UplinkState> {
+    pub(crate) fn link(&self) -> watch::Receiver<UplinkState> {
         self.link.subscribe()
     }
 
-    pub(super) fn stats(&self) -> smig::Stats {
+    pub(crate) fn stats(&self) -> smig::Stats {
         self.client.stats()
     }
 
     /// Ends [`Self::keep`].
-    pub(super) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.stop.notify_one();
     }
 
     /// Connects, and reconnects whenever the connection is lost.
-    pub(super) async fn keep(&self) {
+    pub(crate) async fn keep(&self) {
         tokio::select! {
             () = self.stop.notified() => {}
             () = self.reconnect() => {}
@@ -136,7 +136,7 @@ impl Uplink {
     ///
     /// # Errors
     /// The gateway is unreachable.
-    pub(super) async fn ready(&self) -> Result<NegotiatedProtocol, LocalError> {
+    pub(crate) async fn ready(&self) -> Result<NegotiatedProtocol, LocalError> {
         let mut link = self.link.subscribe();
         match link.wait_for(|link| *link != UplinkState::Connecting).await.as_deref() {
             Ok(UplinkState::Up(speaks)) => Ok(*speaks),
@@ -164,7 +164,7 @@ impl Uplink {
     ///
     /// # Errors
     /// The gateway is unreachable, or refuses the tunnel.
-    pub(super) async fn tunnel(
+    pub(crate) async fn tunnel(
         &self,
         target: &Authority,
         span: &RequestSpan,
@@ -202,7 +202,7 @@ impl Uplink {
     ///
     /// # Errors
     /// The gateway is unreachable, or rejects the agent's credentials.
-    pub(super) async fn send<B>(
+    pub(crate) async fn send<B>(
         &self,
         mut request: Request<B>,
     ) -> Result<Response<Incoming>, LocalError>
@@ -227,7 +227,7 @@ impl Uplink {
     }
 
     /// Triggers a check of the session after a stream failed.
-    pub(super) fn on_broken(&self) {
+    pub(crate) fn on_broken(&self) {
         self.lost.notify_one();
     }
 

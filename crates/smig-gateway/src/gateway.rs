@@ -11,6 +11,7 @@ use smig::{AuthorityCheck, CleartextTrust, ListenerId, Server, ServerTls, Stats}
 use smig_admin::access_log::AccessLog;
 use smig_admin::telemetry::{self, Telemetry, TelemetryError, TelemetrySpec};
 use smig_admin::{self as admin, Admin, AdminObserver, AdminTarget};
+use smig_proxy::dial::KEEPALIVE_TIMEOUT;
 use smig_settings::Diagnostics;
 use tokio::sync::watch;
 
@@ -18,7 +19,6 @@ use crate::background::BackgroundThread;
 use crate::config::{Config, ListenProtocol};
 use crate::router::{GatewayService, LiveResources, RouteTable};
 use crate::tls::{self, FileVersions};
-use crate::upstream::KEEPALIVE_TIMEOUT;
 
 /// Minimum time at shutdown for the last lines of the access log, if the drain leaves less.
 const LAST_LINES: Duration = Duration::from_secs(1);
@@ -115,18 +115,9 @@ impl Gateway {
         let log = access_log(&config, None)?;
         let wanted = addresses(&config, &[])?;
         let tls = material(&config, &wanted)?;
-        let telemetry = config.telemetry.as_ref();
-        let telemetry = telemetry
-            .map(|spec| Telemetry::start(spec, "smig-gateway"))
-            .transpose()
-            .map_err(|error| match error {
-                TelemetryError::Trust(error) => {
-                    config.fault(&["telemetry", "ca"], error.to_string()).into()
-                }
-                other => GatewayError::from(other),
-            })?;
+        let telemetry = start_telemetry(&config)?;
         let tracer = telemetry.as_ref().map(Telemetry::tracer);
-        let watch =
+        let observer =
             (config.admin.is_some() || tracer.is_some()).then(|| AdminObserver::with(tracer));
         let mut server = config.server.clone();
         // While a response idles, nothing else detects a dead client.
@@ -147,10 +138,10 @@ impl Gateway {
             doors.map(|(wanted, id)| BoundListener::new(wanted, id, wanted.address)).collect();
         let service = GatewayService::new(
             RouteTable::new(&config, &kept, log, redirects(&doors))?,
-            watch.clone(),
+            observer.clone(),
         );
-        if let Some(watch) = &watch {
-            builder = builder.observer(watch.clone());
+        if let Some(observer) = &observer {
+            builder = builder.observer(observer.clone());
         }
         if let Some(spec) = &config.admin {
             builder = builder.request_label_limit(admin::NAME_LENGTH);
@@ -161,7 +152,8 @@ impl Gateway {
         }
         let server = builder.start(service.clone())?;
         let draining = Arc::new(AtomicBool::new(false));
-        let admin = start_admin(&config, &server, &service, watch, telemetry.as_ref(), &draining)?;
+        let admin =
+            start_admin(&config, &server, &service, observer, telemetry.as_ref(), &draining)?;
         if let Some(admin) = &admin {
             kept.close_port(admin.local_addr().port());
         }
@@ -338,8 +330,8 @@ impl Gateway {
         let ended = self.server.shutdown(limit).await;
         let left = end.saturating_duration_since(Instant::now());
         self.service.table().log.flush(left.max(LAST_LINES)).await;
-        if let Some(watch) = self.service.watch() {
-            watch.cut();
+        if let Some(observer) = self.service.observer() {
+            observer.abort_spans();
         }
         if let Some(telemetry) = self.telemetry {
             telemetry.end(telemetry::FLUSH_TIMEOUT).await;
@@ -348,22 +340,34 @@ impl Gateway {
     }
 }
 
+/// Starts the export of spans, if a collector is configured.
+fn start_telemetry(config: &Config) -> Result<Option<Telemetry>, GatewayError> {
+    let Some(spec) = &config.telemetry else { return Ok(None) };
+    let started = Telemetry::start(spec, "smig-gateway");
+    started.map(Some).map_err(|error| match error {
+        TelemetryError::Trust(error) => {
+            config.fault(&["telemetry", "ca"], error.to_string()).into()
+        }
+        other => GatewayError::from(other),
+    })
+}
+
 /// Starts the admin server, if it is configured.
 fn start_admin(
     config: &Config,
     server: &Server,
     service: &GatewayService,
-    watch: Option<Arc<AdminObserver>>,
+    observer: Option<Arc<AdminObserver>>,
     telemetry: Option<&Telemetry>,
     draining: &Arc<AtomicBool>,
 ) -> Result<Option<Admin>, Diagnostics> {
-    let (Some(spec), Some(watch)) = (&config.admin, watch) else { return Ok(None) };
+    let (Some(spec), Some(observer)) = (&config.admin, observer) else { return Ok(None) };
     let ended = Arc::clone(draining);
     let ready = move || match ended.load(Ordering::Relaxed) {
         true => Err("draining".to_owned()),
         false => Ok(()),
     };
-    let mut subject = AdminTarget::new("smig gateway", server.view(), watch)
+    let mut subject = AdminTarget::new("smig gateway", server.view(), observer)
         .report(Arc::new(service.clone()))
         .ready(ready);
     if let Some(telemetry) = telemetry {

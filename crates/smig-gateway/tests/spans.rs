@@ -79,7 +79,8 @@ async fn a_span_ends_with_its_stream_and_knows_bytes_and_migrations(ended: &mut 
     let watch = AdminObserver::new();
     let observer = Arc::clone(&watch);
     let answer = move |request: Request<Incoming>| {
-        let span = RequestSpan::begin(&request, request.uri().authority(), "/files/", &watch);
+        let span =
+            RequestSpan::begin(&request, request.uri().authority(), "/files/", watch.spans());
         async move {
             span.set_upstream("app");
             let body = request.into_body().collect().await?.to_bytes();

@@ -1,12 +1,15 @@
 //! What a proxy is made of, whatever decides where requests go: shared by the gateway and the agent.
 //!
 //! - [`head`]: forwarded header sections, checked and without hop-by-hop fields; [`framing`]: where a message ends;
+//! - [`dial`]: opens connections to servers; [`conn_pool`]: a worker's HTTP/1.1 connections to one server;
 //! - [`upload`]: a request's body on its way, and the timeouts of waiting for the response;
 //! - [`tunnel`]: relays bytes both ways; [`grpc`]: how calls are recognized and refused;
 //! - [`ProxyError`]: why an exchange failed, and what follows from that.
 //!
 //! Nothing here knows a configuration, a route, or a group of servers.
 
+pub mod conn_pool;
+pub mod dial;
 mod error;
 pub mod framing;
 pub mod grpc;

@@ -12,6 +12,9 @@ use smig::{Error, Trust};
 const PATH: &str = "/v1/traces";
 /// The environment variable of the endpoint.
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+/// Why a collector cannot be configured, if the feature is not compiled in.
+pub(super) const NOT_BUILT: &str =
+    "this smig was built without OpenTelemetry; build with --features opentelemetry";
 
 /// The exporter of request spans.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -38,7 +41,7 @@ impl TelemetrySpec {
     /// A collector, with defaults for all else.
     ///
     /// # Errors
-    /// `endpoint` is not an `http://` or `https://` URL.
+    /// `endpoint` is not an `http://` or `https://` URL, or the feature `opentelemetry` is not compiled in.
     pub fn new(endpoint: &str) -> Result<Self, String> {
         let endpoint = parse(endpoint)?;
         let headers = HeaderMap::new();
@@ -48,7 +51,7 @@ impl TelemetrySpec {
     /// Reads the endpoint from the environment: `OTEL_EXPORTER_OTLP_ENDPOINT`; `None` if it is not set.
     ///
     /// # Errors
-    /// The value is not an `http://` or `https://` URL.
+    /// The value is not an `http://` or `https://` URL, or the feature `opentelemetry` is not compiled in.
     pub fn from_environment() -> Result<Option<Self>, String> {
         let said = std::env::var(ENDPOINT).unwrap_or_default();
         if said.is_empty() {
@@ -82,6 +85,9 @@ impl TelemetrySpec {
 }
 
 fn parse(text: &str) -> Result<Uri, String> {
+    if cfg!(not(feature = "opentelemetry")) {
+        return Err(NOT_BUILT.to_owned());
+    }
     let bad = || {
         format!(
             "{text:?} is not the URL of a collector; write http://HOST:PORT or https://HOST:PORT (OTLP over HTTP)"
@@ -129,6 +135,16 @@ fn ratio<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
 mod tests {
     use super::*;
 
+    #[cfg(not(feature = "opentelemetry"))]
+    #[test]
+    fn a_build_that_exports_nothing_takes_no_collector() {
+        let text = "endpoint = 'http://127.0.0.1:4318'";
+        let error = toml::from_str::<TelemetrySpec>(text).unwrap_err().to_string();
+        assert!(error.contains(NOT_BUILT), "{error}");
+        assert_eq!(TelemetrySpec::new("http://127.0.0.1:4318").unwrap_err(), NOT_BUILT);
+    }
+
+    #[cfg(feature = "opentelemetry")]
     #[test]
     fn an_endpoint_has_a_path_behind_it() {
         let traces = |text| TelemetrySpec::new(text).unwrap().traces();
@@ -141,6 +157,7 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "opentelemetry")]
     #[test]
     fn values_of_fields_are_never_shown() {
         let text = "endpoint = 'http://a'\nheaders = { authorization = 'Bearer secret' }";

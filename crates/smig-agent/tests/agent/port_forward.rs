@@ -110,6 +110,23 @@ async fn a_destination_that_refuses_is_a_reset() {
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
 }
 
+/// Waits until no connection to a port of 127.0.0.1 is left for its listener to accept.
+async fn all_accepted(port: u16) {
+    const LISTEN: &str = "0A";
+    let listener = format!("{:08X}:{port:04X}", u32::from_ne_bytes([127, 0, 0, 1]));
+    loop {
+        let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let mut rows = sockets.lines().map(|row| row.split_whitespace().collect::<Vec<_>>());
+        let row = rows.find(|row| row[1] == listener && row[3] == LISTEN).expect("a listener");
+        // A listener's receive queue is what it has not accepted yet.
+        let (_, queue) = row[4].split_once(':').unwrap();
+        if queue == "00000000" {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
 #[tokio::test]
 async fn a_tunnel_that_never_began_does_not_end() {
     let gateway = Gateway::start(spec());
@@ -121,8 +138,9 @@ async fn a_tunnel_that_never_began_does_not_end() {
         let spec = AgentOptions { via: via.clone(), forwards, ..gateway.agent_spec() };
         let agent = Agent::start(spec, gateway.client_builder()).await.unwrap();
         let mut tcp = TcpStream::connect(agent.forward_addrs()[0]).await.unwrap();
-        // If it were not accepted yet, the kernel would reset it.
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        // Otherwise the kernel would reset it.
+        let accepted = all_accepted(agent.forward_addrs()[0].port());
+        tokio::time::timeout(Duration::from_secs(60), accepted).await.expect("it is accepted");
         agent.shutdown(Duration::ZERO).await;
         let error = tcp.read(&mut [0]).await.unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);

@@ -7,12 +7,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use smig::{BoxError, ErrorCode, Incoming, Reset, seldom};
+use smig_proxy::conn_pool::Lease;
 use smig_proxy::head::admit_frame;
 use smig_proxy::is_cancel;
 use smig_proxy::upload::Rest;
 use tokio::time::{Instant, Sleep};
 
-use crate::upstream::{ActiveRequest, Lease};
+use crate::upstream::ActiveRequest;
 
 /// A response's body: from an upstream, forwarded as the client reads it, or the gateway's own. A failure of an
 /// upstream's body is an error, which resets the stream or closes the connection, and never a regular end.
@@ -164,8 +165,8 @@ impl Http1 {
 
     /// Checks in the connection for the next request.
     fn release(&mut self) {
-        if let (Some(lease), Some(server)) = (self.lease.take(), self.under_way.server()) {
-            lease.release(server);
+        if let Some(lease) = self.lease.take() {
+            lease.release();
         }
     }
 

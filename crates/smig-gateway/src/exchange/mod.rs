@@ -20,6 +20,7 @@ use http_body::Body as _;
 use hyper::body::Incoming as Received;
 use hyper::upgrade::OnUpgrade;
 use smig::{Incoming, InformationalSender, Sending};
+use smig_proxy::conn_pool::{Lease, SendError};
 use smig_proxy::framing::{self, Content};
 use smig_proxy::head::{self, UpgradeKind, Upgrades, UpstreamHead};
 use smig_proxy::tunnel::Tunnels;
@@ -33,7 +34,7 @@ pub(crate) use answer::response;
 pub use body::Body;
 
 use crate::upstream::{
-    ActiveRequest, BalanceInput, Connection, Http2Client, Lease, SendError, Upstream, WorkerPools,
+    ActiveRequest, BalanceInput, Connection, Http2Client, Upstream, WorkerPools,
 };
 use attempts::Attempts;
 use switch::UpgradeExchange;
@@ -128,11 +129,11 @@ fn admit_as(
     let informational = parts.extensions.remove::<InformationalSender>();
     let on_upgrade = parts.extensions.remove::<OnUpgrade>();
     let upgrades = match role {
-        Role::Gateway => Upgrades::Heard,
+        Role::Gateway => Upgrades::Honored,
         Role::Proxy => Upgrades::Ignored,
     };
     let (outward, content, extensions) = head::validate_request(parts, body, host, upgrades)?;
-    let kind = match outward.wish {
+    let kind = match outward.upgrade {
         _ if is_last => ExchangeKind::Last,
         UpgradeKind::None => {
             let expects = outward.fields.contains_key(EXPECT);
@@ -325,9 +326,7 @@ impl PlainExchange<'_> {
         }
         let (parts, incoming) = response.into_parts();
         let body = if incoming.is_end_stream() {
-            if let Some(server) = under_way.server() {
-                lease.release(server);
-            }
+            lease.release();
             Body::empty()
         } else {
             let stall = self.upstream.timeouts().stall_of(&parts.headers);

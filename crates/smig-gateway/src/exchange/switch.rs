@@ -11,18 +11,19 @@ use hyper::body::Incoming as Received;
 use hyper::upgrade::OnUpgrade;
 use smig::{Incoming, Processed};
 use smig_proxy::ProxyError;
+use smig_proxy::conn_pool::{Lease, UpgradedConn};
 use smig_proxy::framing::{Content, Own};
 use smig_proxy::head::{self, UpgradeKind, UpstreamHead};
 use smig_proxy::tunnel::{
-    Abort, BodySender, ChannelBody, Socket, Stream, Tunnel, TunnelEnd, TunnelKind, Tunnels, channel,
+    BodySender, ChannelBody, Socket, Stream, Tunnel, TunnelEnd, TunnelKind, Tunnels, channel,
 };
 use smig_proxy::upload::{Rest, Upload};
 
 use super::attempts::Attempts;
 use super::{Body, answered, websocket};
 use crate::upstream::{
-    ActiveRequest, BalanceInput, Connection, Http2Client, Io, Lease, ServerPool, Timeouts,
-    UpgradedConn, Upstream, UpstreamServer, WorkerPools,
+    ActiveRequest, BalanceInput, Connection, Http2Client, ServerPool, Timeouts, Upstream,
+    UpstreamServer, WorkerPools,
 };
 
 /// A request that switches to another protocol.
@@ -34,6 +35,16 @@ pub(super) struct UpgradeExchange<'a> {
     /// The client's connection, over HTTP/1.1.
     pub(super) on_upgrade: Option<OnUpgrade>,
     pub(super) tunnels: &'a Tunnels,
+}
+
+/// What a request switches to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SwitchTo {
+    /// A tunnel, by CONNECT.
+    Tunnel,
+    WebSocket,
+    /// Another protocol, for which only HTTP/2 has a handshake.
+    Other,
 }
 
 /// The client's end of a future tunnel.
@@ -64,7 +75,7 @@ enum Reply {
 impl UpgradeExchange<'_> {
     pub(super) async fn run(self, outward: UpstreamHead) -> Result<Response<Body>, ProxyError> {
         let Self { upstream, client, body, on_upgrade, tunnels } = self;
-        let near = match (&outward.wish, on_upgrade) {
+        let near = match (&outward.upgrade, on_upgrade) {
             (UpgradeKind::ExtendedConnect(_), _) | (UpgradeKind::Connect, None) => {
                 Downstream::Stream(body)
             }
@@ -74,7 +85,8 @@ impl UpgradeExchange<'_> {
             }
         };
         // Nothing of the client's data is sent before the answer: a WebSocket's handshake is a GET like any other.
-        let idempotent = is_websocket(&outward.wish);
+        let switch_to = SwitchTo::of(&outward.upgrade);
+        let idempotent = switch_to == SwitchTo::WebSocket;
         let worker = WorkerPools::of(upstream);
         let mut attempts = Attempts::new(upstream);
         let mut last = ProxyError::NoServer;
@@ -84,7 +96,7 @@ impl UpgradeExchange<'_> {
             let (Some(pool), Some(server)) = (worker.pool(number), under_way.server()) else {
                 return Err(ProxyError::NoServer);
             };
-            last = match ask(&outward, upstream, pool, server).await {
+            last = match ask(&outward, switch_to, upstream, pool, server).await {
                 Ok(reply) => break (number, under_way, reply),
                 Err(failure) => failure,
             };
@@ -96,7 +108,8 @@ impl UpgradeExchange<'_> {
         if let Some(server) = under_way.server() {
             server.on_success();
         }
-        let request = Answered { upstream, wish: &outward.wish, near, under_way, tunnels };
+        let request =
+            Answered { upstream, switch_to, upgrade: &outward.upgrade, near, under_way, tunnels };
         let joined = match reply {
             Reply::Http1 { response, lease, own_key } => {
                 request.by_http1(response, lease, own_key).await
@@ -110,34 +123,42 @@ impl UpgradeExchange<'_> {
     }
 }
 
-fn is_websocket(wish: &UpgradeKind) -> bool {
-    match wish {
-        UpgradeKind::Upgrade(protocol) | UpgradeKind::ExtendedConnect(protocol) => {
-            protocol.as_str() == "websocket"
+impl SwitchTo {
+    fn of(upgrade: &UpgradeKind) -> Self {
+        match upgrade {
+            UpgradeKind::Upgrade(protocol) | UpgradeKind::ExtendedConnect(protocol)
+                if protocol.as_str() == "websocket" =>
+            {
+                Self::WebSocket
+            }
+            UpgradeKind::Upgrade(_) | UpgradeKind::ExtendedConnect(_) => Self::Other,
+            UpgradeKind::None | UpgradeKind::Connect => Self::Tunnel,
         }
-        UpgradeKind::None | UpgradeKind::Connect => false,
     }
 }
 
 /// Sends the request to a server and waits for the response's header section.
 async fn ask(
     outward: &UpstreamHead,
+    switch_to: SwitchTo,
     upstream: &Upstream,
     pool: &ServerPool,
     server: &UpstreamServer,
 ) -> Result<Reply, ProxyError> {
     let limits = upstream.timeouts();
-    let websocket = is_websocket(&outward.wish);
-    let connection = match websocket {
-        true => pool.for_websocket(upstream, server).await?,
-        false => pool.connection(upstream, server).await?,
+    let connection = match switch_to {
+        SwitchTo::WebSocket => pool.for_websocket(upstream, server).await?,
+        SwitchTo::Tunnel | SwitchTo::Other => pool.connection(upstream, server).await?,
     };
     let session = match connection {
+        Connection::Http1(_) if switch_to == SwitchTo::Other => {
+            return Err(ProxyError::NotImplemented("protocols other than websocket"));
+        }
         Connection::Http1(lease) => return ask_http1(outward.clone(), lease, limits).await,
         Connection::Http2(session) => session,
     };
     match ask_http2(outward.clone(), &session, server, limits).await {
-        Err(ProxyError::NoExtendedConnect) if websocket => {
+        Err(ProxyError::NoExtendedConnect) if switch_to == SwitchTo::WebSocket => {
             let lease = pool.without_extended_connect(upstream, server).await?;
             ask_http1(outward.clone(), lease, limits).await
         }
@@ -152,23 +173,15 @@ async fn ask_http1(
     limits: &Timeouts,
 ) -> Result<Reply, ProxyError> {
     let mut own_key = None;
-    match &outward.wish {
-        UpgradeKind::Upgrade(_) | UpgradeKind::ExtendedConnect(_)
-            if !is_websocket(&outward.wish) =>
-        {
-            return Err(ProxyError::NotImplemented("protocols other than websocket"));
-        }
-        UpgradeKind::ExtendedConnect(_) => {
-            let key = websocket::key().ok_or(ProxyError::Upgrade("no random numbers"))?;
-            outward.fields.say(Own::WebSocketKey, key.clone());
-            own_key = Some(key);
-        }
-        UpgradeKind::Upgrade(_) | UpgradeKind::None | UpgradeKind::Connect => {}
+    if let UpgradeKind::ExtendedConnect(_) = outward.upgrade {
+        let key = websocket::key().ok_or(ProxyError::Upgrade("no random numbers"))?;
+        outward.fields.say(Own::WebSocketKey, key.clone());
+        own_key = Some(key);
     }
     let request = head::for_http1(outward, Content::tunnel(Upload::default()))?;
     let Some(connection) = lease.get() else { return Err(ProxyError::NoServer) };
     // How a server parses the bytes that follow is uncertain, even if it does not switch.
-    connection.use_no_more();
+    connection.mark_last();
     let response = connection.send(request, limits.response_deadline(&Upload::default())).await?;
     Ok(Reply::Http1 { response, lease, own_key })
 }
@@ -204,7 +217,8 @@ async fn ask_http2(
 /// A request that a server has answered.
 struct Answered<'a> {
     upstream: &'a Arc<Upstream>,
-    wish: &'a UpgradeKind,
+    switch_to: SwitchTo,
+    upgrade: &'a UpgradeKind,
     near: Downstream,
     under_way: ActiveRequest,
     tunnels: &'a Tunnels,
@@ -218,11 +232,13 @@ impl Answered<'_> {
         lease: Lease,
         own_key: Option<HeaderValue>,
     ) -> Result<Response<Body>, ProxyError> {
-        let Self { upstream, wish, near, under_way, tunnels } = self;
+        let Self { upstream, switch_to, upgrade, near, under_way, tunnels } = self;
         let limits = *upstream.timeouts();
-        let switches = match wish {
-            UpgradeKind::Connect => response.status().is_success(),
-            _ => response.status() == StatusCode::SWITCHING_PROTOCOLS,
+        let switches = match switch_to {
+            SwitchTo::Tunnel => response.status().is_success(),
+            SwitchTo::WebSocket | SwitchTo::Other => {
+                response.status() == StatusCode::SWITCHING_PROTOCOLS
+            }
         };
         let upgraded = response.headers().get(UPGRADE).cloned();
         head::accept_switch(&mut response)?;
@@ -232,7 +248,7 @@ impl Answered<'_> {
             let body = Body::http1(incoming, lease, under_way, Rest::default(), stall);
             return Ok(Response::from_parts(parts, body));
         }
-        if *wish != UpgradeKind::Connect {
+        if switch_to != SwitchTo::Tunnel {
             if !upgraded.is_some_and(|name| name.as_bytes().eq_ignore_ascii_case(b"websocket")) {
                 return Err(ProxyError::Upgrade("the server switched to another protocol"));
             }
@@ -242,11 +258,11 @@ impl Answered<'_> {
             }
         }
         let connection = lease.into_inner().ok_or(ProxyError::Upgrade("no connection"))?;
-        let UpgradedConn { io, early, place } = connection.switch(limits.connect).await?;
+        let UpgradedConn { io, early, permit } = connection.switch(limits.connect).await?;
         let far = Socket::with_first(io, early);
         let name = upstream.name().to_owned();
-        let (head, body) = answer_head(wish, &near, response.headers());
-        let held = (under_way, place);
+        let (head, body) = answer_head(upgrade, &near, response.headers());
+        let held = (under_way, permit);
         join(begin(tunnels, &near), near, far, body.sender, limits.tunnel, name, held);
         Ok(head.map(|()| body.body))
     }
@@ -258,7 +274,7 @@ impl Answered<'_> {
         mut sender: BodySender,
         key: Option<HeaderValue>,
     ) -> Result<Response<Body>, ProxyError> {
-        let Self { upstream, wish, near, under_way, tunnels } = self;
+        let Self { upstream, upgrade, near, under_way, tunnels, .. } = self;
         let limits = *upstream.timeouts();
         let opened = response.status().is_success();
         if opened {
@@ -276,13 +292,13 @@ impl Answered<'_> {
             let body = Body::http2(incoming, under_way, Rest::default(), stall);
             return Ok(Response::from_parts(parts, body));
         }
-        if let (UpgradeKind::Upgrade(_), Some(key)) = (wish, &key)
+        if let (UpgradeKind::Upgrade(_), Some(key)) = (upgrade, &key)
             && let Some(accept) = websocket::accept(key)
         {
             parts.headers.insert(websocket::ACCEPT, accept);
         }
         let far = Stream::new(incoming, sender);
-        let (head, body) = answer_head(wish, &near, &parts.headers);
+        let (head, body) = answer_head(upgrade, &near, &parts.headers);
         let name = upstream.name().to_owned();
         join(begin(tunnels, &near), near, far, body.sender, limits.tunnel, name, under_way);
         Ok(head.map(|()| body.body))
@@ -298,7 +314,7 @@ struct Answer {
 
 /// Returns the head of that response in the client's protocol.
 fn answer_head(
-    wish: &UpgradeKind,
+    upgrade: &UpgradeKind,
     near: &Downstream,
     headers: &HeaderMap,
 ) -> (Response<()>, Answer) {
@@ -312,7 +328,7 @@ fn answer_head(
             Answer { body: Body::new(fed), sender: Some(sender) }
         }
         Downstream::Connection(_) => {
-            if let UpgradeKind::Upgrade(protocol) = wish {
+            if let UpgradeKind::Upgrade(protocol) = upgrade {
                 *head.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
                 head::add_upgrade(head.headers_mut(), protocol);
             }
@@ -363,15 +379,4 @@ fn join<F: TunnelEnd + 'static, H: 'static>(
         }
         drop(held);
     });
-}
-
-impl Abort for Io {
-    fn abort(&mut self) {
-        match self {
-            Self::Tcp(tcp) => tcp.abort(),
-            Self::Unix(unix) => unix.abort(),
-            // TLS ends without close_notify, TCP with a reset.
-            Self::Tls(tls) => tls.get_mut().0.abort(),
-        }
-    }
 }

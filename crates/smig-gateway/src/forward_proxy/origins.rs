@@ -15,17 +15,17 @@ use super::failure::ForwardError;
 use crate::upstream::Upstream;
 
 /// How long an unused origin is cached, and how long its idle connections remain open.
-pub(super) const KEPT: Duration = Duration::from_secs(30);
+pub(super) const UNUSED_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum number of origins per user, in use or cached. When it is reached, the least recently used half of the
 /// unused ones is evicted.
 pub(super) const MAX_ORIGINS: usize = 1024;
 
 /// Minimum interval between scans of a user's origins.
-const TIDY: Duration = Duration::from_secs(1);
+const SCAN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Minimum interval between evictions if nearly all origins are in use, so that little can be evicted.
-const CROWDED: Duration = Duration::from_millis(100);
+const CROWDED_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The protocol of requests to an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,15 +39,15 @@ pub(super) type Key = (HostPort, Protocol);
 /// Origins by user.
 #[derive(Debug, Default)]
 pub(super) struct Origins {
-    by_user: HashMap<String, OfUser>,
-    tidied: Option<Instant>,
+    by_user: HashMap<String, UserOrigins>,
+    scanned_at: Option<Instant>,
 }
 
 /// The origins of one user.
 #[derive(Debug)]
-struct OfUser {
+struct UserOrigins {
     by_key: HashMap<Key, Origin>,
-    tidied: Instant,
+    scanned_at: Instant,
     /// At the last eviction nearly all were in use: no new origin until then.
     crowded_until: Instant,
 }
@@ -76,16 +76,16 @@ impl Origins {
         make: impl FnOnce(&Key) -> Result<Arc<Upstream>, ForwardError>,
     ) -> Result<Arc<Upstream>, ForwardError> {
         let now = Instant::now();
-        self.tidy(now);
+        self.evict_users(now);
         let theirs = match self.by_user.get_mut(user) {
             Some(theirs) => theirs,
-            None => self.by_user.entry(user.to_owned()).or_insert_with(|| OfUser::new(now)),
+            None => self.by_user.entry(user.to_owned()).or_insert_with(|| UserOrigins::new(now)),
         };
         let known = theirs.by_key.get_mut(&key).map(|origin| {
             origin.used = now;
             Arc::clone(&origin.upstream)
         });
-        theirs.tidy(now, TIDY);
+        theirs.evict_unused(now, SCAN_INTERVAL);
         if let Some(upstream) = known {
             return Ok(upstream);
         }
@@ -98,14 +98,14 @@ impl Origins {
     }
 
     /// Evicts the origins of users without recent requests.
-    fn tidy(&mut self, now: Instant) {
-        if self.tidied.is_some_and(|tidied| now < tidied + TIDY) {
+    fn evict_users(&mut self, now: Instant) {
+        if self.scanned_at.is_some_and(|at| now < at + SCAN_INTERVAL) {
             return;
         }
-        self.tidied = Some(now);
+        self.scanned_at = Some(now);
         self.by_user.retain(|_, theirs| {
             // The origins of active users were scanned less than a second ago.
-            theirs.tidy(now, KEPT + TIDY);
+            theirs.evict_unused(now, UNUSED_TIMEOUT + SCAN_INTERVAL);
             !theirs.by_key.is_empty()
         });
     }
@@ -116,22 +116,22 @@ impl Origins {
     }
 }
 
-impl OfUser {
+impl UserOrigins {
     fn new(now: Instant) -> Self {
-        Self { by_key: HashMap::new(), tidied: now, crowded_until: now }
+        Self { by_key: HashMap::new(), scanned_at: now, crowded_until: now }
     }
 
-    /// Evicts origins that were unused for [`KEPT`], unless the last scan was less than `pause` ago.
-    fn tidy(&mut self, now: Instant, pause: Duration) {
-        if now < self.tidied + pause {
+    /// Evicts origins that were unused for [`UNUSED_TIMEOUT`], unless the last scan was less than `pause` ago.
+    fn evict_unused(&mut self, now: Instant, pause: Duration) {
+        if now < self.scanned_at + pause {
             return;
         }
-        self.tidied = now;
+        self.scanned_at = now;
         self.by_key.retain(|_, origin| {
             if origin.is_in_use() {
                 origin.used = now;
             }
-            now < origin.used + KEPT
+            now < origin.used + UNUSED_TIMEOUT
         });
     }
 
@@ -154,7 +154,7 @@ impl OfUser {
             self.by_key.remove(&key);
         }
         if half < MAX_ORIGINS / 8 {
-            self.crowded_until = now + CROWDED;
+            self.crowded_until = now + CROWDED_INTERVAL;
         }
         half > 0
     }

@@ -14,7 +14,7 @@ use smig_proxy::tunnel::Tunnels;
 
 use super::dial::HostPort;
 use super::failure::ForwardError;
-use super::origins::{KEPT, Key, Origins, Protocol};
+use super::origins::{Key, Origins, Protocol, UNUSED_TIMEOUT};
 use super::spec::ForwardProxySpec;
 use crate::exchange::{self, Body, ValidRequest};
 use crate::upstream::{Ejection, Timeouts, Upstream, UpstreamSpec};
@@ -39,7 +39,7 @@ impl OriginPool {
             head: spec.response_timeout,
             // A response may stall as long as the client accepts it.
             stall: None,
-            idle: KEPT,
+            idle: UNUSED_TIMEOUT,
             ..Timeouts::default()
         };
         Self {
@@ -269,11 +269,11 @@ mod tests {
         let plain = OriginPool::new(&ForwardProxySpec::default(), Resolver::system());
         for n in 0..1000 {
             origin(&plain, "ann", n).unwrap();
-            tokio::time::advance(KEPT / 2).await;
+            tokio::time::advance(UNUSED_TIMEOUT / 2).await;
         }
         assert!(count(&plain) <= 3, "{}", count(&plain));
         // The origins of a user without any further request, too.
-        tokio::time::advance(KEPT * 2).await;
+        tokio::time::advance(UNUSED_TIMEOUT * 2).await;
         origin(&plain, "bob", 0).unwrap();
         assert_eq!(count(&plain), 1);
     }
@@ -302,13 +302,13 @@ mod tests {
         }
         assert!(count(&plain) <= MAX_ORIGINS, "{}", count(&plain));
         // Origins in use are not evicted, however old.
-        tokio::time::advance(KEPT * 10).await;
+        tokio::time::advance(UNUSED_TIMEOUT * 10).await;
         origin(&plain, "ann", 0).unwrap();
         assert_eq!(count(&plain), MAX_ORIGINS);
         drop(in_use);
         origin(&plain, "ann", 0).unwrap();
         assert_eq!(count(&plain), MAX_ORIGINS, "their connections are kept for a while");
-        tokio::time::advance(KEPT).await;
+        tokio::time::advance(UNUSED_TIMEOUT).await;
         origin(&plain, "ann", 0).unwrap();
         assert_eq!(count(&plain), 1);
     }

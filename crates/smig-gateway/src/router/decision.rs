@@ -15,8 +15,7 @@ use http::header::{
 use http::uri::{Authority, PathAndQuery};
 use http::{Method, Request, Response, StatusCode, Uri, Version};
 use smig::{ConnectionInfo, Incoming, Protocol};
-use smig_admin::AdminObserver;
-use smig_admin::spans::RequestSpan;
+use smig_admin::spans::{OpenSpans, RequestSpan};
 
 use super::route_table::{Action, CompiledRoute, RouteTable};
 use super::{forwarded, routes};
@@ -60,7 +59,7 @@ impl Decision {
 /// Decides how the table answers a request.
 pub(super) fn decide(
     table: &RouteTable,
-    watch: Option<&AdminObserver>,
+    spans: Option<&OpenSpans>,
     last: &mut forwarded::FieldCache,
     mut request: Request<Incoming>,
 ) -> Decision {
@@ -75,7 +74,7 @@ pub(super) fn decide(
     if let Some(forward) = &table.forward
         && is_forwarded(&request, table, &info, authority.as_ref())
     {
-        let span = watch.map(|watch| RequestSpan::forwarded(&request, watch));
+        let span = spans.map(|spans| RequestSpan::forwarded(&request, spans));
         if let Some(span) = &span {
             span.inject(request.headers_mut());
         }
@@ -108,7 +107,7 @@ pub(super) fn decide(
         return Decision::text(StatusCode::NOT_FOUND, "no route matches\n");
     };
     let span =
-        watch.map(|watch| RequestSpan::begin(&request, authority.as_ref(), &target.path, watch));
+        spans.map(|spans| RequestSpan::begin(&request, authority.as_ref(), &target.path, spans));
     let own = |response| Next::Direct(Box::new(response));
     let next = match &target.action {
         Action::Answer { status, text } => own(text_response(*status, text.clone())),

@@ -35,16 +35,16 @@ use crate::exchange::Body;
 pub(crate) struct GatewayService {
     table: Arc<RwLock<Arc<RouteTable>>>,
     /// Observes requests for the admin page and for traces, if configured.
-    watch: Option<Arc<AdminObserver>>,
+    observer: Option<Arc<AdminObserver>>,
     /// Values of the last request; each connection has its own clone.
     last: forwarded::FieldCache,
 }
 
 impl GatewayService {
-    pub(crate) fn new(table: RouteTable, watch: Option<Arc<AdminObserver>>) -> Self {
+    pub(crate) fn new(table: RouteTable, observer: Option<Arc<AdminObserver>>) -> Self {
         Self {
             table: Arc::new(RwLock::new(Arc::new(table))),
-            watch,
+            observer,
             last: forwarded::FieldCache::default(),
         }
     }
@@ -59,8 +59,8 @@ impl GatewayService {
         };
     }
 
-    pub(crate) fn watch(&self) -> Option<&AdminObserver> {
-        self.watch.as_deref()
+    pub(crate) fn observer(&self) -> Option<&AdminObserver> {
+        self.observer.as_deref()
     }
 
     pub(crate) fn table(&self) -> Arc<RouteTable> {
@@ -82,7 +82,8 @@ impl Service<Request<Incoming>> for GatewayService {
         let mut entry = table.log.begin(&request);
         // gRPC calls are POST; for CONNECT, status 200 would mean that the tunnel is open.
         let is_grpc = *request.method() == Method::POST && grpc::is_grpc(request.headers());
-        let decision = decide(&table, self.watch.as_deref(), &mut self.last, request);
+        let spans = self.observer.as_deref().map(AdminObserver::spans);
+        let decision = decide(&table, spans, &mut self.last, request);
         Box::pin(async move {
             let mut response = match decision.next {
                 Next::Direct(response) => *response,

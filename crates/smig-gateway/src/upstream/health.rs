@@ -8,10 +8,10 @@ use http::{Request, StatusCode};
 use http_body_util::Empty;
 use hyper_util::rt::TokioIo;
 use smig_proxy::ProxyError;
+use smig_proxy::dial::{ServerAddr, connect};
 use tokio::time::timeout;
 
-use super::connect::connect;
-use super::spec::{HealthSpec, Protocol, ServerAddr};
+use super::spec::{HealthSpec, Protocol};
 use super::worker::{Counts, Http2Client};
 use super::{Upstream, UpstreamServer};
 

@@ -3,11 +3,7 @@
 //! Load and health are shared by all workers; connections belong to the worker that opened them.
 
 mod balance;
-mod connect;
 mod health;
-mod http1;
-mod pool;
-mod relay;
 mod server;
 mod spec;
 mod worker;
@@ -24,9 +20,6 @@ pub use spec::{
 };
 
 pub(crate) use balance::{BalanceInput, TriedServers};
-pub(crate) use connect::{Io, KEEPALIVE_TIMEOUT};
-pub(crate) use http1::{SendError, UpgradedConn};
-pub(crate) use pool::Lease;
 pub(crate) use server::ActiveRequest;
 pub(crate) use worker::{Connection, Http2Client, ServerPool, WorkerPools};
 
@@ -51,7 +44,6 @@ pub struct Upstream {
     servers: Vec<UpstreamServer>,
     balance: Balance,
     timeouts: Timeouts,
-    max_waiting: usize,
     retries: u32,
     health: Option<HealthSpec>,
     trust: Loaded,
@@ -99,7 +91,6 @@ impl Upstream {
             servers: spec.servers.iter().map(server).collect(),
             balance: spec.balance.clone(),
             timeouts: spec.timeouts,
-            max_waiting: spec.max_waiting,
             retries: spec.retries,
             health: spec.health.clone(),
             trust: trust.load()?,

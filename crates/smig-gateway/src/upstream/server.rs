@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use smig::{ConnectionLimit, QueueLimit};
-use tokio::sync::Semaphore;
+use smig_proxy::conn_pool::ConnLimits;
 
 use super::balance;
 use super::spec::{Ejection, ServerUrl};
@@ -24,12 +24,9 @@ pub struct UpstreamServer {
     pub(super) hash: u64,
     /// Active requests.
     load: AtomicUsize,
-    /// Requests that wait for a connection.
-    pub(super) waiting: AtomicUsize,
-    /// One permit per connection.
-    pub(super) connection_permits: Arc<Semaphore>,
-    max_connections: usize,
-    /// The same permits, for connections of our own client.
+    /// Limits of its connections.
+    pub(super) limits: Arc<ConnLimits>,
+    /// The same limit, for connections of our own client.
     pub(super) connections_limit: ConnectionLimit,
     /// Limit on the requests that wait in our own client.
     pub(super) queue: QueueLimit,
@@ -46,6 +43,9 @@ pub struct UpstreamServer {
     /// Whether the server selected HTTP/2 by ALPN last time. Known to all workers: one that had to find out itself
     /// would need a connection for that, and might wait for it in vain.
     selects_http2: AtomicBool,
+    /// Whether the server's HTTP/2 takes no WebSocket (no extended CONNECT), while HTTP/1.1 may: then WebSockets are
+    /// offered that alone.
+    websockets_need_http1: AtomicBool,
     requests: AtomicU64,
     failed: AtomicU64,
     connections: AtomicU64,
@@ -85,23 +85,21 @@ impl UpstreamServer {
         max_waiting: usize,
         ejection: Ejection,
     ) -> Self {
-        let max_connections = max_connections.clamp(1, Semaphore::MAX_PERMITS);
-        let places = Arc::new(Semaphore::new(max_connections));
+        let limits = ConnLimits::new(max_connections, max_waiting);
         Self {
-            connections_limit: ConnectionLimit::sharing(Arc::clone(&places)),
+            connections_limit: limits.connection_limit(),
+            limits,
             queue: QueueLimit::new(max_waiting.max(MIN_QUEUE)),
             hash: balance::hash(url.to_string().as_bytes()),
             url,
             load: AtomicUsize::new(0),
-            waiting: AtomicUsize::new(0),
-            connection_permits: places,
-            max_connections,
             ejection,
             failures: AtomicU32::new(0),
             ejections: AtomicU32::new(0),
             ejected_until: AtomicU64::new(0),
             checks: AtomicU32::new(0),
             selects_http2: AtomicBool::new(false),
+            websockets_need_http1: AtomicBool::new(false),
             requests: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             connections: AtomicU64::new(0),
@@ -137,10 +135,10 @@ impl UpstreamServer {
             url: self.url.clone(),
             healthy: self.is_healthy(),
             load: self.load(),
-            waiting: self.waiting.load(Ordering::Relaxed),
+            waiting: self.limits.waiting(),
             requests: self.requests.load(Ordering::Relaxed),
             failed: self.failed.load(Ordering::Relaxed),
-            open: self.max_connections.saturating_sub(self.connection_permits.available_permits()),
+            open: self.limits.open(),
             connections: self.connections.load(Ordering::Relaxed),
         }
     }
@@ -163,9 +161,18 @@ impl UpstreamServer {
         self.selects_http2.store(selects, Ordering::Relaxed);
     }
 
+    pub(super) fn websockets_need_http1(&self) -> bool {
+        self.websockets_need_http1.load(Ordering::Relaxed)
+    }
+
+    /// Records that its HTTP/2 takes no WebSocket, or that it turned out to have no HTTP/1.1.
+    pub(super) fn set_websockets_need_http1(&self, need: bool) {
+        self.websockets_need_http1.store(need, Ordering::Relaxed);
+    }
+
     /// Returns whether a request waits for an HTTP/1.1 connection because all connections are in use.
     pub(super) fn has_waiting(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0
+        self.limits.waiting() > 0
     }
 
     pub(super) fn on_connection(&self) {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use http::header::HeaderName;
 use http::uri::Authority;
 use serde::de::{Deserialize, Deserializer, Error as _};
+use smig_proxy::dial::ServerAddr;
 use smig_proxy::grpc;
 use smig_proxy::upload::{ResponseDeadline, Upload};
 use smig_settings::value::{deserialize_time, deserialize_time_or_never};
@@ -104,15 +105,6 @@ pub(super) enum Protocol {
     Https,
     /// HTTP/2 over TLS, with migration.
     Smig,
-}
-
-/// The address of a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum ServerAddr {
-    /// The host without brackets, and the port.
-    Tcp { host: String, port: u16 },
-    /// The path of a Unix socket.
-    Unix(PathBuf),
 }
 
 impl FromStr for ServerUrl {

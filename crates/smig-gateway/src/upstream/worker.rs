@@ -2,7 +2,7 @@
 //!
 //! Nothing here is shared between threads: an exchange finds its connection without a lock.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -11,18 +11,17 @@ use std::time::Duration;
 
 use smig::{Cleartext, CleartextTrust, Client, Config, Origin, SocketOptions, Trust};
 use smig_proxy::ProxyError;
+use smig_proxy::conn_pool::{Acquired, Http1, Lease, Pool};
+use smig_proxy::dial::{Io, KEEPALIVE_TIMEOUT, Offer, ServerAddr, Tls, connect};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::timeout;
 
 use super::Upstream;
-use super::connect::{Io, KEEPALIVE_TIMEOUT, Offer, Tls, connect};
-use super::http1::Http1;
-use super::pool::{Acquired, Lease, Pool};
 use super::server::UpstreamServer;
-use super::spec::{Protocol, ServerAddr};
+use super::spec::Protocol;
 
-/// Interval between the checks of idle connections.
-const TIDY: Duration = Duration::from_secs(1);
+/// Interval between the checks of idle connections, and timeout of the lookup for each.
+const EVICTION_INTERVAL: Duration = Duration::from_secs(1);
 
 thread_local! {
     /// Keyed by the upstream's number.
@@ -36,11 +35,10 @@ pub(crate) struct WorkerPools {
 }
 
 /// One worker's connections to one server.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ServerPool {
     http1: Rc<Pool>,
     session: RefCell<Option<Rc<Http2Client>>>,
-    websockets: Cell<WebSockets>,
 }
 
 /// A session of our own client with a server.
@@ -52,20 +50,10 @@ pub(crate) struct Http2Client {
     pub(crate) scheme: http::uri::Scheme,
 }
 
-/// How WebSocket gets to a server whose protocol is selected by ALPN.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum WebSockets {
-    /// Like other requests.
-    #[default]
-    AsOthers,
-    /// Over HTTP/1.1, which alone is offered: over HTTP/2 the server takes no extended CONNECT.
-    Http1,
-}
-
 /// A connection, before a request uses it.
 enum Dialed {
     /// It was checked in.
-    Kept(Box<Http1>),
+    Idle(Lease),
     New(Io, OwnedSemaphorePermit),
 }
 
@@ -83,11 +71,15 @@ impl WorkerPools {
             if let Some(worker) = workers.get(&upstream.number) {
                 return Rc::clone(worker);
             }
-            let pools = upstream.servers.iter().map(|_| ServerPool::default()).collect();
+            let pools = upstream.servers.iter().map(ServerPool::new).collect();
             let worker = Rc::new(Self { pools });
             workers.insert(upstream.number, Rc::clone(&worker));
             let (number, present) = (upstream.number, upstream.present.subscribe());
-            tokio::task::spawn_local(tidy(Arc::downgrade(upstream), number, present));
+            tokio::task::spawn_local(evict_until_removed(
+                Arc::downgrade(upstream),
+                number,
+                present,
+            ));
             worker
         })
     }
@@ -99,12 +91,16 @@ impl WorkerPools {
 
 /// Checks idle connections at intervals. Closes all of them as soon as the upstream is dropped: its replacement
 /// counts its connections from zero.
-async fn tidy(upstream: Weak<Upstream>, number: usize, mut present: watch::Receiver<()>) {
-    while timeout(TIDY, present.changed()).await.is_err() {
+async fn evict_until_removed(
+    upstream: Weak<Upstream>,
+    number: usize,
+    mut present: watch::Receiver<()>,
+) {
+    while timeout(EVICTION_INTERVAL, present.changed()).await.is_err() {
         let worker = WORKERS.with_borrow(|workers| workers.get(&number).cloned());
         let (Some(upstream), Some(worker)) = (upstream.upgrade(), worker) else { break };
         for (pool, server) in worker.pools.iter().zip(&upstream.servers) {
-            pool.tidy(&upstream, server).await;
+            pool.evict_idle(&upstream, server).await;
         }
     }
     let gone = WORKERS.with_borrow_mut(|workers| workers.remove(&number));
@@ -112,8 +108,12 @@ async fn tidy(upstream: Weak<Upstream>, number: usize, mut present: watch::Recei
 }
 
 impl ServerPool {
+    fn new(server: &UpstreamServer) -> Self {
+        Self { http1: Pool::new(&server.limits), session: RefCell::default() }
+    }
+
     /// Closes idle connections, and those to addresses that the server's name no longer resolves to.
-    async fn tidy(&self, upstream: &Upstream, server: &UpstreamServer) {
+    async fn evict_idle(&self, upstream: &Upstream, server: &UpstreamServer) {
         let session = self.session_that_lasts();
         let homes = match &server.url().target {
             ServerAddr::Tcp { host, port }
@@ -121,12 +121,13 @@ impl ServerPool {
                     && (session.is_some() || !self.http1.is_empty()) =>
             {
                 // If the lookup fails, leave all connections as they are.
-                let homes = timeout(TIDY, upstream.resolver.resolve(host, *port)).await;
+                let homes =
+                    timeout(EVICTION_INTERVAL, upstream.resolver.resolve(host, *port)).await;
                 homes.ok().and_then(Result::ok)
             }
             ServerAddr::Tcp { .. } | ServerAddr::Unix(_) => None,
         };
-        self.http1.evict_idle(server, upstream.timeouts.idle, homes.as_deref());
+        self.http1.evict_idle(upstream.timeouts.idle, homes.as_deref());
         let Some(session) = session else { return };
         if let Some(homes) = homes {
             session.client.move_to(&session.origin, &homes);
@@ -169,8 +170,8 @@ impl ServerPool {
         if by_session {
             return self.session(upstream, server).map(Connection::Http2);
         }
-        if let Some(connection) = self.http1.checkout() {
-            return Ok(Connection::Http1(self.lease(connection)));
+        if let Some(lease) = self.http1.checkout() {
+            return Ok(Connection::Http1(lease));
         }
         // The future is large: boxed, it does not burden requests that reuse a connection.
         Box::pin(self.connect(upstream, server)).await
@@ -182,9 +183,9 @@ impl ServerPool {
         upstream: &Upstream,
         server: &UpstreamServer,
     ) -> Result<Connection, ProxyError> {
-        match self.websockets.get() {
-            WebSockets::AsOthers => self.connection(upstream, server).await,
-            WebSockets::Http1 => self.http1_alone(upstream, server).await.map(Connection::Http1),
+        match server.websockets_need_http1() {
+            false => self.connection(upstream, server).await,
+            true => self.http1_alone(upstream, server).await.map(Connection::Http1),
         }
     }
 
@@ -197,7 +198,7 @@ impl ServerPool {
     ) -> Result<Lease, ProxyError> {
         match server.url().protocol {
             Protocol::Https => {
-                self.websockets.set(WebSockets::Http1);
+                server.set_websockets_need_http1(true);
                 self.http1_alone(upstream, server).await
             }
             Protocol::Http1 | Protocol::H2c | Protocol::Smig => Err(ProxyError::NoExtendedConnect),
@@ -210,20 +211,19 @@ impl ServerPool {
         upstream: &Upstream,
         server: &UpstreamServer,
     ) -> Result<Lease, ProxyError> {
-        if let Some(connection) = self.http1.checkout() {
-            return Ok(self.lease(connection));
+        if let Some(lease) = self.http1.checkout() {
+            return Ok(lease);
         }
         match Box::pin(self.dial(upstream, server, Offer::Http1)).await {
-            Ok(Dialed::Kept(connection)) => Ok(self.lease(connection)),
-            Ok(Dialed::New(io, place)) if io.has_alpn() => {
-                let connection = Http1::begin(io, place).await?;
-                Ok(self.lease(Box::new(connection)))
+            Ok(Dialed::Idle(lease)) => Ok(lease),
+            Ok(Dialed::New(io, permit)) if io.has_alpn() => {
+                Ok(self.http1.add(Http1::handshake(io, permit).await?))
             }
-            Ok(Dialed::New(io, place)) => {
+            Ok(Dialed::New(io, permit)) => {
                 // The server selected nothing: it has no ALPN any more, or speaks HTTP/2 only and is lax. The
                 // usual offer tells them apart.
-                drop((io, place));
-                self.websockets.set(WebSockets::AsOthers);
+                drop((io, permit));
+                server.set_websockets_need_http1(false);
                 match Box::pin(self.connect(upstream, server)).await? {
                     Connection::Http1(lease) => Ok(lease),
                     Connection::Http2(_) => Err(ProxyError::NoExtendedConnect),
@@ -231,15 +231,11 @@ impl ServerPool {
             }
             Err(ProxyError::Tls(fault)) if fault.is_alert() => {
                 // It speaks HTTP/2 only, which is no fault of the server.
-                self.websockets.set(WebSockets::AsOthers);
+                server.set_websockets_need_http1(false);
                 Err(ProxyError::NoExtendedConnect)
             }
             Err(failure) => Err(failure),
         }
-    }
-
-    fn lease(&self, connection: Box<Http1>) -> Lease {
-        Lease::new(connection, &self.http1)
     }
 
     /// Waits for a connection of the pool, or opens a new one.
@@ -248,18 +244,18 @@ impl ServerPool {
         upstream: &Upstream,
         server: &UpstreamServer,
     ) -> Result<Connection, ProxyError> {
-        let (io, place) = match self.dial(upstream, server, Offer::Both).await? {
-            Dialed::Kept(connection) => return Ok(Connection::Http1(self.lease(connection))),
-            Dialed::New(io, place) => (io, place),
+        let (io, permit) = match self.dial(upstream, server, Offer::Both).await? {
+            Dialed::Idle(lease) => return Ok(Connection::Http1(lease)),
+            Dialed::New(io, permit) => (io, permit),
         };
         if io.is_h2() {
             // The session opens its own connection; this one only served to determine the protocol.
             server.set_selects_http2(true);
-            drop((io, place));
+            drop((io, permit));
             return self.session(upstream, server).map(Connection::Http2);
         }
         server.set_selects_http2(false);
-        Ok(Connection::Http1(self.lease(Box::new(Http1::begin(io, place).await?))))
+        Ok(Connection::Http1(self.http1.add(Http1::handshake(io, permit).await?)))
     }
 
     /// Waits until a connection is checked in, or opens a new one.
@@ -270,9 +266,9 @@ impl ServerPool {
         offer: Offer,
     ) -> Result<Dialed, ProxyError> {
         let (url, limits) = (server.url(), &upstream.timeouts);
-        let place = match self.http1.wait(server, upstream.max_waiting, limits.queue).await? {
-            Acquired::Idle(connection) => return Ok(Dialed::Kept(connection)),
-            Acquired::Place(place) => place,
+        let permit = match self.http1.wait(limits.queue).await? {
+            Acquired::Idle(lease) => return Ok(Dialed::Idle(lease)),
+            Acquired::Permit(permit) => permit,
         };
         server.on_connection();
         let trust = &upstream.trust;
@@ -280,7 +276,7 @@ impl ServerPool {
         let io = timeout(limits.connect, connect(&url.target, &upstream.resolver, tls))
             .await
             .map_err(|_| ProxyError::ConnectTimeout)??;
-        Ok(Dialed::New(io, place))
+        Ok(Dialed::New(io, permit))
     }
 
     fn session(
@@ -383,7 +379,7 @@ mod tests {
             let upstream = Upstream::new("a", &spec).unwrap();
             let worker = Rc::downgrade(&WorkerPools::of(&upstream));
             // Until the task waits.
-            tokio::time::sleep(TIDY * 2).await;
+            tokio::time::sleep(EVICTION_INTERVAL * 2).await;
             assert!(worker.upgrade().is_some());
             let begin = tokio::time::Instant::now();
             drop(upstream);
@@ -391,7 +387,7 @@ mod tests {
                 // The paused clock advances only when no task is ready.
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
-            assert!(begin.elapsed() < TIDY / 10, "{:?}", begin.elapsed());
+            assert!(begin.elapsed() < EVICTION_INTERVAL / 10, "{:?}", begin.elapsed());
         };
         local.run_until(run).await;
     }

@@ -205,6 +205,26 @@ async fn the_workers_share_what_a_server_selects() {
 }
 
 #[tokio::test]
+async fn the_workers_share_how_a_websocket_gets_to_a_server() {
+    let mut server = Tls::start(&["h2", "http/1.1"]).await;
+    let gateway = server.gateway();
+    let worker = gateway.another_worker();
+    let mut sessions = None;
+    for gateway in [&gateway, &worker] {
+        let mut near = gateway.connect(UPGRADE).await;
+        let mut far = within("HTTP/1.1", server.http1.recv()).await.unwrap();
+        head(&mut far).await;
+        far.write_all(accepts(PROOF).as_bytes()).await.unwrap();
+        far.flush().await.unwrap();
+        let answer = within("the answer", head(&mut near)).await;
+        assert!(answer.starts_with("http/1.1 101 "), "{answer}");
+        // The second worker does not ask the server's HTTP/2.
+        let asked = server.sessions.load(Ordering::SeqCst);
+        assert_eq!(*sessions.get_or_insert(asked), asked);
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_speaks_nothing_else_is_not_to_blame() {
     for without_common in [WithoutCommon::Alert, WithoutCommon::Close] {
         let server = Tls::start_with(&["h2"], without_common).await;

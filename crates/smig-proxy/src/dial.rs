@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -9,30 +10,48 @@ use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use smig::{Loaded, Resolver, TlsFault};
-use smig_proxy::ProxyError;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::spec::ServerAddr;
+use crate::ProxyError;
+use crate::tunnel::Abort;
 
 /// How long a peer may leave TCP keep-alive probes unanswered until its connection is closed. Exchanges that
 /// may idle (gRPC, events, tunnels) have no other way to detect a dead peer.
-pub(crate) const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(60);
+pub const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The address of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerAddr {
+    /// A TCP address.
+    Tcp {
+        /// A name or an IP address, without brackets.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// The path of a Unix socket.
+    Unix(PathBuf),
+}
 
 /// An open connection.
 #[derive(Debug)]
-pub(crate) enum Io {
+pub enum Io {
+    /// Over TCP.
     Tcp(TcpStream),
+    /// Over a Unix socket.
     Unix(UnixStream),
+    /// Over TLS on TCP.
     Tls(Box<TlsStream<TcpStream>>),
 }
 
 impl Io {
     /// The server's IP address, if it has one.
-    pub(super) fn peer(&self) -> Option<IpAddr> {
+    #[must_use]
+    pub fn peer(&self) -> Option<IpAddr> {
         let tcp = match self {
             Self::Tcp(tcp) => tcp,
             Self::Tls(tls) => tls.get_ref().0,
@@ -42,7 +61,8 @@ impl Io {
     }
 
     /// Returns whether ALPN selected a protocol.
-    pub(super) fn has_alpn(&self) -> bool {
+    #[must_use]
+    pub fn has_alpn(&self) -> bool {
         match self {
             Self::Tls(tls) => tls.get_ref().1.alpn_protocol().is_some(),
             Self::Tcp(_) | Self::Unix(_) => false,
@@ -50,7 +70,8 @@ impl Io {
     }
 
     /// Returns whether ALPN selected HTTP/2.
-    pub(super) fn is_h2(&self) -> bool {
+    #[must_use]
+    pub fn is_h2(&self) -> bool {
         match self {
             Self::Tls(tls) => tls.get_ref().1.alpn_protocol() == Some(b"h2"),
             Self::Tcp(_) | Self::Unix(_) => false,
@@ -60,21 +81,27 @@ impl Io {
 
 /// How to secure a connection.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tls<'a> {
-    pub(super) trust: &'a Loaded,
-    pub(super) offer: Offer,
+pub struct Tls<'a> {
+    /// The certificates that are trusted.
+    pub trust: &'a Loaded,
+    /// The protocols that are offered.
+    pub offer: Offer,
 }
 
 /// The protocols that ALPN offers to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Offer {
+pub enum Offer {
     /// HTTP/2 and HTTP/1.1.
     Both,
+    /// HTTP/1.1 alone.
     Http1,
 }
 
-/// Connects, without a timeout.
-pub(super) async fn connect(
+/// Connects, without a timeout. Dropping the future drops the connection.
+///
+/// # Errors
+/// [`ProxyError::Resolve`], [`ProxyError::Prohibited`], [`ProxyError::Connect`] or [`ProxyError::Tls`].
+pub async fn connect(
     target: &ServerAddr,
     resolver: &Resolver,
     tls: Option<Tls<'_>>,
@@ -87,7 +114,7 @@ pub(super) async fn connect(
     };
     let tcp = dial(host, port, resolver).await?;
     tcp.set_nodelay(true).map_err(ProxyError::Connect)?;
-    ask_when_silent(&tcp);
+    enable_keepalive(&tcp);
     let Some(Tls { trust, offer }) = tls else { return Ok(Io::Tcp(tcp)) };
     let failed = |error: io::Error| ProxyError::Tls(TlsFault::of(&error));
     let name = ServerName::try_from(host.to_owned())
@@ -100,7 +127,7 @@ pub(super) async fn connect(
     Ok(Io::Tls(Box::new(tls)))
 }
 
-fn ask_when_silent(tcp: &TcpStream) {
+fn enable_keepalive(tcp: &TcpStream) {
     let socket = SockRef::from(tcp);
     let keepalive =
         TcpKeepalive::new().with_time(KEEPALIVE_TIMEOUT / 2).with_interval(KEEPALIVE_TIMEOUT / 8);
@@ -112,6 +139,17 @@ fn ask_when_silent(tcp: &TcpStream) {
 async fn dial(host: &str, port: u16, resolver: &Resolver) -> Result<TcpStream, ProxyError> {
     let addrs = resolver.resolve(host, port).await.map_err(ProxyError::of_lookup)?;
     smig::connect_any(addrs).await.map_err(ProxyError::Connect)
+}
+
+impl Abort for Io {
+    fn abort(&mut self) {
+        match self {
+            Self::Tcp(tcp) => tcp.abort(),
+            Self::Unix(unix) => unix.abort(),
+            // TLS ends without close_notify, TCP with a reset.
+            Self::Tls(tls) => tls.get_mut().0.abort(),
+        }
+    }
 }
 
 impl AsyncRead for Io {

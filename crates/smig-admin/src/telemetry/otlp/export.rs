@@ -23,7 +23,7 @@ use smig::{Client, Config};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
-use super::{TelemetryError, TelemetrySpec};
+use super::super::{TelemetryError, TelemetrySpec};
 use crate::{ReportedStats, StatsSource, TelemetryReport};
 
 /// Maximum number of spans that are queued or being exported.
@@ -44,7 +44,8 @@ pub(super) fn processor(
         .with_endpoint(spec.traces())
         .with_protocol(Protocol::HttpBinary)
         .with_timeout(PATIENCE)
-        .build()?;
+        .build()
+        .map_err(|error| TelemetryError::Exporter(error.into()))?;
     // Up to 512 spans, at least every five seconds; the OTEL_BSP_* environment variables override this.
     let batches = BatchConfigBuilder::default().with_max_queue_size(WAITING).build();
     let exporter = Counted { exporter, tally: Arc::clone(tally) };

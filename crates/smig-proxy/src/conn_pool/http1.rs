@@ -15,23 +15,23 @@ use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1};
 use hyper_util::rt::TokioIo;
 use pin_project_lite::pin_project;
-use smig_proxy::ProxyError;
-use smig_proxy::framing::Content;
-use smig_proxy::upload::{ResponseClock, ResponseDeadline, Upload};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 
-use super::connect::Io;
-use super::relay::SharedWaker;
+use super::shared_waker::SharedWaker;
+use crate::ProxyError;
+use crate::dial::Io;
+use crate::framing::Content;
+use crate::upload::{ResponseClock, ResponseDeadline, Upload};
 
 /// Maximum number of polling rounds before yielding to other tasks of the thread.
 const ROUNDS: usize = 16;
 
 /// An HTTP/1.1 connection to a server.
-pub(crate) struct Http1 {
+pub struct Http1 {
     sender: http1::SendRequest<Content<Upload>>,
     connection: http1::Connection<TokioIo<Io>, Content<Upload>>,
-    relay: Arc<SharedWaker>,
+    shared_waker: Arc<SharedWaker>,
     waker: Waker,
     timer: Pin<Box<Sleep>>,
     /// Deadline of the current timeout; the timer may fire earlier.
@@ -43,7 +43,7 @@ pub(crate) struct Http1 {
     /// It must not be reused, because of what it has carried.
     last: bool,
     pub(super) idle_since: Instant,
-    place: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
     /// The server's IP address, if it has one.
     pub(super) peer: Option<IpAddr>,
 }
@@ -56,10 +56,11 @@ impl std::fmt::Debug for Http1 {
 
 /// Why a request got no response.
 #[derive(Debug)]
-pub(crate) struct SendError {
-    pub(crate) failure: ProxyError,
-    /// No byte of the request was written.
-    pub(crate) unsent: bool,
+pub struct SendError {
+    /// The failure.
+    pub failure: ProxyError,
+    /// Whether no byte of the request was written.
+    pub unsent: bool,
 }
 
 impl From<SendError> for ProxyError {
@@ -73,38 +74,43 @@ impl From<SendError> for ProxyError {
 
 /// A connection that was switched to another protocol.
 #[derive(Debug)]
-pub(crate) struct UpgradedConn {
-    pub(crate) io: Io,
+pub struct UpgradedConn {
+    /// Its transport.
+    pub io: Io,
     /// Bytes received after the response's header section.
-    pub(crate) early: Bytes,
+    pub early: Bytes,
     /// The connection counts against the limit while this exists.
-    pub(crate) place: OwnedSemaphorePermit,
+    pub permit: OwnedSemaphorePermit,
 }
 
 impl Http1 {
-    pub(super) async fn begin(io: Io, place: OwnedSemaphorePermit) -> Result<Self, ProxyError> {
+    /// Starts HTTP/1.1 on a connection, which holds its permit until it is dropped.
+    ///
+    /// # Errors
+    /// The connection failed.
+    pub async fn handshake(io: Io, permit: OwnedSemaphorePermit) -> Result<Self, ProxyError> {
         let peer = io.peer();
         let (sender, connection) =
             http1::handshake(TokioIo::new(io)).await.map_err(ProxyError::from_hyper)?;
-        let relay = Arc::new(SharedWaker::default());
+        let shared_waker = Arc::new(SharedWaker::default());
         let now = Instant::now();
         Ok(Self {
             sender,
             connection,
-            waker: Waker::from(Arc::clone(&relay)),
-            relay,
+            waker: Waker::from(Arc::clone(&shared_waker)),
+            shared_waker,
             timer: Box::pin(tokio::time::sleep_until(now)),
             limit: now,
             ended: false,
             used: false,
             last: false,
             idle_since: now,
-            place,
+            permit,
             peer,
         })
     }
 
-    fn turn(&mut self) {
+    fn poll_connection(&mut self) {
         if self.ended {
             return;
         }
@@ -120,58 +126,53 @@ impl Http1 {
     }
 
     /// Polls a part and the connection that feeds it until both are pending.
-    pub(crate) fn drive<R>(
+    pub fn drive<R>(
         &mut self,
         cx: &Context<'_>,
         mut part: impl FnMut(&mut Context<'_>) -> Poll<R>,
     ) -> Poll<R> {
-        self.relay.begin(cx.waker());
+        self.shared_waker.begin(cx.waker());
         for _ in 0..ROUNDS {
             let polled = part(&mut Context::from_waker(&self.waker));
             if polled.is_ready() {
-                self.relay.end_unnotified();
+                self.shared_waker.end_unnotified();
                 return polled;
             }
-            self.turn();
-            if !self.relay.take_repoll() {
-                self.relay.end();
+            self.poll_connection();
+            if !self.shared_waker.take_repoll() {
+                self.shared_waker.end();
                 return Poll::Pending;
             }
         }
-        self.relay.end();
+        self.shared_waker.end();
         cx.waker().wake_by_ref();
         Poll::Pending
     }
 
     /// Polls the connection until it is idle. Returns whether it can be reused.
     pub(super) fn quiesce(&mut self) -> bool {
-        self.relay.begin_detached();
+        self.shared_waker.begin_detached();
         let quiet = (0..ROUNDS).any(|_| {
-            self.turn();
-            !self.relay.take_repoll()
+            self.poll_connection();
+            !self.shared_waker.take_repoll()
         });
-        self.relay.end_unnotified();
+        self.shared_waker.end_unnotified();
         quiet && !self.ended && !self.last && self.sender.is_ready()
     }
 
     /// Marks the current request as the connection's last, whatever it carries.
-    pub(crate) const fn use_no_more(&mut self) {
+    pub const fn mark_last(&mut self) {
         self.last = true;
     }
 
     /// Returns whether an idle connection can still be reused.
     pub(super) fn is_reusable(&mut self) -> bool {
-        !self.relay.is_called() || self.quiesce()
+        !self.shared_waker.is_called() || self.quiesce()
     }
 
     /// Polls a timeout, which starts when `fresh` is set. A deadline that moves later, as it does with each
     /// request, does not reset the timer.
-    pub(crate) fn poll_limit(
-        &mut self,
-        cx: &mut Context<'_>,
-        limit: Duration,
-        fresh: bool,
-    ) -> Poll<()> {
+    pub fn poll_limit(&mut self, cx: &mut Context<'_>, limit: Duration, fresh: bool) -> Poll<()> {
         if fresh {
             self.limit = Instant::now() + limit;
             if self.limit < self.timer.deadline() {
@@ -188,15 +189,15 @@ impl Http1 {
     }
 
     /// Sends a request; the future waits for the response's header section.
-    pub(crate) fn send(
+    pub fn send(
         &mut self,
         request: Request<Content<Upload>>,
         deadline: ResponseDeadline,
     ) -> impl Future<Output = Result<Response<Incoming>, SendError>> + use<'_> {
         self.last |= smig::is_last_request(request.headers());
-        self.relay.begin_detached();
+        self.shared_waker.begin_detached();
         let sending = self.sender.try_send_request(request);
-        self.relay.end_unnotified();
+        self.shared_waker.end_unnotified();
         let used = std::mem::replace(&mut self.used, true);
         let clock = deadline.start();
         let limit = Some(clock.first());
@@ -204,13 +205,13 @@ impl Http1 {
     }
 
     /// Takes over the transport after both ends have agreed on another protocol.
-    pub(crate) async fn switch(mut self, limit: Duration) -> Result<UpgradedConn, ProxyError> {
+    pub async fn switch(mut self, limit: Duration) -> Result<UpgradedConn, ProxyError> {
         let mut fresh = true;
         poll_fn(|cx| {
             let ended = |this: &Self| if this.ended { Poll::Ready(()) } else { Poll::Pending };
-            self.relay.begin(cx.waker());
-            self.turn();
-            self.relay.end();
+            self.shared_waker.begin(cx.waker());
+            self.poll_connection();
+            self.shared_waker.end();
             if ended(&self).is_ready() {
                 return Poll::Ready(Ok(()));
             }
@@ -219,7 +220,7 @@ impl Http1 {
         })
         .await?;
         let http1::Parts { io, read_buf, .. } = self.connection.into_parts();
-        Ok(UpgradedConn { io: io.into_inner(), early: read_buf, place: self.place })
+        Ok(UpgradedConn { io: io.into_inner(), early: read_buf, permit: self.permit })
     }
 }
 

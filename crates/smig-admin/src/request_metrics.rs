@@ -1,0 +1,76 @@
+//! Metrics of requests, updated as these end. Their names and help texts are in `metrics`.
+
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+
+/// Requests with fewer bytes, both bodies together, count as small, that is, latency-sensitive.
+pub(crate) const SMALL: u64 = 64 << 10;
+/// Upper bounds of the latency histograms, seconds.
+const BOUNDS: [f64; 16] = [
+    0.001, 0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.2, 0.35, 0.5, 1.0, 2.0, 10.0, 60.0,
+];
+
+/// Latencies by size.
+type Latencies = Family<SizeLabels, Histogram, fn() -> Histogram>;
+
+/// Metrics that are updated as requests end.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestMetrics {
+    latency: Latencies,
+    small: Histogram,
+    large: Histogram,
+    bytes: Family<DirectionLabels, Counter>,
+    sent: Counter,
+    received: Counter,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct SizeLabels {
+    size: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct DirectionLabels {
+    direction: &'static str,
+}
+
+impl Default for RequestMetrics {
+    fn default() -> Self {
+        let new: fn() -> Histogram = || Histogram::new(BOUNDS);
+        let latency = Family::new_with_constructor(new);
+        let bytes = Family::default();
+        // Looked up once: updating per request takes no lock of a family.
+        let of_size = |size| latency.get_or_create_owned(&SizeLabels { size });
+        let (small, large) = (of_size("small"), of_size("large"));
+        let towards =
+            |direction| -> Counter { bytes.get_or_create_owned(&DirectionLabels { direction }) };
+        let (sent, received) = (towards("sent"), towards("received"));
+        Self { latency, small, large, bytes, sent, received }
+    }
+}
+
+impl RequestMetrics {
+    /// Returns the latencies, by size, for the registry.
+    pub(crate) fn latency(&self) -> Latencies {
+        self.latency.clone()
+    }
+
+    /// Returns the body bytes, by direction, for the registry.
+    pub(crate) fn bytes(&self) -> Family<DirectionLabels, Counter> {
+        self.bytes.clone()
+    }
+
+    pub(crate) fn observe(&self, latency: Duration, small: bool) {
+        let histogram = if small { &self.small } else { &self.large };
+        histogram.observe(latency.as_secs_f64());
+    }
+
+    pub(crate) fn carried(&self, sent: u64, received: u64) {
+        self.sent.inc_by(sent);
+        self.received.inc_by(received);
+    }
+}

@@ -1,0 +1,211 @@
+//! A running agent: binds the local ports, connects to the gateway, and drains.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use smig::{Client, ClientBuilder, Config, QueueLimit, SocketOptions};
+use smig_admin::telemetry::{self, Telemetry};
+use smig_admin::{self as admin, Admin, AdminObserver, AdminTarget};
+use smig_proxy::tunnel::Tunnels;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::listen::{LocalProtocol, accept_all};
+use crate::options::AgentOptions;
+use crate::shared::Shared;
+use crate::uplink::{Uplink, UplinkState};
+
+/// A running agent. Dropping it stops it at once: open connections are reset.
+#[derive(Debug)]
+pub struct Agent {
+    http: Vec<SocketAddr>,
+    socks: Vec<SocketAddr>,
+    forwards: Vec<SocketAddr>,
+    gateway: Arc<Uplink>,
+    admin: Option<Admin>,
+    stopping: watch::Sender<bool>,
+    tasks: JoinSet<()>,
+    telemetry: Option<Telemetry>,
+}
+
+/// HTTP/2 settings for an agent. Some of its streams may end at programs that do not read: the connection's
+/// window holds those of many streams, so that they do not block the others.
+#[must_use]
+pub fn engine() -> Config {
+    Config { stream_window: 2 << 20, connection_window: 64 << 20, ..Config::client() }
+}
+
+/// A client builder for an agent: its HTTP/2 settings, and sockets that detect within half a minute that the
+/// gateway, or the network path to it, is lost.
+#[must_use]
+pub fn client() -> ClientBuilder {
+    let noticing = |mut options: SocketOptions| {
+        options.user_timeout = Some(Duration::from_secs(30));
+        options
+    };
+    Client::builder()
+        .engine(engine())
+        .interactive_socket(noticing(SocketOptions::interactive()))
+        .bulk_socket(noticing(SocketOptions::bulk()))
+}
+
+/// Minimum length of the queue of requests that wait for the gateway, however few connections are allowed:
+/// one connection may carry many gRPC calls.
+const MIN_QUEUE: usize = 1024;
+
+impl Agent {
+    /// Binds the local addresses and starts to connect to the gateway. `client` is built on [`client()`], and
+    /// sets the trusted CAs.
+    ///
+    /// # Errors
+    /// An address that cannot be bound, certificates that cannot be read, or an invalid telemetry or admin
+    /// configuration.
+    pub async fn start(spec: AgentOptions, client: ClientBuilder) -> io::Result<Self> {
+        let telemetry = spec.telemetry.as_ref();
+        let telemetry = telemetry.map(|spec| Telemetry::start(spec, "smig-agent")).transpose();
+        let telemetry =
+            telemetry.map_err(|error| io::Error::other(format!("telemetry: {error}")))?;
+        let observer = spec.admin.as_ref().map(|_| AdminObserver::new());
+        // Everything that is accepted may wait for the gateway.
+        let client = client.queue(QueueLimit::new(spec.max_connections.max(MIN_QUEUE)));
+        let client = match &observer {
+            Some(observer) => {
+                client.observer(observer.clone()).describe_streams(admin::NAME_LENGTH)
+            }
+            None => client,
+        };
+        let client = client.build().map_err(io::Error::other)?;
+        let gateway = Uplink::new(client.clone(), spec.via, spec.credentials);
+        let tunnels = Tunnels::of_agent();
+        let admin = match (&spec.admin, observer) {
+            (Some(spec), Some(observer)) => {
+                let mut subject = AdminTarget::new("smig agent", client, observer)
+                    .report(Arc::new(tunnels.clone()))
+                    .ready(ready(gateway.link()));
+                if let Some(telemetry) = &telemetry {
+                    subject = subject.report(telemetry.tally());
+                }
+                Some(admin::start(spec, subject).map_err(io::Error::other)?)
+            }
+            _ => None,
+        };
+        let (stopping, stop) = watch::channel(false);
+        let mut tasks = JoinSet::new();
+        tasks.spawn({
+            let gateway = Arc::clone(&gateway);
+            async move { gateway.keep().await }
+        });
+        let bound = [bind(&spec.listen).await?, bind(&spec.socks).await?];
+        let [http, socks] = &bound;
+        let shared = Arc::new(Shared {
+            gateway: Arc::clone(&gateway),
+            socks: addresses(socks)?.first().copied(),
+            tunnel_idle: spec.tunnel_idle,
+            tunnels: tunnels.clone(),
+            tracer: telemetry.as_ref().map(Telemetry::tracer),
+            places: Arc::new(Semaphore::new(spec.max_connections.min(Semaphore::MAX_PERMITS))),
+        });
+        let (http, socks_addrs) = (addresses(http)?, addresses(socks)?);
+        let mut forwards = Vec::new();
+        let mut ports: Vec<(TcpListener, LocalProtocol)> = Vec::new();
+        for (listeners, protocol) in
+            bound.into_iter().zip([LocalProtocol::Http, LocalProtocol::Socks])
+        {
+            ports.extend(listeners.into_iter().map(|listener| (listener, protocol.clone())));
+        }
+        for forward in spec.forwards {
+            let listener = bind_one(forward.listen).await?;
+            forwards.push(listener.local_addr()?);
+            ports.push((listener, LocalProtocol::Port(Arc::new(forward))));
+        }
+        for (listener, protocol) in ports {
+            tasks.spawn(accept_all(listener, protocol, Arc::clone(&shared), stop.clone()));
+        }
+        Ok(Self { http, socks: socks_addrs, forwards, gateway, admin, stopping, tasks, telemetry })
+    }
+
+    /// The addresses of the HTTP proxy, with the actual ports.
+    #[must_use]
+    pub fn http_addrs(&self) -> &[SocketAddr] {
+        &self.http
+    }
+
+    /// The addresses of the SOCKS proxy, with the actual ports.
+    #[must_use]
+    pub fn socks_addrs(&self) -> &[SocketAddr] {
+        &self.socks
+    }
+
+    /// The addresses of the forwarded ports, in configuration order, with the actual ports.
+    #[must_use]
+    pub fn forward_addrs(&self) -> &[SocketAddr] {
+        &self.forwards
+    }
+
+    /// The address of the admin page.
+    #[must_use]
+    pub fn admin(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().map(Admin::local_addr)
+    }
+
+    /// The state of the connection to the gateway, and its changes.
+    #[must_use]
+    pub fn link(&self) -> watch::Receiver<UplinkState> {
+        self.gateway.link()
+    }
+
+    /// Counters of the client.
+    #[must_use]
+    pub fn stats(&self) -> smig::Stats {
+        self.gateway.stats()
+    }
+
+    /// Shuts down gracefully: stops accepting, and lets active exchanges finish; what still runs after `limit` is
+    /// reset. Then the last spans are sent, for three seconds at most.
+    pub async fn shutdown(mut self, limit: Duration) {
+        self.stopping.send_replace(true);
+        self.gateway.stop();
+        let ended = async { while self.tasks.join_next().await.is_some() {} };
+        if timeout(limit, ended).await.is_err() {
+            tracing::debug!("the remaining streams were reset");
+        }
+        self.tasks.shutdown().await;
+        if let Some(telemetry) = self.telemetry {
+            telemetry.end(telemetry::FLUSH_TIMEOUT).await;
+        }
+    }
+}
+
+/// The readiness check: ready while the gateway is connected.
+fn ready(link: watch::Receiver<UplinkState>) -> impl Fn() -> Result<(), String> {
+    move || match &*link.borrow() {
+        UplinkState::Up(_) => Ok(()),
+        UplinkState::Connecting => Err("connecting to the gateway".to_owned()),
+        UplinkState::Unreachable(why) => Err(format!("the gateway is away: {why}")),
+    }
+}
+
+async fn bind(addrs: &[SocketAddr]) -> io::Result<Vec<TcpListener>> {
+    let mut listeners = Vec::new();
+    for &addr in addrs {
+        listeners.push(bind_one(addr).await?);
+    }
+    Ok(listeners)
+}
+
+async fn bind_one(addr: SocketAddr) -> io::Result<TcpListener> {
+    TcpListener::bind(addr).await.map_err(|error| {
+        io::Error::new(
+            error.kind(),
+            format!("cannot listen on {addr}: {error}; is it in use already?"),
+        )
+    })
+}
+
+fn addresses(listeners: &[TcpListener]) -> io::Result<Vec<SocketAddr>> {
+    listeners.iter().map(TcpListener::local_addr).collect()
+}

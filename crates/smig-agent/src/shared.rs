@@ -1,0 +1,61 @@
+//! What all local ports of an agent share: the way to the gateway, limits, counters, and the shutdown.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use smig_admin::spans::RequestSpan;
+use smig_admin::telemetry::Tracer;
+use smig_proxy::tunnel::{Abort, Socket, Stream, TunnelEnd, TunnelKind, Tunnels};
+use tokio::sync::{Semaphore, watch};
+
+use crate::uplink::Uplink;
+
+/// State that all local ports of an agent share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) gateway: Arc<Uplink>,
+    /// The address of the SOCKS proxy, for the PAC file.
+    pub(crate) socks: Option<SocketAddr>,
+    pub(crate) tunnel_idle: Option<Duration>,
+    pub(crate) tunnels: Tunnels,
+    /// The tracer that exports spans to a collector.
+    pub(crate) tracer: Option<Tracer>,
+    pub(crate) places: Arc<Semaphore>,
+}
+
+impl Shared {
+    /// Relays a tunnel to its end.
+    pub(crate) async fn carry<T>(
+        &self,
+        kind: TunnelKind,
+        socket: Socket<T>,
+        stream: Stream,
+        span: RequestSpan,
+    ) where
+        T: Abort,
+        Socket<T>: TunnelEnd,
+    {
+        let info = stream.incoming().stream_info();
+        let tunnel = self.tunnels.begin(kind, info.clone());
+        let outcome = tunnel.run(socket, stream, self.tunnel_idle).await;
+        span.ended(Some(outcome.sent), outcome.received, info.as_ref());
+        if let Err(error) = outcome.end {
+            span.set_error("reset");
+            let (sent, received) = (outcome.sent, outcome.received);
+            tracing::debug!(%error, sent, received, "tunnel failed");
+            if error.is_transport() {
+                self.gateway.on_broken();
+            }
+        }
+    }
+}
+
+/// Becomes true at the agent's shutdown.
+pub(crate) type Stop = watch::Receiver<bool>;
+
+/// Waits for the agent's shutdown.
+pub(crate) async fn stopped(mut stop: Stop) {
+    // A dropped sender means the same.
+    let _ = stop.wait_for(|&stop| stop).await;
+}

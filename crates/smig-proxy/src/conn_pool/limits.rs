@@ -1,0 +1,71 @@
+//! The limits of the connections to one server, which the pools of all workers share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use smig::ConnectionLimit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// How many connections to a server may be open, and how many requests may wait for one.
+#[derive(Debug)]
+pub struct ConnLimits {
+    /// One permit per connection.
+    permits: Arc<Semaphore>,
+    max_connections: usize,
+    /// Requests that wait for a connection.
+    waiting: AtomicUsize,
+    max_waiting: usize,
+}
+
+impl ConnLimits {
+    /// Creates the limits of a server: at least one connection.
+    #[must_use]
+    pub fn new(max_connections: usize, max_waiting: usize) -> Arc<Self> {
+        let max_connections = max_connections.clamp(1, Semaphore::MAX_PERMITS);
+        Arc::new(Self {
+            permits: Arc::new(Semaphore::new(max_connections)),
+            max_connections,
+            waiting: AtomicUsize::new(0),
+            max_waiting,
+        })
+    }
+
+    /// Returns the same limit on connections for a client of our own.
+    #[must_use]
+    pub fn connection_limit(&self) -> ConnectionLimit {
+        ConnectionLimit::sharing(Arc::clone(&self.permits))
+    }
+
+    /// Returns the number of connections that are open or being made.
+    #[must_use]
+    pub fn open(&self) -> usize {
+        self.max_connections.saturating_sub(self.permits.available_permits())
+    }
+
+    /// Returns the number of requests that wait for a connection, at all workers.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn try_acquire(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.permits).try_acquire_owned().ok()
+    }
+
+    /// Waits for a permit; `None`: there will be none, as the semaphore was closed.
+    pub(super) async fn acquire(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.permits).acquire_owned().await.ok()
+    }
+
+    pub(super) fn is_queue_full(&self) -> bool {
+        self.waiting() > self.max_waiting
+    }
+
+    pub(super) fn add_waiting(&self) {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn remove_waiting(&self) {
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}

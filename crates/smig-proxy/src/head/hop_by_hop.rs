@@ -1,0 +1,189 @@
+//! Fields of one hop, which are removed (RFC 9110 section 7.6.1), and those that a client must not take for such.
+
+use http::header::{
+    self, CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, MAX_FORWARDS,
+    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
+};
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const PROXY_AUTHENTICATION_INFO: HeaderName = HeaderName::from_static("proxy-authentication-info");
+
+/// Returns the options in `connection`.
+pub(super) fn connection_options(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let values = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).map(str::trim).filter(|option| !option.is_empty())
+}
+
+/// The framing and hop-by-hop fields that are present, found in one pass, since most header sections have at most one
+/// of them.
+#[derive(Clone, Copy)]
+pub(super) struct Present(u8);
+
+impl Present {
+    pub(super) const CONNECTION: u8 = 1;
+    pub(super) const KEEP_ALIVE: u8 = 2;
+    pub(super) const PROXY_CONNECTION: u8 = 4;
+    pub(super) const TRANSFER_ENCODING: u8 = 8;
+    pub(super) const UPGRADE: u8 = 16;
+    pub(super) const TE: u8 = 32;
+    pub(super) const CONTENT_LENGTH: u8 = 64;
+
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        Self(headers.keys().fold(0, |found, name| found | Self::bit(name)))
+    }
+
+    fn bit(name: &HeaderName) -> u8 {
+        match *name {
+            CONNECTION => Self::CONNECTION,
+            TRANSFER_ENCODING => Self::TRANSFER_ENCODING,
+            UPGRADE => Self::UPGRADE,
+            TE => Self::TE,
+            CONTENT_LENGTH => Self::CONTENT_LENGTH,
+            _ if *name == KEEP_ALIVE => Self::KEEP_ALIVE,
+            _ if *name == PROXY_CONNECTION => Self::PROXY_CONNECTION,
+            _ => 0,
+        }
+    }
+
+    pub(super) const fn has(self, field: u8) -> bool {
+        self.0 & field != 0
+    }
+}
+
+/// Removes hop-by-hop fields. `TE: trailers` stays: it applies to the next hop as well.
+pub(super) fn strip(headers: &mut HeaderMap, present: Present) -> Result<(), &'static str> {
+    if present.has(Present::CONNECTION) {
+        strip_named(headers)?;
+    }
+    for (field, name) in [
+        (Present::CONNECTION, CONNECTION),
+        (Present::KEEP_ALIVE, KEEP_ALIVE),
+        (Present::PROXY_CONNECTION, PROXY_CONNECTION),
+        (Present::TRANSFER_ENCODING, TRANSFER_ENCODING),
+        (Present::UPGRADE, UPGRADE),
+    ] {
+        if present.has(field) {
+            headers.remove(name);
+        }
+    }
+    if present.has(Present::TE) {
+        let trailers = headers.get_all(TE).iter().any(|value| {
+            let codings = value.as_bytes().split(|byte| *byte == b',');
+            codings.into_iter().any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
+        });
+        headers.remove(TE);
+        if trailers {
+            headers.insert(TE, HeaderValue::from_static("trailers"));
+        }
+    }
+    Ok(())
+}
+
+/// Removes the fields between a client and its proxy (RFC 9110 section 11.7), for all versions. A server behind the
+/// gateway is neither: the credentials are not for it, and clients would take its challenge for the gateway's.
+pub(super) fn strip_proxys(headers: &mut HeaderMap) {
+    for name in [PROXY_AUTHORIZATION, PROXY_AUTHENTICATE, PROXY_AUTHENTICATION_INFO] {
+        headers.remove(name);
+    }
+}
+
+/// Removes the fields that `connection` names.
+fn strip_named(headers: &mut HeaderMap) -> Result<(), &'static str> {
+    let mut connections = headers.get_all(CONNECTION).iter();
+    if let (Some(only), None) = (connections.next(), connections.next()) {
+        let only = only.as_bytes();
+        if only.eq_ignore_ascii_case(b"keep-alive") || only.eq_ignore_ascii_case(b"close") {
+            return Ok(());
+        }
+    }
+    let mut named = Vec::new();
+    for option in connection_options(headers) {
+        let name =
+            HeaderName::try_from(option).map_err(|_| "a connection option is not a field name")?;
+        // A client could remove these from a request whose recipient relies on them.
+        if is_for_all_hops(&name) {
+            return Err("connection names an end-to-end field");
+        }
+        named.push(name);
+    }
+    if headers.get_all(CONNECTION).iter().any(|value| value.to_str().is_err()) {
+        return Err("connection is not a list of field names");
+    }
+    for name in named.iter().filter(|name| **name != TE) {
+        headers.remove(name);
+    }
+    Ok(())
+}
+
+pub(super) fn is_of_one_hop(name: &HeaderName) -> bool {
+    *name == CONNECTION
+        || *name == TRANSFER_ENCODING
+        || *name == UPGRADE
+        || *name == KEEP_ALIVE
+        || *name == PROXY_CONNECTION
+}
+
+/// Returns whether a server that maps fields to variables (CGI, WSGI), and does not distinguish `_` and `-`, takes
+/// this for a framing field or one that identifies the sender.
+pub(super) fn poses_as_ours(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    if !name.contains('_') {
+        return false;
+    }
+    let other = name.replace('_', "-");
+    let other = other.as_str();
+    other.starts_with("x-forwarded")
+        || ["content-length", "transfer-encoding", "x-real-ip"].contains(&other)
+}
+
+/// Returns whether no connection option may name this field.
+fn is_for_all_hops(name: &HeaderName) -> bool {
+    const NAMES: [HeaderName; 13] = [
+        HOST,
+        CONTENT_LENGTH,
+        TRANSFER_ENCODING,
+        MAX_FORWARDS,
+        header::AUTHORIZATION,
+        header::COOKIE,
+        header::SET_COOKIE,
+        header::CACHE_CONTROL,
+        header::CONTENT_TYPE,
+        header::FORWARDED,
+        header::VIA,
+        HeaderName::from_static("traceparent"),
+        HeaderName::from_static("tracestate"),
+    ];
+    NAMES.contains(name) || says_who_sent(name)
+}
+
+/// Returns whether a field identifies the sender of a request, or its original target.
+pub(super) fn says_who_sent(name: &HeaderName) -> bool {
+    *name == header::FORWARDED
+        || name.as_str().starts_with("x-forwarded")
+        || name == "x-real-ip"
+        || poses_as_ours(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_is_not_taken_for_another() {
+        for (name, poses) in [
+            ("content_length", true),
+            ("transfer_encoding", true),
+            ("x_forwarded-for", true),
+            ("x-forwarded_proto", true),
+            ("x_real_ip", true),
+            ("x_forwarded", true),
+            ("content-length", false),
+            ("x-forwarded-for", false),
+            ("x_request_id", false),
+            ("content_type", false),
+        ] {
+            assert_eq!(poses_as_ours(&HeaderName::from_static(name)), poses, "{name}");
+        }
+    }
+}

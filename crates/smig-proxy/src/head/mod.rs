@@ -1,0 +1,57 @@
+//! Forwarded header sections: hop-by-hop fields are removed (RFC 9110 section 7.6.1), and what two parsers could
+//! interpret differently is rejected, never repaired. Where a message ends is determined in `framing`.
+
+mod hop_by_hop;
+mod outgoing;
+mod request;
+mod response;
+mod trailers;
+
+use http::{HeaderValue, Method, Uri};
+use smig::Protocol;
+
+pub use outgoing::{add_upgrade, for_http1, for_http2, via};
+pub use request::{check_expect, count_hop, validate_request};
+pub use response::{accept_http2, accept_switch, validate_response};
+pub use trailers::admit_frame;
+
+pub(crate) use trailers::admit_request_frame;
+
+use crate::framing::Fields;
+
+/// What a request asks for in addition to a response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UpgradeKind {
+    /// Nothing.
+    None,
+    /// Another protocol on its HTTP/1.1 connection.
+    Upgrade(Protocol),
+    /// Another protocol on its stream (RFC 8441).
+    ExtendedConnect(Protocol),
+    /// A tunnel (CONNECT).
+    Connect,
+}
+
+/// Whether an Upgrade over HTTP/1.1 is honored. A server may ignore it (RFC 9110 section 7.8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Upgrades {
+    /// It is honored.
+    Honored,
+    /// The request is taken as one without it.
+    Ignored,
+}
+
+/// A request without hop-by-hop fields.
+#[derive(Clone, Debug)]
+pub struct UpstreamHead {
+    /// The method.
+    pub method: Method,
+    /// The target.
+    pub uri: Uri,
+    /// The other fields, without framing.
+    pub fields: Fields,
+    /// The URI's authority as a field value, if that exists already.
+    pub host: Option<HeaderValue>,
+    /// What it asks for in addition to a response.
+    pub upgrade: UpgradeKind,
+}

@@ -1,0 +1,61 @@
+//! Responses as they arrive from a server.
+
+use http::header::{CONTENT_LENGTH, HeaderValue, TE, TRANSFER_ENCODING};
+use http::{Response, StatusCode};
+
+use super::hop_by_hop::{Present, strip, strip_proxys};
+use crate::{ProxyError, framing};
+
+/// Checks a header section received over HTTP/1.1, and removes hop-by-hop fields.
+pub fn validate_response<B>(response: &mut Response<B>) -> Result<(), ProxyError> {
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        return Err(ProxyError::BadResponse("101 to a request without upgrade".to_owned()));
+    }
+    accept_switch(response)
+}
+
+/// Like [`validate_response`], for responses to requests that switch protocols.
+pub fn accept_switch<B>(response: &mut Response<B>) -> Result<(), ProxyError> {
+    let bad = |why: &'static str| ProxyError::BadResponse(why.to_owned());
+    let status = response.status();
+    // hyper stores unusual reason phrases; HTTP/2 has none, and they are not needed.
+    response.extensions_mut().clear();
+    let headers = response.headers_mut();
+    let present = Present::of(headers);
+    if present.has(Present::TRANSFER_ENCODING) {
+        if present.has(Present::CONTENT_LENGTH) {
+            return Err(bad("both transfer-encoding and content-length"));
+        }
+        let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+        let chunked = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"chunked");
+        if !codings.next().is_some_and(chunked) || codings.next().is_some() {
+            return Err(bad("transfer-encoding other than chunked"));
+        }
+    }
+    if present.has(Present::CONTENT_LENGTH) {
+        framing::rewrite_length(headers).map_err(bad)?;
+    }
+    strip(headers, present).map_err(bad)?;
+    strip_proxys(headers);
+    if status.is_informational() || status == StatusCode::NO_CONTENT {
+        // RFC 9110 section 8.6.
+        headers.remove(CONTENT_LENGTH);
+    }
+    if present.has(Present::TE) {
+        headers.remove(TE);
+    }
+    Ok(())
+}
+
+/// Does what the engine has not done for a header section received over HTTP/2.
+pub fn accept_http2<B>(response: &mut Response<B>) -> Result<(), ProxyError> {
+    let status = response.status();
+    let headers = response.headers_mut();
+    strip_proxys(headers);
+    framing::rewrite_length(headers).map_err(|why| ProxyError::BadResponse(why.to_owned()))?;
+    if status == StatusCode::NO_CONTENT {
+        // RFC 9110 section 8.6.
+        headers.remove(CONTENT_LENGTH);
+    }
+    Ok(())
+}

@@ -1,0 +1,65 @@
+//! Trailers, which a recipient may merge into the header section (RFC 9110 section 6.5.1).
+
+use bytes::Bytes;
+use http::header::{self, CONTENT_LENGTH, HOST, HeaderName, TE};
+use http_body::Frame;
+use smig::BoxError;
+
+use super::hop_by_hop::{is_of_one_hop, says_who_sent, strip_proxys};
+
+/// Checks a frame of a request. Trailers must not contain fields that identify the sender or a proxy: a recipient may
+/// merge them into the header section (RFC 9110 section 6.5.1).
+pub(crate) fn admit_request_frame(frame: Frame<Bytes>) -> Result<Frame<Bytes>, BoxError> {
+    let frame = admit_frame(frame)?;
+    let says_who = |name: &HeaderName| {
+        says_who_sent(name) || *name == header::AUTHORIZATION || *name == header::COOKIE
+    };
+    if frame.trailers_ref().is_some_and(|trailers| trailers.keys().any(says_who)) {
+        return Err("the trailers contain a field that identifies the sender".into());
+    }
+    Ok(frame)
+}
+
+/// Checks a frame. Trailers must not contain framing or routing fields (RFC 9110 section 6.5.1), since a recipient
+/// may merge them into the header section. Fields between a client and its proxy are removed.
+pub fn admit_frame(mut frame: Frame<Bytes>) -> Result<Frame<Bytes>, BoxError> {
+    let Some(trailers) = frame.trailers_mut() else { return Ok(frame) };
+    strip_proxys(trailers);
+    for name in trailers.keys() {
+        if is_of_one_hop(name) || [CONTENT_LENGTH, HOST, TE].contains(name) {
+            return Err("the trailers contain a field of framing or routing".into());
+        }
+    }
+    Ok(frame)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::header::{HeaderMap, HeaderValue};
+
+    use super::*;
+
+    #[test]
+    fn what_says_who_sent_a_request_is_not_believed_behind_it() {
+        for (name, of_request, of_response) in [
+            ("x-sum", true, true),
+            ("grpc-status", true, true),
+            // A server may return what it received.
+            ("x-forwarded-for", false, true),
+            ("x_forwarded_for", false, true),
+            ("forwarded", false, true),
+            ("x-real-ip", false, true),
+            ("authorization", false, true),
+            ("cookie", false, true),
+            ("host", false, false),
+            ("content-length", false, false),
+        ] {
+            let trailers = || {
+                let trailers = [(name.parse().unwrap(), HeaderValue::from_static("1"))];
+                Frame::trailers(HeaderMap::from_iter(trailers))
+            };
+            assert_eq!(admit_request_frame(trailers()).is_ok(), of_request, "{name}");
+            assert_eq!(admit_frame(trailers()).is_ok(), of_response, "{name}");
+        }
+    }
+}
