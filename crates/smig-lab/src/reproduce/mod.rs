@@ -8,18 +8,18 @@ mod chart;
 mod claim;
 mod document;
 mod experiment;
+mod figure_10;
+mod figure_11_table_2;
+mod figures_4_to_7;
+mod figures_8_9;
 mod files;
 mod finding;
 mod measure;
-mod moved;
 mod paper;
 mod scheme;
-mod sizes;
-mod small;
-mod tail;
+mod table_1;
 #[cfg(test)]
 mod tests;
-mod web;
 
 pub use claim::{Claim, ClaimResult, Expected};
 pub use document::{render_html, render_json, summary};
@@ -27,7 +27,7 @@ pub use experiment::{Experiment, Extent};
 pub use files::{Written, write_report};
 pub use finding::{Cell, Chart, Column, DataTable, Finding, Row};
 pub use paper::claims_of;
-pub use web::{NAME as SURVEY, SURVEY_FILE, WebError, read_survey, survey_test_web};
+pub use table_1::{NAME as SURVEY, SURVEY_FILE, WebError, read_survey, survey_test_web};
 
 use crate::campaign::TrialResult;
 use crate::survey::Table;
@@ -39,7 +39,7 @@ pub fn findings(results: &[TrialResult], survey: Option<&Table>) -> Vec<Finding>
     let measured = Experiment::all().iter().map(|experiment| finding(experiment, results));
     let mut findings: Vec<_> = measured.collect();
     // After the slides' table, which summarises the paper's question.
-    findings.insert(1, web::finding(survey));
+    findings.insert(1, table_1::finding(survey));
     findings
 }
 
@@ -57,13 +57,13 @@ fn finding(experiment: &Experiment, results: &[TrialResult]) -> Finding {
     }
     let mut finding = Finding::begin(experiment, extent, &mine);
     match experiment.name {
-        "slide-table" => small::slide_table(&mine, &mut finding),
-        "figure-8" => sizes::by_small_size(&mine, &mut finding),
-        "figure-9" => sizes::by_big_size(&mine, &mut finding),
-        "figure-10" => moved::big_file(&mine, &mut finding),
-        "figure-11" => tail::figure_11(&mine, &mut finding),
-        "table-2" => tail::table_2(&mine, &mut finding),
-        _ => small::beside_big(&mine, &mut finding),
+        "slide-table" => figures_4_to_7::slide_table(&mine, &mut finding),
+        "figure-8" => figures_8_9::by_small_size(&mine, &mut finding),
+        "figure-9" => figures_8_9::by_big_size(&mine, &mut finding),
+        "figure-10" => figure_10::big_file(&mine, &mut finding),
+        "figure-11" => figure_11_table_2::figure_11(&mine, &mut finding),
+        "table-2" => figure_11_table_2::table_2(&mine, &mut finding),
+        _ => figures_4_to_7::beside_big(&mine, &mut finding),
     }
     finding
 }

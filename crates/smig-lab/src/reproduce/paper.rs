@@ -192,7 +192,7 @@ mod tests {
     fn every_claim_belongs_to_an_experiment_and_every_experiment_has_one() {
         for claim in CLAIMS {
             let known = Experiment::named(claim.experiment).is_some();
-            assert!(known || claim.experiment == super::super::web::NAME, "{claim:?}");
+            assert!(known || claim.experiment == super::super::table_1::NAME, "{claim:?}");
             let same = claims_of(claim.experiment).filter(|other| other.key == claim.key).count();
             assert_eq!(same, 1, "{claim:?}");
         }
