@@ -10,11 +10,11 @@ mod content;
 mod endpoint;
 mod http1;
 mod material;
+mod received_bytes;
 mod result;
 mod run;
 mod schedule;
 mod transfer;
-mod wire;
 
 pub(crate) use http1::connector;
 pub use material::{ServerFiles, WARM_UP};

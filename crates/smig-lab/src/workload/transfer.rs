@@ -9,9 +9,9 @@ use super::closing::close_all;
 use super::connections::Key;
 use super::content::Content;
 use super::endpoint::{Answer, RequestSpec};
+use super::received_bytes::ReceivedBytes;
 use super::result::{CancelRecord, MigrationRecord, ObjectResult, Outcome, ProgressPoint};
 use super::run::{Run, now_ns};
-use super::wire::ReceivedBytes;
 use crate::scenario::{CancelHow, SizeClass, Transfer, TransferDirection};
 
 /// After a cancel: silence after which the traffic counts as finished.
