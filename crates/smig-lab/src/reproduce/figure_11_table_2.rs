@@ -1,7 +1,9 @@
 //! Figure 11 and Table 2: data that arrives after a cancel.
 
-use super::finding::{Cell, Chart, Dot, Finding, Group, Spread, numbers, words};
-use super::measure::{Sample, names_on, tail_bytes, with};
+use super::claim::Expected;
+use super::facts::{FactNames, Facts};
+use super::finding::{Cell, Dot, Finding, Group, Spread, numbers, words};
+use super::measure::{Sample, bytes_after_cancel, names_on, with};
 use super::scheme;
 use crate::campaign::TrialResult;
 use crate::report::bytes;
@@ -19,7 +21,7 @@ fn lines(results: &[&TrialResult]) -> Vec<Line> {
     let mut lines = Vec::new();
     for buffer in names_on(results, "buffer", &BUFFERS) {
         let mine = with(results, &[("buffer", &buffer)]);
-        let of = |scheme: &str| tail_bytes(&with(&mine, &[("scheme", scheme)]));
+        let of = |scheme: &str| bytes_after_cancel(&with(&mine, &[("scheme", scheme)]), "big");
         for scheme in names_on(&mine, "scheme", &scheme::order()) {
             let (sample, unmoved) = (of(&scheme), of("NoMig"));
             lines.push(Line { buffer: buffer.clone(), scheme, sample, unmoved });
@@ -32,53 +34,15 @@ fn find<'a>(lines: &'a [Line], buffer: &str, scheme: &str) -> Option<&'a Line> {
     lines.iter().find(|line| line.buffer == buffer && line.scheme == scheme)
 }
 
-/// Figure 11.
-pub(super) fn figure_11(results: &[&TrialResult], finding: &mut Finding) {
-    let lines = lines(results);
-    for key in ["large", "default"] {
-        let less = |scheme| {
-            let line = find(&lines, key, scheme)?;
-            line.sample.less_than(&line.unmoved)
-        };
-        let ours = less("SMig").map_or_else(String::new, |less| {
-            format!("; `smig serve`: {:.0} % less", less.value * 100.0)
-        });
-        finding.hold(key, less("MigSW"), &format!("MigSW{ours}"));
-    }
-    every_buffer(&lines, finding);
-    why(&lines, finding);
-    fill(&lines, &[], finding);
-}
+/// The values of [`after_cancel`].
+pub(super) const AFTER_CANCEL: FactNames = &[
+    ("", &["plain_default", "plain_large", "migrated", "serve", "failed"]),
+    ("buffer", &["buffer", "amounts"]),
+];
 
-/// Table 2. It does not name its send buffers; the larger of our values is compared with it.
-pub(super) fn table_2(results: &[&TrialResult], finding: &mut Finding) {
+/// Figure 11 and Table 2.
+pub(super) fn after_cancel(results: &[&TrialResult], finding: &mut Finding, facts: &mut Facts) {
     let lines = lines(results);
-    for (key, scheme) in [("http1", "Http1"), ("http2", "NoMig"), ("closed", "Closed")] {
-        let most = BUFFERS
-            .iter()
-            .filter_map(|buffer| Some((find(&lines, buffer, scheme)?.sample.ours()?, *buffer)))
-            .max_by(|(a, _), (b, _)| a.value.total_cmp(&b.value));
-        let named = most.map(|(_, buffer)| format!("{buffer} send buffers"));
-        finding.hold(key, most.map(|(ours, _)| ours), &named.unwrap_or_default());
-    }
-    every_buffer(&lines, finding);
-    if finding.falls_short("http2") {
-        let of = |buffer| {
-            let mean = find(&lines, buffer, "NoMig").and_then(|line| line.sample.mean());
-            mean.map_or_else(|| "no measurement".to_owned(), |mean| bytes(mean as u64))
-        };
-        finding.say(format!(
-            "The paper does not give the send buffers of this table. To its 2.5 MB correspond {} \
-             here with default send buffers and {} with large ones.",
-            of("default"),
-            of("large")
-        ));
-    }
-    why(&lines, finding);
-    fill(&lines, &[("Http1", 150e3), ("NoMig", 2.5e6), ("Closed", 150e3)], finding);
-}
-
-fn every_buffer(lines: &[Line], finding: &mut Finding) {
     for buffer in BUFFERS {
         let known: Vec<_> = lines
             .iter()
@@ -88,39 +52,37 @@ fn every_buffer(lines: &[Line], finding: &mut Finding) {
                 Some(format!("{} {}", scheme::label(&line.scheme), bytes(mean as u64)))
             })
             .collect();
-        if !known.is_empty() {
-            finding.say(format!("With {buffer} send buffers: {}.", known.join(", ")));
-        }
+        let amounts = Some(known.join(", ")).filter(|amounts| !amounts.is_empty());
+        facts.push("buffer", [("buffer", Some(buffer.to_owned())), ("amounts", amounts)]);
     }
-    let failed: usize = lines.iter().map(|line| line.sample.failed).sum();
-    if failed > 0 {
-        finding
-            .warnings
-            .push(format!("{failed} downloads were not cancelled and are not counted."));
+    let of = |buffer, scheme| {
+        let mean = find(&lines, buffer, scheme).and_then(|line| line.sample.mean());
+        mean.map(|mean| bytes(mean as u64))
+    };
+    let or_none = |amount: Option<String>| amount.or_else(|| Some("no measurement".to_owned()));
+    facts.set("plain_default", or_none(of("default", "NoMig")));
+    facts.set("plain_large", or_none(of("large", "NoMig")));
+    facts.set("migrated", of("default", "MigSW"));
+    facts.set("serve", of("default", "SMig"));
+    facts.set_failed(lines.iter().map(|line| line.sample.failed).sum());
+    fill(&lines, finding);
+}
+
+/// Returns the bytes that the paper gives for a scheme.
+fn stated(finding: &Finding, scheme: &str) -> Option<f64> {
+    let key = match scheme {
+        "Http1" => "http1",
+        "NoMig" => "http2",
+        "Closed" => "closed",
+        _ => return None,
+    };
+    match finding.expected(key) {
+        Some(Expected::Bytes(bytes)) => Some(bytes),
+        _ => None,
     }
 }
 
-/// Reports what arrives after a migrated stream is cancelled, and the presumed cause.
-fn why(lines: &[Line], finding: &mut Finding) {
-    let unmet = ["large", "default", "http2"].iter().any(|key| finding.falls_short(key));
-    let moved = find(lines, "default", "MigSW").and_then(|line| line.sample.mean());
-    let (Some(moved), true) = (moved, unmet) else { return };
-    let ours = find(lines, "default", "SMig").and_then(|line| line.sample.mean());
-    let ours =
-        ours.map_or_else(String::new, |ours| format!(" With `smig serve` {}.", bytes(ours as u64)));
-    finding.say(format!(
-        "With MigSW and default send buffers {} still arrive.{ours}",
-        bytes(moved as u64)
-    ));
-    finding.read(
-        "a cancel stops only what has not left the server: what is in flight and in the link's \
-         queue, which congestion control fills, still arrives. The share that a migration saves \
-         then depends on the queue, and on how much plain HTTP/2 puts into the send buffer, more \
-         than on the scheme.",
-    );
-}
-
-fn fill(lines: &[Line], paper: &[(&str, f64)], finding: &mut Finding) {
+fn fill(lines: &[Line], finding: &mut Finding) {
     finding.table.columns = vec![
         words("buffer", "send buffers"),
         words("scheme", "scheme"),
@@ -139,7 +101,7 @@ fn fill(lines: &[Line], paper: &[(&str, f64)], finding: &mut Finding) {
         let interval = line.sample.interval();
         let less = line.sample.less_than(&line.unmoved).filter(|_| line.scheme != "NoMig");
         let apart = less.and_then(|less| less.interval);
-        let theirs = paper.iter().find(|(key, _)| *key == line.scheme).map(|(_, bytes)| kb(*bytes));
+        let theirs = stated(finding, &line.scheme).map(kb);
         finding.table.rows.push(vec![
             Cell::text(&line.buffer),
             Cell::text(scheme::label(&line.scheme)),
@@ -167,15 +129,5 @@ fn fill(lines: &[Line], paper: &[(&str, f64)], finding: &mut Finding) {
             });
         }
     }
-    finding.charts.push(Chart {
-        name: finding.name.to_owned(),
-        title: "Bytes received after the cancel: kB".into(),
-        caption: "Means with 95 % intervals, headers included. Diamond: the paper's. The scale is \
-            logarithmic."
-            .into(),
-        unit: "kB",
-        groups,
-        reference: None,
-        spread: Spread::Logarithmic,
-    });
+    finding.draw("kB", groups, None, Spread::Logarithmic);
 }

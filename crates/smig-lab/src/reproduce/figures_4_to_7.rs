@@ -1,7 +1,8 @@
 //! The slide table and Figures 4 to 7: a small object while a big file downloads.
 
-use super::claim::{Measured, seconds as shown};
-use super::finding::{Cell, Chart, Column, Dot, Finding, Group, Spread, numbers, words};
+use super::claim::{Expected, Measured, seconds as shown};
+use super::facts::{FactNames, Facts};
+use super::finding::{Cell, Column, Dot, Finding, Group, Spread, numbers, words};
 use super::measure::{Sample, names_on, seconds, with};
 use super::scheme::{self, MOVING};
 use crate::campaign::TrialResult;
@@ -30,8 +31,38 @@ const CONGESTION: [&str; 2] = ["cubic", "bbr"];
 const QUEUES: [&str; 3] = ["shallow", "deep", "fair"];
 const BUFFERS: [&str; 2] = ["default", "large"];
 
+/// The values of [`beside_big`].
+pub(super) const BESIDE_BIG: FactNames = &[
+    (
+        "",
+        &[
+            "plain",
+            "migrated",
+            "alone",
+            "alternatives",
+            "serve",
+            "serve_rate",
+            "worst",
+            "worst_setting",
+            "worst_interval",
+            "slowest_run",
+            "big_change",
+            "big_setting",
+            "big_interval",
+            "waiting",
+            "best",
+            "best_time",
+            "failed",
+        ],
+    ),
+    ("setting", &["setting", "times"]),
+];
+
+/// The values of [`slide_table`].
+pub(super) const SLIDE_TABLE: FactNames = &[("", &["times_alone", "waiting", "failed"])];
+
 /// Figures 4 to 7.
-pub(super) fn beside_big(results: &[&TrialResult], finding: &mut Finding) {
+pub(super) fn beside_big(results: &[&TrialResult], finding: &mut Finding, facts: &mut Facts) {
     let alone = seconds(results, "alone");
     let mut settings = Vec::new();
     let mut queues = names_on(results, "queue", &QUEUES);
@@ -50,10 +81,15 @@ pub(super) fn beside_big(results: &[&TrialResult], finding: &mut Finding) {
             settings.extend(setting(&mine, title));
         }
     }
-    let Some(first) = settings.first() else { return };
-    hold_reduction(first, finding);
-    hold_worst(first, finding);
-    sentences(&settings, &alone, finding);
+    if let Some(first) = settings.first() {
+        papers_setting(first, &alone, facts);
+    }
+    worst_of_ours(&settings, &alone, facts);
+    for setting in settings.iter().skip(1) {
+        let times = times(setting, &["NoMig", "Lowat", "MigSW", "SMig"]);
+        facts.push("setting", [("setting", Some(setting.title.clone())), ("times", times)]);
+    }
+    facts.set_failed(failed(&settings));
     fill(&settings, &alone, finding);
 }
 
@@ -92,86 +128,29 @@ impl Setting {
     }
 }
 
-/// The paper's "up to" is the best of the three. The sentence also gives a second connection that was open
-/// from the start, and our server with its defaults, which also paces migrated streams.
-fn hold_reduction(setting: &Setting, finding: &mut Finding) {
-    let best = setting.moving().first().map(|(line, _)| *line);
-    let less = |line: Option<&Line>| {
-        line.zip(setting.line("NoMig"))
-            .and_then(|(line, unmoved)| line.small.less_than(&unmoved.small))
-    };
-    let beside = |scheme, words: &str| {
-        less(setting.line(scheme))
-            .map_or_else(String::new, |less| format!("; {words}: {:.0} % less", less.value * 100.0))
-    };
-    let (pool, ours) = (beside("Pool", "a static pool"), beside("SMig", "`smig serve`"));
-    let named = best.map(|line| format!("{}{pool}{ours}", line.scheme));
-    finding.hold("less", less(best), &named.unwrap_or_default());
+/// Returns the times of some schemes in words; `None` if none is measured.
+fn times(setting: &Setting, schemes: &[&str]) -> Option<String> {
+    let time = |key: &&str| Some(format!("{} {}", scheme::label(key), shown(setting.mean(key)?)));
+    let known: Vec<_> = schemes.iter().filter_map(time).collect();
+    (!known.is_empty()).then(|| known.join(", "))
 }
 
-fn hold_worst(setting: &Setting, finding: &mut Finding) {
-    let others = setting.moving().into_iter().rfind(|(line, _)| line.scheme != "MigCP");
-    let ours = others
-        .zip(setting.line("MigCP"))
-        .and_then(|((other, _), client)| client.small.more_than(&other.small));
-    let named = others.map(|(other, _)| format!("than {}", other.scheme));
-    finding.hold("worst", ours, &named.unwrap_or_default());
-}
-
-fn sentences(settings: &[Setting], alone: &Sample, finding: &mut Finding) {
-    let Some(first) = settings.first() else { return };
-    let (unmoved, moving) = (first.mean("NoMig"), first.moving());
-    let (Some(unmoved), Some((best, least))) = (unmoved, moving.first().copied()) else { return };
-    let others: Vec<_> =
-        moving.iter().map(|(line, mean)| format!("{} {}", line.scheme, shown(*mean))).collect();
-    let alone_words =
-        alone.mean().map_or(String::new(), |mean| format!(", alone on the link {}", shown(mean)));
-    finding.say(format!(
-        "Mean time of a small object over plain HTTP/2: {}; with migration: {}{alone_words}.",
-        shown(unmoved),
-        others.join(", ")
-    ));
-    if finding.falls_short("less") {
-        finding.read(short_of_the_paper(first, unmoved, &best.scheme, least));
-    }
-    if finding.falls_short("worst") {
-        finding.read(
-            "in the paper the server's send buffer is full when the client's migration request \
-             arrives; our server sends the rest of the data it has read from the file on the new \
-             connection, and what is left in the old one's buffer drains before most small objects \
-             are requested.",
-        );
-    }
-    sceptic(first, finding);
-    worst_of_ours(settings, alone, finding);
-    for setting in settings.iter().skip(1) {
-        let known: Vec<_> = ["NoMig", "Lowat", "MigSW", "SMig"]
-            .iter()
-            .filter_map(|key| Some(format!("{} {}", scheme::label(key), shown(setting.mean(key)?))))
-            .collect();
-        finding.say(format!("With {}: {}.", setting.title, known.join(", ")));
-    }
-    lost(settings, finding);
-}
-
-/// Explains why the reduction is smaller than the paper's.
-fn short_of_the_paper(setting: &Setting, unmoved: f64, best: &str, least: f64) -> String {
-    let mut words = format!(
-        "the paper's share requires a slower plain HTTP/2: {} wait in front of a small object \
-         here, at the link's mean rate; probably a current kernel accepts less into the same send \
-         buffer",
-        bytes((unmoved * rate(&setting.link) / 8.0) as u64)
-    );
-    words += &format!(
-        "; and {best} still takes {}, because the migrated file fills the link's queue, in which \
-         small objects wait on any connection",
-        shown(least)
-    );
-    words += &setting.mean("SMig").map_or_else(
-        || ".".to_owned(),
-        |ours| format!(". `smig serve` keeps that queue short as well: {}.", shown(ours)),
-    );
-    words
+/// The setting that the paper has.
+fn papers_setting(setting: &Setting, alone: &Sample, facts: &mut Facts) {
+    let plain = setting.mean("NoMig");
+    facts.set("plain", plain.map(shown));
+    facts.set("alone", alone.mean().map(shown));
+    let waiting = plain.map(|mean| bytes((mean * rate(&setting.link) / 8.0) as u64));
+    facts.set("waiting", waiting);
+    let moving = setting.moving();
+    let words = |(line, mean): &(&Line, f64)| format!("{} {}", line.scheme, shown(*mean));
+    let migrated = moving.iter().map(words).collect::<Vec<_>>().join(", ");
+    facts.set("migrated", Some(migrated).filter(|words| !words.is_empty()));
+    facts.set("best", moving.first().map(|(line, _)| line.scheme.clone()));
+    facts.set("best_time", moving.first().map(|(_, mean)| shown(*mean)));
+    facts.set("alternatives", times(setting, &ALTERNATIVES));
+    facts.set("serve", setting.mean("SMig").map(shown));
+    facts.set("serve_rate", setting.line("SMig").and_then(|line| line.rate).map(number));
 }
 
 fn rate(link: &LinkSpec) -> f64 {
@@ -179,42 +158,31 @@ fn rate(link: &LinkSpec) -> f64 {
 }
 
 /// Schemes that the paper did not compare with.
-const SCEPTICS: [&str; 8] =
+const ALTERNATIVES: [&str; 8] =
     ["Lowat", "LowatPriorities", "OnePaced", "Http1", "Pool", "PoolPaced", "h2o", "h2oTuned"];
 
-/// Reports the worst case of `smig serve`, and its cost for the big file.
-fn worst_of_ours(settings: &[Setting], alone: &Sample, finding: &mut Finding) {
-    let ours = |setting: &Setting| {
-        Some((setting.line("SMig")?.small.times(alone)?, setting.title.clone()))
+/// The worst case of `smig serve`, and its cost for the big file.
+fn worst_of_ours(settings: &[Setting], alone: &Sample, facts: &mut Facts) {
+    let largest = |of: &dyn Fn(&Setting) -> Option<Measured>| {
+        let found = settings.iter().filter_map(|setting| Some((of(setting)?, &setting.title)));
+        found.max_by(|(a, _), (b, _)| a.value.total_cmp(&b.value))
     };
-    let slowest =
-        settings.iter().filter_map(ours).max_by(|(a, _), (b, _)| a.value.total_cmp(&b.value));
+    let slowest = largest(&|setting| setting.line("SMig")?.small.times(alone));
+    facts.set("worst", slowest.map(|(worst, _)| number(worst.value)));
+    facts.set("worst_setting", slowest.map(|(_, setting)| setting.clone()));
+    facts.set("worst_interval", slowest.map(|(worst, _)| interval_words(worst, 1.0)));
     let ours = settings.iter().filter_map(|setting| setting.line("SMig"));
     let run = ours.filter_map(|line| line.small.slowest_run(&line.alone)).reduce(f64::max);
-    let (Some((slowest, where_)), Some(run)) = (slowest, run) else { return };
-    let mut words = format!(
-        "`smig serve` at its worst: {} times the time alone ({where_}){}; in its slowest run {} \
-         times the time of that run's objects before the big file.",
-        number(slowest.value),
-        interval_words(slowest, 1.0),
-        number(run)
-    );
-    let longer = |setting: &Setting| {
-        let longer = setting.line("SMig")?.big.more_than(&setting.line("NoMig")?.big)?;
-        Some((longer, setting.title.clone()))
-    };
+    facts.set("slowest_run", run.map(number));
     let longest =
-        settings.iter().filter_map(longer).max_by(|(a, _), (b, _)| a.value.total_cmp(&b.value));
-    if let Some((longest, where_)) = longest {
-        let (share, word) =
-            (longest.value * 100.0, if longest.value < 0.0 { "less" } else { "longer" });
-        words += &format!(
-            " The big file takes at worst {:.1} % {word} than over plain HTTP/2 ({where_}){}.",
-            share.abs(),
-            interval_words(longest, 100.0)
-        );
-    }
-    finding.say(words);
+        largest(&|setting| setting.line("SMig")?.big.more_than(&setting.line("NoMig")?.big));
+    let change = |longer: Measured| {
+        let word = if longer.value < 0.0 { "less" } else { "longer" };
+        format!("{:.1} % {word}", (longer.value * 100.0).abs())
+    };
+    facts.set("big_change", longest.map(|(longer, _)| change(longer)));
+    facts.set("big_setting", longest.map(|(_, setting)| setting.clone()));
+    facts.set("big_interval", longest.map(|(longer, _)| interval_words(longer, 100.0)));
 }
 
 fn interval_words(ours: Measured, by: f64) -> String {
@@ -224,30 +192,10 @@ fn interval_words(ours: Measured, by: f64) -> String {
     )
 }
 
-/// Reports the alternatives that the paper did not compare with.
-fn sceptic(setting: &Setting, finding: &mut Finding) {
-    let known: Vec<_> = SCEPTICS
-        .iter()
-        .filter_map(|key| Some(format!("{} {}", scheme::label(key), shown(setting.mean(key)?))))
-        .collect();
-    if known.is_empty() {
-        return;
-    }
-    let ours = setting.mean("SMig").map_or(String::new(), |mean| {
-        let rate = setting.line("SMig").and_then(|line| line.rate);
-        let rate =
-            rate.map_or(String::new(), |rate| format!(", the big file at {} Mbit/s", number(rate)));
-        format!("; `smig serve` with its defaults {}{rate}", shown(mean))
-    });
-    finding.say(format!("Alternatives without migration: {}{ours}.", known.join(", ")));
-}
-
-fn lost(settings: &[Setting], finding: &mut Finding) {
-    let lines = || settings.iter().flat_map(|setting| &setting.lines);
-    let failed: usize = lines().map(|line| line.small.failed + line.big.failed).sum();
-    if failed > 0 {
-        finding.warnings.push(format!("{failed} objects did not complete and are not counted."));
-    }
+/// Returns the number of objects that did not complete.
+fn failed(settings: &[Setting]) -> usize {
+    let lines = settings.iter().flat_map(|setting| &setting.lines);
+    lines.map(|line| line.small.failed + line.big.failed).sum()
 }
 
 const COLUMNS: [Column; 12] = [
@@ -302,14 +250,28 @@ fn fill(settings: &[Setting], alone: &Sample, finding: &mut Finding) {
             finding.table.rows.push(cells(&setting.title, &label, &line.small, alone, line.rate));
         }
     }
+    // The paper gives times of some schemes, in the claims of the slide table.
+    let paper = |line: &Line| {
+        let stated = |key: &str| match finding.expected(key) {
+            Some(Expected::Seconds(seconds)) => Some(seconds),
+            _ => None,
+        };
+        match line.scheme.as_str() {
+            "Https" => stated("https"),
+            "Http2" => stated("http2"),
+            _ => None,
+        }
+    };
     let group = |setting: &Setting| Group {
         title: setting.title.clone(),
-        dots: setting.lines.iter().filter_map(dot).collect(),
+        dots: setting.lines.iter().filter_map(|line| dot(line, paper(line))).collect(),
     };
-    finding.charts.push(chart(finding.name, settings.iter().map(group).collect(), mean_alone));
+    let groups = settings.iter().map(group).collect();
+    let reference = mean_alone.map(|alone| alone * 1e3);
+    finding.draw("ms", groups, reference, Spread::Logarithmic);
 }
 
-fn dot(line: &Line) -> Option<Dot> {
+fn dot(line: &Line, paper: Option<f64>) -> Option<Dot> {
     let ms = |seconds: f64| seconds * 1e3;
     Some(Dot {
         label: scheme::label(&line.scheme),
@@ -317,75 +279,24 @@ fn dot(line: &Line) -> Option<Dot> {
         value: ms(line.small.mean()?),
         interval: line.small.interval().map(|(low, high)| (ms(low), ms(high))),
         p95: line.small.p95().map(ms),
-        paper: None,
+        paper: paper.map(ms),
     })
 }
 
-fn chart(name: &str, groups: Vec<Group>, alone: Option<f64>) -> Chart {
-    Chart {
-        name: name.to_owned(),
-        title: "Time of a 10 kB object beside the big file: ms".into(),
-        caption:
-            "Filled: the mean with its 95 % interval. Ring: the 95th percentile. The scale is \
-            logarithmic."
-                .into(),
-        unit: "ms",
-        groups,
-        reference: alone.map(|alone| (alone * 1e3, "alone".into())),
-        spread: Spread::Logarithmic,
-    }
-}
-
 /// The slide table.
-pub(super) fn slide_table(results: &[&TrialResult], finding: &mut Finding) {
+pub(super) fn slide_table(results: &[&TrialResult], finding: &mut Finding, facts: &mut Facts) {
     let alone = seconds(results, "alone");
-    finding.hold("alone", alone.ours(), "");
     let setting_of = |buffer: &String| {
         setting(&with(results, &[("buffer", buffer)]), format!("{buffer} send buffers"))
     };
     let settings: Vec<_> =
         names_on(results, "buffer", &BUFFERS).iter().filter_map(setting_of).collect();
-    for (key, scheme) in [("https", "Https"), ("http2", "Http2")] {
-        // The talk names no send buffer: the slowest setting is compared with it.
-        let slowest = settings
-            .iter()
-            .filter_map(|setting| {
-                let ours = setting.line(scheme)?.small.ours()?;
-                Some((ours, setting.title.as_str()))
-            })
-            .max_by(|(a, _), (b, _)| a.value.total_cmp(&b.value));
-        finding.hold(key, slowest.map(|(ours, _)| ours), slowest.map_or("", |(_, title)| title));
-    }
     let worst = settings.iter().filter_map(|setting| setting.mean("Http2")).reduce(f64::max);
-    if let (Some(worst), Some(alone)) = (worst, alone.mean()) {
-        finding.say(format!(
-            "During the download a small object over HTTP/2 takes {:.0} times as long as alone; in \
-             the talk it is 168 times.",
-            worst / alone
-        ));
-    }
-    if let (Some(worst), Some(link)) = (worst, settings.first().map(|setting| &setting.link))
-        && finding.falls_short("http2")
-    {
-        finding.read(format!(
-            "8.40 s at 10 Mbit/s would be 10.5 MB in front of the small object, more than the \
-             largest of the paper's send buffers; here it is {}. The talk does not give the \
-             setting of this table, so it cannot be reproduced exactly; probably its server's \
-             kernel accepted more into the same buffer, where a current one also counts the \
-             overhead of each packet.",
-            bytes((worst * rate(link) / 8.0) as u64)
-        ));
-    }
-    lost(&settings, finding);
+    let times = worst.zip(alone.mean()).map(|(worst, alone)| format!("{:.0}", worst / alone));
+    facts.set("times_alone", times);
+    let link = settings.first().map(|setting| &setting.link);
+    let waiting = worst.zip(link).map(|(worst, link)| bytes((worst * rate(link) / 8.0) as u64));
+    facts.set("waiting", waiting);
+    facts.set_failed(failed(&settings));
     fill(&settings, &alone, finding);
-    let paper = |label: &str| match label {
-        "HTTPS" => Some(140.0),
-        "HTTP/2" => Some(8_400.0),
-        _ => None,
-    };
-    for dot in
-        finding.charts.iter_mut().flat_map(|chart| &mut chart.groups).flat_map(|g| &mut g.dots)
-    {
-        dot.paper = paper(&dot.label);
-    }
 }

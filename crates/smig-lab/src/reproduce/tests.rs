@@ -189,7 +189,8 @@ fn a_report_is_written_as_files() {
 
 #[test]
 fn verdicts_follow_their_rules() {
-    use super::claim::{Measured, judge};
+    use super::claim::Measured;
+    use super::judgement::Judgement;
     let few = |value| Measured { value, interval: None };
     let between = |low: f64, high: f64| Measured {
         value: f64::midpoint(low, high),
@@ -218,7 +219,7 @@ fn verdicts_follow_their_rules() {
         (Expected::Seconds(8.4), few(8.4), ClaimResult::NotJudged),
         (Expected::Web, few(1.0), ClaimResult::NotMeasured),
     ] {
-        assert_eq!(judge(expected, ours), verdict, "{expected:?} {ours:?}");
+        assert_eq!(Judgement::standard().judge(expected, ours), verdict, "{expected:?} {ours:?}");
     }
 }
 
