@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
-use crate::scenario::{ServerKind, ServerSpec};
+use crate::scenario::{Readiness, ServerCommand, ServerKind, ServerSpec, StopSignal, fill};
 
 /// Port of the first server; each server has its own.
 const FIRST_PORT: u16 = 8443;
@@ -77,6 +77,33 @@ pub struct Launch {
     pub log: PathBuf,
     /// Backends, which are started before it.
     pub backends: Vec<Self>,
+    /// How its process is started and stopped.
+    pub process: ProcessOptions,
+}
+
+/// How a server's process is started and stopped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProcessOptions {
+    /// Environment variables, in addition to those of the lab.
+    pub environment: Vec<(String, String)>,
+    /// Sign that it is ready.
+    pub ready: Readiness,
+    /// Signal that stops it.
+    pub stop: StopSignal,
+    /// A log that it writes itself.
+    pub own_log: Option<PathBuf>,
+}
+
+impl Default for ProcessOptions {
+    /// Ready when its port is open; killed at the end.
+    fn default() -> Self {
+        Self {
+            environment: Vec::new(),
+            ready: Readiness::Port,
+            stop: StopSignal::Kill,
+            own_log: None,
+        }
+    }
 }
 
 impl Launch {
@@ -89,7 +116,10 @@ impl Launch {
                 let _ = writeln!(text, "# {}", path.display());
                 let _ = writeln!(text, "{}\n", content.trim_end());
             }
-            let _ = writeln!(text, "$ {}", server.command.join(" "));
+            let environment = server.process.environment.iter();
+            let environment: String =
+                environment.map(|(name, value)| format!("{name}={value} ")).collect();
+            let _ = writeln!(text, "$ {environment}{}", server.command.join(" "));
         }
         text
     }
@@ -110,6 +140,7 @@ impl ServerEnv {
             bind_addr: everywhere,
             log: self.scratch.join(format!("server-{}.out", errand.name)),
             backends: Vec::new(),
+            process: ProcessOptions::default(),
         };
         match errand.server.kind {
             ServerKind::Smig => self.smig(errand, &mut launch),
@@ -128,8 +159,45 @@ impl ServerEnv {
                 .map(|path| path.display().to_string());
                 launch.command.extend(words);
             }
+            ServerKind::Command => {
+                if let Some(command) = &errand.server.command {
+                    self.command(errand, command, &mut launch);
+                }
+            }
         }
         launch
+    }
+
+    /// A command of the user, with its placeholders filled in.
+    fn command(&self, errand: &ServerJob<'_>, command: &ServerCommand, launch: &mut Launch) {
+        let scratch = self.scratch.join(format!("server-{}", errand.name));
+        let log = scratch.join("log");
+        let bind_addr = launch.bind_addr;
+        let value = |name: &str| {
+            let path = match name {
+                "addr" => return Some(bind_addr.ip().to_string()),
+                "port" => return Some(bind_addr.port().to_string()),
+                "root" => &self.folder,
+                "cert" => &self.certificate,
+                "key" => &self.key,
+                "cert_and_key" => &self.both,
+                "scratch" => &scratch,
+                "log" => &log,
+                _ => return None,
+            };
+            Some(path.display().to_string())
+        };
+        let arguments = command.argv.iter().skip(1).map(|text| fill(text, &value));
+        launch.command.extend(arguments);
+        let file = |(name, text): (&String, &String)| (scratch.join(name), fill(text, &value));
+        launch.files = command.files.iter().map(file).collect();
+        let variable = |(name, text): (&String, &String)| (name.clone(), fill(text, &value));
+        launch.process = ProcessOptions {
+            environment: command.environment.iter().map(variable).collect(),
+            ready: command.ready.clone(),
+            stop: command.stop,
+            own_log: Some(log),
+        };
     }
 
     fn file(&self, errand: &ServerJob<'_>, extension: &str) -> PathBuf {
@@ -289,6 +357,7 @@ backend files
             bind_addr: backend,
             log: self.scratch.join(format!("server-{}-behind.out", errand.name)),
             backends: Vec::new(),
+            process: ProcessOptions::default(),
         });
         let path = self.file(errand, "cfg");
         launch.command.extend(["-db", "-f", &path.display().to_string()].map(str::to_owned));
@@ -368,6 +437,7 @@ mod tests {
             latency_optimization: Some(true),
             lines: vec!["more".into()],
             program: None,
+            command: None,
         };
         let program = Path::new("/bin/program");
         place.launch(&ServerJob { name: "main", number: 2, server: &server, program })
@@ -375,7 +445,7 @@ mod tests {
 
     #[test]
     fn every_server_is_told_all_it_needs_and_writes_in_its_own_folder() {
-        for kind in ServerKind::ALL {
+        for kind in ServerKind::BUILT_IN {
             let launch = launch(kind);
             let shown = launch.shown();
             assert_eq!(launch.address.to_string(), "10.99.0.1:8445", "{kind}");

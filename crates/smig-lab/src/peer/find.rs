@@ -25,10 +25,19 @@ pub fn program_of(server: &ServerSpec, smig: &Path) -> Option<PathBuf> {
     if let Some(program) = &server.program {
         return is_program(program).then(|| program.clone());
     }
-    match server.kind {
-        ServerKind::Smig => Some(smig.to_owned()),
-        kind => in_path(program_name(kind)),
+    match (server.kind, &server.command) {
+        (ServerKind::Smig, _) => Some(smig.to_owned()),
+        (ServerKind::Command, Some(command)) => program_named(command.argv.first()?),
+        (kind, _) => in_path(program_name(kind)),
     }
+}
+
+/// Returns the program of a command: a path, or a name in PATH.
+pub(crate) fn program_named(name: &str) -> Option<PathBuf> {
+    if name.contains('/') {
+        return Some(PathBuf::from(name)).filter(|program| is_program(program));
+    }
+    in_path(name)
 }
 
 pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
@@ -52,6 +61,8 @@ pub const fn install_command(kind: ServerKind) -> &'static str {
         ServerKind::Haproxy => "apt-get install --no-install-recommends haproxy",
         ServerKind::Caddy => "apt-get install --no-install-recommends caddy",
         ServerKind::Go => "apt-get install --no-install-recommends golang-go",
+        // A campaign is refused, because the lab does not know the program.
+        ServerKind::Command => "see its manual",
     }
 }
 
@@ -61,10 +72,22 @@ pub fn version_of(kind: ServerKind, program: &Path) -> String {
     let argument = match kind {
         ServerKind::Nginx | ServerKind::Haproxy => "-v",
         ServerKind::Go | ServerKind::Caddy => "version",
-        ServerKind::Smig | ServerKind::H2o | ServerKind::Nghttpd => "--version",
+        ServerKind::Smig | ServerKind::H2o | ServerKind::Nghttpd | ServerKind::Command => {
+            "--version"
+        }
     };
-    let output = Command::new(program).arg(argument).stdin(Stdio::null()).output();
-    let Ok(output) = output else { return "unknown".into() };
+    first_line(Command::new(program).arg(argument))
+}
+
+/// Returns the first line that a version command writes; `None` for an empty command.
+pub(crate) fn version_by(argv: &[String]) -> Option<String> {
+    let (program, arguments) = argv.split_first()?;
+    let Some(program) = program_named(program) else { return Some("unknown".into()) };
+    Some(first_line(Command::new(program).args(arguments)))
+}
+
+fn first_line(command: &mut Command) -> String {
+    let Ok(output) = command.stdin(Stdio::null()).output() else { return "unknown".into() };
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
     text.lines().next().map_or_else(|| "unknown".into(), |line| line.trim().to_owned())

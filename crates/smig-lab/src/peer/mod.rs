@@ -8,7 +8,7 @@ mod config;
 mod find;
 mod process;
 
-pub use config::{Launch, RunAs, ServerEnv, ServerJob};
+pub use config::{Launch, ProcessOptions, RunAs, ServerEnv, ServerJob};
 pub use find::{build_go_server, install_command, program_of, version_of};
-pub(crate) use find::{in_path, is_program};
+pub(crate) use find::{in_path, is_program, program_named, version_by};
 pub use process::{PeerError, ServerProcess};

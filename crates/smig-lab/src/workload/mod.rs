@@ -5,6 +5,7 @@
 
 mod body;
 mod closing;
+mod command;
 mod connections;
 mod content;
 mod endpoint;
@@ -16,6 +17,7 @@ mod run;
 mod schedule;
 mod transfer;
 
+pub use command::CommandEnv;
 pub(crate) use http1::connector;
 pub use material::{ServerFiles, WARM_UP};
 pub use result::{
