@@ -1,9 +1,10 @@
 //! Servers under test: finds, configures, starts and stops them.
 //!
-//! Owns the configuration of each server. Every server has its own configuration and its own files in
-//! the run's directory, and changes nothing else on the machine; `--show-config` prints the complete
-//! configuration.
+//! Owns the configuration of each server: a command with files, from this crate's `servers/` or from a scenario.
+//! Every server has its own configuration and its own files in the run's directory, and changes nothing else on
+//! the machine; `--show-config` prints the complete configuration.
 
+mod built_in;
 mod config;
 mod find;
 mod process;
