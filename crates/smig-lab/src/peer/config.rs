@@ -276,9 +276,11 @@ mod tests {
 
     #[test]
     fn every_server_is_told_all_it_needs_and_writes_in_its_own_folder() {
-        for kind in ServerKind::BUILT_IN {
+        let others = super::super::built_in::FILES.map(|(kind, _)| kind);
+        for kind in others.into_iter().chain([ServerKind::Smig]) {
             let launch = launch(kind);
             let shown = launch.shown();
+            fill(&shown, &|name| panic!("{kind}: {{{name}}} has no value"));
             assert_eq!(launch.address.to_string(), "10.99.0.1:8445", "{kind}");
             assert_eq!(launch.command[0], "/bin/program", "{kind}");
             assert!(shown.contains("8445"), "{kind}: {shown}");

@@ -46,8 +46,7 @@ pub fn summary(findings: &[Finding]) -> Table {
 }
 
 /// Renders the report as one self-contained page.
-#[must_use]
-pub fn render_html(findings: &[Finding], results: &[TrialResult]) -> String {
+pub(super) fn render_html(findings: &[Finding], results: &[TrialResult]) -> String {
     let mut page = Page::new("The SMig paper, measured again");
     page.lead(&lead(findings));
     if findings.iter().any(|finding| !finding.trimmed.is_empty()) {

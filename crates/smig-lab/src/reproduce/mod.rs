@@ -26,12 +26,11 @@ mod template;
 mod tests;
 
 pub use claim::{Claim, ClaimResult, Expected};
-pub use document::{render_html, render_json, summary};
+pub use document::{render_json, summary};
 pub use experiment::{Experiment, Extent};
 pub use files::{Written, write_report};
 pub use finding::{Cell, Chart, Column, DataTable, Finding, Row};
-pub use paper::claims_of;
-pub use table_1::{NAME as SURVEY, SURVEY_FILE, WebError, read_survey, survey_test_web};
+pub use table_1::{NAME as SURVEY, WebError, read_survey, survey_test_web};
 
 use crate::campaign::TrialResult;
 use crate::survey::Table;

@@ -21,7 +21,7 @@ use crate::survey::crawl::{
 use crate::survey::{DataSource, SurveyCounts, SurveyError, Table};
 
 /// The file of the survey's results, beside the other results.
-pub const SURVEY_FILE: &str = "survey.jsonl";
+const SURVEY_FILE: &str = "survey.jsonl";
 
 /// The name on the command line.
 pub const NAME: &str = "table-1";

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::document::render_html;
 use super::*;
 use crate::scenario::{Campaign, Scenario, Variant};
 
@@ -147,7 +148,7 @@ fn recorded_runs_give_the_same_report() {
         assert!(!finding.charts.is_empty(), "{}", finding.name);
         let wide = finding.table.columns.len();
         assert!(finding.table.rows.iter().all(|row| row.len() == wide), "{}", finding.name);
-        let claims = claims_of(finding.name).count();
+        let claims = finding.figure.claims.len();
         assert_eq!(finding.rows.len(), claims, "{}: each claim has an answer", finding.name);
     }
     insta::assert_snapshot!(crate::report::table::to_text(&summary(&findings)));

@@ -440,10 +440,6 @@ impl Default for Record {
 }
 
 impl ServerKind {
-    /// All servers that the lab configures itself.
-    pub const BUILT_IN: [Self; 7] =
-        [Self::Smig, Self::Nginx, Self::H2o, Self::Nghttpd, Self::Haproxy, Self::Caddy, Self::Go];
-
     /// Returns the kind's name in a scenario file.
     #[must_use]
     pub const fn word(self) -> &'static str {

@@ -19,7 +19,7 @@ mod transfer;
 
 pub use command::CommandEnv;
 pub(crate) use http1::connector;
-pub use material::{ServerFiles, WARM_UP};
+pub use material::ServerFiles;
 pub use result::{
     CancelRecord, ConnectionBytes, ConnectionRecord, MigrationRecord, ObjectResult, Observation,
     Outcome, ProgressPoint,
