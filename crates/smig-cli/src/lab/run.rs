@@ -157,7 +157,9 @@ fn show_config(campaign: &Campaign, filter: &Filter, smig: &Path) -> Result<()> 
         outln!("link: {}", setting.scenario.link);
         for (number, (name, server)) in (0..).zip(&setting.scenario.servers) {
             let found = program_of(server, smig);
-            let program = found.unwrap_or_else(|| server.kind.word().into());
+            let command = server.command.as_ref().and_then(|command| command.argv.first());
+            let fallback = command.map_or_else(|| server.kind.word(), String::as_str);
+            let program = found.unwrap_or_else(|| fallback.into());
             let launch = place.launch(&ServerJob { name, number, server, program: &program });
             outln!("-- server {name}\n{}", launch.shown());
         }

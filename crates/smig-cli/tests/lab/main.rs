@@ -4,6 +4,7 @@
 //! Where the machine forbids network namespaces, the tests that need them are skipped with a message.
 
 mod campaign;
+mod commands;
 mod link;
 mod refusals;
 mod servers;

@@ -23,7 +23,9 @@ use crate::link::LinkReport;
 use crate::netns::{Host, HostSpec, LabError, LinkSetup, Privilege, Testbed};
 use crate::peer::{PeerError, RunAs, ServerEnv, ServerJob, ServerProcess};
 use crate::scenario::{HostSettings, ServerKind, ServerSpec, Trial};
-use crate::workload::{self, Observation, RunPhase, ServerFiles, WorkloadError, WorkloadSpec};
+use crate::workload::{
+    self, CommandEnv, Observation, RunPhase, ServerFiles, WorkloadError, WorkloadSpec,
+};
 
 /// Input of a cell's process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -260,6 +262,10 @@ impl RunOf<'_> {
             seed: order.cell.seed,
             servers: targets(order, self.testbed.server(), ports),
             certificate,
+            commands: CommandEnv {
+                smig: order.smig.clone(),
+                certificate: ServerFiles::at(&order.material).certificate,
+            },
             time_limit: time_limit(&order.cell.scenario),
         };
         let (tell, told) = mpsc::channel();

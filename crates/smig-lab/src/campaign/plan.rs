@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::origin::{Build, Builds};
 use super::store::{Line, lines, results_in};
 use crate::hystart;
-use crate::peer::{install_command, program_of, version_of};
+use crate::peer::{install_command, program_named, program_of, version_by, version_of};
 use crate::scenario::{Campaign, Filter, ServerKind, Shard, Trial, TrialId};
 
 /// Options of a campaign.
@@ -120,6 +120,14 @@ pub enum CampaignError {
         /// The path.
         program: PathBuf,
     },
+    /// The program of a command is not installed.
+    #[error("{key}: there is no program {program:?}; install it, or name its path")]
+    NoCommand {
+        /// The key in the scenario.
+        key: String,
+        /// The program, as the scenario names it.
+        program: String,
+    },
     /// The machine lacks a prerequisite; the text explains what to do.
     #[error("{0}")]
     Machine(String),
@@ -171,6 +179,7 @@ pub fn plan(campaign: &Campaign, options: &Options) -> Result<Plan, CampaignErro
     }
     plan.versions.insert("smig".into(), options.version.clone());
     plan.find_servers(&options.smig)?;
+    plan.find_commands()?;
     Ok(plan)
 }
 
@@ -206,11 +215,40 @@ fn known(folder: &Path) -> Result<BTreeMap<TrialId, Line>, CampaignError> {
 }
 
 impl Plan {
+    /// Searches for the programs of commands, and runs their version commands, each once.
+    fn find_commands(&mut self) -> Result<(), CampaignError> {
+        let mut found = BTreeSet::new();
+        for cell in &self.cells {
+            let servers = cell.scenario.servers.iter().filter_map(|(name, server)| {
+                let command = server.command.as_ref()?;
+                Some((format!("servers.{name}.command.argv"), &command.argv, &command.version))
+            });
+            let clients = cell.scenario.clients.iter().filter_map(|(name, client)| {
+                let command = client.command.as_ref()?;
+                Some((format!("clients.{name}.command.argv"), &command.argv, &command.version))
+            });
+            for (key, argv, version) in servers.chain(clients) {
+                if !found.insert((argv.first(), version)) {
+                    continue;
+                }
+                let program = argv.first().cloned().unwrap_or_default();
+                if program_named(&program).is_none() {
+                    return Err(CampaignError::NoCommand { key, program });
+                }
+                if let Some(words) = version_by(version) {
+                    self.versions.insert(version.join(" "), words);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Searches for each server once; skips the cells of servers that are not installed.
     fn find_servers(&mut self, smig: &Path) -> Result<(), CampaignError> {
         let mut absent = BTreeSet::new();
         for cell in &self.cells {
-            for (name, server) in &cell.scenario.servers {
+            let servers = cell.scenario.servers.iter();
+            for (name, server) in servers.filter(|(_, server)| server.command.is_none()) {
                 if server.program.is_none()
                     && (self.programs.contains_key(&server.kind) || absent.contains(&server.kind))
                 {

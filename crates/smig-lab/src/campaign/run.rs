@@ -26,7 +26,7 @@ use super::recording::TIMELINES;
 use super::result::TrialResult;
 use super::store::Store;
 use crate::hystart;
-use crate::peer::build_go_server;
+use crate::peer::{build_go_server, program_of};
 use crate::scenario::{ServerKind, Trial, TrialId};
 use crate::stop::CancelToken;
 use crate::workload::ServerFiles;
@@ -351,8 +351,9 @@ impl<'a> TrialRunner<'a> {
     }
 
     fn order(&self, cell: &Trial, attempt: u32, scratch: &Path) -> TrialRequest {
-        let program = |server: &crate::scenario::ServerSpec| {
-            server.program.clone().or_else(|| self.programs.get(&server.kind).cloned())
+        let program = |server: &crate::scenario::ServerSpec| match server.kind {
+            ServerKind::Command => program_of(server, &self.options.smig),
+            kind => server.program.clone().or_else(|| self.programs.get(&kind).cloned()),
         };
         let servers = cell.scenario.servers.iter();
         TrialRequest {

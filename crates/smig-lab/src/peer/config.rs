@@ -6,16 +6,13 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
-use crate::scenario::{ServerKind, ServerSpec};
+use super::built_in::{BuiltIn, with_backend};
+use crate::scenario::{Readiness, ServerCommand, ServerSpec, StopSignal, fill};
 
 /// Port of the first server; each server has its own.
 const FIRST_PORT: u16 = 8443;
 /// First port of backends, on the loopback.
 const FIRST_BACKEND_PORT: u16 = 9080;
-
-/// Bytes in flight above which h2o disables its latency optimisation. h2o's default is 65,535, less than a
-/// link of 10 Mbit/s and 50 ms with its queue holds; this is more than any link of the lab holds.
-const H2O_MOST_ON_THE_WAY: u32 = 1 << 30;
 
 /// Paths and addresses for a run's servers.
 #[derive(Debug, Clone)]
@@ -77,6 +74,33 @@ pub struct Launch {
     pub log: PathBuf,
     /// Backends, which are started before it.
     pub backends: Vec<Self>,
+    /// How its process is started and stopped.
+    pub process: ProcessOptions,
+}
+
+/// How a server's process is started and stopped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProcessOptions {
+    /// Environment variables, in addition to those of the lab.
+    pub environment: Vec<(String, String)>,
+    /// Sign that it is ready.
+    pub ready: Readiness,
+    /// Signal that stops it.
+    pub stop: StopSignal,
+    /// A log that it writes itself.
+    pub own_log: Option<PathBuf>,
+}
+
+impl Default for ProcessOptions {
+    /// Ready when its port is open; killed at the end.
+    fn default() -> Self {
+        Self {
+            environment: Vec::new(),
+            ready: Readiness::Port,
+            stop: StopSignal::Kill,
+            own_log: None,
+        }
+    }
 }
 
 impl Launch {
@@ -89,7 +113,10 @@ impl Launch {
                 let _ = writeln!(text, "# {}", path.display());
                 let _ = writeln!(text, "{}\n", content.trim_end());
             }
-            let _ = writeln!(text, "$ {}", server.command.join(" "));
+            let environment = server.process.environment.iter();
+            let environment: String =
+                environment.map(|(name, value)| format!("{name}={value} ")).collect();
+            let _ = writeln!(text, "$ {environment}{}", server.command.join(" "));
         }
         text
     }
@@ -110,26 +137,80 @@ impl ServerEnv {
             bind_addr: everywhere,
             log: self.scratch.join(format!("server-{}.out", errand.name)),
             backends: Vec::new(),
+            process: ProcessOptions::default(),
         };
-        match errand.server.kind {
-            ServerKind::Smig => self.smig(errand, &mut launch),
-            ServerKind::Nginx => self.nginx(errand, &mut launch),
-            ServerKind::H2o => self.h2o(errand, &mut launch),
-            ServerKind::Nghttpd => self.nghttpd(&mut launch),
-            ServerKind::Haproxy => self.haproxy(errand, &mut launch),
-            ServerKind::Caddy => self.caddy(errand, &mut launch),
-            ServerKind::Go => {
-                let words = [
-                    &self.folder,
-                    Path::new(&everywhere.to_string()),
-                    &self.certificate,
-                    &self.key,
-                ]
-                .map(|path| path.display().to_string());
-                launch.command.extend(words);
-            }
+        match (BuiltIn::of(errand.server.kind), &errand.server.command) {
+            (Some(built_in), _) => self.built_in(errand, built_in, &mut launch),
+            (None, Some(command)) => self.command(errand, command, &mut launch),
+            (None, None) => self.smig(errand, &mut launch),
         }
         launch
+    }
+
+    /// A server that the lab configures: a command, possibly with a backend.
+    fn built_in(&self, errand: &ServerJob<'_>, built_in: &BuiltIn, launch: &mut Launch) {
+        let mut command = built_in.command(errand.server, self.owner == RunAs::Root);
+        if built_in.backend {
+            let address =
+                SocketAddr::from((Ipv4Addr::LOCALHOST, FIRST_BACKEND_PORT + errand.number));
+            with_backend(&mut command, address);
+            launch.backends.push(self.backend(errand, address));
+        }
+        self.command(errand, &command, launch);
+    }
+
+    /// Our server without TLS, on the loopback.
+    fn backend(&self, errand: &ServerJob<'_>, address: SocketAddr) -> Launch {
+        let ours = [
+            ("listen", Value::from(address.to_string())),
+            ("root", Value::from(self.folder.display().to_string())),
+            ("cleartext", Value::from(true)),
+        ];
+        let config = self.file(errand, "behind.toml");
+        let words = [self.smig.as_path(), "lab".as_ref(), "server".as_ref(), "--config".as_ref()];
+        let command = words.into_iter().chain([config.as_path()]);
+        Launch {
+            name: format!("{}-behind", errand.name),
+            command: command.map(|word: &Path| word.display().to_string()).collect(),
+            files: vec![(config.clone(), with_server(&Table::new(), ours).to_string())],
+            address,
+            bind_addr: address,
+            log: self.scratch.join(format!("server-{}-behind.out", errand.name)),
+            backends: Vec::new(),
+            process: ProcessOptions::default(),
+        }
+    }
+
+    /// A command, with its placeholders filled in.
+    fn command(&self, errand: &ServerJob<'_>, command: &ServerCommand, launch: &mut Launch) {
+        let scratch = self.scratch.join(format!("server-{}", errand.name));
+        let log = scratch.join("log");
+        let bind_addr = launch.bind_addr;
+        let value = |name: &str| {
+            let path = match name {
+                "addr" => return Some(bind_addr.ip().to_string()),
+                "port" => return Some(bind_addr.port().to_string()),
+                "root" => &self.folder,
+                "cert" => &self.certificate,
+                "key" => &self.key,
+                "cert_and_key" => &self.both,
+                "scratch" => &scratch,
+                "log" => &log,
+                _ => return None,
+            };
+            Some(path.display().to_string())
+        };
+        let arguments = command.argv.iter().skip(1).map(|text| fill(text, &value));
+        launch.command.extend(arguments);
+        let file = |(name, text): (&String, &String)| (scratch.join(name), fill(text, &value));
+        launch.files = command.files.iter().map(file).collect();
+        let variable = |(name, text): (&String, &String)| (name.clone(), fill(text, &value));
+        launch.process = ProcessOptions {
+            environment: command.environment.iter().map(variable).collect(),
+            ready: command.ready.clone(),
+            stop: command.stop,
+            own_log: Some(log),
+        };
     }
 
     fn file(&self, errand: &ServerJob<'_>, extension: &str) -> PathBuf {
@@ -150,181 +231,6 @@ impl ServerEnv {
         launch.command.extend(more);
         launch.files.push((path, settings.to_string()));
     }
-
-    fn nginx(&self, errand: &ServerJob<'_>, launch: &mut Launch) {
-        let user = if self.owner == RunAs::Root { "user root;\n" } else { "" };
-        let scratch = self.scratch.join(format!("server-{}", errand.name));
-        let scratch = scratch.display();
-        let lines = indented(&errand.server.lines, 8);
-        let (address, folder) = (launch.bind_addr, self.folder.display());
-        let (certificate, key) = (self.certificate.display(), self.key.display());
-        let text = format!(
-            "{user}daemon off;
-master_process off;
-pid {scratch}.pid;
-error_log stderr warn;
-events {{ worker_connections 1000; }}
-http {{
-    default_type application/octet-stream;
-    access_log off;
-    sendfile on;
-    tcp_nopush on;
-    keepalive_requests 100000000;
-    client_body_temp_path {scratch}-body;
-    proxy_temp_path {scratch}-proxy;
-    fastcgi_temp_path {scratch}-fastcgi;
-    uwsgi_temp_path {scratch}-uwsgi;
-    scgi_temp_path {scratch}-scgi;
-    server {{
-        listen {address} ssl http2;
-        ssl_certificate {certificate};
-        ssl_certificate_key {key};
-        ssl_protocols TLSv1.2 TLSv1.3;
-        root {folder};
-{lines}    }}
-}}
-"
-        );
-        let path = self.file(errand, "conf");
-        let words = [
-            "-e",
-            "stderr",
-            "-p",
-            &self.scratch.display().to_string(),
-            "-c",
-            &path.display().to_string(),
-        ]
-        .map(str::to_owned);
-        launch.command.extend(words);
-        launch.files.push((path, text));
-    }
-
-    fn h2o(&self, errand: &ServerJob<'_>, launch: &mut Launch) {
-        let user = if self.owner == RunAs::Root { "user: root\n" } else { "" };
-        // Minimum round-trip time in milliseconds for the latency optimisation, which keeps the kernel's
-        // send buffer short; the maximum value disables it.
-        let least_rtt = match errand.server.latency_optimization {
-            Some(true) => "10",
-            Some(false) | None => "4294967295",
-        };
-        let lines = indented(&errand.server.lines, 0);
-        let (certificate, key) = (self.certificate.display(), self.key.display());
-        let text = format!(
-            "{user}num-threads: 1
-http2-latency-optimization-min-rtt: {least_rtt}
-http2-latency-optimization-max-cwnd: {H2O_MOST_ON_THE_WAY}
-{lines}listen:
-  host: {}
-  port: {}
-  ssl:
-    certificate-file: {certificate}
-    key-file: {key}
-    ocsp-update-interval: 0
-hosts:
-  default:
-    paths:
-      /:
-        file.dir: {}
-",
-            launch.bind_addr.ip(),
-            launch.bind_addr.port(),
-            self.folder.display(),
-        );
-        let path = self.file(errand, "conf");
-        let words = ["-m", "worker", "-c", &path.display().to_string()].map(str::to_owned);
-        launch.command.extend(words);
-        launch.files.push((path, text));
-    }
-
-    fn nghttpd(&self, launch: &mut Launch) {
-        let words = [
-            "--address".to_owned(),
-            launch.bind_addr.ip().to_string(),
-            "--workers=1".into(),
-            "--max-concurrent-streams=128".into(),
-            "--htdocs".into(),
-            self.folder.display().to_string(),
-            launch.bind_addr.port().to_string(),
-            self.key.display().to_string(),
-            self.certificate.display().to_string(),
-        ];
-        launch.command.extend(words);
-    }
-
-    fn haproxy(&self, errand: &ServerJob<'_>, launch: &mut Launch) {
-        let backend = SocketAddr::from((Ipv4Addr::LOCALHOST, FIRST_BACKEND_PORT + errand.number));
-        let lines = indented(&errand.server.lines, 4);
-        let text = format!(
-            "global
-    nbthread 1
-defaults
-    mode http
-    timeout connect 10s
-    timeout client 1h
-    timeout server 1h
-frontend main
-    bind {} ssl crt {} alpn h2,http/1.1
-{lines}    default_backend files
-backend files
-    server files {backend}
-",
-            launch.bind_addr,
-            self.both.display(),
-        );
-        let ours = [
-            ("listen", Value::from(backend.to_string())),
-            ("root", Value::from(self.folder.display().to_string())),
-            ("cleartext", Value::from(true)),
-        ];
-        let behind_config = self.file(errand, "behind.toml");
-        let words = ["lab", "server", "--config"].map(str::to_owned);
-        let mut command = vec![self.smig.display().to_string()];
-        command.extend(words);
-        command.push(behind_config.display().to_string());
-        launch.backends.push(Launch {
-            name: format!("{}-behind", errand.name),
-            command,
-            files: vec![(behind_config, with_server(&Table::new(), ours).to_string())],
-            address: backend,
-            bind_addr: backend,
-            log: self.scratch.join(format!("server-{}-behind.out", errand.name)),
-            backends: Vec::new(),
-        });
-        let path = self.file(errand, "cfg");
-        launch.command.extend(["-db", "-f", &path.display().to_string()].map(str::to_owned));
-        launch.files.push((path, text));
-    }
-
-    fn caddy(&self, errand: &ServerJob<'_>, launch: &mut Launch) {
-        let lines = indented(&errand.server.lines, 4);
-        let storage = self.scratch.join(format!("server-{}-storage", errand.name));
-        let text = format!(
-            "{{
-    admin off
-    auto_https off
-    storage file_system {}
-    servers {{
-        protocols h1 h2
-    }}
-}}
-:{} {{
-    tls {} {}
-    root * {}
-    file_server
-{lines}}}
-",
-            storage.display(),
-            launch.bind_addr.port(),
-            self.certificate.display(),
-            self.key.display(),
-            self.folder.display(),
-        );
-        let path = self.file(errand, "Caddyfile");
-        let words = ["run", "--adapter", "caddyfile", "--config", &path.display().to_string()]
-            .map(str::to_owned);
-        launch.command.extend(words);
-        launch.files.push((path, text));
-    }
 }
 
 /// Returns settings of `smig serve` with the lab's own in the section `server`.
@@ -340,16 +246,10 @@ fn with_server<const N: usize>(settings: &Table, ours: [(&str, Value); N]) -> Ta
     settings
 }
 
-fn indented(lines: &[String], columns: usize) -> String {
-    lines.iter().fold(String::new(), |mut text, line| {
-        let _ = writeln!(text, "{:columns$}{line}", "");
-        text
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::ServerKind;
 
     fn launch(kind: ServerKind) -> Launch {
         let place = ServerEnv {
@@ -368,6 +268,7 @@ mod tests {
             latency_optimization: Some(true),
             lines: vec!["more".into()],
             program: None,
+            command: None,
         };
         let program = Path::new("/bin/program");
         place.launch(&ServerJob { name: "main", number: 2, server: &server, program })
@@ -375,9 +276,11 @@ mod tests {
 
     #[test]
     fn every_server_is_told_all_it_needs_and_writes_in_its_own_folder() {
-        for kind in ServerKind::ALL {
+        let others = super::super::built_in::FILES.map(|(kind, _)| kind);
+        for kind in others.into_iter().chain([ServerKind::Smig]) {
             let launch = launch(kind);
             let shown = launch.shown();
+            fill(&shown, &|name| panic!("{kind}: {{{name}}} has no value"));
             assert_eq!(launch.address.to_string(), "10.99.0.1:8445", "{kind}");
             assert_eq!(launch.command[0], "/bin/program", "{kind}");
             assert!(shown.contains("8445"), "{kind}: {shown}");

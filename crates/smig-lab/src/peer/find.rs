@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::built_in::BuiltIn;
 use crate::scenario::{ServerKind, ServerSpec};
 
 /// More directories to search: Debian installs servers in directories that only root's `PATH` has.
@@ -14,21 +15,25 @@ const MORE_FOLDERS: [&str; 4] = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/
 
 const GO_SERVER: &str = include_str!("server.go");
 
-/// Returns the program name of a server other than `smig`.
-const fn program_name(kind: ServerKind) -> &'static str {
-    kind.word()
-}
-
 /// Returns the program of a server, if it is installed. `smig` is the path of this program itself.
 #[must_use]
 pub fn program_of(server: &ServerSpec, smig: &Path) -> Option<PathBuf> {
     if let Some(program) = &server.program {
         return is_program(program).then(|| program.clone());
     }
-    match server.kind {
-        ServerKind::Smig => Some(smig.to_owned()),
-        kind => in_path(program_name(kind)),
+    match (server.kind, &server.command) {
+        (ServerKind::Smig, _) => Some(smig.to_owned()),
+        (ServerKind::Command, Some(command)) => program_named(command.argv.first()?),
+        (kind, _) => in_path(kind.word()),
     }
+}
+
+/// Returns the program of a command: a path, or a name in PATH.
+pub(crate) fn program_named(name: &str) -> Option<PathBuf> {
+    if name.contains('/') {
+        return Some(PathBuf::from(name)).filter(|program| is_program(program));
+    }
+    in_path(name)
 }
 
 pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
@@ -41,30 +46,34 @@ pub(crate) fn is_program(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
-/// Returns the command that installs a server.
+/// Returns the command that installs a server that the lab configures itself.
 #[must_use]
-pub const fn install_command(kind: ServerKind) -> &'static str {
-    match kind {
-        ServerKind::Smig => "cargo install --path crates/smig-cli",
-        ServerKind::Nginx => "apt-get install --no-install-recommends nginx-light",
-        ServerKind::H2o => "apt-get install --no-install-recommends h2o",
-        ServerKind::Nghttpd => "apt-get install --no-install-recommends nghttp2-server",
-        ServerKind::Haproxy => "apt-get install --no-install-recommends haproxy",
-        ServerKind::Caddy => "apt-get install --no-install-recommends caddy",
-        ServerKind::Go => "apt-get install --no-install-recommends golang-go",
-    }
+pub fn install_command(kind: ServerKind) -> &'static str {
+    // The program of a command is unknown; a campaign without it is refused.
+    BuiltIn::of(kind)
+        .map_or("cargo install --path crates/smig-cli", |server| server.install.as_str())
 }
 
 /// Returns the version that a server reports, for the record of a run.
 #[must_use]
 pub fn version_of(kind: ServerKind, program: &Path) -> String {
-    let argument = match kind {
-        ServerKind::Nginx | ServerKind::Haproxy => "-v",
-        ServerKind::Go | ServerKind::Caddy => "version",
-        ServerKind::Smig | ServerKind::H2o | ServerKind::Nghttpd => "--version",
+    let mut command = Command::new(program);
+    match BuiltIn::of(kind) {
+        Some(server) => command.args(server.command.version.iter().skip(1)),
+        None => command.arg("--version"),
     };
-    let output = Command::new(program).arg(argument).stdin(Stdio::null()).output();
-    let Ok(output) = output else { return "unknown".into() };
+    first_line(&mut command)
+}
+
+/// Returns the first line that a version command writes; `None` for an empty command.
+pub(crate) fn version_by(argv: &[String]) -> Option<String> {
+    let (program, arguments) = argv.split_first()?;
+    let Some(program) = program_named(program) else { return Some("unknown".into()) };
+    Some(first_line(Command::new(program).args(arguments)))
+}
+
+fn first_line(command: &mut Command) -> String {
+    let Ok(output) = command.stdin(Stdio::null()).output() else { return "unknown".into() };
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
     text.lines().next().map_or_else(|| "unknown".into(), |line| line.trim().to_owned())

@@ -1,14 +1,15 @@
 //! Servers under test: finds, configures, starts and stops them.
 //!
-//! Owns the configuration of each server. Every server has its own configuration and its own files in
-//! the run's directory, and changes nothing else on the machine; `--show-config` prints the complete
-//! configuration.
+//! Owns the configuration of each server: a command with files, from this crate's `servers/` or from a scenario.
+//! Every server has its own configuration and its own files in the run's directory, and changes nothing else on
+//! the machine; `--show-config` prints the complete configuration.
 
+mod built_in;
 mod config;
 mod find;
 mod process;
 
-pub use config::{Launch, RunAs, ServerEnv, ServerJob};
+pub use config::{Launch, ProcessOptions, RunAs, ServerEnv, ServerJob};
 pub use find::{build_go_server, install_command, program_of, version_of};
-pub(crate) use find::{in_path, is_program};
+pub(crate) use find::{in_path, is_program, program_named, version_by};
 pub use process::{PeerError, ServerProcess};

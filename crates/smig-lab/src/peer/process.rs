@@ -12,13 +12,16 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::config::Launch;
+use super::config::{Launch, ProcessOptions};
 use crate::netns::{Host, HostThread};
+use crate::scenario::{Readiness, StopSignal};
 
 /// Timeout for a server to start listening.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Time between connection attempts.
 const TRY_EVERY: Duration = Duration::from_millis(5);
+/// Time for a server to end after its stop signal, before it is killed.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Number of log lines in an error message.
 const LAST_LINES: usize = 12;
 
@@ -47,16 +50,13 @@ pub enum PeerError {
         /// The last lines of its log.
         words: String,
     },
-    /// The server runs, but does not listen.
-    #[error(
-        "{server} does not listen on {address} after {} s; its last output:\n{words}",
-        PATIENCE.as_secs()
-    )]
+    /// The server runs, but is not ready.
+    #[error("{server} {missing} after {} s; its last output:\n{words}", PATIENCE.as_secs())]
     Silent {
         /// The server's name in the scenario.
         server: String,
-        /// The address it should listen on.
-        address: SocketAddr,
+        /// The sign of readiness that it has not given.
+        missing: String,
         /// The last lines of its log.
         words: String,
     },
@@ -66,7 +66,8 @@ pub enum PeerError {
 #[derive(Debug)]
 pub struct ServerProcess {
     name: String,
-    log: PathBuf,
+    /// Its output, and the log that it writes itself.
+    logs: [Option<PathBuf>; 2],
     /// Dropping it stops the server.
     stop: Option<mpsc::Sender<()>>,
     thread: Option<HostThread<Option<ExitStatus>>>,
@@ -97,18 +98,23 @@ impl Launch {
             .map(|launch| launch.start(host, smig))
             .collect::<Result<Vec<_>, _>>()?;
         let fail = |doing| move |cause| PeerError::Io { server: self.name.clone(), doing, cause };
+        let own = self.process.own_log.iter().chain(self.files.iter().map(|(path, _)| path));
+        for folder in own.filter_map(|path| path.parent()) {
+            fs::create_dir_all(folder).map_err(fail("creating its directory"))?;
+        }
         for (path, content) in &self.files {
             fs::write(path, content).map_err(fail("writing its configuration"))?;
         }
         let command = self.command(smig).map_err(fail("opening its log"))?;
-        let address = self.address;
         let (stop, stopped) = mpsc::channel();
         let (ready, wait) = mpsc::channel();
-        let run = move || carry(command, address, &ready, &stopped);
+        let start =
+            Start { address: self.address, log: self.log.clone(), process: self.process.clone() };
+        let run = move || carry(command, &start, &ready, &stopped);
         let thread = host.run(run).map_err(fail("entering its host"))?;
         let peer = ServerProcess {
             name: self.name.clone(),
-            log: self.log.clone(),
+            logs: [Some(self.log.clone()), self.process.own_log.clone()],
             stop: Some(stop),
             thread: Some(thread),
             _behind: behind,
@@ -117,13 +123,17 @@ impl Launch {
             Ok(Ok(())) => Ok(peer),
             Ok(Err(Trouble::Io(cause))) => Err(fail("starting it")(cause)),
             Ok(Err(Trouble::Ended(status))) => {
-                let words = last_lines(&self.log);
+                let words = last_lines(&peer.logs);
                 let command = self.command.join(" ");
                 Err(PeerError::Ended { server: self.name.clone(), status, command, words })
             }
             Ok(Err(Trouble::Silent)) | Err(_) => {
-                let words = last_lines(&self.log);
-                Err(PeerError::Silent { server: self.name.clone(), address, words })
+                let missing = match &self.process.ready {
+                    Readiness::Port => format!("does not listen on {}", self.address),
+                    Readiness::Line(text) => format!("has not written a line with {text:?}"),
+                };
+                let words = last_lines(&peer.logs);
+                Err(PeerError::Silent { server: self.name.clone(), missing, words })
             }
         }
     }
@@ -132,6 +142,7 @@ impl Launch {
         let log = File::create(&self.log)?;
         let mut command = Command::new(smig);
         command.args(["lab", "peer", "--"]).args(&self.command);
+        command.envs(self.process.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stderr(log.try_clone()?).stdout(log);
         // Its own process group: it gets no signals from the terminal, and its child processes are killed
         // with it.
@@ -149,7 +160,7 @@ impl ServerProcess {
         if self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
             return Ok(());
         }
-        let words = last_lines(&self.log);
+        let words = last_lines(&self.logs);
         Err(format!("{} exited during the run; its last output:\n{words}", self.name))
     }
 }
@@ -160,11 +171,19 @@ enum Trouble {
     Silent,
 }
 
+/// What the thread of a process needs.
+struct Start {
+    address: SocketAddr,
+    /// Standard output and standard error of the process.
+    log: PathBuf,
+    process: ProcessOptions,
+}
+
 /// Runs the server until it ends or the sender of `stopped` is dropped, on a thread inside the host. The
 /// thread must live as long as the process: the kernel kills the process when the thread ends.
 fn carry(
     mut command: Command,
-    address: SocketAddr,
+    start: &Start,
     ready: &mpsc::Sender<Result<(), Trouble>>,
     stopped: &mpsc::Receiver<()>,
 ) -> Option<ExitStatus> {
@@ -176,26 +195,27 @@ fn carry(
             return None;
         }
     };
-    let came_up = come_up(&mut child, address);
+    let came_up = come_up(&mut child, start);
     let is_up = came_up.is_ok();
     let _ = ready.send(came_up);
     if is_up {
         let pause = Duration::from_millis(50);
         while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(pause) {
             if let Ok(Some(status)) = child.try_wait() {
-                end(&mut child);
+                kill(&mut child);
                 return Some(status);
             }
         }
+        request_stop(&mut child, start.process.stop);
     }
-    end(&mut child);
+    kill(&mut child);
     None
 }
 
-fn come_up(child: &mut Child, address: SocketAddr) -> Result<(), Trouble> {
+fn come_up(child: &mut Child, start: &Start) -> Result<(), Trouble> {
     let began = Instant::now();
     loop {
-        if TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok() {
+        if is_ready(start) {
             return Ok(());
         }
         match child.try_wait() {
@@ -210,17 +230,49 @@ fn come_up(child: &mut Child, address: SocketAddr) -> Result<(), Trouble> {
     }
 }
 
+fn is_ready(start: &Start) -> bool {
+    match &start.process.ready {
+        Readiness::Port => {
+            TcpStream::connect_timeout(&start.address, Duration::from_secs(1)).is_ok()
+        }
+        Readiness::Line(text) => {
+            let output = fs::read(&start.log).unwrap_or_default();
+            String::from_utf8_lossy(&output).lines().any(|line| line.contains(text))
+        }
+    }
+}
+
+/// Sends the server and its child processes the signal that stops them, and waits until the server has ended.
+fn request_stop(child: &mut Child, signal: StopSignal) {
+    let signal = match signal {
+        StopSignal::Term => Signal::TERM,
+        StopSignal::Int => Signal::INT,
+        StopSignal::Quit => Signal::QUIT,
+        StopSignal::Hup => Signal::HUP,
+        StopSignal::Kill => return,
+    };
+    // Fails if they have already ended.
+    let _ = kill_process_group(Pid::from_child(child), signal);
+    let began = Instant::now();
+    while began.elapsed() < STOP_TIMEOUT && matches!(child.try_wait(), Ok(None)) {
+        thread::sleep(TRY_EVERY);
+    }
+}
+
 /// Kills the process group of the server, and waits for the server.
-fn end(child: &mut Child) {
+fn kill(child: &mut Child) {
     // Fails if they have already ended.
     let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
     let _ = child.wait();
 }
 
-fn last_lines(log: &Path) -> String {
-    let text = fs::read(log).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let lines: Vec<_> = text.lines().collect();
-    let from = lines.len().saturating_sub(LAST_LINES);
-    lines.iter().skip(from).map(|line| format!("  {line}\n")).collect()
+fn last_lines(logs: &[Option<PathBuf>]) -> String {
+    let last = |log: &PathBuf| {
+        let text = fs::read(log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<_> = text.lines().collect();
+        let from = lines.len().saturating_sub(LAST_LINES);
+        lines.iter().skip(from).map(|line| format!("  {line}\n")).collect::<String>()
+    };
+    logs.iter().flatten().map(last).collect()
 }

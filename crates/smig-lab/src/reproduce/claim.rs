@@ -1,29 +1,110 @@
-//! The paper's claims, and the rules by which a measurement reproduces them. The rules are fixed before
-//! anything is measured, and the report states them.
+//! A claim of the paper: what it says, what is compared with it, and how both are shown.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use super::template::Template;
 use crate::report::{bytes, ms};
 
 /// A claim of the paper.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Claim {
     /// The experiment's name.
+    #[serde(skip_deserializing)]
     pub experiment: &'static str,
     /// The claim's key within the experiment.
-    pub key: &'static str,
+    pub key: String,
     /// The claim as text.
-    pub text: &'static str,
+    pub text: String,
     /// The claim as numbers.
     pub expected: Expected,
     /// The place in the paper.
-    pub place: &'static str,
+    pub place: String,
+    /// What is compared with it.
+    #[serde(skip_serializing)]
+    pub(super) measured: Measure,
+    /// Words beside our value: which of several it is, and others of interest.
+    #[serde(skip_serializing, default)]
+    pub(super) note: Template,
+}
+
+/// How our value is obtained.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Measure {
+    /// The mean.
+    Mean(Value),
+    /// The share by which the mean is less than that of other cells.
+    LessThan(Difference),
+    /// The share by which the mean is more than that of other cells.
+    MoreThan(Difference),
+    /// By how much larger the share that remains of the other cells' mean is at the last level of an axis than
+    /// at the first.
+    Trend(Difference),
+    /// The maximum, which is shown without a verdict: it grows with the number of objects.
+    Maximum(Value),
+    /// Nothing: the survey of test sites fills in the note.
+    Survey,
+}
+
+/// A quantity in some cells of the experiment.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Value {
+    pub(super) of: Quantity,
+    #[serde(default)]
+    pub(super) cells: Cells,
+    pub(super) choose: Option<Choose>,
+}
+
+/// A quantity in some cells, relative to other cells.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Difference {
+    pub(super) of: Quantity,
+    pub(super) cells: Cells,
+    /// Levels of the other cells where they differ from `cells`.
+    pub(super) than: Cells,
+    pub(super) choose: Option<Choose>,
+    /// Further values for the note: their names, and their levels where they differ from `cells`.
+    #[serde(default)]
+    pub(super) also: BTreeMap<String, Cells>,
+}
+
+/// A measured quantity of a transfer, given by its name in the scenario.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Quantity {
+    /// Times of its objects, in seconds.
+    TimeOf(String),
+    /// Bytes that arrive after its cancel.
+    BytesAfterCancelOf(String),
+}
+
+/// Selects runs: levels by axis.
+pub(super) type Cells = BTreeMap<String, Levels>;
+
+/// One level of an axis, or several to choose from.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged, expecting = "expected a level, or a list of levels")]
+pub(super) enum Levels {
+    One(String),
+    Several(Vec<String>),
+}
+
+/// Which of several values is compared with the claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Choose {
+    Largest,
+    Smallest,
 }
 
 /// The value that a claim expects. Shares are 0 to 1.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Expected {
     /// A time in seconds.
@@ -80,60 +161,6 @@ impl fmt::Display for ClaimResult {
             Self::NotJudged => "not judged",
             Self::NotMeasured => "not measured",
         })
-    }
-}
-
-/// The rules of [`judge`], as text for the report.
-pub(super) const RULES: &str = "Every verdict is based on the 95 % interval, not on the mean. \
-    Reproduced means that the whole interval fits the rule: a time or a number of bytes within a \
-    factor of 1.5 of the paper's; a reduction of at least the paper's less 10 percentage points; a \
-    bound that holds; a direction. In part means that the whole interval fits a wider rule: a \
-    factor of 4; at least half of the reduction; a bound exceeded by less than its double. Not \
-    reproduced means that no part of the interval fits the wider rule, undecided that a part does. \
-    Fewer than five runs have no interval and are not judged, nor is a maximum. Intervals of \
-    differences are those of pairs of runs with the same seed. Where several settings could be \
-    compared with a claim, the row names the one that was chosen by its mean, and nothing is \
-    corrected for the number of claims.";
-
-const NEAR: f64 = 1.5;
-const FAR: f64 = 4.0;
-const POINTS: f64 = 0.10;
-
-/// A range to compare an interval with, its ends included.
-type Rule = (f64, f64);
-
-/// Returns the rule for a reproduced claim, and the wider rule for one reproduced in part.
-fn rules(expected: Expected) -> Option<(Rule, Rule)> {
-    const MOST: f64 = f64::INFINITY;
-    let factor = |theirs: f64, by: f64| (theirs / by, theirs * by);
-    match expected {
-        Expected::Seconds(theirs) | Expected::Bytes(theirs) => {
-            Some((factor(theirs, NEAR), factor(theirs, FAR)))
-        }
-        Expected::LessBy(theirs) => Some(((theirs - POINTS, MOST), (theirs / 2.0, MOST))),
-        Expected::MoreByLessThan(bound) => Some(((-MOST, bound), (-MOST, 2.0 * bound))),
-        Expected::LongerThan(bound) => Some(((bound, MOST), (bound / 2.0, MOST))),
-        // Zero has no direction.
-        Expected::Less | Expected::More => {
-            Some(((f64::MIN_POSITIVE, MOST), (f64::MIN_POSITIVE, MOST)))
-        }
-        Expected::Web => None,
-    }
-}
-
-/// Compares a measurement with a claim.
-pub(super) fn judge(expected: Expected, ours: Measured) -> ClaimResult {
-    let Some((near, far)) = rules(expected) else { return ClaimResult::NotMeasured };
-    let Some((low, high)) = ours.interval else { return ClaimResult::NotJudged };
-    let fits = |rule: Rule| rule.0 <= low && high <= rule.1;
-    if fits(near) {
-        ClaimResult::Reproduced
-    } else if fits(far) {
-        ClaimResult::InPart
-    } else if high < far.0 || far.1 < low {
-        ClaimResult::NotReproduced
-    } else {
-        ClaimResult::Undecided
     }
 }
 

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::claim::{ClaimResult, RULES};
+use super::claim::ClaimResult;
 use super::finding::Finding;
+use super::judgement::Judgement;
 use super::scheme;
 use crate::campaign::{TrialResult, doubt};
 use crate::report::html::{Align, Page, Table};
@@ -30,7 +31,7 @@ pub fn summary(findings: &[Finding]) -> Table {
         };
         vec![
             finding.place.to_owned(),
-            row.claim.text.to_owned(),
+            row.claim.text.clone(),
             row.ours.clone(),
             format!("{mark} {}", row.verdict),
         ]
@@ -45,8 +46,7 @@ pub fn summary(findings: &[Finding]) -> Table {
 }
 
 /// Renders the report as one self-contained page.
-#[must_use]
-pub fn render_html(findings: &[Finding], results: &[TrialResult]) -> String {
+pub(super) fn render_html(findings: &[Finding], results: &[TrialResult]) -> String {
     let mut page = Page::new("The SMig paper, measured again");
     page.lead(&lead(findings));
     if findings.iter().any(|finding| !finding.trimmed.is_empty()) {
@@ -63,7 +63,7 @@ pub fn render_html(findings: &[Finding], results: &[TrialResult]) -> String {
     );
     page.table(&summary(findings));
     page.raw("</div>");
-    page.paragraph(RULES);
+    page.paragraph(&Judgement::standard().text());
     page.paragraph(
         "MigSW, MigSP and MigCP are the paper's schemes: the server migrates what the paper's \
          server migrates, at the same point, and nothing else. `smig serve` with its defaults also \
@@ -261,7 +261,7 @@ pub fn render_json(findings: &[Finding]) -> Value {
     };
     json!({
         "format": "smig-reproduction/2",
-        "rules": RULES,
+        "rules": Judgement::standard().text(),
         "figures": findings.iter().map(finding).collect::<Vec<_>>(),
     })
 }

@@ -4,8 +4,9 @@
 //! nothing that the full one lacks.
 
 use std::path::Path;
+use std::sync::LazyLock;
 
-use super::finding::Subject;
+use super::paper::Figure;
 use crate::campaign::TrialResult;
 use crate::scenario::{Campaign, Diagnostic, SettingsCheck, Size, Span, Variant, parse};
 
@@ -28,12 +29,11 @@ pub struct Experiment {
     pub place: &'static str,
     /// The title.
     pub title: &'static str,
-    /// The research question, in a sentence.
-    pub question: &'static str,
     /// The path of its scenario in this repository.
     pub file: &'static str,
     /// The scenario's text.
     pub text: &'static str,
+    pub(super) figure: &'static Figure,
     quick: Quick,
 }
 
@@ -120,12 +120,9 @@ fn twice(_: &Variant) -> u32 {
 }
 
 macro_rules! experiment {
-    ($name:literal, $place:literal, $title:literal, $question:literal, $repeats:expr, $shorter:expr, $cancel:expr) => {
-        Experiment {
+    ($name:literal, $repeats:expr, $shorter:expr, $cancel:expr) => {
+        Source {
             name: $name,
-            place: $place,
-            title: $title,
-            question: $question,
             file: concat!("scenarios/paper/", $name, ".toml"),
             text: include_str!(concat!("../../../../scenarios/paper/", $name, ".toml")),
             quick: Quick { repeats: $repeats, shorter: $shorter, cancel_after: $cancel },
@@ -133,115 +130,54 @@ macro_rules! experiment {
     };
 }
 
-const ALL: &[Experiment] = &[
-    experiment!(
-        "slide-table",
-        "Slide table",
-        "Ten kilobytes, three ways",
-        "How long does a 10 KB object take alone, beside a download with HTTPS, and with HTTP/2?",
-        twice,
-        WIRED,
-        None
-    ),
-    experiment!(
-        "table-2",
-        "Table 2",
-        "Bytes after a cancel",
-        "How many bytes arrive after a download is cancelled, at 10 Mbit/s and 80 ms?",
-        twice,
-        &[files(16_000_000)],
-        Some(6_000)
-    ),
-    experiment!(
-        "figure-4",
-        "Figure 4",
-        "Small objects beside a big file: wired, default send buffers",
-        "How long does a 10 KB object take while a 50 MB file downloads, send buffers 4K/16K/1M?",
-        beside_big,
-        WIRED,
-        None
-    ),
-    experiment!(
-        "figure-5",
-        "Figure 5",
-        "Small objects beside a big file: wired, large send buffers",
-        "The same with send buffers 1M/4M/8M.",
-        beside_big,
-        WIRED,
-        None
-    ),
-    experiment!(
-        "figure-6",
-        "Figure 6",
-        "Small objects beside a big file: LTE, default send buffers",
-        "The same over a link like LTE, send buffers 4K/16K/1M.",
-        beside_big,
-        LTE,
-        None
-    ),
-    experiment!(
-        "figure-7",
-        "Figure 7",
-        "Small objects beside a big file: LTE, large send buffers",
-        "The same over a link like LTE, send buffers 1M/4M/8M.",
-        beside_big,
-        LTE,
-        None
-    ),
-    experiment!(
-        "figure-8",
-        "Figure 8",
-        "The size of the small object",
-        "How much does MigSW save, by the size of the small object?",
-        small_sizes,
-        LTE,
-        None
-    ),
-    experiment!(
-        "figure-9",
-        "Figure 9",
-        "The size of the big file",
-        "How long does a 10 KB object take, by the size of the file beside it?",
-        big_sizes,
-        &[],
-        None
-    ),
-    experiment!(
-        "figure-10",
-        "Figure 10",
-        "Time of the big file",
-        "How much longer does the big file take when it migrates?",
-        big_file,
-        &[],
-        None
-    ),
-    experiment!(
-        "figure-11",
-        "Figure 11",
-        "Bytes after a cancel: LTE",
-        "How many bytes arrive after a download over LTE is cancelled, without and with migration?",
-        twice,
-        &[],
-        Some(6_000)
-    ),
+/// An experiment without what the paper says of it.
+struct Source {
+    name: &'static str,
+    file: &'static str,
+    text: &'static str,
+    quick: Quick,
+}
+
+const SOURCES: [Source; 10] = [
+    experiment!("slide-table", twice, WIRED, None),
+    experiment!("table-2", twice, &[files(16_000_000)], Some(6_000)),
+    experiment!("figure-4", beside_big, WIRED, None),
+    experiment!("figure-5", beside_big, WIRED, None),
+    experiment!("figure-6", beside_big, LTE, None),
+    experiment!("figure-7", beside_big, LTE, None),
+    experiment!("figure-8", small_sizes, LTE, None),
+    experiment!("figure-9", big_sizes, &[], None),
+    experiment!("figure-10", big_file, &[], None),
+    experiment!("figure-11", twice, &[], Some(6_000)),
 ];
+
+static ALL: LazyLock<Vec<Experiment>> = LazyLock::new(|| {
+    let experiment = |Source { name, file, text, quick }| {
+        let figure = Figure::named(name)?;
+        Some(Experiment {
+            name,
+            place: &figure.place,
+            title: &figure.title,
+            file,
+            text,
+            figure,
+            quick,
+        })
+    };
+    SOURCES.into_iter().filter_map(experiment).collect()
+});
 
 impl Experiment {
     /// Returns all experiments, in the paper's order.
     #[must_use]
-    pub const fn all() -> &'static [Self] {
-        ALL
+    pub fn all() -> &'static [Self] {
+        &ALL
     }
 
     /// Returns the experiment of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         ALL.iter().find(|experiment| experiment.name == name)
-    }
-
-    pub(super) const fn subject(&self) -> Subject {
-        let Self { name, place, title, question, file, .. } = *self;
-        Subject { name, place, title, question, file }
     }
 
     /// Returns the campaign name that its results carry.

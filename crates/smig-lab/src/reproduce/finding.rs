@@ -3,9 +3,12 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::claim::{Claim, ClaimResult, Measured, judge};
+use super::claim::{Claim, ClaimResult, Expected};
+use super::evaluate::{Evaluated, evaluate};
 use super::experiment::{Experiment, Extent};
-use super::paper::claims_of;
+use super::facts::Facts;
+use super::judgement::Judgement;
+use super::paper::{Figure, Remark};
 use crate::campaign::TrialResult;
 use crate::report::html::{Align, Table};
 use crate::report::svg::Colour;
@@ -41,23 +44,14 @@ pub struct Finding {
     pub readings: Vec<String>,
     /// Warnings for the reader.
     pub warnings: Vec<String>,
-}
-
-/// The description of a figure or table.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Subject {
-    pub(super) name: &'static str,
-    pub(super) place: &'static str,
-    pub(super) title: &'static str,
-    pub(super) question: &'static str,
-    pub(super) file: &'static str,
+    pub(super) figure: &'static Figure,
 }
 
 /// A claim of the paper with our measurement.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
     /// The paper's claim.
-    pub claim: Claim,
+    pub claim: &'static Claim,
     /// Our measurement as text, or why there is none.
     pub ours: String,
     /// Our measurement as a number, in the unit of the claim.
@@ -154,13 +148,13 @@ pub struct Dot {
 }
 
 impl Finding {
-    pub(super) fn about(subject: Subject) -> Self {
+    pub(super) fn about(figure: &'static Figure, file: &'static str) -> Self {
         Self {
-            name: subject.name,
-            place: subject.place,
-            title: subject.title,
-            question: subject.question,
-            file: subject.file,
+            name: figure.name,
+            place: &figure.place,
+            title: &figure.title,
+            question: &figure.question,
+            file,
             runs: 0,
             missing: 0,
             trimmed: Vec::new(),
@@ -170,20 +164,22 @@ impl Finding {
             sentences: Vec::new(),
             readings: Vec::new(),
             warnings: Vec::new(),
+            figure,
         }
     }
 
     /// Returns a finding without results.
     pub(super) fn missing(experiment: &Experiment, why: &str) -> Self {
-        let mut finding = Self::about(experiment.subject());
-        for claim in claims_of(experiment.name) {
-            finding.unmeasured(claim.key, why);
+        let mut finding = Self::about(experiment.figure, experiment.file);
+        for claim in &experiment.figure.claims {
+            finding.unmeasured(claim, why.to_owned());
         }
         finding
     }
 
+    /// Returns a finding with all claims compared, and nothing else yet.
     pub(super) fn begin(experiment: &Experiment, extent: Extent, results: &[&TrialResult]) -> Self {
-        let mut finding = Self::about(experiment.subject());
+        let mut finding = Self::about(experiment.figure, experiment.file);
         finding.runs = results.len();
         match extent {
             Extent::Quick => finding.trimmed = experiment.trimmed(results),
@@ -197,73 +193,100 @@ impl Finding {
                 results.len()
             ));
         }
+        for claim in &experiment.figure.claims {
+            finding.compare(claim, results);
+        }
         finding
     }
 
-    fn claim(&self, key: &str) -> Option<&'static Claim> {
-        claims_of(self.name).find(|claim| claim.key == key)
-    }
-
-    /// Adds the comparison of a measurement with a claim; `named` describes the measurement.
-    pub(super) fn hold(&mut self, key: &str, ours: Option<Measured>, named: &str) {
-        let Some(claim) = self.claim(key) else { return };
-        let Some(ours) = ours else {
-            return self.unmeasured(key, "no runs");
+    /// Adds the comparison of our measurement with a claim.
+    fn compare(&mut self, claim: &'static Claim, results: &[&TrialResult]) {
+        let (ours, value, interval, verdict) = match evaluate(claim, results) {
+            Evaluated::Missing => return self.unmeasured(claim, "no runs".to_owned()),
+            Evaluated::Shown(value, note) => {
+                let shown = claim.note.render(&|name| note.get(name).map(String::as_str));
+                (shown.unwrap_or_default(), value, None, ClaimResult::NotJudged)
+            }
+            Evaluated::Judged(ours, note) => {
+                let note = claim.note.render(&|name| note.get(name).map(String::as_str));
+                let shown = claim.expected.shown(ours) + &claim.expected.between(ours);
+                let verdict = Judgement::standard().judge(claim.expected, ours);
+                (with_note(shown, note.as_deref()), ours.value, ours.interval, verdict)
+            }
         };
-        let shown = claim.expected.shown(ours) + &claim.expected.between(ours);
-        self.rows.push(Row {
-            claim: *claim,
-            ours: if named.is_empty() { shown } else { format!("{shown} ({named})") },
-            value: Some(ours.value),
-            interval: ours.interval,
-            verdict: judge(claim.expected, ours),
-        });
+        self.rows.push(Row { claim, ours, value: Some(value), interval, verdict });
     }
 
-    pub(super) fn unmeasured(&mut self, key: &str, why: &str) {
-        let Some(claim) = self.claim(key) else { return };
+    pub(super) fn unmeasured(&mut self, claim: &'static Claim, why: String) {
         self.rows.push(Row {
-            claim: *claim,
-            ours: why.to_owned(),
+            claim,
+            ours: why,
             value: None,
             interval: None,
             verdict: ClaimResult::NotMeasured,
         });
     }
 
-    /// Adds a value beside a claim that it cannot decide.
-    pub(super) fn beside(&mut self, key: &str, shown: &str, value: Option<f64>) {
-        let Some(claim) = self.claim(key) else { return };
-        self.rows.push(Row {
-            claim: *claim,
-            ours: shown.to_owned(),
-            value,
-            interval: None,
-            verdict: ClaimResult::NotJudged,
-        });
+    /// Adds the sentences of the report.
+    pub(super) fn report(&mut self, facts: &Facts) {
+        let report = self.figure.report();
+        let shown = |remark: &'static Remark| {
+            let applies =
+                remark.when.is_empty() || remark.when.iter().any(|key| self.falls_short(key));
+            let each = facts.each(remark.each.as_deref()).filter(move |_| applies);
+            each.filter_map(|values| {
+                remark.text.render(&|name| values.get(name).map(String::as_str))
+            })
+        };
+        let sentences: Vec<_> = report.sentences.iter().flat_map(shown).collect();
+        let readings: Vec<_> = report.readings.iter().flat_map(shown).collect();
+        let warnings: Vec<_> = report.warnings.iter().flat_map(shown).collect();
+        self.sentences.extend(sentences);
+        self.readings.extend(readings);
+        self.warnings.extend(warnings);
     }
 
     /// Returns whether a claim has a verdict, and the claim is not fully reproduced.
-    pub(super) fn falls_short(&self, key: &str) -> bool {
-        self.verdict(key).is_some_and(|verdict| {
+    fn falls_short(&self, key: &str) -> bool {
+        let row = self.rows.iter().find(|row| row.claim.key == key);
+        row.is_some_and(|row| {
             matches!(
-                verdict,
+                row.verdict,
                 ClaimResult::InPart | ClaimResult::NotReproduced | ClaimResult::Undecided
             )
         })
     }
 
-    pub(super) fn verdict(&self, key: &str) -> Option<ClaimResult> {
-        self.rows.iter().find(|row| row.claim.key == key).map(|row| row.verdict)
+    /// Returns the value that the paper gives in the claim of this key.
+    pub(super) fn expected(&self, key: &str) -> Option<Expected> {
+        self.figure.claim(key).map(|claim| claim.expected)
     }
 
-    pub(super) fn say(&mut self, sentence: impl Into<String>) {
-        self.sentences.push(sentence.into());
+    /// Adds the figure's chart; texts are those of its file.
+    pub(super) fn draw(
+        &mut self,
+        unit: &'static str,
+        groups: Vec<Group>,
+        reference: Option<f64>,
+        spread: Spread,
+    ) {
+        let text = &self.figure.report().chart;
+        self.charts.push(Chart {
+            name: self.name.to_owned(),
+            title: text.title.clone(),
+            caption: text.caption.clone(),
+            unit,
+            groups,
+            reference: reference.map(|value| (value, text.reference.clone())),
+            spread,
+        });
     }
+}
 
-    /// Adds a presumed cause.
-    pub(super) fn read(&mut self, reading: impl Into<String>) {
-        self.readings.push(reading.into());
+fn with_note(shown: String, note: Option<&str>) -> String {
+    match note {
+        None | Some("") => shown,
+        Some(note) => format!("{shown} ({note})"),
     }
 }
 

@@ -63,11 +63,11 @@ pub(super) fn seconds(results: &[&TrialResult], transfer: &str) -> Sample {
 }
 
 /// Returns the bytes that arrived at the client's host after a cancel, without other transfers' bodies.
-pub(super) fn tail_bytes(results: &[&TrialResult]) -> Sample {
+pub(super) fn bytes_after_cancel(results: &[&TrialResult], transfer: &str) -> Sample {
     let mut sample = Sample::default();
     for result in results {
         let mut values = Vec::new();
-        for object in result.observation.objects.iter().filter(|object| object.name == "big") {
+        for object in result.observation.objects.iter().filter(|object| object.name == transfer) {
             match &object.cancel {
                 Some(seen) => {
                     values.push(seen.wire_bytes.saturating_sub(seen.other_bytes) as f64);

@@ -1,209 +1,240 @@
-//! The numbers of the paper (SMig, CoNEXT 2016) and of the slides of its talk, as data.
-//!
-//! Only values that its text gives in numbers or words. Bars of its figures are not measured.
+//! What the paper (SMig, CoNEXT 2016) and the slides of its talk say of each figure, and what the report says
+//! of ours: the files in `claims/`, whose README describes them.
 
-use super::claim::{Claim, Expected};
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
-const fn claim(
-    experiment: &'static str,
-    key: &'static str,
-    text: &'static str,
-    expected: Expected,
-    place: &'static str,
-) -> Claim {
-    Claim { experiment, key, text, expected, place }
+use serde::Deserialize;
+
+use super::claim::Claim;
+use super::template::Template;
+
+/// A figure or table of the paper.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Figure {
+    /// The name of the experiment and of the files.
+    #[serde(skip)]
+    pub(super) name: &'static str,
+    /// The name in the paper.
+    pub(super) place: String,
+    pub(super) title: String,
+    /// The research question, in a sentence.
+    pub(super) question: String,
+    /// The figure whose report this one shares.
+    text_of: Option<String>,
+    pub(super) claims: Vec<Claim>,
+    #[serde(default)]
+    report: Report,
 }
 
-const CLAIMS: &[Claim] = &[
-    claim(
-        "slide-table",
-        "alone",
-        "10 KB alone: 0.05 s",
-        Expected::Seconds(0.05),
-        "slides of the talk",
-    ),
-    claim(
-        "slide-table",
-        "https",
-        "10 KB beside a download, HTTPS: 0.14 s",
-        Expected::Seconds(0.14),
-        "slides of the talk",
-    ),
-    claim(
-        "slide-table",
-        "http2",
-        "10 KB beside a download, HTTP/2: 8.40 s",
-        Expected::Seconds(8.40),
-        "slides of the talk",
-    ),
-    claim(
-        "figure-4",
-        "less",
-        "wired, default buffer: SMig takes up to 90 % less",
-        Expected::LessBy(0.90),
-        "section 5.1, on Figure 4",
-    ),
-    claim(
-        "figure-5",
-        "less",
-        "wired, large buffer: SMig takes up to 93 % less",
-        Expected::LessBy(0.93),
-        "section 5.1, on Figures 5 and 7",
-    ),
-    claim(
-        "figure-5",
-        "worst",
-        "a migration by the client (MigCP) helps less than the server's",
-        Expected::More,
-        "section 5.1, on Figures 5 and 7",
-    ),
-    claim(
-        "figure-6",
-        "less",
-        "LTE, default buffer: qualitatively as in Figure 4 (no number given)",
-        Expected::Less,
-        "section 5.1, on Figure 6",
-    ),
-    claim(
-        "figure-7",
-        "less",
-        "LTE, large buffer: SMig takes up to 92 % less",
-        Expected::LessBy(0.92),
-        "section 5.1, on Figures 5 and 7",
-    ),
-    claim(
-        "figure-7",
-        "worst",
-        "a migration by the client (MigCP) helps less than the server's",
-        Expected::More,
-        "section 5.1, on Figures 5 and 7",
-    ),
-    claim(
-        "figure-8",
-        "least",
-        "wired, 1 KB objects: 95 % less",
-        Expected::LessBy(0.95),
-        "section 5.1, Impact of Object Sizes, on Figure 8",
-    ),
-    claim(
-        "figure-8",
-        "trend",
-        "the smaller the object, the more it gains (no number given)",
-        Expected::More,
-        "section 5.1, Impact of Object Sizes, on Figure 8",
-    ),
-    claim(
-        "figure-8",
-        "lte",
-        "LTE: up to 99 % less",
-        Expected::LessBy(0.99),
-        "section 5.1, Impact of Object Sizes (figure not shown)",
-    ),
-    claim(
-        "figure-9",
-        "1MB",
-        "10 KB beside a file of 1 MB, wired: 88 % less",
-        Expected::LessBy(0.88),
-        "section 5.1, Impact of Object Sizes, on Figure 9",
-    ),
-    claim(
-        "figure-9",
-        "lte",
-        "LTE: over HTTP/2 a file of 10 MB blocks small objects for more than 5 s",
-        Expected::LongerThan(5.0),
-        "section 5.1, Impact of Object Sizes (figure not shown)",
-    ),
-    claim(
-        "figure-10",
-        "existing",
-        "migrated to an existing connection, the big file takes less than 2.5 % longer",
-        Expected::MoreByLessThan(0.025),
-        "section 5.1, Impact of Large File Download Time, on Figure 10",
-    ),
-    claim(
-        "figure-10",
-        "new",
-        "migrated to a new connection, the big file takes less than 2.5 % longer",
-        Expected::MoreByLessThan(0.025),
-        "section 5.1, Impact of Large File Download Time, on Figure 10",
-    ),
-    claim(
-        "figure-11",
-        "large",
-        "LTE, large buffer: migration cuts the bytes after a cancel by 90 %",
-        Expected::LessBy(0.90),
-        "section 5.2, on Figure 11",
-    ),
-    claim(
-        "figure-11",
-        "default",
-        "LTE, default buffer: by 53 %",
-        Expected::LessBy(0.53),
-        "section 5.2, on Figure 11",
-    ),
-    claim(
-        "table-1",
-        "sites",
-        "of the top 1500 sites 209 / 43 / 21 / 10 / 4 hold an object of at least 1 / 5 / 10 / 25 / 50 MB",
-        Expected::Web,
-        "Table 1",
-    ),
-    claim(
-        "table-1",
-        "sizes",
-        "sizes of objects, 25th, 50th, 75th percentile: 18, 40, 115 KB",
-        Expected::Web,
-        "section 2.1",
-    ),
-    claim(
-        "table-2",
-        "http1",
-        "HTTP/1.1, download cancelled: 150 KB still arrive",
-        Expected::Bytes(150e3),
-        "Table 2, row 1",
-    ),
-    claim(
-        "table-2",
-        "http2",
-        "HTTP/2, download cancelled: 2.5 MB still arrive",
-        Expected::Bytes(2.5e6),
-        "Table 2, row 2",
-    ),
-    claim(
-        "table-2",
-        "closed",
-        "HTTP/2, browser closed: 150 KB still arrive",
-        Expected::Bytes(150e3),
-        "Table 2, row 3",
-    ),
+/// What the report says of our results.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Report {
+    /// Conclusions, each computed from the numbers.
+    #[serde(default)]
+    pub(super) sentences: Vec<Remark>,
+    /// Presumed causes. They are not measured here.
+    #[serde(default)]
+    pub(super) readings: Vec<Remark>,
+    /// Warnings for the reader.
+    #[serde(default)]
+    pub(super) warnings: Vec<Remark>,
+    #[serde(default)]
+    pub(super) chart: ChartText,
+}
+
+/// A sentence of the report.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Remark {
+    pub(super) text: Template,
+    /// Keys of claims: only if one of them falls short. Empty: always.
+    #[serde(default)]
+    pub(super) when: Vec<String>,
+    /// The group of facts for each of which there is one sentence.
+    pub(super) each: Option<String>,
+}
+
+/// Text around a chart.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ChartText {
+    pub(super) title: String,
+    pub(super) caption: String,
+    /// Name of the reference value, if there is one.
+    #[serde(default)]
+    pub(super) reference: String,
+}
+
+macro_rules! files {
+    ($($name:literal),* $(,)?) => {
+        [$(($name, include_str!(concat!("../../claims/", $name, ".toml")))),*]
+    };
+}
+
+/// Names and texts of the files, in the paper's order.
+const FILES: [(&str, &str); 11] = files![
+    "slide-table",
+    "table-1",
+    "table-2",
+    "figure-4",
+    "figure-5",
+    "figure-6",
+    "figure-7",
+    "figure-8",
+    "figure-9",
+    "figure-10",
+    "figure-11",
 ];
 
-/// Returns the paper's claims about an experiment, in the order of its text.
-pub fn claims_of(experiment: &str) -> impl Iterator<Item = &'static Claim> {
-    CLAIMS.iter().filter(move |claim| claim.experiment == experiment)
+/// The figures. Their files are part of the program, and a test parses them: a fault cannot reach a user.
+static FIGURES: LazyLock<Vec<Figure>> = LazyLock::new(|| {
+    let parsed: Result<_, String> =
+        FILES.iter().map(|(name, text)| Figure::parse(name, text)).collect();
+    parsed.unwrap_or_else(|error| panic!("{error}"))
+});
+
+impl Figure {
+    /// Parses a file of claims.
+    ///
+    /// # Errors
+    /// What is wrong with it: the file, the place in it, and what is possible there.
+    fn parse(name: &'static str, text: &str) -> Result<Self, String> {
+        let fault = |what: &dyn std::fmt::Display| format!("claims/{name}.toml: {what}");
+        let mut figure: Self = toml::from_str(text).map_err(|error| fault(&error))?;
+        figure.name = name;
+        let mut keys = BTreeSet::new();
+        for claim in &mut figure.claims {
+            claim.experiment = name;
+            let what = if keys.insert(claim.key.clone()) {
+                claim.fault()
+            } else {
+                Some("another claim has this key".to_owned())
+            };
+            if let Some(what) = what {
+                return Err(fault(&format_args!("claim `{}`: {what}", claim.key)));
+            }
+        }
+        Ok(figure)
+    }
+
+    /// Returns the figure of this name.
+    pub(super) fn named(name: &str) -> Option<&'static Self> {
+        FIGURES.iter().find(|figure| figure.name == name)
+    }
+
+    pub(super) fn claim(&self, key: &str) -> Option<&Claim> {
+        self.claims.iter().find(|claim| claim.key == key)
+    }
+
+    /// Returns the texts of its report.
+    pub(super) fn report(&self) -> &Report {
+        let other = self.text_of.as_deref().and_then(Self::named);
+        other.map_or(&self.report, |other| &other.report)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Experiment;
+    use super::super::claim::{Cells, Expected, Levels, Measure, Quantity};
+    use super::super::facts::FactNames;
+    use super::super::{Experiment, Extent, fact_names};
     use super::*;
 
     #[test]
-    fn every_claim_belongs_to_an_experiment_and_every_experiment_has_one() {
-        for claim in CLAIMS {
-            let known = Experiment::named(claim.experiment).is_some();
-            assert!(known || claim.experiment == super::super::web::NAME, "{claim:?}");
-            let same = claims_of(claim.experiment).filter(|other| other.key == claim.key).count();
-            assert_eq!(same, 1, "{claim:?}");
+    fn every_file_is_one_and_every_experiment_has_claims() {
+        for (name, text) in FILES {
+            let figure = Figure::parse(name, text).unwrap_or_else(|error| panic!("{error}"));
+            assert!(!figure.claims.is_empty(), "{name}");
+            assert!(Experiment::named(name).is_some() || name == "table-1", "{name}");
+            assert_eq!(
+                Figure::named(name).map(|figure| figure.claims.len()),
+                Some(figure.claims.len())
+            );
         }
+        assert_eq!(Experiment::all().len() + 1, FILES.len(), "the survey is no experiment");
+    }
+
+    /// Returns the first placeholder, group or key in a figure's report that does not exist.
+    fn unknown(figure: &Figure, facts: FactNames) -> Option<String> {
+        let report = figure.report();
+        for remark in report.sentences.iter().chain(&report.readings).chain(&report.warnings) {
+            // A figure that shares its report may lack a claim, which then never falls short.
+            let is_known = |key: &String| FIGURES.iter().any(|figure| figure.claim(key).is_some());
+            if let Some(key) = remark.when.iter().find(|key| !is_known(key)) {
+                return Some(format!("`when`: no claim `{key}`"));
+            }
+            let group = remark.each.as_deref().unwrap_or_default();
+            let Some((_, names)) = facts.iter().find(|(known, _)| *known == group) else {
+                return Some(format!("`each`: no group `{group}`"));
+            };
+            if let Some(name) = remark.text.names().find(|name| !names.contains(name)) {
+                return Some(format!("no value `{name}`; there are: {}", names.join(", ")));
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn reports_name_only_what_exists() {
+        for figure in FIGURES.iter() {
+            assert_eq!(unknown(figure, fact_names(figure.name)), None, "{}", figure.name);
+            if let Some(other) = &figure.text_of {
+                assert!(Figure::named(other).is_some(), "{other}");
+                assert_eq!(figure.report, Report::default(), "{}", figure.name);
+            }
+        }
+    }
+
+    /// Every axis is varied by the scenario and has this level, or is not varied at all; transfers exist.
+    #[test]
+    fn claims_select_runs_that_their_scenario_makes() {
         for experiment in Experiment::all() {
-            assert!(claims_of(experiment.name).next().is_some(), "{}", experiment.name);
+            let campaign = experiment.campaign(Extent::Full, &|_| Ok(())).unwrap();
+            let check = |claim: &Claim, of: &Quantity, cells: &[&Cells]| {
+                let (Quantity::TimeOf(transfer) | Quantity::BytesAfterCancelOf(transfer)) = of;
+                for setting in &campaign.settings {
+                    let transfers = &setting.scenario.workload.transfers;
+                    assert!(transfers.contains_key(transfer), "{claim:?}");
+                }
+                for (axis, levels) in cells.iter().copied().flatten() {
+                    let levels = match levels {
+                        Levels::One(level) => std::slice::from_ref(level),
+                        Levels::Several(levels) => levels,
+                    };
+                    let of_axis =
+                        campaign.settings.iter().filter_map(|setting| setting.variant.on(axis));
+                    let known: BTreeSet<_> = of_axis.collect();
+                    let is_known = |level: &&String| known.contains(level.as_str());
+                    // A static pool is not measured everywhere, and Figures 4 to 7 share their claims' form.
+                    assert!(
+                        known.is_empty() || levels.iter().all(|level| is_known(&level)),
+                        "{axis} {claim:?}"
+                    );
+                }
+            };
+            for claim in &experiment.figure.claims {
+                match &claim.measured {
+                    Measure::Mean(value) | Measure::Maximum(value) => {
+                        check(claim, &value.of, &[&value.cells]);
+                    }
+                    Measure::LessThan(pair) | Measure::MoreThan(pair) | Measure::Trend(pair) => {
+                        check(claim, &pair.of, &[&pair.cells, &pair.than]);
+                        for also in pair.also.values() {
+                            check(claim, &pair.of, &[also]);
+                        }
+                    }
+                    Measure::Survey => panic!("{claim:?}"),
+                }
+            }
         }
     }
 
     #[test]
     fn words_and_numbers_say_the_same() {
-        for claim in CLAIMS {
+        for claim in FIGURES.iter().flat_map(|figure| &figure.claims) {
             let number = match claim.expected {
                 Expected::Seconds(seconds) => format!("{seconds:.2} s"),
                 Expected::LessBy(share) => format!("{:.0} %", share * 100.0),
@@ -215,5 +246,49 @@ mod tests {
             };
             assert!(claim.text.contains(&number), "{number}: {}", claim.text);
         }
+    }
+
+    #[test]
+    fn a_fault_is_named_with_its_file_and_place() {
+        let good = "place = 'p'\ntitle = 't'\nquestion = 'q'\n[[claims]]\nkey = 'less'\nplace = 'p'\ntext = 't'\n\
+            expected = { less-by = 0.9 }\nnote = '{scheme}'\n[claims.measured.less-than]\n\
+            of = { time-of = 'small' }\ncells = { scheme = ['A', 'B'] }\nthan = { scheme = 'N' }\nchoose = 'largest'\n";
+        assert!(Figure::parse("figure-4", good).is_ok());
+        for (from, to, what) in [
+            ("less-by = 0.9", "less-by = 'x'", "line 8"),
+            (
+                "time-of",
+                "times-of",
+                "unknown variant `times-of`, expected `time-of` or `bytes-after-cancel-of`",
+            ),
+            ("choose = 'largest'", "choose = 'best'", "expected `largest` or `smallest`"),
+            ("key = 'less'", "kee = 'less'", "unknown field `kee`"),
+            ("scheme = 'N'", "scheme = 3", "expected a level, or a list of levels"),
+            ("{scheme}", "{scheme", "`{scheme` has no `}`"),
+            (
+                "{scheme}",
+                "{buffer}",
+                "claim `less`: `note`: {buffer} is not a value of this claim; it has: scheme",
+            ),
+            ("choose = 'largest'", "", "claim `less`: `scheme` has a list of levels: set `choose`"),
+            ("['A', 'B']", "'A'", "claim `less`: `choose` needs an axis with a list of levels"),
+            ("'N'", "['N', 'M']", "only one axis can have a list of levels"),
+            (
+                "{ less-by = 0.9 }",
+                "{ bytes = 9 }",
+                "claim `less`: `expected` Bytes(9.0) cannot be compared",
+            ),
+        ] {
+            assert!(good.contains(from), "{from}");
+            let error = Figure::parse("figure-4", &good.replacen(from, to, 1)).unwrap_err();
+            assert!(
+                error.starts_with("claims/figure-4.toml: ") && error.contains(what),
+                "{what}: {error}"
+            );
+        }
+        let twice = good.to_owned() + &good[good.find("[[").unwrap()..];
+        assert!(
+            Figure::parse("figure-4", &twice).unwrap_err().ends_with("another claim has this key")
+        );
     }
 }

@@ -29,7 +29,7 @@ pub struct Condition {
     pub variant: Variant,
     /// Scenario of this combination.
     pub scenario: Scenario,
-    /// The scenario as written, and the traces that it refers to: identical on every machine.
+    /// The scenario as written, and the files that it refers to: identical on every machine.
     pub(super) fingerprint: Fingerprint,
 }
 
@@ -38,7 +38,7 @@ pub struct Condition {
 pub(super) struct Fingerprint {
     /// The scenario before relative paths were resolved.
     pub(super) written: String,
-    /// Digests of the trace files.
+    /// Digests of the trace files and of the commands' files.
     pub(super) traces: String,
 }
 

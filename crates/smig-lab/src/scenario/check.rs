@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use super::command::{ClientCommand, ServerCommand};
 use super::spec::{
-    ArrivalProcess, ClientKind, ClientSpec, HostSettings, Scenario, ServerKind, ServerSpec,
-    Transfer, TransferDirection,
+    ArrivalProcess, ClientKind, ClientSpec, HostSettings, Priorities, Scenario, ServerKind,
+    ServerSpec, Transfer, TransferDirection,
 };
 
 /// Path of a key, and the fault there.
@@ -91,9 +92,31 @@ fn host(path: &str, host: &HostSettings, faults: &mut Faults) {
     }
 }
 
+/// Reports faults of a command, a command without its kind, and the kind without its command.
+fn command(path: &str, is_kind: bool, found: Option<Vec<(String, String)>>, faults: &mut Faults) {
+    match found {
+        Some(found) if is_kind => {
+            for (key, what) in found {
+                faults.add(&format!("{path}.command.{key}"), what);
+            }
+        }
+        Some(_) => faults.add(&format!("{path}.command"), "only the kind \"command\" has this"),
+        None if is_kind => {
+            let what = format!("the kind \"command\" needs a table [{path}.command] with argv");
+            faults.add(&format!("{path}.kind"), what);
+        }
+        None => {}
+    }
+}
+
 fn server(name: &str, server: &ServerSpec, faults: &mut Faults) {
     let path = format!("servers.{name}");
     name_is_plain(name, &path, faults);
+    let is_command = server.kind == ServerKind::Command;
+    command(&path, is_command, server.command.as_ref().map(ServerCommand::faults), faults);
+    if is_command && server.program.is_some() {
+        faults.add(&format!("{path}.program"), "command.argv names the program of this kind");
+    }
     if server.kind != ServerKind::Smig && !server.settings.is_empty() {
         let what = format!(
             "only a server of kind \"smig\" has settings; this is {:?}",
@@ -177,7 +200,19 @@ fn client(name: &str, client: &ClientSpec, scenario: &Scenario, faults: &mut Fau
             refused.push(only("spares", "\"smig\""));
         }
     }
-    if client.kind == ClientKind::Smig && client.connections.is_some() {
+    let is_command = client.kind == ClientKind::Command;
+    command(&path, is_command, client.command.as_ref().map(ClientCommand::faults), faults);
+    if is_command && client.priorities == Priorities::Sent {
+        refused.push(only("priorities", "\"smig\", \"h2\" or \"http1\""));
+    }
+    let tls = server.and_then(|server| server.command.as_ref()).is_none_or(|command| command.tls);
+    if !tls && !is_command {
+        let what =
+            "its server has tls = false, and only a client of kind \"command\" can do without";
+        refused.push((format!("{path}.kind"), what.to_owned()));
+    }
+    if matches!(client.kind, ClientKind::Smig | ClientKind::Command) && client.connections.is_some()
+    {
         refused.push(only(
             "connections",
             "\"h2\" or \"http1\" (of a session: settings.smig of the server)",
@@ -186,7 +221,7 @@ fn client(name: &str, client: &ClientSpec, scenario: &Scenario, faults: &mut Fau
     if client.kind != ClientKind::H2 && client.assignment.is_some() {
         refused.push(only("assignment", "\"h2\""));
     }
-    if client.kind == ClientKind::Http1
+    if matches!(client.kind, ClientKind::Http1 | ClientKind::Command)
         && (client.stream_window.is_some() || client.connection_window.is_some())
     {
         refused.push(only("stream_window", "\"smig\" or \"h2\""));
@@ -265,6 +300,10 @@ fn transfer(name: &str, transfer: &Transfer, scenario: &Scenario, faults: &mut F
         }
         if transfer.direction == TransferDirection::Upload {
             faults.add(&format!("{path}.cancel"), "only downloads can be cancelled");
+        }
+        if client.is_some_and(|client| client.kind == ClientKind::Command) {
+            let what = "the lab cannot cancel the requests of a client of kind \"command\"";
+            faults.add(&format!("{path}.cancel"), what);
         }
     }
     if transfer.direction == TransferDirection::Upload

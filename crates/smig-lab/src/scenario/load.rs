@@ -14,6 +14,7 @@ use toml::{Table, Value};
 
 use super::cells::{Campaign, Condition, Fingerprint, Variant, hex};
 use super::check;
+use super::command::files_beside;
 use super::spec::{Scenario, ServerKind};
 use crate::link::RateSpec;
 
@@ -170,12 +171,19 @@ impl Reader<'_> {
         scenario.link = scenario.link.relative_to(self.folder);
         let more = scenario.more_links.into_iter();
         scenario.more_links = more.map(|link| link.relative_to(self.folder)).collect();
+        let scripts = scripts(&scenario, self.folder);
+        for command in scenario.servers.values_mut().filter_map(|server| server.command.as_mut()) {
+            command.resolve(self.folder);
+        }
+        for command in scenario.clients.values_mut().filter_map(|client| client.command.as_mut()) {
+            command.resolve(self.folder);
+        }
         let mut faults: Vec<_> = check::faults(&scenario)
             .into_iter()
             .map(|(path, what)| self.fault(&path, &variant.0, &what))
             .collect();
         self.check_settings(&scenario, variant, &mut faults);
-        let fingerprint = Fingerprint { written, traces: traces(&scenario) };
+        let fingerprint = Fingerprint { written, traces: traces(&scenario) + &scripts };
         if faults.is_empty() { Ok((scenario, fingerprint)) } else { Err(faults) }
     }
 
@@ -260,6 +268,15 @@ fn traces(scenario: &Scenario) -> String {
         _ => None,
     };
     rates.filter_map(digest).collect()
+}
+
+/// Returns the digests of the files beside the scenario that its commands name.
+fn scripts(scenario: &Scenario, folder: &Path) -> String {
+    let servers = scenario.servers.values().filter_map(|server| server.command.as_ref());
+    let clients = scenario.clients.values().filter_map(|client| client.command.as_ref());
+    let commands = servers.map(|command| &command.argv).chain(clients.map(|command| &command.argv));
+    let digest = |file| hex(&Sha256::digest(std::fs::read(file).unwrap_or_default()));
+    commands.flat_map(|argv| files_beside(argv, folder)).map(digest).collect()
 }
 
 fn word(segment: &Segment) -> Option<String> {

@@ -30,14 +30,18 @@
 
 mod cells;
 mod check;
+mod command;
 mod load;
+mod placeholder;
 mod spec;
 #[cfg(test)]
 mod tests;
 mod value;
 
 pub use cells::{Campaign, Condition, Filter, Shard, Trial, TrialId, Variant};
+pub use command::{ClientCommand, Readiness, ResultFormat, ServerCommand, StopSignal};
 pub use load::{SettingsCheck, load, parse};
+pub(crate) use placeholder::fill;
 pub use smig_settings::{Diagnostic, Diagnostics};
 pub use spec::{
     ArrivalProcess, Assignment, Cancel, CancelHow, ClientKind, ClientMigration, ClientSpec,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::command::{ClientCommand, ServerCommand};
 use super::value::{Size, Span};
 use crate::link::LinkSpec;
 
@@ -90,7 +91,7 @@ pub struct HostSettings {
 /// Server implementation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[expect(missing_docs, reason = "each is the server of its name")]
+#[expect(missing_docs, reason = "each is the server of its name; Command is any other program")]
 pub enum ServerKind {
     Smig,
     Nginx,
@@ -99,6 +100,7 @@ pub enum ServerKind {
     Haproxy,
     Caddy,
     Go,
+    Command,
 }
 
 /// Specification of a server.
@@ -119,6 +121,9 @@ pub struct ServerSpec {
     /// Path of a program to run instead of the one in PATH.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<PathBuf>,
+    /// command: the program, and how it is started and stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<ServerCommand>,
 }
 
 /// Client implementation.
@@ -131,6 +136,8 @@ pub enum ClientKind {
     H2,
     /// HTTP/1.1.
     Http1,
+    /// Any program.
+    Command,
 }
 
 /// Assignment of requests to one of several connections.
@@ -188,6 +195,9 @@ pub struct ClientSpec {
     /// Flow-control window of each connection; 16 MiB if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection_window: Option<Size>,
+    /// command: the program, and how its results are read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<ClientCommand>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
@@ -430,10 +440,6 @@ impl Default for Record {
 }
 
 impl ServerKind {
-    /// All server implementations.
-    pub const ALL: [Self; 7] =
-        [Self::Smig, Self::Nginx, Self::H2o, Self::Nghttpd, Self::Haproxy, Self::Caddy, Self::Go];
-
     /// Returns the kind's name in a scenario file.
     #[must_use]
     pub const fn word(self) -> &'static str {
@@ -445,13 +451,14 @@ impl ServerKind {
             Self::Haproxy => "haproxy",
             Self::Caddy => "caddy",
             Self::Go => "go",
+            Self::Command => "command",
         }
     }
 
-    /// Returns whether the server accepts request bodies as the lab sends them.
+    /// Returns whether the server accepts request bodies as the lab sends them; a command may.
     #[must_use]
     pub const fn takes_uploads(self) -> bool {
-        matches!(self, Self::Smig | Self::Go)
+        matches!(self, Self::Smig | Self::Go | Self::Command)
     }
 }
 

@@ -138,6 +138,138 @@ const WRONG: &[(&str, &str, &[&str])] = &[
     ("x = [1,\n", "test.toml:", &["array"]),
 ];
 
+/// The same for commands, appended below `[servers.other.command]` and `[clients.load.command]`.
+const WRONG_SERVER: &[(&str, &str, &[&str])] = &[
+    ("", "test.toml:11: servers.other.command: ", &["missing field `argv`"]),
+    ("argv = []\n", "test.toml:12: servers.other.command.argv: ", &["it is empty"]),
+    (
+        "argv = [\"./serve\", \"{port}\"]\n",
+        "test.toml:12: servers.other.command.argv: ",
+        &["\"./serve\" is relative", "\"{dir}/./serve\"", "PATH"],
+    ),
+    (
+        "argv = [\"serve\", \"{prot}\"]\n",
+        "test.toml:12: servers.other.command.argv: ",
+        &["{prot} is no placeholder", "{addr}, {port}, {root}, {cert}"],
+    ),
+    (
+        "argv = [\"serve\"]\n",
+        "test.toml:12: servers.other.command.argv: ",
+        &["{port} is in no argument", "the lab chooses the port"],
+    ),
+    (
+        "argv = [\"serve\", \"{port}\"]\nready = \"soon\"\n",
+        "test.toml:13: servers.other.command.ready: ",
+        &["`soon`", "`port` or `line`"],
+    ),
+    (
+        "argv = [\"serve\", \"{port}\"]\nready = { line = \" \" }\n",
+        "test.toml:13: servers.other.command.ready: ",
+        &["needs a text"],
+    ),
+    (
+        "argv = [\"serve\", \"{port}\"]\nstop = \"USR1\"\n",
+        "test.toml:13: servers.other.command.stop: ",
+        &["`USR1`", "`TERM`, `INT`"],
+    ),
+    (
+        "argv = [\"serve\", \"{port}\"]\nfiles = { \"../x\" = \"\" }\n",
+        "test.toml:13: servers.other.command.files: ",
+        &["\"../x\" is not a file name"],
+    ),
+    (
+        "argv = [\"serve\", \"{port}\"]\nversion = [\"serve\", \"{root}\"]\n",
+        "test.toml:13: servers.other.command.version: ",
+        &["{root} is no placeholder; there are {dir}"],
+    ),
+    (
+        "argv = [\"serve\", \"{port}\"]\ntls = false\n",
+        "test.toml:5: clients.user.kind: ",
+        &["tls = false", "\"command\""],
+    ),
+];
+
+const WRONG_CLIENT: &[(&str, &str, &[&str])] = &[
+    (
+        "argv = [\"load\"]\n",
+        "test.toml:12: clients.load.command.argv: ",
+        &["{url}, {origin} and {addr}"],
+    ),
+    (
+        "argv = [\"load\", \"{url}\", \"{root}\"]\n",
+        "test.toml:12: clients.load.command.argv: ",
+        &["{root} is no placeholder", "{url}, {origin}"],
+    ),
+    (
+        "argv = [\"load\", \"{url}\"]\nresult = \"csv\"\n",
+        "test.toml:13: clients.load.command.result: ",
+        &["`csv`", "`exit` or `json-lines`"],
+    ),
+    (
+        "argv = [\"load\", \"{url}\"]\n[workload.transfers.big.cancel]\nat = \"1kB\"\n",
+        "test.toml:13: workload.transfers.big.cancel: ",
+        &["cannot cancel", "\"command\""],
+    ),
+];
+
+#[test]
+fn errors_of_commands_name_file_line_key_and_what_is_right() {
+    let check = |before: &str, wrong: &[(&str, &str, &[&str])]| {
+        for (text, place, words) in wrong {
+            let errors = refused(&format!("{before}{text}"));
+            let fits = |error: &&String| {
+                error.starts_with(place) && words.iter().all(|word| error.contains(word))
+            };
+            assert!(errors.iter().any(|error| fits(&error)), "{text}: {errors:#?}");
+        }
+    };
+    let other = SMALL.replace(
+        "[clients.user]\nkind = \"smig\"\n",
+        "[clients.user]\nkind = \"smig\"\nserver = \"other\"\n",
+    );
+    let other = format!("{other}[servers.other]\nkind = \"command\"\n[servers.other.command]\n");
+    check(&other, WRONG_SERVER);
+    let load = SMALL.replace("size = \"50MB\"\n", "size = \"50MB\"\nclient = \"load\"\n");
+    let load = format!("{load}[clients.load]\nkind = \"command\"\n[clients.load.command]\n");
+    check(&load, WRONG_CLIENT);
+    for (text, place, what) in [
+        (
+            "[servers.other]\nkind = \"command\"\n",
+            "test.toml:9: servers.other.kind: ",
+            "needs a table [servers.other.command]",
+        ),
+        (
+            "[servers.main.command]\nargv = [\"x\", \"{port}\"]\n",
+            "test.toml:8: servers.main.command: ",
+            "only the kind \"command\" has this",
+        ),
+    ] {
+        let errors = refused(&format!("{SMALL}{text}"));
+        let fits = |error: &String| error.starts_with(place) && error.contains(what);
+        assert!(errors.iter().any(fits), "{text}: {errors:#?}");
+    }
+}
+
+#[test]
+fn a_command_is_named_by_its_files_bytes_and_not_by_their_place() {
+    let text = "link = \"paper-wired\"\n[servers.main]\nkind = \"command\"\n[servers.main.command]\n\
+        argv = [\"python3\", \"{dir}/serve.py\", \"{port}\"]\n[clients.user]\nkind = \"http1\"\n\
+        [workload.transfers.big]\nsize = 9\n";
+    let cell_in = |script: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("serve.py"), script).unwrap();
+        let campaign = parse(text, "test", folder.path(), &settings).unwrap();
+        let cell = campaign.cells().remove(0);
+        let argv = &cell.scenario.servers["main"].command.as_ref().unwrap().argv;
+        assert_eq!(argv[1], folder.path().join("serve.py").display().to_string());
+        cell
+    };
+    let (one, same, other) = (cell_in("1"), cell_in("1"), cell_in("2"));
+    assert_ne!(one.scenario, same.scenario, "found in another folder");
+    assert_eq!(one.hash(), same.hash());
+    assert_ne!(one.hash(), other.hash());
+}
+
 #[test]
 fn errors_name_file_line_key_and_what_is_right() {
     for (text, place, words) in WRONG {

@@ -75,6 +75,7 @@ impl WorkloadClient {
         first_session: u32,
     ) -> Result<Self, String> {
         let way = match spec.kind {
+            ClientKind::Command => return Err("a command opens its own connections".into()),
             ClientKind::Http1 => {
                 let connections = spec.connections.unwrap_or(HTTP1_CONNECTIONS) as usize;
                 ClientBackend::Http1 {

@@ -11,7 +11,7 @@ use super::content::Content;
 use crate::scenario::{Scenario, TransferDirection};
 
 /// Size of the warm-up object, which is requested when connections are opened.
-pub const WARM_UP: u64 = 1_000;
+pub(super) const WARM_UP: u64 = 1_000;
 
 /// A directory with files, a certificate and its key.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,19 +5,21 @@
 
 mod body;
 mod closing;
+mod command;
 mod connections;
 mod content;
 mod endpoint;
 mod http1;
 mod material;
+mod received_bytes;
 mod result;
 mod run;
 mod schedule;
 mod transfer;
-mod wire;
 
+pub use command::CommandEnv;
 pub(crate) use http1::connector;
-pub use material::{ServerFiles, WARM_UP};
+pub use material::ServerFiles;
 pub use result::{
     CancelRecord, ConnectionBytes, ConnectionRecord, MigrationRecord, ObjectResult, Observation,
     Outcome, ProgressPoint,

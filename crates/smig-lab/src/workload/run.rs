@@ -12,11 +12,12 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::command::{CommandClient, CommandEnv};
 use super::connections::Connections;
 use super::endpoint::WorkloadClient;
 use super::result::{ObjectResult, Observation};
 use super::schedule::Schedule;
-use crate::scenario::{ArrivalProcess, Scenario, Transfer};
+use crate::scenario::{ArrivalProcess, ClientSpec, Scenario, Transfer};
 
 /// Time limit for opening all connections of a client.
 const OPEN_PATIENCE: Duration = Duration::from_secs(60);
@@ -32,6 +33,8 @@ pub struct WorkloadSpec {
     pub servers: BTreeMap<String, SocketAddr>,
     /// The certificate of all servers, PEM.
     pub certificate: String,
+    /// What clients that are commands need.
+    pub commands: CommandEnv,
     /// Transfers that are unfinished after this time since the start are aborted.
     pub time_limit: Duration,
 }
@@ -61,6 +64,7 @@ pub(super) struct Run {
     scenario: Scenario,
     seed: u64,
     endpoints: BTreeMap<String, WorkloadClient>,
+    commands: BTreeMap<String, CommandClient>,
     pub(super) connections: Connections,
     /// Bytes of all downloads' bodies so far.
     pub(super) body_bytes: AtomicU64,
@@ -106,6 +110,7 @@ pub fn run(
         let run = Run {
             seed: order.seed,
             endpoints,
+            commands: commands(&order)?,
             connections: Connections::default(),
             body_bytes: AtomicU64::new(0),
             progress_every: order.scenario.record.progress.0,
@@ -126,7 +131,8 @@ pub fn run(
 async fn open(order: &WorkloadSpec) -> Result<BTreeMap<String, WorkloadClient>, WorkloadError> {
     let mut endpoints = BTreeMap::new();
     let mut sessions = 0;
-    for (name, spec) in &order.scenario.clients {
+    let is_ours = |(_, spec): &(&String, &ClientSpec)| spec.command.is_none();
+    for (name, spec) in order.scenario.clients.iter().filter(is_ours) {
         let fail = |why| WorkloadError::Open { client: name.clone(), why };
         let server = *order.servers.get(name).ok_or_else(|| fail("it has none".into()))?;
         let endpoint =
@@ -141,6 +147,24 @@ async fn open(order: &WorkloadSpec) -> Result<BTreeMap<String, WorkloadClient>, 
         endpoints.insert(name.clone(), endpoint);
     }
     Ok(endpoints)
+}
+
+/// Returns the clients that are commands.
+fn commands(order: &WorkloadSpec) -> Result<BTreeMap<String, CommandClient>, WorkloadError> {
+    let mut commands = BTreeMap::new();
+    for (name, spec) in &order.scenario.clients {
+        let Some(command) = &spec.command else { continue };
+        let fail = |why| WorkloadError::Open { client: name.clone(), why };
+        let server = *order.servers.get(name).ok_or_else(|| fail("it has none".into()))?;
+        let has_tls = order
+            .scenario
+            .server_of(spec)
+            .and_then(|server| order.scenario.servers.get(server)?.command.as_ref())
+            .is_none_or(|command| command.tls);
+        let client = CommandClient::new(command, server, has_tls, order.seed, &order.commands);
+        commands.insert(name.clone(), client.map_err(fail)?);
+    }
+    Ok(commands)
 }
 
 impl Run {
@@ -167,12 +191,19 @@ impl Run {
         let Some(transfer) = self.scenario.workload.transfers.get(&name).cloned() else {
             return Ok(Vec::new());
         };
-        let objects = match transfer.arrival {
+        let mut objects = match transfer.arrival {
             ArrivalProcess::ClosedLoop => self.one_by_one(&name, &transfer).await,
             ArrivalProcess::Periodic | ArrivalProcess::Poisson => {
                 Arc::clone(&self).by_the_clock(&name, &transfer).await?
             }
         };
+        if self.command(&transfer).is_some() {
+            // A command may have requested any number of objects.
+            objects.sort_by_key(|object| object.started_ns);
+            for (number, object) in (0..).zip(&mut objects) {
+                object.number = number;
+            }
+        }
         self.tell_end(&name);
         Ok(objects)
     }
@@ -191,7 +222,7 @@ impl Run {
             if self.ends_before(transfer, next).await {
                 break;
             }
-            objects.push(self.object(name, number, transfer).await);
+            objects.extend(self.objects(name, number, transfer).await);
             next = Instant::now() + transfer.every.map_or(Duration::ZERO, |every| every.0);
         }
         objects
@@ -209,13 +240,25 @@ impl Run {
                 break;
             }
             let (run, name, transfer) = (Arc::clone(&self), name.to_owned(), transfer.clone());
-            open.spawn(async move { run.object(&name, number, &transfer).await });
+            open.spawn(async move { run.objects(&name, number, &transfer).await });
         }
         let mut objects = Vec::new();
         while let Some(joined) = open.join_next().await {
-            objects.push(joined.map_err(|_| WorkloadError::Panicked)?);
+            objects.extend(joined.map_err(|_| WorkloadError::Panicked)?);
         }
         Ok(objects)
+    }
+
+    /// Transfers the object of a request, or all objects of a command.
+    async fn objects(&self, name: &str, number: u32, transfer: &Transfer) -> Vec<ObjectResult> {
+        match self.command(transfer) {
+            Some(command) => command.run(self, self.empty(name, number, transfer)).await,
+            None => vec![self.object(name, number, transfer).await],
+        }
+    }
+
+    fn command(&self, transfer: &Transfer) -> Option<&CommandClient> {
+        self.commands.get(self.client_name(transfer))
     }
 
     /// Waits until the time of the next request; returns whether the transfer ends before it.

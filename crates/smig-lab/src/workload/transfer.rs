@@ -9,9 +9,9 @@ use super::closing::close_all;
 use super::connections::Key;
 use super::content::Content;
 use super::endpoint::{Answer, RequestSpec};
+use super::received_bytes::ReceivedBytes;
 use super::result::{CancelRecord, MigrationRecord, ObjectResult, Outcome, ProgressPoint};
 use super::run::{Run, now_ns};
-use super::wire::ReceivedBytes;
 use crate::scenario::{CancelHow, SizeClass, Transfer, TransferDirection};
 
 /// After a cancel: silence after which the traffic counts as finished.
@@ -36,8 +36,23 @@ impl Run {
         number: u32,
         transfer: &Transfer,
     ) -> ObjectResult {
+        let mut result = self.empty(name, number, transfer);
+        let fetched = timeout_at(self.deadline, self.fetch(&mut result, transfer)).await;
+        if result.ended_ns == 0 {
+            result.ended_ns = self.since_began();
+        }
+        match fetched {
+            Ok(Ok(outcome)) => result.outcome = outcome,
+            Ok(Err(why)) => result.outcome = Outcome::Failed(why),
+            Err(_) => {}
+        }
+        result
+    }
+
+    /// Returns the result of a request that starts now and has no response yet.
+    pub(super) fn empty(&self, name: &str, number: u32, transfer: &Transfer) -> ObjectResult {
         let size = transfer.size_of(number);
-        let mut result = ObjectResult {
+        ObjectResult {
             name: name.to_owned(),
             number,
             client: self.client_name(transfer).to_owned(),
@@ -54,17 +69,7 @@ impl Run {
             outcome: Outcome::TimedOut,
             cancel: None,
             progress: Vec::new(),
-        };
-        let fetched = timeout_at(self.deadline, self.fetch(&mut result, transfer)).await;
-        if result.ended_ns == 0 {
-            result.ended_ns = self.since_began();
         }
-        match fetched {
-            Ok(Ok(outcome)) => result.outcome = outcome,
-            Ok(Err(why)) => result.outcome = Outcome::Failed(why),
-            Err(_) => {}
-        }
-        result
     }
 
     async fn fetch(

@@ -12,22 +12,16 @@ use rcgen::{CertificateParams, KeyPair};
 use smig::{Server, ServerTls, Trust};
 use smig_files::{Files, Options};
 
-use super::finding::{Cell, Finding, Subject, numbers, words};
+use super::facts::{FactNames, Facts};
+use super::finding::{Cell, Finding, numbers, words};
+use super::paper::Figure;
 use crate::survey::crawl::{
     CrawlEvent, CrawlOptions, Crawled, Limits, Results, Url, client, crawl as ask, start,
 };
 use crate::survey::{DataSource, SurveyCounts, SurveyError, Table};
 
 /// The file of the survey's results, beside the other results.
-pub const SURVEY_FILE: &str = "survey.jsonl";
-
-const SUBJECT: Subject = Subject {
-    name: NAME,
-    place: "Table 1",
-    title: "Sites with large objects",
-    question: "How many sites hold a large object beside small ones on their landing page's host?",
-    file: "docs/survey.md",
-};
+const SURVEY_FILE: &str = "survey.jsonl";
 
 /// The name on the command line.
 pub const NAME: &str = "table-1";
@@ -225,53 +219,59 @@ pub fn read_survey(folder: &Path) -> Result<Option<Table>, WebError> {
     Ok(Some(Table::new(DataSource::Crawl, &tally)))
 }
 
-/// Table 1: the paper's numbers, the generated ones, and the survey's result.
-pub(super) fn finding(survey: Option<&Table>) -> Finding {
-    const WEB: &str = "not measured here: it requires the web; `smig lab survey` measures it";
-    let Some(table) = survey else {
-        let mut finding = Finding::about(SUBJECT);
-        for key in ["sites", "sizes"] {
-            finding.unmeasured(key, WEB);
-        }
-        return finding;
-    };
-    let mut finding = Finding::about(SUBJECT);
+/// The values of [`finding`].
+pub(super) const SURVEY: FactNames = &[(
+    "",
+    &[
+        "sites",
+        "objects",
+        "counts",
+        "counts_verdict",
+        "percentiles",
+        "percentiles_verdict",
+        "planted",
+    ],
+)];
+
+/// Table 1: the paper's numbers, the generated ones, and the survey's result. `None` only if the table has no
+/// file of claims.
+pub(super) fn finding(survey: Option<&Table>) -> Option<Finding> {
+    let figure = Figure::named(NAME)?;
+    let mut finding = Finding::about(figure, "docs/survey.md");
+    let mut facts = Facts::new(SURVEY);
+    if let Some(table) = survey {
+        finding.runs = 1;
+        count(table, &mut finding, &mut facts);
+    }
+    for claim in &figure.claims {
+        let note = claim.note.render(&|name| facts.get(name));
+        finding.unmeasured(claim, note.unwrap_or_default());
+    }
+    finding.report(&facts);
+    Some(finding)
+}
+
+/// Compares the survey's result with what exists on the test sites.
+fn count(table: &Table, finding: &mut Finding, facts: &mut Facts) {
     let (reached, sizes) = planted();
     let found: Vec<u64> = table.at_least.iter().map(|row| row.sites).collect();
-    let verdict = |right| if right { "as planted" } else { "NOT as planted" };
-    let shown = |counts: &[u64]| counts.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
-    finding.runs = 1;
-    finding.unmeasured(
-        "sites",
-        &format!(
-            "{WEB}; of {} test sites it counts {}, {}",
-            table.sites,
-            shown(&found),
-            verdict(found == reached)
-        ),
-    );
+    let verdict = |right| Some(if right { "as planted" } else { "NOT as planted" }.to_owned());
+    let shown =
+        |counts: &[u64]| Some(counts.iter().map(u64::to_string).collect::<Vec<_>>().join(", "));
+    facts.set("sites", Some(table.sites.to_string()));
+    facts.set("objects", Some(sizes.len().to_string()));
+    facts.set("counts", shown(&found));
+    facts.set("counts_verdict", verdict(found == reached));
+    facts.set("planted", shown(&reached));
     let percentiles: Vec<_> =
         table.percentiles.iter().map(|percentile| percentile.bytes.unwrap_or(0.0)).collect();
     let truth = [0.25, 0.5, 0.75].map(|share| percentile(&sizes, share));
     let near =
         percentiles.iter().zip(truth).all(|(found, true_)| (found - true_).abs() <= 0.01 * true_);
     let kilo: Vec<_> = percentiles.iter().map(|bytes| format!("{:.0}", bytes / 1e3)).collect();
-    finding.unmeasured(
-        "sizes",
-        &format!("{WEB}; of the test sites {} kB, {}", kilo.join(", "), verdict(near)),
-    );
-    finding.say(format!(
-        "The web of 2016 cannot be measured again, and no other is measured here. This tests the \
-         instrument: {} sites on loopback with {} objects of known sizes, in the paper's shares; a \
-         fourth level and another host that must not be counted. The survey finds {} sites with an \
-         object of at least 1, 5, 10, 25, 50 MB; planted are {}.",
-        table.sites,
-        sizes.len(),
-        shown(&found),
-        shown(&reached)
-    ));
-    fill(table, reached, truth, &mut finding);
-    finding
+    facts.set("percentiles", Some(kilo.join(", ")));
+    facts.set("percentiles_verdict", verdict(near));
+    fill(table, reached, truth, finding);
 }
 
 fn fill(table: &Table, reached: [u64; 5], truth: [f64; 3], finding: &mut Finding) {
@@ -326,7 +326,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         survey_test_web(folder.path()).unwrap();
         let table = read_survey(folder.path()).unwrap().unwrap();
-        let finding = finding(Some(&table));
+        let finding = finding(Some(&table)).unwrap();
         assert!(finding.rows.iter().all(|row| row.ours.ends_with("as planted")), "{finding:#?}");
         assert!(!finding.rows.iter().any(|row| row.ours.contains("NOT")), "{finding:#?}");
         // A second call does nothing.

@@ -1,6 +1,8 @@
 //! Figure 10: the download time of the big file.
 
-use super::finding::{Cell, Chart, Dot, Finding, Group, Spread, numbers, words};
+use super::claim::Expected;
+use super::facts::{FactNames, Facts};
+use super::finding::{Cell, Dot, Finding, Group, Spread, numbers, words};
 use super::measure::{Sample, names_on, seconds, spaced, with};
 use super::scheme;
 use crate::campaign::TrialResult;
@@ -36,18 +38,12 @@ fn lines(results: &[&TrialResult]) -> Vec<Line> {
     lines
 }
 
-/// Figure 10. The paper's sockets have the system's send buffers unless it states otherwise, so our results
-/// with default buffers are compared with it.
-pub(super) fn big_file(results: &[&TrialResult], finding: &mut Finding) {
+/// The values of [`big_file`].
+pub(super) const BIG_FILE: FactNames = &[("", &["failed"]), ("file", &["file", "times"])];
+
+/// Figure 10.
+pub(super) fn big_file(results: &[&TrialResult], finding: &mut Finding, facts: &mut Facts) {
     let lines = lines(results);
-    for (key, scheme) in [("existing", "Existing"), ("new", "New")] {
-        let mine = lines.iter().filter(|line| line.scheme == scheme && line.buffer == "default");
-        let worst = mine
-            .filter_map(|line| Some((line.sample.more_than(&line.unmoved)?, line.file.as_str())))
-            .max_by(|(a, _), (b, _)| a.value.total_cmp(&b.value));
-        let named = worst.map(|(_, file)| format!("{}, the worse of the two", spaced(file)));
-        finding.hold(key, worst.map(|(ours, _)| ours), &named.unwrap_or_default());
-    }
     for file in names_on(results, "big", &FILES) {
         let known: Vec<_> = lines
             .iter()
@@ -57,20 +53,10 @@ pub(super) fn big_file(results: &[&TrialResult], finding: &mut Finding) {
                 Some(format!("{} {mean:.2} s", scheme::label(&line.scheme)))
             })
             .collect();
-        finding.say(format!("{}: {}.", spaced(&file), known.join(", ")));
+        let times = Some(known.join(", ")).filter(|times| !times.is_empty());
+        facts.push("file", [("file", Some(spaced(&file))), ("times", times)]);
     }
-    if finding.falls_short("existing") || finding.falls_short("new") {
-        finding.read(
-            "where the connection is opened for the migration, our server continues to send on the \
-             old one until the new one is open (the paper's server pauses). The old connection \
-             keeps the link's queue full meanwhile, so the new one loses packets in its handshake \
-             or slow start. A spare connection, which clients keep by default, avoids this.",
-        );
-    }
-    let failed: usize = lines.iter().map(|line| line.sample.failed).sum();
-    if failed > 0 {
-        finding.warnings.push(format!("{failed} files did not complete and are not counted."));
-    }
+    facts.set_failed(lines.iter().map(|line| line.sample.failed).sum());
     fill(&lines, finding);
 }
 
@@ -123,13 +109,9 @@ fn fill(lines: &[Line], finding: &mut Finding) {
             });
         }
     }
-    finding.charts.push(Chart {
-        name: finding.name.to_owned(),
-        title: "Time of the big file, relative to no migration: %".into(),
-        caption: "Means with 95 % intervals. The paper: less than 102.5 %.".into(),
-        unit: "%",
-        groups,
-        reference: Some((102.5, "paper's bound".into())),
-        spread: Spread::Even,
-    });
+    let bound = match finding.expected("existing") {
+        Some(Expected::MoreByLessThan(share)) => Some(100.0 + share * 100.0),
+        _ => None,
+    };
+    finding.draw("%", groups, bound, Spread::Even);
 }

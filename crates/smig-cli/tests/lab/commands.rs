@@ -1,0 +1,245 @@
+//! Servers and clients that are commands of the user.
+
+use smig_lab::workload::Outcome;
+
+use crate::support::{Place, assert_exit, can_run, text};
+
+const SERVER: &str = include_str!("../../../../scenarios/commands/server.py");
+const LOAD: &str = include_str!("../../../../scenarios/commands/load.py");
+
+/// The programs of the example on a fast link.
+const COMMANDS: &str = "
+repetitions = 1
+[link.both]
+rate = \"100 Mbit/s\"
+delay_ms = 1
+queue = { packets = 200 }
+[servers.main]
+kind = \"command\"
+[servers.main.command]
+argv = [\"python3\", \"{dir}/server.py\", \"{port}\", \"{root}\", \"{cert}\", \"{key}\"]
+ready = { line = \"serving\" }
+version = [\"python3\", \"--version\"]
+[clients.load]
+kind = \"command\"
+[clients.load.command]
+argv = [\"python3\", \"{dir}/load.py\", \"{url}\", \"3\", \"{cert}\"]
+result = \"json-lines\"
+[clients.user]
+kind = \"http1\"
+[workload]
+settle = \"0\"
+time_limit = \"5min\"
+[workload.transfers.small]
+client = \"load\"
+size = \"10kB\"
+count = 2
+every = \"10ms\"
+[workload.transfers.big]
+client = \"user\"
+size = \"500kB\"
+[accept]
+lateness_p99 = \"1h\"
+";
+
+fn place() -> Place {
+    let place = Place::new();
+    std::fs::write(place.path("server.py"), SERVER).unwrap();
+    std::fs::write(place.path("load.py"), LOAD).unwrap();
+    place
+}
+
+#[test]
+fn a_scenario_can_bring_its_server_and_its_generator_of_load() {
+    if !can_run() {
+        return;
+    }
+    let place = place();
+    // The other variant has no TLS; its readiness is its port, and its client reports an exit code.
+    let file = place.scenario(&format!(
+        "{COMMANDS}
+[variants.tls.yes]
+[variants.tls.no]
+workload.transfers.big.client = \"load\"
+[variants.tls.no.clients.user]
+kind = \"command\"
+command.argv = [\"true\", \"{{url}}\"]
+[variants.tls.no.clients.load]
+kind = \"command\"
+command.argv = [\"python3\", \"-c\", \"import os, urllib.request as r; r.urlopen(os.environ['URL']).read()\"]
+command.environment = {{ URL = \"{{origin}}/{{size}}.bin\" }}
+[variants.tls.no.servers.main]
+kind = \"command\"
+command.argv = [\"python3\", \"{{dir}}/server.py\", \"{{port}}\", \"{{root}}\"]
+command.tls = false
+"
+    ));
+    let output = place.run(&["run", &file, "--out", "out"]);
+    assert_exit(&output, 0);
+    let results = place.results("out");
+    assert_eq!(results.len(), 2);
+    for result in &results {
+        let tls = result.id.variant.on("tls").unwrap();
+        let objects = &result.observation.objects;
+        let numbers: Vec<_> =
+            objects.iter().filter(|object| object.name == "small").map(|o| o.number).collect();
+        // Twice three objects of one process, or two processes with one object.
+        assert_eq!(numbers.len(), if tls == "yes" { 6 } else { 2 }, "{objects:#?}");
+        assert!((0..).zip(&numbers).all(|(index, number)| index == *number), "{numbers:?}");
+        for object in objects {
+            assert_eq!(object.outcome, Outcome::Complete, "{tls}: {object:#?}");
+            assert_eq!(object.bytes, object.size, "{tls}");
+            assert!(object.started_ns < object.ended_ns, "{tls}: {object:#?}");
+        }
+        assert!(result.link.to_client.delivered_bytes > 500_000, "{tls}");
+        assert!(result.versions["python3 --version"].starts_with("Python 3"));
+    }
+    assert!(place.is_clean());
+}
+
+/// The program beside the scenario is part of what is measured.
+#[test]
+fn another_program_is_another_scenario() {
+    if !can_run() {
+        return;
+    }
+    let place = place();
+    let file = place.scenario(COMMANDS);
+    assert_exit(&place.run(&["run", &file, "--out", "out"]), 0);
+    std::fs::write(place.path("load.py"), format!("{LOAD}# changed\n")).unwrap();
+    let output = place.run(&["run", &file, "--out", "out"]);
+    assert!(text(&output.stderr).contains("has results of another scenario"), "{output:?}");
+}
+
+#[test]
+fn a_server_gets_its_files_its_environment_and_the_signal_that_stops_it() {
+    if !can_run() {
+        return;
+    }
+    let place = place();
+    // Writes what it was told beside the scenario, and when it is stopped.
+    let server = "\
+import os, signal, sys
+def stop(*_):
+    open(os.environ['OUT'] + '/stopped', 'w').close()
+    sys.exit(0)
+signal.signal(signal.SIGINT, stop)
+words = open(sys.argv[1]).read()
+open(os.environ['OUT'] + '/told', 'w').write(words)
+open(sys.argv[2], 'w').write('a line of its own log\\n')
+sys.argv = ['server.py', *words.split()]
+exec(open(os.environ['OUT'] + '/server.py').read())
+";
+    std::fs::write(place.path("wrapper.py"), server).unwrap();
+    let file = place.scenario(&COMMANDS.replace(
+        "argv = [\"python3\", \"{dir}/server.py\", \"{port}\", \"{root}\", \"{cert}\", \"{key}\"]",
+        "argv = [\"python3\", \"{dir}/wrapper.py\", \"{scratch}/words\", \"{log}\"]
+         environment = { OUT = \"{dir}\" }
+         files = { words = \"{port} {root} {cert} {key}\" }
+         stop = \"INT\"",
+    ));
+    let output = place.run(&["run", &file, "--out", "out"]);
+    assert_exit(&output, 0);
+    let told = std::fs::read_to_string(place.path("told")).unwrap();
+    assert!(told.starts_with("8443 /") && told.ends_with("key.pem"), "{told}");
+    assert!(place.path("stopped").exists(), "SIGINT has not arrived");
+    assert!(place.is_clean());
+}
+
+#[test]
+fn commands_that_fail_say_why() {
+    if !can_run() {
+        return;
+    }
+    let place = place();
+    let load = "argv = [\"python3\", \"{dir}/load.py\", \"{url}\", \"3\", \"{cert}\"]";
+    let server = "argv = [\"python3\", \"{dir}/server.py\",";
+    for (from, to, words) in [
+        (
+            load,
+            "argv = [\"no-such-client\", \"{url}\"]",
+            "clients.load.command.argv: there is no program \"no-such-client\"; install it",
+        ),
+        (
+            server,
+            "argv = [\"{dir}/server.py\", ",
+            "servers.main.command.argv: there is no program \"/",
+        ),
+        (server, "argv = [\"python3\", \"-c\", \"print('no licence'); exit(3)\", ", "no licence"),
+    ] {
+        let file = place.scenario(&COMMANDS.replace(from, to));
+        let output = place.run(&["run", &file, "--out", "failed"]);
+        assert!(!output.status.success());
+        assert!(text(&output.stderr).contains(words), "{words}: {}", text(&output.stderr));
+    }
+    // A client's failure is the outcome of its object.
+    for (to, words) in [
+        (
+            "argv = [\"python3\", \"-c\", \"raise SystemExit('no {url}')\"]",
+            "exit status: 1: no https://",
+        ),
+        ("argv = [\"echo\", \"{url}\"]", "line 1 of its output: expected value"),
+        ("argv = [\"true\", \"{url}\"]", "it has printed no object"),
+    ] {
+        let file = place.scenario(&COMMANDS.replace(load, to));
+        let _ = std::fs::remove_dir_all(place.path("out"));
+        assert_exit(&place.run(&["run", &file, "--out", "out"]), 0);
+        let objects = &place.results("out")[0].observation.objects;
+        let small: Vec<_> = objects.iter().filter(|object| object.name == "small").collect();
+        assert_eq!(small.len(), 2);
+        for object in small {
+            let Outcome::Failed(why) = &object.outcome else { panic!("{object:#?}") };
+            assert!(why.contains(words), "{why}");
+        }
+    }
+    assert!(place.is_clean());
+}
+
+#[test]
+fn a_command_that_does_not_end_is_killed_at_the_runs_end() {
+    if !can_run() {
+        return;
+    }
+    let place = place();
+    let load = "argv = [\"python3\", \"{dir}/load.py\", \"{url}\", \"3\", \"{cert}\"]";
+    // Two processes: the shell, and its child that holds the output open.
+    let endless = "argv = [\"sh\", \"-c\", \"sleep 3600 & wait\", \"{url}\"]";
+    let scenario = COMMANDS.replace(load, endless).replace("\"5min\"", "\"1s\"");
+    let file = place.scenario(&scenario);
+    assert_exit(&place.run(&["run", &file, "--out", "out"]), 0);
+    let objects = &place.results("out")[0].observation.objects;
+    let ended = |object: &&smig_lab::workload::ObjectResult| object.outcome == Outcome::TimedOut;
+    assert_eq!(objects.iter().filter(ended).count(), 2, "{objects:#?}");
+    assert!(place.is_clean());
+}
+
+#[test]
+fn the_example_of_the_documentation_runs() {
+    if !can_run() {
+        return;
+    }
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/commands.toml");
+    let place = Place::new();
+    let output = place.run(&["run", example, "--out", "out", "--keep-disturbed"]);
+    assert_exit(&output, 0);
+    let results = place.results("out");
+    assert_eq!(results.len(), 2);
+    for result in results {
+        let objects = result.observation.objects;
+        assert_eq!(objects.len(), 21);
+        assert!(objects.iter().all(|object| object.outcome == Outcome::Complete), "{objects:#?}");
+    }
+}
+
+#[test]
+fn a_command_can_be_seen_without_running_it() {
+    let place = place();
+    let mut scenario = COMMANDS.replace("ready =", "environment = { LEVEL = \"2\" }\nready =");
+    scenario += "[variants.a.b]\n";
+    let file = place.scenario(&scenario);
+    let output = place.run(&["run", &file, "--show-config"]);
+    assert_exit(&output, 0);
+    let shown = text(&output.stdout);
+    assert!(shown.contains("$ LEVEL=2 /"), "{shown}");
+    assert!(shown.contains("server.py 8443 RUN/files RUN/certificate.pem RUN/key.pem"), "{shown}");
+}
