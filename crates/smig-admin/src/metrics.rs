@@ -41,7 +41,7 @@ impl Metrics {
         let latency = requests.latency();
         registry.register_with_unit("request_latency", help, Unit::Seconds, latency);
         let help = "Body bytes of completed streams";
-        registry.register_with_unit("bodies", help, Unit::Bytes, requests.bytes());
+        registry.register_with_unit("stream_body", help, Unit::Bytes, requests.bytes());
         registry.register_collector(Box::new(Live(Arc::clone(snapshots))));
         Self(registry)
     }

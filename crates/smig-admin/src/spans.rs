@@ -343,21 +343,13 @@ impl OpenSpans {
                     if let Some(traced) = &span.traced {
                         let offset = i64::try_from(*offset).unwrap_or(i64::MAX);
                         let texts = [("from", from.to_string()), ("to", to.to_string())];
-<<<<<<< HEAD
-                        let mut all: Vec<_> =
-                            texts.into_iter().map(|(key, text)| KeyValue::new(key, text)).collect();
-                        all.push(KeyValue::new("offset", offset));
-                        all.push(KeyValue::new("reason", why.to_string()));
-                        traced.event("migrated", all);
-=======
                         let mut all: Vec<_> = texts
                             .into_iter()
                             .map(|(key, text)| Attribute::new(key, text))
                             .collect();
                         all.push(Attribute::new("offset", offset));
-                        all.push(Attribute::new("why", why.to_string()));
-                        traced.event("moved", all);
->>>>>>> rooms-gate
+                        all.push(Attribute::new("reason", why.to_string()));
+                        traced.event("migrated", all);
                     }
                 }
             }

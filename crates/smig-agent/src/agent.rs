@@ -185,7 +185,7 @@ fn ready(link: watch::Receiver<UplinkState>) -> impl Fn() -> Result<(), String> 
     move || match &*link.borrow() {
         UplinkState::Up(_) => Ok(()),
         UplinkState::Connecting => Err("connecting to the gateway".to_owned()),
-        UplinkState::Unreachable(why) => Err(format!("the gateway is away: {why}")),
+        UplinkState::Unreachable(why) => Err(format!("the gateway cannot be reached: {why}")),
     }
 }
 
