@@ -16,14 +16,14 @@ use smig_lab::demo::{
     DemoOptions, DemoResult, DriveError, LiveView, Variant, check, drive, render_html, render_json,
     render_svg,
 };
-use smig_lab::link::{LinkSpec, Profile, QueueLimit, Rate};
 use smig_lab::netns::enter_user_namespace;
 use smig_lab::stop::CancelToken;
 use smig_lab::terminal::{Output, Screen};
+use smig_link::{LinkSpec, Profile, QueueLimit, Rate};
+use smig_settings::value::{parse_size, parse_time};
 
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{self, INTERRUPTED};
-use smig_settings::value::{parse_size, parse_time};
 use target::Target;
 
 /// Show how a big download delays small ones, and what moving it changes

@@ -1,6 +1,5 @@
 //! Emulated links and the measurements made over them.
 //!
-//! - [`link`]: a model of a bottleneck link, without sockets or clocks;
 //! - [`netns`]: two hosts on one machine, joined by that link, with real TCP
 //!   between them (Linux);
 //! - [`check`]: accuracy of the emulated links against their configuration (Linux);
@@ -14,9 +13,7 @@
 //! - [`scenario`]: what to measure, from a TOML file;
 //! - [`reproduce`]: the paper's evaluation, with its numbers beside ours;
 //! - [`report`]: charts and pages; [`terminal`]: charts while a run lasts;
-//! - [`stop`]: cancellation token for long measurements (Linux);
-//! - [`lateness`]: how far the emulator was behind its own schedule, part of
-//!   every result.
+//! - [`stop`]: cancellation token for long measurements (Linux).
 
 #[cfg(target_os = "linux")]
 pub mod browser;
@@ -28,9 +25,6 @@ pub mod compare;
 pub mod demo;
 #[cfg(target_os = "linux")]
 pub mod hystart;
-pub mod lateness;
-pub mod link;
-pub mod millis;
 #[cfg(target_os = "linux")]
 pub mod netns;
 #[cfg(target_os = "linux")]

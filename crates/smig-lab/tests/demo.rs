@@ -24,9 +24,9 @@ mod linux {
         DemoEvent, DemoOptions, DemoRecorder, DemoResult, DemoRun, DriveError, Variant, drive,
         render_html, render_json,
     };
-    use smig_lab::link::{LinkSpec, QueueLimit, Rate};
     use smig_lab::netns::{Testbed, enter_user_namespace};
     use smig_lab::stop::CancelToken;
+    use smig_link::{LinkSpec, QueueLimit, Rate};
 
     type Test = fn() -> Result<()>;
 

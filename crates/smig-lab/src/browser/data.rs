@@ -1,9 +1,9 @@
 //! The measurement's record. Serialised, it is the `--json` output: names end in their unit.
 
 use serde::{Deserialize, Serialize};
+use smig_link::{LinkReport, LinkSpec};
 
 use crate::demo::{BackgroundLoad, Variant};
-use crate::link::{LinkReport, LinkSpec};
 
 /// The setup that all page loads share.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

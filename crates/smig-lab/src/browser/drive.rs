@@ -7,6 +7,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use smig_link::LinkSpec;
+
 use super::chromium::{self, Browser, Launch};
 use super::data::{BrowserEvent, BrowserResult, BrowserSetup, PageLoad, VariantRun};
 use super::download::{self, Download};
@@ -16,7 +18,6 @@ use super::mosaic::Mosaic;
 use super::programs::Programs;
 use super::visit::Visit;
 use crate::demo::{BackgroundLoad, Variant, kernel};
-use crate::link::LinkSpec;
 use crate::netns::{HostSpec, Testbed};
 use crate::peer::is_program;
 use crate::stop::CancelToken;

@@ -1,9 +1,10 @@
 //! Synthetic results for tests and previews of the output. Not measurements.
 
+use smig_link::LinkSpec;
+
 use super::data::{BrowserResult, BrowserSetup, Frame, PageLoad, TileTiming, Timing, VariantRun};
 use crate::demo::sample::link_report;
 use crate::demo::{BackgroundLoad, Variant};
-use crate::link::LinkSpec;
 
 const TILES: usize = 234;
 

@@ -1,10 +1,10 @@
 //! The result as numbers and sentences.
 
 use serde::{Deserialize, Serialize};
+use smig_link::millis;
 
 use super::data::{BrowserResult, BrowserSetup, PageLoad, VariantRun};
 use crate::demo::{BackgroundLoad, Variant, wrap};
-use crate::millis;
 use crate::report::html::{Align, Table};
 use crate::report::{bytes, ms, number, quantile, table};
 use crate::stats::sorted;

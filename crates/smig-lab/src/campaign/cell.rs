@@ -13,13 +13,13 @@ use std::sync::mpsc;
 use std::time::{Instant, SystemTime};
 
 use serde::{Deserialize, Serialize};
+use smig_link::LinkReport;
 
 use super::length::time_limit;
 use super::origin::{Build, Origin, load_average};
 use super::recording::{Recording, TIMELINES};
 use super::result::{FORMAT, Machine, TrialResult, disturbances};
 use crate::hystart::{self, HystartError, HystartGuard};
-use crate::link::LinkReport;
 use crate::netns::{Host, HostSpec, LabError, LinkSetup, Privilege, Testbed};
 use crate::peer::{PeerError, RunAs, ServerEnv, ServerJob, ServerProcess};
 use crate::scenario::{HostSettings, ServerKind, ServerSpec, Trial};
@@ -90,7 +90,7 @@ fn io_error(doing: &'static str) -> impl Fn(io::Error) -> CellError {
 /// # Errors
 /// What the machine lacks, and how to fix it.
 pub fn check() -> Result<(), LabError> {
-    Testbed::start(crate::link::LinkSpec::paper_wired()).map(drop)
+    Testbed::start(smig_link::LinkSpec::paper_wired()).map(drop)
 }
 
 /// Runs a cell. [`crate::netns::enter_user_namespace`] must have been called before the process

@@ -3,7 +3,8 @@
 use std::fs;
 use std::time::Duration;
 
-use crate::link::{RateSpec, Trace};
+use smig_link::{RateSpec, Trace};
+
 use crate::scenario::{Scenario, Transfer, TransferDirection};
 
 /// Time for setup and teardown.

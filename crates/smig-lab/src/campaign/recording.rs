@@ -6,7 +6,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::link::Time;
+use smig_link::Time;
+
 use crate::netns::{BoxedLog, Testbed};
 use crate::sample::{
     Direction, HostSide, LinkFacts, QueueRecorder, ServerEvents, TcpSampler, TcpSamples, Timeline,

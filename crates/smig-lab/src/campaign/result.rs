@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use smig_link::{LinkReport, Scheduling};
 
 use super::origin::Origin;
-use crate::link::{LinkReport, Scheduling};
 use crate::scenario::{Scenario, TrialId, ValidityBounds};
 use crate::workload::Observation;
 

@@ -7,9 +7,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use smig_link::{DirectionSpec, Link, LinkEvent, LinkEventKind, LinkLog, LinkSpec, Packet, Time};
+
 use super::flow::{Flow, Packets, Received, SenderLog};
 use super::{CheckError, CheckOptions, DelayCheck, HostTiming, wait_until_empty};
-use crate::link::{DirectionSpec, Link, LinkEvent, LinkEventKind, LinkLog, LinkSpec, Packet, Time};
 use crate::netns::{Direction, Testbed, seed_of};
 
 /// Size of a probe's IP packet.

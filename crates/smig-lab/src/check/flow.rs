@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use crate::lateness::Lateness;
-use crate::link::Time;
+use smig_link::Lateness;
+use smig_link::Time;
+
 use crate::netns::{Host, HostThread, now, run_in_real_time};
 
 /// Bytes of the IPv4 and UDP headers.

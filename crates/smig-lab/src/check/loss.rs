@@ -1,9 +1,10 @@
 //! The share of packets lost on the wire.
 
+use smig_link::{DirectionSpec, LinkCounters, LinkSpec};
+
 use super::flow::{Flow, SMALLEST};
 use super::rate::flood;
 use super::{CheckError, CheckOptions, HostTiming, LossCheck, testbed, wait_until_empty};
-use crate::link::{DirectionSpec, LinkCounters, LinkSpec};
 
 /// Packet size: small, for many packets.
 const BYTES: usize = 100;

@@ -18,7 +18,8 @@ mod tbf;
 use std::io;
 use std::time::Duration;
 
-use crate::link::LinkSpec;
+use smig_link::LinkSpec;
+
 use crate::netns::{LabError, Testbed};
 
 pub use result::{

@@ -8,9 +8,10 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use smig_link::{DirectionSpec, Link, LinkSpec, RateSpec, Time};
+
 use super::flow::{Flow, Packets, Received};
 use super::{CheckError, CheckOptions, HostTiming, RateCheck, testbed};
-use crate::link::{DirectionSpec, Link, LinkSpec, RateSpec, Time};
 use crate::netns::{Direction, Host, LabError, seed_of};
 
 /// Offered load, as a multiple of the rate.

@@ -4,10 +4,10 @@ use std::io;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use smig_link::LinkSpec;
+use smig_link::millis;
+use smig_link::{Lateness, LatenessSummary};
 
-use crate::lateness::{Lateness, LatenessSummary};
-use crate::link::LinkSpec;
-use crate::millis;
 use crate::netns::Testbed;
 
 /// Maximum relative error of the rate.
@@ -227,7 +227,7 @@ impl ProfileCheck {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::link::LinkSpec;
+    use smig_link::LinkSpec;
 
     fn good() -> DirectionCheck {
         DirectionCheck {

@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
+use smig_link::millis;
+
 use super::{CheckResult, DirectionCheck, ProfileCheck, TbfCheck};
-use crate::millis;
 
 /// Returns the head of the table.
 #[must_use]

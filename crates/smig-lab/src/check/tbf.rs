@@ -6,9 +6,10 @@ use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd as _;
 use std::process::{Command, Stdio};
 
+use smig_link::{LinkSpec, Rate, RateSpec, USUAL_MTU};
+
 use super::rate::{flood, through};
 use super::{CheckError, CheckOptions, TbfCheck};
-use crate::link::{LinkSpec, Rate, RateSpec, USUAL_MTU};
 use crate::netns::Host;
 
 const FROM: Ipv4Addr = Ipv4Addr::new(10, 98, 0, 1);

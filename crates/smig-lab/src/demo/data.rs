@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::link::{LinkReport, LinkSpec};
-use crate::millis;
+use smig_link::millis;
+use smig_link::{LinkReport, LinkSpec};
 
 /// The variant of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

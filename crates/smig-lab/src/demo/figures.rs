@@ -1,10 +1,11 @@
 //! The charts of the demonstration's page.
 
+use smig_link::millis;
+
 use super::data::{
     BackgroundLoad, BulkSample, ConnectionId, DemoResult, DemoRun, DemoSetup, Variant,
 };
 use super::summary::{self, RunSummary, object_times};
-use crate::millis;
 use crate::report::svg::{
     Axis, Block, Colour, Figure, Layer, Mark, Marker, Panel, Point, Rule, Shape,
 };

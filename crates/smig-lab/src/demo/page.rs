@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use smig_link::millis;
 
 use super::data::{DemoResult, DemoSetup, Variant};
 use super::figures::{colour, distribution, run_figure};
 use super::summary::{self, RunSummary};
-use crate::millis;
 use crate::report::html::{Align, Bar, Page, Table};
 use crate::report::svg::Colour;
 use crate::report::{bytes, ms, number};

@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
+use smig_link::millis;
+
 use super::data::{BackgroundLoad, BulkSample, ConnectionId, DemoResult, DemoRun, Variant};
 use super::live::progress;
-use crate::millis;
 use crate::report::svg::Axis;
 use crate::terminal::{Bars, Dots, Grid, Paint};
 

@@ -1,9 +1,10 @@
 //! Converts events to a [`DemoResult`].
 
+use smig_link::LinkReport;
+
 use super::data::{
     BulkSample, ConnectionBytes, DemoResult, DemoRun, DemoSetup, Move, SmallObject, Variant,
 };
-use crate::link::LinkReport;
 use std::time::Duration;
 
 /// An event of the demonstration. Times count from the start of the run.

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use smig_link::LatenessSummary;
+use smig_link::{LinkCounters, LinkReport, LinkSpec, Scheduling};
+
 use super::data::{
     BackgroundLoad, BulkSample, ConnectionBytes, ConnectionId, DemoResult, DemoSetup, Move,
     SmallObject, Variant,
 };
 use super::recorder::{DemoEvent, DemoRecorder};
-use crate::lateness::LatenessSummary;
-use crate::link::{LinkCounters, LinkReport, LinkSpec, Scheduling};
 
 const STEP: Duration = Duration::from_millis(500);
 const UNLOADED: u32 = 6;

@@ -6,10 +6,10 @@
 use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
+use smig_link::millis;
 
 use super::data::{BackgroundLoad, ConnectionBytes, DemoResult, DemoRun, DemoSetup, Variant};
 use super::live::wrap;
-use crate::millis;
 use crate::report::{amount, bytes, ms, number, quantile, sorted_millis};
 
 /// One run as numbers; a number is `None` if there are no values for it.

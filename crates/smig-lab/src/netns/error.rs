@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::link::SpecError;
+use smig_link::SpecError;
 
 /// A requirement that the machine lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

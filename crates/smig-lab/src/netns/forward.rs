@@ -16,13 +16,13 @@ use rustix::time::{
     ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
     timerfd_create, timerfd_settime,
 };
+use smig_link::Lateness;
+use smig_link::{EnqueueResult, Link, LinkCounters, LinkReport, Scheduling, Time};
 
 use super::error::{LabError, Step};
 use super::pcap::Capture;
 use super::sys;
 use super::testbed::BoxedLog;
-use crate::lateness::Lateness;
-use crate::link::{EnqueueResult, Link, LinkCounters, LinkReport, Scheduling, Time};
 
 /// Maximum number of packets read from one device before the other is served.
 const BATCH: usize = 32;

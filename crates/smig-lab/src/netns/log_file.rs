@@ -9,8 +9,9 @@ use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::Path;
 
+use smig_link::{LinkEvent, LinkEventKind, LinkLog, Ports, Time};
+
 use super::spool::{Outcome, Spool};
-use crate::link::{LinkEvent, LinkEventKind, LinkLog, Ports, Time};
 
 const HEAD: &str = "nanoseconds,event,bytes,queue_packets,queue_bytes,source_port,destination_port";
 
@@ -102,7 +103,7 @@ fn parse(line: &str) -> Option<LinkEvent> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::DropReason;
+    use smig_link::DropReason;
 
     #[test]
     fn what_is_written_is_read() {

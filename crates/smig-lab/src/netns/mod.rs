@@ -3,12 +3,12 @@
 //! Network namespaces are per thread, so one process contains both hosts: a
 //! thread that enters a host's namespace opens its sockets there. Each host has
 //! a TUN device for each link; one thread per link forwards packets between the
-//! two devices through the [`link`](crate::link) model. Nothing outlives the
+//! two devices through the [`link`](smig_link) model. Nothing outlives the
 //! process, however it ends: the kernel removes the namespaces and devices with
 //! the last descriptor, and kills the programs that were started inside.
 //!
 //! ```no_run
-//! use smig_lab::link::LinkSpec;
+//! use smig_link::LinkSpec;
 //! use smig_lab::netns::{Testbed, enter_user_namespace};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

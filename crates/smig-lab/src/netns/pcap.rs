@@ -7,8 +7,9 @@
 use std::io;
 use std::path::Path;
 
+use smig_link::Time;
+
 use super::spool::{Outcome, Spool};
-use crate::link::Time;
 
 /// pcap with nanosecond timestamps.
 const MAGIC: u32 = 0xa1b2_3c4d;

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
+use smig_link::{Link, LinkLog, LinkReport, LinkSpec, Time};
+
 use super::child::Child;
 use super::device::LinkEndpoint;
 use super::error::{LabError, Step};
@@ -15,7 +17,6 @@ use super::host::Host;
 use super::host_spec::HostSpec;
 use super::pcap::Capture;
 use super::spool::Outcome;
-use crate::link::{Link, LinkLog, LinkReport, LinkSpec, Time};
 
 /// Each link is a subnet 10.99.N.0/24, in which the server is 1 and the client is 2.
 const fn address(link: usize, host: u8) -> Ipv4Addr {

@@ -1,11 +1,12 @@
 //! The slide table and Figures 4 to 7: a small object while a big file downloads.
 
+use smig_link::LinkSpec;
+
 use super::claim::{Measured, seconds as shown};
 use super::finding::{Cell, Chart, Column, Dot, Finding, Group, Spread, numbers, words};
 use super::measure::{Sample, names_on, seconds, with};
 use super::scheme::{self, MOVING};
 use crate::campaign::TrialResult;
-use crate::link::LinkSpec;
 use crate::report::{bytes, number};
 
 /// One scheme in one setting.

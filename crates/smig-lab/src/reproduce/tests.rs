@@ -121,7 +121,7 @@ fn figures_4_to_7_are_one_experiment() {
         other.hosts.server.send_buffer = wired.hosts.server.send_buffer;
         assert_eq!(other, wired, "{name}");
     }
-    let paper = crate::link::LinkSpec::paper_wired();
+    let paper = smig_link::LinkSpec::paper_wired();
     assert_eq!(wired.link, paper, "the wired link is the profile of this name");
 }
 

@@ -2,7 +2,7 @@
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::link::Time;
+use smig_link::Time;
 
 /// Returns the current time of `CLOCK_MONOTONIC` in nanoseconds: the same clock in every process of
 /// the machine.

@@ -1,9 +1,10 @@
 //! Converts the observation of a run's clients to timeline entries.
 
+use smig_link::Time;
+
 use super::timeline::{
     Column, ConnectionName, Outcome, Span, Subject, Timeline, Track, micros_after,
 };
-use crate::link::Time;
 use crate::report::bytes;
 use crate::workload::{self, ObjectResult, Observation};
 

@@ -8,8 +8,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use smig_link::{LinkEvent, LinkEventKind, LinkLog, Time};
+
 use super::timeline::{Column, ConnectionName, Direction, Subject, Track, micros_after};
-use crate::link::{LinkEvent, LinkEventKind, LinkLog, Time};
 
 /// Records a link's queue; clones share the recording.
 #[derive(Debug, Clone)]
@@ -188,8 +189,8 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::LinkEventKind::{Dequeue, Enqueue};
-    use crate::link::{DropReason, Link, LinkSpec, Ports, QueueLimit, Rate};
+    use smig_link::LinkEventKind::{Dequeue, Enqueue};
+    use smig_link::{DropReason, Link, LinkSpec, Ports, QueueLimit, Rate};
 
     const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 99, 0, 2));
 

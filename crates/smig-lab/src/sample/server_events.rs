@@ -6,9 +6,9 @@
 use std::io::{self, BufRead};
 
 use serde::Deserialize;
+use smig_link::Time;
 
 use super::timeline::{Annotation, ConnectionName, MarkKind, Timeline};
-use crate::link::Time;
 
 /// An event line.
 #[derive(Debug, Deserialize)]

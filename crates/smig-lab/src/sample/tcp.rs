@@ -5,12 +5,13 @@ use std::io;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use smig_link::Time;
+
 use super::clock::now;
 use super::sock_diag::{SockDiag, TcpState};
 use super::timeline::{
     Annotation, Column, ConnectionName, MarkKind, Subject, Timeline, Track, micros_after,
 };
-use crate::link::Time;
 use crate::netns::{Host, HostThread};
 
 /// The end of its connections at which a host is.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::millis;
+use smig_link::millis;
 
 /// Converts durations to milliseconds, in ascending order.
 #[must_use]

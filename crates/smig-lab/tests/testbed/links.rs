@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use smig_lab::check::{CheckOptions, check};
-use smig_lab::link::{DropReason, LinkEventKind, LinkSpec, LossSpec, LteSpec, Rate, RateSpec};
 use smig_lab::netns::{CaptureSpec, LabError, LinkSetup, LogFile, Testbed};
+use smig_link::{DropReason, LinkEventKind, LinkSpec, LossSpec, LteSpec, Rate, RateSpec};
 
 use super::tcp::{download, download_on, link, round_trip};
 

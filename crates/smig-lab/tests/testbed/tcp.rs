@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use smig_lab::link::{DropReason, LinkEvent, LinkEventKind, LinkLog, LinkSpec, QueueLimit, Rate};
 use smig_lab::netns::{HostSpec, LabError, Testbed};
+use smig_link::{DropReason, LinkEvent, LinkEventKind, LinkLog, LinkSpec, QueueLimit, Rate};
 
 pub(crate) fn link(rate: Rate, round_trip_ms: u64, queue: usize) -> LinkSpec {
     LinkSpec::symmetric(rate, Duration::from_millis(round_trip_ms), QueueLimit::packets(queue))

@@ -11,13 +11,13 @@ mod material;
 use std::io;
 use std::time::Duration;
 
+use smig_link::LinkSpec;
 use tokio::sync::mpsc;
 
 pub use error::DriveError;
 
 use super::data::{DemoSetup, Variant};
 use super::recorder::DemoEvent;
-use crate::link::LinkSpec;
 use crate::netns::{HostSpec, Testbed};
 use crate::stop::CancelToken;
 use fetch::Plan;

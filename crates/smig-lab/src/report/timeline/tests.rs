@@ -1,7 +1,8 @@
 //! Tests that the chart shows the timeline's values, and nothing else.
 
+use smig_link::Time;
+
 use super::*;
-use crate::link::Time;
 use crate::report::svg::{Shape, assert_balanced};
 use crate::sample::{Column, ConnectionName, Direction, LinkFacts, Outcome, Span, Subject, Track};
 

@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::link::Time;
 pub use file::ReadError;
+use smig_link::Time;
 pub use words::{Column, ConnectionName, Direction, LinkFacts, MarkKind, Outcome, Subject};
 
 /// Metadata of a timeline.

@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::link::LinkSpec;
-use crate::millis;
+use smig_link::LinkSpec;
+use smig_link::millis;
 
 /// A TCP connection, named by its client's end: `10.99.0.2:41230`. Both ends and the link between
 /// them can derive this name.

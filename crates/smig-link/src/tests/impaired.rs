@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Numbered, check_log, flood, link, logged, micros, offer, spec};
-use crate::link::{
+use crate::{
     DelayRamp, DirectionSpec, DropReason, EnqueueResult, GilbertElliott, JitterSpec, Link,
     LinkEventKind, LossSpec, NormalJitter, Rate, Time, UniformJitter,
 };

@@ -1,6 +1,6 @@
 //! Packets per second through one direction of a link, on one thread, without any network.
 //!
-//! `cargo bench -p smig-lab --bench link` prints one line a case: the best of several rounds, since
+//! `cargo bench -p smig-link --bench link` prints one line a case: the best of several rounds, since
 //! whatever else the machine does can only make a round slower. 1 Gbit/s of 1,500-byte packets are
 //! 83,333 packets a second in each direction; the last column says how many such directions one
 //! core could carry if the kernel's part were free.
@@ -8,7 +8,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use smig_lab::link::{
+use smig_link::{
     DirectionSpec, GilbertElliott, JitterSpec, Link, LinkEvent, LossSpec, LteSpec, NormalJitter,
     Qdisc, QueueLimit, Rate, RateSpec, Time,
 };
@@ -64,7 +64,7 @@ fn round(spec: &DirectionSpec, load: f64) -> Duration {
         }
         spare.extend(link.reclaim());
         let packet = spare.pop().unwrap_or_else(|| packet(index));
-        if let smig_lab::link::EnqueueResult::Dropped(packet) = link.enqueue(now, packet) {
+        if let smig_link::EnqueueResult::Dropped(packet) = link.enqueue(now, packet) {
             spare.push(packet);
         }
         black_box(link.next_event());
@@ -78,7 +78,7 @@ fn round(spec: &DirectionSpec, load: f64) -> Duration {
 #[derive(Default)]
 struct Counting(u64);
 
-impl smig_lab::link::LinkLog for Counting {
+impl smig_link::LinkLog for Counting {
     fn record(&mut self, event: LinkEvent) {
         self.0 = self.0.wrapping_add(event.queue_bytes);
     }

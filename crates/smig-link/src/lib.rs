@@ -3,7 +3,7 @@
 //!
 //! Owns the computation of departure and arrival times, and the named link
 //! profiles. It has no socket, clock or thread: time is an argument, so the
-//! same code runs under real TCP (`netns`) and in tests with a virtual clock.
+//! same code runs under real TCP (`smig-testbed`) and in tests with a virtual clock.
 //! Packets of a flow are never reordered, and all randomness comes from a seed.
 //!
 //! | file | owns |
@@ -15,12 +15,16 @@
 //! | `wire`, `trace`, `lte` | serialisation: when bits leave |
 //! | `delays`, `loss`, `random` | propagation delay and loss |
 //! | `log`, `report` | events and counters |
+//! | `lateness` | how late an emulator delivered what the model had computed |
+//! | [`millis`] | durations in files |
 
 mod delays;
 mod discipline;
+mod lateness;
 mod log;
 mod loss;
 mod lte;
+pub mod millis;
 mod model;
 mod packet;
 mod profile;
@@ -37,6 +41,7 @@ mod wire;
 
 pub use delays::{DelayRamp, JitterSpec, NormalJitter, UniformJitter};
 pub use discipline::{CoDelSpec, FqCodelSpec, Qdisc};
+pub use lateness::{Lateness, LatenessSummary};
 pub use log::{DropReason, LinkEvent, LinkEventKind, LinkLog};
 pub use loss::{GilbertElliott, LossSpec};
 pub use lte::LteSpec;

@@ -6,11 +6,11 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::Queued;
-use crate::link::{CoDelSpec, Time};
+use crate::{CoDelSpec, Time};
 
 /// One queue with its control state.
 #[derive(Debug)]
-pub(in crate::link) struct CoDelQueue<P> {
+pub(crate) struct CoDelQueue<P> {
     queue: VecDeque<Queued<P>>,
     bytes: u64,
     control: CoDel,

@@ -3,9 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::link::{
-    JitterSpec, LinkSpec, LossSpec, LteSpec, Profile, Qdisc, Rate, RateSpec, SpecError,
-};
+use crate::{JitterSpec, LinkSpec, LossSpec, LteSpec, Profile, Qdisc, Rate, RateSpec, SpecError};
 
 fn read(json: &str) -> Result<LinkSpec, String> {
     serde_json::from_str(json).map_err(|error| error.to_string())

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Numbered, check_log, drain, link, logged, micros, spec};
-use crate::link::{EnqueueResult, Link, Rate, Time};
+use crate::{EnqueueResult, Link, Rate, Time};
 
 #[test]
 fn a_lone_packet_takes_its_time_on_the_wire_and_the_delay() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Numbered, drain, link, micros, offer, spec};
-use crate::link::{
+use crate::{
     DirectionSpec, EnqueueResult, Link, LteSpec, OPPORTUNITY_BYTES, Rate, RateSpec, RateStep,
     Steps, Time,
 };

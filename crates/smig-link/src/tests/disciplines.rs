@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Numbered, check_log, drain, flood, logged, micros, offer, spec};
-use crate::link::{
+use crate::{
     DirectionSpec, DropReason, EnqueueResult, GilbertElliott, JitterSpec, Link, LinkEvent,
     LinkEventKind, LossSpec, LteSpec, NormalJitter, Qdisc, QueueLimit, Rate, RateSpec, Time,
 };

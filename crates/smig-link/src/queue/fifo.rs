@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 
 use super::{Eviction, Queued};
-use crate::link::log::DropReason;
+use crate::log::DropReason;
 
 #[derive(Debug)]
-pub(in crate::link) struct Fifo<P> {
+pub(crate) struct Fifo<P> {
     queue: VecDeque<Queued<P>>,
     full: WhenFull,
 }

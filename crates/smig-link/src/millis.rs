@@ -1,6 +1,6 @@
 //! Durations in files: a number of milliseconds, with microsecond resolution.
 //!
-//! Used as `#[serde(with = "crate::millis", rename = "took_ms")]`.
+//! Used as `#[serde(with = "smig_link::millis", rename = "took_ms")]`.
 
 use std::time::Duration;
 

@@ -9,12 +9,12 @@ use std::collections::VecDeque;
 
 use super::codel::CoDelQueue;
 use super::{Eviction, Queued};
-use crate::link::log::DropReason;
-use crate::link::random::{Purpose, Random};
-use crate::link::{FqCodelSpec, Packet, Time};
+use crate::log::DropReason;
+use crate::random::{Purpose, Random};
+use crate::{FqCodelSpec, Packet, Time};
 
 #[derive(Debug)]
-pub(in crate::link) struct FqCodelQueue<P> {
+pub(crate) struct FqCodelQueue<P> {
     spec: FqCodelSpec,
     perturbation: u64,
     flows: Vec<Flow<P>>,
