@@ -9,7 +9,6 @@
 //! - [`sample`]: time series of a run, all on one clock;
 //! - [`compare`]: comparison of results;
 //! - [`survey`]: large objects on websites, the paper's Table 1;
-//! - [`stats`]: medians, intervals, tests and effect sizes, as pure functions;
 //! - [`scenario`]: what to measure, from a TOML file;
 //! - [`reproduce`]: the paper's evaluation, with its numbers beside ours;
 //! - [`report`]: charts and pages; [`terminal`]: charts while a run lasts;
@@ -34,7 +33,6 @@ pub mod report;
 pub mod reproduce;
 pub mod sample;
 pub mod scenario;
-pub mod stats;
 #[cfg(target_os = "linux")]
 pub mod stop;
 pub mod survey;

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 use smig_link::millis;
+use smig_stats::{quantile, sorted};
 
 use super::data::{BrowserResult, BrowserSetup, PageLoad, VariantRun};
 use crate::demo::{BackgroundLoad, Variant, wrap};
 use crate::report::html::{Align, Table};
-use crate::report::{bytes, ms, number, quantile, table};
-use crate::stats::sorted;
+use crate::report::{bytes, ms, number, table};
 
 /// One variant as numbers; a number is `None` if there are no values for it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

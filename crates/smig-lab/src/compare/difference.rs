@@ -1,12 +1,12 @@
 //! The comparison of two series.
 
 use serde::{Deserialize, Serialize};
-
-use super::words;
-use crate::stats::{
+use smig_stats::{
     Bootstrap, Contrast, Drawn, Effect, Interval, LEAST_RUNS, RankTest, Run, Statistic, Summary,
     cliffs_delta, mann_whitney, median,
 };
+
+use super::words;
 
 /// Whether lower or higher values are better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,8 +8,9 @@ use crate::report::bytes;
 use crate::scenario::{SizeClass, TransferDirection};
 use crate::workload::{ObjectResult, Outcome};
 
+use smig_stats::Run;
+
 use super::difference::{Better, Series};
-use crate::stats::Run;
 
 /// Collects all metrics of results that are runs of the same condition:
 ///

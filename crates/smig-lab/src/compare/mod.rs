@@ -2,7 +2,7 @@
 //!
 //! Owns the numbers and sentences of a comparison. It compares [`Series`], the values of one metric
 //! by run; [`series_of`] extracts them from a campaign's results. All statistics come from
-//! [`stats`](crate::stats). A comparison claims no more than its runs support: values of one run
+//! [`stats`](smig_stats). A comparison claims no more than its runs support: values of one run
 //! depend on each other, so intervals resample entire runs, and the sentence states if there are
 //! few runs.
 

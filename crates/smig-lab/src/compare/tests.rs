@@ -1,7 +1,8 @@
 //! Tests that comparisons claim what their numbers support, and no more.
 
+use smig_stats::{Bootstrap, Drawn, Run};
+
 use super::*;
-use crate::stats::{Bootstrap, Drawn, Run};
 
 fn series(unit: &str, better: Better, runs: &[&[f64]]) -> Series {
     let run = |(seed, values): (u64, &&[f64])| Run { seed, values: values.to_vec() };

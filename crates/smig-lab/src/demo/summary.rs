@@ -1,16 +1,17 @@
 //! The result as numbers and sentences.
 //!
 //! Small objects count as "beside the big file" if they were requested during its transfer. Medians
-//! and percentiles are those of [`crate::report`].
+//! and percentiles are those of [`smig_stats`].
 
 use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 use smig_link::millis;
+use smig_stats::{quantile, sorted};
 
 use super::data::{BackgroundLoad, ConnectionBytes, DemoResult, DemoRun, DemoSetup, Variant};
 use super::live::wrap;
-use crate::report::{amount, bytes, ms, number, quantile, sorted_millis};
+use crate::report::{amount, bytes, ms, number};
 
 /// One run as numbers; a number is `None` if there are no values for it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -44,7 +45,8 @@ pub struct RunSummary {
 /// Returns the times of the small objects under one load, in ms, in ascending order.
 #[must_use]
 pub fn object_times(run: &DemoRun, load: BackgroundLoad) -> Vec<f64> {
-    sorted_millis(run.objects.iter().filter(|o| o.load == load).map(|o| o.took))
+    let objects = run.objects.iter().filter(|object| object.load == load);
+    sorted(&objects.map(|object| millis::of(object.took)).collect::<Vec<_>>())
 }
 
 /// Summarises one run.

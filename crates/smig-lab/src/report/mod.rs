@@ -14,5 +14,4 @@ pub mod table;
 mod text;
 pub mod timeline;
 
-pub use crate::stats::{quantile, sorted_millis};
 pub use text::{amount, bytes, ms, number};

@@ -304,7 +304,7 @@ fn fill(table: &Table, reached: [u64; 5], truth: [f64; 3], finding: &mut Finding
 
 fn percentile(sizes: &[u64], share: f64) -> f64 {
     let values: Vec<f64> = sizes.iter().map(|size| *size as f64).collect();
-    crate::stats::quantile(&values, share).unwrap_or(0.0)
+    smig_stats::quantile(&values, share).unwrap_or(0.0)
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ impl Sizes {
         self.is_rounded
     }
 
-    /// Returns the quantile, defined as in [`crate::stats::quantile`].
+    /// Returns the quantile, defined as in [`smig_stats::quantile`].
     pub(super) fn quantile(&self, q: f64) -> Option<f64> {
         let last = self.total.checked_sub(1)?;
         let position = q.clamp(0.0, 1.0) * last as f64;
@@ -75,16 +75,15 @@ const fn rounded(size: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats;
 
     #[test]
     fn few_sizes_have_exact_percentiles() {
         let values = [18_000, 40_000, 115_000, 40_000, 7, 0, 9_999_999];
         let mut sizes = Sizes::default();
         values.iter().for_each(|size| sizes.add(*size));
-        let sorted = stats::sorted(&values.map(|size| size as f64));
+        let sorted = smig_stats::sorted(&values.map(|size| size as f64));
         for q in [0.0, 0.25, 0.5, 0.75, 0.9, 1.0] {
-            assert_eq!(sizes.quantile(q), stats::quantile(&sorted, q));
+            assert_eq!(sizes.quantile(q), smig_stats::quantile(&sorted, q));
         }
         assert_eq!(Sizes::default().quantile(0.5), None);
     }

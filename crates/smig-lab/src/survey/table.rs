@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::Serialize;
+use smig_stats::wilson;
 
 use super::tally::{Exclusion, LargestObject, SurveyCounts};
-use crate::stats::wilson;
 
 /// Number of sites that the paper studied: the Alexa top 1500.
 const PAPER_SITES: u64 = 1500;

@@ -1,11 +1,12 @@
 //! Distributions side by side, as box plots or violin plots.
 
+use smig_stats::{Summary, quantile, sorted};
+
 use super::{Outline, look};
 use crate::report::number;
 use crate::report::svg::{
     Axis, Bar, Block, Colour, Figure, Layer, Level, Marker, Panel, Point, Range, Scale, Shape, Tint,
 };
-use crate::stats::{Summary, quantile, sorted};
 
 /// Form of a distribution plot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

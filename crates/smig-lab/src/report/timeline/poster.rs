@@ -8,7 +8,6 @@ use crate::report::html::escape;
 use crate::report::number;
 use crate::report::svg::{STYLE, with_plain_colours};
 use crate::sample::{Outcome, Timeline};
-use crate::stats;
 
 const MARGIN: f64 = 14.0;
 /// Space above the panels for the title; lines of facts add to it.
@@ -73,7 +72,7 @@ pub(super) fn facts(timeline: &Timeline) -> Vec<String> {
             .filter(|span| span.group == group && span.outcome == Outcome::Complete)
             .map(|span| span.to_us.saturating_sub(span.from_us) as f64 / 1e3)
             .collect();
-        if let Some(summary) = stats::Summary::of(&took) {
+        if let Some(summary) = smig_stats::Summary::of(&took) {
             facts.push(if summary.n == 1 {
                 format!("{group}: {}", time(summary.median))
             } else {

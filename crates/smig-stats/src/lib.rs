@@ -2,7 +2,7 @@
 //!
 //! Owns every definition of a median, a percentile, an interval, a test and an effect size that the
 //! lab reports, so that all reports use the same definitions. Randomness comes from a seed: the
-//! same values give the same interval on every machine, in every version. This module must never
+//! same values give the same interval on every machine, in every version. This crate must never
 //! read a clock, a file or a result's format.
 //!
 //! | question | answer |
@@ -24,6 +24,6 @@ mod summary;
 pub use bootstrap::{Bootstrap, Contrast, Contrasted, Drawn, Interval, LEAST_RUNS, Run, Statistic};
 pub use effect::{Effect, Magnitude, cliffs_delta};
 pub use proportion::wilson;
-pub use quantile::{quantile, sorted_millis};
+pub use quantile::quantile;
 pub use rank::{Method, RankTest, mann_whitney};
 pub use summary::{Summary, mean, median, sorted};
