@@ -12,13 +12,13 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use smig_chart::terminal::{Output, Screen};
 use smig_lab::demo::{
     DemoOptions, DemoResult, DriveError, LiveView, Variant, check, drive, render_html, render_json,
     render_svg,
 };
 use smig_lab::netns::enter_user_namespace;
 use smig_lab::stop::CancelToken;
-use smig_lab::terminal::{Output, Screen};
 use smig_link::{LinkSpec, Profile, QueueLimit, Rate};
 use smig_settings::value::{parse_size, parse_time};
 

@@ -11,7 +11,7 @@
 //! - [`survey`]: large objects on websites, the paper's Table 1;
 //! - [`scenario`]: what to measure, from a TOML file;
 //! - [`reproduce`]: the paper's evaluation, with its numbers beside ours;
-//! - [`report`]: charts and pages; [`terminal`]: charts while a run lasts;
+//! - [`timeline`]: the samples of a run on one time axis;
 //! - [`stop`]: cancellation token for long measurements (Linux).
 
 #[cfg(target_os = "linux")]
@@ -28,7 +28,6 @@ pub mod hystart;
 pub mod netns;
 #[cfg(target_os = "linux")]
 pub mod peer;
-pub mod report;
 #[cfg(target_os = "linux")]
 pub mod reproduce;
 pub mod sample;
@@ -36,6 +35,6 @@ pub mod scenario;
 #[cfg(target_os = "linux")]
 pub mod stop;
 pub mod survey;
-pub mod terminal;
+pub mod timeline;
 #[cfg(target_os = "linux")]
 pub mod workload;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
+use smig_chart::terminal::Screen;
 use smig_lab::browser::{
     BrowserError, BrowserEvent, BrowserOptions, BrowserResult, check, drive, render_html,
     render_json, render_svg, render_text, scene,
@@ -13,7 +14,6 @@ use smig_lab::browser::{
 use smig_lab::demo::{BackgroundLoad, Variant};
 use smig_lab::netns::enter_user_namespace;
 use smig_lab::stop::CancelToken;
-use smig_lab::terminal::Screen;
 
 use super::target::Target;
 use super::{DemoArgs, screen};

@@ -10,10 +10,10 @@ use std::thread;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
+use smig_chart::table::to_text;
 use smig_lab::campaign::{
     self, Builds, CampaignError, Disturbed, Missing, Options, Plan, Summary, plan, read_results,
 };
-use smig_lab::report::table::to_text;
 use smig_lab::reproduce::{
     Experiment, Extent, SURVEY, findings, read_survey, render_json, summary, survey_test_web,
     write_report,

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use smig_lab::report::timeline::{View, render_beside, render_html, render_svg};
 use smig_lab::sample::{ReadError, Timeline};
+use smig_lab::timeline::{View, render_beside, render_html, render_svg};
+use smig_settings::value::parse_time;
 
 use crate::exit::{Exit, Failure};
 use crate::stdout::out;
-use smig_settings::value::parse_time;
 
 /// Plot the samples of a run on one time axis: requests, link queue, congestion windows, moves
 #[derive(Debug, Args)]

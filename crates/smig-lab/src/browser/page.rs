@@ -3,14 +3,14 @@
 use std::fmt::Write as _;
 
 use serde::Serialize;
+use smig_chart::html::{Bar, Page, escape};
+use smig_chart::svg::{Axis, Colour, Figure, Layer, Panel, Shape};
+use smig_chart::{bytes, number};
 
 use super::data::BrowserResult;
 use super::strip::{self, Row};
 use super::summary::{self, LoadSummary};
 use crate::demo::{Variant, colour};
-use crate::report::html::{Bar, Page, escape};
-use crate::report::svg::{Axis, Colour, Figure, Layer, Panel, Shape};
-use crate::report::{bytes, number};
 
 /// Renders the result with its summary as a JSON document, without the frames.
 ///
@@ -196,7 +196,7 @@ fn facts(result: &BrowserResult) -> Vec<(&'static str, String)> {
 mod tests {
     use super::super::sample;
     use super::*;
-    use crate::report::svg::assert_balanced;
+    use smig_chart::html::assert_balanced;
 
     #[test]
     fn the_page_is_whole_and_stands_alone() {

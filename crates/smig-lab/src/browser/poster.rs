@@ -2,13 +2,14 @@
 
 use std::fmt::Write as _;
 
+use smig_chart::html::escape;
+use smig_chart::number;
+use smig_chart::svg::{STYLE, with_plain_colours};
+
 use super::data::BrowserResult;
 use super::mosaic::{HEIGHT, WIDTH};
 use super::strip::{self, MOMENTS, Row};
 use super::summary::{scene, seconds};
-use crate::report::html::escape;
-use crate::report::number;
-use crate::report::svg::{STYLE, with_plain_colours};
 
 const MARGIN: f64 = 12.0;
 const GAP: f64 = 12.0;
@@ -91,7 +92,7 @@ fn draw(out: &mut String, row: &Row<'_>, moments: &[f64; MOMENTS], top: f64, til
 mod tests {
     use super::super::sample;
     use super::*;
-    use crate::report::svg::assert_balanced;
+    use smig_chart::html::assert_balanced;
 
     #[test]
     fn the_file_is_whole_and_stands_alone() {

@@ -1,13 +1,13 @@
 //! The result as numbers and sentences.
 
 use serde::{Deserialize, Serialize};
+use smig_chart::html::{Align, Table};
+use smig_chart::{bytes, ms, number, table};
 use smig_link::millis;
 use smig_stats::{quantile, sorted};
 
 use super::data::{BrowserResult, BrowserSetup, PageLoad, VariantRun};
 use crate::demo::{BackgroundLoad, Variant, wrap};
-use crate::report::html::{Align, Table};
-use crate::report::{bytes, ms, number, table};
 
 /// One variant as numbers; a number is `None` if there are no values for it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

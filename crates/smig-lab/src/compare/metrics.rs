@@ -3,8 +3,9 @@
 //! Incomplete objects have no time. Their number is a separate metric, so that a scheme does not
 //! win by losing its slowest objects.
 
+use smig_chart::bytes;
+
 use crate::campaign::TrialResult;
-use crate::report::bytes;
 use crate::scenario::{SizeClass, TransferDirection};
 use crate::workload::{ObjectResult, Outcome};
 

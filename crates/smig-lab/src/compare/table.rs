@@ -1,11 +1,11 @@
 //! Comparisons as a table.
 
+use smig_chart::html::{Align, Table};
+use smig_chart::number;
 use smig_stats::Interval;
 
 use super::difference::Comparison;
 use super::words::probability;
-use crate::report::html::{Align, Table};
-use crate::report::number;
 
 /// Builds a table with one row per comparison, for any of the report's writers.
 #[must_use]

@@ -1,9 +1,9 @@
 //! States a comparison in a sentence that claims no more than the numbers support.
 
+use smig_chart::{amount, ms, number};
 use smig_stats::{LEAST_RUNS, Magnitude};
 
 use super::difference::{Better, Comparison};
-use crate::report::{amount, ms, number};
 
 /// A ratio closer to 1 than this is irrelevant in practice, however certain it is.
 const MIN_RELEVANT_CHANGE: f64 = 0.01;

@@ -1,15 +1,15 @@
 //! The charts of the demonstration's page.
 
+use smig_chart::svg::{
+    Axis, Block, Colour, Figure, Layer, Mark, Marker, Panel, Point, Rule, Shape,
+};
+use smig_chart::{ms, number};
 use smig_link::millis;
 
 use super::data::{
     BackgroundLoad, BulkSample, ConnectionId, DemoResult, DemoRun, DemoSetup, Variant,
 };
 use super::summary::{self, RunSummary, object_times};
-use crate::report::svg::{
-    Axis, Block, Colour, Figure, Layer, Mark, Marker, Panel, Point, Rule, Shape,
-};
-use crate::report::{ms, number};
 
 /// Plots one run: small objects above, the big file below.
 pub(super) fn run_figure(result: &DemoResult, summaries: &[RunSummary], run: &DemoRun) -> Figure {

@@ -4,12 +4,13 @@
 use std::io::{self, Stdout, Write};
 use std::time::Duration;
 
+use smig_chart::ms;
+use smig_chart::terminal::Screen;
+
 use super::data::{DemoResult, DemoRun, DemoSetup};
 use super::picture::draw;
 use super::recorder::{DemoEvent, DemoRecorder};
 use super::summary::{findings, render_text, scene, summaries, summarise};
-use crate::report::ms;
-use crate::terminal::Screen;
 
 /// Interval between lines of text without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(5);
@@ -161,7 +162,7 @@ mod tests {
     use super::*;
     use crate::demo::data::Variant;
     use crate::demo::sample;
-    use crate::terminal::Output;
+    use smig_chart::terminal::Output;
 
     #[test]
     fn without_a_terminal_there_are_lines() {

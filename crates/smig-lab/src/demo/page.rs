@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use smig_chart::html::{Align, Bar, Page, Table};
+use smig_chart::svg::Colour;
+use smig_chart::{bytes, ms, number};
 use smig_link::millis;
 
 use super::data::{DemoResult, DemoSetup, Variant};
 use super::figures::{colour, distribution, run_figure};
 use super::summary::{self, RunSummary};
-use crate::report::html::{Align, Bar, Page, Table};
-use crate::report::svg::Colour;
-use crate::report::{bytes, ms, number};
 
 /// Renders the result with its summary as a JSON document.
 ///
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
     use crate::demo::data::DemoRun;
     use crate::demo::sample;
-    use crate::report::svg::assert_balanced;
+    use smig_chart::html::assert_balanced;
 
     #[test]
     fn the_page_is_whole_and_holds_every_run() {

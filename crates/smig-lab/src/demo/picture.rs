@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
+use smig_chart::svg::Axis;
+use smig_chart::terminal::{Bars, Dots, Grid, Paint};
 use smig_link::millis;
 
 use super::data::{BackgroundLoad, BulkSample, ConnectionId, DemoResult, DemoRun, Variant};
 use super::live::progress;
-use crate::report::svg::Axis;
-use crate::terminal::{Bars, Dots, Grid, Paint};
 
 /// Columns left of the charts, for the numbers at the axis.
 const GUTTER: usize = 8;

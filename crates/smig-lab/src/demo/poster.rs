@@ -2,12 +2,13 @@
 
 use std::fmt::Write;
 
+use smig_chart::html::escape;
+use smig_chart::ms;
+use smig_chart::svg::{STYLE, with_plain_colours};
+
 use super::data::{DemoResult, DemoRun};
 use super::figures::run_figure;
 use super::summary::{RunSummary, scene, summaries};
-use crate::report::html::escape;
-use crate::report::ms;
-use crate::report::svg::{STYLE, with_plain_colours};
 
 const GAP: f64 = 14.0;
 const MARGIN: f64 = 12.0;
@@ -72,7 +73,7 @@ mod tests {
     use super::*;
     use crate::demo::data::Variant;
     use crate::demo::sample;
-    use crate::report::svg::assert_balanced;
+    use smig_chart::html::assert_balanced;
 
     #[test]
     fn the_file_is_whole_and_stands_alone() {

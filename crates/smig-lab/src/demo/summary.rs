@@ -6,12 +6,12 @@
 use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
+use smig_chart::{amount, bytes, ms, number};
 use smig_link::millis;
 use smig_stats::{quantile, sorted};
 
 use super::data::{BackgroundLoad, ConnectionBytes, DemoResult, DemoRun, DemoSetup, Variant};
 use super::live::wrap;
-use crate::report::{amount, bytes, ms, number};
 
 /// One run as numbers; a number is `None` if there are no values for it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::report::{bytes, ms};
+use smig_chart::{bytes, ms};
 
 /// A claim of the paper.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]

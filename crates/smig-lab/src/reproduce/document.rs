@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
+use smig_chart::html::{Align, Page, Table};
+use smig_chart::{amount, number};
 
 use super::claim::{ClaimResult, RULES};
 use super::finding::Finding;
 use super::scheme;
 use crate::campaign::{TrialResult, doubt};
-use crate::report::html::{Align, Page, Table};
-use crate::report::{amount, number};
 
 /// Chart widths for desktop and for phone screens.
 const WIDE: f64 = 860.0;

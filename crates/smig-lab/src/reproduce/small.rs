@@ -1,5 +1,6 @@
 //! The slide table and Figures 4 to 7: a small object while a big file downloads.
 
+use smig_chart::{bytes, number};
 use smig_link::LinkSpec;
 
 use super::claim::{Measured, seconds as shown};
@@ -7,7 +8,6 @@ use super::finding::{Cell, Chart, Column, Dot, Finding, Group, Spread, numbers, 
 use super::measure::{Sample, names_on, seconds, with};
 use super::scheme::{self, MOVING};
 use crate::campaign::TrialResult;
-use crate::report::{bytes, number};
 
 /// One scheme in one setting.
 struct Line {

@@ -1,10 +1,11 @@
 //! Figure 11 and Table 2: data that arrives after a cancel.
 
+use smig_chart::bytes;
+
 use super::finding::{Cell, Chart, Dot, Finding, Group, Spread, numbers, words};
 use super::measure::{Sample, names_on, tail_bytes, with};
 use super::scheme;
 use crate::campaign::TrialResult;
-use crate::report::bytes;
 
 const BUFFERS: [&str; 2] = ["default", "large"];
 

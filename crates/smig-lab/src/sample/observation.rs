@@ -1,11 +1,11 @@
 //! Converts the observation of a run's clients to timeline entries.
 
+use smig_chart::bytes;
 use smig_link::Time;
 
 use super::timeline::{
     Column, ConnectionName, Outcome, Span, Subject, Timeline, Track, micros_after,
 };
-use crate::report::bytes;
 use crate::workload::{self, ObjectResult, Observation};
 
 /// Adds every object to a timeline: a span, and the bytes that its connections carried over time. A

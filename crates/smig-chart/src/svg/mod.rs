@@ -19,6 +19,3 @@ pub use figure::{
     Word,
 };
 pub use style::{STYLE, with_plain_colours};
-
-#[cfg(test)]
-pub(crate) use tests::assert_balanced;

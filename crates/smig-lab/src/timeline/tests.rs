@@ -1,9 +1,10 @@
 //! Tests that the chart shows the timeline's values, and nothing else.
 
+use smig_chart::html::assert_balanced;
+use smig_chart::svg::Shape;
 use smig_link::Time;
 
 use super::*;
-use crate::report::svg::{Shape, assert_balanced};
 use crate::sample::{Column, ConnectionName, Direction, LinkFacts, Outcome, Span, Subject, Track};
 
 fn name(number: u64) -> ConnectionName {

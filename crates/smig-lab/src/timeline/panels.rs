@@ -1,10 +1,11 @@
 //! Panels of quantities over time.
 
+use smig_chart::svg::{Axis, Block, Colour, Layer, Panel, Range, Rule, Shape, Tint};
+use smig_chart::{ms, number};
+
 use super::connections::{Connection, Connections};
 use super::thin::thin;
 use super::{View, seconds};
-use crate::report::svg::{Axis, Block, Colour, Layer, Panel, Range, Rule, Shape, Tint};
-use crate::report::{ms, number};
 use crate::sample::{Column, ConnectionName, Direction, Subject, Timeline, Track};
 
 /// Height of a plot in pixels.

@@ -3,8 +3,8 @@
 use smig_stats::{Summary, quantile, sorted};
 
 use super::{Outline, look};
-use crate::report::number;
-use crate::report::svg::{
+use crate::number;
+use crate::svg::{
     Axis, Bar, Block, Colour, Figure, Layer, Level, Marker, Panel, Point, Range, Scale, Shape, Tint,
 };
 

@@ -1,10 +1,11 @@
 //! Renders the chart as a page: the complete run, and a close-up of each migration.
 
+use smig_chart::bytes;
+use smig_chart::html::{Align, Page, Table};
+
 use super::connections::Connections;
 use super::poster::summary;
 use super::{View, figure};
-use crate::report::bytes;
-use crate::report::html::{Align, Page, Table};
 use crate::sample::{Column, MarkKind, Timeline};
 
 const WIDE: f64 = 1_092.0;

@@ -1,7 +1,8 @@
 //! The connections of a timeline, with a number and a colour each.
 
-use crate::report::bytes;
-use crate::report::svg::Colour;
+use smig_chart::bytes;
+use smig_chart::svg::Colour;
+
 use crate::sample::{Column, ConnectionName, MarkKind, Subject, Timeline, Track};
 
 /// A connection that carried data.

@@ -1,6 +1,7 @@
 //! Tests that charts are well-formed and draw their input.
 
 use super::{Axis, Block, Colour, Figure, Layer, Mark, Marker, Panel, Point, Rule, Shape};
+use crate::html::assert_balanced;
 
 fn figure() -> Figure {
     let point = |x, y| Point { x, y, tooltip: format!("{x} & {y}") };
@@ -36,23 +37,6 @@ fn figure() -> Figure {
         ],
         marks: vec![Mark { x: 5.0, label: "moved".into() }],
     }
-}
-
-/// Asserts that all tags are closed in the right order. Covers only the XML that this crate
-/// generates.
-pub(crate) fn assert_balanced(markup: &str) {
-    let void = ["meta", "link", "br", "hr", "img", "!doctype"];
-    let mut open: Vec<&str> = Vec::new();
-    for piece in markup.split('<').skip(1) {
-        let (tag, _) = piece.split_once('>').expect("a tag ends");
-        let name = tag.trim_start_matches('/').split([' ', '/']).next().expect("a name");
-        if let Some(closed) = tag.strip_prefix('/') {
-            assert_eq!(open.pop(), Some(closed), "closes what is open");
-        } else if !tag.ends_with('/') && !void.contains(&name) {
-            open.push(name);
-        }
-    }
-    assert_eq!(open, [""; 0], "all is closed");
 }
 
 #[test]

@@ -14,7 +14,8 @@ mod requests;
 mod tests;
 mod thin;
 
-use crate::report::svg::{Axis, Figure, Mark};
+use smig_chart::svg::{Axis, Figure, Mark};
+
 use crate::sample::{MarkKind, Timeline};
 use connections::Connections;
 

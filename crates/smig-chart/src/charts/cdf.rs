@@ -3,8 +3,8 @@
 use smig_stats::{quantile, sorted};
 
 use super::{Outline, look};
-use crate::report::number;
-use crate::report::svg::{Axis, Figure, Layer, Panel, Point, Shape};
+use crate::number;
+use crate::svg::{Axis, Figure, Layer, Panel, Point, Shape};
 
 /// Draws the distribution of each series; the values may be in any order. The outline's scale
 /// applies to the values, on the x axis; `unit` is written at the axis' end. Each line has its

@@ -1,8 +1,8 @@
 //! Line charts with bands of confidence intervals.
 
 use super::{Outline, look};
-use crate::report::number;
-use crate::report::svg::{Axis, Figure, Layer, Panel, Point, Range, Shape, Tint};
+use crate::number;
+use crate::svg::{Axis, Figure, Layer, Panel, Point, Range, Shape, Tint};
 
 /// One point of a line.
 #[derive(Debug, Clone, Copy, PartialEq)]

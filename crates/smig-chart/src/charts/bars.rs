@@ -1,10 +1,8 @@
 //! Grouped bars with confidence intervals and reference values.
 
 use super::{Outline, look};
-use crate::report::svg::{
-    Axis, Bar, Block, Colour, Figure, Layer, Level, Panel, Range, Shape, Tint, Word,
-};
-use crate::report::{ms, number};
+use crate::svg::{Axis, Bar, Block, Colour, Figure, Layer, Level, Panel, Range, Shape, Tint, Word};
+use crate::{ms, number};
 
 /// Gap between groups, as a share of a group's width.
 const GAP: f64 = 0.2;

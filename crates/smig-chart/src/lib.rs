@@ -1,17 +1,19 @@
-//! Charts and pages, rendered by this crate, so that a report is one file that needs neither network
-//! access nor scripts.
+//! Charts, tables and pages of results, in files and in a terminal. A page is one file that needs
+//! neither network access nor scripts.
+//!
+//! Owns presentation and the notation of numbers; knows no measurement.
 //!
 //! - [`charts`]: chart types for measurements, from plain numbers;
 //! - [`svg`]: time series and distributions as SVG;
 //! - [`html`]: one self-contained page;
 //! - [`table`]: tables as text, Markdown and CSV;
-//! - [`timeline`]: the samples of a run on one time axis.
+//! - [`terminal`]: charts in a terminal, redrawn in place.
 
 pub mod charts;
 pub mod html;
 pub mod svg;
 pub mod table;
+pub mod terminal;
 mod text;
-pub mod timeline;
 
 pub use text::{amount, bytes, ms, number};

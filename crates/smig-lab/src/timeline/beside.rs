@@ -3,11 +3,12 @@
 
 use std::fmt::Write;
 
+use smig_chart::html::escape;
+use smig_chart::svg::{Axis, Figure, Panel, STYLE, with_plain_colours};
+
 use super::connections::Connections;
 use super::poster::{HEAD_STYLE, LINE, facts, in_lines};
 use super::{View, moves, panels, requests};
-use crate::report::html::escape;
-use crate::report::svg::{Axis, Figure, Panel, STYLE, with_plain_colours};
 use crate::sample::Timeline;
 
 const MARGIN: f64 = 14.0;

@@ -12,7 +12,7 @@ mod lines;
 #[cfg(test)]
 mod tests;
 
-use crate::report::svg::{Axis, Colour, Figure, Marker, Panel, Scale};
+use crate::svg::{Axis, Colour, Figure, Marker, Panel, Scale};
 
 pub use bars::{BarSeries, BarValue, grouped_bars};
 pub use boxes::{Form, boxes};

@@ -1,6 +1,6 @@
 //! Axes: map values to positions, and place the ticks.
 
-use crate::report::number;
+use crate::number;
 
 /// Scale of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

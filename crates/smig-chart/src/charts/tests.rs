@@ -1,7 +1,8 @@
 //! Tests that charts show their input, and are well-formed with any input.
 
 use super::*;
-use crate::report::svg::{Layer, Shape, assert_balanced};
+use crate::html::assert_balanced;
+use crate::svg::{Layer, Shape};
 
 fn outline(scale: Scale) -> Outline {
     Outline {

@@ -1,9 +1,10 @@
 //! Each request as a bar, in the fewest rows without overlaps.
 
+use smig_chart::svg::{Axis, Bar, Block, Colour, Layer, Marker, Panel, Point, Shape, Tint};
+use smig_chart::{bytes, ms, number};
+
 use super::connections::Connections;
 use super::{View, seconds};
-use crate::report::svg::{Axis, Bar, Block, Colour, Layer, Marker, Panel, Point, Shape, Tint};
-use crate::report::{bytes, ms, number};
 use crate::sample::{Column, ConnectionName, Outcome, Span, Subject, Timeline, Track};
 
 /// Height of a row.

@@ -2,11 +2,12 @@
 
 use std::fmt::Write;
 
+use smig_chart::html::escape;
+use smig_chart::number;
+use smig_chart::svg::{STYLE, with_plain_colours};
+
 use super::connections::Connections;
 use super::{View, figure};
-use crate::report::html::escape;
-use crate::report::number;
-use crate::report::svg::{STYLE, with_plain_colours};
 use crate::sample::{Outcome, Timeline};
 
 const MARGIN: f64 = 14.0;
@@ -107,7 +108,7 @@ fn all_facts(timeline: &Timeline) -> Vec<String> {
     let mut facts = facts(timeline);
     let unused = Connections::of(timeline).unused;
     if unused > 0 {
-        facts.push(format!("{} not shown: unused", crate::report::amount(unused, "connection")));
+        facts.push(format!("{} not shown: unused", smig_chart::amount(unused, "connection")));
     }
     facts
 }
@@ -117,6 +118,6 @@ fn time(millis: f64) -> String {
     if millis >= 10_000.0 {
         format!("{:.1} s", millis / 1e3)
     } else {
-        format!("{} ms", crate::report::ms(millis))
+        format!("{} ms", smig_chart::ms(millis))
     }
 }
