@@ -17,10 +17,10 @@ use smig_lab::demo::{
     DemoOptions, DemoResult, DriveError, LiveView, Variant, check, drive, render_html, render_json,
     render_svg,
 };
-use smig_lab::netns::enter_user_namespace;
-use smig_lab::stop::CancelToken;
 use smig_link::{LinkSpec, Profile, QueueLimit, Rate};
 use smig_settings::value::{parse_size, parse_time};
+use smig_testbed::netns::enter_user_namespace;
+use tokio_util::sync::CancellationToken;
 
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{self, INTERRUPTED};
@@ -159,7 +159,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
     let page = Target::file(output)?;
     let json = args.json.as_deref().map(Target::file_or_stdout).transpose()?;
     let svg = args.svg.as_deref().map(Target::file).transpose()?;
-    let stop = CancelToken::default();
+    let stop = CancellationToken::default();
     interrupt::listen(stop.clone())?;
     let result = match show(&options, &stop, json.as_ref()) {
         Err(error) if matches!(error.downcast_ref(), Some(DriveError::Stopped)) => {
@@ -180,7 +180,11 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
 }
 
 /// Runs the demonstration and draws it on standard output, or on standard error if the JSON goes to stdout.
-fn show(options: &DemoOptions, stop: &CancelToken, json: Option<&Target>) -> Result<DemoResult> {
+fn show(
+    options: &DemoOptions,
+    stop: &CancellationToken,
+    json: Option<&Target>,
+) -> Result<DemoResult> {
     let setup = options.setup(concat!("smig ", env!("CARGO_PKG_VERSION")));
     let mut view = LiveView::new(setup, screen(json))?;
     drive(options, stop, &mut |event| view.apply(event))?;

@@ -1,9 +1,5 @@
 //! Emulated links and the measurements made over them.
 //!
-//! - [`netns`]: two hosts on one machine, joined by that link, with real TCP
-//!   between them (Linux);
-//! - [`check`]: accuracy of the emulated links against their configuration (Linux);
-//! - [`hystart`]: HyStart, a TCP setting that applies to the whole machine (Linux);
 //! - [`demo`]: the demonstration's results and their presentation;
 //! - [`browser`]: a browser through agent and gateway, beside a download (Linux);
 //! - [`sample`]: time series of a run, all on one clock;
@@ -11,29 +7,20 @@
 //! - [`survey`]: large objects on websites, the paper's Table 1;
 //! - [`scenario`]: what to measure, from a TOML file;
 //! - [`reproduce`]: the paper's evaluation, with its numbers beside ours;
-//! - [`timeline`]: the samples of a run on one time axis;
-//! - [`stop`]: cancellation token for long measurements (Linux).
+//! - [`timeline`]: the samples of a run on one time axis.
 
 #[cfg(target_os = "linux")]
 pub mod browser;
 #[cfg(target_os = "linux")]
 pub mod campaign;
-#[cfg(target_os = "linux")]
-pub mod check;
 pub mod compare;
 pub mod demo;
-#[cfg(target_os = "linux")]
-pub mod hystart;
-#[cfg(target_os = "linux")]
-pub mod netns;
 #[cfg(target_os = "linux")]
 pub mod peer;
 #[cfg(target_os = "linux")]
 pub mod reproduce;
 pub mod sample;
 pub mod scenario;
-#[cfg(target_os = "linux")]
-pub mod stop;
 pub mod survey;
 pub mod timeline;
 #[cfg(target_os = "linux")]

@@ -24,9 +24,9 @@ mod linux {
         DemoEvent, DemoOptions, DemoRecorder, DemoResult, DemoRun, DriveError, Variant, drive,
         render_html, render_json,
     };
-    use smig_lab::netns::{Testbed, enter_user_namespace};
-    use smig_lab::stop::CancelToken;
     use smig_link::{LinkSpec, QueueLimit, Rate};
+    use smig_testbed::netns::{Testbed, enter_user_namespace};
+    use tokio_util::sync::CancellationToken;
 
     type Test = fn() -> Result<()>;
 
@@ -71,7 +71,7 @@ mod linux {
         let options = short();
         let mut recorder = DemoRecorder::new(options.setup("a test"));
         // Fails if the large file's hash or an object's length is wrong.
-        drive(&options, &CancelToken::default(), &mut |event| {
+        drive(&options, &CancellationToken::default(), &mut |event| {
             recorder.apply(event);
             Ok(())
         })?;
@@ -125,7 +125,7 @@ mod linux {
     }
 
     fn it_stops_when_it_is_told_to() -> Result<()> {
-        let (mut options, stop) = (short(), CancelToken::default());
+        let (mut options, stop) = (short(), CancellationToken::default());
         // Without the stop it would take hours.
         options.big_file_bytes = 3_000_000;
         options.link.to_client.rate = Rate::kbit(1).into();
@@ -142,7 +142,7 @@ mod linux {
     }
 
     fn it_stops_when_nobody_can_be_shown() -> Result<()> {
-        let ended = drive(&short(), &CancelToken::default(), &mut |event| match event {
+        let ended = drive(&short(), &CancellationToken::default(), &mut |event| match event {
             DemoEvent::Object(_) => Err(std::io::ErrorKind::BrokenPipe.into()),
             _ => Ok(()),
         });

@@ -12,9 +12,9 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use smig_lab::campaign::{TrialRequest, check, run_cell};
-use smig_lab::hystart;
-use smig_lab::netns::enter_user_namespace;
-use smig_lab::stop::CancelToken;
+use smig_testbed::hystart;
+use smig_testbed::netns::enter_user_namespace;
+use tokio_util::sync::CancellationToken;
 
 use crate::interrupt;
 
@@ -68,7 +68,7 @@ pub(super) fn run(args: &CellArgs) -> Result<ExitCode> {
 /// Keeps HyStart on or off. The only process that does not end with its parent: it first restores
 /// the original setting.
 pub(super) fn hystart(args: &HystartArgs) -> Result<ExitCode> {
-    interrupt::listen(CancelToken::default())?;
+    interrupt::listen(CancellationToken::default())?;
     hystart::keep(args.state == HystartState::On)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -19,11 +19,11 @@ use clap::Args;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 use smig_chart::bytes;
-use smig_lab::netns::{
-    CaptureSpec, Child, HostSpec, Privilege, Testbed, enter_user_namespace, raise_ambient_caps,
-};
 use smig_link::{LinkCounters, LinkReport, LinkSpec};
 use smig_settings::value::parse_time;
+use smig_testbed::netns::{
+    CaptureSpec, Child, HostSpec, Privilege, Testbed, enter_user_namespace, raise_ambient_caps,
+};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, interval, sleep_until};
 

@@ -19,7 +19,7 @@ use smig_lab::reproduce::{
     write_report,
 };
 use smig_lab::scenario::{Diagnostics, Filter};
-use smig_lab::stop::CancelToken;
+use tokio_util::sync::CancellationToken;
 
 use super::build::{BuildArgs, build};
 use super::run::{View, check_setting, jobs};
@@ -198,7 +198,7 @@ fn measure(args: &ReproduceArgs) -> Result<ExitCode> {
         disturbed: if args.drop_disturbed { Disturbed::Reject } else { Disturbed::Keep },
     };
     let plan = joined(args, extent, &options)?;
-    let stop = CancelToken::default();
+    let stop = CancellationToken::default();
     interrupt::listen(stop.clone())?;
     let view =
         View::new(if args.quick { "reproduce --quick" } else { "reproduce" }, &plan, options.jobs);
@@ -206,7 +206,7 @@ fn measure(args: &ReproduceArgs) -> Result<ExitCode> {
     view.end();
     let done = done?;
     let is_wanted = |name: &String| name == "all" || name == SURVEY;
-    if args.names.iter().any(is_wanted) && !stop.is_stopped() {
+    if args.names.iter().any(is_wanted) && !stop.is_cancelled() {
         survey_test_web(&options.out)?;
     }
     if done.finished + done.done_before > 0 || args.names.iter().any(is_wanted) {

@@ -14,8 +14,8 @@ use smig_lab::campaign::{
 };
 use smig_lab::peer::{RunAs, ServerEnv, ServerJob, program_of};
 use smig_lab::scenario::{self, Campaign, Filter, Shard, SizeClass};
-use smig_lab::stop::CancelToken;
 use smig_lab::workload::{Outcome, ServerFiles};
+use tokio_util::sync::CancellationToken;
 
 use super::build::{BuildArgs, build};
 use crate::exit::{Exit, Failure};
@@ -111,7 +111,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode> {
     })?;
     keep_scenario(&options, &args.file)
         .with_context(|| format!("cannot write to {}", options.out.display()))?;
-    let stop = CancelToken::default();
+    let stop = CancellationToken::default();
     interrupt::listen(stop.clone())?;
     let view = View::new(&campaign.name, &plan, options.jobs);
     let summary = campaign::run(plan, &options, &stop, &mut |event| view.show(event));

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 
 use serde_json::json;
+use smig_testbed::netns::{Child, Host};
 
 use super::devtools::DevTools;
 use super::error::BrowserError;
 use super::mosaic::{HEIGHT, WIDTH};
-use crate::netns::{Child, Host};
 use crate::peer::in_path;
 
 const NAMES: [&str; 5] =

@@ -8,6 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use smig_link::LinkSpec;
+use smig_testbed::netns::{HostSpec, Testbed};
+use tokio_util::sync::CancellationToken;
 
 use super::chromium::{self, Browser, Launch};
 use super::data::{BrowserEvent, BrowserResult, BrowserSetup, PageLoad, VariantRun};
@@ -18,9 +20,7 @@ use super::mosaic::Mosaic;
 use super::programs::Programs;
 use super::visit::Visit;
 use crate::demo::{BackgroundLoad, Variant, kernel};
-use crate::netns::{HostSpec, Testbed};
 use crate::peer::is_program;
-use crate::stop::CancelToken;
 
 /// Minimum time from the download's request to the first page beside it: slow start is over, and streams
 /// have migrated.
@@ -96,7 +96,7 @@ pub fn check(options: &BrowserOptions) -> Result<(), BrowserError> {
 
 /// Makes all runs and reports events as they occur.
 ///
-/// Without root, [`crate::netns::enter_user_namespace`] must have been called before the process had a
+/// Without root, [`smig_testbed::netns::enter_user_namespace`] must have been called before the process had a
 /// second thread.
 ///
 /// # Errors
@@ -104,7 +104,7 @@ pub fn check(options: &BrowserOptions) -> Result<(), BrowserError> {
 /// behind either way.
 pub fn drive(
     options: &BrowserOptions,
-    stop: &CancelToken,
+    stop: &CancellationToken,
     on_event: &mut dyn FnMut(&BrowserEvent) -> io::Result<()>,
 ) -> Result<BrowserResult, BrowserError> {
     let mosaic = Mosaic::draw()?;
@@ -132,7 +132,7 @@ struct Measurement<'a> {
     options: &'a BrowserOptions,
     mosaic: &'a Mosaic,
     material: &'a BrowserFiles,
-    stop: &'a CancelToken,
+    stop: &'a CancellationToken,
 }
 
 type Tell<'a> = dyn FnMut(&str, &BrowserEvent) -> Result<(), BrowserError> + 'a;
@@ -230,7 +230,7 @@ impl Measurement<'_> {
     fn sleep_unless_stopped(&self, time: Duration) -> Result<(), BrowserError> {
         let until = Instant::now() + time;
         while Instant::now() < until {
-            if self.stop.is_stopped() {
+            if self.stop.is_cancelled() {
                 return Err(BrowserError::Stopped);
             }
             thread::sleep(LOOK_EVERY);

@@ -7,11 +7,12 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use smig_testbed::netns::{Child, Host, Testbed};
+use tokio_util::sync::CancellationToken;
+
 use super::error::BrowserError;
 use super::material::{ADDRESS, BrowserFiles, GATEWAY_PORT, ORIGIN_PORT, PROXY};
 use crate::demo::Variant;
-use crate::netns::{Child, Host, Testbed};
-use crate::stop::CancelToken;
 
 /// Timeout until a program listens.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -60,11 +61,11 @@ impl Program {
         &mut self,
         host: &Host,
         at: SocketAddr,
-        stop: &CancelToken,
+        stop: &CancellationToken,
     ) -> Result<(), BrowserError> {
         let until = Instant::now() + PATIENCE;
         while Instant::now() < until {
-            if stop.is_stopped() {
+            if stop.is_cancelled() {
                 return Err(BrowserError::Stopped);
             }
             self.check()?;
@@ -93,7 +94,7 @@ impl Programs {
         smig: &Path,
         material: &BrowserFiles,
         variant: Variant,
-        stop: &CancelToken,
+        stop: &CancellationToken,
     ) -> Result<Self, BrowserError> {
         let (server, client) = (testbed.server(), testbed.client());
         let run = |subcommand: &str| {

@@ -11,7 +11,7 @@ use super::devtools::{DevTools, Event};
 use super::error::BrowserError;
 use super::mosaic::{HEIGHT, Mosaic, SIDE, WIDTH};
 use crate::demo::BackgroundLoad;
-use crate::stop::CancelToken;
+use tokio_util::sync::CancellationToken;
 
 /// Timeout of a page load.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -53,7 +53,7 @@ pub(super) struct Visit<'a> {
     pub(super) proxy: &'a str,
     pub(super) mosaic: &'a Mosaic,
     pub(super) load: BackgroundLoad,
-    pub(super) stop: &'a CancelToken,
+    pub(super) stop: &'a CancellationToken,
 }
 
 impl Visit<'_> {
@@ -102,7 +102,7 @@ impl Visit<'_> {
         let mut until = Instant::now() + PATIENCE;
         let (mut shown, mut loaded) = (Vec::new(), false);
         loop {
-            if self.stop.is_stopped() {
+            if self.stop.is_cancelled() {
                 return Err(BrowserError::Stopped);
             }
             let left = until.saturating_duration_since(Instant::now());
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_page_counts_when_every_picture_is_whole() {
-        let (mosaic, stop) = (Mosaic::draw().unwrap(), CancelToken::default());
+        let (mosaic, stop) = (Mosaic::draw().unwrap(), CancellationToken::default());
         let visit = Visit {
             url: "",
             proxy: "",

@@ -14,13 +14,13 @@ use std::time::{Instant, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use smig_link::LinkReport;
+use smig_testbed::hystart::{self, HystartError, HystartGuard};
+use smig_testbed::netns::{Host, HostSpec, LabError, LinkSetup, Privilege, Testbed};
 
 use super::length::time_limit;
 use super::origin::{Build, Origin, load_average};
 use super::recording::{Recording, TIMELINES};
 use super::result::{FORMAT, Machine, TrialResult, disturbances};
-use crate::hystart::{self, HystartError, HystartGuard};
-use crate::netns::{Host, HostSpec, LabError, LinkSetup, Privilege, Testbed};
 use crate::peer::{PeerError, RunAs, ServerEnv, ServerJob, ServerProcess};
 use crate::scenario::{HostSettings, ServerKind, ServerSpec, Trial};
 use crate::workload::{self, Observation, RunPhase, ServerFiles, WorkloadError, WorkloadSpec};
@@ -93,7 +93,7 @@ pub fn check() -> Result<(), LabError> {
     Testbed::start(smig_link::LinkSpec::paper_wired()).map(drop)
 }
 
-/// Runs a cell. [`crate::netns::enter_user_namespace`] must have been called before the process
+/// Runs a cell. [`smig_testbed::netns::enter_user_namespace`] must have been called before the process
 /// started a second thread; `privilege` is its result.
 ///
 /// # Errors

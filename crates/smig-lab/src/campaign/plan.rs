@@ -6,9 +6,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use smig_testbed::hystart;
+
 use super::origin::{Build, Builds};
 use super::store::{Line, lines, results_in};
-use crate::hystart;
 use crate::peer::{install_command, program_of, version_of};
 use crate::scenario::{Campaign, Filter, ServerKind, Shard, Trial, TrialId};
 

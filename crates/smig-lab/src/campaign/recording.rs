@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use smig_link::Time;
+use smig_testbed::netns::{BoxedLog, Testbed};
 
-use crate::netns::{BoxedLog, Testbed};
 use crate::sample::{
     Direction, HostSide, LinkFacts, QueueRecorder, ServerEvents, TcpSampler, TcpSamples, Timeline,
     now, put_observation,

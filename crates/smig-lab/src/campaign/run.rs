@@ -16,7 +16,9 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use smig_testbed::hystart;
 use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
 
 use super::cell::TrialRequest;
 use super::folder::ScratchDir;
@@ -25,10 +27,8 @@ use super::plan::{CampaignError, Disturbed, Missing, Options, Plan};
 use super::recording::TIMELINES;
 use super::result::TrialResult;
 use super::store::Store;
-use crate::hystart;
 use crate::peer::build_go_server;
 use crate::scenario::{ServerKind, Trial, TrialId};
-use crate::stop::CancelToken;
 use crate::workload::ServerFiles;
 
 /// Returns the servers' address on a link of a testbed.
@@ -112,7 +112,7 @@ enum Retry {
 pub fn run(
     plan: Plan,
     options: &Options,
-    stop: &CancelToken,
+    stop: &CancellationToken,
     on_event: &mut dyn FnMut(&Event<'_>),
 ) -> Result<Summary, CampaignError> {
     let fail = |path: &Path| {
@@ -272,17 +272,17 @@ impl<'a> TrialRunner<'a> {
     fn work(
         &self,
         queue: &Mutex<VecDeque<&Trial>>,
-        stop: &CancelToken,
+        stop: &CancellationToken,
         tell: &mpsc::Sender<WorkerMessage>,
     ) {
-        while !stop.is_stopped() {
+        while !stop.is_cancelled() {
             let next = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
             let Some(cell) = next else { return };
             self.cell(cell, stop, tell);
         }
     }
 
-    fn cell(&self, cell: &Trial, stop: &CancelToken, tell: &mpsc::Sender<WorkerMessage>) {
+    fn cell(&self, cell: &Trial, stop: &CancellationToken, tell: &mpsc::Sender<WorkerMessage>) {
         // Cannot fail: the receiver outlives the workers.
         let tell = |told| drop(tell.send(told));
         let attempts = cell.scenario.accept.attempts;
@@ -311,7 +311,7 @@ impl<'a> TrialRunner<'a> {
         &self,
         cell: &Trial,
         attempt: u32,
-        stop: &CancelToken,
+        stop: &CancellationToken,
     ) -> Result<Option<TrialResult>, String> {
         let shown = |error: io::Error| error.to_string();
         let scratch = TempDir::with_prefix_in("cell-", self.folder).map_err(shown)?;
@@ -343,7 +343,7 @@ impl<'a> TrialRunner<'a> {
             let result = serde_json::from_slice(&result);
             return result.map(Some).map_err(|error| format!("unreadable result: {error}"));
         }
-        if stop.is_stopped() {
+        if stop.is_cancelled() {
             return Ok(None);
         }
         let complaint = words(&complaint);
@@ -393,10 +393,10 @@ fn read_all(source: Option<impl Read>) -> Vec<u8> {
 }
 
 /// Waits for a process; kills it if the campaign is stopped.
-fn wait(child: &mut Child, stop: &CancelToken) {
+fn wait(child: &mut Child, stop: &CancellationToken) {
     loop {
         match child.try_wait() {
-            Ok(None) if stop.is_stopped() => {
+            Ok(None) if stop.is_cancelled() => {
                 // An error is ignored: the process may have just exited.
                 let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
                 return;

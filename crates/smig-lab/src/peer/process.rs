@@ -11,9 +11,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use smig_testbed::netns::{Host, HostThread};
 
 use super::config::Launch;
-use crate::netns::{Host, HostThread};
 
 /// Timeout for a server to start listening.
 const PATIENCE: Duration = Duration::from_secs(60);

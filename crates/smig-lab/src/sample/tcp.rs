@@ -6,13 +6,13 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use smig_link::Time;
+use smig_testbed::netns::{Host, HostThread};
 
 use super::clock::now;
 use super::sock_diag::{SockDiag, TcpState};
 use super::timeline::{
     Annotation, Column, ConnectionName, MarkKind, Subject, Timeline, Track, micros_after,
 };
-use crate::netns::{Host, HostThread};
 
 /// The end of its connections at which a host is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

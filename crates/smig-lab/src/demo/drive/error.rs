@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::netns::LabError;
+use smig_testbed::netns::LabError;
 
 /// Why the demonstration stopped.
 #[derive(Debug, thiserror::Error)]

@@ -17,7 +17,7 @@ use crate::demo::data::{
     BackgroundLoad, BulkSample, ConnectionBytes, ConnectionId, Move, SmallObject, Variant,
 };
 use crate::demo::recorder::DemoEvent;
-use crate::stop::CancelToken;
+use tokio_util::sync::CancellationToken;
 
 type Events = mpsc::UnboundedSender<DemoEvent>;
 
@@ -39,7 +39,7 @@ pub(super) struct Plan {
 /// Runs the client on a runtime of its own. Must be called in the client's host.
 pub(super) fn run(
     plan: Plan,
-    stop: &CancelToken,
+    stop: &CancellationToken,
     events: &Events,
 ) -> Result<Vec<ConnectionBytes>, DriveError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

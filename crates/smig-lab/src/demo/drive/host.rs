@@ -6,11 +6,11 @@ use std::sync::mpsc;
 
 use smig::{Config, Server, ServerTls, SocketOptions};
 use smig_files::{Files, Options};
+use smig_testbed::netns::{Host, HostThread};
 
 use super::material::DemoFiles;
 use super::{DemoOptions, DriveError};
 use crate::demo::data::Variant;
-use crate::netns::{Host, HostThread};
 
 pub(super) const PORT: u16 = 443;
 /// The server's address in every testbed.

@@ -12,14 +12,14 @@ use std::io;
 use std::time::Duration;
 
 use smig_link::LinkSpec;
+use smig_testbed::netns::{HostSpec, Testbed};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 pub use error::DriveError;
 
 use super::data::{DemoSetup, Variant};
 use super::recorder::DemoEvent;
-use crate::netns::{HostSpec, Testbed};
-use crate::stop::CancelToken;
 use fetch::Plan;
 use material::DemoFiles;
 
@@ -92,7 +92,7 @@ pub(crate) fn kernel() -> String {
 /// Checks quickly whether the link can be set up on this machine.
 ///
 /// # Errors
-/// What the machine lacks, and what to do about it; see [`crate::netns::LabError`].
+/// What the machine lacks, and what to do about it; see [`smig_testbed::netns::LabError`].
 pub fn check(options: &DemoOptions) -> Result<(), DriveError> {
     hosts(options)?;
     Ok(())
@@ -106,7 +106,7 @@ fn hosts(options: &DemoOptions) -> Result<Testbed, DriveError> {
 
 /// Runs all variants and passes on their events as they occur.
 ///
-/// Without root, [`crate::netns::enter_user_namespace`] must have been called before the process had
+/// Without root, [`smig_testbed::netns::enter_user_namespace`] must have been called before the process had
 /// a second thread.
 ///
 /// # Errors
@@ -114,7 +114,7 @@ fn hosts(options: &DemoOptions) -> Result<Testbed, DriveError> {
 /// Events passed on before an error remain valid. Nothing is left behind either way.
 pub fn drive(
     options: &DemoOptions,
-    stop: &CancelToken,
+    stop: &CancellationToken,
     on_event: &mut dyn FnMut(&DemoEvent) -> io::Result<()>,
 ) -> Result<(), DriveError> {
     let material = DemoFiles::make(options.object_bytes, options.big_file_bytes)?;
@@ -127,7 +127,7 @@ pub fn drive(
 
 fn run(
     options: &DemoOptions,
-    stop: &CancelToken,
+    stop: &CancellationToken,
     variant: Variant,
     material: &DemoFiles,
     on_event: &mut dyn FnMut(&DemoEvent) -> io::Result<()>,

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use smig_lab::check::{CheckOptions, check};
-use smig_lab::netns::{CaptureSpec, LabError, LinkSetup, LogFile, Testbed};
 use smig_link::{DropReason, LinkEventKind, LinkSpec, LossSpec, LteSpec, Rate, RateSpec};
+use smig_testbed::check::{CheckOptions, check};
+use smig_testbed::netns::{CaptureSpec, LabError, LinkSetup, LogFile, Testbed};
 
 use super::tcp::{download, download_on, link, round_trip};
 

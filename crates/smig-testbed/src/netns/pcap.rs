@@ -2,7 +2,7 @@
 //!
 //! The format is pcap with nanosecond timestamps, of raw IP packets. Times are
 //! `CLOCK_MONOTONIC`, as in the link's log: not the time of day, but the same
-//! clock in all files of a run.
+//! clock in all files of a run. Written here: it is one header, and the spool must own the file.
 
 use std::io;
 use std::path::Path;

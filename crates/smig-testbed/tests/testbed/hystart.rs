@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, Signal, kill_process};
-use smig_lab::hystart::{self, HystartGuard};
+use smig_testbed::hystart::{self, HystartGuard};
 
 use crate::removal::{ended, watch};
 

@@ -12,8 +12,8 @@ use http_body_util::{BodyExt as _, Empty};
 use rcgen::{CertificateParams, KeyPair};
 use smig::{Client, Config, Pacing, Server, ServerTls, Trust};
 use smig_files::{Files, Options};
-use smig_lab::netns::Testbed;
 use smig_link::Rate;
+use smig_testbed::netns::Testbed;
 
 use crate::tcp::link;
 

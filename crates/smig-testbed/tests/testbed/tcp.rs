@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use smig_lab::netns::{HostSpec, LabError, Testbed};
 use smig_link::{DropReason, LinkEvent, LinkEventKind, LinkLog, LinkSpec, QueueLimit, Rate};
+use smig_testbed::netns::{HostSpec, LabError, Testbed};
 
 pub(crate) fn link(rate: Rate, round_trip_ms: u64, queue: usize) -> LinkSpec {
     LinkSpec::symmetric(rate, Duration::from_millis(round_trip_ms), QueueLimit::packets(queue))
@@ -68,7 +68,7 @@ pub(crate) fn each_host_has_its_own_settings() -> Result<()> {
         .start()?;
     let read = |name: &'static str| move || fs_text(&format!("/proc/sys/net/ipv4/{name}"));
     let inside =
-        |host: &smig_lab::netns::Host, name| host.run(read(name))?.join().expect("no panic");
+        |host: &smig_testbed::netns::Host, name| host.run(read(name))?.join().expect("no panic");
     ensure!(inside(testbed.server(), "tcp_wmem")? == "4096\t16384\t999424");
     ensure!(inside(testbed.server(), "tcp_sack")? == "1");
     ensure!(inside(testbed.client(), "tcp_sack")? == "0");

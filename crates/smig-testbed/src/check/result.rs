@@ -4,9 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use smig_link::LinkSpec;
-use smig_link::millis;
-use smig_link::{Lateness, LatenessSummary};
+use smig_link::{Lateness, LatenessSummary, LinkSpec, millis};
 
 use crate::netns::Testbed;
 

@@ -5,16 +5,20 @@ use std::io;
 
 /// One device's counters.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct DeviceCounts {
-    pub(crate) name: String,
+pub struct DeviceCounts {
+    /// Name of the device.
+    pub name: String,
     /// Bytes received.
-    pub(crate) received_bytes: u64,
+    pub received_bytes: u64,
     /// Packets dropped, in either direction.
-    pub(crate) drops: u64,
+    pub drops: u64,
 }
 
 /// Returns the counters of all devices of the calling thread's host.
-pub(crate) fn device_counts() -> io::Result<Vec<DeviceCounts>> {
+///
+/// # Errors
+/// The kernel's table cannot be read.
+pub fn device_counts() -> io::Result<Vec<DeviceCounts>> {
     Ok(parse(&fs::read_to_string("/proc/thread-self/net/dev")?))
 }
 

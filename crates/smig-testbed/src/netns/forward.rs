@@ -16,8 +16,7 @@ use rustix::time::{
     ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
     timerfd_create, timerfd_settime,
 };
-use smig_link::Lateness;
-use smig_link::{EnqueueResult, Link, LinkCounters, LinkReport, Scheduling, Time};
+use smig_link::{EnqueueResult, Lateness, Link, LinkCounters, LinkReport, Scheduling, Time};
 
 use super::error::{LabError, Step};
 use super::pcap::Capture;
@@ -323,7 +322,8 @@ fn arm(timer: &OwnedFd, at: Option<Time>) -> Result<(), Errno> {
 }
 
 /// Returns the time of `CLOCK_MONOTONIC`, which never decreases and is not negative.
-pub(crate) fn now() -> Time {
+#[must_use]
+pub fn now() -> Time {
     let time = clock_gettime(ClockId::Monotonic);
     Time::from_nanos(time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned())
 }

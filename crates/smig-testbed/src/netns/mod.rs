@@ -9,7 +9,7 @@
 //!
 //! ```no_run
 //! use smig_link::LinkSpec;
-//! use smig_lab::netns::{Testbed, enter_user_namespace};
+//! use smig_testbed::netns::{Testbed, enter_user_namespace};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! enter_user_namespace()?; // first in main, before any thread
@@ -39,11 +39,11 @@ mod testbed;
 
 pub use child::Child;
 pub use error::{LabError, Missing};
-pub(crate) use forward::now;
+pub use forward::now;
 pub use host::{Host, HostThread};
 pub use host_spec::HostSpec;
 pub use log_file::{LogFile, LogFileOutcome};
-pub(crate) use net_dev::device_counts;
+pub use net_dev::{DeviceCounts, device_counts};
 pub use privilege::{Privilege, enter_user_namespace, raise_ambient_caps};
 pub(crate) use sys::run_in_real_time;
 pub use testbed::{BoxedLog, Builder, CaptureSpec, LinkSetup, Testbed};

@@ -15,8 +15,8 @@ mod tcp;
 #[cfg(target_os = "linux")]
 fn main() -> anyhow::Result<()> {
     use libtest_mimic::{Arguments, Failed, Trial};
-    use smig_lab::netns::{Testbed, enter_user_namespace};
     use smig_link::LinkSpec;
+    use smig_testbed::netns::{Testbed, enter_user_namespace};
 
     // The standard test harness starts threads first, so this test has its own main.
     let possible = enter_user_namespace().and_then(|privilege| {

@@ -11,8 +11,8 @@ use anyhow::{Context as _, Result, ensure};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
-use smig_lab::netns::{Child, Host, Testbed};
 use smig_link::LinkSpec;
+use smig_testbed::netns::{Child, Host, Testbed};
 
 /// Argument that makes this program call [`hold`].
 pub(crate) const HOLD: &str = "hold-a-testbed";

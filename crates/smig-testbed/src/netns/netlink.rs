@@ -5,6 +5,8 @@
 //! Congestion control is set on the route and not with `tcp_congestion_control`: outside
 //! the initial network namespace, that sysctl rejects every algorithm that is not in
 //! `tcp_allowed_congestion_control`, and that list is global.
+//!
+//! Written here: two requests are shorter than the crates that know all of netlink.
 
 use std::io;
 use std::net::Ipv4Addr;

@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use smig_link::Lateness;
-use smig_link::Time;
+use smig_link::{Lateness, Time};
 
 use crate::netns::{Host, HostThread, now, run_in_real_time};
 
