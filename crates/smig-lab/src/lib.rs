@@ -4,7 +4,6 @@
 //! - [`browser`]: a browser through agent and gateway, beside a download (Linux);
 //! - [`sample`]: time series of a run, all on one clock;
 //! - [`compare`]: comparison of results;
-//! - [`survey`]: large objects on websites, the paper's Table 1;
 //! - [`scenario`]: what to measure, from a TOML file;
 //! - [`reproduce`]: the paper's evaluation, with its numbers beside ours;
 //! - [`timeline`]: the samples of a run on one time axis.
@@ -21,7 +20,6 @@ pub mod peer;
 pub mod reproduce;
 pub mod sample;
 pub mod scenario;
-pub mod survey;
 pub mod timeline;
 #[cfg(target_os = "linux")]
 pub mod workload;

@@ -29,8 +29,9 @@ pub use finding::{Cell, Chart, Column, DataTable, Finding, Row};
 pub use paper::claims_of;
 pub use web::{NAME as SURVEY, SURVEY_FILE, WebError, read_survey, survey_test_web};
 
+use smig_survey::Table;
+
 use crate::campaign::TrialResult;
-use crate::survey::Table;
 
 /// Returns the finding of every figure, in the paper's order. Results of other campaigns are ignored; if a
 /// figure has full and quick results, the full ones are used. `survey` is that of the test sites.

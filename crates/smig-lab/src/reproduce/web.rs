@@ -11,12 +11,12 @@ use std::path::Path;
 use rcgen::{CertificateParams, KeyPair};
 use smig::{Server, ServerTls, Trust};
 use smig_files::{Files, Options};
-
-use super::finding::{Cell, Finding, Subject, numbers, words};
-use crate::survey::crawl::{
+use smig_survey::crawl::{
     CrawlEvent, CrawlOptions, Crawled, Limits, Results, Url, client, crawl as ask, start,
 };
-use crate::survey::{DataSource, SurveyCounts, SurveyError, Table};
+use smig_survey::{DataSource, SurveyCounts, SurveyError, Table};
+
+use super::finding::{Cell, Finding, Subject, numbers, words};
 
 /// The file of the survey's results, beside the other results.
 pub const SURVEY_FILE: &str = "survey.jsonl";

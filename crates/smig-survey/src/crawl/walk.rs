@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::judge::is_html;
-use crate::survey::Site;
+use crate::Site;
 
 /// Maximum number of redirects in a row.
 const MAX_HOPS: u8 = 5;

@@ -299,7 +299,7 @@ fn size(bytes: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::survey::Site;
+    use crate::Site;
 
     /// Counts with the paper's 1500 sites and percentiles.
     fn paper() -> SurveyCounts {

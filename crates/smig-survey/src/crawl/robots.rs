@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use url::{Position, Url};
 
-use crate::survey::site::plain_percents;
+use crate::site::plain_percents;
 
 /// The name by which a robots.txt addresses this crawler.
 pub const PRODUCT: &str = "smig-survey";

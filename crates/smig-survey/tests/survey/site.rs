@@ -12,7 +12,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Empty};
 use smig::{BoxError, Incoming, Server, ServerTls};
 use smig_files::{Files, Options};
-use smig_lab::survey::crawl::Url;
+use smig_survey::crawl::Url;
 use tower::Service as _;
 
 /// A received request.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::walk::{End, Limits, Outcome};
-use crate::survey::{Exclusion, MalformedInput, Site, SurveyCounts, SurveyError};
+use crate::{Exclusion, MalformedInput, Site, SurveyCounts, SurveyError};
 
 /// Format version; incremented when older files can no longer be read.
 const FORMAT: u32 = 1;
@@ -284,7 +284,7 @@ fn lines(from: impl Read, name: &str, mut take: impl FnMut(Line)) -> Result<u64,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::survey::crawl::walk::SizeSource;
+    use crate::crawl::walk::SizeSource;
 
     fn url(text: &str) -> Url {
         text.parse().unwrap()

@@ -1,7 +1,7 @@
 //! Exports as BigQuery writes them, and damaged ones.
 
 use super::*;
-use crate::survey::{DataSource, Table};
+use crate::{DataSource, Table};
 
 fn read(text: &str) -> Result<Table, SurveyError> {
     let mut tally = SurveyCounts::default();

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::survey::{DataSource, Table};
+use crate::{DataSource, Table};
 
 fn response(fields: serde_json::Value) -> Response {
     let mut whole = json!({"status": 200, "headers": [], "redirectURL": ""});

@@ -18,8 +18,8 @@ use super::judge::{Head, ResponseClass};
 use super::pace::{HostSchedule, LONGEST_PAUSE, RequestRate};
 use super::robots::{MAX_FILE, Rules};
 use super::walk::{CrawlTarget, Outcome, SizeSource, Wants};
-use crate::survey::html::page_links;
-use crate::survey::{Site, canonical};
+use crate::html::page_links;
+use crate::{Site, canonical};
 
 /// The maximum number of bytes read of a page.
 pub(super) const MAX_PAGE: usize = 2 << 20;

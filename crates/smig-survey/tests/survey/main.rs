@@ -10,11 +10,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use smig::Trust;
-use smig_lab::survey::crawl::{
+use smig_survey::crawl::{
     CrawlEvent, CrawlOptions, Crawled, End, Limits, Outcome, RequestRate, Results, Url, client,
     crawl,
 };
-use smig_lab::survey::{DataSource, SurveyCounts, Table};
+use smig_survey::{DataSource, SurveyCounts, Table};
 
 use site::{Asked, Site};
 
