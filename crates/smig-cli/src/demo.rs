@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use smig_chart::terminal::{Output, Screen};
-use smig_lab::demo::{
+use smig_demo::demo::{
     DemoOptions, DemoResult, DriveError, LiveView, Variant, check, drive, render_html, render_json,
     render_svg,
 };

@@ -1,7 +1,5 @@
 //! Emulated links and the measurements made over them.
 //!
-//! - [`demo`]: the demonstration's results and their presentation;
-//! - [`browser`]: a browser through agent and gateway, beside a download (Linux);
 //! - [`sample`]: time series of a run, all on one clock;
 //! - [`compare`]: comparison of results;
 //! - [`scenario`]: what to measure, from a TOML file;
@@ -9,11 +7,8 @@
 //! - [`timeline`]: the samples of a run on one time axis.
 
 #[cfg(target_os = "linux")]
-pub mod browser;
-#[cfg(target_os = "linux")]
 pub mod campaign;
 pub mod compare;
-pub mod demo;
 #[cfg(target_os = "linux")]
 pub mod peer;
 #[cfg(target_os = "linux")]

@@ -7,11 +7,11 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use smig_chart::terminal::Screen;
-use smig_lab::browser::{
+use smig_demo::browser::{
     BrowserError, BrowserEvent, BrowserOptions, BrowserResult, check, drive, render_html,
     render_json, render_svg, render_text, scene,
 };
-use smig_lab::demo::{BackgroundLoad, Variant};
+use smig_demo::demo::{BackgroundLoad, Variant};
 use smig_testbed::netns::enter_user_namespace;
 use tokio_util::sync::CancellationToken;
 

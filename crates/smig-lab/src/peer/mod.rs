@@ -9,6 +9,5 @@ mod find;
 mod process;
 
 pub use config::{Launch, RunAs, ServerEnv, ServerJob};
-pub use find::{build_go_server, install_command, program_of, version_of};
-pub(crate) use find::{in_path, is_program};
+pub use find::{build_go_server, in_path, install_command, is_program, program_of, version_of};
 pub use process::{PeerError, ServerProcess};

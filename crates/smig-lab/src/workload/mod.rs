@@ -16,7 +16,7 @@ mod schedule;
 mod transfer;
 mod wire;
 
-pub(crate) use http1::connector;
+pub use http1::connector;
 pub use material::{ServerFiles, WARM_UP};
 pub use result::{
     CancelRecord, ConnectionBytes, ConnectionRecord, MigrationRecord, ObjectResult, Observation,

@@ -13,13 +13,13 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
+use smig_lab::workload::connector;
 use smig_testbed::netns::{Host, HostThread};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::error::BrowserError;
 use super::material::{ADDRESS, BIG_FILE, ORIGIN_PORT};
-use crate::workload::connector;
 
 /// Poll interval of the stop flag: a dropped download ends within this time.
 const LOOK_EVERY: Duration = Duration::from_millis(100);

@@ -20,7 +20,7 @@ mod linux {
 
     use anyhow::{Context as _, Result, ensure};
     use libtest_mimic::{Arguments, Failed, Trial};
-    use smig_lab::demo::{
+    use smig_demo::demo::{
         DemoEvent, DemoOptions, DemoRecorder, DemoResult, DemoRun, DriveError, Variant, drive,
         render_html, render_json,
     };
@@ -92,7 +92,7 @@ mod linux {
 
     fn whole(run: &DemoRun, options: &DemoOptions) -> Result<()> {
         let beside = run.objects.iter().filter(|object| {
-            object.load == smig_lab::demo::BackgroundLoad::BigFile && !object.took.is_zero()
+            object.load == smig_demo::demo::BackgroundLoad::BigFile && !object.took.is_zero()
         });
         ensure!(beside.count() > 0, "no small object beside the big file");
         ensure!(run.objects.len() > 3, "{} small objects", run.objects.len());

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use smig_lab::peer::is_program;
 use smig_link::LinkSpec;
 use smig_testbed::netns::{HostSpec, Testbed};
 use tokio_util::sync::CancellationToken;
@@ -20,7 +21,6 @@ use super::mosaic::Mosaic;
 use super::programs::Programs;
 use super::visit::Visit;
 use crate::demo::{BackgroundLoad, Variant, kernel};
-use crate::peer::is_program;
 
 /// Minimum time from the download's request to the first page beside it: slow start is over, and streams
 /// have migrated.

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 
 use serde_json::json;
+use smig_lab::peer::in_path;
 use smig_testbed::netns::{Child, Host};
 
 use super::devtools::DevTools;
 use super::error::BrowserError;
 use super::mosaic::{HEIGHT, WIDTH};
-use crate::peer::in_path;
 
 const NAMES: [&str; 5] =
     ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"];

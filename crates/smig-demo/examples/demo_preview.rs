@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use smig_lab::demo::{DemoEvent, DemoResult, LiveView, Variant, render_html, sample};
+use smig_demo::demo::{DemoEvent, DemoResult, LiveView, Variant, render_html, sample};
 
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);

@@ -1,0 +1,8 @@
+//! What `smig demo` shows: a transfer beside small objects, and a page beside a download.
+//!
+//! - [`demo`]: small objects beside one big file, three ways;
+//! - [`browser`]: a browser through agent and gateway, beside a download (Linux).
+
+#[cfg(target_os = "linux")]
+pub mod browser;
+pub mod demo;
