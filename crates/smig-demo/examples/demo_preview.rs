@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use smig_demo::demo::{DemoEvent, DemoResult, LiveView, Variant, render_html, sample};
+use smig_demo::demo::{DemoEvent, DemoResult, LiveView, Variant, fixtures, render_html};
 
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
@@ -20,8 +20,8 @@ fn main() -> Result<()> {
 }
 
 fn play() -> Result<DemoResult> {
-    let mut view = LiveView::stdout(sample::setup())?;
-    for event in Variant::ALL.into_iter().flat_map(sample::events) {
+    let mut view = LiveView::stdout(fixtures::setup())?;
+    for event in Variant::ALL.into_iter().flat_map(fixtures::events) {
         view.apply(&event)?;
         if matches!(event, DemoEvent::Object(_)) {
             std::thread::sleep(Duration::from_millis(100));

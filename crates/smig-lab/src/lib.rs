@@ -1,6 +1,6 @@
 //! Emulated links and the measurements made over them.
 //!
-//! - [`sample`]: time series of a run, all on one clock;
+//! - [`recording`]: time series of a run, all on one clock;
 //! - [`compare`]: comparison of results;
 //! - [`scenario`]: what to measure, from a TOML file;
 //! - [`reproduce`]: the paper's evaluation, with its numbers beside ours;
@@ -11,9 +11,9 @@ pub mod campaign;
 pub mod compare;
 #[cfg(target_os = "linux")]
 pub mod peer;
+pub mod recording;
 #[cfg(target_os = "linux")]
 pub mod reproduce;
-pub mod sample;
 pub mod scenario;
 pub mod timeline;
 #[cfg(target_os = "linux")]

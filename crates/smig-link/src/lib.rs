@@ -12,7 +12,7 @@
 //! | `profile` | named links |
 //! | `model` | [`Link`]: one direction, from queue to arrival |
 //! | `queue/` | drop-tail, drop-head, `CoDel`, fair queue |
-//! | `wire`, `trace`, `lte` | serialisation: when bits leave |
+//! | `transmitter`, `trace`, `lte` | serialisation: when bits leave |
 //! | `delays`, `loss`, `random` | propagation delay and loss |
 //! | `log`, `report` | events and counters |
 //! | `lateness` | how late an emulator delivered what the model had computed |
@@ -36,8 +36,8 @@ mod spec;
 #[cfg(test)]
 mod tests;
 mod trace;
+mod transmitter;
 mod units;
-mod wire;
 
 pub use delays::{DelayRamp, JitterSpec, NormalJitter, UniformJitter};
 pub use discipline::{CoDelSpec, FqCodelSpec, Qdisc};

@@ -6,7 +6,7 @@ use super::delays::Delays;
 use super::log::DropReason;
 use super::loss::Loss;
 use super::queue::{Eviction, Queue, Queued};
-use super::wire::Transmitter;
+use super::transmitter::Transmitter;
 use super::{
     DirectionSpec, LinkCounters, LinkEvent, LinkEventKind, LinkLog, Packet, Ports, QueueLimit,
     SpecError, Time,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::delays::JitterSpec;
 use super::trace::TraceError;
-use super::wire::Transmitter;
+use super::transmitter::Transmitter;
 use super::{LossSpec, Profile, Qdisc, Rate, RateSpec};
 use crate::millis;
 

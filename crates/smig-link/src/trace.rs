@@ -8,7 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::wire::Transmitter;
+use super::transmitter::Transmitter;
 use super::{Rate, SpecError, Steps, Time};
 
 /// Bytes of IP packets in one delivery opportunity.

@@ -12,15 +12,15 @@ mod devtools;
 mod download;
 mod drive;
 mod error;
+#[doc(hidden)]
+pub mod fixtures;
 mod material;
 mod mosaic;
 mod page;
-mod poster;
 mod programs;
-#[doc(hidden)]
-pub mod sample;
 mod strip;
 mod summary;
+mod svg_file;
 mod visit;
 
 pub use chromium::find as find_browser;
@@ -31,5 +31,5 @@ pub use drive::{BrowserOptions, check, drive};
 pub use error::BrowserError;
 pub use mosaic::{Mosaic, Tile};
 pub use page::{render_html, render_json};
-pub use poster::render_svg;
 pub use summary::{LoadSummary, findings, render_text, scene, summaries};
+pub use svg_file::render_svg;

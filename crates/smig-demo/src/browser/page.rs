@@ -194,13 +194,13 @@ fn facts(result: &BrowserResult) -> Vec<(&'static str, String)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample;
+    use super::super::fixtures;
     use super::*;
     use smig_chart::html::assert_balanced;
 
     #[test]
     fn the_page_is_whole_and_stands_alone() {
-        let mut result = sample::result();
+        let mut result = fixtures::result();
         let html = render_html(&result);
         assert_balanced(&html);
         assert_eq!(html.matches("data:image/jpeg;base64,").count(), 3 * strip::MOMENTS);
@@ -213,12 +213,12 @@ mod tests {
 
     #[test]
     fn the_document_has_numbers_and_no_pictures() {
-        let text = render_json(&sample::result());
+        let text = render_json(&fixtures::result());
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(json["summary"][1]["median_ms"], 720.0);
         assert_eq!(json["runs"][0]["loads"][0]["tiles"][0]["bytes"], 427);
         assert!(!text.contains("/9j/"));
         let again: BrowserResult = serde_json::from_str(&text).unwrap();
-        assert_eq!(summary::summaries(&again), summary::summaries(&sample::result()));
+        assert_eq!(summary::summaries(&again), summary::summaries(&fixtures::result()));
     }
 }

@@ -50,12 +50,12 @@ pub(super) fn moments(rows: &[Row<'_>]) -> [f64; MOMENTS] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample;
+    use super::super::fixtures;
     use super::*;
 
     #[test]
     fn the_last_picture_shows_whole_pages() {
-        let result = sample::result();
+        let result = fixtures::result();
         let rows = rows(&result);
         let titles: Vec<_> = rows.iter().map(Row::title).collect();
         assert_eq!(titles, ["Nothing else on the link", "Plain HTTP/2", "SMig"]);
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn what_was_shown_last_is_shown_still() {
-        let result = sample::result();
+        let result = fixtures::result();
         let page = &result.runs[0].loads[0];
         let last = page.frames.last().unwrap();
         assert_eq!(page.frame_at(1e9), Some(last));

@@ -192,12 +192,12 @@ pub fn render_text(result: &BrowserResult) -> String {
 mod tests {
     use std::time::Duration;
 
-    use super::super::sample;
+    use super::super::fixtures;
     use super::*;
 
     #[test]
     fn pages_alone_and_beside_the_download_are_told_apart() {
-        let summaries = summaries(&sample::result());
+        let summaries = summaries(&fixtures::result());
         let [plain, smig] = &summaries[..] else { panic!("two variants") };
         assert_eq!((plain.alone_ms, plain.loads, plain.median_ms), (Some(620.0), 3, Some(3_200.0)));
         assert_eq!((smig.min_ms, smig.max_ms, smig.moves), (Some(700.0), Some(760.0), 1));
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn text_and_sentences() {
-        let result = sample::result();
+        let result = fixtures::result();
         let text = render_text(&result);
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         insta::assert_snapshot!(format!("{}\n\n{text}", scene(&result.setup)));
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn what_went_wrong_is_said() {
-        let mut result = sample::result();
+        let mut result = fixtures::result();
         assert!(warnings(&result).is_empty());
         result.runs[1].moves = 0;
         result.runs[1].problems.push("Something broke.".into());

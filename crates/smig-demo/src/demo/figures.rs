@@ -202,11 +202,11 @@ const fn connection_colour(connection: ConnectionId) -> Colour {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::sample;
+    use crate::demo::fixtures;
 
     #[test]
     fn intervals_with_two_connections_are_stacked() {
-        let mut result = sample::result();
+        let mut result = fixtures::result();
         let run = &mut result.runs[2];
         let at = run.moves[0].at;
         let setup = &result.setup;

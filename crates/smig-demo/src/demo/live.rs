@@ -161,14 +161,14 @@ pub(crate) fn wrap(text: &str, width: usize) -> String {
 mod tests {
     use super::*;
     use crate::demo::data::Variant;
-    use crate::demo::sample;
+    use crate::demo::fixtures;
     use smig_chart::terminal::Output;
 
     #[test]
     fn without_a_terminal_there_are_lines() {
         let screen = Screen::new(Vec::new(), Output::Lines);
-        let mut view = LiveView::new(sample::setup(), screen).unwrap();
-        for event in Variant::ALL.into_iter().flat_map(sample::events) {
+        let mut view = LiveView::new(fixtures::setup(), screen).unwrap();
+        for event in Variant::ALL.into_iter().flat_map(fixtures::events) {
             view.apply(&event).unwrap();
         }
         let text = String::from_utf8(view.screen.into_inner()).unwrap();

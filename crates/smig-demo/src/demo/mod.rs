@@ -11,14 +11,14 @@ mod data;
 #[cfg(target_os = "linux")]
 mod drive;
 mod figures;
+#[doc(hidden)]
+pub mod fixtures;
 mod live;
 mod page;
 mod picture;
-mod poster;
 mod recorder;
-#[doc(hidden)]
-pub mod sample;
 pub mod summary;
+mod svg_file;
 
 pub use data::{
     BackgroundLoad, BulkSample, ConnectionBytes, ConnectionId, DemoResult, DemoRun, DemoSetup,
@@ -32,5 +32,5 @@ pub(crate) use figures::colour;
 pub use live::LiveView;
 pub(crate) use live::wrap;
 pub use page::{render_html, render_json};
-pub use poster::render_svg;
 pub use recorder::{DemoEvent, DemoRecorder};
+pub use svg_file::render_svg;

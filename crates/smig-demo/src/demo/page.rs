@@ -160,12 +160,12 @@ fn facts(setup: &DemoSetup, result: &DemoResult) -> Vec<(&'static str, String)> 
 mod tests {
     use super::*;
     use crate::demo::data::DemoRun;
-    use crate::demo::sample;
+    use crate::demo::fixtures;
     use smig_chart::html::assert_balanced;
 
     #[test]
     fn the_page_is_whole_and_holds_every_run() {
-        let result = sample::result();
+        let result = fixtures::result();
         let html = render_html(&result);
         assert_balanced(&html);
         for variant in Variant::ALL {
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn nothing_measured_still_makes_a_page() {
-        let mut result = sample::result();
+        let mut result = fixtures::result();
         result.runs.clear();
         assert_balanced(&render_html(&result));
         result.runs.push(DemoRun::new(Variant::Smig));
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn json_reads_back() {
-        let result = sample::result();
+        let result = fixtures::result();
         let text = render_json(&result);
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(value["format"], "smig-demo/1");

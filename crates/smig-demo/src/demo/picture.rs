@@ -225,8 +225,8 @@ const fn connection_paint(connection: ConnectionId) -> (Paint, char) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::demo::fixtures;
     use crate::demo::recorder::DemoRecorder;
-    use crate::demo::sample;
 
     fn rows(result: &DemoResult, columns: usize, rows: usize) -> String {
         let grid = draw(result, (columns, rows)).expect("large enough");
@@ -236,23 +236,23 @@ mod tests {
 
     #[test]
     fn three_runs_stand_side_by_side() {
-        insta::assert_snapshot!(rows(&sample::result(), 100, 30));
+        insta::assert_snapshot!(rows(&fixtures::result(), 100, 30));
     }
 
     #[test]
     fn eighty_by_twenty_four_is_enough_for_all() {
-        insta::assert_snapshot!(rows(&sample::result(), 80, 24));
+        insta::assert_snapshot!(rows(&fixtures::result(), 80, 24));
     }
 
     #[test]
     fn a_narrow_terminal_shows_the_current_run() {
-        let text = rows(&sample::result(), 50, 24);
+        let text = rows(&fixtures::result(), 50, 24);
         assert!(text.contains("SMig") && !text.contains("HTTP/2"), "{text}");
     }
 
     #[test]
     fn a_tiny_terminal_gets_lines() {
-        let result = sample::result();
+        let result = fixtures::result();
         for size in [(80, 10), (20, 30), (1, 1)] {
             assert!(draw(&result, size).is_none(), "{size:?}");
         }
@@ -260,9 +260,9 @@ mod tests {
 
     #[test]
     fn every_step_of_a_run_can_be_drawn() {
-        let mut recorder = DemoRecorder::new(sample::setup());
+        let mut recorder = DemoRecorder::new(fixtures::setup());
         let mut drawn = 0;
-        for event in Variant::ALL.into_iter().flat_map(sample::events) {
+        for event in Variant::ALL.into_iter().flat_map(fixtures::events) {
             recorder.apply(&event);
             for size in [(80, 24), (133, 50), (40, 24)] {
                 drawn += usize::from(draw(recorder.result(), size).is_some());

@@ -256,11 +256,11 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::demo::sample;
+    use crate::demo::fixtures;
 
     #[test]
     fn only_objects_beside_the_big_file_count_as_beside() {
-        let result = sample::result();
+        let result = fixtures::result();
         let summaries = summaries(&result);
         for (run, summary) in result.runs.iter().zip(&summaries) {
             assert_eq!(summary.unloaded_objects, 6);
@@ -276,14 +276,14 @@ mod tests {
 
     #[test]
     fn the_text_fits_eighty_columns_and_lines_up() {
-        let text = render_text(&sample::result());
+        let text = render_text(&fixtures::result());
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         insta::assert_snapshot!(text);
     }
 
     #[test]
     fn the_sentences_say_what_the_numbers_say() {
-        let result = sample::result();
+        let result = fixtures::result();
         insta::assert_snapshot!(format!(
             "{}\n\n{}",
             scene(&result.setup),
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn an_unfinished_demonstration_has_dashes_and_no_claims() {
-        let mut result = sample::result();
+        let mut result = fixtures::result();
         result.runs.truncate(1);
         result.runs[0].objects.clear();
         result.runs[0].bulk_finished = None;
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn a_slower_smig_is_called_slower() {
-        let mut result = sample::result();
+        let mut result = fixtures::result();
         let run = &mut result.runs[2];
         run.moves.clear();
         run.bulk_finished = run.bulk_finished.map(|at| at * 2);
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_late_link_is_told() {
-        let mut result = sample::result();
+        let mut result = fixtures::result();
         assert_eq!(doubts(&result), None);
         if let Some(link) = &mut result.runs[1].link {
             link.lateness.p99 = Duration::from_millis(7);

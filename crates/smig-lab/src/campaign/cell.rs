@@ -19,9 +19,9 @@ use smig_testbed::netns::{Host, HostSpec, LabError, LinkSetup, Privilege, Testbe
 
 use super::length::time_limit;
 use super::origin::{Build, Origin, load_average};
-use super::recording::{Recording, TIMELINES};
 use super::result::{FORMAT, Machine, TrialResult, disturbances};
 use crate::peer::{PeerError, RunAs, ServerEnv, ServerJob, ServerProcess};
+use crate::recording::{TIMELINES, TrialRecorder};
 use crate::scenario::{HostSettings, ServerKind, ServerSpec, Trial};
 use crate::workload::{self, Observation, RunPhase, ServerFiles, WorkloadError, WorkloadSpec};
 
@@ -105,7 +105,7 @@ pub fn run_cell(order: &TrialRequest, privilege: Privilege) -> Result<TrialResul
     let scenario = &order.cell.scenario;
     let hystart =
         scenario.hosts.hystart().map(|on| HystartGuard::start(keeper(order), on)).transpose()?;
-    let recording = order.timeline.as_ref().map(|path| Recording::new(&order.cell, path));
+    let recording = order.timeline.as_ref().map(|path| TrialRecorder::new(&order.cell, path));
     let mut testbed = testbed(order, recording.as_ref())?;
     let drops_before = testbed.device_drops().map_err(io_error("reading the devices' counters"))?;
     let (peers, ports) = start_servers(order, privilege, &testbed)?;
@@ -161,7 +161,7 @@ fn keeper(order: &TrialRequest) -> Command {
     command
 }
 
-fn testbed(order: &TrialRequest, recording: Option<&Recording>) -> Result<Testbed, CellError> {
+fn testbed(order: &TrialRequest, recording: Option<&TrialRecorder>) -> Result<Testbed, CellError> {
     let scenario = &order.cell.scenario;
     let mut builder = Testbed::builder(scenario.link.clone())
         .seed(order.cell.seed)
@@ -243,7 +243,7 @@ fn program<'a>(order: &'a TrialRequest, server: &str) -> &'a std::path::Path {
 /// The run itself, over a testbed whose servers are up.
 struct RunOf<'a> {
     testbed: &'a mut Testbed,
-    recording: Option<Recording>,
+    recording: Option<TrialRecorder>,
 }
 
 impl RunOf<'_> {

@@ -10,7 +10,6 @@ mod machine;
 mod merge;
 mod origin;
 mod plan;
-mod recording;
 mod result;
 mod run;
 mod store;

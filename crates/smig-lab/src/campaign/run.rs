@@ -24,10 +24,10 @@ use super::cell::TrialRequest;
 use super::folder::ScratchDir;
 use super::length::estimated_duration;
 use super::plan::{CampaignError, Disturbed, Missing, Options, Plan};
-use super::recording::TIMELINES;
 use super::result::TrialResult;
 use super::store::Store;
 use crate::peer::build_go_server;
+use crate::recording::TIMELINES;
 use crate::scenario::{ServerKind, Trial, TrialId};
 use crate::workload::ServerFiles;
 

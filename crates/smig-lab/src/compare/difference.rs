@@ -6,7 +6,7 @@ use smig_stats::{
     cliffs_delta, mann_whitney, median,
 };
 
-use super::words;
+use super::sentence::sentence;
 
 /// Whether lower or higher values are better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,7 +119,7 @@ pub fn compare(
         test,
         sentence: String::new(),
     };
-    comparison.sentence = words::sentence(&comparison);
+    comparison.sentence = sentence(&comparison);
     Some(comparison)
 }
 

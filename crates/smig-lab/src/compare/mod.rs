@@ -11,10 +11,10 @@ mod difference;
 mod metrics;
 #[cfg(target_os = "linux")]
 mod select;
+mod sentence;
 mod table;
 #[cfg(test)]
 mod tests;
-mod words;
 
 pub use difference::{Better, Comparison, Series, Side, compare};
 #[cfg(target_os = "linux")]

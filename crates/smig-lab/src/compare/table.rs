@@ -5,7 +5,7 @@ use smig_chart::number;
 use smig_stats::Interval;
 
 use super::difference::Comparison;
-use super::words::probability;
+use super::sentence::probability;
 
 /// Builds a table with one row per comparison, for any of the report's writers.
 #[must_use]

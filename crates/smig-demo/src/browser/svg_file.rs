@@ -90,13 +90,13 @@ fn draw(out: &mut String, row: &Row<'_>, moments: &[f64; MOMENTS], top: f64, til
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample;
+    use super::super::fixtures;
     use super::*;
     use smig_chart::html::assert_balanced;
 
     #[test]
     fn the_file_is_whole_and_stands_alone() {
-        let mut result = sample::result();
+        let mut result = fixtures::result();
         let svg = render_svg(&result);
         assert_balanced(&svg);
         assert_eq!(svg.matches("<image ").count(), 3 * MOMENTS);

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use smig_link::Time;
 use smig_testbed::netns::{Host, HostThread};
 
-use super::clock::now;
 use super::sock_diag::{SockDiag, TcpState};
-use super::timeline::{
+use crate::timeline::{
     Annotation, Column, ConnectionName, MarkKind, Subject, Timeline, Track, micros_after,
 };
+use smig_testbed::netns::now;
 
 /// The end of its connections at which a host is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -72,12 +72,12 @@ fn head(out: &mut String, left: f64, run: &DemoRun, summary: &RunSummary) {
 mod tests {
     use super::*;
     use crate::demo::data::Variant;
-    use crate::demo::sample;
+    use crate::demo::fixtures;
     use smig_chart::html::assert_balanced;
 
     #[test]
     fn the_file_is_whole_and_stands_alone() {
-        let mut result = sample::result();
+        let mut result = fixtures::result();
         let svg = render_svg(&result);
         assert_balanced(&svg);
         assert_eq!(svg.matches("<style>").count(), 1);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use smig_link::{LinkEvent, LinkEventKind, LinkLog, Time};
 
-use super::timeline::{Column, ConnectionName, Direction, Subject, Track, micros_after};
+use crate::timeline::{Column, ConnectionName, Direction, Subject, Track, micros_after};
 
 /// Records a link's queue; clones share the recording.
 #[derive(Debug, Clone)]

@@ -3,7 +3,7 @@
 use smig_link::LinkSpec;
 
 use super::data::{BrowserResult, BrowserSetup, Frame, PageLoad, TileTiming, Timing, VariantRun};
-use crate::demo::sample::link_report;
+use crate::demo::fixtures::link_report;
 use crate::demo::{BackgroundLoad, Variant};
 
 const TILES: usize = 234;

@@ -5,7 +5,7 @@ use super::View;
 /// Returns the points within the view, and one at each edge so that lines continue to it. Where
 /// several fall onto one pixel, the first, lowest, highest and last remain, so that no peak is
 /// lost.
-pub(super) fn thin(points: impl Iterator<Item = (u64, u64)>, view: &View) -> Vec<(u64, u64)> {
+pub(super) fn downsample(points: impl Iterator<Item = (u64, u64)>, view: &View) -> Vec<(u64, u64)> {
     let mut before = None;
     let mut inside = Vec::new();
     for point in points {
@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn peaks_survive() {
         let points = (0..200_000_u64).map(|at| (at, if at == 50_500 { 9 } else { at % 2 + 3 }));
-        let thinned = thin(points, &VIEW);
+        let thinned = downsample(points, &VIEW);
         assert!(thinned.len() <= 4 * 101 + 2, "{}", thinned.len());
         assert!(thinned.contains(&(50_500, 9)));
         assert_eq!(thinned.first().map(|point| point.0), Some(1_000));
@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn a_value_from_before_holds_to_the_edges() {
         let points = [(10, 7), (200_000, 8)];
-        assert_eq!(thin(points.into_iter(), &VIEW), [(1_000, 7), (101_000, 7)]);
-        assert_eq!(thin([(200_000, 8)].into_iter(), &VIEW), []);
+        assert_eq!(downsample(points.into_iter(), &VIEW), [(1_000, 7), (101_000, 7)]);
+        assert_eq!(downsample([(200_000, 8)].into_iter(), &VIEW), []);
     }
 }

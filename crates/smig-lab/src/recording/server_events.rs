@@ -8,7 +8,7 @@ use std::io::{self, BufRead};
 use serde::Deserialize;
 use smig_link::Time;
 
-use super::timeline::{Annotation, ConnectionName, MarkKind, Timeline};
+use crate::timeline::{Annotation, ConnectionName, MarkKind, Timeline};
 
 /// An event line.
 #[derive(Debug, Deserialize)]

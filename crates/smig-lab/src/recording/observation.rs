@@ -3,7 +3,7 @@
 use smig_chart::bytes;
 use smig_link::Time;
 
-use super::timeline::{
+use crate::timeline::{
     Column, ConnectionName, Outcome, Span, Subject, Timeline, Track, micros_after,
 };
 use crate::workload::{self, ObjectResult, Observation};

@@ -8,7 +8,7 @@ use smig_chart::svg::{STYLE, with_plain_colours};
 
 use super::connections::Connections;
 use super::{View, figure};
-use crate::sample::{Outcome, Timeline};
+use crate::timeline::{Outcome, Timeline};
 
 const MARGIN: f64 = 14.0;
 /// Space above the panels for the title; lines of facts add to it.

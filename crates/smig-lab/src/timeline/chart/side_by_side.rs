@@ -7,9 +7,9 @@ use smig_chart::html::escape;
 use smig_chart::svg::{Axis, Figure, Panel, STYLE, with_plain_colours};
 
 use super::connections::Connections;
-use super::poster::{HEAD_STYLE, LINE, facts, in_lines};
+use super::svg_file::{HEAD_STYLE, LINE, facts, in_lines};
 use super::{View, moves, panels, requests};
-use crate::sample::Timeline;
+use crate::timeline::Timeline;
 
 const MARGIN: f64 = 14.0;
 const GAP: f64 = 18.0;
@@ -20,7 +20,7 @@ const HEAD: f64 = 34.0;
 /// durations, arriving data, the queue, data held at senders, round-trip times. The time axis
 /// starts with each run and has the same length in all.
 #[must_use]
-pub fn render_beside(timelines: &[&Timeline], width: f64) -> String {
+pub fn render_side_by_side(timelines: &[&Timeline], width: f64) -> String {
     let count = timelines.len().max(1) as f64;
     let column = ((width - 2.0 * MARGIN + GAP) / count - GAP).max(100.0);
     let to_us = timelines.iter().map(|timeline| timeline.end_us()).max().unwrap_or(0).max(1);

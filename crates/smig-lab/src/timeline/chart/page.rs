@@ -4,9 +4,9 @@ use smig_chart::bytes;
 use smig_chart::html::{Align, Page, Table};
 
 use super::connections::Connections;
-use super::poster::summary;
+use super::svg_file::summary;
 use super::{View, figure};
-use crate::sample::{Column, MarkKind, Timeline};
+use crate::timeline::{Column, MarkKind, Timeline};
 
 const WIDE: f64 = 1_092.0;
 const NARROW: f64 = 360.0;

@@ -4,9 +4,9 @@ use smig_chart::svg::{Axis, Block, Colour, Layer, Panel, Range, Rule, Shape, Tin
 use smig_chart::{ms, number};
 
 use super::connections::{Connection, Connections};
-use super::thin::thin;
+use super::downsample::downsample;
 use super::{View, seconds};
-use crate::sample::{Column, ConnectionName, Direction, Subject, Timeline, Track};
+use crate::timeline::{Column, ConnectionName, Direction, Subject, Timeline, Track};
 
 /// Height of a plot in pixels.
 const HEIGHT: f64 = 80.0;
@@ -199,7 +199,7 @@ pub(super) fn queue(timeline: &Timeline, connections: &Connections, view: &View)
     let all = of(None);
     let tracks = || timeline.tracks.iter().filter(|track| track.of == all);
     let lengths = tracks().find(|track| track.columns.contains_key(&Column::QueuePackets))?;
-    let lengths = thin(lengths.points(Column::QueuePackets), view);
+    let lengths = downsample(lengths.points(Column::QueuePackets), view);
     let mut floors = vec![0; lengths.len()];
     let mut layers = Vec::new();
     for one in connections.used() {
@@ -274,12 +274,12 @@ fn layer(name: &str, colour: Colour, shape: Shape) -> Layer {
 /// Data that one connection holds at its sender: in flight, and not sent yet.
 pub(super) fn sender(timeline: &Timeline, one: &Connection, view: &View) -> Option<Panel> {
     let track = one.track(timeline)?;
-    let flight: Vec<Range> = thin(track.points(Column::UnackedBytes), view)
+    let flight: Vec<Range> = downsample(track.points(Column::UnackedBytes), view)
         .into_iter()
         .map(|(at, bytes)| Range { x: seconds(at), low: 0.0, high: kilobytes(bytes) })
         .collect();
     let unacked = |at| track.value_at(Column::UnackedBytes, at).unwrap_or(0);
-    let unsent: Vec<Range> = thin(track.points(Column::UnsentBytes), view)
+    let unsent: Vec<Range> = downsample(track.points(Column::UnsentBytes), view)
         .into_iter()
         .map(|(at, bytes)| {
             let low = kilobytes(unacked(at));
@@ -329,7 +329,7 @@ pub(super) fn senders(
     // One list of times for all connections, so that their areas can be stacked.
     let mut moments: Vec<u64> = tracks
         .iter()
-        .flat_map(|(_, track)| thin(track.points(Column::UnsentBytes), view))
+        .flat_map(|(_, track)| downsample(track.points(Column::UnsentBytes), view))
         .map(|(at, _)| at)
         .collect();
     moments.sort_unstable();
@@ -361,7 +361,7 @@ fn kilobytes(bytes: u64) -> f64 {
 }
 
 fn line(track: &Track, column: Column, scale: f64, view: &View) -> Vec<(f64, f64)> {
-    thin(track.points(column), view)
+    downsample(track.points(column), view)
         .into_iter()
         .map(|(at, value)| (seconds(at), value as f64 * scale))
         .collect()

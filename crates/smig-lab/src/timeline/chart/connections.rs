@@ -3,7 +3,7 @@
 use smig_chart::bytes;
 use smig_chart::svg::Colour;
 
-use crate::sample::{Column, ConnectionName, MarkKind, Subject, Timeline, Track};
+use crate::timeline::{Column, ConnectionName, MarkKind, Subject, Timeline, Track};
 
 /// A connection that carried data.
 #[derive(Debug, Clone, PartialEq)]

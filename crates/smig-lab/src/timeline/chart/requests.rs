@@ -5,7 +5,7 @@ use smig_chart::{bytes, ms, number};
 
 use super::connections::Connections;
 use super::{View, seconds};
-use crate::sample::{Column, ConnectionName, Outcome, Span, Subject, Timeline, Track};
+use crate::timeline::{Column, ConnectionName, Outcome, Span, Subject, Timeline, Track};
 
 /// Height of a row.
 const TALL: f64 = 15.0;

@@ -7,17 +7,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use smig_link::Time;
-use smig_testbed::netns::{BoxedLog, Testbed};
+use smig_testbed::netns::{BoxedLog, Testbed, now};
 
-use crate::sample::{
-    Direction, HostSide, LinkFacts, QueueRecorder, ServerEvents, TcpSampler, TcpSamples, Timeline,
-    now, put_observation,
-};
+use super::{HostSide, QueueRecorder, ServerEvents, TcpSampler, TcpSamples, put_observation};
 use crate::scenario::{ServerKind, Trial};
+use crate::timeline::{Direction, LinkFacts, Timeline};
 use crate::workload::Observation;
 
 /// Directory of timelines, next to the results.
-pub(super) const TIMELINES: &str = "timelines";
+pub(crate) const TIMELINES: &str = "timelines";
 
 const QUEUE_EVERY: Duration = Duration::from_millis(1);
 const SERVER_EVERY: Duration = Duration::from_millis(10);
@@ -25,7 +23,7 @@ const CLIENT_EVERY: Duration = Duration::from_millis(50);
 
 /// Recorder of one run.
 #[derive(Debug)]
-pub(super) struct Recording {
+pub(crate) struct TrialRecorder {
     path: PathBuf,
     title: String,
     link: LinkFacts,
@@ -40,8 +38,8 @@ pub(super) struct Recording {
     samples: Vec<TcpSamples>,
 }
 
-impl Recording {
-    pub(super) fn new(cell: &Trial, path: &Path) -> Self {
+impl TrialRecorder {
+    pub(crate) fn new(cell: &Trial, path: &Path) -> Self {
         let ours =
             cell.scenario.servers.iter().filter(|(_, server)| server.kind == ServerKind::Smig);
         Self {
@@ -59,12 +57,12 @@ impl Recording {
     }
 
     /// Returns the sink for the link's log.
-    pub(super) fn queue_log(&self) -> BoxedLog {
+    pub(crate) fn queue_log(&self) -> BoxedLog {
         self.queue.log()
     }
 
     /// Starts the TCP samplers when the clients start.
-    pub(super) fn begin(&mut self, testbed: &Testbed) -> io::Result<()> {
+    pub(crate) fn begin(&mut self, testbed: &Testbed) -> io::Result<()> {
         self.origin = now();
         let (server, client) = (testbed.server(), testbed.client());
         self.client = client.address().into();
@@ -77,7 +75,7 @@ impl Recording {
     }
 
     /// Stops the samplers when the clients have finished, before their connections are closed.
-    pub(super) fn end(&mut self) -> io::Result<()> {
+    pub(crate) fn end(&mut self) -> io::Result<()> {
         for sampler in self.running.drain(..) {
             self.samples.push(sampler.stop()?);
         }
@@ -85,7 +83,7 @@ impl Recording {
     }
 
     /// Writes the file. `scratch` contains the servers' output.
-    pub(super) fn write(self, observation: &Observation, scratch: &Path) -> io::Result<()> {
+    pub(crate) fn write(self, observation: &Observation, scratch: &Path) -> io::Result<()> {
         let mut timeline = Timeline::new(&self.title, self.origin);
         timeline.head.link = Some(self.link);
         let facts = self.facts.into_iter().map(|(name, fact)| (name.to_owned(), fact));

@@ -1,7 +1,8 @@
 //! Samples of a run on one clock: nanoseconds of `CLOCK_MONOTONIC`, which the link, the kernel's
 //! sockets and our own programs share.
 //!
-//! - [`Timeline`]: all samples of one run, and its file;
+//! - `TrialRecorder`: all samples of one run, written as a [`Timeline`](crate::timeline::Timeline)
+//!   (Linux);
 //! - [`QueueRecorder`]: the queue of a link, from its log;
 //! - `TcpSampler`: the kernel's state of every TCP connection of a host, from sock_diag, whichever
 //!   process owns the connection (Linux);
@@ -12,8 +13,6 @@
 //! period costs one walk through the kernel's table of connections, about 0.2 ms.
 
 #[cfg(target_os = "linux")]
-mod clock;
-#[cfg(target_os = "linux")]
 mod observation;
 #[cfg(target_os = "linux")]
 mod queue;
@@ -22,10 +21,9 @@ mod server_events;
 mod sock_diag;
 #[cfg(target_os = "linux")]
 mod tcp;
-mod timeline;
-
 #[cfg(target_os = "linux")]
-pub use clock::now;
+mod trial;
+
 #[cfg(target_os = "linux")]
 pub use observation::put_observation;
 #[cfg(target_os = "linux")]
@@ -35,7 +33,5 @@ pub use server_events::ServerEvents;
 pub use sock_diag::{TcpState, decode_connections};
 #[cfg(target_os = "linux")]
 pub use tcp::{HostSide, TcpSampler, TcpSamples};
-pub use timeline::{
-    Annotation, Column, ConnectionName, Direction, Head, LinkFacts, MarkKind, Outcome, ReadError,
-    Span, Subject, Timeline, Track,
-};
+#[cfg(target_os = "linux")]
+pub(crate) use trial::{TIMELINES, TrialRecorder};
