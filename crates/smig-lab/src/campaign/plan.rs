@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use smig_testbed::hystart;
 
-use super::origin::{Build, Builds};
 use super::store::{Line, lines, results_in};
 use crate::peer::{install_command, program_of, version_of};
 use crate::scenario::{Campaign, Filter, ServerKind, Shard, Trial, TrialId};
+use crate::trial::{Build, Builds};
 
 /// Options of a campaign.
 #[derive(Debug, Clone)]

@@ -4,10 +4,9 @@
 //! A single thread writes. If a cell's process is killed, only that cell is lost. If this process
 //! is killed, the kernel kills the cells, and the written results remain valid.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fs;
 use std::io::{self, Read, Write as _};
-use std::net::Ipv4Addr;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -17,24 +16,13 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use smig_testbed::hystart;
-use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use super::cell::TrialRequest;
-use super::folder::ScratchDir;
-use super::length::estimated_duration;
 use super::plan::{CampaignError, Disturbed, Missing, Options, Plan};
-use super::result::TrialResult;
 use super::store::Store;
-use crate::peer::build_go_server;
 use crate::recording::TIMELINES;
-use crate::scenario::{ServerKind, Trial, TrialId};
-use crate::workload::ServerFiles;
-
-/// Returns the servers' address on a link of a testbed.
-const fn address_on(link: u8) -> Ipv4Addr {
-    Ipv4Addr::new(10, 99, link, 1)
-}
+use crate::scenario::{Trial, TrialId};
+use crate::trial::{Programs, TrialResult, TrialSetup, estimated_duration};
 
 /// Interval at which a cell's process is polled.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -140,14 +128,21 @@ pub fn run(
     // Restore the value that killed runs have changed, for runs that use the machine's value. An
     // error is ignored: a user without the permission to restore it cannot have changed it.
     let _ = hystart::repair();
-    let folder = ScratchDir::make().map_err(fail(&std::env::temp_dir()))?;
-    let workshop = TrialRunner::make(plan, options, folder.path()).map_err(fail(folder.path()))?;
-    let queue = Mutex::new(workshop.cells.iter().collect::<VecDeque<_>>());
+    let programs = Programs {
+        smig: options.smig.clone(),
+        build: options.build.clone(),
+        servers: plan.programs,
+        versions: plan.versions,
+    };
+    let setup = TrialSetup::make(programs, &plan.cells, options.jobs)
+        .map_err(fail(&std::env::temp_dir()))?;
+    let runner = TrialRunner { setup, options };
+    let queue = Mutex::new(plan.cells.iter().collect::<VecDeque<_>>());
     let (tell, told) = mpsc::channel();
     thread::scope(|scope| {
         for _ in 0..options.jobs.max(1) {
-            let (tell, queue, workshop) = (tell.clone(), &queue, &workshop);
-            scope.spawn(move || workshop.work(queue, stop, &tell));
+            let (tell, queue, runner) = (tell.clone(), &queue, &runner);
+            scope.spawn(move || runner.work(queue, stop, &tell));
         }
         drop(tell);
         for told in &told {
@@ -247,28 +242,11 @@ impl Writer<'_> {
 
 /// State that all workers share.
 struct TrialRunner<'a> {
-    cells: Vec<Trial>,
-    programs: BTreeMap<ServerKind, PathBuf>,
-    versions: BTreeMap<String, String>,
-    folder: &'a Path,
+    setup: TrialSetup,
     options: &'a Options,
 }
 
-impl<'a> TrialRunner<'a> {
-    fn make(plan: Plan, options: &'a Options, folder: &'a Path) -> io::Result<Self> {
-        let Plan { cells, mut programs, versions, .. } = plan;
-        let links = cells.iter().map(|cell| cell.scenario.more_links.len()).max().unwrap_or(0);
-        let addresses: Vec<_> = (0..=u8::MAX).take(links + 1).map(address_on).collect();
-        let material = ServerFiles::make(folder, &addresses)?;
-        for cell in &cells {
-            material.provide(&cell.scenario)?;
-        }
-        if let Some(go) = programs.get_mut(&ServerKind::Go) {
-            *go = build_go_server(go, folder)?;
-        }
-        Ok(Self { cells, programs, versions, folder, options })
-    }
-
+impl TrialRunner<'_> {
     fn work(
         &self,
         queue: &Mutex<VecDeque<&Trial>>,
@@ -314,8 +292,8 @@ impl<'a> TrialRunner<'a> {
         stop: &CancellationToken,
     ) -> Result<Option<TrialResult>, String> {
         let shown = |error: io::Error| error.to_string();
-        let scratch = TempDir::with_prefix_in("cell-", self.folder).map_err(shown)?;
-        let order = self.order(cell, attempt, scratch.path());
+        let (_scratch, mut order) = self.setup.request(cell, attempt).map_err(shown)?;
+        order.timeline = self.timeline(cell);
         let order = serde_json::to_vec(&order).map_err(|error| error.to_string())?;
         let mut child = Command::new(&self.options.smig)
             .args(["lab", "cell"])
@@ -350,30 +328,10 @@ impl<'a> TrialRunner<'a> {
         Err(if complaint.is_empty() { format!("its process exited: {status}") } else { complaint })
     }
 
-    fn order(&self, cell: &Trial, attempt: u32, scratch: &Path) -> TrialRequest {
-        let program = |server: &crate::scenario::ServerSpec| {
-            server.program.clone().or_else(|| self.programs.get(&server.kind).cloned())
-        };
-        let servers = cell.scenario.servers.iter();
-        TrialRequest {
-            cell: cell.clone(),
-            material: self.folder.to_owned(),
-            scratch: scratch.to_owned(),
-            smig: self.options.smig.clone(),
-            programs: servers
-                .filter_map(|(name, server)| Some((name.clone(), program(server)?)))
-                .collect(),
-            versions: self.versions.clone(),
-            build: self.options.build.clone(),
-            attempt,
-            jobs: self.options.jobs,
-            timeline: cell.scenario.record.timeline.then(|| {
-                self.options
-                    .out
-                    .join(TIMELINES)
-                    .join(format!("{}.timeline.jsonl", file_stem(&cell.id)))
-            }),
-        }
+    /// Returns the path for a cell's timeline, if one is to be recorded.
+    fn timeline(&self, cell: &Trial) -> Option<PathBuf> {
+        let name = format!("{}.timeline.jsonl", file_stem(&cell.id));
+        cell.scenario.record.timeline.then(|| self.options.out.join(TIMELINES).join(name))
     }
 }
 

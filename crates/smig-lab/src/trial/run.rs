@@ -1,58 +1,29 @@
-//! Runs one cell in this process: sets up hosts, servers and clients, and tears everything down.
-//!
-//! The process runs only this cell: whatever happens to it, the next cell starts from a clean
-//! state.
+//! Runs one trial: sets up hosts, servers and clients, and tears everything down.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::Command;
 use std::sync::mpsc;
 use std::time::{Instant, SystemTime};
 
-use serde::{Deserialize, Serialize};
 use smig_link::LinkReport;
 use smig_testbed::hystart::{self, HystartError, HystartGuard};
 use smig_testbed::netns::{Host, HostSpec, LabError, LinkSetup, Privilege, Testbed};
 
 use super::length::time_limit;
-use super::origin::{Build, Origin, load_average};
+use super::origin::{Origin, load_average};
 use super::result::{FORMAT, Machine, TrialResult, disturbances};
+use super::setup::TrialRequest;
 use crate::peer::{PeerError, RunAs, ServerEnv, ServerJob, ServerProcess};
 use crate::recording::{TIMELINES, TrialRecorder};
-use crate::scenario::{HostSettings, ServerKind, ServerSpec, Trial};
-use crate::workload::{self, Observation, RunPhase, ServerFiles, WorkloadError, WorkloadSpec};
-
-/// Input of a cell's process.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct TrialRequest {
-    /// Cell to measure.
-    pub cell: Trial,
-    /// Directory with content and certificate ([`ServerFiles`]).
-    pub material: PathBuf,
-    /// Empty directory for this run.
-    pub scratch: PathBuf,
-    /// Path of the `smig` program.
-    pub smig: PathBuf,
-    /// Path of each server's program.
-    pub programs: BTreeMap<String, PathBuf>,
-    /// Versions for the result.
-    pub versions: BTreeMap<String, String>,
-    /// Build of the measuring program.
-    pub build: Build,
-    /// Number of the attempt, from 1.
-    pub attempt: u32,
-    /// Number of cells that run in parallel.
-    pub jobs: usize,
-    /// Path for the run's timeline, if one is to be recorded.
-    pub timeline: Option<PathBuf>,
-}
+use crate::scenario::{HostSettings, ServerKind, ServerSpec};
+use crate::workload::{Observation, RunPhase, ServerFiles, WorkloadError, WorkloadSpec};
 
 /// Why a cell has no result.
 #[derive(Debug, thiserror::Error)]
-pub enum CellError {
+pub enum TrialError {
     /// The hosts or the link failed.
     #[error(transparent)]
     Lab(#[from] LabError),
@@ -81,8 +52,39 @@ pub enum CellError {
     Panicked,
 }
 
-fn io_error(doing: &'static str) -> impl Fn(io::Error) -> CellError {
-    move |cause| CellError::Io { doing, cause }
+fn io_error(doing: &'static str) -> impl Fn(io::Error) -> TrialError {
+    move |cause| TrialError::Io { doing, cause }
+}
+
+/// What the users of a trial do, on a thread inside the clients' host: send requests to the servers,
+/// and return what they observed. They must call `pause` at each [`RunPhase`].
+///
+/// [`workload::run`](crate::workload::run) does what the scenario's workload says.
+pub trait Clients: Send + 'static {
+    /// Runs the clients until the last transfer has ended.
+    ///
+    /// # Errors
+    /// [`WorkloadError`]. The failure of a single object is recorded in its result.
+    fn run(
+        self,
+        spec: WorkloadSpec,
+        pause: &mut dyn FnMut(RunPhase),
+    ) -> Result<Observation, WorkloadError>;
+}
+
+impl<F> Clients for F
+where
+    F: FnOnce(WorkloadSpec, &mut dyn FnMut(RunPhase)) -> Result<Observation, WorkloadError>
+        + Send
+        + 'static,
+{
+    fn run(
+        self,
+        spec: WorkloadSpec,
+        pause: &mut dyn FnMut(RunPhase),
+    ) -> Result<Observation, WorkloadError> {
+        self(spec, pause)
+    }
 }
 
 /// Checks whether hosts and a link can be set up on this machine.
@@ -93,12 +95,16 @@ pub fn check() -> Result<(), LabError> {
     Testbed::start(smig_link::LinkSpec::paper_wired()).map(drop)
 }
 
-/// Runs a cell. [`smig_testbed::netns::enter_user_namespace`] must have been called before the process
+/// Runs a trial. [`smig_testbed::netns::enter_user_namespace`] must have been called before the process
 /// started a second thread; `privilege` is its result.
 ///
 /// # Errors
-/// [`CellError`]; everything has been torn down.
-pub fn run_cell(order: &TrialRequest, privilege: Privilege) -> Result<TrialResult, CellError> {
+/// [`TrialError`]; everything has been torn down.
+pub fn run(
+    order: &TrialRequest,
+    privilege: Privilege,
+    clients: impl Clients,
+) -> Result<TrialResult, TrialError> {
     let began = Instant::now();
     let load_before = load_average();
     let unix_time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -110,11 +116,11 @@ pub fn run_cell(order: &TrialRequest, privilege: Privilege) -> Result<TrialResul
     let drops_before = testbed.device_drops().map_err(io_error("reading the devices' counters"))?;
     let (peers, ports) = start_servers(order, privilege, &testbed)?;
     let mut run = RunOf { testbed: &mut testbed, recording };
-    let (observation, links) = run.observe(order, &ports)?;
+    let (observation, links) = run.observe(order, &ports, clients)?;
     let recording = run.recording;
     let drops = testbed.device_drops().map_err(io_error("reading the devices' counters"))?;
     for peer in &peers {
-        peer.check().map_err(CellError::PeerEnded)?;
+        peer.check().map_err(TrialError::PeerEnded)?;
     }
     drop(peers);
     drop(testbed);
@@ -126,7 +132,7 @@ pub fn run_cell(order: &TrialRequest, privilege: Privilege) -> Result<TrialResul
     let device_drops = drops - drops_before;
     let disturbed = disturbances(&scenario.accept, &links, device_drops);
     let mut links = links.into_iter();
-    let link = links.next().ok_or(CellError::Panicked)?;
+    let link = links.next().ok_or(TrialError::Panicked)?;
     Ok(TrialResult {
         format: FORMAT,
         id: order.cell.id.clone(),
@@ -161,7 +167,7 @@ fn keeper(order: &TrialRequest) -> Command {
     command
 }
 
-fn testbed(order: &TrialRequest, recording: Option<&TrialRecorder>) -> Result<Testbed, CellError> {
+fn testbed(order: &TrialRequest, recording: Option<&TrialRecorder>) -> Result<Testbed, TrialError> {
     let scenario = &order.cell.scenario;
     let mut builder = Testbed::builder(scenario.link.clone())
         .seed(order.cell.seed)
@@ -206,7 +212,7 @@ fn start_servers(
     order: &TrialRequest,
     privilege: Privilege,
     testbed: &Testbed,
-) -> Result<Started, CellError> {
+) -> Result<Started, TrialError> {
     let host = testbed.server();
     let place = place(order, privilege, host.address());
     let (mut peers, mut ports) = (Vec::new(), BTreeMap::new());
@@ -252,7 +258,8 @@ impl RunOf<'_> {
         &mut self,
         order: &TrialRequest,
         ports: &BTreeMap<String, u16>,
-    ) -> Result<(Observation, Vec<LinkReport>), CellError> {
+        clients: impl Clients,
+    ) -> Result<(Observation, Vec<LinkReport>), TrialError> {
         let certificate = fs::read_to_string(ServerFiles::at(&order.material).certificate)
             .map_err(io_error("reading the certificate"))?;
         let workload = WorkloadSpec {
@@ -275,7 +282,7 @@ impl RunOf<'_> {
         let clients = self
             .testbed
             .client()
-            .run(move || workload::run(workload, &mut pause))
+            .run(move || clients.run(workload, &mut pause))
             .map_err(io_error("entering the clients' host"))?;
         let mut links = None;
         for moment in told {
@@ -286,11 +293,11 @@ impl RunOf<'_> {
             // Fails only if the clients have returned; `join` reports why.
             let _ = go_on.send(());
         }
-        let observation = clients.join().map_err(|_| CellError::Panicked)??;
-        Ok((observation, links.ok_or(CellError::Panicked)?))
+        let observation = clients.join().map_err(|_| TrialError::Panicked)??;
+        Ok((observation, links.ok_or(TrialError::Panicked)?))
     }
 
-    fn begin(&mut self) -> Result<(), CellError> {
+    fn begin(&mut self) -> Result<(), TrialError> {
         self.testbed.restart_clock();
         self.testbed.reset_lateness();
         if let Some(recording) = &mut self.recording {
@@ -299,7 +306,7 @@ impl RunOf<'_> {
         Ok(())
     }
 
-    fn end(&mut self) -> Result<Vec<LinkReport>, CellError> {
+    fn end(&mut self) -> Result<Vec<LinkReport>, TrialError> {
         if let Some(recording) = &mut self.recording {
             recording.end().map_err(io_error("sampling TCP"))?;
         }
