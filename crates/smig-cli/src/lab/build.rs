@@ -25,7 +25,7 @@ impl BuildArgs {
 }
 
 /// Returns the build of the program file `smig`, which is the running program.
-pub(super) fn build(smig: &Path) -> Result<Build> {
+pub(crate) fn build(smig: &Path) -> Result<Build> {
     let commit = COMMIT.filter(|commit| !commit.is_empty());
     Build::of(smig, commit).with_context(|| format!("cannot read {}", smig.display()))
 }

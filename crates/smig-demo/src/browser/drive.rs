@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use smig_lab::peer::is_program;
+use smig_lab::trial::Machine;
 use smig_link::LinkSpec;
 use smig_testbed::netns::{HostSpec, Testbed};
 use tokio_util::sync::CancellationToken;
@@ -20,7 +21,7 @@ use super::material::{ADDRESS, ADMIN, BIG_FILE, BrowserFiles, ORIGIN_PORT, PROXY
 use super::mosaic::Mosaic;
 use super::programs::Programs;
 use super::visit::Visit;
-use crate::demo::{BackgroundLoad, Variant, kernel};
+use crate::demo::{BackgroundLoad, Variant};
 
 /// Minimum time from the download's request to the first page beside it: slow start is over, and streams
 /// have migrated.
@@ -148,7 +149,7 @@ impl Measurement<'_> {
             tiles_bytes: self.mosaic.tiles_bytes(),
             browser: browser.to_owned(),
             program: program_version(&self.options.smig)?,
-            kernel: kernel(),
+            kernel: Machine::here(1).kernel,
         })
     }
 

@@ -4,6 +4,9 @@
 //! protocol, the order of events ([`drive`]), and the output: [`render_html`], [`render_svg`],
 //! [`render_json`], [`render_text`]. The gateway and the agent are processes of the `smig` program.
 //!
+//! Unlike [`demo`](crate::demo), it does not run as a [`trial`](smig_lab::trial): a scenario has no
+//! words for a gateway, an agent and a browser, and its result none for pages.
+//!
 //! All times of a page load count from the beginning of its navigation.
 
 mod chromium;

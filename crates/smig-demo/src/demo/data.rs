@@ -24,6 +24,16 @@ impl Variant {
     /// All variants, in the order of the runs.
     pub const ALL: [Self; 3] = [Self::PlainHttp2, Self::NotsentLowat, Self::Smig];
 
+    /// Returns the name in scenarios and results.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::PlainHttp2 => "plain-http2",
+            Self::NotsentLowat => "notsent-lowat",
+            Self::Smig => "smig",
+        }
+    }
+
     /// Returns the display name.
     #[must_use]
     pub const fn title(self) -> &'static str {

@@ -25,8 +25,6 @@ pub use data::{
     Move, SmallObject, Variant,
 };
 #[cfg(target_os = "linux")]
-pub(crate) use drive::kernel;
-#[cfg(target_os = "linux")]
 pub use drive::{DemoOptions, DriveError, check, drive};
 pub(crate) use figures::colour;
 pub use live::LiveView;

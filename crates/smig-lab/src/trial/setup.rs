@@ -27,6 +27,15 @@ pub struct Programs {
     pub versions: BTreeMap<String, String>,
 }
 
+impl Programs {
+    /// Returns the programs of trials in which `smig` is the only server.
+    #[must_use]
+    pub fn only_smig(smig: PathBuf, build: Build, version: &str) -> Self {
+        let versions = BTreeMap::from([("smig".to_owned(), version.to_owned())]);
+        Self { smig, build, servers: BTreeMap::new(), versions }
+    }
+}
+
 /// The directory and the programs of a campaign. Dropping it removes the directory.
 #[derive(Debug)]
 pub struct TrialSetup {

@@ -1,27 +1,35 @@
-//! Drives the demonstration: real servers and clients in the hosts of a [`Testbed`].
+//! Drives the demonstration: each variant is a trial of the lab, run in this process, whose client emits
+//! events for the live view.
 //!
-//! Owns the order of events of a run. Each run has its own testbed, so that no state (queues, TCP
-//! metrics, buffers) carries over to the next.
+//! Owns the order of the runs and the translation of a [`TrialResult`] to events. The lab owns the
+//! testbed, the server and the files.
 
+mod clients;
 mod error;
-mod fetch;
-mod host;
-mod material;
+mod scenario;
 
-use std::io;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader};
+use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
+use sha2::{Digest as _, Sha256};
+use smig_lab::scenario::Trial;
+use smig_lab::trial::{self, Machine, Programs, TrialResult, TrialSetup};
+use smig_lab::workload::{Outcome, ServerFiles};
 use smig_link::LinkSpec;
-use smig_testbed::netns::{HostSpec, Testbed};
+use smig_testbed::netns::{HostSpec, Privilege, Testbed};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 pub use error::DriveError;
 
-use super::data::{DemoSetup, Variant};
+use super::data::{ConnectionBytes, ConnectionId, DemoSetup, Variant};
 use super::recorder::DemoEvent;
-use fetch::Plan;
-use material::DemoFiles;
+use clients::LiveClients;
+use scenario::SMALL;
 
 /// Options of the demonstration.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,15 +86,9 @@ impl DemoOptions {
             big_file_bytes: self.big_file_bytes,
             sample_interval: self.object_interval,
             program: program.to_owned(),
-            kernel: kernel(),
+            kernel: Machine::here(1).kernel,
         }
     }
-}
-
-/// Returns the running kernel's name and version.
-pub(crate) fn kernel() -> String {
-    let name = rustix::system::uname();
-    format!("{} {}", name.sysname().to_string_lossy(), name.release().to_string_lossy())
 }
 
 /// Checks quickly whether the link can be set up on this machine.
@@ -104,78 +106,130 @@ fn hosts(options: &DemoOptions) -> Result<Testbed, DriveError> {
     Ok(Testbed::builder(options.link.clone()).server(host()).client(host()).start()?)
 }
 
+type OnEvent<'a> = &'a mut dyn FnMut(&DemoEvent) -> io::Result<()>;
+
 /// Runs all variants and passes on their events as they occur.
 ///
-/// Without root, [`smig_testbed::netns::enter_user_namespace`] must have been called before the process had
-/// a second thread.
+/// [`smig_testbed::netns::enter_user_namespace`] must have been called before the process had a second
+/// thread; `privilege` is its result. `programs` needs only `smig`, which is started as the server.
 ///
 /// # Errors
 /// [`DriveError`]: the failure, and what to do; [`DriveError::Stopped`] soon after `stop` is set.
 /// Events passed on before an error remain valid. Nothing is left behind either way.
 pub fn drive(
     options: &DemoOptions,
+    programs: Programs,
+    privilege: Privilege,
     stop: &CancellationToken,
-    on_event: &mut dyn FnMut(&DemoEvent) -> io::Result<()>,
+    on_event: OnEvent<'_>,
 ) -> Result<(), DriveError> {
-    let material = DemoFiles::make(options.object_bytes, options.big_file_bytes)?;
-    for &variant in &options.variants {
-        on_event(&DemoEvent::RunStarted(variant))?;
-        run(options, stop, variant, &material, on_event)?;
+    let trials = options.trials()?;
+    let all: Vec<_> = trials.iter().map(|(_, trial)| trial.clone()).collect();
+    let setup = TrialSetup::make(programs, &all, 1)?;
+    let big_file =
+        ServerFiles::at(setup.folder()).files.join(format!("{}.bin", options.big_file_bytes));
+    let demo = Demo { options, setup, privilege, big_file_digest: digest(&big_file)?, stop };
+    for (variant, trial) in &trials {
+        on_event(&DemoEvent::RunStarted(*variant))?;
+        demo.run(*variant, trial, on_event)?;
     }
     Ok(())
 }
 
-fn run(
-    options: &DemoOptions,
-    stop: &CancellationToken,
-    variant: Variant,
-    material: &DemoFiles,
-    on_event: &mut dyn FnMut(&DemoEvent) -> io::Result<()>,
-) -> Result<(), DriveError> {
-    let testbed = hosts(options)?;
-    let address = (testbed.server().address(), host::PORT).into();
-    let server = host::serve(testbed.server(), variant, options, material)?;
-    if let (Variant::Smig, Some(name)) = (variant, &options.bulk_congestion_control)
-        && !testbed.server().has_congestion_control(name)?
-    {
-        on_event(&DemoEvent::Problem(format!(
-            "This kernel has no congestion control {name}; the big file used {}, which fills the \
-             link's queue. `sudo modprobe tcp_{name}` may load it.",
-            options.congestion_control
-        )))?;
-    }
-    let (events, mut received) = mpsc::unbounded_channel();
-    let plan = Plan {
-        server: address,
-        variant,
-        ca: material.certificate.clone(),
-        big_file_digest: material.big_file_digest,
-        object_bytes: options.object_bytes,
-        object_interval: options.object_interval,
-        unloaded_objects: options.unloaded_objects,
-    };
-    let stop = stop.clone();
-    let client = testbed.client().run(move || fetch::run(plan, &stop, &events))?;
-    let mut shown = Ok(());
-    while let Some(event) = received.blocking_recv() {
-        shown = on_event(&event);
-        if shown.is_err() {
-            // The client notices that the receiver is closed, and ends.
+/// Returns a file's SHA-256.
+fn digest(path: &Path) -> io::Result<[u8; 32]> {
+    let mut digest = Sha256::new();
+    let mut file = BufReader::with_capacity(1 << 16, File::open(path)?);
+    loop {
+        let bytes = file.fill_buf()?;
+        if bytes.is_empty() {
             break;
         }
+        digest.update(bytes);
+        let length = bytes.len();
+        file.consume(length);
     }
-    drop(received);
-    let fetched = client.join().map_err(|_| DriveError::Panicked("client"))?;
-    shown?;
-    let connections = fetched?;
-    let drops = testbed.device_drops()?;
+    Ok(digest.finalize().into())
+}
+
+/// State that all runs share.
+struct Demo<'a> {
+    options: &'a DemoOptions,
+    setup: TrialSetup,
+    privilege: Privilege,
+    big_file_digest: [u8; 32],
+    stop: &'a CancellationToken,
+}
+
+impl Demo<'_> {
+    fn run(
+        &self,
+        variant: Variant,
+        trial: &Trial,
+        on_event: OnEvent<'_>,
+    ) -> Result<(), DriveError> {
+        if let (Variant::Smig, Some(name)) = (variant, &self.options.bulk_congestion_control)
+            && !hosts(self.options)?.server().has_congestion_control(name)?
+        {
+            on_event(&DemoEvent::Problem(format!(
+                "This kernel has no congestion control {name}; the big file used {}, which fills the \
+                 link's queue. `sudo modprobe tcp_{name}` may load it.",
+                self.options.congestion_control
+            )))?;
+        }
+        let (_scratch, request) = self.setup.request(trial, 1)?;
+        let (events, mut received) = mpsc::unbounded_channel();
+        let (stop, big_file_digest) = (self.stop.clone(), self.big_file_digest);
+        let clients = LiveClients { events, stop, big_file_digest };
+        let (shown, result) = thread::scope(|scope| {
+            let trial = scope.spawn(|| trial::run(&request, self.privilege, clients));
+            let mut shown = Ok(());
+            while let Some(event) = received.blocking_recv() {
+                shown = on_event(&event);
+                if shown.is_err() {
+                    // The client notices that the receiver is closed, and ends.
+                    break;
+                }
+            }
+            drop(received);
+            (shown, trial.join())
+        });
+        shown?;
+        if self.stop.is_cancelled() {
+            return Err(DriveError::Stopped);
+        }
+        finish(&result.map_err(|_| DriveError::Panicked("trial"))??, on_event)
+    }
+}
+
+/// Emits the events of a finished trial.
+fn finish(result: &TrialResult, on_event: OnEvent<'_>) -> Result<(), DriveError> {
+    let mut totals = BTreeMap::<_, u64>::new();
+    for object in &result.observation.objects {
+        let name = object.name.clone();
+        match &object.outcome {
+            Outcome::Complete | Outcome::Cancelled => {}
+            // A problem of the run, of which the client has told.
+            Outcome::TimedOut if name == SMALL => {}
+            Outcome::TimedOut => {
+                let why = "it did not arrive in time".to_owned();
+                return Err(DriveError::Transfer { name, why });
+            }
+            Outcome::Damaged => return Err(DriveError::Damaged(name)),
+            Outcome::Failed(why) => return Err(DriveError::Transfer { name, why: why.clone() }),
+        }
+        for part in &object.connections {
+            *totals.entry(part.connection).or_default() += part.bytes;
+        }
+    }
+    let drops = result.device_drops;
     if drops > 0 {
         on_event(&DemoEvent::Problem(format!(
             "The hosts' network devices dropped {drops} packets: the machine was overloaded."
         )))?;
     }
-    let link = Some(testbed.report());
-    server.stop()?;
-    on_event(&DemoEvent::RunFinished { connections, link })?;
+    let total = |(number, bytes)| ConnectionBytes { connection: ConnectionId(number), bytes };
+    let connections = totals.into_iter().map(total).collect();
+    on_event(&DemoEvent::RunFinished { connections, link: Some(result.link) })?;
     Ok(())
 }

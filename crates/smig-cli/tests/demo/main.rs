@@ -24,11 +24,12 @@ mod linux {
         DemoEvent, DemoOptions, DemoRecorder, DemoResult, DemoRun, DriveError, Variant, drive,
         render_html, render_json,
     };
+    use smig_lab::trial::{Build, Programs};
     use smig_link::{LinkSpec, QueueLimit, Rate};
-    use smig_testbed::netns::{Testbed, enter_user_namespace};
+    use smig_testbed::netns::{Privilege, Testbed, enter_user_namespace};
     use tokio_util::sync::CancellationToken;
 
-    type Test = fn() -> Result<()>;
+    type Test = fn(Privilege) -> Result<()>;
 
     const TESTS: [(&str, Test); 3] = [
         ("three_runs_are_recorded", three_runs_are_recorded),
@@ -37,23 +38,31 @@ mod linux {
     ];
 
     pub(super) fn run() -> Result<()> {
-        let possible =
-            enter_user_namespace().and_then(|_| Testbed::start(LinkSpec::paper_wired()).map(drop));
-        let forbidden = match possible {
+        let possible = enter_user_namespace().and_then(|privilege| {
+            Testbed::start(LinkSpec::paper_wired())?;
+            Ok(privilege)
+        });
+        let (privilege, forbidden) = match possible {
             Err(why) if why.is_missing() => {
                 eprintln!("the demo's tests are ignored: {why}");
-                true
+                (Privilege::UserNamespace, true)
             }
-            other => other.map(|()| false)?,
+            other => (other?, false),
         };
         let mut arguments = Arguments::from_args();
         // Run tests on the main thread: namespaces are per thread.
         arguments.test_threads = Some(1);
         let trials = TESTS.map(|(name, test)| {
-            let run = move || test().map_err(|error| Failed::from(format!("{error:?}")));
+            let run = move || test(privilege).map_err(|error| Failed::from(format!("{error:?}")));
             Trial::test(name, run).with_ignored_flag(forbidden)
         });
         libtest_mimic::run(&arguments, trials.into()).exit()
+    }
+
+    fn programs() -> Result<Programs> {
+        let smig = env!("CARGO_BIN_EXE_smig").into();
+        let build = Build::of(env!("CARGO_BIN_EXE_smig").as_ref(), None)?;
+        Ok(Programs::only_smig(smig, build, "a test"))
     }
 
     /// Large enough for the policy to migrate it, small enough for a test.
@@ -67,11 +76,11 @@ mod linux {
         options
     }
 
-    fn three_runs_are_recorded() -> Result<()> {
+    fn three_runs_are_recorded(privilege: Privilege) -> Result<()> {
         let options = short();
         let mut recorder = DemoRecorder::new(options.setup("a test"));
         // Fails if the large file's hash or an object's length is wrong.
-        drive(&options, &CancellationToken::default(), &mut |event| {
+        drive(&options, programs()?, privilege, &CancellationToken::default(), &mut |event| {
             recorder.apply(event);
             Ok(())
         })?;
@@ -124,14 +133,14 @@ mod linux {
         Ok(())
     }
 
-    fn it_stops_when_it_is_told_to() -> Result<()> {
+    fn it_stops_when_it_is_told_to(privilege: Privilege) -> Result<()> {
         let (mut options, stop) = (short(), CancellationToken::default());
         // Without the stop it would take hours.
         options.big_file_bytes = 3_000_000;
         options.link.to_client.rate = Rate::kbit(1).into();
         options.link.to_server.rate = Rate::mbit(1).into();
         options.unloaded_objects = 0;
-        let ended = drive(&options, &stop, &mut |event| {
+        let ended = drive(&options, programs()?, privilege, &stop, &mut |event| {
             if matches!(event, DemoEvent::RunStarted(_)) {
                 stop.cancel();
             }
@@ -141,11 +150,14 @@ mod linux {
         Ok(())
     }
 
-    fn it_stops_when_nobody_can_be_shown() -> Result<()> {
-        let ended = drive(&short(), &CancellationToken::default(), &mut |event| match event {
-            DemoEvent::Object(_) => Err(std::io::ErrorKind::BrokenPipe.into()),
-            _ => Ok(()),
-        });
+    fn it_stops_when_nobody_can_be_shown(privilege: Privilege) -> Result<()> {
+        let ended =
+            drive(&short(), programs()?, privilege, &CancellationToken::default(), &mut |event| {
+                match event {
+                    DemoEvent::Object(_) => Err(std::io::ErrorKind::BrokenPipe.into()),
+                    _ => Ok(()),
+                }
+            });
         ensure!(matches!(ended, Err(DriveError::Io(_))), "{ended:?}");
         Ok(())
     }
