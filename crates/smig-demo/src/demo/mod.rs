@@ -8,7 +8,6 @@
 //! All times within a run count from its start.
 
 mod data;
-#[cfg(target_os = "linux")]
 mod drive;
 mod figures;
 #[doc(hidden)]
@@ -24,7 +23,6 @@ pub use data::{
     BackgroundLoad, BulkSample, ConnectionBytes, ConnectionId, DemoResult, DemoRun, DemoSetup,
     Move, SmallObject, Variant,
 };
-#[cfg(target_os = "linux")]
 pub use drive::{DemoOptions, DriveError, check, drive};
 pub(crate) use figures::colour;
 pub use live::LiveView;

@@ -7,9 +7,7 @@
 //! few runs.
 
 mod difference;
-#[cfg(target_os = "linux")]
 mod metrics;
-#[cfg(target_os = "linux")]
 mod select;
 mod sentence;
 mod table;
@@ -17,8 +15,6 @@ mod table;
 mod tests;
 
 pub use difference::{Better, Comparison, Series, Side, compare};
-#[cfg(target_os = "linux")]
 pub use metrics::series_of;
-#[cfg(target_os = "linux")]
 pub use select::{Group, Selector, SelectorError, pair};
 pub use table::table;

@@ -117,7 +117,6 @@ fn tables_have_a_column_for_settings_only_where_there_are_some() {
     assert_eq!(with.columns.len(), with.rows[0].len());
 }
 
-#[cfg(target_os = "linux")]
 mod selecting {
     use super::super::select::{Selector, SelectorError};
     use crate::scenario::Variant;
