@@ -156,8 +156,7 @@ impl Measurement<'_> {
     /// Runs one variant, from the setup of its hosts to their removal.
     fn run(&self, variant: Variant, tell: &mut Tell<'_>) -> Result<VariantRun, BrowserError> {
         let testbed = self.options.hosts()?;
-        let mut programs =
-            Programs::start(&testbed, &self.options.smig, self.material, variant, self.stop)?;
+        let programs = Programs::start(&testbed, &self.options.smig, self.material, variant)?;
         let launch = Launch {
             program: &self.options.browser()?,
             trusted_key: &self.material.key_digest,
@@ -168,9 +167,9 @@ impl Measurement<'_> {
         tell(&browser.name, &BrowserEvent::RunStarted(variant))?;
         let mut run = VariantRun::new(variant);
         // A browser's first page takes longer on any link: it is a warm-up and is not counted.
-        self.visit(&mut browser, &mut programs, BackgroundLoad::Unloaded)?;
+        self.visit(&mut browser, &programs, BackgroundLoad::Unloaded)?;
         for _ in 0..self.options.loads {
-            let page = self.visit(&mut browser, &mut programs, BackgroundLoad::Unloaded)?;
+            let page = self.visit(&mut browser, &programs, BackgroundLoad::Unloaded)?;
             tell(&browser.name, &BrowserEvent::Loaded(page.load, page.took_ms()))?;
             run.loads.push(page);
         }
@@ -189,7 +188,7 @@ impl Measurement<'_> {
         }
         let (began, before) = (Instant::now(), download.bytes());
         for _ in 0..self.options.loads {
-            let page = self.visit(&mut browser, &mut programs, BackgroundLoad::BigFile)?;
+            let page = self.visit(&mut browser, &programs, BackgroundLoad::BigFile)?;
             download.check()?;
             tell(&browser.name, &BrowserEvent::Loaded(page.load, page.took_ms()))?;
             run.loads.push(page);
@@ -212,7 +211,7 @@ impl Measurement<'_> {
     fn visit(
         &self,
         browser: &mut Browser,
-        programs: &mut Programs,
+        programs: &Programs,
         load: BackgroundLoad,
     ) -> Result<PageLoad, BrowserError> {
         programs.check()?;

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use smig_lab::peer::PeerError;
 use smig_testbed::netns::LabError;
 
 /// Why the measurement stopped.
@@ -23,16 +24,12 @@ pub enum BrowserError {
     /// A page did not load completely.
     #[error("the page did not load completely: {0}")]
     NotWhole(String),
-    /// A program of ours failed to start, or ended.
-    #[error("{name} {what}; its last output:\n{words}")]
-    Program {
-        /// `smig gateway` and so on.
-        name: &'static str,
-        /// The failure.
-        what: String,
-        /// The last lines of its output.
-        words: String,
-    },
+    /// A program of ours did not start.
+    #[error(transparent)]
+    Program(#[from] PeerError),
+    /// A program of ours ended.
+    #[error("{0}")]
+    ProgramEnded(String),
     /// The download beside the page failed.
     #[error("the download failed: {0}")]
     Download(String),

@@ -5,7 +5,8 @@
 //! [`render_json`], [`render_text`]. The gateway and the agent are processes of the `smig` program.
 //!
 //! Unlike [`demo`](crate::demo), it does not run as a [`trial`](smig_lab::trial): a scenario has no
-//! words for a gateway, an agent and a browser, and its result none for pages.
+//! words for a gateway, an agent and a browser, and its result none for pages. What it shares with
+//! trials is the testbed and the start of programs ([`smig_lab::peer`]).
 //!
 //! All times of a page load count from the beginning of its navigation.
 
