@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use smig_lab::campaign::{Build, Builds};
+use smig_lab::trial::{Build, Builds};
 
 /// Set by `scripts/reproduce`, which builds committed code only. Cargo does not provide the commit,
 /// and the working directory's commit at run time may differ from the program's.

@@ -12,13 +12,14 @@ use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 use smig_chart::table::to_text;
 use smig_lab::campaign::{
-    self, Builds, CampaignError, Disturbed, Missing, Options, Plan, Summary, plan, read_results,
+    self, CampaignError, Disturbed, Missing, Options, Plan, Summary, plan, read_results,
 };
 use smig_lab::reproduce::{
     Experiment, Extent, SURVEY, findings, read_survey, render_json, summary, survey_test_web,
     write_report,
 };
 use smig_lab::scenario::{Diagnostics, Filter};
+use smig_lab::trial::{Builds, estimated_duration};
 use tokio_util::sync::CancellationToken;
 
 use super::build::{BuildArgs, build};
@@ -128,7 +129,7 @@ fn list() -> Result<ExitCode> {
             let seconds: f64 = wanted(experiment, extent, None)?
                 .1
                 .iter()
-                .map(|cell| campaign::estimated_duration(&cell.scenario).as_secs_f64())
+                .map(|cell| estimated_duration(&cell.scenario).as_secs_f64())
                 .sum();
             let minutes = seconds / 60.0 / jobs as f64;
             Ok(if minutes < 90.0 {

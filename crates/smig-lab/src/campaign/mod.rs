@@ -13,4 +13,4 @@ pub use plan::{CampaignError, Disturbed, Missing, Options, Plan, plan};
 pub use run::{Event, Summary, keep_scenario, run};
 pub use store::{read_results, results_in};
 
-pub use crate::trial::{Build, Builds, Origin, TrialResult, doubt, estimated_duration};
+pub use crate::trial::{Build, Origin, TrialResult, doubt};

@@ -5,8 +5,8 @@
 
 use smig_chart::bytes;
 
-use crate::campaign::TrialResult;
 use crate::scenario::{SizeClass, TransferDirection};
+use crate::trial::TrialResult;
 use crate::workload::{ObjectResult, Outcome};
 
 use smig_stats::Run;

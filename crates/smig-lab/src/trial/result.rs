@@ -1,4 +1,4 @@
-//! A cell's result: one line of JSON with everything that is needed to reproduce it.
+//! A trial's result: one line of JSON with everything that is needed to reproduce it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use crate::workload::Observation;
 /// Format version of the lines; readers reject greater ones.
 pub const FORMAT: u32 = 2;
 
-/// Result of a cell.
+/// Result of a trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrialResult {
     /// Format version of this line.
     pub format: u32,
-    /// Identifier of the cell.
+    /// Identifier of the trial.
     pub id: TrialId,
     /// Digest of scenario and seed: see [`crate::scenario::Trial::hash`].
     pub hash: String,
@@ -71,7 +71,7 @@ pub struct Machine {
     pub cpu: String,
     /// Number of processors available to this process.
     pub cpus: usize,
-    /// Number of cells that ran in parallel.
+    /// Number of trials that ran in parallel.
     pub jobs: usize,
 }
 

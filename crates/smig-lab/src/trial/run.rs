@@ -21,7 +21,7 @@ use crate::recording::{TIMELINES, TrialRecorder};
 use crate::scenario::{HostSettings, ServerKind, ServerSpec};
 use crate::workload::{Observation, RunPhase, ServerFiles, WorkloadError, WorkloadSpec};
 
-/// Why a cell has no result.
+/// Why a trial has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum TrialError {
     /// The hosts or the link failed.
@@ -101,22 +101,22 @@ pub fn check() -> Result<(), LabError> {
 /// # Errors
 /// [`TrialError`]; everything has been torn down.
 pub fn run(
-    order: &TrialRequest,
+    request: &TrialRequest,
     privilege: Privilege,
     clients: impl Clients,
 ) -> Result<TrialResult, TrialError> {
     let began = Instant::now();
     let load_before = load_average();
     let unix_time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let scenario = &order.cell.scenario;
+    let scenario = &request.trial.scenario;
     let hystart =
-        scenario.hosts.hystart().map(|on| HystartGuard::start(keeper(order), on)).transpose()?;
-    let recording = order.timeline.as_ref().map(|path| TrialRecorder::new(&order.cell, path));
-    let mut testbed = testbed(order, recording.as_ref())?;
+        scenario.hosts.hystart().map(|on| HystartGuard::start(keeper(request), on)).transpose()?;
+    let recording = request.timeline.as_ref().map(|path| TrialRecorder::new(&request.trial, path));
+    let mut testbed = testbed(request, recording.as_ref())?;
     let drops_before = testbed.device_drops().map_err(io_error("reading the devices' counters"))?;
-    let (peers, ports) = start_servers(order, privilege, &testbed)?;
+    let (peers, ports) = start_servers(request, privilege, &testbed)?;
     let mut run = RunOf { testbed: &mut testbed, recording };
-    let (observation, links) = run.observe(order, &ports, clients)?;
+    let (observation, links) = run.observe(request, &ports, clients)?;
     let recording = run.recording;
     let drops = testbed.device_drops().map_err(io_error("reading the devices' counters"))?;
     for peer in &peers {
@@ -127,7 +127,9 @@ pub fn run(
     let hystart_was_on = hystart::present();
     drop(hystart);
     if let Some(recording) = recording {
-        recording.write(&observation, &order.scratch).map_err(io_error("writing the timeline"))?;
+        recording
+            .write(&observation, &request.scratch)
+            .map_err(io_error("writing the timeline"))?;
     }
     let device_drops = drops - drops_before;
     let disturbed = disturbances(&scenario.accept, &links, device_drops);
@@ -135,15 +137,15 @@ pub fn run(
     let link = links.next().ok_or(TrialError::Panicked)?;
     Ok(TrialResult {
         format: FORMAT,
-        id: order.cell.id.clone(),
-        hash: order.cell.hash().to_owned(),
-        seed: order.cell.seed,
+        id: request.trial.id.clone(),
+        hash: request.trial.hash().to_owned(),
+        seed: request.trial.seed,
         scenario: scenario.clone(),
-        versions: order.versions.clone(),
-        machine: Machine::here(order.jobs),
-        origin: Some(Origin { build: order.build.clone(), load: [load_before, load_average()] }),
+        versions: request.versions.clone(),
+        machine: Machine::here(request.jobs),
+        origin: Some(Origin { build: request.build.clone(), load: [load_before, load_average()] }),
         unix_time: unix_time.map_or(0, |time| time.as_secs()),
-        attempt: order.attempt,
+        attempt: request.attempt,
         seconds: began.elapsed().as_secs_f64(),
         disturbed,
         link,
@@ -151,8 +153,8 @@ pub fn run(
         device_drops,
         hystart: hystart_was_on,
         observation,
-        server_events: events_of(order),
-        timeline: order
+        server_events: events_of(request),
+        timeline: request
             .timeline
             .as_ref()
             .and_then(|path| path.file_name())
@@ -160,17 +162,20 @@ pub fn run(
     })
 }
 
-/// Builds the command of the process that maintains the cell's HyStart setting.
-fn keeper(order: &TrialRequest) -> Command {
-    let mut command = Command::new(&order.smig);
+/// Builds the command of the process that maintains the trial's HyStart setting.
+fn keeper(request: &TrialRequest) -> Command {
+    let mut command = Command::new(&request.smig);
     command.args(["lab", "hystart"]);
     command
 }
 
-fn testbed(order: &TrialRequest, recording: Option<&TrialRecorder>) -> Result<Testbed, TrialError> {
-    let scenario = &order.cell.scenario;
+fn testbed(
+    request: &TrialRequest,
+    recording: Option<&TrialRecorder>,
+) -> Result<Testbed, TrialError> {
+    let scenario = &request.trial.scenario;
     let mut builder = Testbed::builder(scenario.link.clone())
-        .seed(order.cell.seed)
+        .seed(request.trial.seed)
         .server(host_spec(&scenario.hosts.server))
         .client(host_spec(&scenario.hosts.client));
     for link in &scenario.more_links {
@@ -209,31 +214,31 @@ fn host_spec(host: &HostSettings) -> HostSpec {
 type Started = (Vec<ServerProcess>, BTreeMap<String, u16>);
 
 fn start_servers(
-    order: &TrialRequest,
+    request: &TrialRequest,
     privilege: Privilege,
     testbed: &Testbed,
 ) -> Result<Started, TrialError> {
     let host = testbed.server();
-    let place = place(order, privilege, host.address());
+    let place = place(request, privilege, host.address());
     let (mut peers, mut ports) = (Vec::new(), BTreeMap::new());
-    for (number, (name, server)) in (0..).zip(&order.cell.scenario.servers) {
+    for (number, (name, server)) in (0..).zip(&request.trial.scenario.servers) {
         let launch =
-            place.launch(&ServerJob { name, number, server, program: program(order, name) });
-        peers.push(launch.start(host, &order.smig)?);
+            place.launch(&ServerJob { name, number, server, program: program(request, name) });
+        peers.push(launch.start(host, &request.smig)?);
         ports.insert(name.clone(), launch.address.port());
     }
     Ok((peers, ports))
 }
 
-fn place(order: &TrialRequest, privilege: Privilege, address: std::net::Ipv4Addr) -> ServerEnv {
-    let material = ServerFiles::at(&order.material);
+fn place(request: &TrialRequest, privilege: Privilege, address: std::net::Ipv4Addr) -> ServerEnv {
+    let material = ServerFiles::at(&request.material);
     ServerEnv {
         folder: material.files,
         certificate: material.certificate,
         key: material.key,
         both: material.both,
-        scratch: order.scratch.clone(),
-        smig: order.smig.clone(),
+        scratch: request.scratch.clone(),
+        smig: request.smig.clone(),
         address,
         owner: match privilege {
             Privilege::Root => RunAs::Root,
@@ -242,8 +247,8 @@ fn place(order: &TrialRequest, privilege: Privilege, address: std::net::Ipv4Addr
     }
 }
 
-fn program<'a>(order: &'a TrialRequest, server: &str) -> &'a std::path::Path {
-    order.programs.get(server).unwrap_or(&order.smig)
+fn program<'a>(request: &'a TrialRequest, server: &str) -> &'a std::path::Path {
+    request.programs.get(server).unwrap_or(&request.smig)
 }
 
 /// The run itself, over a testbed whose servers are up.
@@ -256,18 +261,18 @@ impl RunOf<'_> {
     /// Runs the clients; returns their observation and the links' reports.
     fn observe(
         &mut self,
-        order: &TrialRequest,
+        request: &TrialRequest,
         ports: &BTreeMap<String, u16>,
         clients: impl Clients,
     ) -> Result<(Observation, Vec<LinkReport>), TrialError> {
-        let certificate = fs::read_to_string(ServerFiles::at(&order.material).certificate)
+        let certificate = fs::read_to_string(ServerFiles::at(&request.material).certificate)
             .map_err(io_error("reading the certificate"))?;
         let workload = WorkloadSpec {
-            scenario: order.cell.scenario.clone(),
-            seed: order.cell.seed,
-            servers: targets(order, self.testbed.server(), ports),
+            scenario: request.trial.scenario.clone(),
+            seed: request.trial.seed,
+            servers: targets(request, self.testbed.server(), ports),
             certificate,
-            time_limit: time_limit(&order.cell.scenario),
+            time_limit: time_limit(&request.trial.scenario),
         };
         let (tell, told) = mpsc::channel();
         let (go_on, wait) = mpsc::channel();
@@ -316,11 +321,11 @@ impl RunOf<'_> {
 
 /// Returns the address of each client's server on the client's link.
 fn targets(
-    order: &TrialRequest,
+    request: &TrialRequest,
     host: &Host,
     ports: &BTreeMap<String, u16>,
 ) -> BTreeMap<String, SocketAddr> {
-    let scenario = &order.cell.scenario;
+    let scenario = &request.trial.scenario;
     let clients = scenario.clients.iter();
     clients
         .filter_map(|(name, client)| {
@@ -331,14 +336,14 @@ fn targets(
 }
 
 /// Reads the events that our own servers logged.
-fn events_of(order: &TrialRequest) -> BTreeMap<String, Vec<serde_json::Value>> {
+fn events_of(request: &TrialRequest) -> BTreeMap<String, Vec<serde_json::Value>> {
     let ours = |(_, server): &(&String, &ServerSpec)| server.kind == ServerKind::Smig;
     let events = |(name, _): (&String, &ServerSpec)| {
-        let path = order.scratch.join(format!("server-{name}.out"));
+        let path = request.scratch.join(format!("server-{name}.out"));
         let text = fs::read_to_string(path).unwrap_or_default();
         // The file also contains warnings.
         let events = text.lines().filter(|line| line.starts_with('{'));
         (name.clone(), events.filter_map(|line| serde_json::from_str(line).ok()).collect())
     };
-    order.cell.scenario.servers.iter().filter(ours).map(events).collect()
+    request.trial.scenario.servers.iter().filter(ours).map(events).collect()
 }

@@ -48,7 +48,7 @@ pub struct TrialSetup {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrialRequest {
     /// Trial to run.
-    pub cell: Trial,
+    pub trial: Trial,
     /// Directory with content and certificate ([`ServerFiles`]).
     pub material: PathBuf,
     /// Empty directory for this run.
@@ -112,7 +112,7 @@ impl TrialSetup {
             Some((name.clone(), program?.clone()))
         };
         let request = TrialRequest {
-            cell: trial.clone(),
+            trial: trial.clone(),
             material: self.folder().to_owned(),
             scratch: scratch.path().to_owned(),
             smig: smig.clone(),
