@@ -1,6 +1,6 @@
 //! `smig demo`: small objects beside a large download, over plain HTTP/2 and with stream migration.
 //!
-//! Owns the command line and the output files. smig-lab does the link, the transfers and the drawing.
+//! Owns the command line and the output files. smig-demo does the transfers and the drawing.
 
 mod browser;
 mod target;
@@ -10,20 +10,22 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::Args;
-use smig_lab::demo::{
+use smig_chart::terminal::{Output, Screen};
+use smig_demo::demo::{
     DemoOptions, DemoResult, DriveError, LiveView, Variant, check, drive, render_html, render_json,
     render_svg,
 };
-use smig_lab::link::{LinkSpec, Profile, QueueLimit, Rate};
-use smig_lab::netns::enter_user_namespace;
-use smig_lab::stop::CancelToken;
-use smig_lab::terminal::{Output, Screen};
+use smig_lab::trial::Programs;
+use smig_link::{LinkSpec, Profile, QueueLimit, Rate};
+use smig_settings::value::{parse_size, parse_time};
+use smig_testbed::netns::{Privilege, enter_user_namespace};
+use tokio_util::sync::CancellationToken;
 
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{self, INTERRUPTED};
-use smig_settings::value::{parse_size, parse_time};
+use crate::lab::build;
 use target::Target;
 
 /// Show how a big download delays small ones, and what moving it changes
@@ -152,16 +154,16 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
     }
     let options = args.options()?;
     // User namespaces require a single-threaded process.
-    enter_user_namespace()?;
+    let privilege = enter_user_namespace()?;
     crate::trace::start(crate::trace::Level::Errors);
     check(&options)?;
     let output = args.output.as_deref().unwrap_or_else(|| Path::new("./smig-demo.html"));
     let page = Target::file(output)?;
     let json = args.json.as_deref().map(Target::file_or_stdout).transpose()?;
     let svg = args.svg.as_deref().map(Target::file).transpose()?;
-    let stop = CancelToken::default();
+    let stop = CancellationToken::default();
     interrupt::listen(stop.clone())?;
-    let result = match show(&options, &stop, json.as_ref()) {
+    let result = match show(&options, privilege, &stop, json.as_ref()) {
         Err(error) if matches!(error.downcast_ref(), Some(DriveError::Stopped)) => {
             eprintln!("\nStopped; nothing was written.");
             return Ok(ExitCode::from(INTERRUPTED));
@@ -180,10 +182,17 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
 }
 
 /// Runs the demonstration and draws it on standard output, or on standard error if the JSON goes to stdout.
-fn show(options: &DemoOptions, stop: &CancelToken, json: Option<&Target>) -> Result<DemoResult> {
-    let setup = options.setup(concat!("smig ", env!("CARGO_PKG_VERSION")));
-    let mut view = LiveView::new(setup, screen(json))?;
-    drive(options, stop, &mut |event| view.apply(event))?;
+fn show(
+    options: &DemoOptions,
+    privilege: Privilege,
+    stop: &CancellationToken,
+    json: Option<&Target>,
+) -> Result<DemoResult> {
+    const VERSION: &str = concat!("smig ", env!("CARGO_PKG_VERSION"));
+    let smig = std::env::current_exe().context("cannot find the path of this program")?;
+    let programs = Programs::only_smig(smig.clone(), build(&smig)?, VERSION);
+    let mut view = LiveView::new(options.setup(VERSION), screen(json))?;
+    drive(options, programs, privilege, stop, &mut |event| view.apply(event))?;
     Ok(view.finish()?)
 }
 

@@ -3,14 +3,14 @@
 use std::thread;
 
 use anyhow::{Context as _, Result};
-use smig_lab::stop::CancelToken;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 
 /// Exit status that shells report for a program killed by SIGINT.
 pub(crate) const INTERRUPTED: u8 = 130;
 
 /// Stops at the first SIGINT or SIGTERM; ends the process at the second.
-pub(crate) fn listen(stop: CancelToken) -> Result<()> {
+pub(crate) fn listen(stop: CancellationToken) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listen = move || {
         runtime.block_on(async {
@@ -25,7 +25,7 @@ pub(crate) fn listen(stop: CancelToken) -> Result<()> {
                     _ = interrupt.recv() => {}
                     _ = terminate.recv() => {}
                 }
-                if stop.is_stopped() {
+                if stop.is_cancelled() {
                     std::process::exit(INTERRUPTED.into());
                 }
                 stop.cancel();

@@ -1,49 +1,22 @@
-//! Emulated links and the measurements made over them.
+//! Measurements of servers and clients over emulated links. Linux only.
 //!
-//! - [`link`]: a model of a bottleneck link, without sockets or clocks;
-//! - [`netns`]: two hosts on one machine, joined by that link, with real TCP
-//!   between them (Linux);
-//! - [`check`]: accuracy of the emulated links against their configuration (Linux);
-//! - [`hystart`]: HyStart, a TCP setting that applies to the whole machine (Linux);
-//! - [`demo`]: the demonstration's results and their presentation;
-//! - [`browser`]: a browser through agent and gateway, beside a download (Linux);
-//! - [`sample`]: time series of a run, all on one clock;
-//! - [`compare`]: comparison of results;
-//! - [`survey`]: large objects on websites, the paper's Table 1;
-//! - [`stats`]: medians, intervals, tests and effect sizes, as pure functions;
 //! - [`scenario`]: what to measure, from a TOML file;
-//! - [`reproduce`]: the paper's evaluation, with its numbers beside ours;
-//! - [`report`]: charts and pages; [`terminal`]: charts while a run lasts;
-//! - [`stop`]: cancellation token for long measurements (Linux);
-//! - [`lateness`]: how far the emulator was behind its own schedule, part of
-//!   every result.
+//! - [`trial`]: one run of a scenario, and its result;
+//! - [`campaign`]: many trials, each in a process of its own, and their results;
+//! - [`peer`]: the servers; [`workload`]: the clients;
+//! - [`recording`]: time series of a run, all on one clock;
+//! - [`timeline`]: these on one time axis: the file and its chart;
+//! - [`compare`]: comparison of results;
+//! - [`reproduce`]: the paper's evaluation, with its numbers beside ours.
 
-#[cfg(target_os = "linux")]
-pub mod browser;
-#[cfg(target_os = "linux")]
+#![cfg(target_os = "linux")]
+
 pub mod campaign;
-#[cfg(target_os = "linux")]
-pub mod check;
 pub mod compare;
-pub mod demo;
-#[cfg(target_os = "linux")]
-pub mod hystart;
-pub mod lateness;
-pub mod link;
-pub mod millis;
-#[cfg(target_os = "linux")]
-pub mod netns;
-#[cfg(target_os = "linux")]
 pub mod peer;
-pub mod report;
-#[cfg(target_os = "linux")]
+pub mod recording;
 pub mod reproduce;
-pub mod sample;
 pub mod scenario;
-pub mod stats;
-#[cfg(target_os = "linux")]
-pub mod stop;
-pub mod survey;
-pub mod terminal;
-#[cfg(target_os = "linux")]
+pub mod timeline;
+pub mod trial;
 pub mod workload;

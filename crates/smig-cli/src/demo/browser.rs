@@ -6,14 +6,14 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use smig_lab::browser::{
+use smig_chart::terminal::Screen;
+use smig_demo::browser::{
     BrowserError, BrowserEvent, BrowserOptions, BrowserResult, check, drive, render_html,
     render_json, render_svg, render_text, scene,
 };
-use smig_lab::demo::{BackgroundLoad, Variant};
-use smig_lab::netns::enter_user_namespace;
-use smig_lab::stop::CancelToken;
-use smig_lab::terminal::Screen;
+use smig_demo::demo::{BackgroundLoad, Variant};
+use smig_testbed::netns::enter_user_namespace;
+use tokio_util::sync::CancellationToken;
 
 use super::target::Target;
 use super::{DemoArgs, screen};
@@ -62,7 +62,7 @@ pub(super) fn run(args: &DemoArgs) -> Result<ExitCode> {
     let page = Target::file(output)?;
     let json = args.json.as_deref().map(Target::file_or_stdout).transpose()?;
     let svg = args.svg.as_deref().map(Target::file).transpose()?;
-    let stop = CancelToken::default();
+    let stop = CancellationToken::default();
     interrupt::listen(stop.clone())?;
     let mut screen = screen(json.as_ref());
     let result = match show(&options, &stop, &mut screen) {
@@ -96,7 +96,7 @@ fn write(
 /// Runs the demonstration and prints a line for each event.
 fn show<W: Write>(
     options: &BrowserOptions,
-    stop: &CancelToken,
+    stop: &CancellationToken,
     screen: &mut Screen<W>,
 ) -> Result<BrowserResult, BrowserError> {
     let mut done = 0;

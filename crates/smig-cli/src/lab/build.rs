@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use smig_lab::campaign::{Build, Builds};
+use smig_lab::trial::{Build, Builds};
 
 /// Set by `scripts/reproduce`, which builds committed code only. Cargo does not provide the commit,
 /// and the working directory's commit at run time may differ from the program's.
@@ -25,7 +25,7 @@ impl BuildArgs {
 }
 
 /// Returns the build of the program file `smig`, which is the running program.
-pub(super) fn build(smig: &Path) -> Result<Build> {
+pub(crate) fn build(smig: &Path) -> Result<Build> {
     let commit = COMMIT.filter(|commit| !commit.is_empty());
     Build::of(smig, commit).with_context(|| format!("cannot read {}", smig.display()))
 }

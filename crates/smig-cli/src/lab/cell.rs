@@ -11,10 +11,11 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use rustix::process::{Signal, set_parent_process_death_signal};
-use smig_lab::campaign::{TrialRequest, check, run_cell};
-use smig_lab::hystart;
-use smig_lab::netns::enter_user_namespace;
-use smig_lab::stop::CancelToken;
+use smig_lab::trial::{TrialRequest, check, run as run_trial};
+use smig_lab::workload;
+use smig_testbed::hystart;
+use smig_testbed::netns::enter_user_namespace;
+use tokio_util::sync::CancellationToken;
 
 use crate::interrupt;
 
@@ -59,7 +60,7 @@ pub(super) fn run(args: &CellArgs) -> Result<ExitCode> {
     let mut text = String::new();
     io::stdin().read_to_string(&mut text).context("cannot read the cell's order")?;
     let order: TrialRequest = serde_json::from_str(&text).context("the cell's order is invalid")?;
-    let result = run_cell(&order, privilege)?;
+    let result = run_trial(&order, privilege, workload::run)?;
     let line = serde_json::to_vec(&result).context("cannot serialize the result")?;
     io::stdout().write_all(&line).context("cannot write the result")?;
     Ok(ExitCode::SUCCESS)
@@ -68,7 +69,7 @@ pub(super) fn run(args: &CellArgs) -> Result<ExitCode> {
 /// Keeps HyStart on or off. The only process that does not end with its parent: it first restores
 /// the original setting.
 pub(super) fn hystart(args: &HystartArgs) -> Result<ExitCode> {
-    interrupt::listen(CancelToken::default())?;
+    interrupt::listen(CancellationToken::default())?;
     hystart::keep(args.state == HystartState::On)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use smig_lab::check::{self, CheckOptions, CheckResult, ProfileCheck};
-use smig_lab::link::{LinkSpec, Profile};
-use smig_lab::netns::enter_user_namespace;
+use smig_link::{LinkSpec, Profile};
+use smig_testbed::check::{self, CheckOptions, CheckResult, ProfileCheck};
+use smig_testbed::netns::enter_user_namespace;
 
 use crate::exit::{Exit, Failure};
 use crate::paint;

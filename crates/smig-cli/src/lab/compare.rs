@@ -7,10 +7,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use smig_lab::campaign::{TrialResult, read_results};
+use smig_chart::table::{to_csv, to_markdown, to_text};
+use smig_lab::campaign::read_results;
 use smig_lab::compare::{Comparison, Selector, compare, pair, series_of, table};
-use smig_lab::report::table::{to_csv, to_markdown, to_text};
-use smig_lab::stats::Bootstrap;
+use smig_lab::trial::TrialResult;
+use smig_stats::Bootstrap;
 
 use crate::exit::{Exit, Failure};
 use crate::stdout::{out, outln};

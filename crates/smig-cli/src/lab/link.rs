@@ -18,12 +18,12 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
-use smig_lab::link::{LinkCounters, LinkReport, LinkSpec};
-use smig_lab::netns::{
+use smig_chart::bytes;
+use smig_link::{LinkCounters, LinkReport, LinkSpec};
+use smig_settings::value::parse_time;
+use smig_testbed::netns::{
     CaptureSpec, Child, HostSpec, Privilege, Testbed, enter_user_namespace, raise_ambient_caps,
 };
-use smig_lab::report::bytes;
-use smig_settings::value::parse_time;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, interval, sleep_until};
 

@@ -21,6 +21,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
+pub(crate) use build::build;
+
 /// Measure over emulated links: scenarios, campaigns, comparisons
 #[derive(Debug, Args)]
 #[command(

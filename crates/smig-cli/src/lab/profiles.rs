@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use smig_lab::link::Profile;
+use smig_link::Profile;
 
 use super::check;
 use crate::paint;

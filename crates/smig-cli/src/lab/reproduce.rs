@@ -10,16 +10,17 @@ use std::thread;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
+use smig_chart::table::to_text;
 use smig_lab::campaign::{
-    self, Builds, CampaignError, Disturbed, Missing, Options, Plan, Summary, plan, read_results,
+    self, CampaignError, Disturbed, Missing, Options, Plan, Summary, plan, read_results,
 };
-use smig_lab::report::table::to_text;
 use smig_lab::reproduce::{
     Experiment, Extent, SURVEY, findings, read_survey, render_json, summary, survey_test_web,
     write_report,
 };
 use smig_lab::scenario::{Diagnostics, Filter};
-use smig_lab::stop::CancelToken;
+use smig_lab::trial::{Builds, estimated_duration};
+use tokio_util::sync::CancellationToken;
 
 use super::build::{BuildArgs, build};
 use super::run::{View, check_setting, jobs};
@@ -128,7 +129,7 @@ fn list() -> Result<ExitCode> {
             let seconds: f64 = wanted(experiment, extent, None)?
                 .1
                 .iter()
-                .map(|cell| campaign::estimated_duration(&cell.scenario).as_secs_f64())
+                .map(|cell| estimated_duration(&cell.scenario).as_secs_f64())
                 .sum();
             let minutes = seconds / 60.0 / jobs as f64;
             Ok(if minutes < 90.0 {
@@ -198,7 +199,7 @@ fn measure(args: &ReproduceArgs) -> Result<ExitCode> {
         disturbed: if args.drop_disturbed { Disturbed::Reject } else { Disturbed::Keep },
     };
     let plan = joined(args, extent, &options)?;
-    let stop = CancelToken::default();
+    let stop = CancellationToken::default();
     interrupt::listen(stop.clone())?;
     let view =
         View::new(if args.quick { "reproduce --quick" } else { "reproduce" }, &plan, options.jobs);
@@ -206,7 +207,7 @@ fn measure(args: &ReproduceArgs) -> Result<ExitCode> {
     view.end();
     let done = done?;
     let is_wanted = |name: &String| name == "all" || name == SURVEY;
-    if args.names.iter().any(is_wanted) && !stop.is_stopped() {
+    if args.names.iter().any(is_wanted) && !stop.is_cancelled() {
         survey_test_web(&options.out)?;
     }
     if done.finished + done.done_before > 0 || args.names.iter().any(is_wanted) {

@@ -10,12 +10,13 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use smig_lab::campaign::{
-    self, CampaignError, Disturbed, Event, Options, Plan, Summary, TrialResult, keep_scenario, plan,
+    self, CampaignError, Disturbed, Event, Options, Plan, Summary, keep_scenario, plan,
 };
 use smig_lab::peer::{RunAs, ServerEnv, ServerJob, program_of};
 use smig_lab::scenario::{self, Campaign, Filter, Shard, SizeClass};
-use smig_lab::stop::CancelToken;
+use smig_lab::trial::{TrialResult, estimated_duration};
 use smig_lab::workload::{Outcome, ServerFiles};
+use tokio_util::sync::CancellationToken;
 
 use super::build::{BuildArgs, build};
 use crate::exit::{Exit, Failure};
@@ -111,7 +112,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode> {
     })?;
     keep_scenario(&options, &args.file)
         .with_context(|| format!("cannot write to {}", options.out.display()))?;
-    let stop = CancelToken::default();
+    let stop = CancellationToken::default();
     interrupt::listen(stop.clone())?;
     let view = View::new(&campaign.name, &plan, options.jobs);
     let summary = campaign::run(plan, &options, &stop, &mut |event| view.show(event));
@@ -187,7 +188,7 @@ impl View {
             view.say(&format!("{} {missing}", paint::bad("warning:")));
         }
         let expected: Duration =
-            plan.cells.iter().map(|cell| campaign::estimated_duration(&cell.scenario)).sum();
+            plan.cells.iter().map(|cell| estimated_duration(&cell.scenario)).sum();
         if total > 0 {
             view.say(&paint::faint(&format!(
                 "about {}; Ctrl-C stops, the same command resumes",

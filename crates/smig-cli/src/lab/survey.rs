@@ -12,10 +12,10 @@ use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use smig::Trust;
-use smig_lab::survey::crawl::{
+use smig_survey::crawl::{
     self, CrawlEvent, CrawlOptions, Crawled, Limits, Outcome, PRODUCT, RequestRate, Results, Url,
 };
-use smig_lab::survey::{
+use smig_survey::{
     DataSource, MalformedInput, OnMalformed, SizeRule, SurveyCounts, SurveyError, Table,
     read_export, read_har,
 };

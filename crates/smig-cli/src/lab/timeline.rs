@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use smig_lab::report::timeline::{View, render_beside, render_html, render_svg};
-use smig_lab::sample::{ReadError, Timeline};
+use smig_lab::timeline::chart::{View, render_html, render_side_by_side, render_svg};
+use smig_lab::timeline::{ReadError, Timeline};
+use smig_settings::value::parse_time;
 
 use crate::exit::{Exit, Failure};
 use crate::stdout::out;
-use smig_settings::value::parse_time;
 
 /// Plot the samples of a run on one time axis: requests, link queue, congestion windows, moves
 #[derive(Debug, Args)]
@@ -87,7 +87,7 @@ fn several(args: &TimelineArgs, timelines: &[Timeline]) -> Result<(), Failure> {
         return Err(Failure::new(Exit::Usage, text));
     }
     let all: Vec<&Timeline> = timelines.iter().collect();
-    write(path, &render_beside(&all, args.width.into()))
+    write(path, &render_side_by_side(&all, args.width.into()))
 }
 
 fn read(path: &Path) -> Result<Timeline, Failure> {

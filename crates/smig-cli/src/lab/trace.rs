@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
-use smig_lab::link::{LteSpec, OPPORTUNITY_BYTES, Rate, RateStep, Steps, Trace};
+use smig_link::{LteSpec, OPPORTUNITY_BYTES, Rate, RateStep, Steps, Trace};
 
 use crate::exit::{Exit, Failure};
 use crate::stdout::{self, out};

@@ -5,9 +5,9 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use super::origin::Builds;
 use super::store::{Line, file_name, lines, results_in};
 use crate::scenario::TrialId;
+use crate::trial::Builds;
 
 /// Summary of a merge.
 #[derive(Debug, Clone, PartialEq, Eq)]

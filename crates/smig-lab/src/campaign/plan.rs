@@ -6,11 +6,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::origin::{Build, Builds};
+use smig_testbed::hystart;
+
 use super::store::{Line, lines, results_in};
-use crate::hystart;
 use crate::peer::{install_command, program_named, program_of, version_by, version_of};
 use crate::scenario::{Campaign, Filter, ServerKind, Shard, Trial, TrialId};
+use crate::trial::{Build, Builds};
 
 /// Options of a campaign.
 #[derive(Debug, Clone)]

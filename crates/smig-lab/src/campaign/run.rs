@@ -4,10 +4,9 @@
 //! A single thread writes. If a cell's process is killed, only that cell is lost. If this process
 //! is killed, the kernel kills the cells, and the written results remain valid.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fs;
 use std::io::{self, Read, Write as _};
-use std::net::Ipv4Addr;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -16,25 +15,14 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use tempfile::TempDir;
+use smig_testbed::hystart;
+use tokio_util::sync::CancellationToken;
 
-use super::cell::TrialRequest;
-use super::folder::ScratchDir;
-use super::length::estimated_duration;
 use super::plan::{CampaignError, Disturbed, Missing, Options, Plan};
-use super::recording::TIMELINES;
-use super::result::TrialResult;
 use super::store::Store;
-use crate::hystart;
-use crate::peer::{build_go_server, program_of};
-use crate::scenario::{ServerKind, Trial, TrialId};
-use crate::stop::CancelToken;
-use crate::workload::ServerFiles;
-
-/// Returns the servers' address on a link of a testbed.
-const fn address_on(link: u8) -> Ipv4Addr {
-    Ipv4Addr::new(10, 99, link, 1)
-}
+use crate::recording::TIMELINES;
+use crate::scenario::{Trial, TrialId};
+use crate::trial::{Programs, TrialResult, TrialSetup, estimated_duration};
 
 /// Interval at which a cell's process is polled.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -112,7 +100,7 @@ enum Retry {
 pub fn run(
     plan: Plan,
     options: &Options,
-    stop: &CancelToken,
+    stop: &CancellationToken,
     on_event: &mut dyn FnMut(&Event<'_>),
 ) -> Result<Summary, CampaignError> {
     let fail = |path: &Path| {
@@ -140,14 +128,21 @@ pub fn run(
     // Restore the value that killed runs have changed, for runs that use the machine's value. An
     // error is ignored: a user without the permission to restore it cannot have changed it.
     let _ = hystart::repair();
-    let folder = ScratchDir::make().map_err(fail(&std::env::temp_dir()))?;
-    let workshop = TrialRunner::make(plan, options, folder.path()).map_err(fail(folder.path()))?;
-    let queue = Mutex::new(workshop.cells.iter().collect::<VecDeque<_>>());
+    let programs = Programs {
+        smig: options.smig.clone(),
+        build: options.build.clone(),
+        servers: plan.programs,
+        versions: plan.versions,
+    };
+    let setup = TrialSetup::make(programs, &plan.cells, options.jobs)
+        .map_err(fail(&std::env::temp_dir()))?;
+    let runner = TrialRunner { setup, options };
+    let queue = Mutex::new(plan.cells.iter().collect::<VecDeque<_>>());
     let (tell, told) = mpsc::channel();
     thread::scope(|scope| {
         for _ in 0..options.jobs.max(1) {
-            let (tell, queue, workshop) = (tell.clone(), &queue, &workshop);
-            scope.spawn(move || workshop.work(queue, stop, &tell));
+            let (tell, queue, runner) = (tell.clone(), &queue, &runner);
+            scope.spawn(move || runner.work(queue, stop, &tell));
         }
         drop(tell);
         for told in &told {
@@ -247,42 +242,25 @@ impl Writer<'_> {
 
 /// State that all workers share.
 struct TrialRunner<'a> {
-    cells: Vec<Trial>,
-    programs: BTreeMap<ServerKind, PathBuf>,
-    versions: BTreeMap<String, String>,
-    folder: &'a Path,
+    setup: TrialSetup,
     options: &'a Options,
 }
 
-impl<'a> TrialRunner<'a> {
-    fn make(plan: Plan, options: &'a Options, folder: &'a Path) -> io::Result<Self> {
-        let Plan { cells, mut programs, versions, .. } = plan;
-        let links = cells.iter().map(|cell| cell.scenario.more_links.len()).max().unwrap_or(0);
-        let addresses: Vec<_> = (0..=u8::MAX).take(links + 1).map(address_on).collect();
-        let material = ServerFiles::make(folder, &addresses)?;
-        for cell in &cells {
-            material.provide(&cell.scenario)?;
-        }
-        if let Some(go) = programs.get_mut(&ServerKind::Go) {
-            *go = build_go_server(go, folder)?;
-        }
-        Ok(Self { cells, programs, versions, folder, options })
-    }
-
+impl TrialRunner<'_> {
     fn work(
         &self,
         queue: &Mutex<VecDeque<&Trial>>,
-        stop: &CancelToken,
+        stop: &CancellationToken,
         tell: &mpsc::Sender<WorkerMessage>,
     ) {
-        while !stop.is_stopped() {
+        while !stop.is_cancelled() {
             let next = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
             let Some(cell) = next else { return };
             self.cell(cell, stop, tell);
         }
     }
 
-    fn cell(&self, cell: &Trial, stop: &CancelToken, tell: &mpsc::Sender<WorkerMessage>) {
+    fn cell(&self, cell: &Trial, stop: &CancellationToken, tell: &mpsc::Sender<WorkerMessage>) {
         // Cannot fail: the receiver outlives the workers.
         let tell = |told| drop(tell.send(told));
         let attempts = cell.scenario.accept.attempts;
@@ -311,11 +289,11 @@ impl<'a> TrialRunner<'a> {
         &self,
         cell: &Trial,
         attempt: u32,
-        stop: &CancelToken,
+        stop: &CancellationToken,
     ) -> Result<Option<TrialResult>, String> {
         let shown = |error: io::Error| error.to_string();
-        let scratch = TempDir::with_prefix_in("cell-", self.folder).map_err(shown)?;
-        let order = self.order(cell, attempt, scratch.path());
+        let (_scratch, mut order) = self.setup.request(cell, attempt).map_err(shown)?;
+        order.timeline = self.timeline(cell);
         let order = serde_json::to_vec(&order).map_err(|error| error.to_string())?;
         let mut child = Command::new(&self.options.smig)
             .args(["lab", "cell"])
@@ -343,38 +321,17 @@ impl<'a> TrialRunner<'a> {
             let result = serde_json::from_slice(&result);
             return result.map(Some).map_err(|error| format!("unreadable result: {error}"));
         }
-        if stop.is_stopped() {
+        if stop.is_cancelled() {
             return Ok(None);
         }
         let complaint = words(&complaint);
         Err(if complaint.is_empty() { format!("its process exited: {status}") } else { complaint })
     }
 
-    fn order(&self, cell: &Trial, attempt: u32, scratch: &Path) -> TrialRequest {
-        let program = |server: &crate::scenario::ServerSpec| match server.kind {
-            ServerKind::Command => program_of(server, &self.options.smig),
-            kind => server.program.clone().or_else(|| self.programs.get(&kind).cloned()),
-        };
-        let servers = cell.scenario.servers.iter();
-        TrialRequest {
-            cell: cell.clone(),
-            material: self.folder.to_owned(),
-            scratch: scratch.to_owned(),
-            smig: self.options.smig.clone(),
-            programs: servers
-                .filter_map(|(name, server)| Some((name.clone(), program(server)?)))
-                .collect(),
-            versions: self.versions.clone(),
-            build: self.options.build.clone(),
-            attempt,
-            jobs: self.options.jobs,
-            timeline: cell.scenario.record.timeline.then(|| {
-                self.options
-                    .out
-                    .join(TIMELINES)
-                    .join(format!("{}.timeline.jsonl", file_stem(&cell.id)))
-            }),
-        }
+    /// Returns the path for a cell's timeline, if one is to be recorded.
+    fn timeline(&self, cell: &Trial) -> Option<PathBuf> {
+        let name = format!("{}.timeline.jsonl", file_stem(&cell.id));
+        cell.scenario.record.timeline.then(|| self.options.out.join(TIMELINES).join(name))
     }
 }
 
@@ -394,10 +351,10 @@ fn read_all(source: Option<impl Read>) -> Vec<u8> {
 }
 
 /// Waits for a process; kills it if the campaign is stopped.
-fn wait(child: &mut Child, stop: &CancelToken) {
+fn wait(child: &mut Child, stop: &CancellationToken) {
     loop {
         match child.try_wait() {
-            Ok(None) if stop.is_stopped() => {
+            Ok(None) if stop.is_cancelled() => {
                 // An error is ignored: the process may have just exited.
                 let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
                 return;

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use serde::Deserialize;
 
-use super::origin::Origin;
-use super::result::{FORMAT, TrialResult};
 use crate::scenario::{Shard, TrialId};
+use crate::trial::Origin;
+use crate::trial::{FORMAT, TrialResult};
 
 /// Fields of a line that identify its cell and origin.
 #[derive(Debug, Clone, PartialEq, Deserialize)]

@@ -1,12 +1,12 @@
 //! The comparison of two series.
 
 use serde::{Deserialize, Serialize};
-
-use super::words;
-use crate::stats::{
+use smig_stats::{
     Bootstrap, Contrast, Drawn, Effect, Interval, LEAST_RUNS, RankTest, Run, Statistic, Summary,
     cliffs_delta, mann_whitney, median,
 };
+
+use super::sentence::sentence;
 
 /// Whether lower or higher values are better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,7 +119,7 @@ pub fn compare(
         test,
         sentence: String::new(),
     };
-    comparison.sentence = words::sentence(&comparison);
+    comparison.sentence = sentence(&comparison);
     Some(comparison)
 }
 

@@ -3,13 +3,15 @@
 //! Incomplete objects have no time. Their number is a separate metric, so that a scheme does not
 //! win by losing its slowest objects.
 
-use crate::campaign::TrialResult;
-use crate::report::bytes;
+use smig_chart::bytes;
+
 use crate::scenario::{SizeClass, TransferDirection};
+use crate::trial::TrialResult;
 use crate::workload::{ObjectResult, Outcome};
 
+use smig_stats::Run;
+
 use super::difference::{Better, Series};
-use crate::stats::Run;
 
 /// Collects all metrics of results that are runs of the same condition:
 ///

@@ -2,23 +2,19 @@
 //!
 //! Owns the numbers and sentences of a comparison. It compares [`Series`], the values of one metric
 //! by run; [`series_of`] extracts them from a campaign's results. All statistics come from
-//! [`stats`](crate::stats). A comparison claims no more than its runs support: values of one run
+//! [`stats`](smig_stats). A comparison claims no more than its runs support: values of one run
 //! depend on each other, so intervals resample entire runs, and the sentence states if there are
 //! few runs.
 
 mod difference;
-#[cfg(target_os = "linux")]
 mod metrics;
-#[cfg(target_os = "linux")]
 mod select;
+mod sentence;
 mod table;
 #[cfg(test)]
 mod tests;
-mod words;
 
 pub use difference::{Better, Comparison, Series, Side, compare};
-#[cfg(target_os = "linux")]
 pub use metrics::series_of;
-#[cfg(target_os = "linux")]
 pub use select::{Group, Selector, SelectorError, pair};
 pub use table::table;

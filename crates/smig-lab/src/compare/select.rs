@@ -3,8 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::campaign::TrialResult;
 use crate::scenario::Variant;
+use crate::trial::TrialResult;
 
 /// A directory or file with results, and the variants to select from it.
 #[derive(Debug, Clone, PartialEq, Eq)]

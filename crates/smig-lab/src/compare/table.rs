@@ -1,10 +1,11 @@
 //! Comparisons as a table.
 
+use smig_chart::html::{Align, Table};
+use smig_chart::number;
+use smig_stats::Interval;
+
 use super::difference::Comparison;
-use super::words::probability;
-use crate::report::html::{Align, Table};
-use crate::report::number;
-use crate::stats::Interval;
+use super::sentence::probability;
 
 /// Builds a table with one row per comparison, for any of the report's writers.
 #[must_use]
@@ -38,7 +39,7 @@ fn row(c: &Comparison) -> Vec<String> {
     let count = |side: &super::difference::Side| format!("{} in {}", side.summary.n, side.runs);
     let interval =
         |interval: Interval| format!("{} to {}", number(interval.low), number(interval.high));
-    let p = |test: crate::stats::RankTest| probability(test.p).trim_start_matches("= ").to_owned();
+    let p = |test: smig_stats::RankTest| probability(test.p).trim_start_matches("= ").to_owned();
     vec![
         c.setting.clone(),
         c.metric.clone(),

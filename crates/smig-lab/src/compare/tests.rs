@@ -1,7 +1,8 @@
 //! Tests that comparisons claim what their numbers support, and no more.
 
+use smig_stats::{Bootstrap, Drawn, Run};
+
 use super::*;
-use crate::stats::{Bootstrap, Drawn, Run};
 
 fn series(unit: &str, better: Better, runs: &[&[f64]]) -> Series {
     let run = |(seed, values): (u64, &&[f64])| Run { seed, values: values.to_vec() };
@@ -116,7 +117,6 @@ fn tables_have_a_column_for_settings_only_where_there_are_some() {
     assert_eq!(with.columns.len(), with.rows[0].len());
 }
 
-#[cfg(target_os = "linux")]
 mod selecting {
     use super::super::select::{Selector, SelectorError};
     use crate::scenario::Variant;

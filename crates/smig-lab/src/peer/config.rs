@@ -302,7 +302,7 @@ mod tests {
     /// max-cwnd bytes in flight, by default 65,535.
     #[test]
     fn h2o_optimises_on_every_link_of_the_lab() {
-        use crate::link::Profile;
+        use smig_link::Profile;
 
         let shown = launch(ServerKind::H2o).shown();
         assert!(shown.contains("http2-latency-optimization-min-rtt: 10\n"), "{shown}");

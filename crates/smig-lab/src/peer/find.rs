@@ -36,13 +36,17 @@ pub(crate) fn program_named(name: &str) -> Option<PathBuf> {
     in_path(name)
 }
 
-pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
+/// Returns the path of a program, if it is installed.
+#[must_use]
+pub fn in_path(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain(MORE_FOLDERS.map(PathBuf::from));
     folders.map(|folder| folder.join(name)).find(|program| is_program(program))
 }
 
-pub(crate) fn is_program(path: &Path) -> bool {
+/// Returns whether a file can be executed.
+#[must_use]
+pub fn is_program(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 

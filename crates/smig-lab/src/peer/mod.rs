@@ -10,6 +10,6 @@ mod find;
 mod process;
 
 pub use config::{Launch, ProcessOptions, RunAs, ServerEnv, ServerJob};
-pub use find::{build_go_server, install_command, program_of, version_of};
-pub(crate) use find::{in_path, is_program, program_named, version_by};
+pub use find::{build_go_server, in_path, install_command, is_program, program_of, version_of};
+pub(crate) use find::{program_named, version_by};
 pub use process::{PeerError, ServerProcess};

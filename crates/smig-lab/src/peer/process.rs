@@ -11,9 +11,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use smig_testbed::netns::{Host, HostThread};
 
 use super::config::{Launch, ProcessOptions};
-use crate::netns::{Host, HostThread};
 use crate::scenario::{Readiness, StopSignal};
 
 /// Timeout for a server to start listening.

@@ -4,10 +4,11 @@
 
 use std::fmt::Write;
 
+use smig_chart::html::escape;
+use smig_chart::number;
+use smig_chart::svg::{Axis, STYLE, with_plain_colours};
+
 use super::finding::{Chart, Dot, Spread};
-use crate::report::html::escape;
-use crate::report::number;
-use crate::report::svg::{Axis, STYLE, with_plain_colours};
 
 const ROW: f64 = 22.0;
 const HEADING: f64 = 26.0;
@@ -236,7 +237,8 @@ fn tenths(value: f64) -> f64 {
 mod tests {
     use super::super::finding::Group;
     use super::*;
-    use crate::report::svg::{Colour, assert_balanced};
+    use smig_chart::html::assert_balanced;
+    use smig_chart::svg::Colour;
 
     #[test]
     fn a_chart_has_every_name_and_number() {

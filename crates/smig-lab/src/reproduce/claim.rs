@@ -5,8 +5,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use smig_chart::{bytes, ms};
+
 use super::template::Template;
-use crate::report::{bytes, ms};
 
 /// A claim of the paper.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

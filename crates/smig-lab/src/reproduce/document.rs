@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
+use smig_chart::html::{Align, Page, Table};
+use smig_chart::{amount, number};
 
 use super::claim::ClaimResult;
 use super::finding::Finding;
 use super::judgement::Judgement;
 use super::scheme;
 use crate::campaign::{TrialResult, doubt};
-use crate::report::html::{Align, Page, Table};
-use crate::report::{amount, number};
 
 /// Chart widths for desktop and for phone screens.
 const WIDE: f64 = 860.0;
@@ -222,7 +222,7 @@ fn builds(results: &[TrialResult]) -> String {
 fn load(results: &[TrialResult]) -> String {
     let origins = results.iter().filter_map(|result| result.origin.as_ref());
     let loads: Vec<f64> = origins.flat_map(|origin| origin.load).collect();
-    match (crate::stats::median(&loads), loads.iter().copied().reduce(f64::max)) {
+    match (smig_stats::median(&loads), loads.iter().copied().reduce(f64::max)) {
         (Some(median), Some(most)) => format!(
             "average over one minute, at the start and end of each run: median {}, maximum {}",
             number(median),
@@ -236,7 +236,7 @@ fn lateness(results: &[TrialResult]) -> String {
     let late = |result: &TrialResult| result.link.lateness.p99.as_secs_f64() * 1e3;
     let mut all: Vec<f64> = results.iter().map(late).collect();
     all.sort_by(f64::total_cmp);
-    let median = crate::stats::median(&all).unwrap_or(0.0);
+    let median = smig_stats::median(&all).unwrap_or(0.0);
     let most = all.last().copied().unwrap_or(0.0);
     let again = results.iter().filter(|result| result.attempt > 1).count();
     format!(

@@ -6,7 +6,7 @@ use super::finding::{Cell, Dot, Finding, Group, Spread, numbers, words};
 use super::measure::{Sample, bytes_after_cancel, names_on, with};
 use super::scheme;
 use crate::campaign::TrialResult;
-use crate::report::bytes;
+use smig_chart::bytes;
 
 const BUFFERS: [&str; 2] = ["default", "large"];
 

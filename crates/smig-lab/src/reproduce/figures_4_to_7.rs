@@ -6,8 +6,8 @@ use super::finding::{Cell, Column, Dot, Finding, Group, Spread, numbers, words};
 use super::measure::{Sample, names_on, seconds, with};
 use super::scheme::{self, MOVING};
 use crate::campaign::TrialResult;
-use crate::link::LinkSpec;
-use crate::report::{bytes, number};
+use smig_chart::{bytes, number};
+use smig_link::LinkSpec;
 
 /// One scheme in one setting.
 struct Line {

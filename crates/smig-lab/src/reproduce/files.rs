@@ -59,7 +59,7 @@ pub fn write_report(
         written.tables.extend([csv, json]);
     }
     write(&written.json, &pretty(&render_json(findings)))?;
-    write(&written.summary, &crate::report::table::to_markdown(&summary(findings)))?;
+    write(&written.summary, &smig_chart::table::to_markdown(&summary(findings)))?;
     write(&written.page, &render_html(findings, results))?;
     Ok(written)
 }

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 use serde_json::{Value, json};
+use smig_chart::html::{Align, Table};
+use smig_chart::svg::Colour;
 
 use super::claim::{Claim, ClaimResult, Expected};
 use super::evaluate::{Evaluated, evaluate};
@@ -10,8 +12,6 @@ use super::facts::Facts;
 use super::judgement::Judgement;
 use super::paper::{Figure, Remark};
 use crate::campaign::TrialResult;
-use crate::report::html::{Align, Table};
-use crate::report::svg::Colour;
 
 /// A reproduced figure or table.
 #[derive(Debug, Clone, PartialEq)]
@@ -329,7 +329,7 @@ impl DataTable {
     #[must_use]
     pub fn to_csv(&self) -> String {
         let columns = self.columns.iter().map(|column| (column.key.to_owned(), Align::Left));
-        crate::report::table::to_csv(&self.as_table(columns.collect(), |_, value| exact(value)))
+        smig_chart::table::to_csv(&self.as_table(columns.collect(), |_, value| exact(value)))
     }
 
     /// Returns the rows as JSON objects.

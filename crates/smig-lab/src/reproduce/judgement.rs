@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::claim::{ClaimResult, Expected, Measured};
 use super::template::Template;
-use crate::report::number;
+use smig_chart::number;
 
 /// The tolerances.
 #[derive(Debug, Deserialize)]

@@ -1,8 +1,9 @@
 //! Turns results into numbers: which objects count, and the statistics.
 
+use smig_stats::{Bootstrap, Contrast, Run, Statistic};
+
 use super::claim::Measured;
 use crate::campaign::TrialResult;
-use crate::stats::{Bootstrap, Contrast, Run, Statistic};
 use crate::workload::Outcome;
 
 /// The values of one setting, grouped by run.

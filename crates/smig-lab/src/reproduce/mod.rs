@@ -32,8 +32,9 @@ pub use files::{Written, write_report};
 pub use finding::{Cell, Chart, Column, DataTable, Finding, Row};
 pub use table_1::{NAME as SURVEY, WebError, read_survey, survey_test_web};
 
+use smig_survey::Table;
+
 use crate::campaign::TrialResult;
-use crate::survey::Table;
 use facts::{FactNames, Facts};
 
 /// Returns the finding of every figure, in the paper's order. Results of other campaigns are ignored; if a

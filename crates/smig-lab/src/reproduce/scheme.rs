@@ -1,6 +1,6 @@
 //! The schemes: their names in the paper or ours, in display order.
 
-use crate::report::svg::Colour;
+use smig_chart::svg::Colour;
 
 /// A way to transfer small and big objects.
 #[derive(Debug, Clone, Copy)]

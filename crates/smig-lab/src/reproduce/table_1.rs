@@ -11,14 +11,14 @@ use std::path::Path;
 use rcgen::{CertificateParams, KeyPair};
 use smig::{Server, ServerTls, Trust};
 use smig_files::{Files, Options};
+use smig_survey::crawl::{
+    CrawlEvent, CrawlOptions, Crawled, Limits, Results, Url, client, crawl as ask, start,
+};
+use smig_survey::{DataSource, SurveyCounts, SurveyError, Table};
 
 use super::facts::{FactNames, Facts};
 use super::finding::{Cell, Finding, numbers, words};
 use super::paper::Figure;
-use crate::survey::crawl::{
-    CrawlEvent, CrawlOptions, Crawled, Limits, Results, Url, client, crawl as ask, start,
-};
-use crate::survey::{DataSource, SurveyCounts, SurveyError, Table};
 
 /// The file of the survey's results, beside the other results.
 const SURVEY_FILE: &str = "survey.jsonl";
@@ -304,7 +304,7 @@ fn fill(table: &Table, reached: [u64; 5], truth: [f64; 3], finding: &mut Finding
 
 fn percentile(sizes: &[u64], share: f64) -> f64 {
     let values: Vec<f64> = sizes.iter().map(|size| *size as f64).collect();
-    crate::stats::quantile(&values, share).unwrap_or(0.0)
+    smig_stats::quantile(&values, share).unwrap_or(0.0)
 }
 
 #[cfg(test)]

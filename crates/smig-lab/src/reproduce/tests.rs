@@ -122,7 +122,7 @@ fn figures_4_to_7_are_one_experiment() {
         other.hosts.server.send_buffer = wired.hosts.server.send_buffer;
         assert_eq!(other, wired, "{name}");
     }
-    let paper = crate::link::LinkSpec::paper_wired();
+    let paper = smig_link::LinkSpec::paper_wired();
     assert_eq!(wired.link, paper, "the wired link is the profile of this name");
 }
 
@@ -151,7 +151,7 @@ fn recorded_runs_give_the_same_report() {
         let claims = finding.figure.claims.len();
         assert_eq!(finding.rows.len(), claims, "{}: each claim has an answer", finding.name);
     }
-    insta::assert_snapshot!(crate::report::table::to_text(&summary(&findings)));
+    insta::assert_snapshot!(smig_chart::table::to_text(&summary(&findings)));
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn the_page_is_alone_and_whole() {
     let results = recorded();
     let findings = findings(&results, None);
     let html = render_html(&findings, &results);
-    crate::report::svg::assert_balanced(&html);
+    smig_chart::html::assert_balanced(&html);
     for outside in ["<script", "http:", "https:", "url(", "@import", "src="] {
         let html = html.replace("http://www.w3.org/2000/svg", "");
         assert!(!html.contains(outside), "{outside}");

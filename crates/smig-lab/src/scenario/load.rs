@@ -9,6 +9,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_path_to_error::Segment;
 use sha2::{Digest as _, Sha256};
+use smig_link::RateSpec;
 use smig_settings::{Diagnostic, Diagnostics, KeyLocations};
 use toml::{Table, Value};
 
@@ -16,7 +17,6 @@ use super::cells::{Campaign, Condition, Fingerprint, Variant, hex};
 use super::check;
 use super::command::files_beside;
 use super::spec::{Scenario, ServerKind};
-use crate::link::RateSpec;
 
 /// Validates one setting of `smig serve`, given as TOML text with its section; returns the error.
 pub type SettingsCheck<'a> = &'a dyn Fn(&str) -> Result<(), String>;

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use smig_link::LinkSpec;
 
 use super::command::{ClientCommand, ServerCommand};
 use super::value::{Size, Span};
-use crate::link::LinkSpec;
 
 /// Bodies of at least this size are big unless the scenario sets a role.
 const BIG: u64 = 256 << 10;

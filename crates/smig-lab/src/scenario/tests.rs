@@ -40,7 +40,7 @@ fn a_small_one_has_defaults_for_the_rest() {
     let [setting] = campaign.settings.as_slice() else { panic!("{:?}", campaign.settings) };
     assert_eq!(setting.variant.to_string(), "all");
     let scenario = &setting.scenario;
-    assert_eq!(scenario.link, crate::link::LinkSpec::paper_wired());
+    assert_eq!(scenario.link, smig_link::LinkSpec::paper_wired());
     assert_eq!(scenario.server_of(&scenario.clients["user"]), Some("main"));
     let big = &scenario.workload.transfers["big"];
     assert_eq!((big.size_of(0), big.size_of(7), big.most()), (50_000_000, 50_000_000, 1));

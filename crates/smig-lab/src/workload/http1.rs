@@ -57,7 +57,10 @@ fn lock(idle: &Mutex<Vec<Line>>) -> std::sync::MutexGuard<'_, Vec<Line>> {
 }
 
 /// Builds the TLS connector for HTTP/1.1 to servers with this certificate.
-pub(crate) fn connector(certificate: &str) -> Result<TlsConnector, String> {
+///
+/// # Errors
+/// The certificate is not PEM.
+pub fn connector(certificate: &str) -> Result<TlsConnector, String> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(certificate.as_bytes()) {
         roots.add(certificate.map_err(shown)?).map_err(shown)?;

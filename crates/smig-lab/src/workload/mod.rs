@@ -18,7 +18,7 @@ mod schedule;
 mod transfer;
 
 pub use command::CommandEnv;
-pub(crate) use http1::connector;
+pub use http1::connector;
 pub use material::ServerFiles;
 pub use result::{
     CancelRecord, ConnectionBytes, ConnectionRecord, MigrationRecord, ObjectResult, Observation,

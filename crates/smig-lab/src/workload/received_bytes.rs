@@ -1,7 +1,8 @@
 //! Bytes received by the client's host, from the counters of its devices.
 
+use smig_testbed::netns::device_counts;
+
 use super::run::now_ns;
-use crate::netns::device_counts;
 
 /// Returns the IP bytes that all devices of the calling thread's host, except the loopback, have
 /// received.

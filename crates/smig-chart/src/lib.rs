@@ -1,0 +1,17 @@
+//! Charts, tables and pages of results, in files and in a terminal. A page is one file that needs
+//! neither network access nor scripts.
+//!
+//! Owns presentation and the notation of numbers; knows no measurement.
+//!
+//! - [`svg`]: time series and distributions as SVG;
+//! - [`html`]: one self-contained page;
+//! - [`table`]: tables as text, Markdown and CSV;
+//! - [`terminal`]: charts in a terminal, redrawn in place.
+
+pub mod html;
+pub mod svg;
+pub mod table;
+pub mod terminal;
+mod text;
+
+pub use text::{amount, bytes, ms, number};

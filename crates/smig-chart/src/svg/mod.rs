@@ -1,0 +1,21 @@
+//! Charts as SVG: stacked panels that share an x axis.
+//!
+//! Owns layout and drawing; independent of the data. Colours are CSS variables with a light and a
+//! dark value each, so a chart follows the reader's colour scheme, both inside a page and as a
+//! standalone file. The palette is distinguishable with any colour vision, and no information is
+//! conveyed by colour alone: layers have markers of different form, or labels.
+
+mod axis;
+mod draw;
+mod figure;
+mod shapes;
+mod style;
+#[cfg(test)]
+mod tests;
+
+pub use axis::{Axis, Scale};
+pub use figure::{
+    Bar, Block, Colour, Figure, Layer, Level, Mark, Marker, Panel, Point, Range, Rule, Shape, Tint,
+    Word,
+};
+pub use style::{STYLE, with_plain_colours};

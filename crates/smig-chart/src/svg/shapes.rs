@@ -1,0 +1,259 @@
+//! Draws the shape of a layer.
+
+use std::fmt::Write;
+
+use super::figure::{Bar, Block, Colour, Layer, Level, Marker, Point, Range, Shape, Tint, Word};
+use crate::html::escape;
+
+/// Half the width of a whisker's cap.
+const CAP: f64 = 3.5;
+/// Length of a tick.
+const TICK: f64 = 7.0;
+
+/// Draws a layer; `at` maps values to positions, `top` is the plot's upper edge.
+pub(super) fn draw_shape(
+    out: &mut String,
+    layer: &Layer,
+    top: f64,
+    at: &dyn Fn(f64, f64) -> (f64, f64),
+) {
+    let colour = layer.colour;
+    match &layer.shape {
+        Shape::Dots(marker, points) => {
+            let _ = write!(out, "<g class=\"dots\" {}>", fill(colour));
+            for Point { x, y, tooltip } in points {
+                let (x, y) = at(*x, *y);
+                draw_marker(out, *marker, x, y, colour, &escape(tooltip));
+            }
+            out.push_str("</g>");
+        }
+        Shape::Line(points) => path(out, colour, points.iter().map(|(x, y)| at(*x, *y))),
+        Shape::Steps(points) => {
+            let mut corners = Vec::new();
+            for (x, y) in points {
+                let (x, y) = at(*x, *y);
+                if let Some((_, before)) = corners.last().copied() {
+                    corners.push((x, before));
+                }
+                corners.push((x, y));
+            }
+            path(out, colour, corners.into_iter());
+        }
+        Shape::Blocks(blocks) => {
+            let _ = write!(out, "<path class=\"blocks\" {} d=\"", fill(colour));
+            for block in blocks {
+                outline(out, block, 0.4, at);
+            }
+            out.push_str("\"/>");
+        }
+        Shape::Bars(bars) => draw_bars(out, colour, bars, at),
+        Shape::Area(tint, ranges) => draw_area(out, colour, *tint, ranges, at),
+        Shape::Whiskers(ranges) => draw_whiskers(out, colour, ranges, at),
+        Shape::Levels(levels) => draw_levels(out, colour, levels, at),
+        Shape::Outline(tint, points) => {
+            let points = points.iter().map(|(x, y)| at(*x, *y));
+            draw_outline(out, colour, *tint, points);
+        }
+        Shape::Words(words) => {
+            for Word { x, y, text } in words {
+                let (x, y) = at(*x, *y);
+                let (x, y, text) = (round(x), round(y - 4.0), escape(text));
+                let _ = write!(
+                    out,
+                    "<text class=\"note\" x=\"{x}\" y=\"{y}\" text-anchor=\"middle\">{text}</text>"
+                );
+            }
+        }
+        Shape::Ticks(moments) => {
+            let strokes: String = moments
+                .iter()
+                .map(|x| format!("M{} {}v{TICK}", round(at(*x, 0.0).0), round(top)))
+                .collect();
+            let variable = colour.variable();
+            let _ = write!(
+                out,
+                "<path class=\"ticks\" style=\"stroke:var({variable})\" d=\"{strokes}\"/>"
+            );
+        }
+    }
+}
+
+/// Appends a rectangle to a path, with a hairline gap to its right.
+fn outline(out: &mut String, block: &Block, least: f64, at: &dyn Fn(f64, f64) -> (f64, f64)) {
+    let (left, bottom) = at(block.x.0, block.y.0);
+    let (right, top) = at(block.x.1, block.y.1);
+    let width = (right - left - 0.6).max(least);
+    let (left, bottom, height) = (round(left), round(bottom), round(top - bottom));
+    let _ = write!(out, "M{left} {bottom}h{}v{height}h-{0}z", round(width));
+}
+
+fn draw_bars(out: &mut String, colour: Colour, bars: &[Bar], at: &dyn Fn(f64, f64) -> (f64, f64)) {
+    let _ = write!(out, "<g class=\"blocks\" {}>", fill(colour));
+    for bar in bars {
+        let _ = write!(out, "<path{} d=\"", tint_style(bar.tint));
+        outline(out, &bar.block, 1.0, at);
+        if bar.tooltip.is_empty() {
+            out.push_str("\"/>");
+        } else {
+            let _ = write!(out, "\"><title>{}</title></path>", escape(&bar.tooltip));
+        }
+    }
+    out.push_str("</g>");
+}
+
+fn draw_area(
+    out: &mut String,
+    colour: Colour,
+    tint: Tint,
+    ranges: &[Range],
+    at: &dyn Fn(f64, f64) -> (f64, f64),
+) {
+    let upper = ranges.iter().map(|range| at(range.x, range.high));
+    let lower = ranges.iter().rev().map(|range| at(range.x, range.low));
+    draw_outline(out, colour, tint, upper.chain(lower));
+}
+
+/// Draws a filled polygon with these corners.
+fn draw_outline(
+    out: &mut String,
+    colour: Colour,
+    tint: Tint,
+    corners: impl Iterator<Item = (f64, f64)>,
+) {
+    let _ = write!(out, "<g {}><path class=\"blocks\"{} d=\"", fill(colour), tint_style(tint));
+    let mut sign = 'M';
+    for (x, y) in corners {
+        let _ = write!(out, "{sign}{} {}", round(x), round(y));
+        sign = 'L';
+    }
+    out.push_str(if sign == 'L' { "z\"/></g>" } else { "\"/></g>" });
+}
+
+fn draw_levels(
+    out: &mut String,
+    colour: Colour,
+    levels: &[Level],
+    at: &dyn Fn(f64, f64) -> (f64, f64),
+) {
+    let variable = colour.variable();
+    let _ = write!(out, "<path class=\"line\" style=\"stroke:var({variable})\" d=\"");
+    for level in levels {
+        let ((from, y), (to, _)) = (at(level.x.0, level.y), at(level.x.1, level.y));
+        let _ = write!(out, "M{} {}H{}", round(from), round(y), round(to));
+    }
+    out.push_str("\"/>");
+}
+
+fn draw_whiskers(
+    out: &mut String,
+    colour: Colour,
+    ranges: &[Range],
+    at: &dyn Fn(f64, f64) -> (f64, f64),
+) {
+    let variable = colour.variable();
+    let _ = write!(out, "<path class=\"whisker\" style=\"stroke:var({variable})\" d=\"");
+    for range in ranges {
+        let ((x, low), (_, high)) = (at(range.x, range.low), at(range.x, range.high));
+        let (left, cap) = (round(x - CAP), 2.0 * CAP);
+        let (x, low, high) = (round(x), round(low), round(high));
+        let _ = write!(out, "M{x} {low}V{high}M{left} {low}h{cap}M{left} {high}h{cap}");
+    }
+    out.push_str("\"/>");
+}
+
+const fn tint_style(tint: Tint) -> &'static str {
+    match tint {
+        Tint::Full => "",
+        Tint::Half => " fill-opacity=\".5\"",
+        Tint::Faint => " fill-opacity=\".18\"",
+    }
+}
+
+/// Draws a layer's symbol in a legend, ten pixels wide; (`x`, `y`) is the middle of its left edge.
+pub(super) fn draw_swatch(out: &mut String, layer: &Layer, x: f64, y: f64) {
+    match &layer.shape {
+        Shape::Dots(marker, _) => {
+            let _ = write!(out, "<g class=\"dots\" {}>", fill(layer.colour));
+            draw_marker(out, *marker, x + 5.0, y, layer.colour, "");
+            out.push_str("</g>");
+        }
+        Shape::Line(_) | Shape::Steps(_) | Shape::Levels(_) => {
+            path(out, layer.colour, [(x, y), (x + 10.0, y)].into_iter());
+        }
+        Shape::Blocks(_) => swatch(out, layer.colour, Tint::Full, x, y),
+        Shape::Bars(bars) => {
+            let tint = bars.first().map_or(Tint::Full, |bar| bar.tint);
+            swatch(out, layer.colour, tint, x, y);
+        }
+        Shape::Area(tint, _) | Shape::Outline(tint, _) => swatch(out, layer.colour, *tint, x, y),
+        // Text needs no symbol.
+        Shape::Words(_) => {}
+        Shape::Whiskers(_) => {
+            let range = |x: f64, y: f64| (x, y);
+            draw_whiskers(
+                out,
+                layer.colour,
+                &[Range { x: x + 5.0, low: y + 5.0, high: y - 5.0 }],
+                &range,
+            );
+        }
+        Shape::Ticks(_) => {
+            let shape = Shape::Ticks(vec![x + 5.0]);
+            let tick = Layer { name: String::new(), colour: layer.colour, shape };
+            draw_shape(out, &tick, y - 3.5, &|x, y| (x, y));
+        }
+    }
+}
+
+fn swatch(out: &mut String, colour: Colour, tint: Tint, x: f64, y: f64) {
+    let _ = write!(
+        out,
+        "<rect {}{} x=\"{}\" y=\"{}\" width=\"10\" height=\"10\"/>",
+        fill(colour),
+        tint_style(tint),
+        round(x),
+        round(y - 5.0)
+    );
+}
+
+fn draw_marker(out: &mut String, marker: Marker, x: f64, y: f64, colour: Colour, tooltip: &str) {
+    let (tag, shape) = match marker {
+        Marker::Circle => ("circle", format!("cx=\"{}\" cy=\"{}\" r=\"3.6\"", round(x), round(y))),
+        Marker::Ring => (
+            "circle",
+            format!(
+                "cx=\"{}\" cy=\"{}\" r=\"3\" style=\"fill:var(--paper);stroke:var({});stroke-width:1.6\"",
+                round(x),
+                round(y),
+                colour.variable()
+            ),
+        ),
+        Marker::Square => {
+            ("path", format!("d=\"M{} {}h6.2v6.2h-6.2z\"", round(x - 3.1), round(y - 3.1)))
+        }
+        Marker::Triangle => ("path", format!("d=\"M{} {}l4 7.2h-8z\"", round(x), round(y - 4.2))),
+    };
+    if tooltip.is_empty() {
+        let _ = write!(out, "<{tag} {shape}/>");
+    } else {
+        let _ = write!(out, "<{tag} {shape}><title>{tooltip}</title></{tag}>");
+    }
+}
+
+fn path(out: &mut String, colour: Colour, points: impl Iterator<Item = (f64, f64)>) {
+    let _ = write!(out, "<path class=\"line\" style=\"stroke:var({})\" d=\"", colour.variable());
+    for (index, (x, y)) in points.enumerate() {
+        let _ = write!(out, "{}{} {}", if index == 0 { 'M' } else { 'L' }, round(x), round(y));
+    }
+    out.push_str("\"/>");
+}
+
+fn fill(colour: Colour) -> String {
+    format!("style=\"fill:var({})\"", colour.variable())
+}
+
+/// Rounds to a tenth of a pixel: finer than any screen, and shorter output.
+pub(super) fn round(value: f64) -> f64 {
+    let tenths = (value * 10.0).round() / 10.0;
+    if tenths == 0.0 { 0.0 } else { tenths } // normalizes -0
+}

@@ -1,0 +1,164 @@
+//! A short demonstration over real namespaces, with `harness = false` for the same reason as the
+//! testbed's test: a user namespace can only be created before the process has a second thread.
+//!
+//! Checks what is recorded, not how fast it was. Ignored, with the reason, where this machine
+//! forbids namespaces or has no TUN device.
+
+fn main() -> anyhow::Result<()> {
+    #[cfg(target_os = "linux")]
+    return linux::run();
+    #[cfg(not(target_os = "linux"))]
+    {
+        println!("skipped: namespaces require Linux");
+        Ok(())
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::time::Duration;
+
+    use anyhow::{Context as _, Result, ensure};
+    use libtest_mimic::{Arguments, Failed, Trial};
+    use smig_demo::demo::{
+        DemoEvent, DemoOptions, DemoRecorder, DemoResult, DemoRun, DriveError, Variant, drive,
+        render_html, render_json,
+    };
+    use smig_lab::trial::{Build, Programs};
+    use smig_link::{LinkSpec, QueueLimit, Rate};
+    use smig_testbed::netns::{Privilege, Testbed, enter_user_namespace};
+    use tokio_util::sync::CancellationToken;
+
+    type Test = fn(Privilege) -> Result<()>;
+
+    const TESTS: [(&str, Test); 3] = [
+        ("three_runs_are_recorded", three_runs_are_recorded),
+        ("it_stops_when_it_is_told_to", it_stops_when_it_is_told_to),
+        ("it_stops_when_nobody_can_be_shown", it_stops_when_nobody_can_be_shown),
+    ];
+
+    pub(super) fn run() -> Result<()> {
+        let possible = enter_user_namespace().and_then(|privilege| {
+            Testbed::start(LinkSpec::paper_wired())?;
+            Ok(privilege)
+        });
+        let (privilege, forbidden) = match possible {
+            Err(why) if why.is_missing() => {
+                eprintln!("the demo's tests are ignored: {why}");
+                (Privilege::UserNamespace, true)
+            }
+            other => (other?, false),
+        };
+        let mut arguments = Arguments::from_args();
+        // Run tests on the main thread: namespaces are per thread.
+        arguments.test_threads = Some(1);
+        let trials = TESTS.map(|(name, test)| {
+            let run = move || test(privilege).map_err(|error| Failed::from(format!("{error:?}")));
+            Trial::test(name, run).with_ignored_flag(forbidden)
+        });
+        libtest_mimic::run(&arguments, trials.into()).exit()
+    }
+
+    fn programs() -> Result<Programs> {
+        let smig = env!("CARGO_BIN_EXE_smig").into();
+        let build = Build::of(env!("CARGO_BIN_EXE_smig").as_ref(), None)?;
+        Ok(Programs::only_smig(smig, build, "a test"))
+    }
+
+    /// Large enough for the policy to migrate it, small enough for a test.
+    fn short() -> DemoOptions {
+        let mut options = DemoOptions::default();
+        let (rate, round_trip) = (Rate::mbit(10), Duration::from_millis(20));
+        options.link = LinkSpec::symmetric(rate, round_trip, QueueLimit::packets(75));
+        options.object_interval = Duration::from_millis(100);
+        options.unloaded_objects = 3;
+        options.big_file_bytes = 1_500_000;
+        options
+    }
+
+    fn three_runs_are_recorded(privilege: Privilege) -> Result<()> {
+        let options = short();
+        let mut recorder = DemoRecorder::new(options.setup("a test"));
+        // Fails if the large file's hash or an object's length is wrong.
+        drive(&options, programs()?, privilege, &CancellationToken::default(), &mut |event| {
+            recorder.apply(event);
+            Ok(())
+        })?;
+        let result = recorder.finish();
+        let variants: Vec<_> = result.runs.iter().map(|run| run.variant).collect();
+        ensure!(variants == Variant::ALL, "{variants:?}");
+        for run in &result.runs {
+            whole(run, &options).with_context(|| run.variant.to_string())?;
+        }
+        moved(&result.runs[2]).context("SMig")?;
+        for run in &result.runs[..2] {
+            ensure!(run.moves.is_empty(), "{} moved", run.variant);
+            ensure!(run.connections.len() == 1, "{}: {:?}", run.variant, run.connections);
+        }
+        told(&result)?;
+        Ok(())
+    }
+
+    fn whole(run: &DemoRun, options: &DemoOptions) -> Result<()> {
+        let beside = run.objects.iter().filter(|object| {
+            object.load == smig_demo::demo::BackgroundLoad::BigFile && !object.took.is_zero()
+        });
+        ensure!(beside.count() > 0, "no small object beside the big file");
+        ensure!(run.objects.len() > 3, "{} small objects", run.objects.len());
+        ensure!(run.bulk_bytes() == options.big_file_bytes, "{} bytes", run.bulk_bytes());
+        let took = run.bulk_took().context("the big file has no end")?;
+        let least = Duration::from_secs_f64(options.big_file_bytes as f64 * 8.0 / 10e6);
+        ensure!(took >= least, "the big file took {took:?}, the link needs {least:?}");
+        let total: u64 = run.connections.iter().map(|connection| connection.bytes).sum();
+        ensure!(total > options.big_file_bytes, "{total} bytes on all connections");
+        let link = run.link.context("no report of the link")?;
+        ensure!(link.to_client.delivered_bytes > total, "{link:?}");
+        Ok(())
+    }
+
+    fn moved(run: &DemoRun) -> Result<()> {
+        let first = run.moves.first().context("the big file never moved")?;
+        ensure!(first.from != first.to, "{first:?}");
+        ensure!(run.connections.len() >= 2, "{:?}", run.connections);
+        let at_its_goal = run.connections.iter().find(|bytes| bytes.connection == first.to);
+        ensure!(at_its_goal.is_some_and(|bytes| bytes.bytes > 0), "{:?}", run.connections);
+        Ok(())
+    }
+
+    fn told(result: &DemoResult) -> Result<()> {
+        let json: serde_json::Value = serde_json::from_str(&render_json(result))?;
+        ensure!(json["summary"][2]["moves"].as_u64().is_some_and(|moves| moves > 0), "{json}");
+        ensure!(json["setup"]["program"] == "a test", "{json}");
+        ensure!(render_html(result).contains("moved the big file to a connection of its own"));
+        Ok(())
+    }
+
+    fn it_stops_when_it_is_told_to(privilege: Privilege) -> Result<()> {
+        let (mut options, stop) = (short(), CancellationToken::default());
+        // Without the stop it would take hours.
+        options.big_file_bytes = 3_000_000;
+        options.link.to_client.rate = Rate::kbit(1).into();
+        options.link.to_server.rate = Rate::mbit(1).into();
+        options.unloaded_objects = 0;
+        let ended = drive(&options, programs()?, privilege, &stop, &mut |event| {
+            if matches!(event, DemoEvent::RunStarted(_)) {
+                stop.cancel();
+            }
+            Ok(())
+        });
+        ensure!(matches!(ended, Err(DriveError::Stopped)), "{ended:?}");
+        Ok(())
+    }
+
+    fn it_stops_when_nobody_can_be_shown(privilege: Privilege) -> Result<()> {
+        let ended =
+            drive(&short(), programs()?, privilege, &CancellationToken::default(), &mut |event| {
+                match event {
+                    DemoEvent::Object(_) => Err(std::io::ErrorKind::BrokenPipe.into()),
+                    _ => Ok(()),
+                }
+            });
+        ensure!(matches!(ended, Err(DriveError::Io(_))), "{ended:?}");
+        Ok(())
+    }
+}

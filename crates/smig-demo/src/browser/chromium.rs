@@ -1,0 +1,98 @@
+//! The browser's process: found, started inside a host, controlled through its debugging pipe.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, Command, Stdio};
+
+use serde_json::json;
+use smig_lab::peer::in_path;
+use smig_testbed::netns::{Child, Host};
+
+use super::devtools::DevTools;
+use super::error::BrowserError;
+use super::mosaic::{HEIGHT, WIDTH};
+
+const NAMES: [&str; 5] =
+    ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"];
+
+/// Returns the browser that is installed on this machine.
+#[must_use]
+pub fn find() -> Option<PathBuf> {
+    NAMES.into_iter().find_map(in_path)
+}
+
+/// A running browser. It and its child processes are killed on drop.
+pub(super) struct Browser {
+    pub(super) devtools: DevTools<ChildStdin>,
+    /// Name and version, as it reports them.
+    pub(super) name: String,
+    _process: Child,
+}
+
+/// The parameters of a browser's start.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Launch<'a> {
+    pub(super) program: &'a Path,
+    /// The SHA-256 of the key that is trusted with any certificate, in base64.
+    pub(super) trusted_key: &'a str,
+    /// Its home directory; everything that it writes is in there.
+    pub(super) home: &'a Path,
+    /// The proxy, as a URL.
+    pub(super) proxy: &'a str,
+}
+
+impl Launch<'_> {
+    /// Starts the browser inside a host, headless.
+    pub(super) fn start(self, host: &Host) -> Result<Browser, BrowserError> {
+        let mut command = Command::new("/bin/sh");
+        // It reads commands from descriptor 3 and responds on 4.
+        command.args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null", "sh"]);
+        command.arg(self.program).args(self.arguments());
+        command.env("HOME", self.home).env("TMPDIR", self.home);
+        command.env_remove("XDG_CONFIG_HOME").env_remove("XDG_CACHE_HOME");
+        let complaints = File::create(self.home.join("browser.log"))?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(complaints);
+        let mut process = host.spawn(command)?;
+        let (Some(to), Some(from)) = (process.stdin.take(), process.stdout.take()) else {
+            return Err(BrowserError::Browser("no pipes to the process".into()));
+        };
+        let mut devtools = DevTools::new(to, from)?;
+        let version = devtools.call("", "Browser.getVersion", json!({}))?;
+        let name = version["product"].as_str().unwrap_or("unknown").replace('/', " ");
+        Ok(Browser { devtools, name, _process: process })
+    }
+
+    fn arguments(self) -> Vec<String> {
+        let mut arguments: Vec<String> = [
+            "--headless",
+            "--remote-debugging-pipe",
+            // It loads only our own page, and root may not have its sandbox.
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--hide-scrollbars",
+            // No background traffic of its own may cross the link.
+            "--no-first-run",
+            "--no-default-browser-check",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-default-apps",
+            "--disable-domain-reliability",
+            "--disable-extensions",
+            "--disable-sync",
+            "--disable-features=MediaRouter,OptimizationHints,Translate",
+            // Loopback addresses go through the proxy too.
+            "--proxy-bypass-list=<-loopback>",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        arguments.extend([
+            format!("--proxy-server={}", self.proxy),
+            format!("--ignore-certificate-errors-spki-list={}", self.trusted_key),
+            format!("--user-data-dir={}", self.home.join("profile").display()),
+            format!("--window-size={WIDTH},{HEIGHT}"),
+            "about:blank".to_owned(),
+        ]);
+        arguments
+    }
+}

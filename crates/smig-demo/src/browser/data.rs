@@ -1,0 +1,165 @@
+//! The measurement's record. Serialised, it is the `--json` output: names end in their unit.
+
+use serde::{Deserialize, Serialize};
+use smig_link::{LinkReport, LinkSpec};
+
+use crate::demo::{BackgroundLoad, Variant};
+
+/// The setup that all page loads share.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BrowserSetup {
+    /// The emulated link.
+    pub link: LinkSpec,
+    /// The variants, in the order of the runs.
+    pub variants: Vec<Variant>,
+    /// The hosts' congestion control.
+    pub congestion_control: String,
+    /// Number of page loads alone, and of those beside the download.
+    pub loads: u32,
+    /// Number of images of the page.
+    pub tiles: usize,
+    /// Size of all images together in bytes.
+    pub tiles_bytes: u64,
+    /// The browser's name and version.
+    pub browser: String,
+    /// The `smig` program and its version.
+    pub program: String,
+    /// The kernel's name and version.
+    pub kernel: String,
+}
+
+/// Navigation Timing, in ms; 0 where the browser reports nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timing {
+    /// The browser begins to connect to the proxy.
+    pub connect_start_ms: f64,
+    /// The tunnel is open, the TLS handshake begins.
+    pub secure_connection_start_ms: f64,
+    /// The TLS handshake is complete.
+    pub connect_end_ms: f64,
+    /// The page is requested.
+    pub request_start_ms: f64,
+    /// Its first byte.
+    pub response_start_ms: f64,
+    /// Its last byte.
+    pub response_end_ms: f64,
+    /// The end of the load event: everything has arrived.
+    pub load_event_end_ms: f64,
+}
+
+/// Resource Timing of one image.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct TileTiming {
+    /// When the browser started the fetch.
+    pub start_ms: f64,
+    /// When its last byte had arrived.
+    pub end_ms: f64,
+    /// Size of its body in bytes.
+    pub bytes: u64,
+}
+
+/// The browser's display from a moment on: a JPEG.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Frame {
+    /// When it was first displayed; negative for what was displayed before the navigation.
+    pub at_ms: f64,
+    /// The JPEG, in base64.
+    pub jpeg: String,
+}
+
+/// One load of the page, by a browser with an empty cache and no open connections.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PageLoad {
+    /// The concurrent load on the link.
+    pub load: BackgroundLoad,
+    /// The page's times as the browser reports them.
+    pub timing: Timing,
+    /// The images' times as it reports them, in the page's order.
+    pub tiles: Vec<TileTiming>,
+    /// Frames displayed, in chronological order; not serialised.
+    #[serde(skip)]
+    pub frames: Vec<Frame>,
+}
+
+impl PageLoad {
+    /// Returns the time from the beginning of the navigation to the end of the load event.
+    #[must_use]
+    pub const fn took_ms(&self) -> f64 {
+        self.timing.load_event_end_ms
+    }
+
+    /// Returns the frame displayed at a moment.
+    #[must_use]
+    pub fn frame_at(&self, at_ms: f64) -> Option<&Frame> {
+        self.frames.iter().rev().find(|frame| frame.at_ms <= at_ms)
+    }
+}
+
+/// All loads of one variant.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VariantRun {
+    /// The variant.
+    pub variant: Variant,
+    /// Page loads, in chronological order.
+    pub loads: Vec<PageLoad>,
+    /// Number of stream migrations that the gateway counted.
+    pub moves: u64,
+    /// Rate of the download during the page loads beside it, in Mbit/s.
+    pub download_mbit_per_s: Option<f64>,
+    /// Problems, in complete sentences.
+    pub problems: Vec<String>,
+    /// Counters of the emulated link.
+    pub link: Option<LinkReport>,
+}
+
+impl VariantRun {
+    /// Returns an empty run.
+    #[must_use]
+    pub const fn new(variant: Variant) -> Self {
+        Self {
+            variant,
+            loads: Vec::new(),
+            moves: 0,
+            download_mbit_per_s: None,
+            problems: Vec::new(),
+            link: None,
+        }
+    }
+
+    /// Returns the median page load under one load of the link; of two, the slower.
+    #[must_use]
+    pub fn median(&self, load: BackgroundLoad) -> Option<&PageLoad> {
+        let mut loads: Vec<_> = self.loads.iter().filter(|l| l.load == load).collect();
+        loads.sort_by(|a, b| a.took_ms().total_cmp(&b.took_ms()));
+        loads.get(loads.len() / 2).copied()
+    }
+}
+
+/// The result of the measurement.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BrowserResult {
+    /// The setup that the runs share.
+    pub setup: BrowserSetup,
+    /// The runs, in chronological order.
+    pub runs: Vec<VariantRun>,
+}
+
+/// A progress event.
+#[derive(Debug, Clone, PartialEq)]
+pub enum BrowserEvent {
+    /// The browser has started; the measurement begins.
+    Began(Box<BrowserSetup>),
+    /// The run of a variant begins.
+    RunStarted(Variant),
+    /// A page was loaded: under which load, and the time in ms.
+    Loaded(BackgroundLoad, f64),
+    /// The download has begun.
+    DownloadStarted,
+    /// The run is complete.
+    RunFinished {
+        /// See [`VariantRun::moves`].
+        moves: u64,
+        /// See [`VariantRun::download_mbit_per_s`].
+        download_mbit_per_s: Option<f64>,
+    },
+}

@@ -1,0 +1,48 @@
+//! Errors of the measurement.
+
+use std::io;
+
+use smig_lab::peer::PeerError;
+use smig_testbed::netns::LabError;
+
+/// Why the measurement stopped.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BrowserError {
+    /// The emulated link could not be set up; the message includes a remedy.
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    /// There is no browser.
+    #[error(
+        "no Chromium was found in PATH. Install it: apt-get install --no-install-recommends \
+         chromium; or name the program with --chromium"
+    )]
+    NoBrowser,
+    /// The browser returned an error, or nothing.
+    #[error("browser: {0}")]
+    Browser(String),
+    /// A page did not load completely.
+    #[error("the page did not load completely: {0}")]
+    NotWhole(String),
+    /// A program of ours did not start.
+    #[error(transparent)]
+    Program(#[from] PeerError),
+    /// A program of ours ended.
+    #[error("{0}")]
+    ProgramEnded(String),
+    /// The download beside the page failed.
+    #[error("the download failed: {0}")]
+    Download(String),
+    /// An error of files, threads, or of displaying events.
+    #[error("the measurement cannot continue: {0}")]
+    Io(#[from] io::Error),
+    /// Keys or certificates could not be made.
+    #[error("cannot generate a certificate: {0}")]
+    Certificate(#[from] rcgen::Error),
+    /// The operator stopped it.
+    #[error("stopped")]
+    Stopped,
+    /// A thread panicked. This is a bug: please report it.
+    #[error("the {0}'s thread panicked; this is a bug, please report it")]
+    Panicked(&'static str),
+}

@@ -1,0 +1,224 @@
+//! The result as one web page, and as JSON.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use smig_chart::html::{Bar, Page, escape};
+use smig_chart::svg::{Axis, Colour, Figure, Layer, Panel, Shape};
+use smig_chart::{bytes, number};
+
+use super::data::BrowserResult;
+use super::strip::{self, Row};
+use super::summary::{self, LoadSummary};
+use crate::demo::{Variant, colour};
+
+/// Renders the result with its summary as a JSON document, without the frames.
+///
+/// # Panics
+/// Never: every value can be serialised as JSON.
+#[must_use]
+pub fn render_json(result: &BrowserResult) -> String {
+    #[derive(Serialize)]
+    struct Document<'a> {
+        format: &'static str,
+        summary: Vec<LoadSummary>,
+        #[serde(flatten)]
+        result: &'a BrowserResult,
+    }
+    let summary = summary::summaries(result);
+    let document = Document { format: "smig-browser/1", summary, result };
+    serde_json::to_string_pretty(&document).expect("numbers, strings and lists") + "\n"
+}
+
+/// Renders the result as one self-contained page.
+#[must_use]
+pub fn render_html(result: &BrowserResult) -> String {
+    let summaries = summary::summaries(result);
+    let rows = strip::rows(result);
+    let mut page = Page::new("A page beside a big download");
+    page.lead(&summary::scene(&result.setup));
+    page.bars("Median time until the page has loaded, by Navigation Timing", &bars(&summaries));
+    for sentence in summary::findings(&summaries) {
+        page.paragraph(&sentence);
+    }
+    for warning in summary::warnings(result) {
+        page.warning(&warning);
+    }
+    page.heading("What the browser shows at the same moments");
+    page.raw(&film(&rows, result.setup.tiles));
+    page.heading("When the images arrived");
+    page.chart(
+        &arrivals(&rows, 860.0).to_element(),
+        &arrivals(&rows, 340.0).to_element(),
+        "Images received completely, by Resource Timing, in the median load of each kind.",
+    );
+    page.heading("In numbers");
+    page.table(&summary::numbers(&summaries));
+    page.heading("How it was measured");
+    page.facts(&facts(result));
+    page.finish()
+}
+
+fn bars(summaries: &[LoadSummary]) -> Vec<Bar> {
+    let bar = |name: &str, value: f64, colour: Colour| {
+        let text = summary::seconds(value);
+        Bar { name: name.to_owned(), value, text, colour }
+    };
+    let alone = summary::alone(summaries);
+    let mut bars: Vec<_> =
+        alone.map(|ms| bar("nothing else on the link", ms, Colour::Slate)).into_iter().collect();
+    bars.extend(summaries.iter().filter_map(|summary| {
+        Some(bar(summary.variant.title(), summary.median_ms?, colour(summary.variant)))
+    }));
+    bars
+}
+
+/// Returns rows of frames, in their own markup, so that they scale with the page.
+fn film(rows: &[Row<'_>], tiles: usize) -> String {
+    let moments = strip::moments(rows);
+    let mut out = format!("<style>{FILM_STYLE}</style>");
+    for row in rows {
+        let _ = write!(
+            out,
+            "<h3>{}: loaded after {}</h3><div class=\"film\">",
+            escape(row.title()),
+            summary::seconds(row.page.took_ms())
+        );
+        for at in moments {
+            let _ = write!(out, "<figure>");
+            if let Some(frame) = row.page.frame_at(at) {
+                let _ = write!(
+                    out,
+                    "<img alt=\"\" src=\"data:image/jpeg;base64,{}\">",
+                    escape(&frame.jpeg)
+                );
+            }
+            let _ = write!(
+                out,
+                "<figcaption><b>{} s</b>, {} of {tiles}</figcaption></figure>",
+                number(at / 1e3),
+                row.tiles_at(at)
+            );
+        }
+        out.push_str("</div>");
+    }
+    out
+}
+
+const FILM_STYLE: &str = "\
+.film{display:grid;grid-template-columns:repeat(4,1fr);gap:12px;margin:0 0 26px}\
+.film figure{margin:0}.film img{width:100%;display:block;border:1px solid var(--grid)}\
+@media(max-width:720px){.film{grid-template-columns:repeat(2,1fr)}}\
+";
+
+/// Plots the number of loaded tiles over time.
+fn arrivals(rows: &[Row<'_>], width: f64) -> Figure {
+    let most = rows.iter().map(|row| row.page.took_ms()).fold(0.0, f64::max) / 1e3;
+    let layer = |row: &Row<'_>| {
+        let mut ends: Vec<f64> = row.page.tiles.iter().map(|tile| tile.end_ms / 1e3).collect();
+        ends.sort_by(f64::total_cmp);
+        let count = ends.len() as f64;
+        let steps = ends.iter().enumerate().map(|(index, &end)| (end, (index + 1) as f64));
+        let steps = [(0.0, 0.0)].into_iter().chain(steps).chain([(most, count)]).collect();
+        Layer {
+            name: row.title().to_owned(),
+            colour: row.variant.map_or(Colour::Slate, colour),
+            shape: Shape::Steps(steps),
+        }
+    };
+    let all = rows.iter().map(|row| row.page.tiles.len()).max().unwrap_or(0);
+    Figure {
+        title: "Images received over time".into(),
+        description: "One line for the page alone, and one for each variant during the download."
+            .into(),
+        width,
+        x: Axis::linear(most, "s"),
+        panels: vec![Panel {
+            title: "Images received".into(),
+            y: Axis::linear(all as f64, ""),
+            height: 200.0,
+            layers: rows.iter().map(layer).collect(),
+            rules: Vec::new(),
+        }],
+        marks: Vec::new(),
+    }
+}
+
+fn facts(result: &BrowserResult) -> Vec<(&'static str, String)> {
+    let setup = &result.setup;
+    let mut facts = vec![
+        ("Link", format!("{}, emulated below TCP, between browser and gateway", setup.link)),
+        ("Congestion control", setup.congestion_control.clone()),
+        (
+            "Path",
+            "browser → smig agent → link → smig gateway → web server (smig serve). The page uses \
+             https: the browser opens a tunnel with CONNECT, and neither agent nor gateway sees \
+             its content"
+                .into(),
+        ),
+        (
+            "Download",
+            "HTTPS through another tunnel of the same agent, in the same session; it begins at \
+             least 4 s and 2 MB before the first page load during it, and continues to the last one"
+                .into(),
+        ),
+        (
+            "Page",
+            format!("{} PNG files of {} in total, and HTML", setup.tiles, bytes(setup.tiles_bytes)),
+        ),
+        (
+            "Page loads",
+            format!(
+                "{} alone and {} during the download for each variant; each with empty caches, no \
+                 open connection, and all images received. The browser's first load is not counted",
+                setup.loads, setup.loads
+            ),
+        ),
+        ("Time", "Navigation Timing: from navigation start to the end of the load event".into()),
+        (
+            "Plain HTTP/2",
+            "the same programs without the extension, and with the system's send buffers".into(),
+        ),
+    ];
+    if setup.variants.contains(&Variant::NotsentLowat) {
+        let text = "plain HTTP/2 with TCP_NOTSENT_LOWAT of 16 KiB at the gateway";
+        facts.push(("TCP_NOTSENT_LOWAT", text.into()));
+    }
+    facts.extend([
+        ("Browser", format!("{}, headless, controlled over the DevTools protocol", setup.browser)),
+        ("Program", setup.program.clone()),
+        ("Kernel", setup.kernel.clone()),
+    ]);
+    facts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixtures;
+    use super::*;
+    use smig_chart::html::assert_balanced;
+
+    #[test]
+    fn the_page_is_whole_and_stands_alone() {
+        let mut result = fixtures::result();
+        let html = render_html(&result);
+        assert_balanced(&html);
+        assert_eq!(html.matches("data:image/jpeg;base64,").count(), 3 * strip::MOMENTS);
+        for outside in ["<script", "src=\"http", "href=", "url(", "@import", "NaN"] {
+            assert!(!html.contains(outside), "{outside}");
+        }
+        result.runs.clear();
+        assert_balanced(&render_html(&result));
+    }
+
+    #[test]
+    fn the_document_has_numbers_and_no_pictures() {
+        let text = render_json(&fixtures::result());
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(json["summary"][1]["median_ms"], 720.0);
+        assert_eq!(json["runs"][0]["loads"][0]["tiles"][0]["bytes"], 427);
+        assert!(!text.contains("/9j/"));
+        let again: BrowserResult = serde_json::from_str(&text).unwrap();
+        assert_eq!(summary::summaries(&again), summary::summaries(&fixtures::result()));
+    }
+}

@@ -1,0 +1,80 @@
+//! The rows of frames to show: which page loads, at which moments.
+
+use super::data::{BrowserResult, PageLoad};
+use crate::demo::{BackgroundLoad, Variant};
+
+/// Number of frames in a row.
+pub(super) const MOMENTS: usize = 4;
+
+/// One page load to show.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Row<'a> {
+    /// `None` for the load without a download.
+    pub(super) variant: Option<Variant>,
+    /// The median load of its kind.
+    pub(super) page: &'a PageLoad,
+}
+
+impl Row<'_> {
+    pub(super) const fn title(&self) -> &'static str {
+        match self.variant {
+            None => "Nothing else on the link",
+            Some(variant) => variant.title(),
+        }
+    }
+
+    /// Returns the number of tiles that have arrived by a moment.
+    pub(super) fn tiles_at(&self, at_ms: f64) -> usize {
+        self.page.tiles.iter().filter(|tile| tile.end_ms <= at_ms).count()
+    }
+}
+
+/// Returns the rows: first the page alone, by the first variant; then each variant beside the download.
+pub(super) fn rows(result: &BrowserResult) -> Vec<Row<'_>> {
+    let alone = result.runs.first().and_then(|run| run.median(BackgroundLoad::Unloaded));
+    let beside = result.runs.iter().filter_map(|run| {
+        Some(Row { variant: Some(run.variant), page: run.median(BackgroundLoad::BigFile)? })
+    });
+    alone.map(|page| Row { variant: None, page }).into_iter().chain(beside).collect()
+}
+
+/// Returns moments in ms, each twice the previous one; at the last one all pages have loaded.
+pub(super) fn moments(rows: &[Row<'_>]) -> [f64; MOMENTS] {
+    let slowest = rows.iter().map(|row| row.page.took_ms()).fold(0.0, f64::max);
+    let mut last = 250.0;
+    while last < slowest {
+        last *= 2.0;
+    }
+    [last / 8.0, last / 4.0, last / 2.0, last]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixtures;
+    use super::*;
+
+    #[test]
+    fn the_last_picture_shows_whole_pages() {
+        let result = fixtures::result();
+        let rows = rows(&result);
+        let titles: Vec<_> = rows.iter().map(Row::title).collect();
+        assert_eq!(titles, ["Nothing else on the link", "Plain HTTP/2", "SMig"]);
+        let moments = moments(&rows);
+        assert_eq!(moments, [500.0, 1_000.0, 2_000.0, 4_000.0]);
+        for row in &rows {
+            assert_eq!(row.tiles_at(moments[3]), result.setup.tiles);
+            assert!(row.page.frame_at(moments[3]).is_some());
+        }
+        assert!(rows[1].tiles_at(moments[1]) < rows[2].tiles_at(moments[1]));
+    }
+
+    #[test]
+    fn what_was_shown_last_is_shown_still() {
+        let result = fixtures::result();
+        let page = &result.runs[0].loads[0];
+        let last = page.frames.last().unwrap();
+        assert_eq!(page.frame_at(1e9), Some(last));
+        assert_eq!(page.frame_at(last.at_ms - 0.1).map(|f| f.at_ms < last.at_ms), Some(true));
+        assert_eq!(page.frame_at(-1e9), None);
+    }
+}

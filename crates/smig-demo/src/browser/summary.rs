@@ -1,0 +1,231 @@
+//! The result as numbers and sentences.
+
+use serde::{Deserialize, Serialize};
+use smig_chart::html::{Align, Table};
+use smig_chart::{bytes, ms, number, table};
+use smig_link::millis;
+use smig_stats::{quantile, sorted};
+
+use super::data::{BrowserResult, BrowserSetup, PageLoad, VariantRun};
+use crate::demo::{BackgroundLoad, Variant, wrap};
+
+/// One variant as numbers; a number is `None` if there are no values for it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LoadSummary {
+    /// The variant.
+    pub variant: Variant,
+    /// Median of the page loads without concurrent load, in ms.
+    pub alone_ms: Option<f64>,
+    /// Number of page loads beside the download.
+    pub loads: usize,
+    /// Their median, in ms.
+    pub median_ms: Option<f64>,
+    /// The minimum of them, in ms.
+    pub min_ms: Option<f64>,
+    /// The maximum of them, in ms.
+    pub max_ms: Option<f64>,
+    /// Median time from the beginning of the navigation to the page's first byte, beside the download, in ms.
+    pub first_byte_ms: Option<f64>,
+    /// Rate of the download meanwhile, in Mbit/s.
+    pub download_mbit_per_s: Option<f64>,
+    /// Number of migrated streams.
+    pub moves: u64,
+    /// Number of problems.
+    pub problems: usize,
+}
+
+/// Summarises all variants.
+#[must_use]
+pub fn summaries(result: &BrowserResult) -> Vec<LoadSummary> {
+    result.runs.iter().map(summarise).collect()
+}
+
+fn summarise(run: &VariantRun) -> LoadSummary {
+    let times = |load, of: fn(&PageLoad) -> f64| {
+        let loads = run.loads.iter().filter(|page| page.load == load);
+        sorted(&loads.map(of).collect::<Vec<_>>())
+    };
+    let beside = times(BackgroundLoad::BigFile, PageLoad::took_ms);
+    LoadSummary {
+        variant: run.variant,
+        alone_ms: quantile(&times(BackgroundLoad::Unloaded, PageLoad::took_ms), 0.5),
+        loads: beside.len(),
+        median_ms: quantile(&beside, 0.5),
+        min_ms: beside.first().copied(),
+        max_ms: beside.last().copied(),
+        first_byte_ms: quantile(
+            &times(BackgroundLoad::BigFile, |page| page.timing.response_start_ms),
+            0.5,
+        ),
+        download_mbit_per_s: run.download_mbit_per_s,
+        moves: run.moves,
+        problems: run.problems.len(),
+    }
+}
+
+/// Returns the median of all variants' medians without load, which differ only by noise.
+pub(super) fn alone(summaries: &[LoadSummary]) -> Option<f64> {
+    quantile(&sorted(&summaries.iter().filter_map(|s| s.alone_ms).collect::<Vec<_>>()), 0.5)
+}
+
+/// Describes the measurement in one sentence.
+#[must_use]
+pub fn scene(setup: &BrowserSetup) -> String {
+    format!(
+        "Chromium loads a page of {} images ({} in total) while a big file downloads, both through \
+         one agent and one gateway, over an emulated link: {}.",
+        setup.tiles,
+        bytes(setup.tiles_bytes),
+        setup.link,
+    )
+}
+
+/// Formats a page load time in seconds.
+pub(super) fn seconds(millis: f64) -> String {
+    format!("{:.2} s", millis / 1e3)
+}
+
+/// Returns the findings as sentences; they follow the numbers, whichever variant is ahead.
+#[must_use]
+pub fn findings(summaries: &[LoadSummary]) -> Vec<String> {
+    let alone = alone(summaries);
+    let mut sentences = Vec::new();
+    if let Some(alone) = alone {
+        let text =
+            format!("The median page load takes {} with nothing else on the link.", seconds(alone));
+        sentences.push(text);
+    }
+    for summary in summaries {
+        let Some(median) = summary.median_ms else { continue };
+        let ratio = alone.map_or_else(String::new, |alone| {
+            format!(", {} times as long as alone", number(median / alone))
+        });
+        let with = match summary.variant {
+            Variant::PlainHttp2 => "plain HTTP/2",
+            Variant::NotsentLowat => "TCP_NOTSENT_LOWAT",
+            Variant::Smig if summary.moves > 0 => {
+                "SMig, where the download migrated to a connection of its own"
+            }
+            Variant::Smig => "SMig, but without a migration",
+        };
+        let median = seconds(median);
+        sentences.push(format!("During the download, with {with}, it takes {median}{ratio}."));
+    }
+    let rate = |variant| {
+        summaries.iter().find(|s| s.variant == variant).and_then(|s| s.download_mbit_per_s)
+    };
+    if let (Some(plain), Some(smig)) = (rate(Variant::PlainHttp2), rate(Variant::Smig)) {
+        sentences.push(format!(
+            "During the page loads the download gets {plain:.1} Mbit/s with plain HTTP/2 and \
+             {smig:.1} Mbit/s with SMig."
+        ));
+    }
+    sentences
+}
+
+/// Returns the final table.
+pub(super) fn numbers(summaries: &[LoadSummary]) -> Table {
+    let columns = [
+        ("", Align::Left),
+        ("alone", Align::Right),
+        ("median", Align::Right),
+        ("fastest", Align::Right),
+        ("slowest", Align::Right),
+        ("first byte", Align::Right),
+        ("download", Align::Right),
+        ("moves", Align::Right),
+    ];
+    let time = |value: Option<f64>| value.map_or_else(|| "–".into(), |v| format!("{} ms", ms(v)));
+    let rate = |value: Option<f64>| value.map_or_else(|| "–".into(), |v| format!("{v:.1} Mb/s"));
+    let row = |s: &LoadSummary| {
+        vec![
+            s.variant.short().to_owned(),
+            time(s.alone_ms),
+            time(s.median_ms),
+            time(s.min_ms),
+            time(s.max_ms),
+            time(s.first_byte_ms),
+            rate(s.download_mbit_per_s),
+            s.moves.to_string(),
+        ]
+    };
+    Table {
+        columns: columns.map(|(name, align)| (name.to_owned(), align)).to_vec(),
+        rows: summaries.iter().map(row).collect(),
+    }
+}
+
+/// Lateness that affects measurements of a round trip of tens of milliseconds.
+const LATE_MS: f64 = 2.0;
+
+/// Returns problems, and reasons why the numbers may not reflect the link alone.
+pub(super) fn warnings(result: &BrowserResult) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for run in &result.runs {
+        warnings.extend(run.problems.iter().map(|problem| format!("{}: {problem}", run.variant)));
+        let late = run.link.map_or(0.0, |link| millis::of(link.lateness.p99));
+        if late > LATE_MS {
+            warnings.push(format!(
+                "{}: the machine was overloaded: one packet in a hundred was over {} ms late. \
+                 Measure again on an idle machine before relying on small differences.",
+                run.variant,
+                number(late)
+            ));
+        }
+    }
+    warnings
+}
+
+/// Renders the result as text, for a terminal of 80 columns.
+#[must_use]
+pub fn render_text(result: &BrowserResult) -> String {
+    let summaries = summaries(result);
+    let mut out = table::to_text(&numbers(&summaries));
+    for sentence in findings(&summaries).into_iter().chain(warnings(result)) {
+        out.push('\n');
+        out.push_str(&wrap(&sentence, 79));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::fixtures;
+    use super::*;
+
+    #[test]
+    fn pages_alone_and_beside_the_download_are_told_apart() {
+        let summaries = summaries(&fixtures::result());
+        let [plain, smig] = &summaries[..] else { panic!("two variants") };
+        assert_eq!((plain.alone_ms, plain.loads, plain.median_ms), (Some(620.0), 3, Some(3_200.0)));
+        assert_eq!((smig.min_ms, smig.max_ms, smig.moves), (Some(700.0), Some(760.0), 1));
+        assert_eq!(alone(&summaries), Some(620.0));
+    }
+
+    #[test]
+    fn text_and_sentences() {
+        let result = fixtures::result();
+        let text = render_text(&result);
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        insta::assert_snapshot!(format!("{}\n\n{text}", scene(&result.setup)));
+    }
+
+    #[test]
+    fn what_went_wrong_is_said() {
+        let mut result = fixtures::result();
+        assert!(warnings(&result).is_empty());
+        result.runs[1].moves = 0;
+        result.runs[1].problems.push("Something broke.".into());
+        if let Some(link) = &mut result.runs[0].link {
+            link.lateness.p99 = Duration::from_millis(7);
+        }
+        let text = render_text(&result);
+        for word in ["SMig: Something broke.", "7 ms", "without a migration"] {
+            assert!(text.contains(word), "{word}: {text}");
+        }
+        result.runs[1].loads.clear();
+        assert!(render_text(&result).contains('–'));
+    }
+}

@@ -1,0 +1,270 @@
+//! The demonstration's record. Serialised, it is the `--json` output: names end in their unit.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use smig_link::millis;
+use smig_link::{LinkReport, LinkSpec};
+
+/// The variant of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Variant {
+    /// HTTP/2 on one connection, nothing tuned.
+    PlainHttp2,
+    /// The same with `TCP_NOTSENT_LOWAT` on the server's socket.
+    NotsentLowat,
+    /// The big file migrates to a connection of its own.
+    Smig,
+}
+
+impl Variant {
+    /// All variants, in the order of the runs.
+    pub const ALL: [Self; 3] = [Self::PlainHttp2, Self::NotsentLowat, Self::Smig];
+
+    /// Returns the name in scenarios and results.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::PlainHttp2 => "plain-http2",
+            Self::NotsentLowat => "notsent-lowat",
+            Self::Smig => "smig",
+        }
+    }
+
+    /// Returns the display name.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::PlainHttp2 => "Plain HTTP/2",
+            Self::NotsentLowat => "HTTP/2 + TCP_NOTSENT_LOWAT",
+            Self::Smig => "SMig",
+        }
+    }
+
+    /// Returns a short display name.
+    #[must_use]
+    pub const fn short(self) -> &'static str {
+        match self {
+            Self::PlainHttp2 => "plain HTTP/2",
+            Self::NotsentLowat => "NOTSENT_LOWAT",
+            Self::Smig => "SMig",
+        }
+    }
+}
+
+impl fmt::Display for Variant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.title())
+    }
+}
+
+/// A TCP connection, numbered from 1 in the order of opening.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ConnectionId(pub u32);
+
+impl fmt::Display for ConnectionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "connection {}", self.0)
+    }
+}
+
+/// The setup that all runs share.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DemoSetup {
+    /// The emulated link.
+    pub link: LinkSpec,
+    /// The variants, in the order of the runs.
+    pub variants: Vec<Variant>,
+    /// The hosts' congestion control.
+    pub congestion_control: String,
+    /// That of SMig's connections for big files; the hosts' if `None`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bulk_congestion_control: Option<String>,
+    /// The longest time that SMig's server holds the big file back for one small object.
+    #[serde(with = "millis", rename = "max_hold_ms")]
+    pub max_hold: Duration,
+    /// Size of a small object in bytes.
+    pub object_bytes: u64,
+    /// Interval between requests for small objects.
+    #[serde(with = "millis", rename = "object_interval_ms")]
+    pub object_interval: Duration,
+    /// Size of the big file in bytes.
+    pub big_file_bytes: u64,
+    /// The length of one [`BulkSample`].
+    #[serde(with = "millis", rename = "sample_interval_ms")]
+    pub sample_interval: Duration,
+    /// The program and its version.
+    pub program: String,
+    /// The kernel's name and version.
+    pub kernel: String,
+}
+
+impl DemoSetup {
+    /// Returns the expected length of a run, from the link's rate; the overhead of TCP, TLS and small
+    /// objects is an estimate.
+    #[must_use]
+    pub fn likely_length(&self) -> Duration {
+        let rate = self.link.to_client.rate.as_bits_per_second() as f64;
+        let small = self.object_bytes as f64 * 8.0 / self.object_interval.as_secs_f64().max(1e-3);
+        let left = (rate - small).max(rate / 10.0);
+        let file = self.big_file_bytes as f64 * 8.0 / left * 1.05;
+        // Small objects without load come first.
+        self.object_interval * 6 + Duration::try_from_secs_f64(file).unwrap_or(Duration::MAX / 2)
+    }
+}
+
+/// The load on the link when a small object was requested.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BackgroundLoad {
+    /// Nothing.
+    Unloaded,
+    /// The big file.
+    BigFile,
+}
+
+/// One small object.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SmallObject {
+    /// When it was requested.
+    #[serde(with = "millis", rename = "at_ms")]
+    pub at: Duration,
+    /// The time from the request to its last byte.
+    #[serde(with = "millis", rename = "took_ms")]
+    pub took: Duration,
+    /// The concurrent load on the link.
+    pub load: BackgroundLoad,
+}
+
+/// Bytes of the big file that arrived on one connection in one interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct BulkSample {
+    /// The interval's end; its length is [`DemoSetup::sample_interval`].
+    #[serde(with = "millis", rename = "at_ms")]
+    pub at: Duration,
+    /// The connection.
+    pub connection: ConnectionId,
+    /// The number of bytes.
+    pub bytes: u64,
+}
+
+/// A migration of the big file's stream to another connection.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Move {
+    /// When the client observed the migration.
+    #[serde(with = "millis", rename = "at_ms")]
+    pub at: Duration,
+    /// The source connection.
+    pub from: ConnectionId,
+    /// The target connection.
+    pub to: ConnectionId,
+}
+
+/// All body bytes that arrived on one connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConnectionBytes {
+    /// The connection.
+    pub connection: ConnectionId,
+    /// Bytes, of small objects and the big file together.
+    pub bytes: u64,
+}
+
+/// One run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DemoRun {
+    /// The variant.
+    pub variant: Variant,
+    /// Small objects, in the order of their requests.
+    pub objects: Vec<SmallObject>,
+    /// Samples of the big file, in chronological order.
+    pub bulk: Vec<BulkSample>,
+    /// When the big file was requested; `None` before that.
+    #[serde(default, with = "optional_millis", rename = "bulk_started_ms")]
+    pub bulk_started: Option<Duration>,
+    /// When its last byte arrived; `None` if it did not.
+    #[serde(default, with = "optional_millis", rename = "bulk_finished_ms")]
+    pub bulk_finished: Option<Duration>,
+    /// Migrations, in chronological order.
+    pub moves: Vec<Move>,
+    /// Bytes of each connection.
+    pub connections: Vec<ConnectionBytes>,
+    /// Problems, in complete sentences.
+    pub problems: Vec<String>,
+    /// Counters of the emulated link; `None` while the run is in progress.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<LinkReport>,
+}
+
+impl DemoRun {
+    /// Returns an empty run.
+    #[must_use]
+    pub const fn new(variant: Variant) -> Self {
+        Self {
+            variant,
+            objects: Vec::new(),
+            bulk: Vec::new(),
+            bulk_started: None,
+            bulk_finished: None,
+            moves: Vec::new(),
+            connections: Vec::new(),
+            problems: Vec::new(),
+            link: None,
+        }
+    }
+
+    /// Returns the bytes of the big file so far.
+    #[must_use]
+    pub fn bulk_bytes(&self) -> u64 {
+        self.bulk.iter().map(|sample| sample.bytes).sum()
+    }
+
+    /// Returns the time from the request for the big file to its last byte.
+    #[must_use]
+    pub fn bulk_took(&self) -> Option<Duration> {
+        self.bulk_finished?.checked_sub(self.bulk_started?)
+    }
+
+    /// Returns the time of the last record.
+    #[must_use]
+    pub fn end(&self) -> Duration {
+        let objects = self.objects.iter().map(|object| object.at + object.took);
+        let bulk = self.bulk.iter().map(|sample| sample.at);
+        objects.chain(bulk).chain(self.bulk_finished).max().unwrap_or_default()
+    }
+}
+
+/// The result of the demonstration.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DemoResult {
+    /// The setup that the runs share.
+    pub setup: DemoSetup,
+    /// The runs, in chronological order.
+    pub runs: Vec<DemoRun>,
+}
+
+/// Like [`millis`], for a time that may be absent.
+mod optional_millis {
+    use super::{Deserialize, Duration, Serialize, millis};
+    use serde::{Deserializer, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(transparent)]
+    struct Millis(#[serde(with = "millis")] Duration);
+
+    pub(super) fn serialize<S: Serializer>(
+        moment: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        moment.map(Millis).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        Ok(Option::<Millis>::deserialize(deserializer)?.map(|Millis(moment)| moment))
+    }
+}

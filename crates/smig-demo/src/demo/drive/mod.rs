@@ -1,0 +1,235 @@
+//! Drives the demonstration: each variant is a trial of the lab, run in this process, whose client emits
+//! events for the live view.
+//!
+//! Owns the order of the runs and the translation of a [`TrialResult`] to events. The lab owns the
+//! testbed, the server and the files.
+
+mod clients;
+mod error;
+mod scenario;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader};
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
+use smig_lab::scenario::Trial;
+use smig_lab::trial::{self, Machine, Programs, TrialResult, TrialSetup};
+use smig_lab::workload::{Outcome, ServerFiles};
+use smig_link::LinkSpec;
+use smig_testbed::netns::{HostSpec, Privilege, Testbed};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+pub use error::DriveError;
+
+use super::data::{ConnectionBytes, ConnectionId, DemoSetup, Variant};
+use super::recorder::DemoEvent;
+use clients::LiveClients;
+use scenario::SMALL;
+
+/// Options of the demonstration.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DemoOptions {
+    /// The emulated link.
+    pub link: LinkSpec,
+    /// The servers' congestion control, except for [`DemoOptions::bulk_congestion_control`].
+    pub congestion_control: String,
+    /// SMig's congestion control for connections that carry migrated streams; the other one if `None`
+    /// or if the kernel lacks it.
+    pub bulk_congestion_control: Option<String>,
+    /// The longest time that SMig's server may hold the big file back for one small object.
+    pub max_hold: Duration,
+    /// Size of a small object in bytes.
+    pub object_bytes: u64,
+    /// Interval between requests for small objects.
+    pub object_interval: Duration,
+    /// Number of small objects before the big file is requested.
+    pub unloaded_objects: u32,
+    /// Size of the big file in bytes.
+    pub big_file_bytes: u64,
+    /// The variants, in the order of the runs.
+    pub variants: Vec<Variant>,
+}
+
+impl Default for DemoOptions {
+    fn default() -> Self {
+        Self {
+            link: LinkSpec::paper_wired(),
+            congestion_control: "cubic".into(),
+            bulk_congestion_control: None,
+            max_hold: Duration::from_millis(25),
+            object_bytes: 10_000,
+            object_interval: Duration::from_millis(500),
+            unloaded_objects: 6,
+            big_file_bytes: 36_000_000,
+            variants: Variant::ALL.to_vec(),
+        }
+    }
+}
+
+impl DemoOptions {
+    /// Returns the setup to record. `program` is the name and version to record.
+    #[must_use]
+    pub fn setup(&self, program: &str) -> DemoSetup {
+        DemoSetup {
+            link: self.link.clone(),
+            variants: self.variants.clone(),
+            congestion_control: self.congestion_control.clone(),
+            bulk_congestion_control: self.bulk_congestion_control.clone(),
+            max_hold: self.max_hold,
+            object_bytes: self.object_bytes,
+            object_interval: self.object_interval,
+            big_file_bytes: self.big_file_bytes,
+            sample_interval: self.object_interval,
+            program: program.to_owned(),
+            kernel: Machine::here(1).kernel,
+        }
+    }
+}
+
+/// Checks quickly whether the link can be set up on this machine.
+///
+/// # Errors
+/// What the machine lacks, and what to do about it; see [`smig_testbed::netns::LabError`].
+pub fn check(options: &DemoOptions) -> Result<(), DriveError> {
+    hosts(options)?;
+    Ok(())
+}
+
+/// Builds the two hosts and the link between them.
+fn hosts(options: &DemoOptions) -> Result<Testbed, DriveError> {
+    let host = || HostSpec::default().congestion_control(&options.congestion_control);
+    Ok(Testbed::builder(options.link.clone()).server(host()).client(host()).start()?)
+}
+
+type OnEvent<'a> = &'a mut dyn FnMut(&DemoEvent) -> io::Result<()>;
+
+/// Runs all variants and passes on their events as they occur.
+///
+/// [`smig_testbed::netns::enter_user_namespace`] must have been called before the process had a second
+/// thread; `privilege` is its result. `programs` needs only `smig`, which is started as the server.
+///
+/// # Errors
+/// [`DriveError`]: the failure, and what to do; [`DriveError::Stopped`] soon after `stop` is set.
+/// Events passed on before an error remain valid. Nothing is left behind either way.
+pub fn drive(
+    options: &DemoOptions,
+    programs: Programs,
+    privilege: Privilege,
+    stop: &CancellationToken,
+    on_event: OnEvent<'_>,
+) -> Result<(), DriveError> {
+    let trials = options.trials()?;
+    let all: Vec<_> = trials.iter().map(|(_, trial)| trial.clone()).collect();
+    let setup = TrialSetup::make(programs, &all, 1)?;
+    let big_file =
+        ServerFiles::at(setup.folder()).files.join(format!("{}.bin", options.big_file_bytes));
+    let demo = Demo { options, setup, privilege, big_file_digest: digest(&big_file)?, stop };
+    for (variant, trial) in &trials {
+        on_event(&DemoEvent::RunStarted(*variant))?;
+        demo.run(*variant, trial, on_event)?;
+    }
+    Ok(())
+}
+
+/// Returns a file's SHA-256.
+fn digest(path: &Path) -> io::Result<[u8; 32]> {
+    let mut digest = Sha256::new();
+    let mut file = BufReader::with_capacity(1 << 16, File::open(path)?);
+    loop {
+        let bytes = file.fill_buf()?;
+        if bytes.is_empty() {
+            break;
+        }
+        digest.update(bytes);
+        let length = bytes.len();
+        file.consume(length);
+    }
+    Ok(digest.finalize().into())
+}
+
+/// State that all runs share.
+struct Demo<'a> {
+    options: &'a DemoOptions,
+    setup: TrialSetup,
+    privilege: Privilege,
+    big_file_digest: [u8; 32],
+    stop: &'a CancellationToken,
+}
+
+impl Demo<'_> {
+    fn run(
+        &self,
+        variant: Variant,
+        trial: &Trial,
+        on_event: OnEvent<'_>,
+    ) -> Result<(), DriveError> {
+        if let (Variant::Smig, Some(name)) = (variant, &self.options.bulk_congestion_control)
+            && !hosts(self.options)?.server().has_congestion_control(name)?
+        {
+            on_event(&DemoEvent::Problem(format!(
+                "This kernel has no congestion control {name}; the big file used {}, which fills the \
+                 link's queue. `sudo modprobe tcp_{name}` may load it.",
+                self.options.congestion_control
+            )))?;
+        }
+        let (_scratch, request) = self.setup.request(trial, 1)?;
+        let (events, mut received) = mpsc::unbounded_channel();
+        let (stop, big_file_digest) = (self.stop.clone(), self.big_file_digest);
+        let clients = LiveClients { events, stop, big_file_digest };
+        let (shown, result) = thread::scope(|scope| {
+            let trial = scope.spawn(|| trial::run(&request, self.privilege, clients));
+            let mut shown = Ok(());
+            while let Some(event) = received.blocking_recv() {
+                shown = on_event(&event);
+                if shown.is_err() {
+                    // The client notices that the receiver is closed, and ends.
+                    break;
+                }
+            }
+            drop(received);
+            (shown, trial.join())
+        });
+        shown?;
+        if self.stop.is_cancelled() {
+            return Err(DriveError::Stopped);
+        }
+        finish(&result.map_err(|_| DriveError::Panicked("trial"))??, on_event)
+    }
+}
+
+/// Emits the events of a finished trial.
+fn finish(result: &TrialResult, on_event: OnEvent<'_>) -> Result<(), DriveError> {
+    let mut totals = BTreeMap::<_, u64>::new();
+    for object in &result.observation.objects {
+        let name = object.name.clone();
+        match &object.outcome {
+            Outcome::Complete | Outcome::Cancelled => {}
+            // A problem of the run, of which the client has told.
+            Outcome::TimedOut if name == SMALL => {}
+            Outcome::TimedOut => {
+                let why = "it did not arrive in time".to_owned();
+                return Err(DriveError::Transfer { name, why });
+            }
+            Outcome::Damaged => return Err(DriveError::Damaged(name)),
+            Outcome::Failed(why) => return Err(DriveError::Transfer { name, why: why.clone() }),
+        }
+        for part in &object.connections {
+            *totals.entry(part.connection).or_default() += part.bytes;
+        }
+    }
+    let drops = result.device_drops;
+    if drops > 0 {
+        on_event(&DemoEvent::Problem(format!(
+            "The hosts' network devices dropped {drops} packets: the machine was overloaded."
+        )))?;
+    }
+    let total = |(number, bytes)| ConnectionBytes { connection: ConnectionId(number), bytes };
+    let connections = totals.into_iter().map(total).collect();
+    on_event(&DemoEvent::RunFinished { connections, link: Some(result.link) })?;
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! The demonstration as a campaign of three trials: `scenarios/demo.toml`, with the options' values.
+
+use std::path::Path;
+
+use smig_lab::scenario::{Campaign, Size, Span, Trial, parse};
+use toml::{Table, Value};
+
+use super::{DemoOptions, DriveError};
+use crate::demo::data::Variant;
+
+/// The axis of the variants.
+const AXIS: &str = "scheme";
+/// Names in the scenario.
+pub(super) const CLIENT: &str = "user";
+pub(super) const SMALL: &str = "small";
+pub(super) const BIG: &str = "big";
+
+impl DemoOptions {
+    /// Returns the trials in the order of the runs.
+    pub(super) fn trials(&self) -> Result<Vec<(Variant, Trial)>, DriveError> {
+        let trials = self.campaign()?.cells();
+        let trial = |variant: &Variant| {
+            let named = |trial: &&Trial| trial.id.variant.on(AXIS) == Some(variant.word());
+            trials.iter().find(named).map(|trial| (*variant, trial.clone()))
+        };
+        Ok(self.variants.iter().filter_map(trial).collect())
+    }
+
+    fn campaign(&self) -> Result<Campaign, DriveError> {
+        let wrong = |cause: String| DriveError::Scenario(cause);
+        let mut file: Table = include_str!("../../../../../scenarios/demo.toml")
+            .parse()
+            .map_err(|error: toml::de::Error| wrong(error.to_string()))?;
+        for (path, value) in self.values().map_err(|error| wrong(error.to_string()))? {
+            insert(&mut file, &path, value);
+        }
+        // The settings are those of the file, which a test checks.
+        parse(&file.to_string(), "demo", Path::new("/"), &|_| Ok(())).map_err(|faults| {
+            let faults: Vec<_> = faults.iter().map(|fault| fault.what.clone()).collect();
+            wrong(faults.join("; "))
+        })
+    }
+
+    /// Returns the values that replace those of the file, with their keys.
+    fn values(&self) -> Result<Vec<(Vec<&'static str>, Value)>, toml::ser::Error> {
+        const SERVER: [&str; 3] = ["servers", "server", "settings"];
+        let congestion_control = || Value::from(self.congestion_control.clone());
+        let interval = self.object_interval;
+        let big_start = interval * self.unloaded_objects + interval / 4;
+        let small = |key| vec!["workload", "transfers", SMALL, key];
+        let big = |key| vec!["workload", "transfers", BIG, key];
+        let mut values = vec![
+            (vec!["link"], Value::try_from(&self.link)?),
+            (vec!["hosts", "server", "congestion_control"], congestion_control()),
+            (vec!["hosts", "client", "congestion_control"], congestion_control()),
+            ([&SERVER[..], &["policy", "max_hold"]].concat(), time(self.max_hold)?),
+            (small("size"), Value::try_from(Size(self.object_bytes))?),
+            (small("start"), time(interval)?),
+            (small("every"), time(interval)?),
+            (big("size"), Value::try_from(Size(self.big_file_bytes))?),
+            (big("start"), time(big_start)?),
+            (vec!["record", "progress"], time(interval)?),
+        ];
+        if let Some(name) = &self.bulk_congestion_control {
+            let at = [&SERVER[..], &["bulk", "congestion_control"]].concat();
+            values.push((at, Value::from(name.clone())));
+        }
+        Ok(values)
+    }
+}
+
+fn time(time: std::time::Duration) -> Result<Value, toml::ser::Error> {
+    Value::try_from(Span(time))
+}
+
+/// Sets a value; tables on its path are created.
+fn insert(table: &mut Table, path: &[&str], value: Value) {
+    let Some((key, below)) = path.split_first() else { return };
+    if below.is_empty() {
+        table.insert((*key).to_owned(), value);
+        return;
+    }
+    let inner = table.entry(*key).or_insert_with(|| Value::Table(Table::new()));
+    if let Value::Table(inner) = inner {
+        insert(inner, below, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use smig_lab::scenario::{ClientKind, load};
+    use smig_link::Rate;
+
+    use super::*;
+
+    #[test]
+    fn the_file_is_the_default() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/demo.toml");
+        let file = load(&path, &|_| Ok(())).unwrap();
+        let ours = DemoOptions::default().campaign().unwrap();
+        let scenarios = |campaign: &Campaign| -> BTreeMap<_, _> {
+            let settings = campaign.settings.iter();
+            settings.map(|one| (one.variant.clone(), one.scenario.clone())).collect()
+        };
+        assert_eq!(scenarios(&file), scenarios(&ours));
+    }
+
+    #[test]
+    fn options_reach_the_trials() {
+        let mut options = DemoOptions {
+            variants: vec![Variant::Smig, Variant::PlainHttp2],
+            bulk_congestion_control: Some("bbr".into()),
+            object_interval: Duration::from_millis(100),
+            unloaded_objects: 3,
+            big_file_bytes: 1_500_000,
+            max_hold: Duration::ZERO,
+            ..DemoOptions::default()
+        };
+        options.link.to_client.rate = Rate::mbit(3).into();
+        let trials = options.trials().unwrap();
+        let variants: Vec<_> = trials.iter().map(|(variant, _)| *variant).collect();
+        assert_eq!(variants, options.variants);
+        let scenario = &trials[0].1.scenario;
+        assert_eq!(scenario.link, options.link);
+        assert_eq!(scenario.clients[CLIENT].kind, ClientKind::Smig);
+        let big = &scenario.workload.transfers[BIG];
+        assert_eq!((big.size_of(0), big.start.0), (1_500_000, Duration::from_millis(325)));
+        let settings = scenario.servers["server"].settings.to_string();
+        assert!(settings.contains("bbr") && settings.contains("max_hold = \"0\""), "{settings}");
+        assert_eq!(trials[1].1.scenario.clients[CLIENT].kind, ClientKind::H2);
+    }
+}

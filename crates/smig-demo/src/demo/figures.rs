@@ -1,0 +1,224 @@
+//! The charts of the demonstration's page.
+
+use smig_chart::svg::{
+    Axis, Block, Colour, Figure, Layer, Mark, Marker, Panel, Point, Rule, Shape,
+};
+use smig_chart::{ms, number};
+use smig_link::millis;
+
+use super::data::{
+    BackgroundLoad, BulkSample, ConnectionId, DemoResult, DemoRun, DemoSetup, Variant,
+};
+use super::summary::{self, RunSummary, object_times};
+
+/// Plots one run: small objects above, the big file below.
+pub(super) fn run_figure(result: &DemoResult, summaries: &[RunSummary], run: &DemoRun) -> Figure {
+    let end = result.runs.iter().map(DemoRun::end).max().unwrap_or_default();
+    let alone = summary::unloaded_median(summaries);
+    Figure {
+        title: format!("{}: small objects and the big file over time", run.variant),
+        description: describe(summaries, run),
+        width: 350.0,
+        x: Axis::linear_exact(end.as_secs_f64().ceil(), "s"),
+        panels: vec![
+            Panel {
+                title: "Each small object: ms".into(),
+                y: object_axis(result),
+                height: 170.0,
+                layers: object_layers(run),
+                rules: alone.map(|y| Rule { y, label: String::new() }).into_iter().collect(),
+            },
+            Panel {
+                title: "Big file: Mbit/s".into(),
+                y: Axis::linear(most_rate(result), ""),
+                height: 96.0,
+                layers: bulk_layers(&result.setup, run),
+                rules: Vec::new(),
+            },
+        ],
+        marks: run
+            .moves
+            .iter()
+            .map(|moved| Mark { x: moved.at.as_secs_f64(), label: "migrated".into() })
+            .collect(),
+    }
+}
+
+fn describe(summaries: &[RunSummary], run: &DemoRun) -> String {
+    let median = summaries.iter().find(|s| s.variant == run.variant).and_then(|s| s.median_ms);
+    match median {
+        Some(median) => format!("Median during the transfer of the big file: {} ms.", ms(median)),
+        None => "No small object was received during the transfer of the big file.".into(),
+    }
+}
+
+/// Room above the slowest object, for the label of a migration.
+const HEADROOM: f64 = 1.5;
+
+/// Returns one axis for the small objects of all runs.
+fn object_axis(result: &DemoResult) -> Axis {
+    let times = || result.runs.iter().flat_map(|run| &run.objects).map(|o| millis::of(o.took));
+    let slowest = times().fold(0.0, f64::max);
+    Axis::log(times().fold(f64::INFINITY, f64::min), slowest * HEADROOM, "ms")
+}
+
+fn object_layers(run: &DemoRun) -> Vec<Layer> {
+    let layer = |load, name: &str, colour, marker| {
+        let objects = run.objects.iter().filter(|object| object.load == load);
+        let points = objects
+            .map(|object| Point {
+                x: object.at.as_secs_f64(),
+                y: millis::of(object.took),
+                tooltip: format!(
+                    "at {} s: {} ms",
+                    number(object.at.as_secs_f64()),
+                    ms(millis::of(object.took))
+                ),
+            })
+            .collect();
+        Layer { name: name.into(), colour, shape: Shape::Dots(marker, points) }
+    };
+    vec![
+        layer(BackgroundLoad::Unloaded, "alone", Colour::Slate, Marker::Ring),
+        layer(
+            BackgroundLoad::BigFile,
+            "during the download",
+            colour(run.variant),
+            marker(run.variant),
+        ),
+    ]
+}
+
+/// Returns the rate of one sample in Mbit/s.
+fn rate(setup: &DemoSetup, sample: &BulkSample) -> f64 {
+    sample.bytes as f64 * 8e-6 / setup.sample_interval.as_secs_f64().max(1e-3)
+}
+
+fn most_rate(result: &DemoResult) -> f64 {
+    result.setup.link.to_client.rate.as_mbit()
+}
+
+/// Returns a stacked layer for each connection.
+fn bulk_layers(setup: &DemoSetup, run: &DemoRun) -> Vec<Layer> {
+    let mut connections: Vec<ConnectionId> = run.bulk.iter().map(|s| s.connection).collect();
+    connections.sort_unstable();
+    connections.dedup();
+    let below = |sample: &BulkSample| -> f64 {
+        let under = run
+            .bulk
+            .iter()
+            .filter(|other| other.at == sample.at && other.connection < sample.connection);
+        under.map(|other| rate(setup, other)).sum()
+    };
+    let block = |sample: &BulkSample| {
+        let (end, floor) = (sample.at.as_secs_f64(), below(sample));
+        let begin = (end - setup.sample_interval.as_secs_f64()).max(0.0);
+        Block { x: (begin, end), y: (floor, floor + rate(setup, sample)) }
+    };
+    connections
+        .into_iter()
+        .map(|connection| Layer {
+            name: connection.to_string(),
+            colour: connection_colour(connection),
+            shape: Shape::Blocks(
+                run.bulk.iter().filter(|s| s.connection == connection).map(block).collect(),
+            ),
+        })
+        .collect()
+}
+
+/// Plots the distribution of small objects beside the big file, all runs together.
+pub(super) fn distribution(result: &DemoResult, summaries: &[RunSummary], width: f64) -> Figure {
+    let alone = summary::unloaded_median(summaries).map(|median| Layer {
+        name: "nothing else on the link (median)".into(),
+        colour: Colour::Slate,
+        shape: Shape::Line(vec![(median, 0.0), (median, 100.0)]),
+    });
+    let layers = result.runs.iter().flat_map(distribution_layers);
+    Figure {
+        title: "Distribution of small objects' times".into(),
+        description: summary::findings(summaries).join(" "),
+        width,
+        x: object_axis(result),
+        panels: vec![Panel {
+            title: "Small objects complete within the time: %".into(),
+            y: Axis::linear_exact(100.0, "%"),
+            height: 200.0,
+            layers: alone.into_iter().chain(layers).collect(),
+            rules: Vec::new(),
+        }],
+        marks: Vec::new(),
+    }
+}
+
+/// Returns a run's line and its markers at the quartiles, which distinguish it by shape as well.
+fn distribution_layers(run: &DemoRun) -> [Layer; 2] {
+    let times = object_times(run, BackgroundLoad::BigFile);
+    let share = |index: usize| (index + 1) as f64 / times.len() as f64 * 100.0;
+    let steps = times.iter().enumerate().map(|(index, time)| (*time, share(index)));
+    let start = times.first().map(|first| (*first, 0.0));
+    let quartile = |percent: f64| {
+        let first = times.iter().enumerate().find(|(index, _)| share(*index) >= percent);
+        first.map(|(_, time)| Point {
+            x: *time,
+            y: percent,
+            tooltip: format!("{percent} % within {} ms", ms(*time)),
+        })
+    };
+    let quartiles = [25.0, 50.0, 75.0].into_iter().filter_map(quartile).collect();
+    let colour = colour(run.variant);
+    let line = Shape::Steps(start.into_iter().chain(steps).collect());
+    let dots = Shape::Dots(marker(run.variant), quartiles);
+    [
+        Layer { name: String::new(), colour, shape: line },
+        Layer { name: run.variant.title().into(), colour, shape: dots },
+    ]
+}
+
+pub(crate) const fn colour(variant: Variant) -> Colour {
+    match variant {
+        Variant::PlainHttp2 => Colour::Vermilion,
+        Variant::NotsentLowat => Colour::Purple,
+        Variant::Smig => Colour::Blue,
+    }
+}
+
+const fn marker(variant: Variant) -> Marker {
+    match variant {
+        Variant::PlainHttp2 => Marker::Triangle,
+        Variant::NotsentLowat => Marker::Square,
+        Variant::Smig => Marker::Circle,
+    }
+}
+
+const fn connection_colour(connection: ConnectionId) -> Colour {
+    match connection.0 {
+        0 | 1 => Colour::Slate,
+        2 => Colour::Amber,
+        _ => Colour::Teal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::fixtures;
+
+    #[test]
+    fn intervals_with_two_connections_are_stacked() {
+        let mut result = fixtures::result();
+        let run = &mut result.runs[2];
+        let at = run.moves[0].at;
+        let setup = &result.setup;
+        run.bulk = [1, 2]
+            .map(|connection| BulkSample {
+                at,
+                connection: ConnectionId(connection),
+                bytes: 250_000,
+            })
+            .to_vec();
+        let layers = bulk_layers(setup, run);
+        let Shape::Blocks(upper) = &layers[1].shape else { panic!("blocks") };
+        assert_eq!((layers.len(), upper[0].y), (2, (4.0, 8.0)));
+    }
+}

@@ -1,0 +1,119 @@
+//! Synthetic results for tests and previews of the output. Not measurements.
+
+use std::time::Duration;
+
+use smig_link::LatenessSummary;
+use smig_link::{LinkCounters, LinkReport, LinkSpec, Scheduling};
+
+use super::data::{
+    BackgroundLoad, BulkSample, ConnectionBytes, ConnectionId, DemoResult, DemoSetup, Move,
+    SmallObject, Variant,
+};
+use super::recorder::{DemoEvent, DemoRecorder};
+
+const STEP: Duration = Duration::from_millis(500);
+const UNLOADED: u32 = 6;
+
+/// A typical setup.
+pub fn setup() -> DemoSetup {
+    DemoSetup {
+        link: LinkSpec::paper_wired(),
+        variants: Variant::ALL.to_vec(),
+        congestion_control: "cubic".into(),
+        bulk_congestion_control: Some("bbr".into()),
+        max_hold: Duration::from_millis(40),
+        object_bytes: 10_000,
+        object_interval: STEP,
+        big_file_bytes: 20_000_000,
+        sample_interval: STEP,
+        program: "smig 0.1.0".into(),
+        kernel: "Linux 6.18".into(),
+    }
+}
+
+/// A result with three complete runs.
+pub fn result() -> DemoResult {
+    let mut recorder = DemoRecorder::new(setup());
+    for event in Variant::ALL.into_iter().flat_map(events) {
+        recorder.apply(&event);
+    }
+    recorder.finish()
+}
+
+/// The events of one run, in chronological order.
+pub fn events(variant: Variant) -> Vec<DemoEvent> {
+    let mut events = vec![DemoEvent::RunStarted(variant)];
+    let mut noise = Noise(0x9e37_79b9_7f4a_7c15 ^ variant as u64);
+    let (mut at, mut left, mut moved) = (Duration::ZERO, setup().big_file_bytes, 0);
+    for step in 0.. {
+        let load = if step < UNLOADED { BackgroundLoad::Unloaded } else { BackgroundLoad::BigFile };
+        if step == UNLOADED {
+            events.push(DemoEvent::BulkStarted(at));
+        }
+        let since = f64::from(step.saturating_sub(UNLOADED));
+        let ms = match (load, variant) {
+            (BackgroundLoad::Unloaded, _) => 60.0 + 4.0 * noise.next(),
+            (_, Variant::PlainHttp2) => {
+                90.0 + 1_200.0 * (since / 10.0).min(1.0) + 900.0 * noise.next()
+            }
+            (_, Variant::NotsentLowat) => 120.0 + 120.0 * noise.next(),
+            (_, Variant::Smig) => 64.0 + 25.0 * noise.next() * noise.next(),
+        };
+        let took = Duration::from_secs_f64(ms / 1e3);
+        events.push(DemoEvent::Object(SmallObject { at, took, load }));
+        at += STEP;
+        if load == BackgroundLoad::BigFile {
+            let room = (590_000.0 * (since / 3.0).clamp(0.3, 1.0) - 10_000.0 * noise.next()) as u64;
+            let first = variant != Variant::Smig || since < 2.0;
+            if !first && moved == 0 {
+                moved = 1;
+                let (from, to) = (ConnectionId(1), ConnectionId(2));
+                events.push(DemoEvent::Moved(Move { at: at - STEP / 2, from, to }));
+            }
+            let connection = ConnectionId(if first { 1 } else { 2 });
+            let bytes = room.min(left);
+            left -= bytes;
+            events.push(DemoEvent::Bulk(BulkSample { at, connection, bytes }));
+        }
+        if left == 0 {
+            break;
+        }
+    }
+    events.push(DemoEvent::BulkFinished(at - STEP / 4));
+    let bytes = |connection, bytes| ConnectionBytes { connection: ConnectionId(connection), bytes };
+    let connections = match variant {
+        Variant::Smig => vec![bytes(1, 1_190_000), bytes(2, 19_230_000)],
+        _ => vec![bytes(1, 20_420_000)],
+    };
+    events.push(DemoEvent::RunFinished { connections, link: Some(link_report()) });
+    events
+}
+
+pub(crate) fn link_report() -> LinkReport {
+    let counters = LinkCounters {
+        delivered_packets: 14_123,
+        delivered_bytes: 21_000_000,
+        dropped_packets: 12,
+        longest_queue: 75,
+        ..LinkCounters::default()
+    };
+    let ms = Duration::from_micros;
+    LinkReport {
+        to_client: counters,
+        to_server: LinkCounters::default(),
+        lateness: LatenessSummary { packets: 20_000, p50: ms(39), p99: ms(109), max: ms(526) },
+        scheduling: Scheduling::RealTime,
+    }
+}
+
+/// Pseudorandom numbers between 0 and 1, the same in every test run.
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> f64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 40) as f64 / f64::from(1 << 24)
+    }
+}

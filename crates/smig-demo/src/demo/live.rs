@@ -1,0 +1,184 @@
+//! The live view: both series of all runs, redrawn in place; without a terminal, a line of text at
+//! intervals.
+
+use std::io::{self, Stdout, Write};
+use std::time::Duration;
+
+use smig_chart::ms;
+use smig_chart::terminal::Screen;
+
+use super::data::{DemoResult, DemoRun, DemoSetup};
+use super::picture::draw;
+use super::recorder::{DemoEvent, DemoRecorder};
+use super::summary::{findings, render_text, scene, summaries, summarise};
+
+/// Interval between lines of text without a terminal.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+
+/// Records the demonstration and displays it while it runs.
+#[derive(Debug)]
+pub struct LiveView<W: Write = Stdout> {
+    recorder: DemoRecorder,
+    screen: Screen<W>,
+    /// When the next line is due, in time since the start of the run.
+    next_line: Duration,
+}
+
+impl LiveView {
+    /// Creates a live view on standard output.
+    ///
+    /// # Errors
+    /// Errors of writing.
+    pub fn stdout(setup: DemoSetup) -> io::Result<Self> {
+        Self::new(setup, Screen::stdout())
+    }
+}
+
+impl<W: Write> LiveView<W> {
+    /// Creates a live view on a screen and prints a description of the demonstration.
+    ///
+    /// # Errors
+    /// Errors of writing.
+    pub fn new(setup: DemoSetup, mut screen: Screen<W>) -> io::Result<Self> {
+        let width = screen.size().map_or(usize::MAX, |(columns, _)| columns.max(40) - 1);
+        screen.say(&wrap(&scene(&setup), width))?;
+        let seconds = setup.likely_length().as_secs();
+        let text = match setup.variants.len() {
+            0 | 1 => format!("It takes about {seconds} s. Ctrl-C ends it."),
+            runs => format!("It takes {runs} runs of about {seconds} s each. Ctrl-C ends it."),
+        };
+        screen.say(&wrap(&text, width))?;
+        screen.say("")?;
+        Ok(Self { recorder: DemoRecorder::new(setup), screen, next_line: LINE_EVERY })
+    }
+
+    /// Records one event and redraws the screen.
+    ///
+    /// # Errors
+    /// Errors of writing.
+    pub fn apply(&mut self, event: &DemoEvent) -> io::Result<()> {
+        self.recorder.apply(event);
+        let drawing = self.screen.size().and_then(|size| draw(self.recorder.result(), size));
+        match drawing {
+            Some(grid) => self.screen.draw(&grid),
+            None => self.say(event),
+        }
+    }
+
+    /// Prints the table and the sentences, and returns the result.
+    ///
+    /// # Errors
+    /// Errors of writing.
+    pub fn finish(mut self) -> io::Result<DemoResult> {
+        let width = self.screen.size().map_or(80, |(columns, _)| columns.clamp(40, 100) - 1);
+        let result = self.recorder.finish();
+        self.screen.say("")?;
+        self.screen.say(&render_text(&result))?;
+        for sentence in findings(&summaries(&result)) {
+            self.screen.say(&wrap(&sentence, width))?;
+        }
+        Ok(result)
+    }
+
+    /// Prints an event as a line, unless it is too minor.
+    fn say(&mut self, event: &DemoEvent) -> io::Result<()> {
+        let result = self.recorder.result();
+        let Some(run) = result.runs.last() else { return Ok(()) };
+        let at = |at: &Duration| format!("  {:>4.1} s  ", at.as_secs_f64());
+        let line = match event {
+            DemoEvent::RunStarted(variant) => {
+                self.next_line = LINE_EVERY;
+                format!("{} of {}: {variant}", result.runs.len(), result.setup.variants.len())
+            }
+            DemoEvent::BulkStarted(moment) => format!("{}big file requested", at(moment)),
+            DemoEvent::BulkFinished(moment) => format!("{}big file complete", at(moment)),
+            DemoEvent::Moved(moved) => {
+                format!("{}migrated from {} to {}", at(&moved.at), moved.from, moved.to)
+            }
+            DemoEvent::Bulk(sample) if sample.at >= self.next_line => {
+                self.next_line = sample.at + LINE_EVERY;
+                format!("{}{}", at(&sample.at), progress(&result.setup, run)[..3].join(", "))
+            }
+            DemoEvent::Problem(problem) => format!("  {problem}"),
+            DemoEvent::Object(_) | DemoEvent::Bulk(_) | DemoEvent::RunFinished { .. } => {
+                return Ok(());
+            }
+        };
+        self.screen.say(&line)
+    }
+}
+
+/// Returns the state of a run as a few short texts.
+pub(super) fn progress(setup: &DemoSetup, run: &DemoRun) -> Vec<String> {
+    let summary = summarise(setup, run);
+    let mut texts = Vec::new();
+    match (summary.median_ms, summary.p95_ms) {
+        (Some(median), Some(p95)) => {
+            texts.push(format!("median {} ms", ms(median)));
+            texts.push(format!("p95 {} ms", ms(p95)));
+        }
+        _ => match summary.unloaded_median_ms {
+            Some(alone) => texts.extend([format!("alone {} ms", ms(alone)), String::new()]),
+            None => texts.extend([String::new(), String::new()]),
+        },
+    }
+    texts.push(match (summary.big_file_s, run.bulk_started) {
+        (Some(seconds), _) => format!("big file {seconds:.1} s"),
+        (None, None) => String::new(),
+        (None, Some(_)) => {
+            let share = run.bulk_bytes() as f64 / setup.big_file_bytes.max(1) as f64;
+            format!("big file {:.0} %", share * 100.0)
+        }
+    });
+    texts.push(match run.moves.last() {
+        Some(moved) => format!("moved to {}", moved.to),
+        None if run.bulk_started.is_some() => "one connection".into(),
+        None => String::new(),
+    });
+    texts
+}
+
+/// Wraps a text at spaces so that no line is longer than `width`.
+pub(crate) fn wrap(text: &str, width: usize) -> String {
+    let mut out = String::new();
+    let mut column = 0;
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if column > 0 && column + 1 + length > width {
+            out.push('\n');
+            column = 0;
+        } else if column > 0 {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += length;
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::data::Variant;
+    use crate::demo::fixtures;
+    use smig_chart::terminal::Output;
+
+    #[test]
+    fn without_a_terminal_there_are_lines() {
+        let screen = Screen::new(Vec::new(), Output::Lines);
+        let mut view = LiveView::new(fixtures::setup(), screen).unwrap();
+        for event in Variant::ALL.into_iter().flat_map(fixtures::events) {
+            view.apply(&event).unwrap();
+        }
+        let text = String::from_utf8(view.screen.into_inner()).unwrap();
+        assert!(!text.contains('\u{1b}'), "{text}");
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn words_are_not_cut() {
+        assert_eq!(wrap("aa bb cc", 5), "aa bb\ncc");
+        assert_eq!(wrap("toolong a", 3), "toolong\na");
+    }
+}

@@ -1,0 +1,32 @@
+//! The demonstration: small objects beside one big file, three ways.
+//!
+//! Owns its record ([`DemoResult`]), the conversion to numbers and sentences ([`summary`]), one web page
+//! ([`render_html`]), one picture ([`render_svg`]), a JSON document ([`render_json`]) and a live view
+//! ([`LiveView`]). [`drive`] makes the transfers and emits [`DemoEvent`]s; nothing else here opens a
+//! socket or reads a clock.
+//!
+//! All times within a run count from its start.
+
+mod data;
+mod drive;
+mod figures;
+#[doc(hidden)]
+pub mod fixtures;
+mod live;
+mod page;
+mod picture;
+mod recorder;
+pub mod summary;
+mod svg_file;
+
+pub use data::{
+    BackgroundLoad, BulkSample, ConnectionBytes, ConnectionId, DemoResult, DemoRun, DemoSetup,
+    Move, SmallObject, Variant,
+};
+pub use drive::{DemoOptions, DriveError, check, drive};
+pub(crate) use figures::colour;
+pub use live::LiveView;
+pub(crate) use live::wrap;
+pub use page::{render_html, render_json};
+pub use recorder::{DemoEvent, DemoRecorder};
+pub use svg_file::render_svg;

@@ -1,0 +1,208 @@
+//! The demonstration as one web page, and as JSON.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use smig_chart::html::{Align, Bar, Page, Table};
+use smig_chart::svg::Colour;
+use smig_chart::{bytes, ms, number};
+use smig_link::millis;
+
+use super::data::{DemoResult, DemoSetup, Variant};
+use super::figures::{colour, distribution, run_figure};
+use super::summary::{self, RunSummary};
+
+/// Renders the result with its summary as a JSON document.
+///
+/// # Panics
+/// Never: every value can be serialised as JSON.
+#[must_use]
+pub fn render_json(result: &DemoResult) -> String {
+    #[derive(Serialize)]
+    struct Document<'a> {
+        format: &'static str,
+        summary: Vec<RunSummary>,
+        #[serde(flatten)]
+        result: &'a DemoResult,
+    }
+    let summary = summary::summaries(result);
+    let document = Document { format: "smig-demo/1", summary, result };
+    serde_json::to_string_pretty(&document).expect("numbers, strings and lists") + "\n"
+}
+
+/// Renders the result as one self-contained page.
+#[must_use]
+pub fn render_html(result: &DemoResult) -> String {
+    let summaries = summary::summaries(result);
+    let mut page = Page::new("Small objects beside a big download");
+    page.lead(&summary::scene(&result.setup));
+    page.bars(
+        "Median time of a small object: with nothing else on the link, then during the download",
+        &bars(&summaries),
+    );
+    for sentence in summary::findings(&summaries) {
+        page.paragraph(&sentence);
+    }
+    if let Some(doubt) = summary::doubts(result) {
+        page.warning(&doubt);
+    }
+    for run in &result.runs {
+        for problem in &run.problems {
+            page.warning(&format!("{}: {problem}", run.variant));
+        }
+    }
+
+    page.heading("The runs over time");
+    let charts: Vec<_> = result
+        .runs
+        .iter()
+        .map(|run| {
+            (run.variant.title().to_owned(), run_figure(result, &summaries, run).to_element())
+        })
+        .collect();
+    page.charts(
+        &charts,
+        "Above, each dot is one small object: the time of its request and its duration, on a \
+         logarithmic scale. Below, the rate of the big file, by connection. All runs have the \
+         same axes.",
+    );
+
+    page.heading("Times of small objects");
+    page.chart(
+        &distribution(result, &summaries, 860.0).to_element(),
+        &distribution(result, &summaries, 340.0).to_element(),
+        "The share of small objects that were complete within a time, during the download. \
+         Further left is better; a steep line means that the times vary little.",
+    );
+
+    page.heading("In numbers");
+    page.table(&numbers(&summaries));
+    page.heading("How it was measured");
+    page.facts(&facts(&result.setup, result));
+    page.finish()
+}
+
+/// Returns the bars of medians, the one without load first.
+fn bars(summaries: &[RunSummary]) -> Vec<Bar> {
+    let bar = |name: &str, value: f64, colour: Colour| {
+        let text = format!("{} ms", ms(value));
+        Bar { name: name.to_owned(), value, text, colour }
+    };
+    let alone = summary::unloaded_median(summaries);
+    let mut bars: Vec<_> =
+        alone.map(|ms| bar("nothing else on the link", ms, Colour::Slate)).into_iter().collect();
+    bars.extend(summaries.iter().filter_map(|summary| {
+        Some(bar(summary.variant.title(), summary.median_ms?, colour(summary.variant)))
+    }));
+    bars
+}
+
+fn numbers(summaries: &[RunSummary]) -> Table {
+    let (headings, mut rows) = summary::table(summaries);
+    let mut columns: Vec<_> =
+        headings.into_iter().map(|heading| (heading.to_owned(), Align::Right)).collect();
+    columns[0].1 = Align::Left;
+    columns.push(("bytes by connection".into(), Align::Right));
+    for (row, summary) in rows.iter_mut().zip(summaries) {
+        row.push(summary::connections(summary));
+    }
+    Table { columns, rows }
+}
+
+/// Returns the congestion controls; a run's numbers may depend on them.
+fn congestion_control(setup: &DemoSetup) -> String {
+    let all = &setup.congestion_control;
+    match &setup.bulk_congestion_control {
+        Some(bulk) if bulk != all && setup.variants.contains(&Variant::Smig) => {
+            format!("{all}; {bulk} where SMig migrates the big file")
+        }
+        _ => all.clone(),
+    }
+}
+
+fn facts(setup: &DemoSetup, result: &DemoResult) -> Vec<(&'static str, String)> {
+    let mut facts = vec![
+        ("Link", format!("{}, emulated below TCP", setup.link)),
+        ("Congestion control", congestion_control(setup)),
+        (
+            "Small objects",
+            format!(
+                "{}, one every {} ms, whether or not the last is complete",
+                bytes(setup.object_bytes),
+                number(millis::of(setup.object_interval))
+            ),
+        ),
+        ("Big file", bytes(setup.big_file_bytes)),
+        (
+            "SMig's big file",
+            format!("held for a small object up to {} ms", number(millis::of(setup.max_hold))),
+        ),
+        ("TCP, TLS, files", "real: the kernel's TCP in two network namespaces".into()),
+        ("Program", setup.program.clone()),
+        ("Kernel", setup.kernel.clone()),
+    ];
+    let lateness = result.runs.iter().filter_map(|run| run.link).map(|link| link.lateness);
+    let ms = |duration: Duration| number(millis::of(duration));
+    if let Some(worst) = lateness.max_by_key(|lateness| lateness.p99) {
+        let text = format!(
+            "in the worst run, half of the packets were at most {} ms late, 99 % at most {} ms, \
+             all at most {} ms",
+            ms(worst.p50),
+            ms(worst.p99),
+            ms(worst.max)
+        );
+        facts.push(("Lateness of the link", text));
+    }
+    facts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::data::DemoRun;
+    use crate::demo::fixtures;
+    use smig_chart::html::assert_balanced;
+
+    #[test]
+    fn the_page_is_whole_and_holds_every_run() {
+        let result = fixtures::result();
+        let html = render_html(&result);
+        assert_balanced(&html);
+        for variant in Variant::ALL {
+            assert!(html.contains(&format!("<h3>{}</h3>", variant.title())), "{variant}");
+        }
+        let dots: usize = result.runs.iter().map(|run| run.objects.len()).sum();
+        assert_eq!(html.matches("<title>at ").count(), dots, "a dot for each object");
+        assert!(html.contains(">migrated</text>"));
+        for outside in ["<script", "url(", "@import", "src=", "NaN", "href="] {
+            assert!(!html.contains(outside), "{outside}");
+        }
+    }
+
+    #[test]
+    fn nothing_measured_still_makes_a_page() {
+        let mut result = fixtures::result();
+        result.runs.clear();
+        assert_balanced(&render_html(&result));
+        result.runs.push(DemoRun::new(Variant::Smig));
+        result.runs[0].problems.push("It <broke>.".into());
+        let html = render_html(&result);
+        assert_balanced(&html);
+        assert!(html.contains("SMig: It &lt;broke&gt;."));
+        assert!(!html.contains("NaN") && !html.contains("inf"));
+    }
+
+    #[test]
+    fn json_reads_back() {
+        let result = fixtures::result();
+        let text = render_json(&result);
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["format"], "smig-demo/1");
+        assert_eq!(value["summary"][2]["moves"], 1);
+        assert_eq!(value["runs"][0]["objects"][0]["load"], "unloaded");
+        assert!(value["setup"]["link"]["to_client"]["delay_ms"].as_f64() == Some(25.0));
+        let back: DemoResult = serde_json::from_value(value).unwrap();
+        assert_eq!(back.runs[1].objects.len(), result.runs[1].objects.len());
+        assert_eq!(back.runs[2].moves, result.runs[2].moves);
+    }
+}

@@ -1,0 +1,86 @@
+//! Converts events to a [`DemoResult`].
+
+use smig_link::LinkReport;
+
+use super::data::{
+    BulkSample, ConnectionBytes, DemoResult, DemoRun, DemoSetup, Move, SmallObject, Variant,
+};
+use std::time::Duration;
+
+/// An event of the demonstration. Times count from the start of the run.
+#[derive(Debug, Clone, PartialEq)]
+pub enum DemoEvent {
+    /// A run begins; the following events belong to it.
+    RunStarted(Variant),
+    /// A small object is complete.
+    Object(SmallObject),
+    /// The big file was requested.
+    BulkStarted(Duration),
+    /// An interval of the big file on one connection is over.
+    Bulk(BulkSample),
+    /// The big file is complete.
+    BulkFinished(Duration),
+    /// The big file migrated to another connection.
+    Moved(Move),
+    /// A problem, in a complete sentence. The run may continue.
+    Problem(String),
+    /// The run is over.
+    RunFinished {
+        /// Bytes of each connection.
+        connections: Vec<ConnectionBytes>,
+        /// Counters of the link.
+        link: Option<LinkReport>,
+    },
+}
+
+/// Records every event.
+#[derive(Debug, Clone)]
+pub struct DemoRecorder {
+    result: DemoResult,
+}
+
+impl DemoRecorder {
+    /// Creates an empty recorder.
+    #[must_use]
+    pub const fn new(setup: DemoSetup) -> Self {
+        Self { result: DemoResult { setup, runs: Vec::new() } }
+    }
+
+    /// Records one event. Events before the first run are dropped.
+    pub fn apply(&mut self, event: &DemoEvent) {
+        if let DemoEvent::RunStarted(variant) = event {
+            self.result.runs.push(DemoRun::new(*variant));
+            return;
+        }
+        let Some(run) = self.result.runs.last_mut() else { return };
+        match event {
+            DemoEvent::RunStarted(_) => {}
+            DemoEvent::Object(object) => {
+                // Objects complete in any order.
+                let at = run.objects.partition_point(|earlier| earlier.at <= object.at);
+                run.objects.insert(at, *object);
+            }
+            DemoEvent::BulkStarted(at) => run.bulk_started = Some(*at),
+            DemoEvent::Bulk(sample) => run.bulk.push(*sample),
+            DemoEvent::BulkFinished(at) => run.bulk_finished = Some(*at),
+            DemoEvent::Moved(moved) => run.moves.push(*moved),
+            DemoEvent::Problem(problem) => run.problems.push(problem.clone()),
+            DemoEvent::RunFinished { connections, link } => {
+                run.connections.clone_from(connections);
+                run.link = *link;
+            }
+        }
+    }
+
+    /// Returns the result so far.
+    #[must_use]
+    pub const fn result(&self) -> &DemoResult {
+        &self.result
+    }
+
+    /// Returns the final result.
+    #[must_use]
+    pub fn finish(self) -> DemoResult {
+        self.result
+    }
+}

@@ -1,0 +1,328 @@
+//! The result as numbers and sentences.
+//!
+//! Small objects count as "beside the big file" if they were requested during its transfer. Medians
+//! and percentiles are those of [`smig_stats`].
+
+use std::fmt::Write;
+
+use serde::{Deserialize, Serialize};
+use smig_chart::{amount, bytes, ms, number};
+use smig_link::millis;
+use smig_stats::{quantile, sorted};
+
+use super::data::{BackgroundLoad, ConnectionBytes, DemoResult, DemoRun, DemoSetup, Variant};
+use super::live::wrap;
+
+/// One run as numbers; a number is `None` if there are no values for it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunSummary {
+    /// The variant.
+    pub variant: Variant,
+    /// Number of small objects without concurrent load.
+    pub unloaded_objects: usize,
+    /// Their median, in ms.
+    pub unloaded_median_ms: Option<f64>,
+    /// Number of small objects beside the big file.
+    pub objects: usize,
+    /// Their median, in ms.
+    pub median_ms: Option<f64>,
+    /// Their 95th percentile, in ms.
+    pub p95_ms: Option<f64>,
+    /// The maximum, in ms.
+    pub max_ms: Option<f64>,
+    /// The time from the request for the big file to its last byte, in seconds.
+    pub big_file_s: Option<f64>,
+    /// Its body's bits over that time, in Mbit/s.
+    pub big_file_mbit_per_s: Option<f64>,
+    /// Body bytes on each connection.
+    pub connections: Vec<ConnectionBytes>,
+    /// Number of migrations of the big file.
+    pub moves: usize,
+    /// Number of problems.
+    pub problems: usize,
+}
+
+/// Returns the times of the small objects under one load, in ms, in ascending order.
+#[must_use]
+pub fn object_times(run: &DemoRun, load: BackgroundLoad) -> Vec<f64> {
+    let objects = run.objects.iter().filter(|object| object.load == load);
+    sorted(&objects.map(|object| millis::of(object.took)).collect::<Vec<_>>())
+}
+
+/// Summarises one run.
+#[must_use]
+pub fn summarise(setup: &DemoSetup, run: &DemoRun) -> RunSummary {
+    let unloaded = object_times(run, BackgroundLoad::Unloaded);
+    let beside = object_times(run, BackgroundLoad::BigFile);
+    let big_file_s = run.bulk_took().map(|took| millis::of(took) / 1e3);
+    let rate = big_file_s.filter(|s| *s > 0.0).map(|s| setup.big_file_bytes as f64 * 8e-6 / s);
+    RunSummary {
+        variant: run.variant,
+        unloaded_objects: unloaded.len(),
+        unloaded_median_ms: quantile(&unloaded, 0.5),
+        objects: beside.len(),
+        median_ms: quantile(&beside, 0.5),
+        p95_ms: quantile(&beside, 0.95),
+        max_ms: beside.last().copied(),
+        big_file_s,
+        big_file_mbit_per_s: rate,
+        connections: run.connections.clone(),
+        moves: run.moves.len(),
+        problems: run.problems.len(),
+    }
+}
+
+/// Summarises all runs.
+#[must_use]
+pub fn summaries(result: &DemoResult) -> Vec<RunSummary> {
+    result.runs.iter().map(|run| summarise(&result.setup, run)).collect()
+}
+
+/// Describes the demonstration in one sentence.
+#[must_use]
+pub fn scene(setup: &DemoSetup) -> String {
+    format!(
+        "An object of {} is requested every {} ms while a file of {} downloads, over an emulated \
+         link: {}.",
+        bytes(setup.object_bytes),
+        number(millis::of(setup.object_interval)),
+        bytes(setup.big_file_bytes),
+        setup.link,
+    )
+}
+
+/// Returns the findings as sentences; they follow the numbers, whichever variant is ahead.
+#[must_use]
+pub fn findings(summaries: &[RunSummary]) -> Vec<String> {
+    let mut sentences = Vec::new();
+    let of = |variant| summaries.iter().find(|summary| summary.variant == variant);
+    let unloaded = unloaded_median(summaries);
+    for summary in summaries {
+        let Some(median) = summary.median_ms else { continue };
+        let ratio = unloaded.map_or_else(String::new, |alone| {
+            format!(", {} times as long as with nothing else on the link", number(median / alone))
+        });
+        let median = ms(median);
+        let with = with_what(summary);
+        sentences.push(if sentences.is_empty() {
+            format!("{with}, the median small object takes {median} ms{ratio}.")
+        } else {
+            format!("{with}, it takes {median} ms{ratio}.")
+        });
+    }
+    if let (Some(plain), Some(smig)) = (of(Variant::PlainHttp2), of(Variant::Smig))
+        && let (Some(before), Some(after)) = (plain.big_file_s, smig.big_file_s)
+    {
+        let change = (after / before - 1.0) * 100.0;
+        let compared = match change {
+            less if less <= -0.05 => format!(", {:.1} % less", -less),
+            more if more >= 0.05 => format!(", {more:.1} % more"),
+            _ => String::new(),
+        };
+        sentences.push(format!(
+            "The big file takes {before:.1} s with plain HTTP/2 and {after:.1} s with \
+             SMig{compared}."
+        ));
+    }
+    sentences
+}
+
+/// Returns the beginning of a sentence about a run.
+const fn with_what(summary: &RunSummary) -> &'static str {
+    match summary.variant {
+        Variant::PlainHttp2 => "With plain HTTP/2",
+        Variant::NotsentLowat => {
+            "With TCP_NOTSENT_LOWAT, which keeps the server's send buffer short"
+        }
+        Variant::Smig if summary.moves > 0 => {
+            "With SMig, where the server moved the big file to a connection of its own"
+        }
+        Variant::Smig => "With SMig, but without a migration of the big file",
+    }
+}
+
+/// Returns the median of all runs' medians without load, which differ only by noise.
+#[must_use]
+pub fn unloaded_median(summaries: &[RunSummary]) -> Option<f64> {
+    let mut medians: Vec<f64> = summaries.iter().filter_map(|s| s.unloaded_median_ms).collect();
+    medians.sort_by(f64::total_cmp);
+    quantile(&medians, 0.5)
+}
+
+/// Returns headings and cells of the final table; the first column names the run.
+#[must_use]
+pub fn table(summaries: &[RunSummary]) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let headings =
+        vec!["", "alone, ms", "median, ms", "p95, ms", "max, ms", "big file, s", "Mbit/s", "moves"];
+    let or_dash =
+        |value: Option<f64>, text: fn(f64) -> String| value.map_or_else(|| "–".into(), text);
+    let rows = summaries
+        .iter()
+        .map(|s| {
+            vec![
+                s.variant.title().to_owned(),
+                or_dash(s.unloaded_median_ms, ms),
+                or_dash(s.median_ms, ms),
+                or_dash(s.p95_ms, ms),
+                or_dash(s.max_ms, ms),
+                or_dash(s.big_file_s, |s| format!("{s:.1}")),
+                or_dash(s.big_file_mbit_per_s, |rate| format!("{rate:.2}")),
+                s.moves.to_string(),
+            ]
+        })
+        .collect();
+    (headings, rows)
+}
+
+/// Formats the bytes of each connection: `connection 1: 1.19 MB, connection 2: 19.2 MB`.
+#[must_use]
+pub fn connections(summary: &RunSummary) -> String {
+    let each = summary.connections.iter();
+    let texts: Vec<_> = each.map(|c| format!("{}: {}", c.connection, bytes(c.bytes))).collect();
+    if texts.is_empty() { "–".into() } else { texts.join(", ") }
+}
+
+/// The width of a standard terminal.
+const COLUMNS: usize = 80;
+
+/// Renders the result as text, at most 80 columns wide.
+#[must_use]
+pub fn render_text(result: &DemoResult) -> String {
+    let summaries = summaries(result);
+    let (headings, rows) = table(&summaries);
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        let words = headings[column].split(", ").map(str::len);
+        cells.chain(words).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..headings.len()).map(width).collect();
+    let mut out = String::new();
+    // Headings on two lines: the quantity, then its unit.
+    for part in 0..2 {
+        let cell = |column: usize| headings[column].split(", ").nth(part).unwrap_or("");
+        line(&mut out, &widths, |column| cell(column).to_owned());
+    }
+    for row in &rows {
+        line(&mut out, &widths, |column| row[column].clone());
+    }
+    out.push('\n');
+    for summary in summaries.iter().filter(|summary| !summary.connections.is_empty()) {
+        let _ = writeln!(out, "{:<26}  {}", summary.variant, connections(summary));
+    }
+    for (run, summary) in result.runs.iter().zip(&summaries) {
+        for problem in &run.problems {
+            let _ = writeln!(out, "{}", wrap(&format!("{}: {problem}", summary.variant), COLUMNS));
+        }
+    }
+    if let Some(doubt) = doubts(result) {
+        let _ = writeln!(out, "\n{}", wrap(&doubt, COLUMNS));
+    }
+    out
+}
+
+fn line(out: &mut String, widths: &[usize], cell: impl Fn(usize) -> String) {
+    let mut text = String::new();
+    for (column, width) in widths.iter().enumerate() {
+        let cell = cell(column);
+        let _ = if column == 0 {
+            write!(text, "{cell:<width$}")
+        } else {
+            write!(text, "  {cell:>width$}")
+        };
+    }
+    out.push_str(text.trim_end());
+    out.push('\n');
+}
+
+/// Lateness that affects measurements of a round trip of tens of milliseconds.
+const LATE_MS: f64 = 2.0;
+
+/// Returns why the numbers may not reflect the link alone, if there is a reason.
+#[must_use]
+pub fn doubts(result: &DemoResult) -> Option<String> {
+    let late = |run: &DemoRun| run.link.map_or(0.0, |link| millis::of(link.lateness.p99));
+    let runs: Vec<_> = result.runs.iter().filter(|run| late(run) > LATE_MS).collect();
+    let worst = runs.iter().map(|run| late(run)).max_by(f64::total_cmp)?;
+    Some(format!(
+        "The machine was overloaded: in {}, one packet in a hundred was over {} ms late. \
+         Repeat the demo on an idle machine before relying on small differences.",
+        amount(runs.len(), "run"),
+        number(worst),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::demo::fixtures;
+
+    #[test]
+    fn only_objects_beside_the_big_file_count_as_beside() {
+        let result = fixtures::result();
+        let summaries = summaries(&result);
+        for (run, summary) in result.runs.iter().zip(&summaries) {
+            assert_eq!(summary.unloaded_objects, 6);
+            assert_eq!(summary.objects + 6, run.objects.len());
+            let alone = summary.unloaded_median_ms.unwrap();
+            assert!((60.0..64.1).contains(&alone), "{alone}");
+            let (median, p95, max) =
+                (summary.median_ms.unwrap(), summary.p95_ms.unwrap(), summary.max_ms.unwrap());
+            assert!(median <= p95 && p95 <= max);
+            assert_eq!(run.bulk_bytes(), result.setup.big_file_bytes);
+        }
+    }
+
+    #[test]
+    fn the_text_fits_eighty_columns_and_lines_up() {
+        let text = render_text(&fixtures::result());
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn the_sentences_say_what_the_numbers_say() {
+        let result = fixtures::result();
+        insta::assert_snapshot!(format!(
+            "{}\n\n{}",
+            scene(&result.setup),
+            findings(&summaries(&result)).join("\n")
+        ));
+    }
+
+    #[test]
+    fn an_unfinished_demonstration_has_dashes_and_no_claims() {
+        let mut result = fixtures::result();
+        result.runs.truncate(1);
+        result.runs[0].objects.clear();
+        result.runs[0].bulk_finished = None;
+        result.runs[0].problems.push("The connection was lost.".into());
+        assert!(findings(&summaries(&result)).is_empty());
+        let text = render_text(&result);
+        assert!(text.contains('–') && text.contains("The connection was lost."), "{text}");
+        assert!(!text.contains("NaN"));
+    }
+
+    #[test]
+    fn a_slower_smig_is_called_slower() {
+        let mut result = fixtures::result();
+        let run = &mut result.runs[2];
+        run.moves.clear();
+        run.bulk_finished = run.bulk_finished.map(|at| at * 2);
+        let text = findings(&summaries(&result)).join("\n");
+        assert!(text.contains("without a migration") && text.contains("% more"), "{text}");
+    }
+
+    #[test]
+    fn a_late_link_is_told() {
+        let mut result = fixtures::result();
+        assert_eq!(doubts(&result), None);
+        if let Some(link) = &mut result.runs[1].link {
+            link.lateness.p99 = Duration::from_millis(7);
+        }
+        assert!(
+            doubts(&result).unwrap().contains("in 1 run, one packet in a hundred was over 7 ms")
+        );
+    }
+}

@@ -1,0 +1,168 @@
+//! Converts the observation of a run's clients to timeline entries.
+
+use smig_chart::bytes;
+use smig_link::Time;
+
+use crate::timeline::{
+    Column, ConnectionName, Outcome, Span, Subject, Timeline, Track, micros_after,
+};
+use crate::workload::{self, ObjectResult, Observation};
+
+/// Adds every object to a timeline: a span, and the bytes that its connections carried over time. A
+/// connection is named by its client's end, or by its number (`c1`) if that is unknown.
+pub fn put_observation(timeline: &mut Timeline, observation: &Observation) {
+    let began = Time::from_nanos(observation.began_ns);
+    let origin = timeline.origin();
+    let micros = |ns: u64| micros_after(origin, Time::from_nanos(began.as_nanos() + ns));
+    let label = |number: u32| {
+        let seen = observation.connections.iter().find(|seen| seen.number == number);
+        ConnectionName(seen.map_or_else(|| format!("c{number}"), |seen| seen.client.to_string()))
+    };
+    for object in &observation.objects {
+        let name = format!("{} {}", object.name, object.number + 1);
+        timeline.spans.push(Span {
+            name: name.clone(),
+            group: format!("{}, {}", object.name, bytes(object.size)),
+            from_us: micros(object.started_ns),
+            first_byte_us: object.first_byte_ns.map(micros),
+            to_us: micros(object.ended_ns),
+            bytes: object.bytes,
+            connection: Route::of(object).last().map(label),
+            outcome: outcome(&object.outcome),
+        });
+        timeline.tracks.extend(tracks(object, &name, &label, &micros));
+    }
+    timeline.spans.sort_by_key(|span| span.from_us);
+}
+
+const fn outcome(outcome: &workload::Outcome) -> Outcome {
+    match outcome {
+        workload::Outcome::Complete => Outcome::Complete,
+        workload::Outcome::Cancelled => Outcome::Cancelled,
+        workload::Outcome::TimedOut => Outcome::Unfinished,
+        workload::Outcome::Damaged | workload::Outcome::Failed(_) => Outcome::Failed,
+    }
+}
+
+/// Connections of a stream, each with the offset from which it carried the stream.
+struct Route(Vec<(u32, u64)>);
+
+impl Route {
+    fn of(object: &ObjectResult) -> Self {
+        let first = object.moves.first().map(|moved| moved.from);
+        let first = first.or_else(|| object.connections.first().map(|by| by.connection));
+        let moves = object.moves.iter().map(|moved| (moved.to, moved.bytes));
+        Self(first.map(|first| (first, 0)).into_iter().chain(moves).collect())
+    }
+
+    fn last(&self) -> Option<u32> {
+        self.0.last().map(|(connection, _)| *connection)
+    }
+
+    /// Returns how many of the first `total` bytes a connection carried.
+    fn carried(&self, connection: u32, total: u64) -> u64 {
+        let ends = self.0.iter().skip(1).map(|(_, from)| *from).chain([u64::MAX]);
+        let parts = self.0.iter().zip(ends).filter(|((by, _), _)| *by == connection);
+        parts.map(|((_, from), end)| total.min(end).saturating_sub(*from)).sum()
+    }
+}
+
+fn tracks(
+    object: &ObjectResult,
+    name: &str,
+    label: &dyn Fn(u32) -> ConnectionName,
+    micros: &dyn Fn(u64) -> u64,
+) -> Vec<Track> {
+    let route = Route::of(object);
+    let mut connections: Vec<u32> = route.0.iter().map(|(connection, _)| *connection).collect();
+    connections.sort_unstable();
+    connections.dedup();
+    let last = (object.ended_ns, object.bytes);
+    let progress = || object.progress.iter().map(|point| (point.0, point.1)).chain([last]);
+    connections
+        .into_iter()
+        .map(|connection| {
+            let (name, by) = (name.to_owned(), label(connection));
+            let mut track = Track::new(Subject::Stream { name, connection: by });
+            for (at, total) in progress() {
+                let bytes = route.carried(connection, total);
+                if bytes > track.last(Column::CarriedBytes).unwrap_or(0) {
+                    track.push(micros(at), &[(Column::CarriedBytes, bytes)]);
+                }
+            }
+            track
+        })
+        .filter(|track| !track.at_us.is_empty())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{SizeClass, TransferDirection};
+    use crate::workload::{ConnectionBytes, ConnectionRecord, MigrationRecord, ProgressPoint};
+
+    fn moved() -> ObjectResult {
+        ObjectResult {
+            name: "big".into(),
+            number: 0,
+            client: "user".into(),
+            role: SizeClass::Big,
+            direction: TransferDirection::Download,
+            size: 3_000,
+            started_ns: 1_000_000,
+            head_ns: None,
+            first_byte_ns: Some(2_000_000),
+            ended_ns: 9_000_000,
+            bytes: 3_000,
+            connections: vec![
+                ConnectionBytes { connection: 1, bytes: 1_000 },
+                ConnectionBytes { connection: 2, bytes: 2_000 },
+            ],
+            moves: vec![MigrationRecord { at_ns: 4_000_000, bytes: 1_000, from: 1, to: 2 }],
+            outcome: workload::Outcome::Complete,
+            cancel: None,
+            progress: vec![ProgressPoint(3_000_000, 500), ProgressPoint(5_000_000, 1_500)],
+        }
+    }
+
+    #[test]
+    fn bytes_are_those_of_the_connection_at_their_time() {
+        let observation = Observation {
+            began_ns: 50_000_000,
+            ended_ns: 9_000_000,
+            objects: vec![moved()],
+            connections: vec![ConnectionRecord {
+                number: 2,
+                client: ([10, 99, 0, 2], 41_230).into(),
+            }],
+        };
+        let mut timeline = Timeline::new("t", Time::from_nanos(40_000_000));
+        put_observation(&mut timeline, &observation);
+        let points =
+            |index: usize| timeline.tracks[index].points(Column::CarriedBytes).collect::<Vec<_>>();
+        assert_eq!(points(0), [(13_000, 500), (15_000, 1_000)]);
+        assert_eq!(points(1), [(15_000, 500), (19_000, 2_000)]);
+        let span = &timeline.spans[0];
+        assert_eq!((span.from_us, span.first_byte_us, span.to_us), (11_000, Some(12_000), 19_000));
+        assert_eq!(span.connection, Some(ConnectionName("10.99.0.2:41230".into())));
+        let one = Subject::Stream { name: "big 1".into(), connection: ConnectionName("c1".into()) };
+        assert_eq!(timeline.tracks[0].of, one, "the client's address is unknown");
+        assert_eq!((span.name.as_str(), span.group.as_str()), ("big 1", "big, 3 kB"));
+    }
+
+    #[test]
+    fn what_nobody_brought_has_no_track() {
+        let mut object = moved();
+        (object.connections, object.moves, object.bytes) = (Vec::new(), Vec::new(), 0);
+        object.outcome = workload::Outcome::Failed("reset".into());
+        let mut timeline = Timeline::new("t", Time::ZERO);
+        let observation = Observation { objects: vec![object], ..Observation::default() };
+        put_observation(&mut timeline, &observation);
+        assert_eq!(timeline.tracks, []);
+        assert_eq!(
+            (timeline.spans[0].outcome, &timeline.spans[0].connection),
+            (Outcome::Failed, &None)
+        );
+    }
+}

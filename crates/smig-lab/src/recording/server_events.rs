@@ -1,0 +1,133 @@
+//! Marks from our own server: the JSON lines that `smig lab server` logs.
+//!
+//! They come from another process and may be truncated or mixed with other output: lines that are
+//! not events are counted and skipped, never an error.
+
+use std::io::{self, BufRead};
+
+use serde::Deserialize;
+use smig_link::Time;
+
+use crate::timeline::{Annotation, ConnectionName, MarkKind, Timeline};
+
+/// An event line.
+#[derive(Debug, Deserialize)]
+struct Event {
+    at_ns: u64,
+    event: String,
+    #[serde(default)]
+    from: Option<serde_json::Value>,
+    #[serde(default)]
+    to: Option<serde_json::Value>,
+    #[serde(default)]
+    by: Option<String>,
+    /// Client's end of the connection; for a migration that of the target connection.
+    #[serde(default)]
+    peer: Option<String>,
+}
+
+/// Events of a program.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServerEvents {
+    /// Time, kind, connection and label.
+    events: Vec<(Time, MarkKind, Option<ConnectionName>, String)>,
+    /// Number of lines that were not events.
+    pub unread_lines: usize,
+}
+
+impl ServerEvents {
+    /// Reads JSON lines to EOF.
+    ///
+    /// # Errors
+    /// Errors of the reader.
+    pub fn read(from: &mut dyn BufRead) -> io::Result<Self> {
+        let mut all = Self::default();
+        for line in from.split(b'\n') {
+            let line = line?;
+            match serde_json::from_slice::<Event>(&line) {
+                Ok(event) => all.take(&event),
+                Err(_) if line.trim_ascii().is_empty() => {}
+                Err(_) => all.unread_lines += 1,
+            }
+        }
+        Ok(all)
+    }
+
+    fn take(&mut self, event: &Event) {
+        let connection = event.peer.clone().map(ConnectionName);
+        let (kind, label) = match event.event.as_str() {
+            "moved" => {
+                let end = |end: &Option<serde_json::Value>| {
+                    end.as_ref().map_or_else(|| "?".to_owned(), plain)
+                };
+                let by = event.by.as_deref().unwrap_or_default();
+                let label = format!("{} → {} {by}", end(&event.from), end(&event.to));
+                (MarkKind::Migrate, label.trim_end().to_owned())
+            }
+            "joined" => (MarkKind::Join, String::new()),
+            "reset" => (MarkKind::Reset, String::new()),
+            "declined" => (MarkKind::Declined, String::new()),
+            "opened" => (MarkKind::Opened, String::new()),
+            "closed" => (MarkKind::Closed, String::new()),
+            other => (MarkKind::Note, other.to_owned()),
+        };
+        self.events.push((Time::from_nanos(event.at_ns), kind, connection, label));
+    }
+
+    /// Adds the events to a timeline, as observed by `host`.
+    pub fn put_on(&self, timeline: &mut Timeline, host: &str) {
+        for (at, kind, connection, label) in &self.events {
+            timeline.marks.push(Annotation {
+                at_us: timeline.micros(*at),
+                kind: *kind,
+                host: host.to_owned(),
+                connection: connection.clone(),
+                label: label.clone(),
+            });
+        }
+        timeline.marks.sort_by_key(|mark| mark.at_us);
+    }
+}
+
+/// Formats a string without quotes, any other value as JSON.
+fn plain(value: &serde_json::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_become_marks_and_noise_is_counted() {
+        let text =
+            b"{\"at_ns\":3000000,\"event\":\"moved\",\"from\":\"a\",\"to\":7,\"by\":\"local\",\"peer\":\"10.99.0.2:5001\"}\n\
+            listening on 10.99.0.1:443\n\
+            {\"at_ns\":2000000,\"event\":\"joined\",\"peer\":\"10.99.0.2:5000\"}\n\
+            {\"at_ns\":4000000,\"event\":\"limit\",\"limit\":\"x\"}\n\n\
+            {\"at_ns\":5000000,\"ev";
+        let events = ServerEvents::read(&mut &text[..]).unwrap();
+        assert_eq!(events.unread_lines, 2);
+        let mut timeline = Timeline::new("t", Time::from_nanos(1_000_000));
+        events.put_on(&mut timeline, "server");
+        let seen: Vec<_> = timeline
+            .marks
+            .iter()
+            .map(|mark| (mark.at_us, mark.kind, mark.label.as_str()))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                (1_000, MarkKind::Join, ""),
+                (2_000, MarkKind::Migrate, "a → 7 local"),
+                (3_000, MarkKind::Note, "limit"),
+            ]
+        );
+        let connections: Vec<_> = timeline
+            .marks
+            .iter()
+            .map(|mark| mark.connection.as_ref().map(|name| name.0.as_str()))
+            .collect();
+        assert_eq!(connections, [Some("10.99.0.2:5000"), Some("10.99.0.2:5001"), None]);
+    }
+}

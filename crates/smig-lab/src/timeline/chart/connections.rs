@@ -1,0 +1,147 @@
+//! The connections of a timeline, with a number and a colour each.
+
+use smig_chart::bytes;
+use smig_chart::svg::Colour;
+
+use crate::timeline::{Column, ConnectionName, MarkKind, Subject, Timeline, Track};
+
+/// A connection that carried data.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Connection {
+    pub(super) name: ConnectionName,
+    /// Number in order of opening, from 1, among the connections that carried data.
+    pub(super) number: usize,
+    pub(super) colour: Colour,
+    /// Congestion controls of its sender, in order.
+    pub(super) controls: Vec<String>,
+    /// Bytes of its sender that were acknowledged.
+    pub(super) acked: u64,
+}
+
+/// The connections of a timeline.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Connections {
+    /// Host that sent the most data.
+    pub(super) sender: String,
+    used: Vec<Connection>,
+    /// Number of connections that were opened but carried no significant data.
+    pub(super) unused: usize,
+}
+
+/// Colours by number. Neighbours differ in lightness.
+const COLOURS: [Colour; 5] =
+    [Colour::Blue, Colour::Amber, Colour::Teal, Colour::Purple, Colour::Slate];
+
+/// A connection that carried at most one in this many of the sender's bytes counts as unused.
+const LEAST_SHARE: u64 = 1_000;
+
+impl Connections {
+    pub(super) fn of(timeline: &Timeline) -> Self {
+        let sender = sender(timeline);
+        let mut all: Vec<(u64, &ConnectionName, u64)> = Vec::new();
+        for track in &timeline.tracks {
+            match &track.of {
+                Subject::Connection { host, connection } if *host == sender => {
+                    let begin = track.at_us.first().copied().unwrap_or(0);
+                    all.push((begin, connection, track.last(Column::AckedBytes).unwrap_or(0)));
+                }
+                _ => {}
+            }
+        }
+        // Connections that occur only in streams' tracks, in a run without kernel samples.
+        for track in &timeline.tracks {
+            let Subject::Stream { connection, .. } = &track.of else { continue };
+            let carried = track.last(Column::CarriedBytes).unwrap_or(0);
+            match all.iter_mut().find(|(_, name, _)| *name == connection) {
+                Some((_, _, bytes)) => *bytes = (*bytes).max(carried),
+                None => {
+                    all.push((track.at_us.first().copied().unwrap_or(0), connection, carried));
+                }
+            }
+        }
+        all.sort_by_key(|(begin, ..)| *begin);
+        let total: u64 = all.iter().map(|(.., bytes)| bytes).sum();
+        let (used, unused): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|(.., bytes)| *bytes > total / LEAST_SHARE);
+        let used = used
+            .into_iter()
+            .enumerate()
+            .map(|(index, (_, name, acked))| Connection {
+                name: name.clone(),
+                number: index + 1,
+                colour: COLOURS[index % COLOURS.len()],
+                controls: controls(timeline, &sender, name),
+                acked,
+            })
+            .collect();
+        Self { sender, used, unused: unused.len() }
+    }
+
+    pub(super) fn used(&self) -> impl Iterator<Item = &Connection> {
+        self.used.iter()
+    }
+
+    pub(super) fn by_name(&self, name: &ConnectionName) -> Option<&Connection> {
+        self.used.iter().find(|connection| connection.name == *name)
+    }
+
+    pub(super) fn number(&self, name: &ConnectionName) -> Option<usize> {
+        Some(self.by_name(name)?.number)
+    }
+
+    /// Returns a description for the accessible text.
+    pub(super) fn describe(&self) -> String {
+        let each = self.used.iter().map(|one| {
+            let Connection { number, acked, .. } = one;
+            format!("Connection {number} carried {}", bytes(*acked))
+        });
+        let text = each.collect::<Vec<_>>().join(". ");
+        if text.is_empty() { "No connection carried data.".into() } else { format!("{text}.") }
+    }
+}
+
+impl Connection {
+    /// Returns the title: `2 (bbr)`.
+    pub(super) fn title(&self) -> String {
+        let number = self.number;
+        if self.controls.is_empty() {
+            number.to_string()
+        } else {
+            format!("{number} ({})", self.controls.join(", then "))
+        }
+    }
+
+    /// Returns the track of the sender's kernel.
+    pub(super) fn track<'a>(&self, timeline: &'a Timeline) -> Option<&'a Track> {
+        let sender = sender(timeline);
+        timeline.tracks.iter().find(|track| {
+            matches!(&track.of, Subject::Connection { host, connection }
+                if *host == sender && *connection == self.name)
+        })
+    }
+}
+
+/// Returns the host with the most acknowledged bytes; the first one of equals.
+fn sender(timeline: &Timeline) -> String {
+    let mut totals: Vec<(&str, u64)> = Vec::new();
+    for track in &timeline.tracks {
+        let Subject::Connection { host, .. } = &track.of else { continue };
+        let acked = track.last(Column::AckedBytes).unwrap_or(0);
+        match totals.iter_mut().find(|(name, _)| name == host) {
+            Some((_, total)) => *total += acked,
+            None => totals.push((host, acked)),
+        }
+    }
+    let most = totals.into_iter().rev().max_by_key(|(_, total)| *total);
+    most.map(|(host, _)| host.to_owned()).unwrap_or_default()
+}
+
+fn controls(timeline: &Timeline, sender: &str, name: &ConnectionName) -> Vec<String> {
+    timeline
+        .marks
+        .iter()
+        .filter(|mark| mark.kind == MarkKind::CongestionControl && mark.host == sender)
+        .filter(|mark| mark.connection.as_ref() == Some(name))
+        .map(|mark| mark.label.clone())
+        .collect()
+}

@@ -1,0 +1,123 @@
+//! Renders the samples of a run as one chart on one time axis: each request, the data that arrives
+//! by connection, the link's queue, the data that each connection holds, and its round-trip times.
+//!
+//! Owns the presentation of a [`Timeline`]. It computes only what is drawn, and omits panels
+//! without values.
+
+mod connections;
+mod downsample;
+mod page;
+mod panels;
+mod requests;
+mod side_by_side;
+mod svg_file;
+#[cfg(test)]
+mod tests;
+
+use smig_chart::svg::{Axis, Figure, Mark};
+
+use crate::timeline::{MarkKind, Timeline};
+use connections::Connections;
+
+pub use page::render_html;
+pub use side_by_side::render_side_by_side;
+pub use svg_file::render_svg;
+
+/// The visible part of the time axis, and its width.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct View {
+    /// Start, in microseconds since the timeline's origin.
+    pub from_us: u64,
+    /// End, in microseconds since the timeline's origin.
+    pub to_us: u64,
+    /// Width in CSS pixels.
+    pub width: f64,
+}
+
+impl View {
+    /// Returns a view of the complete timeline.
+    #[must_use]
+    pub fn whole(timeline: &Timeline, width: f64) -> Self {
+        Self { from_us: 0, to_us: timeline.end_us().max(1), width }
+    }
+
+    const fn holds(&self, at_us: u64) -> bool {
+        self.from_us <= at_us && at_us <= self.to_us
+    }
+
+    const fn length_us(&self) -> u64 {
+        self.to_us.saturating_sub(self.from_us)
+    }
+
+    /// Returns the number of points that a line across the plot can show.
+    fn columns(&self) -> usize {
+        self.width.max(100.0) as usize
+    }
+}
+
+/// Converts microseconds to the axis' seconds.
+fn seconds(us: u64) -> f64 {
+    us as f64 / 1e6
+}
+
+/// Builds the chart.
+#[must_use]
+pub fn figure(timeline: &Timeline, view: &View) -> Figure {
+    let connections = Connections::of(timeline);
+    let moves = moves(timeline, &connections, view);
+    let strip = (!moves.is_empty()).then(|| panels::strip(view));
+    let panels = strip
+        .into_iter()
+        .chain(requests::panel(timeline, &connections, view, 0))
+        .chain(requests::times(timeline, &connections, view))
+        .chain(panels::progress(timeline, &connections, view))
+        .chain(panels::arriving(timeline, &connections, view))
+        .chain(panels::queue(timeline, &connections, view))
+        .chain(connections.used().filter_map(|one| panels::sender(timeline, one, view)))
+        .chain(panels::round_trips(timeline, &connections, view))
+        .collect();
+    Figure {
+        title: timeline.head.title.clone(),
+        description: connections.describe(),
+        width: view.width,
+        x: Axis::between(seconds(view.from_us), seconds(view.to_us), "s"),
+        panels,
+        marks: moves,
+    }
+}
+
+/// Returns SMig's actions as labelled marks. Marks of one kind that are too close to be
+/// distinguishable are merged.
+fn moves(timeline: &Timeline, connections: &Connections, view: &View) -> Vec<Mark> {
+    let shown = [MarkKind::Join, MarkKind::Migrate, MarkKind::Reset, MarkKind::Declined];
+    let close_us = (view.length_us() as f64 * 5.0 / view.width) as u64;
+    let mut groups: Vec<(u64, MarkKind, String, usize)> = Vec::new();
+    for mark in timeline.marks.iter().filter(|mark| shown.contains(&mark.kind)) {
+        if !view.holds(mark.at_us) {
+            continue;
+        }
+        match groups.last_mut() {
+            Some((at, kind, _, count)) if *kind == mark.kind && mark.at_us <= *at + close_us => {
+                *count += 1;
+            }
+            _ => {
+                let number = mark.connection.as_ref().and_then(|name| connections.number(name));
+                let word = match mark.kind {
+                    MarkKind::Join => " of",
+                    MarkKind::Migrate => " to",
+                    _ => " on",
+                };
+                let place = number.map_or_else(String::new, |n| format!("{word} connection {n}"));
+                groups.push((mark.at_us, mark.kind, place, 1));
+            }
+        }
+    }
+    groups
+        .into_iter()
+        .map(|(at_us, kind, place, count)| {
+            let label =
+                if count > 1 { format!("{count} {kind}") } else { format!("{kind}{place}") };
+            Mark { x: seconds(at_us), label }
+        })
+        .collect()
+}

@@ -1,0 +1,102 @@
+//! Renders the chart as a page: the complete run, and a close-up of each migration.
+
+use smig_chart::bytes;
+use smig_chart::html::{Align, Page, Table};
+
+use super::connections::Connections;
+use super::svg_file::summary;
+use super::{View, figure};
+use crate::timeline::{Column, MarkKind, Timeline};
+
+const WIDE: f64 = 1_092.0;
+const NARROW: f64 = 360.0;
+/// Time that a close-up shows before and after its migration.
+const BEFORE_US: u64 = 400_000;
+const AFTER_US: u64 = 800_000;
+/// Maximum number of close-ups.
+const LOOKS: usize = 6;
+
+/// Renders the chart as one page without network access and scripts.
+#[must_use]
+pub fn render_html(timeline: &Timeline) -> String {
+    let mut page = Page::new(&timeline.head.title);
+    page.lead(&summary(timeline));
+    let both = |view: View| {
+        let at = |width| figure(timeline, &View { width, ..view }).to_element();
+        (at(WIDE), at(NARROW))
+    };
+    let (wide, narrow) = both(View::whole(timeline, WIDE));
+    page.chart(&wide, &narrow, CAPTION);
+    let looks = looks(timeline);
+    if !looks.is_empty() {
+        page.heading("Details");
+    }
+    for (at_us, what) in looks {
+        let from_us = at_us.saturating_sub(BEFORE_US);
+        let view = View { from_us, to_us: at_us + AFTER_US, width: WIDE };
+        let (wide, narrow) = both(view);
+        page.chart(&wide, &narrow, &what);
+    }
+    page.heading("Connections");
+    page.table(&table(timeline));
+    let facts: Vec<(&str, String)> =
+        timeline.head.facts.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+    if !facts.is_empty() {
+        page.heading("About the run");
+        page.facts(&facts);
+    }
+    page.finish()
+}
+
+const CAPTION: &str = "All panels share one clock. Bars: each request, pale until its first byte. \
+    Queue: packets waiting for the emulated link, in the colours of their connections. Send \
+    buffer: data of one connection that is sent and not acknowledged, and above it data not sent \
+    yet; the line is the congestion window.";
+
+/// Returns the first migration of each group that fits one close-up.
+fn looks(timeline: &Timeline) -> Vec<(u64, String)> {
+    let mut looks: Vec<(u64, String)> = Vec::new();
+    let moves = timeline.marks.iter().filter(|mark| mark.kind == MarkKind::Migrate);
+    for mark in moves {
+        if looks.last().is_none_or(|(at, _)| mark.at_us > at + AFTER_US) {
+            let seconds = mark.at_us as f64 / 1e6;
+            looks.push((mark.at_us, format!("Around the migration at {seconds:.2} s")));
+        }
+    }
+    looks.truncate(LOOKS);
+    looks
+}
+
+fn table(timeline: &Timeline) -> Table {
+    let columns = [
+        ("connection", Align::Left),
+        ("client address", Align::Left),
+        ("congestion control", Align::Left),
+        ("acknowledged", Align::Right),
+        ("retransmitted", Align::Right),
+        ("minimum round-trip time", Align::Right),
+        ("busy", Align::Right),
+        ("limited by the receiver", Align::Right),
+        ("limited by the send buffer", Align::Right),
+    ];
+    let row = |one: &super::connections::Connection| {
+        let track = one.track(timeline);
+        let last = |column| track.and_then(|track| track.last(column)).unwrap_or(0);
+        let time = |column| format!("{:.2} s", last(column) as f64 / 1e6);
+        vec![
+            one.number.to_string(),
+            one.name.to_string(),
+            one.controls.join(", then "),
+            bytes(one.acked),
+            bytes(last(Column::RetransmittedBytes)),
+            format!("{:.1} ms", last(Column::MinRttUs) as f64 / 1e3),
+            time(Column::BusyUs),
+            time(Column::ReceiverLimitedUs),
+            time(Column::BufferLimitedUs),
+        ]
+    };
+    Table {
+        columns: columns.map(|(name, align)| (name.to_owned(), align)).to_vec(),
+        rows: Connections::of(timeline).used().map(row).collect(),
+    }
+}

@@ -1,0 +1,412 @@
+//! Panels of quantities over time.
+
+use smig_chart::svg::{Axis, Block, Colour, Layer, Panel, Range, Rule, Shape, Tint};
+use smig_chart::{ms, number};
+
+use super::connections::{Connection, Connections};
+use super::downsample::downsample;
+use super::{View, seconds};
+use crate::timeline::{Column, ConnectionName, Direction, Subject, Timeline, Track};
+
+/// Height of a plot in pixels.
+const HEIGHT: f64 = 80.0;
+/// Space above the highest value.
+const ROOM: f64 = 1.08;
+
+/// Prefix of a connection's name in a legend.
+pub(super) const BY_CONNECTION: &str = "on connection ";
+
+/// A panel for the marks' labels alone, which need more lines if the marks are closer.
+pub(super) fn strip(view: &View) -> Panel {
+    Panel {
+        title: String::new(),
+        y: Axis::names(Vec::new()),
+        height: if view.width < 600.0 { 46.0 } else { 32.0 },
+        layers: Vec::new(),
+        rules: Vec::new(),
+    }
+}
+
+/// Data that arrived on each connection, stacked.
+pub(super) fn arriving(
+    timeline: &Timeline,
+    connections: &Connections,
+    view: &View,
+) -> Option<Panel> {
+    let bin = bin_us(view);
+    let bins = usize::try_from(view.length_us().div_ceil(bin)).unwrap_or(0);
+    let mut floors = vec![0.0; bins];
+    let mut layers = Vec::new();
+    for one in connections.used() {
+        let rates = rates(timeline, connections, &one.name, view, bin, bins);
+        let mut blocks = Vec::new();
+        for (index, rate) in rates.into_iter().enumerate().filter(|(_, rate)| *rate > 0.0) {
+            let from = view.from_us + index as u64 * bin;
+            let to = (from + bin).min(view.to_us);
+            let floor = floors[index];
+            floors[index] = floor + rate;
+            blocks.push(Block { x: (seconds(from), seconds(to)), y: (floor, floor + rate) });
+        }
+        if !blocks.is_empty() {
+            let (name, shape) = (format!("{BY_CONNECTION}{}", one.title()), Shape::Blocks(blocks));
+            layers.push(Layer { name, colour: one.colour, shape });
+        }
+    }
+    let most = floors.into_iter().fold(0.0, f64::max);
+    let link = timeline.head.link.map(|link| link.bits_per_s as f64 / 1e6);
+    let rule = link.map(|rate| Rule { y: rate, label: String::new() });
+    (!layers.is_empty()).then(|| Panel {
+        title: "Received by the client, Mbit/s (dotted: link rate)".into(),
+        // A burst out of a full buffer may exceed the link's rate briefly.
+        y: Axis::linear_exact(most.max(link.unwrap_or(0.0)) * ROOM, ""),
+        height: HEIGHT,
+        layers,
+        rules: rule.into_iter().collect(),
+    })
+}
+
+/// Returns the length of a bin, a round number: about a hundred bins.
+fn bin_us(view: &View) -> u64 {
+    let rough = view.length_us() / 100;
+    let mut bin = 1_000;
+    for factor in [2, 5, 10, 20, 50, 100, 200, 500, 1_000, 5_000, 10_000, 60_000] {
+        if rough > bin {
+            bin = factor * 1_000;
+        }
+    }
+    bin
+}
+
+/// Returns the rate in Mbit/s that arrived on a connection, by bin: from the receiver's kernel, or
+/// from the bodies of streams if that was not sampled.
+fn rates(
+    timeline: &Timeline,
+    connections: &Connections,
+    connection: &ConnectionName,
+    view: &View,
+    bin: u64,
+    bins: usize,
+) -> Vec<f64> {
+    let kernel = timeline.tracks.iter().find(|track| {
+        matches!(&track.of, Subject::Connection { host, connection: name }
+            if *host != connections.sender && name == connection)
+    });
+    let mut bytes = vec![0.0; bins];
+    match kernel {
+        Some(track) => spread(track.points(Column::ReceivedBytes), view.from_us, bin, &mut bytes),
+        None => {
+            for track in &timeline.tracks {
+                let of = &track.of;
+                if matches!(of, Subject::Stream { connection: by, .. } if by == connection) {
+                    spread(track.points(Column::CarriedBytes), view.from_us, bin, &mut bytes);
+                }
+            }
+        }
+    }
+    bytes.into_iter().map(|bytes| bytes * 8.0 / bin as f64).collect()
+}
+
+/// Adds a counter's growth to bins, distributed evenly between two samples.
+fn spread(counter: impl Iterator<Item = (u64, u64)>, origin: u64, bin: u64, into: &mut [f64]) {
+    let mut before: Option<(u64, u64)> = None;
+    for (at, total) in counter {
+        let (since, from) = before.unwrap_or((at, 0));
+        before = Some((at, total));
+        let came = total.saturating_sub(from) as f64;
+        let length = (at - since).max(1) as f64;
+        let end = origin + into.len() as u64 * bin;
+        // The bins that the interval overlaps, within the view.
+        let mut begin = since.max(origin);
+        while came > 0.0 && begin < at.max(since + 1).min(end) {
+            let index = (begin - origin) / bin;
+            let next = (origin + (index + 1) * bin).min(at.max(since + 1));
+            if let Some(place) = into.get_mut(index as usize) {
+                *place += came * (next - begin) as f64 / length;
+            }
+            begin = next;
+        }
+    }
+}
+
+/// Progress of long transfers, in the colour of the connection that carries their bytes.
+pub(super) fn progress(
+    timeline: &Timeline,
+    connections: &Connections,
+    view: &View,
+) -> Option<Panel> {
+    let mut layers: Vec<Layer> = Vec::new();
+    let mut most = 0.0_f64;
+    for span in &timeline.spans {
+        let mut lines: Vec<(Colour, Vec<(f64, f64)>)> = Vec::new();
+        let looks = looks(timeline, &span.name);
+        if looks.len() < LOOKS {
+            continue;
+        }
+        let mut last = None;
+        for (at, name, total) in looks {
+            let colour = connections.by_name(name).map_or(Colour::Slate, |one| one.colour);
+            let point = (seconds(at), total as f64 / 1e6);
+            if lines.last().is_none_or(|(known, _)| *known != colour) {
+                lines.push((colour, last.into_iter().collect()));
+            }
+            if let Some((_, line)) = lines.last_mut().filter(|_| view.holds(at)) {
+                line.push(point);
+                most = most.max(point.1);
+            }
+            last = view.holds(at).then_some(point);
+        }
+        let lines = lines.into_iter().filter(|(_, points)| points.len() > 1);
+        layers.extend(lines.map(|(colour, line)| layer("", colour, Shape::Line(line))));
+    }
+    (!layers.is_empty()).then(|| Panel {
+        title: "Long transfers, MB transferred".into(),
+        y: Axis::linear_exact(most * ROOM, ""),
+        height: 60.0,
+        layers,
+        rules: Vec::new(),
+    })
+}
+
+/// A transfer with fewer samples is too short to be drawn.
+const LOOKS: usize = 8;
+
+/// Returns each sample of a stream: time, connection that carried more, and total so far.
+fn looks<'a>(timeline: &'a Timeline, stream: &str) -> Vec<(u64, &'a ConnectionName, u64)> {
+    let mut steps: Vec<(u64, &ConnectionName, u64)> = Vec::new();
+    for track in &timeline.tracks {
+        if let Subject::Stream { name, connection } = &track.of
+            && name == stream
+        {
+            let mut before = 0;
+            for (at, total) in track.points(Column::CarriedBytes) {
+                steps.push((at, connection, total.saturating_sub(before)));
+                before = total;
+            }
+        }
+    }
+    steps.sort_by_key(|(at, ..)| *at);
+    let mut total = 0;
+    for step in &mut steps {
+        total += step.2;
+        step.2 = total;
+    }
+    steps
+}
+
+/// The queue towards the client by connection, with every drop.
+pub(super) fn queue(timeline: &Timeline, connections: &Connections, view: &View) -> Option<Panel> {
+    let of = |connection| Subject::Link { direction: Direction::ToClient, connection };
+    let all = of(None);
+    let tracks = || timeline.tracks.iter().filter(|track| track.of == all);
+    let lengths = tracks().find(|track| track.columns.contains_key(&Column::QueuePackets))?;
+    let lengths = downsample(lengths.points(Column::QueuePackets), view);
+    let mut floors = vec![0; lengths.len()];
+    let mut layers = Vec::new();
+    for one in connections.used() {
+        let part = of(Some(one.name.clone()));
+        let Some(track) = timeline.tracks.iter().find(|track| track.of == part) else { continue };
+        let part = |at| track.value_at(Column::QueuePackets, at).unwrap_or(0);
+        let tops =
+            lengths.iter().zip(&floors).map(|((at, all), floor)| (floor + part(*at)).min(*all));
+        let tops: Vec<u64> = tops.collect();
+        if tops != floors {
+            let area = Shape::Area(Tint::Full, steps(&lengths, &floors, &tops));
+            layers.push(layer(&format!("of connection {}", one.number), one.colour, area));
+        }
+        floors = tops;
+    }
+    let tops: Vec<u64> = lengths.iter().map(|(_, packets)| *packets).collect();
+    if tops != floors {
+        let name = if layers.is_empty() { "all packets" } else { "of others" };
+        let area = Shape::Area(Tint::Full, steps(&lengths, &floors, &tops));
+        layers.push(layer(name, Colour::Slate, area));
+    }
+    let drops: Vec<f64> = tracks()
+        .flat_map(|track| track.points(Column::DroppedBytes))
+        .filter(|(at, _)| view.holds(*at))
+        .map(|(at, _)| seconds(at))
+        .collect();
+    let most = tops.into_iter().max().unwrap_or(0) as f64;
+    let limit = timeline.head.link.map(|link| {
+        let drain = link.queue_packets as f64 * 1_500.0 * 8.0 / link.bits_per_s as f64 * 1e3;
+        let label = format!("limit: {} packets, {} ms at link rate", link.queue_packets, ms(drain));
+        Rule { y: link.queue_packets as f64, label }
+    });
+    // Omit the limit of a queue that never fills to 40 %: it would only compress the chart.
+    let limit = limit.filter(|rule| rule.y <= most * 2.5);
+    let axis = most.max(limit.as_ref().map_or(0.0, |rule| rule.y * 1.3));
+    if !drops.is_empty() {
+        let name = format!("dropped ({})", drops.len());
+        layers.push(layer(&name, Colour::Vermilion, Shape::Ticks(drops)));
+    }
+    Some(Panel {
+        title: "Queue of the link, packets".into(),
+        y: Axis::linear_exact(axis * ROOM, ""),
+        height: HEIGHT,
+        layers,
+        rules: limit.into_iter().collect(),
+    })
+}
+
+/// Returns ranges from `floors` to `tops` at the times of the points; each holds until the next.
+fn steps(points: &[(u64, u64)], floors: &[u64], tops: &[u64]) -> Vec<Range> {
+    let mut ranges: Vec<Range> = Vec::new();
+    for (((at, _), low), high) in points.iter().zip(floors).zip(tops) {
+        let (x, low, high) = (seconds(*at), *low as f64, *high as f64);
+        match ranges.last().copied() {
+            // No change: extend the previous range.
+            Some(last) if (last.low, last.high) == (low, high) => {}
+            last => {
+                ranges.extend(last.map(|last| Range { x, ..last }));
+                ranges.push(Range { x, low, high });
+            }
+        }
+    }
+    let end = points.last().map(|(at, _)| seconds(*at));
+    ranges.extend(ranges.last().copied().zip(end).map(|(last, x)| Range { x, ..last }));
+    ranges
+}
+
+fn layer(name: &str, colour: Colour, shape: Shape) -> Layer {
+    Layer { name: name.to_owned(), colour, shape }
+}
+
+/// Data that one connection holds at its sender: in flight, and not sent yet.
+pub(super) fn sender(timeline: &Timeline, one: &Connection, view: &View) -> Option<Panel> {
+    let track = one.track(timeline)?;
+    let flight: Vec<Range> = downsample(track.points(Column::UnackedBytes), view)
+        .into_iter()
+        .map(|(at, bytes)| Range { x: seconds(at), low: 0.0, high: kilobytes(bytes) })
+        .collect();
+    let unacked = |at| track.value_at(Column::UnackedBytes, at).unwrap_or(0);
+    let unsent: Vec<Range> = downsample(track.points(Column::UnsentBytes), view)
+        .into_iter()
+        .map(|(at, bytes)| {
+            let low = kilobytes(unacked(at));
+            Range { x: seconds(at), low, high: low + kilobytes(bytes) }
+        })
+        .collect();
+    let most = unsent.iter().map(|range| range.high).fold(0.0, f64::max);
+    let window = line(track, Column::CwndBytes, 1e-3, view);
+    let widest = window.iter().map(|(_, y)| *y).fold(0.0, f64::max);
+    // The limit of a window that is far from being used would compress the other values.
+    let top = widest.min(most * 3.0).max(most);
+    if most <= 0.0 {
+        return None;
+    }
+    let named = if widest > top {
+        format!("congestion window (up to {} kB)", number(widest))
+    } else {
+        "congestion window".into()
+    };
+    let mut layers = vec![
+        layer("not sent yet", one.colour, Shape::Area(Tint::Faint, unsent)),
+        layer("sent, not acknowledged", one.colour, Shape::Area(Tint::Full, flight)),
+        layer(&named, Colour::Ink, Shape::Line(window)),
+    ];
+    let again = retransmissions(track, view);
+    if !again.is_empty() {
+        layers.push(layer("retransmitted", Colour::Vermilion, Shape::Ticks(again)));
+    }
+    let title = format!("Connection {}: send buffer, kB", one.title());
+    Some(Panel {
+        title,
+        y: Axis::linear_exact(top * ROOM, ""),
+        height: HEIGHT,
+        layers,
+        rules: Vec::new(),
+    })
+}
+
+/// Data that all connections together hold at the sender, stacked: in flight opaque, unsent faint.
+pub(super) fn senders(
+    timeline: &Timeline,
+    connections: &Connections,
+    view: &View,
+) -> Option<Panel> {
+    let tracks: Vec<(&Connection, &Track)> =
+        connections.used().filter_map(|one| Some((one, one.track(timeline)?))).collect();
+    // One list of times for all connections, so that their areas can be stacked.
+    let mut moments: Vec<u64> = tracks
+        .iter()
+        .flat_map(|(_, track)| downsample(track.points(Column::UnsentBytes), view))
+        .map(|(at, _)| at)
+        .collect();
+    moments.sort_unstable();
+    moments.dedup();
+    let mut floors = vec![0.0; moments.len()];
+    let mut layers = Vec::new();
+    for (column, tint) in [(Column::UnackedBytes, Tint::Full), (Column::UnsentBytes, Tint::Faint)] {
+        for (one, track) in &tracks {
+            let ranges = moments.iter().zip(&mut floors).map(|(at, floor)| {
+                let low = *floor;
+                *floor += kilobytes(track.value_at(column, *at).unwrap_or(0));
+                Range { x: seconds(*at), low, high: *floor }
+            });
+            layers.push(layer("", one.colour, Shape::Area(tint, ranges.collect())));
+        }
+    }
+    let most = floors.into_iter().fold(0.0, f64::max);
+    (most > 0.0).then(|| Panel {
+        title: "Send buffer, kB (pale: not sent yet)".into(),
+        y: Axis::linear_exact(most * ROOM, ""),
+        height: HEIGHT,
+        layers,
+        rules: Vec::new(),
+    })
+}
+
+fn kilobytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e3
+}
+
+fn line(track: &Track, column: Column, scale: f64, view: &View) -> Vec<(f64, f64)> {
+    downsample(track.points(column), view)
+        .into_iter()
+        .map(|(at, value)| (seconds(at), value as f64 * scale))
+        .collect()
+}
+
+/// Returns the times of retransmissions.
+fn retransmissions(track: &Track, view: &View) -> Vec<f64> {
+    let points: Vec<(u64, u64)> = track.points(Column::RetransmittedBytes).collect();
+    points
+        .windows(2)
+        .filter(|pair| pair[1].1 > pair[0].1 && view.holds(pair[1].0))
+        .map(|pair| seconds(pair[1].0))
+        .collect()
+}
+
+/// The smoothed round-trip time of each connection, as measured by its sender.
+pub(super) fn round_trips(
+    timeline: &Timeline,
+    connections: &Connections,
+    view: &View,
+) -> Option<Panel> {
+    let layers: Vec<Layer> = connections
+        .used()
+        .filter_map(|one| {
+            let points = line(one.track(timeline)?, Column::SrttUs, 1e-3, view);
+            let known: Vec<_> = points.into_iter().filter(|(_, ms)| *ms > 0.0).collect();
+            let name = format!("connection {}", one.number);
+            (!known.is_empty()).then(|| layer(&name, one.colour, Shape::Line(known)))
+        })
+        .collect();
+    let most = layers.iter().flat_map(|layer| match &layer.shape {
+        Shape::Line(points) => points.iter().map(|(_, y)| *y).collect(),
+        _ => Vec::new(),
+    });
+    let most = most.fold(0.0, f64::max);
+    let idle = timeline.head.link.map(|link| link.round_trip_ms);
+    let title = "Round-trip time, ms";
+    (!layers.is_empty()).then(|| Panel {
+        title: idle.map_or_else(
+            || title.to_owned(),
+            |idle| format!("{title} (dotted: idle, {})", number(idle)),
+        ),
+        y: Axis::linear_exact(most.max(idle.unwrap_or(0.0)) * ROOM, ""),
+        height: HEIGHT,
+        layers,
+        rules: idle.map(|y| Rule { y, label: String::new() }).into_iter().collect(),
+    })
+}

@@ -1,0 +1,125 @@
+//! Renders several runs side by side, panel by panel on the same scales, so that differences are
+//! visible.
+
+use std::fmt::Write;
+
+use smig_chart::html::escape;
+use smig_chart::svg::{Axis, Figure, Panel, STYLE, with_plain_colours};
+
+use super::connections::Connections;
+use super::svg_file::{HEAD_STYLE, LINE, facts, in_lines};
+use super::{View, moves, panels, requests};
+use crate::timeline::Timeline;
+
+const MARGIN: f64 = 14.0;
+const GAP: f64 = 18.0;
+/// Space above the panels for the run's name.
+const HEAD: f64 = 34.0;
+
+/// Renders the charts of several runs as one SVG file with the same panels: requests, their
+/// durations, arriving data, the queue, data held at senders, round-trip times. The time axis
+/// starts with each run and has the same length in all.
+#[must_use]
+pub fn render_side_by_side(timelines: &[&Timeline], width: f64) -> String {
+    let count = timelines.len().max(1) as f64;
+    let column = ((width - 2.0 * MARGIN + GAP) / count - GAP).max(100.0);
+    let to_us = timelines.iter().map(|timeline| timeline.end_us()).max().unwrap_or(0).max(1);
+    let view = View { from_us: 0, to_us, width: column };
+    let rows = timelines.iter().map(|one| requests::rows(one, &view)).max().unwrap_or(0);
+    let mut figures: Vec<Figure> =
+        timelines.iter().map(|timeline| figure(timeline, &view, rows)).collect();
+    share_scales(&mut figures);
+    let facts: Vec<Vec<String>> =
+        timelines.iter().map(|timeline| in_lines(facts(timeline), column)).collect();
+    let head = HEAD + LINE * facts.iter().map(Vec::len).max().unwrap_or(0) as f64;
+    let mut body = String::new();
+    let mut tallest = 0.0_f64;
+    for (index, (timeline, figure)) in timelines.iter().zip(&figures).enumerate() {
+        let left = MARGIN + (column + GAP) * index as f64;
+        let title = escape(&timeline.head.title);
+        let _ = write!(body, "<text class=\"run\" x=\"{left}\" y=\"28\">{title}</text>");
+        for (line, text) in facts[index].iter().enumerate() {
+            let (y, text) = (46.0 + LINE * line as f64, escape(text));
+            let _ = write!(body, "<text class=\"found\" x=\"{left}\" y=\"{y}\">{text}</text>");
+        }
+        let element = figure.to_element();
+        let _ = write!(body, "<g transform=\"translate({left} {head})\">{element}</g>");
+        tallest = tallest.max(figure.height());
+    }
+    let height = head + tallest + MARGIN;
+    let name = escape(
+        &timelines.iter().map(|one| one.head.title.as_str()).collect::<Vec<_>>().join(" / "),
+    );
+    with_plain_colours(&format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fig\" role=\"img\" \
+         viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\">\
+         <title>{name}</title><style>{STYLE}{HEAD_STYLE}</style>\
+         <rect class=\"paper\" width=\"{width}\" height=\"{height}\" rx=\"6\"/>{body}</svg>\n"
+    ))
+}
+
+/// Builds the panels that every run has, even without values.
+fn figure(timeline: &Timeline, view: &View, rows: usize) -> Figure {
+    let connections = Connections::of(timeline);
+    let marks = moves(timeline, &connections, view);
+    let panels = [
+        Some(panels::strip(view)),
+        requests::panel(timeline, &connections, view, rows).map(without_names),
+        requests::times(timeline, &connections, view).map(without_names),
+        panels::arriving(timeline, &connections, view)
+            .map(with_short_names)
+            .map(titled("Received, Mbit/s, by connection")),
+        panels::queue(timeline, &connections, view)
+            .map(without_names)
+            .map(titled("Queue of the link (red: dropped)")),
+        panels::senders(timeline, &connections, view),
+        panels::round_trips(timeline, &connections, view).map(without_names),
+    ];
+    Figure {
+        title: timeline.head.title.clone(),
+        description: connections.describe(),
+        width: view.width,
+        x: Axis::between(0.0, view.to_us as f64 / 1e6, "s"),
+        panels: panels.into_iter().flatten().collect(),
+        marks,
+    }
+}
+
+/// Removes the legend, whose lines would misalign the panels.
+fn without_names(mut panel: Panel) -> Panel {
+    for layer in &mut panel.layers {
+        layer.name.clear();
+    }
+    panel
+}
+
+/// Replaces the title, to state what the legend would.
+fn titled(title: &str) -> impl Fn(Panel) -> Panel {
+    move |panel| Panel { title: title.to_owned(), ..panel }
+}
+
+/// Shortens the legend to one line: the title states that the numbers are connections.
+fn with_short_names(mut panel: Panel) -> Panel {
+    for layer in &mut panel.layers {
+        if let Some(short) = layer.name.strip_prefix(panels::BY_CONNECTION) {
+            layer.name = short.to_owned();
+        }
+    }
+    panel
+}
+
+/// Gives panels with the same title the same y axis: the longest.
+fn share_scales(figures: &mut [Figure]) {
+    let axes: Vec<(String, Axis)> = figures
+        .iter()
+        .flat_map(|figure| &figure.panels)
+        .map(|panel| (panel.title.clone(), panel.y.clone()))
+        .collect();
+    for panel in figures.iter_mut().flat_map(|figure| &mut figure.panels) {
+        let alike = axes.iter().filter(|(title, _)| *title == panel.title);
+        let longest = alike.max_by(|(_, a), (_, b)| a.to().total_cmp(&b.to()));
+        if let Some((_, axis)) = longest.filter(|_| !panel.y.has_names()) {
+            panel.y = axis.clone();
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Tests that the chart shows the timeline's values, and nothing else.
+
+use smig_chart::html::assert_balanced;
+use smig_chart::svg::Shape;
+use smig_link::Time;
+
+use super::*;
+use crate::timeline::{
+    Column, ConnectionName, Direction, LinkFacts, Outcome, Span, Subject, Track,
+};
+
+fn name(number: u64) -> ConnectionName {
+    ConnectionName(format!("10.99.0.2:{}", 5_000 + number))
+}
+
+/// Two seconds: a stream arrives on connection 1 for half of the time, then on connection 2.
+/// Synthetic, not a measurement.
+fn timeline() -> Timeline {
+    let mut timeline = Timeline::new("A <run>", Time::ZERO);
+    timeline.head.link =
+        Some(LinkFacts { bits_per_s: 10_000_000, round_trip_ms: 50.0, queue_packets: 75 });
+    let mut queue = Track::new(Subject::Link { direction: Direction::ToClient, connection: None });
+    let mut drops = Track::new(queue.of.clone());
+    for at in (0..2_000_000).step_by(1_000) {
+        queue.push(at, &[(Column::QueuePackets, at / 1_000 % 75)]);
+    }
+    drops.push(740_000, &[(Column::DroppedBytes, 1_500)]);
+    timeline.tracks.extend([queue, drops]);
+    for number in [1, 2, 3] {
+        let connection = name(number);
+        let mut sender = Track::new(Subject::Connection {
+            host: "server".into(),
+            connection: connection.clone(),
+        });
+        let mut stream = Track::new(Subject::Stream { name: "big".into(), connection });
+        let active = (number - 1) * 1_000_000..number * 1_000_000;
+        for at in (0..2_000_000_u64).step_by(10_000) {
+            let acked = at.clamp(active.start, active.end) - active.start;
+            sender.push(
+                at,
+                &[
+                    (Column::AckedBytes, acked),
+                    (Column::CwndBytes, 30_000),
+                    (Column::UnackedBytes, 20_000),
+                    (Column::UnsentBytes, 5_000 * number),
+                    (Column::SrttUs, 60_000),
+                    (Column::RetransmittedBytes, if at > 900_000 { 1_448 } else { 0 }),
+                ],
+            );
+            if acked > 0 && active.contains(&at) {
+                stream.push(at, &[(Column::CarriedBytes, acked)]);
+            }
+        }
+        timeline.tracks.push(sender);
+        if number < 3 {
+            timeline.tracks.push(stream);
+        }
+    }
+    mark(&mut timeline, 400_000, MarkKind::Join);
+    mark(&mut timeline, 401_000, MarkKind::Join);
+    mark(&mut timeline, 1_000_000, MarkKind::Migrate);
+    mark(&mut timeline, 1_700_000, MarkKind::Reset);
+    mark(&mut timeline, 0, MarkKind::CongestionControl);
+    let mut span = |title: &str, from_us, to_us, outcome| {
+        timeline.spans.push(Span {
+            name: title.into(),
+            group: if title == "big" { "big" } else { "small" }.into(),
+            from_us,
+            first_byte_us: Some(from_us + 50_000),
+            to_us,
+            bytes: 10_000,
+            connection: Some(name(1)),
+            outcome,
+        });
+    };
+    span("big", 0, 2_000_000, Outcome::Complete);
+    span("one", 200_000, 260_000, Outcome::Complete);
+    span("two", 210_000, 400_000, Outcome::Cancelled);
+    timeline
+}
+
+fn mark(timeline: &mut Timeline, at_us: u64, kind: MarkKind) {
+    let label = "cubic".into();
+    let mark = crate::timeline::Annotation {
+        at_us,
+        kind,
+        host: "server".into(),
+        connection: Some(name(if kind == MarkKind::Migrate { 2 } else { 1 })),
+        label,
+    };
+    timeline.marks.push(mark);
+}
+
+fn whole() -> Figure {
+    let timeline = timeline();
+    figure(&timeline, &View::whole(&timeline, 800.0))
+}
+
+fn titles(figure: &Figure) -> Vec<&str> {
+    figure.panels.iter().map(|panel| panel.title.as_str()).collect()
+}
+
+#[test]
+fn all_panels_share_the_axis() {
+    assert_eq!(
+        titles(&whole()),
+        [
+            "",
+            "Each request, until its last byte",
+            "Long transfers, MB transferred",
+            "Received by the client, Mbit/s (dotted: link rate)",
+            "Queue of the link, packets",
+            "Connection 1 (cubic): send buffer, kB",
+            "Connection 2: send buffer, kB",
+            "Round-trip time, ms (dotted: idle, 50)",
+        ]
+    );
+}
+
+#[test]
+fn marks_name_connections_and_those_that_are_close_are_one_word() {
+    let labels: Vec<String> = whole().marks.into_iter().map(|mark| mark.label).collect();
+    assert_eq!(labels, ["2 JOIN", "MIGRATE to connection 2", "RST_STREAM on connection 1"]);
+}
+
+#[test]
+fn a_request_has_the_colours_of_those_who_bring_it() {
+    let figure = whole();
+    let names: Vec<&str> =
+        figure.panels[1].layers.iter().map(|layer| layer.name.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "waiting on connection 1",
+            "receiving on connection 1",
+            "receiving on connection 2",
+            "cancelled or failed"
+        ]
+    );
+    let Shape::Bars(second) = &figure.panels[1].layers[2].shape else { panic!("bars") };
+    assert_eq!(second[0].block.x, (1.01, 2.0));
+    // Three rows: the big request, and two that overlap.
+    assert_eq!(figure.panels[1].y.ticks(1).len(), 3);
+}
+
+#[test]
+fn what_came_between_two_looks_came_evenly() {
+    let mut timeline = timeline();
+    let connection = name(2);
+    let mut kernel = Track::new(Subject::Connection { host: "client".into(), connection });
+    // 1 MB in the second second: 8 Mbit/s, sampled four times per second.
+    for quarter in 0..=4_u64 {
+        kernel.push(1_000_000 + quarter * 250_000, &[(Column::ReceivedBytes, quarter * 250_000)]);
+    }
+    timeline.tracks.push(kernel);
+    let figure = figure(&timeline, &View::whole(&timeline, 800.0));
+    let panel = figure.panels.iter().find(|panel| panel.title.starts_with("Received"));
+    let Shape::Blocks(blocks) = &panel.unwrap().layers[1].shape else { panic!("blocks") };
+    assert_eq!(blocks.len(), 50, "20 ms each");
+    assert!(blocks.iter().all(|block| (block.y.1 - block.y.0 - 8.0).abs() < 1e-6), "{blocks:?}");
+}
+
+#[test]
+fn the_queue_has_the_colours_of_those_who_stand_in_it() {
+    let mut timeline = timeline();
+    for (number, steps) in [(1, [(0, 10), (1_000_000, 2)]), (2, [(500_000, 0), (1_500_000, 40)])] {
+        let connection = Some(name(number));
+        let mut part = Track::new(Subject::Link { direction: Direction::ToClient, connection });
+        steps
+            .into_iter()
+            .for_each(|(at, packets)| part.push(at, &[(Column::QueuePackets, packets)]));
+        timeline.tracks.push(part);
+    }
+    let figure = figure(&timeline, &View::whole(&timeline, 800.0));
+    let panel = figure.panels.iter().find(|panel| panel.title.starts_with("Queue")).unwrap();
+    let names: Vec<&str> = panel.layers.iter().map(|layer| layer.name.as_str()).collect();
+    assert_eq!(names, ["of connection 1", "of connection 2", "of others", "dropped (1)"]);
+    // Of 49 packets at 1.549 s, two belong to the first connection and forty to the second.
+    let at = |layer: usize| {
+        let Shape::Area(_, ranges) = &panel.layers[layer].shape else { panic!("an area") };
+        let last = ranges.iter().rev().find(|range| range.x <= 1.549).unwrap();
+        (last.low, last.high)
+    };
+    assert_eq!((at(0), at(1), at(2)), ((0.0, 2.0), (2.0, 42.0), (42.0, 49.0)));
+}
+
+#[test]
+fn a_view_shows_its_part() {
+    let timeline = timeline();
+    let view = View { from_us: 1_200_000, to_us: 1_500_000, width: 400.0 };
+    let figure = figure(&timeline, &view);
+    assert_eq!(figure.marks, []);
+    assert_eq!(figure.panels[0].layers[0].name, "receiving on connection 2");
+    let svg = figure.to_element();
+    assert_balanced(&svg);
+    assert!(svg.contains("1.2") && !svg.contains("dropped"), "{svg}");
+}
+
+#[test]
+fn files_are_whole_and_stand_alone() {
+    let mut timeline = timeline();
+    timeline.head.facts.insert("kernel".into(), "Linux <6>".into());
+    let svg = render_svg(&timeline, &View::whole(&timeline, 1_000.0));
+    let html = render_html(&timeline);
+    for text in [&svg, &html] {
+        assert_balanced(text);
+        assert!(text.contains("A &lt;run&gt;"));
+        for outside in ["<script", "url(", "@import", "href=", "NaN", "inf"] {
+            assert!(!text.contains(outside), "{outside}");
+        }
+    }
+    assert!(svg.contains("small: 60.0 ms") || svg.contains("small: 60 ms"), "{svg}");
+    assert!(svg.contains("1 connection not shown"));
+    assert!(html.contains("Around the migration at 1.00 s") && html.contains("Linux &lt;6&gt;"));
+}
+
+#[test]
+fn side_by_side_means_the_same_scales() {
+    let (one, mut other) = (timeline(), timeline());
+    other.head.title = "Another".into();
+    other.marks.clear();
+    for span in &mut other.spans {
+        span.to_us += 900_000;
+        span.from_us += 100_000;
+    }
+    let svg = render_side_by_side(&[&one, &other], 1_000.0);
+    assert_balanced(&svg);
+    assert!(svg.contains("A &lt;run&gt;") && svg.contains("Another"));
+    let columns: Vec<&str> = svg.split("<g transform=\"translate(").skip(1).collect();
+    assert_eq!(columns.len(), 2);
+    // Titles, plots and the axes' numbers have the same heights.
+    let heights = |column: &str| -> Vec<String> {
+        let titles = column.split("<text class=\"name\"").skip(1);
+        titles.map(|title| title.split('<').next().unwrap_or_default().to_owned()).collect()
+    };
+    assert_eq!(heights(columns[0]), heights(columns[1]));
+    assert!(heights(columns[0]).len() >= 5, "{svg}");
+    assert_balanced(&render_side_by_side(&[], 1_000.0));
+}
+
+#[test]
+fn without_values_there_is_an_empty_picture() {
+    let timeline = Timeline::new("nothing", Time::ZERO);
+    let figure = figure(&timeline, &View::whole(&timeline, 500.0));
+    assert_eq!(titles(&figure), [""; 0]);
+    assert_balanced(&render_svg(&timeline, &View::whole(&timeline, 500.0)));
+    assert_balanced(&render_html(&timeline));
+}

@@ -1,0 +1,97 @@
+//! Estimates the duration of a run from the scenario alone.
+
+use std::fs;
+use std::time::Duration;
+
+use smig_link::{RateSpec, Trace};
+
+use crate::scenario::{Scenario, Transfer, TransferDirection};
+
+/// Time for setup and teardown.
+const AROUND: Duration = Duration::from_secs(1);
+
+/// Estimates the duration of a run.
+#[must_use]
+pub fn estimated_duration(scenario: &Scenario) -> Duration {
+    let rate = bits_per_second(&scenario.link.to_client.rate);
+    let transfers =
+        || scenario.workload.transfers.values().filter(|transfer| transfer.until.is_none());
+    let bits: f64 = transfers().map(|transfer| bits(transfer, rate)).sum();
+    let first = transfers().map(|transfer| transfer.start.0).min().unwrap_or_default();
+    let by_rate = first + Duration::from_secs_f64((bits / rate).min(1e6));
+    let by_clock = transfers().map(last_start).max().unwrap_or_default();
+    by_rate.max(by_clock) + scenario.workload.settle.0 + AROUND
+}
+
+/// Returns the time after which unfinished transfers are aborted.
+pub(super) fn time_limit(scenario: &Scenario) -> Duration {
+    let limit = scenario.workload.time_limit.map(|limit| limit.0);
+    limit.unwrap_or_else(|| estimated_duration(scenario) * 4 + Duration::from_secs(60))
+}
+
+/// Returns the mean rate in bits per second.
+fn bits_per_second(rate: &RateSpec) -> f64 {
+    let of_trace = || match rate {
+        RateSpec::Trace(file) => {
+            fs::read_to_string(file).ok()?.parse().ok().map(|trace: Trace| trace.mean())
+        }
+        _ => None,
+    };
+    let rate = rate.mean().or_else(of_trace);
+    // An unreadable trace is reported elsewhere.
+    rate.map_or(1e6, |rate| rate.as_bits_per_second() as f64)
+}
+
+/// Returns the bits of a transfer; `rate`, in bits per second, is what it would get alone on the
+/// link.
+fn bits(transfer: &Transfer, rate: f64) -> f64 {
+    let count = transfer.most();
+    let sizes = (0..count.min(1_000)).map(|number| transfer.size_of(number) as f64);
+    let mut bytes: f64 = sizes.sum();
+    if let Some(cancel) = &transfer.cancel
+        && transfer.direction == TransferDirection::Download
+    {
+        let at = cancel.at.map_or(f64::INFINITY, |at| at.0 as f64);
+        let after = cancel.after.map_or(f64::INFINITY, |after| after.0.as_secs_f64() * rate / 8.0);
+        bytes = bytes.min(at.min(after) * f64::from(count));
+    }
+    bytes * 8.0
+}
+
+fn last_start(transfer: &Transfer) -> Duration {
+    let pauses = transfer.most().saturating_sub(1);
+    let every = transfer.every.map_or(Duration::ZERO, |every| every.0);
+    let cancel = transfer.cancel.as_ref().and_then(|cancel| cancel.after);
+    let last = transfer.start.0 + every.saturating_mul(pauses);
+    last + cancel.map_or(Duration::ZERO, |after| after.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::parse;
+
+    fn seconds(transfers: &str) -> u64 {
+        let text = format!(
+            "link = 'paper-wired'\n[servers.s]\nkind = 'smig'\n[clients.c]\nkind = 'smig'\n\
+             [workload]\nsettle = '0'\n{transfers}"
+        );
+        let campaign = parse(&text, "test", std::path::Path::new("/"), &|_| Ok(())).unwrap();
+        (estimated_duration(&campaign.settings[0].scenario) - AROUND).as_secs()
+    }
+
+    #[test]
+    fn rate_and_clock_both_count() {
+        let big = "transfers.big.size = '50MB'\n";
+        assert_eq!(seconds(big), 40);
+        assert_eq!(seconds(&format!("{big}transfers.big.start = '5s'\n")), 45);
+        assert_eq!(seconds(&format!("{big}transfers.big.cancel.after = '10s'\n")), 10);
+        assert_eq!(seconds(&format!("{big}transfers.big.cancel.at = '5MB'\n")), 4);
+        assert_eq!(
+            seconds("transfers.x = { size = '1kB', every = '1s', count = 21, start = '2s' }\n"),
+            22
+        );
+        let until = format!("{big}transfers.x = {{ size = '1kB', every = '1s', until = 'big' }}\n");
+        assert_eq!(seconds(&until), 40);
+    }
+}

@@ -1,0 +1,101 @@
+//! A trial's result: one line of JSON with everything that is needed to reproduce it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use smig_link::{LinkReport, Scheduling};
+
+use super::origin::Origin;
+use crate::scenario::{Scenario, TrialId, ValidityBounds};
+use crate::workload::Observation;
+
+/// Format version of the lines; readers reject greater ones.
+pub const FORMAT: u32 = 2;
+
+/// Result of a trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TrialResult {
+    /// Format version of this line.
+    pub format: u32,
+    /// Identifier of the trial.
+    pub id: TrialId,
+    /// Digest of scenario and seed: see [`crate::scenario::Trial::hash`].
+    pub hash: String,
+    /// Seed of everything random in the run.
+    pub seed: u64,
+    /// Scenario that was measured.
+    pub scenario: Scenario,
+    /// Versions of the servers and of this program, as they report them.
+    pub versions: BTreeMap<String, String>,
+    /// Machine of the run.
+    pub machine: Machine,
+    /// Build of the program, and load of the machine; absent in results of format 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
+    /// Start of the run, in seconds of Unix time.
+    pub unix_time: u64,
+    /// The attempt that counted, from 1.
+    pub attempt: u32,
+    /// Duration with setup and teardown, in seconds.
+    pub seconds: f64,
+    /// Statistics of the link and its lateness.
+    pub link: LinkReport,
+    /// Statistics of further links.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub more_links: Vec<LinkReport>,
+    /// Packets dropped in the hosts' own devices: 0 in a run that counts.
+    pub device_drops: u64,
+    /// Whether CUBIC used HyStart at the end of the run; absent if the kernel does not report it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hystart: Option<bool>,
+    /// Why the run does not count; empty if it does.
+    pub disturbed: Vec<String>,
+    /// What the clients observed.
+    pub observation: Observation,
+    /// Events that our own servers logged, by server name: connections, joins, migrations, with
+    /// `at_ns` of `CLOCK_MONOTONIC`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub server_events: BTreeMap<String, Vec<serde_json::Value>>,
+    /// File with the run's time series, relative to the results.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeline: Option<String>,
+}
+
+/// The machine of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Name and version of the kernel.
+    pub kernel: String,
+    /// Processor model.
+    pub cpu: String,
+    /// Number of processors available to this process.
+    pub cpus: usize,
+    /// Number of trials that ran in parallel.
+    pub jobs: usize,
+}
+
+/// Returns why a run does not count; empty if it does.
+pub(super) fn disturbances(
+    accept: &ValidityBounds,
+    links: &[LinkReport],
+    device_drops: u64,
+) -> Vec<String> {
+    let mut why = Vec::new();
+    let late = links.iter().map(|link| link.lateness.p99).max().unwrap_or_default();
+    let bound = accept.lateness_p99.0;
+    if late > bound {
+        let millis = |time: Duration| time.as_secs_f64() * 1e3;
+        let advice = if links.iter().any(|link| link.scheduling == Scheduling::Ordinary) {
+            "; as root it has priority over other programs"
+        } else {
+            ""
+        };
+        let (late, bound) = (millis(late), millis(bound));
+        why.push(format!("the link was late: {late:.1} ms at p99, limit {bound:.1} ms{advice}"));
+    }
+    if device_drops > 0 {
+        why.push(format!("the hosts' network devices dropped {device_drops} packets"));
+    }
+    why
+}

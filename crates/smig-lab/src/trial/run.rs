@@ -1,0 +1,355 @@
+//! Runs one trial: sets up hosts, servers and clients, and tears everything down.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::process::Command;
+use std::sync::mpsc;
+use std::time::{Instant, SystemTime};
+
+use smig_link::LinkReport;
+use smig_testbed::hystart::{self, HystartError, HystartGuard};
+use smig_testbed::netns::{Host, HostSpec, LabError, LinkSetup, Privilege, Testbed};
+
+use super::length::time_limit;
+use super::origin::{Origin, load_average};
+use super::result::{FORMAT, Machine, TrialResult, disturbances};
+use super::setup::TrialRequest;
+use crate::peer::{PeerError, RunAs, ServerEnv, ServerJob, ServerProcess};
+use crate::recording::{TIMELINES, TrialRecorder};
+use crate::scenario::{HostSettings, ServerKind, ServerSpec};
+use crate::workload::{
+    CommandEnv, Observation, RunPhase, ServerFiles, WorkloadError, WorkloadSpec,
+};
+
+/// Why a trial has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum TrialError {
+    /// The hosts or the link failed.
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    /// HyStart could not be set.
+    #[error(transparent)]
+    Hystart(#[from] HystartError),
+    /// A server failed to start.
+    #[error(transparent)]
+    Peer(#[from] PeerError),
+    /// The clients failed.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// A server exited during the run.
+    #[error("{0}")]
+    PeerEnded(String),
+    /// A file could not be read or written.
+    #[error("{doing}: {cause}")]
+    Io {
+        /// Attempted operation.
+        doing: &'static str,
+        /// Error of the system call.
+        cause: io::Error,
+    },
+    /// A bug in the lab.
+    #[error("a thread of the lab panicked; this is a bug, please report it")]
+    Panicked,
+}
+
+fn io_error(doing: &'static str) -> impl Fn(io::Error) -> TrialError {
+    move |cause| TrialError::Io { doing, cause }
+}
+
+/// What the users of a trial do, on a thread inside the clients' host: send requests to the servers,
+/// and return what they observed. They must call `pause` at each [`RunPhase`].
+///
+/// [`workload::run`](crate::workload::run) does what the scenario's workload says.
+pub trait Clients: Send + 'static {
+    /// Runs the clients until the last transfer has ended.
+    ///
+    /// # Errors
+    /// [`WorkloadError`]. The failure of a single object is recorded in its result.
+    fn run(
+        self,
+        spec: WorkloadSpec,
+        pause: &mut dyn FnMut(RunPhase),
+    ) -> Result<Observation, WorkloadError>;
+}
+
+impl<F> Clients for F
+where
+    F: FnOnce(WorkloadSpec, &mut dyn FnMut(RunPhase)) -> Result<Observation, WorkloadError>
+        + Send
+        + 'static,
+{
+    fn run(
+        self,
+        spec: WorkloadSpec,
+        pause: &mut dyn FnMut(RunPhase),
+    ) -> Result<Observation, WorkloadError> {
+        self(spec, pause)
+    }
+}
+
+/// Checks whether hosts and a link can be set up on this machine.
+///
+/// # Errors
+/// What the machine lacks, and how to fix it.
+pub fn check() -> Result<(), LabError> {
+    Testbed::start(smig_link::LinkSpec::paper_wired()).map(drop)
+}
+
+/// Runs a trial. [`smig_testbed::netns::enter_user_namespace`] must have been called before the process
+/// started a second thread; `privilege` is its result.
+///
+/// # Errors
+/// [`TrialError`]; everything has been torn down.
+pub fn run(
+    request: &TrialRequest,
+    privilege: Privilege,
+    clients: impl Clients,
+) -> Result<TrialResult, TrialError> {
+    let began = Instant::now();
+    let load_before = load_average();
+    let unix_time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let scenario = &request.trial.scenario;
+    let hystart =
+        scenario.hosts.hystart().map(|on| HystartGuard::start(keeper(request), on)).transpose()?;
+    let recording = request.timeline.as_ref().map(|path| TrialRecorder::new(&request.trial, path));
+    let mut testbed = testbed(request, recording.as_ref())?;
+    let drops_before = testbed.device_drops().map_err(io_error("reading the devices' counters"))?;
+    let (peers, ports) = start_servers(request, privilege, &testbed)?;
+    let mut run = RunOf { testbed: &mut testbed, recording };
+    let (observation, links) = run.observe(request, &ports, clients)?;
+    let recording = run.recording;
+    let drops = testbed.device_drops().map_err(io_error("reading the devices' counters"))?;
+    for peer in &peers {
+        peer.check().map_err(TrialError::PeerEnded)?;
+    }
+    drop(peers);
+    drop(testbed);
+    let hystart_was_on = hystart::present();
+    drop(hystart);
+    if let Some(recording) = recording {
+        recording
+            .write(&observation, &request.scratch)
+            .map_err(io_error("writing the timeline"))?;
+    }
+    let device_drops = drops - drops_before;
+    let disturbed = disturbances(&scenario.accept, &links, device_drops);
+    let mut links = links.into_iter();
+    let link = links.next().ok_or(TrialError::Panicked)?;
+    Ok(TrialResult {
+        format: FORMAT,
+        id: request.trial.id.clone(),
+        hash: request.trial.hash().to_owned(),
+        seed: request.trial.seed,
+        scenario: scenario.clone(),
+        versions: request.versions.clone(),
+        machine: Machine::here(request.jobs),
+        origin: Some(Origin { build: request.build.clone(), load: [load_before, load_average()] }),
+        unix_time: unix_time.map_or(0, |time| time.as_secs()),
+        attempt: request.attempt,
+        seconds: began.elapsed().as_secs_f64(),
+        disturbed,
+        link,
+        more_links: links.collect(),
+        device_drops,
+        hystart: hystart_was_on,
+        observation,
+        server_events: events_of(request),
+        timeline: request
+            .timeline
+            .as_ref()
+            .and_then(|path| path.file_name())
+            .map(|name| format!("{TIMELINES}/{}", name.to_string_lossy())),
+    })
+}
+
+/// Builds the command of the process that maintains the trial's HyStart setting.
+fn keeper(request: &TrialRequest) -> Command {
+    let mut command = Command::new(&request.smig);
+    command.args(["lab", "hystart"]);
+    command
+}
+
+fn testbed(
+    request: &TrialRequest,
+    recording: Option<&TrialRecorder>,
+) -> Result<Testbed, TrialError> {
+    let scenario = &request.trial.scenario;
+    let mut builder = Testbed::builder(scenario.link.clone())
+        .seed(request.trial.seed)
+        .server(host_spec(&scenario.hosts.server))
+        .client(host_spec(&scenario.hosts.client));
+    for link in &scenario.more_links {
+        builder = builder.and_link(LinkSetup::new(link.clone()));
+    }
+    if let Some(recording) = recording {
+        builder = builder.log_to_client(recording.queue_log());
+    }
+    Ok(builder.start()?)
+}
+
+fn host_spec(host: &HostSettings) -> HostSpec {
+    let mut spec = HostSpec::default();
+    if let Some(name) = &host.congestion_control {
+        spec = spec.congestion_control(name);
+    }
+    if let Some(segments) = host.initial_window {
+        spec = spec.initial_window(segments);
+    }
+    if let Some([least, initial, most]) = host.send_buffer {
+        spec = spec.send_buffer(least.0, initial.0, most.0);
+    }
+    if let Some([least, initial, most]) = host.receive_buffer {
+        spec = spec.receive_buffer(least.0, initial.0, most.0);
+    }
+    if let Some(sack) = host.sack {
+        spec = spec.sysctl("ipv4/tcp_sack", if sack { "1" } else { "0" });
+    }
+    if let Some(size) = host.not_sent_low_water {
+        spec = spec.sysctl("ipv4/tcp_notsent_lowat", &size.0.to_string());
+    }
+    host.sysctls.iter().fold(spec, |spec, (name, value)| spec.sysctl(name, value))
+}
+
+/// Running servers, and the port of each.
+type Started = (Vec<ServerProcess>, BTreeMap<String, u16>);
+
+fn start_servers(
+    request: &TrialRequest,
+    privilege: Privilege,
+    testbed: &Testbed,
+) -> Result<Started, TrialError> {
+    let host = testbed.server();
+    let place = place(request, privilege, host.address());
+    let (mut peers, mut ports) = (Vec::new(), BTreeMap::new());
+    for (number, (name, server)) in (0..).zip(&request.trial.scenario.servers) {
+        let launch =
+            place.launch(&ServerJob { name, number, server, program: program(request, name) });
+        peers.push(launch.start(host, &request.smig)?);
+        ports.insert(name.clone(), launch.address.port());
+    }
+    Ok((peers, ports))
+}
+
+fn place(request: &TrialRequest, privilege: Privilege, address: std::net::Ipv4Addr) -> ServerEnv {
+    let material = ServerFiles::at(&request.material);
+    ServerEnv {
+        folder: material.files,
+        certificate: material.certificate,
+        key: material.key,
+        both: material.both,
+        scratch: request.scratch.clone(),
+        smig: request.smig.clone(),
+        address,
+        owner: match privilege {
+            Privilege::Root => RunAs::Root,
+            Privilege::UserNamespace => RunAs::User,
+        },
+    }
+}
+
+fn program<'a>(request: &'a TrialRequest, server: &str) -> &'a std::path::Path {
+    request.programs.get(server).unwrap_or(&request.smig)
+}
+
+/// The run itself, over a testbed whose servers are up.
+struct RunOf<'a> {
+    testbed: &'a mut Testbed,
+    recording: Option<TrialRecorder>,
+}
+
+impl RunOf<'_> {
+    /// Runs the clients; returns their observation and the links' reports.
+    fn observe(
+        &mut self,
+        request: &TrialRequest,
+        ports: &BTreeMap<String, u16>,
+        clients: impl Clients,
+    ) -> Result<(Observation, Vec<LinkReport>), TrialError> {
+        let certificate = fs::read_to_string(ServerFiles::at(&request.material).certificate)
+            .map_err(io_error("reading the certificate"))?;
+        let workload = WorkloadSpec {
+            scenario: request.trial.scenario.clone(),
+            seed: request.trial.seed,
+            servers: targets(request, self.testbed.server(), ports),
+            certificate,
+            commands: CommandEnv {
+                smig: request.smig.clone(),
+                certificate: ServerFiles::at(&request.material).certificate,
+            },
+            time_limit: time_limit(&request.trial.scenario),
+        };
+        let (tell, told) = mpsc::channel();
+        let (go_on, wait) = mpsc::channel();
+        // The clients pause while this thread does the work that belongs to the moment.
+        let mut pause = move |moment| {
+            if tell.send(moment).is_ok() {
+                // Fails only if this thread has returned early; then the result is discarded
+                // anyway.
+                let _ = wait.recv();
+            }
+        };
+        let clients = self
+            .testbed
+            .client()
+            .run(move || clients.run(workload, &mut pause))
+            .map_err(io_error("entering the clients' host"))?;
+        let mut links = None;
+        for moment in told {
+            match moment {
+                RunPhase::Begins => self.begin()?,
+                RunPhase::Ended => links = Some(self.end()?),
+            }
+            // Fails only if the clients have returned; `join` reports why.
+            let _ = go_on.send(());
+        }
+        let observation = clients.join().map_err(|_| TrialError::Panicked)??;
+        Ok((observation, links.ok_or(TrialError::Panicked)?))
+    }
+
+    fn begin(&mut self) -> Result<(), TrialError> {
+        self.testbed.restart_clock();
+        self.testbed.reset_lateness();
+        if let Some(recording) = &mut self.recording {
+            recording.begin(self.testbed).map_err(io_error("sampling TCP"))?;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<Vec<LinkReport>, TrialError> {
+        if let Some(recording) = &mut self.recording {
+            recording.end().map_err(io_error("sampling TCP"))?;
+        }
+        Ok(self.testbed.reports())
+    }
+}
+
+/// Returns the address of each client's server on the client's link.
+fn targets(
+    request: &TrialRequest,
+    host: &Host,
+    ports: &BTreeMap<String, u16>,
+) -> BTreeMap<String, SocketAddr> {
+    let scenario = &request.trial.scenario;
+    let clients = scenario.clients.iter();
+    clients
+        .filter_map(|(name, client)| {
+            let port = *ports.get(scenario.server_of(client)?)?;
+            Some((name.clone(), SocketAddr::from((host.address_on(client.link), port))))
+        })
+        .collect()
+}
+
+/// Reads the events that our own servers logged.
+fn events_of(request: &TrialRequest) -> BTreeMap<String, Vec<serde_json::Value>> {
+    let ours = |(_, server): &(&String, &ServerSpec)| server.kind == ServerKind::Smig;
+    let events = |(name, _): (&String, &ServerSpec)| {
+        let path = request.scratch.join(format!("server-{name}.out"));
+        let text = fs::read_to_string(path).unwrap_or_default();
+        // The file also contains warnings.
+        let events = text.lines().filter(|line| line.starts_with('{'));
+        (name.clone(), events.filter_map(|line| serde_json::from_str(line).ok()).collect())
+    };
+    request.trial.scenario.servers.iter().filter(ours).map(events).collect()
+}

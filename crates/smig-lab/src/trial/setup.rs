@@ -1,0 +1,131 @@
+//! What the trials of one campaign share: programs, a certificate, and the files to serve.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
+
+use super::folder::ScratchDir;
+use super::origin::Build;
+use crate::peer::{build_go_server, program_of};
+use crate::scenario::{ServerKind, Trial};
+use crate::workload::ServerFiles;
+
+/// The programs that take part in trials.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Programs {
+    /// Path of the `smig` program.
+    pub smig: PathBuf,
+    /// Its build.
+    pub build: Build,
+    /// Programs of the servers.
+    pub servers: BTreeMap<ServerKind, PathBuf>,
+    /// Versions that they and `smig` report.
+    pub versions: BTreeMap<String, String>,
+}
+
+impl Programs {
+    /// Returns the programs of trials in which `smig` is the only server.
+    #[must_use]
+    pub fn only_smig(smig: PathBuf, build: Build, version: &str) -> Self {
+        let versions = BTreeMap::from([("smig".to_owned(), version.to_owned())]);
+        Self { smig, build, servers: BTreeMap::new(), versions }
+    }
+}
+
+/// The directory and the programs of a campaign. Dropping it removes the directory.
+#[derive(Debug)]
+pub struct TrialSetup {
+    folder: ScratchDir,
+    programs: Programs,
+    jobs: usize,
+}
+
+/// A trial with its setup: the input of [`run`](super::run()), also that of another process.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TrialRequest {
+    /// Trial to run.
+    pub trial: Trial,
+    /// Directory with content and certificate ([`ServerFiles`]).
+    pub material: PathBuf,
+    /// Empty directory for this run.
+    pub scratch: PathBuf,
+    /// Path of the `smig` program.
+    pub smig: PathBuf,
+    /// Path of each server's program.
+    pub programs: BTreeMap<String, PathBuf>,
+    /// Versions for the result.
+    pub versions: BTreeMap<String, String>,
+    /// Build of the measuring program.
+    pub build: Build,
+    /// Number of the attempt, from 1.
+    pub attempt: u32,
+    /// Number of trials that run in parallel.
+    pub jobs: usize,
+    /// Path for the run's timeline, if one is to be recorded.
+    pub timeline: Option<PathBuf>,
+}
+
+/// Returns the servers' address on a link of a testbed.
+const fn address_on(link: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 99, link, 1)
+}
+
+impl TrialSetup {
+    /// Creates the directory with certificate and files for these trials, of which `jobs` will run in
+    /// parallel.
+    ///
+    /// # Errors
+    /// The directory for temporary files cannot be written, or the disk is full.
+    pub fn make(mut programs: Programs, trials: &[Trial], jobs: usize) -> io::Result<Self> {
+        let folder = ScratchDir::make()?;
+        let links = trials.iter().map(|trial| trial.scenario.more_links.len()).max().unwrap_or(0);
+        let addresses: Vec<_> = (0..=u8::MAX).take(links + 1).map(address_on).collect();
+        let material = ServerFiles::make(folder.path(), &addresses)?;
+        for trial in trials {
+            material.provide(&trial.scenario)?;
+        }
+        if let Some(go) = programs.servers.get_mut(&ServerKind::Go) {
+            *go = build_go_server(go, folder.path())?;
+        }
+        Ok(Self { folder, programs, jobs })
+    }
+
+    /// Returns the directory of certificate and files; see [`ServerFiles::at`].
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Creates a run's own directory, which is removed when it is dropped, and the run's request.
+    ///
+    /// # Errors
+    /// The directory cannot be created.
+    pub fn request(&self, trial: &Trial, attempt: u32) -> io::Result<(TempDir, TrialRequest)> {
+        let scratch = TempDir::with_prefix_in("trial-", self.folder())?;
+        let Programs { smig, build, servers, versions } = &self.programs;
+        let program = |(name, server): (&String, &crate::scenario::ServerSpec)| {
+            let program = match server.kind {
+                ServerKind::Command => program_of(server, smig),
+                kind => server.program.clone().or_else(|| servers.get(&kind).cloned()),
+            };
+            Some((name.clone(), program?))
+        };
+        let request = TrialRequest {
+            trial: trial.clone(),
+            material: self.folder().to_owned(),
+            scratch: scratch.path().to_owned(),
+            smig: smig.clone(),
+            programs: trial.scenario.servers.iter().filter_map(program).collect(),
+            versions: versions.clone(),
+            build: build.clone(),
+            attempt,
+            jobs: self.jobs,
+            timeline: None,
+        };
+        Ok((scratch, request))
+    }
+}

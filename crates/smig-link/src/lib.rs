@@ -1,0 +1,55 @@
+//! Model of bottleneck links: variable rates, delay and jitter, loss, queue
+//! disciplines, each direction independently.
+//!
+//! Owns the computation of departure and arrival times, and the named link
+//! profiles. It has no socket, clock or thread: time is an argument, so the
+//! same code runs under real TCP (`smig-testbed`) and in tests with a virtual clock.
+//! Packets of a flow are never reordered, and all randomness comes from a seed.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `spec`, `rate`, `discipline` | configuration, as in files |
+//! | `profile` | named links |
+//! | `model` | [`Link`]: one direction, from queue to arrival |
+//! | `queue/` | drop-tail, drop-head, `CoDel`, fair queue |
+//! | `transmitter`, `trace`, `lte` | serialisation: when bits leave |
+//! | `delays`, `loss`, `random` | propagation delay and loss |
+//! | `log`, `report` | events and counters |
+//! | `lateness` | how late an emulator delivered what the model had computed |
+//! | [`millis`] | durations in files |
+
+mod delays;
+mod discipline;
+mod lateness;
+mod log;
+mod loss;
+mod lte;
+pub mod millis;
+mod model;
+mod packet;
+mod profile;
+mod queue;
+mod random;
+mod rate;
+mod report;
+mod spec;
+#[cfg(test)]
+mod tests;
+mod trace;
+mod transmitter;
+mod units;
+
+pub use delays::{DelayRamp, JitterSpec, NormalJitter, UniformJitter};
+pub use discipline::{CoDelSpec, FqCodelSpec, Qdisc};
+pub use lateness::{Lateness, LatenessSummary};
+pub use log::{DropReason, LinkEvent, LinkEventKind, LinkLog};
+pub use loss::{GilbertElliott, LossSpec};
+pub use lte::LteSpec;
+pub use model::{Delivery, EnqueueResult, Link};
+pub use packet::{Packet, Ports};
+pub use profile::Profile;
+pub use rate::{RateSpec, RateStep, Steps};
+pub use report::{LinkCounters, LinkReport, Scheduling};
+pub use spec::{DirectionSpec, LinkSpec, QueueLimit, SpecError, USUAL_MTU};
+pub use trace::{OPPORTUNITY_BYTES, Trace, TraceError};
+pub use units::{Rate, RateError, Time};

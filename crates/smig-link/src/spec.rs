@@ -1,0 +1,268 @@
+//! Configuration of a link, in files and in code.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::de::{Error, MapAccess, Visitor, value::MapAccessDeserializer};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::delays::JitterSpec;
+use super::trace::TraceError;
+use super::transmitter::Transmitter;
+use super::{LossSpec, Profile, Qdisc, Rate, RateSpec};
+use crate::millis;
+
+/// Default MTU of a link, in bytes of an IP packet.
+pub const USUAL_MTU: u32 = 1_500;
+
+/// Limit of a queue. The packet on the wire is not counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QueueLimit {
+    /// Maximum number of queued packets.
+    pub packets: usize,
+    /// Maximum number of queued bytes; unlimited if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+}
+
+impl QueueLimit {
+    /// Creates a limit in packets only.
+    #[must_use]
+    pub const fn packets(packets: usize) -> Self {
+        Self { packets, bytes: None }
+    }
+}
+
+/// One direction of a link.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DirectionSpec {
+    /// Rate of the wire, in bits of IP packets.
+    #[serde(alias = "rate_bits_per_s")]
+    pub rate: RateSpec,
+    /// Propagation delay: from the departure of the last bit to the packet's arrival.
+    #[serde(with = "millis", rename = "delay_ms")]
+    pub delay: Duration,
+    /// Variation of the delay; none if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<JitterSpec>,
+    /// Loss on the wire; none if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<LossSpec>,
+    /// Limit of the queue in front of the wire.
+    pub queue: QueueLimit,
+    /// Queue discipline.
+    #[serde(default, skip_serializing_if = "Qdisc::is_default")]
+    pub discipline: Qdisc,
+    /// The MTU in bytes: larger IP packets are dropped.
+    #[serde(default = "usual_mtu", skip_serializing_if = "is_usual_mtu")]
+    pub mtu: u32,
+}
+
+const fn usual_mtu() -> u32 {
+    USUAL_MTU
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+const fn is_usual_mtu(mtu: &u32) -> bool {
+    *mtu == USUAL_MTU
+}
+
+impl DirectionSpec {
+    /// Creates a direction with a constant rate and delay and a drop-tail queue, without loss.
+    #[must_use]
+    pub const fn new(rate: Rate, delay: Duration, queue: QueueLimit) -> Self {
+        Self {
+            rate: RateSpec::Constant(rate),
+            delay,
+            jitter: None,
+            loss: None,
+            queue,
+            discipline: Qdisc::DropTail,
+            mtu: USUAL_MTU,
+        }
+    }
+
+    /// Validates the values and creates the wire: reads the trace file, or generates the trace
+    /// from the run's seed.
+    pub(super) fn wire(&self, seed: u64) -> Result<Transmitter, SpecError> {
+        if !(68..=65_535).contains(&self.mtu) {
+            let text = format!("mtu = {} is not from 68 to 65535 bytes", self.mtu);
+            return Err(SpecError::Value(text));
+        }
+        self.jitter.as_ref().map_or(Ok(()), JitterSpec::check)?;
+        self.loss.as_ref().map_or(Ok(()), LossSpec::check)?;
+        self.discipline.check()?;
+        match (&self.rate, self.rate.trace(seed)?) {
+            (_, Some(trace)) => Ok(Transmitter::trace(trace)),
+            (RateSpec::Steps(steps), None) => {
+                steps.check()?;
+                Ok(Transmitter::steps(steps.clone()))
+            }
+            (rate, None) => {
+                Ok(Transmitter::constant(Rate::bits_per_second(rate.as_bits_per_second())))
+            }
+        }
+    }
+}
+
+/// Both directions of a link between a server and a client.
+///
+/// In files: the name of a [`Profile`], or a table with `to_client` and
+/// `to_server`, or with `both` in place of an absent direction.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LinkSpec {
+    /// From the server to the client.
+    pub to_client: DirectionSpec,
+    /// From the client to the server.
+    pub to_server: DirectionSpec,
+}
+
+impl LinkSpec {
+    /// Returns the wired link of the SMig paper: 10 Mbit/s, 50 ms round trip, a
+    /// queue of 75 packets in each direction.
+    #[must_use]
+    pub const fn paper_wired() -> Self {
+        Self::symmetric(Rate::mbit(10), Duration::from_millis(50), QueueLimit::packets(75))
+    }
+
+    /// Creates a symmetric link; the delay of each direction is half of `round_trip`.
+    #[must_use]
+    pub const fn symmetric(rate: Rate, round_trip: Duration, queue: QueueLimit) -> Self {
+        let half = Duration::from_nanos(round_trip.as_nanos() as u64 / 2);
+        Self {
+            to_client: DirectionSpec::new(rate, half, queue),
+            to_server: DirectionSpec::new(rate, half, queue),
+        }
+    }
+
+    /// Returns the round-trip propagation delay, without jitter.
+    #[must_use]
+    pub fn round_trip(&self) -> Duration {
+        self.to_client.delay + self.to_server.delay
+    }
+
+    /// Resolves relative paths of trace files against `folder`.
+    #[must_use]
+    pub fn relative_to(mut self, folder: &Path) -> Self {
+        self.to_client.rate.relative_to(folder);
+        self.to_server.rate.relative_to(folder);
+        self
+    }
+
+    /// Validates both directions. Reads the trace files.
+    ///
+    /// # Errors
+    /// The first invalid value, or the error of a trace file.
+    pub fn check(&self) -> Result<(), SpecError> {
+        self.to_client.wire(0).map_err(|error| error.of("to_client"))?;
+        self.to_server.wire(0).map_err(|error| error.of("to_server"))?;
+        Ok(())
+    }
+}
+
+/// Why a link cannot be created.
+#[derive(Debug, thiserror::Error)]
+pub enum SpecError {
+    /// A value is invalid; the text names the key.
+    #[error("{0}")]
+    Value(String),
+    /// A trace file cannot be read.
+    #[error("cannot read the trace {}: {cause}", file.display())]
+    TraceFile {
+        /// Its path.
+        file: PathBuf,
+        /// The I/O error.
+        cause: io::Error,
+    },
+    /// A trace file is not valid.
+    #[error("the trace {} is not in Mahimahi's format: {cause}", file.display())]
+    Trace {
+        /// Its path.
+        file: PathBuf,
+        /// The parse error.
+        cause: TraceError,
+    },
+}
+
+impl SpecError {
+    fn of(self, direction: &str) -> Self {
+        match self {
+            Self::Value(text) => Self::Value(format!("{direction}.{text}")),
+            file => file,
+        }
+    }
+}
+
+/// Formats a one-line summary: rates, round-trip time, jitter, loss, and the queue to the client.
+impl fmt::Display for LinkSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (down, up) = (&self.to_client, &self.to_server);
+        write!(f, "{}", down.rate)?;
+        if up.rate != down.rate {
+            write!(f, " down, {} up", up.rate)?;
+        }
+        write!(f, ", {} ms round trip", millis::of(self.round_trip()))?;
+        match down.jitter.or(up.jitter) {
+            Some(JitterSpec::Slowdown(_)) => f.write_str(" and growing")?,
+            Some(_) => f.write_str(" and jitter")?,
+            None => {}
+        }
+        if let Some(loss) = down.loss.or(up.loss) {
+            write!(f, ", {} % loss", (loss.share() * 1e6).round() / 1e4)?;
+        }
+        write!(f, ", queue of {} packets", down.queue.packets)?;
+        if !down.discipline.is_default() {
+            write!(f, " ({})", down.discipline)?;
+        }
+        Ok(())
+    }
+}
+
+/// The table form.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    both: Option<DirectionSpec>,
+    to_client: Option<DirectionSpec>,
+    to_server: Option<DirectionSpec>,
+}
+
+impl<'de> Deserialize<'de> for LinkSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(LinkVisitor)
+    }
+}
+
+struct LinkVisitor;
+
+impl<'de> Visitor<'de> for LinkVisitor {
+    type Value = LinkSpec;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a profile's name, or a table with to_client and to_server, or with both")
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<LinkSpec, E> {
+        match Profile::named(name) {
+            Some(profile) => Ok(profile.spec),
+            None => {
+                let names: Vec<_> = Profile::all().iter().map(|profile| profile.name).collect();
+                let names = names.join(", ");
+                Err(E::custom(format!("{name:?} is not a link profile; profiles: {names}")))
+            }
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<LinkSpec, A::Error> {
+        let table = Table::deserialize(MapAccessDeserializer::new(map))?;
+        let missing = || Error::custom("a link needs to_client and to_server, or both");
+        let both = table.both;
+        let to_client = table.to_client.or_else(|| both.clone()).ok_or_else(missing)?;
+        let to_server = table.to_server.or(both).ok_or_else(missing)?;
+        Ok(LinkSpec { to_client, to_server })
+    }
+}

@@ -1,0 +1,249 @@
+//! Queue disciplines: their invariants, and the properties that the RFCs state.
+
+use std::time::Duration;
+
+use super::{Numbered, check_log, drain, flood, logged, micros, offer, spec};
+use crate::{
+    DirectionSpec, DropReason, EnqueueResult, GilbertElliott, JitterSpec, Link, LinkEvent,
+    LinkEventKind, LossSpec, LteSpec, NormalJitter, Qdisc, QueueLimit, Rate, RateSpec, Time,
+};
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn with(discipline: Qdisc, rate: Rate, queue: usize) -> DirectionSpec {
+    DirectionSpec { discipline, ..spec(rate, 10, queue) }
+}
+
+#[test]
+fn drop_head_keeps_the_newest() {
+    let mut link = logged(with(Qdisc::DropHead, Rate::mbit(12), 3));
+    for number in 0..6 {
+        assert_eq!(link.enqueue(Time::ZERO, Numbered(number, 1_500)), EnqueueResult::Accepted);
+    }
+    assert_eq!(link.reclaim().map(|packet| packet.0), Some(2));
+    let numbers: Vec<_> = drain(&mut link).iter().map(|arrival| arrival.packet.0).collect();
+    // 0 is on the wire; 1 and 2 were displaced by 4 and 5.
+    assert_eq!(numbers, [0, 3, 4, 5]);
+    check_log(link.log(), 4);
+    assert_eq!(link.counters().dropped_full, 2);
+}
+
+/// Pseudo-random numbers from 0 to below `most`, the same in every run.
+fn numbers(mut state: u64) -> impl FnMut(u64) -> u64 {
+    move |most| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 11) % most
+    }
+}
+
+/// A random link configuration.
+fn any_spec(next: &mut impl FnMut(u64) -> u64) -> DirectionSpec {
+    let discipline =
+        [Qdisc::DropTail, Qdisc::DropHead, Qdisc::codel(), Qdisc::fair()][next(4) as usize];
+    let rate = match next(3) {
+        0 => RateSpec::Lte(LteSpec { seed: Some(next(99)), seconds: 3, ..LteSpec::default() }),
+        _ => RateSpec::Constant(Rate::kbit(500 + next(20_000))),
+    };
+    let jitter = NormalJitter { deviation: ms(next(50)), every: ms(next(30)) };
+    let bursts =
+        GilbertElliott { good_to_bad: 0.01, bad_to_good: 0.3, loss_bad: 0.9, loss_good: 0.0 };
+    DirectionSpec {
+        rate,
+        delay: ms(next(60)),
+        jitter: (next(2) == 0).then_some(JitterSpec::Normal(jitter)),
+        loss: [None, Some(LossSpec::Random(0.05)), Some(LossSpec::Bursts(bursts))]
+            [next(3) as usize],
+        queue: QueueLimit {
+            packets: next(200) as usize,
+            bytes: (next(2) == 0).then(|| 1 + next(100_000)),
+        },
+        discipline,
+        mtu: 1_400,
+    }
+}
+
+#[test]
+fn every_link_keeps_the_order_of_flows_and_loses_count_of_nothing() {
+    for seed in 1..=300_u64 {
+        let mut next = numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let spec = any_spec(&mut next);
+        let mut link: Link<Numbered, _> = Link::with_log(&spec, seed, Vec::new()).unwrap();
+        let (mut now, mut arrivals) = (Time::ZERO, Vec::new());
+        for number in 0..1_500_u32 {
+            now = now + Duration::from_micros(next(3_000));
+            let flow = next(5) as u32;
+            let _ = link.enqueue(now, Numbered(number * 1_000 + flow, 40 + next(1_380) as usize));
+            // The caller polls at irregular times.
+            if next(3) == 0 {
+                arrivals.extend(std::iter::from_fn(|| link.pop(now)));
+            }
+            let counters = link.counters();
+            let inside = (link.queue_packets() + link.packets_in_flight()) as u64;
+            assert_eq!(
+                counters.offered_packets,
+                counters.delivered_packets + counters.dropped_packets + inside,
+                "seed {seed}: {spec:?}"
+            );
+            let bounded = link.queue_packets() <= spec.queue.packets.max(1);
+            assert!(bounded, "seed {seed}: {} wait, {spec:?}", link.queue_packets());
+        }
+        while let Some(at) = link.next_event() {
+            arrivals.extend(std::iter::from_fn(|| link.pop(at)));
+        }
+        assert!(arrivals.is_sorted_by(|a, b| a.due <= b.due), "seed {seed}");
+        for flow in 0..5 {
+            let of = arrivals.iter().filter(|arrival| arrival.packet.0 % 1_000 == flow);
+            assert!(of.is_sorted_by(|a, b| a.packet.0 < b.packet.0), "seed {seed}, flow {flow}");
+        }
+        let counters = link.counters();
+        assert_eq!(arrivals.len() as u64, counters.delivered_packets);
+        assert_eq!(link.queue_packets() + link.packets_in_flight(), 0);
+        check_log(link.log(), counters.delivered_packets + counters.lost_packets);
+        let drops = |event: &&LinkEvent| matches!(event.kind, LinkEventKind::Drop(_));
+        let in_log = link.log().iter().filter(drops).count() as u64;
+        assert_eq!(in_log, counters.dropped_packets, "seed {seed}");
+    }
+}
+
+/// Runs a TCP-like source: it halves its window after drops, at most once per
+/// round trip, and otherwise adds one packet per round trip.
+fn reactive(spec: DirectionSpec, seconds: u64) -> (Vec<LinkEvent>, Vec<Duration>) {
+    let round_trip = ms(100);
+    let mut link = logged(spec);
+    let (mut window, mut number) = (10.0_f64, 0_u32);
+    let (mut now, mut seen, mut waits) = (Time::ZERO, 0, Vec::new());
+    let mut halved = Time::ZERO;
+    let end = Time::ZERO + Duration::from_secs(seconds);
+    while now < end {
+        let _ = link.enqueue(now, Numbered(number, 1_500));
+        number += 1;
+        // Paced at one window per round trip, queueing delay included.
+        let queueing = Duration::from_micros(1_200) * link.queue_packets() as u32;
+        waits.push(queueing);
+        now = now + (round_trip + queueing).div_f64(window);
+        while link.pop(now).is_some() {}
+        window += 1.0 / window;
+        let drops = |event: &LinkEvent| matches!(event.kind, LinkEventKind::Drop(_));
+        let log = link.log();
+        if log[seen..].iter().any(drops) && now.since(halved) > round_trip {
+            (window, halved) = ((window / 2.0).max(2.0), now);
+        }
+        seen = log.len();
+    }
+    (link.log().clone(), waits)
+}
+
+fn median(mut waits: Vec<Duration>) -> Duration {
+    waits.sort_unstable();
+    waits[waits.len() / 2]
+}
+
+#[test]
+fn codel_holds_a_short_queue_against_a_source_that_listens() {
+    let long = |discipline| reactive(with(discipline, Rate::mbit(10), 1_000), 60);
+    let (log, waits) = long(Qdisc::codel());
+    let later = waits[waits.len() / 4..].to_vec();
+    let wait = median(later);
+    assert!(wait < ms(10), "median wait {wait:?}");
+    let drops = |event: &&LinkEvent| event.kind == LinkEventKind::Drop(DropReason::CoDel);
+    assert!(log.iter().filter(drops).count() > 10);
+    // Halving without a standing queue keeps the link at least three quarters busy.
+    let sent: u64 = log
+        .iter()
+        .filter(|event| event.kind == LinkEventKind::Dequeue)
+        .map(|event| event.bytes)
+        .sum();
+    assert!(sent as f64 > 60.0 * 10e6 / 8.0 * 0.75, "{sent} bytes");
+
+    let (_, waits) = long(Qdisc::DropTail);
+    let deep = median(waits[waits.len() / 4..].to_vec());
+    assert!(deep > wait * 10, "drop-tail {deep:?}, codel {wait:?}");
+}
+
+#[test]
+fn codel_drops_at_the_moments_of_its_control_law() {
+    // An unresponsive source: the time between drops shrinks with the square root of their number.
+    let mut link = logged(with(Qdisc::codel(), Rate::mbit(12), 100_000));
+    offer(&mut link, flood(Rate::mbit(24), 1_500, ms(3_000), 0));
+    let drops: Vec<_> = link
+        .log()
+        .iter()
+        .filter(|event| event.kind == LinkEventKind::Drop(DropReason::CoDel))
+        .map(|event| event.at)
+        .collect();
+    // The queueing delay exceeds 5 ms after 10 ms (half of the packets are queued),
+    // and the first drop is one interval later.
+    let first = drops[0].since(Time::ZERO).as_secs_f64() * 1e3;
+    assert!((110.0..113.0).contains(&first), "first drop at {first} ms");
+    let (mut next, mut count) = (drops[0], 1_u32);
+    for drop in &drops[1..100] {
+        next = next + ms(100).div_f64(f64::from(count).sqrt());
+        count += 1;
+        let late = drop.since(next);
+        assert!(*drop >= next && late <= ms(1), "drop {count}: {late:?} after its moment");
+    }
+}
+
+#[test]
+fn codel_lets_a_short_queue_alone() {
+    // A permanent standing queue of 3 ms: below the target.
+    let mut link = logged(with(Qdisc::codel(), Rate::mbit(12), 1_000));
+    for number in 0..3 {
+        assert_eq!(link.enqueue(Time::ZERO, Numbered(number, 1_500)), EnqueueResult::Accepted);
+    }
+    offer(&mut link, flood(Rate::mbit(12), 1_500, ms(5_000), 0));
+    assert_eq!(link.counters().dropped_packets, 0);
+}
+
+#[test]
+fn a_fair_queue_keeps_a_sparse_flow_from_waiting() {
+    // A flood at almost twice the rate, and a small packet every 20 ms.
+    let sparse = (0..100_u32).map(|n| (micros(500_000 + 20_137 * u64::from(n)), n * 1_000 + 7));
+    let sparse = sparse.map(|(at, number)| (at, Numbered(number, 200)));
+    let run = |discipline| {
+        let mut all: Vec<_> =
+            flood(Rate::kbit(23_100), 1_500, ms(3_000), 0).chain(sparse.clone()).collect();
+        all.sort_by_key(|(at, _)| *at);
+        let mut link = logged(with(discipline, Rate::mbit(12), 200));
+        let arrivals = offer(&mut link, all);
+        let mut waits: Vec<_> = arrivals
+            .iter()
+            .filter(|arrival| arrival.packet.0 % 1_000 == 7)
+            .map(|arrival| {
+                let sent = micros(500_000 + 20_137 * u64::from(arrival.packet.0 / 1_000));
+                arrival.due.since(sent).saturating_sub(ms(10))
+            })
+            .collect();
+        waits.sort_unstable();
+        waits
+    };
+    let fair = run(Qdisc::fair());
+    assert_eq!(fair.len(), 100, "a packet of the sparse flow was dropped");
+    // The residual time of the packet on the wire, and the serialisation time.
+    assert!(fair[99] < Duration::from_micros(1_200), "{:?}", fair[99]);
+    let tail = run(Qdisc::DropTail);
+    assert!(tail.len() < 100 && tail[tail.len() / 2] > ms(150), "{} {tail:?}", tail.len());
+}
+
+#[test]
+fn a_fair_queue_gives_equal_bytes_to_greedy_flows() {
+    let mut all: Vec<_> = flood(Rate::mbit(12), 1_500, ms(4_000), 1)
+        .chain(flood(Rate::mbit(12), 300, ms(4_000), 2))
+        .chain(flood(Rate::mbit(24), 700, ms(4_000), 3))
+        .collect();
+    all.sort_by_key(|(at, _)| *at);
+    let mut link = logged(with(Qdisc::fair(), Rate::mbit(12), 300));
+    let arrivals = offer(&mut link, all);
+    let bytes = [1, 2, 3].map(|flow| {
+        let of = arrivals.iter().filter(|arrival| {
+            arrival.packet.0 % 1_000 == flow && arrival.due < Time::ZERO + ms(4_000)
+        });
+        of.map(|arrival| arrival.packet.1).sum::<usize>() as f64
+    });
+    let mean = bytes.iter().sum::<f64>() / 3.0;
+    assert!(bytes.iter().all(|bytes| (bytes / mean - 1.0).abs() < 0.03), "{bytes:?}");
+}

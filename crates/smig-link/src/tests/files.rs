@@ -1,0 +1,110 @@
+//! Links in scenario files, and the errors for invalid ones.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::{JitterSpec, LinkSpec, LossSpec, LteSpec, Profile, Qdisc, Rate, RateSpec, SpecError};
+
+fn read(json: &str) -> Result<LinkSpec, String> {
+    serde_json::from_str(json).map_err(|error| error.to_string())
+}
+
+fn direction(more: &str) -> Result<LinkSpec, String> {
+    read(&format!(r#"{{"both": {{"delay_ms": 5, "queue": {{"packets": 9}}, {more}}}}}"#))
+}
+
+#[test]
+fn a_link_is_a_name_or_a_table() {
+    assert_eq!(read(r#""paper-wired""#), Ok(LinkSpec::paper_wired()));
+    let error = read(r#""paper-wird""#).unwrap_err();
+    assert!(error.contains("paper-wird") && error.contains("paper-wired, lte-like"), "{error}");
+    let same = direction(r#""rate": "10 Mbit/s""#).unwrap();
+    assert_eq!(same.to_client, same.to_server);
+    let error = read(r#"{"to_client": {"rate": 1, "delay_ms": 5, "queue": {"packets": 9}}}"#);
+    assert!(error.unwrap_err().contains("to_client and to_server, or both"));
+}
+
+#[test]
+fn older_files_are_still_read() {
+    let side = r#"{"rate_bits_per_s": 10000000, "delay_ms": 25.0, "queue": {"packets": 75}}"#;
+    let link = read(&format!(r#"{{"to_client": {side}, "to_server": {side}}}"#));
+    assert_eq!(link, Ok(LinkSpec::paper_wired()));
+}
+
+#[test]
+fn every_part_is_read() {
+    let link = direction(
+        r#""rate": {"steps": [{"at_ms": 0, "rate": "1 Mbit/s"}, {"at_ms": 5, "rate": 9000}],
+                    "repeat_ms": 10},
+           "jitter": {"normal": {"sd_ms": 70}}, "loss": {"bursts": {"enter": 0.1, "leave": 0.5}},
+           "discipline": {"codel": {"target_ms": 2}}, "mtu": 1280"#,
+    )
+    .unwrap();
+    let side = link.to_client;
+    assert_eq!(side.rate.mean(), Some(Rate::bits_per_second(504_500)));
+    let Some(JitterSpec::Normal(normal)) = side.jitter else { panic!("{side:?}") };
+    assert_eq!(normal.every, Duration::from_millis(100));
+    assert!(side.loss.is_some_and(|loss| (loss.share() - 1.0 / 6.0).abs() < 1e-9));
+    let Qdisc::CoDel(codel) = side.discipline else { panic!("{side:?}") };
+    assert_eq!(codel.target, Duration::from_millis(2));
+    assert_eq!(codel.interval, Duration::from_millis(100));
+    assert_eq!(side.mtu, 1_280);
+
+    let link = direction(r#""rate": {"lte": {"seed": 7}}, "discipline": "fq""#).unwrap();
+    let lte = LteSpec { seed: Some(7), ..LteSpec::default() };
+    assert_eq!(link.to_server.rate, RateSpec::Lte(lte));
+    let link = direction(r#""rate": {"trace": "a.trace"}, "loss": {"random": 0.5}"#).unwrap();
+    assert_eq!(link.to_client.loss, Some(LossSpec::Random(0.5)));
+    let moved = link.relative_to(Path::new("/scenarios"));
+    assert_eq!(moved.to_client.rate, RateSpec::Trace("/scenarios/a.trace".into()));
+}
+
+#[test]
+fn what_is_written_is_read_again() {
+    for profile in Profile::all() {
+        let json = serde_json::to_string(&profile.spec).unwrap();
+        assert_eq!(read(&json), Ok(profile.spec), "{json}");
+    }
+    let odd = direction(
+        r#""rate": {"steps": [{"at_ms": 0, "rate": 5}], "repeat_ms": 2.5}, "loss": {"random": 0.25},
+           "jitter": {"slowdown": {"add_ms": 15, "every_ms": 100, "up_to_ms": 300}},
+           "discipline": {"fq": {"flows": 8}}, "mtu": 9000"#,
+    )
+    .unwrap();
+    assert_eq!(read(&serde_json::to_string(&odd).unwrap()), Ok(odd));
+}
+
+#[test]
+fn a_mistake_is_named() {
+    let says = |more: &str, words: &str| {
+        let error = direction(more).unwrap_err();
+        assert!(error.contains(words), "{more}: {error}");
+    };
+    says(r#""rate": "10 Mb""#, "\"10 Mbit/s\"");
+    says(r#""rate": 0"#, "more than 0");
+    says(r#""rate": {"trace": "x", "lte": {}}"#, "one of steps, trace and lte");
+    says(r#""rate": {"lte": {"sed": 1}}"#, "unknown field `sed`, expected one of `seed`");
+    says(r#""rate": {"trace": "x", "repeat_ms": 5}"#, "repeat_ms applies only to steps");
+    says(r#""rate": 5, "discipline": "fifo""#, "drop-tail");
+    says(r#""rate": 5, "dely_ms": 5"#, "unknown field `dely_ms`");
+    says(r#""rate": 5, "jitter": {"normal": {"sd": 5}}"#, "expected `sd_ms` or `every_ms`");
+}
+
+#[test]
+fn a_value_without_sense_is_named_before_anything_starts() {
+    let says = |more: &str, words: &str| {
+        let error = direction(more).unwrap().check().unwrap_err().to_string();
+        assert!(error.contains("to_client") && error.contains(words), "{more}: {error}");
+    };
+    says(r#""rate": 5, "mtu": 20"#, "mtu = 20");
+    says(r#""rate": 5, "loss": {"random": 1.5}"#, "loss.random = 1.5");
+    says(r#""rate": {"steps": [{"at_ms": 5, "rate": 1}]}"#, "at_ms = 0");
+    says(r#""rate": 5, "discipline": {"fq": {"flows": 0}}"#, "flows");
+    says(
+        r#""rate": 5, "jitter": {"slowdown": {"add_ms": 1, "every_ms": 0, "up_to_ms": 9}}"#,
+        "every_ms",
+    );
+    let error = direction(r#""rate": {"trace": "/no/such.trace"}"#).unwrap().check().unwrap_err();
+    assert!(matches!(error, SpecError::TraceFile { .. }), "{error}");
+    assert!(error.to_string().contains("/no/such.trace"), "{error}");
+}

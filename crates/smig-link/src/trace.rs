@@ -1,0 +1,231 @@
+//! Mahimahi's trace files: delivery opportunities of a link.
+//!
+//! One line for each opportunity: the millisecond, counted from the start, at
+//! which 1,500 bytes can leave. Lines do not decrease; several may be equal.
+//! The last line is also the period after which the trace repeats.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::transmitter::Transmitter;
+use super::{Rate, SpecError, Steps, Time};
+
+/// Bytes of IP packets in one delivery opportunity.
+pub const OPPORTUNITY_BYTES: u64 = 1_500;
+
+/// A periodic sequence of delivery opportunities.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trace {
+    millis: Vec<u32>,
+}
+
+/// Why a text is not a valid trace.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TraceError {
+    /// A line is not a number.
+    #[error("line {line}: {text:?} is not a number of milliseconds")]
+    Number {
+        /// Counted from 1.
+        line: usize,
+        /// Its content.
+        text: String,
+    },
+    /// Times decrease.
+    #[error("line {line}: {millis} follows {before}; lines must not decrease")]
+    Order {
+        /// Counted from 1.
+        line: usize,
+        /// Its content.
+        millis: u32,
+        /// The content of the line before.
+        before: u32,
+    },
+    /// The trace has no length: repeating it would give an infinite rate.
+    #[error("the last line must be later than 0 ms: it is the length of the trace")]
+    Empty,
+}
+
+impl Trace {
+    /// Creates a trace from times in milliseconds.
+    ///
+    /// # Errors
+    /// When they decrease, or the last is 0 or missing.
+    pub fn new(millis: Vec<u32>) -> Result<Self, TraceError> {
+        let pairs = millis.windows(2).enumerate();
+        if let Some((index, pair)) = pairs.into_iter().find(|(_, pair)| pair[0] > pair[1]) {
+            return Err(TraceError::Order { line: index + 2, millis: pair[1], before: pair[0] });
+        }
+        match millis.last() {
+            None | Some(0) => Err(TraceError::Empty),
+            Some(_) => Ok(Self { millis }),
+        }
+    }
+
+    /// Creates a trace of a constant rate, as evenly spaced as whole milliseconds allow.
+    #[must_use]
+    pub fn constant(rate: Rate, length: Duration) -> Self {
+        let length = u32::try_from(length.as_millis()).unwrap_or(u32::MAX).max(1);
+        let bits = OPPORTUNITY_BYTES * 8;
+        let opportunities = (u128::from(rate.as_bits_per_second()) * u128::from(length)
+            / u128::from(bits * 1_000))
+        .max(1) as u64;
+        // The last opportunity is at the end of the trace and defines its length.
+        let at = |index: u64| (index * u64::from(length)).div_ceil(opportunities) as u32;
+        Self { millis: (1..=opportunities).map(at).collect() }
+    }
+
+    /// Creates a trace of a given length from rates that change in steps.
+    ///
+    /// # Errors
+    /// When the steps are invalid, or the trace would have no length.
+    pub fn from_steps(steps: &Steps, length: Duration) -> Result<Self, SpecError> {
+        steps.check()?;
+        let mut wire = Transmitter::steps(steps.clone());
+        let (mut at, mut millis) = (Time::ZERO, Vec::new());
+        let end = Time::ZERO + length;
+        loop {
+            at = wire.carry(at, OPPORTUNITY_BYTES);
+            if at > end {
+                break;
+            }
+            millis.push(u32::try_from(at.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX));
+        }
+        // An extra opportunity at the end preserves the length.
+        let last = u32::try_from(length.as_millis()).unwrap_or(u32::MAX);
+        if millis.last().is_none_or(|at| *at < last) {
+            millis.push(last);
+        }
+        Self::new(millis).map_err(|error| SpecError::Value(error.to_string()))
+    }
+
+    /// Returns the rate in each interval of this length; a partial interval at the end is left out.
+    #[must_use]
+    pub fn rates(&self, interval: Duration) -> Vec<Rate> {
+        let interval = u32::try_from(interval.as_millis()).unwrap_or(u32::MAX).max(1);
+        let by = |at: u32| self.millis.partition_point(|&millis| millis <= at);
+        let rate = |round: u32| {
+            // The first interval also includes the opportunities at 0.
+            let before = if round == 0 { 0 } else { by(round * interval) };
+            let opportunities = (by((round + 1) * interval) - before) as u64;
+            let bits = opportunities * OPPORTUNITY_BYTES * 8;
+            Rate::bits_per_second(bits * 1_000 / u64::from(interval))
+        };
+        (0..self.length_ms() / interval).map(rate).collect()
+    }
+
+    /// Returns the times of the opportunities in milliseconds, not decreasing.
+    #[must_use]
+    pub fn millis(&self) -> &[u32] {
+        &self.millis
+    }
+
+    /// Returns the period of the trace.
+    #[must_use]
+    pub fn length(&self) -> Duration {
+        Duration::from_millis(u64::from(self.length_ms()))
+    }
+
+    pub(super) fn length_ms(&self) -> u32 {
+        self.millis.last().copied().unwrap_or(1)
+    }
+
+    /// Returns the average rate.
+    #[must_use]
+    pub fn mean(&self) -> Rate {
+        let bits = u128::from(OPPORTUNITY_BYTES * 8) * self.millis.len() as u128;
+        let rate = bits * 1_000 / u128::from(self.length_ms());
+        Rate::bits_per_second(u64::try_from(rate).unwrap_or(u64::MAX))
+    }
+
+    /// Returns the number of opportunities up to and including this time, repetitions included.
+    pub(super) fn opportunities_by(&self, since_start: Duration) -> u64 {
+        let millis = since_start.as_millis();
+        let length = u128::from(self.length_ms());
+        let (rounds, rest) = ((millis / length) as u64, (millis % length) as u32);
+        let in_rest = self.millis.partition_point(|&at| at <= rest) as u64;
+        rounds * self.millis.len() as u64 + in_rest
+    }
+}
+
+impl FromStr for Trace {
+    type Err = TraceError;
+
+    fn from_str(text: &str) -> Result<Self, TraceError> {
+        let mut millis = Vec::new();
+        for (index, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() {
+                continue;
+            }
+            let number = |_| TraceError::Number { line: index + 1, text: line.to_owned() };
+            let at: u32 = line.parse().map_err(number)?;
+            if let Some(&before) = millis.last().filter(|&&before| before > at) {
+                return Err(TraceError::Order { line: index + 1, millis: at, before });
+            }
+            millis.push(at);
+        }
+        Self::new(millis)
+    }
+}
+
+/// Formats the trace as in the file.
+impl fmt::Display for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.millis.iter().try_for_each(|at| writeln!(f, "{at}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::RateStep;
+    use super::*;
+
+    #[test]
+    fn text_and_trace_are_the_same() {
+        let trace: Trace = "0\n3\n3\n10\n".parse().unwrap();
+        assert_eq!(trace.millis(), [0, 3, 3, 10]);
+        assert_eq!(trace.to_string(), "0\n3\n3\n10\n");
+        assert_eq!(trace.length(), Duration::from_millis(10));
+        assert_eq!(trace.mean(), Rate::kbit(4 * 1_200));
+    }
+
+    #[test]
+    fn an_error_names_the_line() {
+        let error = |text: &str| text.parse::<Trace>().unwrap_err().to_string();
+        assert_eq!(error("1\n\nx\n"), "line 3: \"x\" is not a number of milliseconds");
+        assert_eq!(error("1\n\n5\n4\n"), "line 4: 4 follows 5; lines must not decrease");
+        assert!(error("").contains("length of the trace"));
+        assert!(error("0\n0\n").contains("length of the trace"));
+        assert!(error("-1\n").starts_with("line 1"));
+    }
+
+    #[test]
+    fn a_constant_trace_has_its_rate() {
+        for (rate, seconds) in [(Rate::mbit(12), 1), (Rate::mbit(10), 60), (Rate::kbit(780), 10)] {
+            let trace = Trace::constant(rate, Duration::from_secs(seconds));
+            assert_eq!(trace.length(), Duration::from_secs(seconds));
+            let off = trace.mean().as_mbit() / rate.as_mbit() - 1.0;
+            assert!(off.abs() < 0.002, "{rate}: {}", trace.mean());
+        }
+    }
+
+    #[test]
+    fn rates_become_a_trace_and_a_trace_rates() {
+        let step = |at, mbit| RateStep { at: Duration::from_secs(at), rate: Rate::mbit(mbit) };
+        let steps = Steps { steps: vec![step(0, 12), step(1, 3), step(3, 24)], repeat: None };
+        let trace = Trace::from_steps(&steps, Duration::from_secs(4)).unwrap();
+        assert_eq!(trace.length(), Duration::from_secs(4));
+        let rates = trace.rates(Duration::from_secs(1));
+        assert_eq!(rates, [12, 3, 3, 24].map(Rate::mbit));
+        let late = Steps { steps: vec![step(1, 12)], repeat: None };
+        assert!(Trace::from_steps(&late, Duration::from_secs(4)).is_err());
+    }
+
+    #[test]
+    fn opportunities_are_counted_over_repetitions() {
+        let trace: Trace = "2\n2\n5\n".parse().unwrap();
+        let by = |ms| trace.opportunities_by(Duration::from_millis(ms));
+        assert_eq!([0, 1, 2, 4, 5, 6, 7, 10, 12].map(by), [0, 0, 2, 2, 3, 3, 5, 6, 8]);
+    }
+}

@@ -1,0 +1,29 @@
+//! Statistics as pure functions on slices: summaries, confidence intervals, tests and effect sizes.
+//!
+//! Owns every definition of a median, a percentile, an interval, a test and an effect size that the
+//! lab reports, so that all reports use the same definitions. Randomness comes from a seed: the
+//! same values give the same interval on every machine, in every version. This crate must never
+//! read a clock, a file or a result's format.
+//!
+//! | question | answer |
+//! |---|---|
+//! | what is typical? | [`median`], [`mean`] |
+//! | what are the tails? | [`quantile`] at 0.95 or 0.99: R's type 7, the spreadsheets' default |
+//! | how certain is it? | [`Bootstrap`]: percentile intervals, resampled by run |
+//! | is there a difference? | [`mann_whitney`]: exact for small samples, ties included |
+//! | how large is it? | [`cliffs_delta`], with the usual magnitudes |
+//! | how often does it occur? | [`wilson`]: the confidence interval of a proportion |
+
+mod bootstrap;
+mod effect;
+mod proportion;
+mod quantile;
+mod rank;
+mod summary;
+
+pub use bootstrap::{Bootstrap, Contrast, Contrasted, Drawn, Interval, LEAST_RUNS, Run, Statistic};
+pub use effect::{Effect, Magnitude, cliffs_delta};
+pub use proportion::wilson;
+pub use quantile::quantile;
+pub use rank::{Method, RankTest, mann_whitney};
+pub use summary::{Summary, mean, median, sorted};

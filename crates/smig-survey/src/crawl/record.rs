@@ -1,0 +1,362 @@
+//! The results file of a crawl: one line per URL and per site, so that a stopped crawl can resume.
+//!
+//! Owns the format. If the machine stops during a write, the next run truncates the partial line.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use super::walk::{End, Limits, Outcome};
+use crate::{Exclusion, MalformedInput, Site, SurveyCounts, SurveyError};
+
+/// Format version; incremented when older files can no longer be read.
+const FORMAT: u32 = 1;
+
+/// The maximum length of a line in bytes: a page with all its links.
+const MAX_LINE: u64 = 64 << 20;
+
+/// The first line: the limits of the walks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Header {
+    format: u32,
+    #[serde(flatten)]
+    limits: Limits,
+}
+
+/// A visited URL.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Visit {
+    /// The start address of the site's walk.
+    pub start: Url,
+    /// The URL.
+    pub url: Url,
+    /// Its level in the object tree, from 1.
+    pub level: u8,
+    /// The outcome.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+/// A site whose walk has ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    /// The start address of its walk.
+    pub start: Url,
+    /// The host of its landing page.
+    pub site: Option<Site>,
+    /// How it ended.
+    pub end: End,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Line {
+    Survey(Header),
+    Visit(Box<Visit>),
+    Site(Ended),
+}
+
+/// The outcomes of one site's URLs, by URL.
+pub(super) type Visits = HashMap<String, Outcome>;
+
+/// An open results file.
+#[derive(Debug)]
+pub struct Results {
+    path: PathBuf,
+    file: File,
+    limits: Limits,
+    done: HashSet<Url>,
+    visits: HashMap<Url, Visits>,
+}
+
+impl Results {
+    /// Opens a results file and reads what an earlier run recorded.
+    ///
+    /// # Errors
+    /// A file that cannot be read and written, that is in use, that is not a results file, or that was
+    /// made with other limits.
+    pub fn open(path: &Path, limits: Limits) -> Result<Self, SurveyError> {
+        let cannot = |cause| SurveyError::Write { path: path.to_owned(), cause };
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(cannot)?;
+        if file.try_lock().is_err() {
+            let why = "another crawl writes to it; wait for its end, or use another --out".into();
+            return Err(SurveyError::Results { path: path.to_owned(), why });
+        }
+        let (mut done, mut visits) = (HashSet::new(), HashMap::<Url, Visits>::new());
+        let mut found = None;
+        let name = path.display().to_string();
+        let whole = lines(&file, &name, |line| match line {
+            Line::Survey(header) => found = Some(header),
+            Line::Visit(visit) => {
+                let Visit { start, url, outcome, .. } = *visit;
+                visits.entry(start).or_default().insert(url.into(), outcome);
+            }
+            Line::Site(ended) => {
+                visits.remove(&ended.start);
+                // A site that did not answer may answer now.
+                if ended.end != End::Unreachable {
+                    done.insert(ended.start);
+                }
+            }
+        })?;
+        file.set_len(whole).and_then(|()| file.seek(SeekFrom::End(0))).map_err(cannot)?;
+        let mut results = Self { path: path.to_owned(), file, limits, done, visits };
+        match found {
+            Some(header) => results.check(&header)?,
+            None if whole > 0 => {
+                return Err(results.unusable("its first line is missing; use another --out"));
+            }
+            None => results.write(&Line::Survey(Header { format: FORMAT, limits }))?,
+        }
+        Ok(results)
+    }
+
+    fn unusable(&self, why: impl Into<String>) -> SurveyError {
+        SurveyError::Results { path: self.path.clone(), why: why.into() }
+    }
+
+    fn check(&self, header: &Header) -> Result<(), SurveyError> {
+        let Header { format, limits } = header;
+        if *format != FORMAT {
+            return Err(self.unusable(format!(
+                "made by another version (format {format}); use another --out"
+            )));
+        }
+        if *limits != self.limits {
+            return Err(self.unusable(format!(
+                "made with --levels {} --max-pages {} --max-objects {}; use these or another --out",
+                limits.levels, limits.max_pages, limits.max_objects
+            )));
+        }
+        Ok(())
+    }
+
+    /// Returns the limits of each walk.
+    #[must_use]
+    pub const fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Returns whether a site is finished.
+    #[must_use]
+    pub fn is_done(&self, start: &Url) -> bool {
+        self.done.contains(start)
+    }
+
+    /// Removes and returns the outcomes that an earlier run recorded for a site.
+    pub(super) fn take_visits(&mut self, start: &Url) -> Visits {
+        self.visits.remove(start).unwrap_or_default()
+    }
+
+    pub(super) fn write(&mut self, line: &Line) -> Result<(), SurveyError> {
+        let mut text = serde_json::to_vec(line).unwrap_or_default();
+        text.push(b'\n');
+        let cannot = |cause| SurveyError::Write { path: self.path.clone(), cause };
+        self.file.write_all(&text).map_err(cannot)
+    }
+}
+
+/// The findings of crawls, read from their results files.
+#[derive(Debug, Default)]
+pub struct Crawled {
+    sites: BTreeMap<Url, Option<End>>,
+    levels: BTreeSet<u8>,
+}
+
+impl Crawled {
+    /// Counts a results file; `name` identifies it in errors.
+    ///
+    /// # Errors
+    /// Input that cannot be read or is not a results file; the error gives the line.
+    pub fn read(
+        &mut self,
+        from: impl Read,
+        name: &str,
+        tally: &mut SurveyCounts,
+    ) -> Result<(), SurveyError> {
+        let mut has_header = false;
+        let whole = lines(from, name, |line| match line {
+            Line::Survey(header) => {
+                has_header = true;
+                self.levels.insert(header.limits.levels);
+            }
+            Line::Visit(visit) => {
+                self.sites.entry(visit.start.clone()).or_default();
+                count(&visit, tally);
+            }
+            Line::Site(ended) => {
+                self.sites.insert(ended.start, Some(ended.end));
+            }
+        })?;
+        if has_header || whole == 0 {
+            return Ok(());
+        }
+        let why = "no first line {\"survey\":...}; is it a crawl file?".into();
+        Err(MalformedInput { name: name.to_owned(), place: "line 1".into(), why }.into())
+    }
+
+    /// Returns the number of sites for each way that a walk ended.
+    #[must_use]
+    pub fn ends(&self) -> BTreeMap<End, u64> {
+        let mut ends = BTreeMap::new();
+        for end in self.sites.values().flatten() {
+            *ends.entry(*end).or_default() += 1;
+        }
+        ends
+    }
+
+    /// Returns notes, as text, for the reader of the table.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let mut parts: Vec<_> =
+            self.ends().iter().map(|(end, n)| format!("{n} {}", end.words())).collect();
+        let unfinished = self.sites.values().filter(|end| end.is_none()).count();
+        if unfinished > 0 {
+            parts.push(format!("{unfinished} unfinished: the same command continues"));
+        }
+        let mut notes = match parts.is_empty() {
+            true => vec!["No site has been crawled yet.".into()],
+            false => vec![format!("Of {} sites crawled: {}.", self.sites.len(), parts.join(", "))],
+        };
+        if self.levels.iter().any(|levels| *levels != 3) {
+            let levels: Vec<_> = self.levels.iter().map(u8::to_string).collect();
+            notes.push(format!("The paper crawled 3 levels, this run {}.", levels.join(" and ")));
+        }
+        notes
+    }
+}
+
+fn count(visit: &Visit, tally: &mut SurveyCounts) {
+    let Some(site) = Site::of(&visit.url) else { return };
+    match &visit.outcome {
+        Outcome::Object { bytes, off_host, .. } => {
+            tally.object(&site, visit.url.as_str(), *bytes);
+            (0..*off_host).for_each(|_| tally.leave_out(Exclusion::OffHost));
+        }
+        Outcome::Unsized { .. } => {
+            tally.site(&site);
+            tally.leave_out(Exclusion::NoSize);
+        }
+        Outcome::Redirect { .. } | Outcome::Refused { .. } => tally.leave_out(Exclusion::Status),
+        Outcome::Disallowed => tally.leave_out(Exclusion::Disallowed),
+        Outcome::Failed { .. } => tally.leave_out(Exclusion::Failed),
+    }
+}
+
+/// Reads complete lines and returns their length in bytes. Any data after them is a line whose
+/// write was interrupted when the machine stopped.
+fn lines(from: impl Read, name: &str, mut take: impl FnMut(Line)) -> Result<u64, SurveyError> {
+    let mut reader = BufReader::new(from);
+    let (mut text, mut whole) = (Vec::new(), 0);
+    for number in 1.. {
+        text.clear();
+        let read = reader
+            .by_ref()
+            .take(MAX_LINE)
+            .read_until(b'\n', &mut text)
+            .map_err(|cause: io::Error| SurveyError::Read { name: name.to_owned(), cause })?;
+        let damage =
+            |why| MalformedInput { name: name.to_owned(), place: format!("line {number}"), why };
+        if text.last() != Some(&b'\n') {
+            if read as u64 == MAX_LINE {
+                return Err(damage("the line is too long; is it a crawl file?".into()).into());
+            }
+            break;
+        }
+        let line = serde_json::from_slice(&text)
+            .map_err(|error| damage(format!("{error}; is it a crawl file?")))?;
+        take(line);
+        whole += read as u64;
+    }
+    Ok(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crawl::walk::SizeSource;
+
+    fn url(text: &str) -> Url {
+        text.parse().unwrap()
+    }
+
+    fn visit(path: &str, bytes: u64) -> Line {
+        let links = vec![url("https://a.example/x")];
+        Line::Visit(Box::new(Visit {
+            start: url("https://a.example/"),
+            url: url(&format!("https://a.example{path}")),
+            level: 1,
+            outcome: Outcome::Object {
+                bytes,
+                by: SizeSource::Head,
+                media: None,
+                links,
+                off_host: 2,
+            },
+        }))
+    }
+
+    fn ended(end: End) -> Line {
+        let start = url("https://a.example/");
+        Line::Site(Ended { site: Site::of(&start), start, end })
+    }
+
+    #[test]
+    fn what_was_written_is_known_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("results.jsonl");
+        let start = url("https://a.example/");
+        let mut results = Results::open(&path, Limits::default()).unwrap();
+        let taken = Results::open(&path, Limits::default()).unwrap_err().to_string();
+        assert!(taken.contains("another crawl"), "{taken}");
+        results.write(&visit("/", 5_000_000)).unwrap();
+        // The machine stopped here.
+        results.file.write_all(b"{\"visit\":{\"sta").unwrap();
+        drop(results);
+        let mut results = Results::open(&path, Limits::default()).unwrap();
+        assert!(!results.is_done(&start));
+        let visits = results.take_visits(&start);
+        assert!(matches!(visits["https://a.example/"], Outcome::Object { bytes: 5_000_000, .. }));
+        results.write(&ended(End::Unreachable)).unwrap();
+        drop(results);
+        let mut results = Results::open(&path, Limits::default()).unwrap();
+        assert!(!results.is_done(&start) && results.take_visits(&start).is_empty());
+        results.write(&ended(End::Limited)).unwrap();
+        drop(results);
+        assert!(Results::open(&path, Limits::default()).unwrap().is_done(&start));
+        let (mut tally, mut crawled) = (SurveyCounts::default(), Crawled::default());
+        crawled.read(File::open(&path).unwrap(), "results", &mut tally).unwrap();
+        assert_eq!((tally.sites(), tally.objects()), (1, 1));
+        assert_eq!(crawled.ends(), BTreeMap::from([(End::Limited, 1)]));
+        let note = "Of 1 sites crawled: 1 limited by --max-pages or --max-objects.";
+        assert_eq!(crawled.notes(), [note]);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("results.jsonl");
+        drop(Results::open(&path, Limits { levels: 2, ..Limits::default() }).unwrap());
+        let error = Results::open(&path, Limits::default()).unwrap_err().to_string();
+        assert!(error.contains("--levels 2 --max-pages 50"), "{error}");
+        for text in ["{}\n", "no\n", "{\"visit\":{}}\n"] {
+            std::fs::write(&path, text).unwrap();
+            let error = Results::open(&path, Limits::default()).unwrap_err().to_string();
+            assert!(error.contains("line 1: "), "{error}");
+        }
+        let mut tally = SurveyCounts::default();
+        let text = serde_json::to_string(&visit("/", 1)).unwrap() + "\n";
+        let error = Crawled::default().read(text.as_bytes(), "r", &mut tally).unwrap_err();
+        assert!(error.to_string().contains("r: line 1: no first line"), "{error}");
+    }
+}

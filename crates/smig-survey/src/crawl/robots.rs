@@ -1,0 +1,299 @@
+//! robots.txt (RFC 9309): which paths a host allows, and how often it may be requested.
+//!
+//! Owns the file's syntax and the meaning of the response's status. There are no regular
+//! expressions: a hostile file costs at most one pass over its bytes per URL.
+
+use std::time::Duration;
+
+use url::{Position, Url};
+
+use crate::site::plain_percents;
+
+/// The name by which a robots.txt addresses this crawler.
+pub const PRODUCT: &str = "smig-survey";
+
+/// The maximum number of bytes read of a file (RFC 9309 section 2.5).
+pub(super) const MAX_FILE: usize = 500 << 10;
+
+/// The longest pattern. A longer `Disallow` is truncated, which disallows more.
+const MAX_PATTERN: usize = 2048;
+
+/// What a host allows.
+#[derive(Debug)]
+pub(super) enum Rules {
+    /// There are no rules.
+    Everything,
+    /// The host's rules are unavailable, so nothing is allowed (section 2.3.1.4).
+    Nothing,
+    File(Group),
+}
+
+impl Rules {
+    /// Returns the rules that a response for robots.txt implies.
+    pub(super) fn of(status: u16, body: &[u8]) -> Self {
+        match status {
+            200..=299 => Self::File(Group::of(&body[..body.len().min(MAX_FILE)])),
+            // 429 Too Many Requests is no permission for more.
+            429 => Self::Nothing,
+            300..=499 => Self::Everything,
+            _ => Self::Nothing,
+        }
+    }
+
+    pub(super) fn allows(&self, url: &Url) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::Nothing => false,
+            Self::File(group) => group.allows(&url[Position::BeforePath..Position::AfterQuery]),
+        }
+    }
+
+    /// Returns the pause that the host requests.
+    pub(super) const fn pause(&self) -> Option<Duration> {
+        match self {
+            Self::File(group) => group.pause,
+            Self::Everything | Self::Nothing => None,
+        }
+    }
+}
+
+/// The lines of a file that apply to this crawler.
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    rules: Vec<Rule>,
+    pause: Option<Duration>,
+}
+
+#[derive(Debug)]
+struct Rule {
+    verdict: Access,
+    pattern: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Allow,
+    Disallow,
+}
+
+/// The user agents to which the following lines apply.
+#[derive(Debug, Clone, Copy, Default)]
+struct For {
+    us: bool,
+    all: bool,
+}
+
+impl Group {
+    /// Merges all groups that name this crawler or, without any, all groups for `*` (section 2.2.1).
+    /// Lines before the first user-agent line apply to every crawler.
+    fn of(file: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(file);
+        let (mut ours, mut everybodys, mut is_named) = (Self::default(), Self::default(), false);
+        let mut group = For { us: false, all: true };
+        let mut has_rules = true;
+        for line in text.trim_start_matches('\u{feff}').split(['\r', '\n', '\0']) {
+            let line = line.split_once('#').map_or(line, |(line, _)| line);
+            let Some((key, value)) = line.split_once(':') else { continue };
+            let (key, value) = (key.trim().to_ascii_lowercase(), value.trim());
+            if key == "user-agent" {
+                if has_rules {
+                    group = For::default();
+                }
+                has_rules = false;
+                group.all |= value == "*";
+                group.us |= is_us(value);
+                is_named |= group.us;
+            } else if let Some(line) = Line::of(&key, value) {
+                has_rules = true;
+                if group.us {
+                    ours.add(&line);
+                }
+                if group.all {
+                    everybodys.add(&line);
+                }
+            }
+        }
+        if is_named { ours } else { everybodys }
+    }
+
+    fn add(&mut self, line: &Line<'_>) {
+        match *line {
+            Line::Rule(verdict, value) => self.rules.extend(Rule::new(verdict, value)),
+            Line::Pause(pause) => self.pause = Some(self.pause.map_or(pause, |had| had.max(pause))),
+        }
+    }
+
+    /// The longest matching pattern decides; of two equally long ones, `Allow` (section 2.2.2).
+    fn allows(&self, path: &str) -> bool {
+        // `*` in a pattern is always the wildcard; a literal one is written %2A.
+        let path = plain_percents(path).replace('*', "%2A");
+        let fitting = self.rules.iter().filter(|rule| fits(&rule.pattern, &path));
+        let best = fitting.max_by_key(|rule| (rule.pattern.len(), rule.verdict == Access::Allow));
+        path == "/robots.txt" || best.is_none_or(|rule| rule.verdict == Access::Allow)
+    }
+}
+
+/// A line with an effect.
+enum Line<'a> {
+    Rule(Access, &'a str),
+    Pause(Duration),
+}
+
+impl<'a> Line<'a> {
+    fn of(key: &str, value: &'a str) -> Option<Self> {
+        match key {
+            "allow" => Some(Self::Rule(Access::Allow, value)),
+            "disallow" => Some(Self::Rule(Access::Disallow, value)),
+            "crawl-delay" => {
+                let seconds = value.parse::<f64>().ok().filter(|seconds| *seconds >= 0.0)?;
+                Some(Self::Pause(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Compares a user-agent line's product token, without any suffix, with this crawler's.
+fn is_us(value: &str) -> bool {
+    let end = value.find(|c: char| !(c.is_ascii_alphabetic() || c == '-' || c == '_'));
+    value[..end.unwrap_or(value.len())].eq_ignore_ascii_case(PRODUCT)
+}
+
+impl Rule {
+    /// Returns `None` for an empty pattern, which has no effect.
+    fn new(verdict: Access, value: &str) -> Option<Self> {
+        let mut pattern = String::with_capacity(value.len());
+        for byte in value.bytes() {
+            // Percent-encode as in the URLs that the pattern is compared with.
+            if (0x21..0x7f).contains(&byte) && !b"\"<>`{}".contains(&byte) {
+                pattern.push(byte.into());
+            } else {
+                pattern.push_str(&format!("%{byte:02X}"));
+            }
+        }
+        let mut pattern = plain_percents(&pattern);
+        if pattern.len() > MAX_PATTERN {
+            if verdict == Access::Allow {
+                return None;
+            }
+            pattern.truncate(MAX_PATTERN);
+        }
+        (!pattern.is_empty()).then_some(Self { verdict, pattern })
+    }
+}
+
+/// Matches a path's prefix with a pattern: `*` matches anything, a final `$` the path's end.
+fn fits(pattern: &str, path: &str) -> bool {
+    let (pattern, is_whole) = match pattern.strip_suffix('$') {
+        Some(pattern) => (pattern, true),
+        None => (pattern, false),
+    };
+    let mut pieces = pattern.split('*');
+    let Some(mut rest) = path.strip_prefix(pieces.next().unwrap_or_default()) else { return false };
+    let mut pieces = pieces.peekable();
+    if pieces.peek().is_none() {
+        return !is_whole || rest.is_empty();
+    }
+    while let Some(piece) = pieces.next() {
+        if is_whole && pieces.peek().is_none() {
+            return rest.ends_with(piece);
+        }
+        let Some(at) = rest.find(piece) else { return false };
+        rest = &rest[at + piece.len()..];
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &[u8] = b"\xef\xbb\xbfUser-agent: other\nDisallow: /\n\nUser-Agent: Smig-Survey/1.0 # us\n\
+        Disallow: /private\r\nAllow: /private/but\nSitemap: https://a.example/s\nDisallow: /*.iso$\n\
+        Crawl-delay: 2.5\nDisallow:\n\nUser-agent: *\nDisallow: /x\n\nuser-agent: a\nUSER-AGENT: smig-survey\n\
+        disallow : /more\n";
+
+    fn allows(rules: &Rules, path: &str) -> bool {
+        rules.allows(&format!("https://a.example{path}").parse().unwrap())
+    }
+
+    #[test]
+    fn our_own_groups_count() {
+        let rules = Rules::of(200, FILE);
+        for (path, allowed) in [
+            ("/", true),
+            ("/x", true),
+            ("/private/a", false),
+            ("/private/but/x", true),
+            ("/big.iso", false),
+            ("/big.iso.txt", true),
+            ("/big.iso?x", true),
+            ("/private?x", false),
+            ("/more", false),
+            ("/robots.txt", true),
+        ] {
+            assert_eq!(allows(&rules, path), allowed, "{path}");
+        }
+        assert_eq!(rules.pause(), Some(Duration::from_millis(2500)));
+    }
+
+    #[test]
+    fn patterns_fit_as_rfc_9309_says() {
+        for (pattern, path, fit) in [
+            ("/", "/anything", true),
+            ("/path/file-with-a-%2A.html", "/path/file-with-a-*.html", true),
+            ("/foo/bar?baz=https://foo.bar", "/foo/bar?baz=https://foo.bar", true),
+            ("/foo/bar/\u{30c4}", "/foo/bar/%E3%83%84", true),
+            ("/foo/bar/%e3%83%84", "/foo/bar/\u{30c4}", true),
+            ("/foo/bar/%62%61%7A", "/foo/bar/baz", true),
+            ("/a b", "/a b", true),
+            ("/*", "/", true),
+            ("*", "/x", true),
+            ("*/x$", "/a/x/b/x", true),
+            ("/a*b*c$", "/abbc", true),
+            ("/a*b*c$", "/acb", false),
+            ("/a*aa$", "/aa", false),
+            ("/fish$", "/fish", true),
+            ("/fish$", "/fishes", false),
+            ("/fish*", "/fish", true),
+            ("/Fish", "/fish", false),
+        ] {
+            let rules = Rules::of(200, format!("User-agent: *\nDisallow: {pattern}").as_bytes());
+            assert_eq!(!allows(&rules, path), fit, "{pattern} {path}");
+        }
+        let both = Rules::of(200, b"Allow: /page\nDisallow: /*.ph\nAllow: /p\nDisallow: /p\n");
+        assert!(allows(&both, "/page.htm") && allows(&both, "/p"));
+        assert!(!allows(&both, "/x.php"));
+        let longest = Rules::of(200, b"user-agent:*\nAllow: /p\nDisallow: /page\n");
+        assert!(!allows(&longest, "/page") && allows(&longest, "/pal"));
+    }
+
+    #[test]
+    fn an_answer_without_a_file_is_an_answer_too() {
+        for (status, body, allowed) in [
+            (200, &b""[..], true),
+            (200, b"<html>no such page: \xff", true),
+            (200, b"User-agent: *\nDisallow: /", false),
+            (200, b"User-agent: *\nUser-agent: x\nDisallow: /", false),
+            (200, b"User-agent: smig-surveyor\nDisallow: /", true),
+            (301, b"", true),
+            (404, b"", true),
+            (403, b"", true),
+            (429, b"", false),
+            (500, b"", false),
+            (503, b"", false),
+        ] {
+            assert_eq!(allows(&Rules::of(status, body), "/"), allowed, "{status} {body:?}");
+        }
+        let slow = Rules::of(200, b"User-agent: *\nCrawl-delay: 99999999999999999999999\n");
+        assert_eq!(slow.pause(), Some(Duration::MAX));
+        assert_eq!(Rules::of(200, b"Crawl-delay: soon\nCrawl-delay: -1").pause(), None);
+    }
+
+    #[test]
+    fn a_long_pattern_disallows_by_its_beginning() {
+        let long = "a".repeat(3 * MAX_PATTERN);
+        let rules = Rules::of(200, format!("Disallow: /{long}\nAllow: /{long}").as_bytes());
+        assert!(!allows(&rules, &format!("/{long}")) && allows(&rules, "/aaa"));
+    }
+}

@@ -1,0 +1,123 @@
+//! Exports as BigQuery writes them, and damaged ones.
+
+use super::*;
+use crate::{DataSource, Table};
+
+fn read(text: &str) -> Result<Table, SurveyError> {
+    let mut tally = SurveyCounts::default();
+    read_export(text.as_bytes(), "export", &mut tally, OnMalformed::Stop)?;
+    Ok(Table::new(DataSource::HttpArchive, &tally))
+}
+
+const JSON: &str = r#"
+{"root_page":"https://a.example/","page":"https://a.example/x","url":"https://a.example/","size":"18000"}
+{"root_page":"https://a.example/","url":"https://a.example/film","summary":{"status":206,"respBodySize":26000000}}
+{"page":"https://a.example/","url":"https://cdn.example/","size":5000000}
+
+{"page":"https://b.example/","url":"https://b.example/","payload":"{\"response\":{\"status\":200,\"bodySize\":40000,\"content\":{\"size\":90000}}}"}
+{"page":"https://b.example/","url":"https://b.example/gone","size":9000000,"status":"404"}
+{"page":"https://b.example/","url":"https://b.example/odd","size":null}
+{"page":"https://b.example/","url":"https://b.example/empty","size":0}
+{"page":"https://b.example/","url":"https://b.example/","size":40000}
+"#;
+
+#[test]
+fn json_lines_are_counted() {
+    let table = read(JSON).unwrap();
+    assert_eq!((table.sites, table.objects), (2, 3));
+    let reached: Vec<_> = table.at_least.iter().map(|row| row.sites).collect();
+    assert_eq!(reached, [1, 1, 1, 1, 0]);
+    assert_eq!(table.percentiles[1].bytes, Some(40_000.0));
+    let left_out: Vec<_> = table.left_out.iter().map(|(why, n)| (*why, *n)).collect();
+    assert_eq!(
+        left_out,
+        [
+            (Exclusion::OffHost, 1),
+            (Exclusion::Status, 1),
+            (Exclusion::Empty, 1),
+            (Exclusion::NoSize, 1),
+            (Exclusion::Again, 1),
+        ]
+    );
+}
+
+#[test]
+fn csv_is_counted() {
+    let table = read(concat!(
+        "\u{feff}page,URL,respSize,status\r\n",
+        "https://a.example/,https://a.example/,18000,200\r\n",
+        "https://a.example/,\"https://a.example/with,comma\",51000000,200\r\n",
+        "https://b.example/,https://b.example/,,200\r\n",
+    ))
+    .unwrap();
+    assert_eq!((table.sites, table.objects), (2, 2));
+    assert_eq!(table.at_least[4].sites, 1);
+    assert_eq!(table.left_out[&Exclusion::NoSize], 1);
+}
+
+#[test]
+fn nested_columns_are_read_from_csv_too() {
+    let table = read(concat!(
+        "page,url,summary\n",
+        "https://a.example/,https://a.example/,\"{\"\"respBodySize\"\": \"\"2000000\"\"}\"\n",
+    ))
+    .unwrap();
+    assert_eq!(table.at_least[0].sites, 1);
+}
+
+#[test]
+fn damage_is_named_with_its_line() {
+    for (text, named) in [
+        ("", "export: line 1: the file is empty"),
+        ("[{\"page\":1}]", "jq -c"),
+        ("{\"page\":\"https://a.example/\"}\n", "export: line 1: no url"),
+        (
+            "{\"page\":\"https://a.example/\",\"url\":\"https://a.example/\"}\n{\"pa",
+            "export: line 2: ",
+        ),
+        ("{\"url\":\"https://a.example/\"}", "no root_page or page"),
+        ("{\"page\":7,\"url\":\"https://a.example/\"}", "no root_page or page"),
+        ("{\"page\":\"a.example\",\"url\":\"https://a.example/\"}", "\"a.example\": "),
+        ("page,size\n", "no column url; it has: page, size"),
+        ("url,size\n", "no column root_page or page"),
+        ("page,url\n", "no column size"),
+        ("page,url,size\nhttps://a.example/,https://a.example/\n", "export: line 2: 2 fields"),
+        ("page,url,size\n\nx,https://a.example/,1\n", "\"x\": relative URL"),
+    ] {
+        let error = read(text).unwrap_err().to_string();
+        assert!(error.contains(named), "{error}\nnot {named}");
+    }
+}
+
+#[test]
+fn damaged_rows_can_be_skipped() {
+    let text = JSON.replace("\"page\":\"https://b.example/\"", "\"page\":\"b\"");
+    let mut told = Vec::new();
+    let mut tally = SurveyCounts::default();
+    let mut tell = |damage: &MalformedInput| told.push(damage.place.clone());
+    read_export(text.as_bytes(), "export", &mut tally, OnMalformed::Skip(&mut tell)).unwrap();
+    assert_eq!(told, ["line 6", "line 7", "line 8", "line 9", "line 10"]);
+    assert_eq!(tally.left_out()[&Exclusion::Damaged], 5);
+    assert_eq!(tally.sites(), 1);
+}
+
+/// A file without line ends.
+struct Endless(u64);
+
+impl Read for Endless {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        buffer.fill(if self.0 == 0 { b'{' } else { b'x' });
+        self.0 += buffer.len() as u64;
+        Ok(buffer.len())
+    }
+}
+
+#[test]
+fn a_row_without_end_is_given_up() {
+    for first in [0, 1] {
+        let mut tally = SurveyCounts::default();
+        let error =
+            read_export(Endless(first), "export", &mut tally, OnMalformed::Stop).unwrap_err();
+        assert!(error.to_string().contains("line 1: the row is longer than 64 MB"), "{error}");
+    }
+}

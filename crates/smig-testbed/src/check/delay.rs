@@ -1,0 +1,135 @@
+//! Delay through an empty link, compared with the model packet by packet.
+//!
+//! A packet's error is the time from sending to its arrival at the link, plus
+//! the time from its due time to its reception. The model computes the due time
+//! from the arrival at the link, in virtual time.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use smig_link::{DirectionSpec, Link, LinkEvent, LinkEventKind, LinkLog, LinkSpec, Packet, Time};
+
+use super::flow::{Flow, Packets, Received, SenderLog};
+use super::{CheckError, CheckOptions, DelayCheck, HostTiming, wait_until_empty};
+use crate::netns::{Direction, Testbed, seed_of};
+
+/// Size of a probe's IP packet.
+const PROBE_BYTES: usize = 100;
+/// Minimum time between probes.
+const GAP: Duration = Duration::from_millis(10);
+/// Maximum share of a link's rate used by probes.
+const SHARE: f64 = 0.1;
+
+pub(super) fn measure(
+    link: &LinkSpec,
+    options: &CheckOptions,
+    calm: &mut HostTiming,
+) -> Result<[DelayCheck; 2], CheckError> {
+    let logs = [Arrivals::default(), Arrivals::default()];
+    let testbed = Testbed::builder(link.clone())
+        .seed(options.seed)
+        .log_to_client(Box::new(logs[0].clone()))
+        .log_to_server(Box::new(logs[1].clone()))
+        .start()?;
+    let (server, client) = (testbed.server(), testbed.client());
+    let probes = |direction: &DirectionSpec| {
+        let rate = direction.rate.as_bits_per_second() as f64;
+        let gap = Duration::from_secs_f64(PROBE_BYTES as f64 * 8.0 / rate / SHARE);
+        Packets { bytes: PROBE_BYTES, gap: gap.max(GAP), length: options.length }
+    };
+    let down = Flow::start(server, client, client.address(), probes(&link.to_client))?;
+    let up = Flow::start(client, server, server.address(), probes(&link.to_server))?;
+    let (down, up) = (down.sent()?, up.sent()?);
+    wait_until_empty(&testbed)?;
+    let ends = [(down.0, down.1.end()?), (up.0, up.1.end()?)];
+    calm.see(&testbed, [&ends[0].0.late, &ends[1].0.late])?;
+
+    let mut checks = [DelayCheck::default(); 2];
+    let ways = [(Direction::ToClient, &link.to_client), (Direction::ToServer, &link.to_server)];
+    for (index, ((way, spec), (sent, received))) in ways.into_iter().zip(ends).enumerate() {
+        let mut model =
+            Link::new(spec, seed_of(options.seed, 0, way)).map_err(crate::netns::LabError::Link)?;
+        model.start_at(testbed.origin());
+        let came = logs[index].take();
+        checks[index] = compare(&sent, &came, &received, &mut model, calm);
+    }
+    Ok(checks)
+}
+
+/// Records when packets arrived at the link.
+#[derive(Debug, Clone, Default)]
+struct Arrivals(Arc<Mutex<Vec<Time>>>);
+
+impl Arrivals {
+    fn take(&self) -> Vec<Time> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl LinkLog for Arrivals {
+    fn record(&mut self, event: LinkEvent) {
+        if event.kind == LinkEventKind::Enqueue {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(event.at);
+        }
+    }
+}
+
+/// A probe in virtual time.
+#[derive(Debug)]
+struct Probe(u32);
+
+impl Packet for Probe {
+    fn wire_size(&self) -> usize {
+        PROBE_BYTES
+    }
+}
+
+fn compare(
+    sent: &SenderLog,
+    came: &[Time],
+    received: &[Received],
+    model: &mut Link<Probe>,
+    calm: &mut HostTiming,
+) -> DelayCheck {
+    let mut due = vec![None; came.len()];
+    for (number, at) in (0_u32..).zip(came) {
+        while let Some(arrival) = model.pop(*at) {
+            due[arrival.packet.0 as usize] = Some(arrival.due);
+        }
+        let _ = model.enqueue(*at, Probe(number)); // a dropped probe is never due
+    }
+    while let Some(at) = model.next_event() {
+        while let Some(arrival) = model.pop(at) {
+            due[arrival.packet.0 as usize] = Some(arrival.due);
+        }
+    }
+    let expected = due.iter().filter(|due| due.is_some()).count();
+    if came.len() != sent.sent.len() || expected != received.len() {
+        calm.lost_outside += came.len().abs_diff(sent.sent.len()) as u64;
+        calm.lost_outside += expected.abs_diff(received.len()) as u64;
+    }
+    let millis = |duration: Duration| duration.as_secs_f64() * 1e3;
+    let (mut commanded, mut measured, mut off) = (Vec::new(), Vec::new(), Vec::new());
+    for packet in received {
+        let number = packet.number as usize;
+        let (Some(sent), Some(came)) = (sent.sent.get(number), came.get(number)) else { continue };
+        let Some(Some(due)) = due.get(number) else { continue };
+        commanded.push(millis(due.since(*came)));
+        measured.push(millis(packet.at.since(*sent)));
+        off.push(millis(came.since(*sent)) + millis(packet.at.since(*due)));
+    }
+    DelayCheck {
+        probes: off.len() as u64,
+        commanded_ms: quantile(&mut commanded, 0.5),
+        measured_ms: quantile(&mut measured, 0.5),
+        off_p50_ms: quantile(&mut off, 0.5),
+        off_p99_ms: quantile(&mut off, 0.99),
+    }
+}
+
+/// Returns the `q`-quantile; 0 for an empty slice.
+fn quantile(values: &mut [f64], q: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let rank = (values.len() as f64 * q).ceil() as usize;
+    values.get(rank.saturating_sub(1)).copied().unwrap_or_default()
+}

@@ -1,0 +1,162 @@
+//! Numbered UDP packets from one host to another, with send and receive times.
+
+use std::io;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use smig_link::{Lateness, Time};
+
+use crate::netns::{Host, HostThread, now, run_in_real_time};
+
+/// Bytes of the IPv4 and UDP headers.
+pub(super) const HEADERS: usize = 28;
+/// Smallest packet: headers and the packet's number.
+pub(super) const SMALLEST: usize = HEADERS + 4;
+const PORT: u16 = 9;
+/// Interval at which a receiver checks whether to stop.
+const LOOK: Duration = Duration::from_millis(20);
+/// Requested size of the receive buffer, so that a late receiver loses nothing.
+const RECEIVE_BUFFER: usize = 8 << 20;
+
+/// Packets to send.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Packets {
+    /// Size of the IP packet.
+    pub(super) bytes: usize,
+    /// Time between packets.
+    pub(super) gap: Duration,
+    pub(super) length: Duration,
+}
+
+/// A received packet.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Received {
+    pub(super) number: u32,
+    pub(super) bytes: usize,
+    pub(super) at: Time,
+}
+
+/// Send times of a flow.
+#[derive(Debug)]
+pub(super) struct SenderLog {
+    /// When each packet was sent.
+    pub(super) sent: Vec<Time>,
+    /// Lateness of the packets, relative to the schedule.
+    pub(super) late: Lateness,
+}
+
+/// A running flow.
+#[derive(Debug)]
+pub(super) struct Flow {
+    sender: HostThread<io::Result<SenderLog>>,
+    receiver: HostThread<io::Result<Vec<Received>>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Flow {
+    /// Starts the receiver, then the sender to `address`, the receiver's address.
+    pub(super) fn start(
+        from: &Host,
+        to: &Host,
+        address: Ipv4Addr,
+        packets: Packets,
+    ) -> io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stop);
+        let (bound, wait) = mpsc::sync_channel(1);
+        let receiver = to.run(move || {
+            let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PORT))?;
+            socket.set_read_timeout(Some(LOOK))?;
+            // Exceeds the machine's limit, which only root may do.
+            let _ =
+                rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, RECEIVE_BUFFER);
+            let _ = run_in_real_time();
+            let _ = bound.send(());
+            receive(&socket, &told)
+        })?;
+        // On an error the receiver has already ended; `Receiver::end` returns its error.
+        let _ = wait.recv();
+        let sender = from.run(move || {
+            let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+            socket.connect((address, PORT))?;
+            let _ = run_in_real_time();
+            send(&socket, packets)
+        })?;
+        Ok(Self { sender, receiver, stop })
+    }
+
+    /// Waits until all packets are sent.
+    pub(super) fn sent(self) -> io::Result<(SenderLog, Receiver)> {
+        let log = self.sender.join().expect("sending does not panic")?;
+        Ok((log, Receiver { receiver: self.receiver, stop: self.stop }))
+    }
+}
+
+/// The receiver of a flow whose sender has finished.
+#[derive(Debug)]
+pub(super) struct Receiver {
+    receiver: HostThread<io::Result<Vec<Received>>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Receiver {
+    /// Stops the receiver and returns the packets that have arrived.
+    pub(super) fn end(self) -> io::Result<Vec<Received>> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.receiver.join().expect("receiving does not panic")
+    }
+}
+
+fn send(socket: &UdpSocket, packets: Packets) -> io::Result<SenderLog> {
+    let mut payload = vec![0; packets.bytes.max(SMALLEST) - HEADERS];
+    let mut log = SenderLog { sent: Vec::new(), late: Lateness::default() };
+    let begin = now();
+    for number in 0_u32.. {
+        let due = begin + packets.gap * number;
+        if due.since(begin) >= packets.length {
+            break;
+        }
+        let early = due.since(now());
+        if !early.is_zero() {
+            std::thread::sleep(early);
+        }
+        payload[..4].copy_from_slice(&number.to_be_bytes());
+        let at = now();
+        log.late.record(at.since(due));
+        match socket.send(&payload) {
+            // The device queue was full: the packet counts as sent, and thus as lost.
+            Ok(_) => {}
+            Err(error)
+                if error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error()) => {}
+            Err(error) => return Err(error),
+        }
+        log.sent.push(at);
+    }
+    Ok(log)
+}
+
+fn receive(socket: &UdpSocket, stop: &AtomicBool) -> io::Result<Vec<Received>> {
+    let mut buffer = vec![0; 65_536];
+    let mut received = Vec::new();
+    loop {
+        match socket.recv(&mut buffer) {
+            Ok(length) => {
+                let at = now();
+                let Some(number) = buffer[..length].first_chunk() else { continue };
+                let number = u32::from_be_bytes(*number);
+                received.push(Received { number, bytes: length + HEADERS, at });
+            }
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) =>
+            {
+                if stop.load(Ordering::Relaxed) {
+                    return Ok(received);
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}

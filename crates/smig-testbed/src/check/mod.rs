@@ -1,0 +1,120 @@
+//! Accuracy of the emulated links, measured with real packets through the kernel.
+//!
+//! Each profile gets its own hosts, and three measurements in each direction:
+//! delay through an empty link, rate of a full one, and loss if configured. The
+//! results are compared with the profile's configuration. For properties that
+//! vary over time, the model computes the expected values in virtual time. A
+//! measurement that the machine disturbed is marked as such, not as an error of
+//! the link.
+
+mod delay;
+mod flow;
+mod loss;
+mod rate;
+mod result;
+mod table;
+mod tbf;
+
+use std::io;
+use std::time::Duration;
+
+use smig_link::LinkSpec;
+
+use crate::netns::{LabError, Testbed};
+
+pub use result::{
+    CheckResult, DelayCheck, DirectionCheck, HostTiming, LossCheck, ProfileCheck, RateCheck,
+    TbfCheck,
+};
+pub use table::{head, lines};
+
+/// Parameters of a check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CheckOptions {
+    /// Length of each measurement.
+    pub length: Duration,
+    /// Seed of the links.
+    pub seed: u64,
+    /// Maximum number of repetitions for a disturbed profile.
+    pub repeats: u32,
+}
+
+impl Default for CheckOptions {
+    fn default() -> Self {
+        Self { length: Duration::from_secs(2), seed: 1, repeats: 1 }
+    }
+}
+
+/// Why a profile could not be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    /// The hosts could not be created.
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    /// A socket or a host failed.
+    #[error("the measurement failed: {0}")]
+    Io(#[from] io::Error),
+    /// The link did not become empty.
+    #[error("the link still holds packets {0} s after the last was sent; lower its queue or delay")]
+    NotEmpty(u64),
+}
+
+/// Measures one link, and repeats the measurement if the machine disturbed it.
+///
+/// # Errors
+/// When the link cannot be measured.
+pub fn check(
+    name: &str,
+    link: &LinkSpec,
+    options: &CheckOptions,
+) -> Result<ProfileCheck, CheckError> {
+    let mut result = measure(name, link, options)?;
+    for _ in 0..options.repeats {
+        if result.verdict() != CheckResult::Disturbed {
+            break;
+        }
+        result = measure(name, link, options)?;
+    }
+    Ok(result)
+}
+
+fn measure(
+    name: &str,
+    link: &LinkSpec,
+    options: &CheckOptions,
+) -> Result<ProfileCheck, CheckError> {
+    let mut calm = HostTiming::default();
+    let delays = delay::measure(link, options, &mut calm)?;
+    let rates = rate::measure(link, options, &mut calm)?;
+    let losses = loss::measure(link, options, &mut calm)?;
+    let tbf = tbf::measure(link, options)?;
+    let [to_client, to_server] = [0, 1].map(|way: usize| DirectionCheck {
+        delay: delays[way],
+        rate: rates[way],
+        loss: losses[way],
+    });
+    let name = name.to_owned();
+    Ok(ProfileCheck { name, link: link.clone(), to_client, to_server, tbf, calm })
+}
+
+/// Starts the hosts for a measurement; the link's schedule starts now.
+fn testbed(link: LinkSpec, options: &CheckOptions) -> Result<Testbed, LabError> {
+    Testbed::builder(link).seed(options.seed).start()
+}
+
+/// Waits until every packet has been delivered or dropped.
+fn wait_until_empty(testbed: &Testbed) -> Result<(), CheckError> {
+    const PATIENCE_SECONDS: u64 = 60;
+    const STEP: Duration = Duration::from_millis(5);
+    for _ in 0..PATIENCE_SECONDS * 1_000 / 5 {
+        let report = testbed.report();
+        let gone = [report.to_client, report.to_server]
+            .iter()
+            .all(|way| way.offered_packets == way.delivered_packets + way.dropped_packets);
+        if gone {
+            return Ok(());
+        }
+        std::thread::sleep(STEP);
+    }
+    Err(CheckError::NotEmpty(PATIENCE_SECONDS))
+}

@@ -1,0 +1,124 @@
+//! The results as a text table.
+
+use std::fmt::Write as _;
+
+use smig_link::millis;
+
+use super::{CheckResult, DirectionCheck, ProfileCheck, TbfCheck};
+
+/// Returns the head of the table.
+#[must_use]
+pub fn head() -> String {
+    format!(
+        "{:<27}{:>10}{:>10}{:>8}{:>9}  {:>8}{:>9}{:>7}{:>7}  {:<20}  {:>8}  {}",
+        "profile",
+        "spec",
+        "Mbit/s",
+        "diff",
+        "TBF diff",
+        "spec ms",
+        "ms",
+        "p50",
+        "p99",
+        "lost (interval)",
+        "late p99",
+        "verdict"
+    )
+}
+
+/// Returns the lines of one profile: to the client, to the server, and a note if there is one.
+#[must_use]
+pub fn lines(check: &ProfileCheck) -> Vec<String> {
+    let late = check.calm.link.map_or(0.0, |link| millis::of(link.p99));
+    let late = late.max(millis::of(check.calm.sender_p99));
+    let verdict = match check.verdict() {
+        CheckResult::Good => "good".into(),
+        CheckResult::Disturbed => format!("disturbed ({})", faults(check)),
+        CheckResult::OutOfBounds => format!("FAILED ({})", faults(check)),
+    };
+    let tbf = check.tbf.off().map_or_else(|| "-".to_owned(), percent);
+    let mut lines = vec![
+        format!(
+            "{}  {late:>5.2} ms  {verdict}",
+            line(&format!("{} down", check.name), &check.to_client, &tbf)
+        ),
+        line(&format!("{} up", " ".repeat(check.name.len())), &check.to_server, ""),
+    ];
+    let mut notes = Vec::new();
+    if let TbfCheck::Skipped { why } = &check.tbf {
+        notes.push(format!("no TBF: {why}"));
+    }
+    if check.calm.lost_outside > 0 {
+        notes.push(format!("{} packets were lost outside the link", check.calm.lost_outside));
+    }
+    if !notes.is_empty() {
+        lines.push(format!("    {}", notes.join("; ")));
+    }
+    lines.into_iter().map(|line| line.trim_end().to_owned()).collect()
+}
+
+fn faults(check: &ProfileCheck) -> String {
+    let mut text = String::new();
+    for (way, direction) in [("down", &check.to_client), ("up", &check.to_server)] {
+        for fault in direction.faults() {
+            let comma = if text.is_empty() { "" } else { ", " };
+            // Writing to memory does not fail.
+            let _ = write!(text, "{comma}{fault} {way}");
+        }
+    }
+    text
+}
+
+fn line(name: &str, direction: &DirectionCheck, tbf: &str) -> String {
+    let DirectionCheck { rate, delay, loss } = direction;
+    let loss = loss.as_ref().map_or_else(
+        || "-".to_owned(),
+        |loss| {
+            let (low, high) = loss.interval();
+            format!("{:.2} ({:.2}-{:.2}) %", loss.measured * 1e2, low * 1e2, high * 1e2)
+        },
+    );
+    format!(
+        "{name:<27}{:>10.3}{:>10.3}{:>8}{tbf:>9}  {:>8.2}{:>9.2}{:>7.2}{:>7.2}  {loss:<20}",
+        rate.commanded_mbit,
+        rate.measured_mbit,
+        percent(rate.off()),
+        delay.commanded_ms,
+        delay.measured_ms,
+        delay.off_p50_ms,
+        delay.off_p99_ms,
+    )
+}
+
+fn percent(share: f64) -> String {
+    format!("{:+.2}%", share * 1e2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::result::tests::sample;
+    use super::*;
+
+    #[test]
+    fn a_profile_has_a_line_each_way() {
+        let text = lines(&sample());
+        assert_eq!(text.len(), 2);
+        assert!(text[0].starts_with("paper-wired down") && text[0].ends_with("good"), "{text:?}");
+        assert!(text[0].contains("-0.50%") && text[0].contains("+0.01%"), "{text:?}");
+        assert!(text[0].contains("1.20 (0.67-1.33) %"), "{text:?}");
+        assert!(text[1].starts_with("            up"), "{text:?}");
+        let verdict = head().find("verdict");
+        assert_eq!(text[0].find("good"), verdict, "{}\n{}", head(), text[0]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let mut check = sample();
+        check.to_server.rate.measured_mbit = 5.0;
+        check.to_client.delay.probes = 0;
+        check.tbf = TbfCheck::Skipped { why: "tc is not installed".into() };
+        let text = lines(&check);
+        assert!(text[0].ends_with("FAILED (delay down, rate up)"), "{text:?}");
+        assert!(text[2].contains("no TBF: tc is not installed"), "{text:?}");
+    }
+}

@@ -1,0 +1,81 @@
+//! The rate through the kernel's token bucket filter, over a veth pair, as a
+//! reference for the model's rate.
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::AsRawFd as _;
+use std::process::{Command, Stdio};
+
+use smig_link::{LinkSpec, Rate, RateSpec, USUAL_MTU};
+
+use super::rate::{flood, through};
+use super::{CheckError, CheckOptions, TbfCheck};
+use crate::netns::Host;
+
+const FROM: Ipv4Addr = Ipv4Addr::new(10, 98, 0, 1);
+const TO: Ipv4Addr = Ipv4Addr::new(10, 98, 0, 2);
+/// Bytes of the Ethernet header, which the token bucket counts.
+const FRAME_HEADER: f64 = 14.0;
+const LOAD: f64 = 1.25;
+
+/// Measures the rate of the direction to the client, if it is constant.
+pub(super) fn measure(link: &LinkSpec, options: &CheckOptions) -> Result<TbfCheck, CheckError> {
+    let RateSpec::Constant(rate) = link.to_client.rate else {
+        return Ok(TbfCheck::Skipped { why: "a token bucket has a constant rate".into() });
+    };
+    let (from, to) = (Host::bare("tbf-from")?, Host::bare("tbf-to")?);
+    if let Err(error) = set_up(&from, &to, rate) {
+        return Ok(TbfCheck::Skipped { why: error.to_string() });
+    }
+    let packet = USUAL_MTU as usize;
+    let packets = flood(rate.as_bits_per_second() as f64 * LOAD, packet, options.length);
+    let Some(bits) = through(&from, &to, TO, packets)? else {
+        return Ok(TbfCheck::Skipped { why: "too few packets were received".into() });
+    };
+    let with_frames = bits * (packet as f64 + FRAME_HEADER) / packet as f64;
+    Ok(TbfCheck::Measured { commanded_mbit: rate.as_mbit(), measured_mbit: with_frames / 1e6 })
+}
+
+fn set_up(from: &Host, to: &Host, rate: Rate) -> io::Result<()> {
+    // `ip` runs in the host `from`; it refers to `to` by this process's descriptor.
+    let there = format!("/proc/{}/fd/{}", std::process::id(), to.namespace().as_raw_fd());
+    ip(from, &format!("link add v0 type veth peer name v0 netns {there}"))?;
+    for (host, address) in [(from, FROM), (to, TO)] {
+        ip(host, &format!("address add {address}/24 dev v0"))?;
+        ip(host, "link set v0 up")?;
+    }
+    // Bytes sent between two ticks of a 250 Hz kernel timer, but at least two frames.
+    let burst = (rate.as_bits_per_second() / 8 / 250).max(2 * 1_514);
+    let bits = rate.as_bits_per_second();
+    tool(
+        from,
+        "tc",
+        &format!("qdisc add dev v0 root tbf rate {bits}bit burst {burst} limit 150000"),
+    )
+}
+
+fn ip(host: &Host, arguments: &str) -> io::Result<()> {
+    tool(host, "ip", arguments)
+}
+
+/// Runs an iproute2 program in a host.
+fn tool(host: &Host, program: &str, arguments: &str) -> io::Result<()> {
+    let mut command = Command::new(program);
+    command.args(arguments.split(' ')).stdin(Stdio::null()).stdout(Stdio::null());
+    command.stderr(Stdio::piped());
+    let mut child = host.spawn(command).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            io::Error::other(format!("{program} is not installed; `apt install iproute2` has it"))
+        }
+        _ => error,
+    })?;
+    let mut said = String::new();
+    if let Some(mut stderr) = child.stderr.take() {
+        io::Read::read_to_string(&mut stderr, &mut said)?;
+    }
+    if child.wait()?.success() {
+        return Ok(());
+    }
+    let first = said.lines().next().unwrap_or("no reason given");
+    Err(io::Error::other(format!("{program}: {first}")))
+}

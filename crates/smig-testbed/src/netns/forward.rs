@@ -1,0 +1,329 @@
+//! The thread that forwards packets between the two ends of a link.
+//!
+//! Owns both TUN descriptors and both link models. Sleeps until a packet arrives
+//! or one is due; never busy-waits. Lateness is the time from a packet's due time
+//! to the end of its write to the far device.
+
+use std::num::NonZeroU64;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::io::Errno;
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+    timerfd_create, timerfd_settime,
+};
+use smig_link::{EnqueueResult, Lateness, Link, LinkCounters, LinkReport, Scheduling, Time};
+
+use super::error::{LabError, Step};
+use super::pcap::Capture;
+use super::sys;
+use super::testbed::BoxedLog;
+
+/// Maximum number of packets read from one device before the other is served.
+const BATCH: usize = 32;
+/// Maximum number of buffers kept for reuse.
+const SPARE_BUFFERS: usize = 1024;
+
+/// The two ends of one direction and the link between them.
+pub(super) struct LinkDirection {
+    pub(super) from: Arc<OwnedFd>,
+    pub(super) to: Arc<OwnedFd>,
+    pub(super) link: Link<Vec<u8>, BoxedLog>,
+}
+
+/// Packet captures at the server's and the client's end.
+#[derive(Debug, Default)]
+pub(super) struct Captures {
+    pub(super) server: Option<Capture>,
+    pub(super) client: Option<Capture>,
+}
+
+/// Handle of the running thread, which stops when this is dropped.
+#[derive(Debug)]
+pub(super) struct Forwarder {
+    wake: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    counters: [LinkCounters; 2],
+    lateness: Lateness,
+    scheduling: Scheduling,
+    orders: ForwarderControl,
+}
+
+/// Requests from other threads.
+#[derive(Debug, Default)]
+struct ForwarderControl {
+    stop: bool,
+    /// New origin of steps, traces and changing delays.
+    restart: Option<Time>,
+}
+
+impl Forwarder {
+    /// Starts forwarding packets of at most `largest` bytes, to the client and to
+    /// the server.
+    pub(super) fn start(
+        directions: [LinkDirection; 2],
+        captures: Captures,
+        largest: usize,
+    ) -> Result<Self, LabError> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .step(|| "cannot create an eventfd".into())?;
+        let wake = Arc::new(wake);
+        let timer = timerfd_create(
+            TimerfdClockId::Monotonic,
+            TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
+        )
+        .step(|| "cannot create a timer".into())?;
+        let shared = Arc::new(Mutex::new(Shared {
+            counters: Default::default(),
+            lateness: Lateness::default(),
+            scheduling: Scheduling::Ordinary,
+            orders: ForwarderControl::default(),
+        }));
+        let carrier = ForwardLoop {
+            directions,
+            captures,
+            largest,
+            timer,
+            armed: None,
+            wake: Arc::clone(&wake),
+            shared: Arc::clone(&shared),
+            buffers: Vec::new(),
+            late: Vec::new(),
+        };
+        let thread = thread::Builder::new()
+            .name("link".into())
+            .spawn(move || carrier.run())
+            .step(|| "cannot start a thread".into())?;
+        Ok(Self { wake, thread: Some(thread), shared })
+    }
+
+    pub(super) fn report(&self) -> LinkReport {
+        let shared = lock(&self.shared);
+        LinkReport {
+            to_client: shared.counters[0],
+            to_server: shared.counters[1],
+            lateness: shared.lateness.summary(),
+            scheduling: shared.scheduling,
+        }
+    }
+
+    pub(super) fn restart_clock(&self, from: Time) {
+        lock(&self.shared).orders.restart = Some(from);
+        self.wake();
+    }
+
+    /// Clears the lateness histogram.
+    pub(super) fn reset_lateness(&self) {
+        lock(&self.shared).lateness = Lateness::default();
+    }
+
+    /// Stops the thread and waits for it.
+    pub(super) fn stop(&mut self) {
+        lock(&self.shared).orders.stop = true;
+        self.wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+
+    fn wake(&self) {
+        // Fails only if the counter would overflow; the thread is then already woken.
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+    }
+}
+
+impl Drop for Forwarder {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+struct ForwardLoop {
+    directions: [LinkDirection; 2],
+    captures: Captures,
+    largest: usize,
+    timer: OwnedFd,
+    /// Time the timer is set to.
+    armed: Option<Time>,
+    wake: Arc<OwnedFd>,
+    shared: Arc<Mutex<Shared>>,
+    buffers: Vec<Vec<u8>>,
+    /// Lateness values not yet in `shared`.
+    late: Vec<Duration>,
+}
+
+impl ForwardLoop {
+    fn run(mut self) {
+        // Without these capabilities the thread still runs; the report's lateness shows the effect.
+        let real_time = sys::run_in_real_time().is_ok();
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        if real_time {
+            lock(&self.shared).scheduling = Scheduling::RealTime;
+        }
+        loop {
+            let mut read = 0;
+            for direction in 0..2 {
+                self.deliver();
+                read += self.take_in(direction);
+            }
+            self.deliver();
+            self.publish();
+            if read > 0 {
+                continue; // there may be more packets: do not sleep
+            }
+            match self.sleep() {
+                Ok(Wake::Work) => {}
+                // The descriptors belong to this thread: an error is permanent.
+                Ok(Wake::Stop) | Err(_) => return,
+            }
+        }
+    }
+
+    /// Reads packets that a host has sent; returns how many.
+    fn take_in(&mut self, direction: usize) -> usize {
+        for count in 0..BATCH {
+            let mut buffer = self.buffers.pop().unwrap_or_default();
+            buffer.resize(self.largest, 0);
+            let LinkDirection { from, link, .. } = &mut self.directions[direction];
+            let Ok(length) = rustix::io::read(&**from, &mut buffer[..]) else {
+                self.keep(buffer);
+                return count;
+            };
+            buffer.truncate(length);
+            let now = now();
+            if let Some(capture) = self.captures.at_source(direction) {
+                capture.record(now, &buffer);
+            }
+            let refused = match link.enqueue(now, buffer) {
+                EnqueueResult::Dropped(buffer) => Some(buffer),
+                EnqueueResult::Accepted => link.reclaim(),
+            };
+            if let Some(buffer) = refused {
+                self.keep(buffer);
+            }
+        }
+        BATCH
+    }
+
+    /// Writes every packet that is due.
+    fn deliver(&mut self) {
+        for direction in 0..2 {
+            loop {
+                let LinkDirection { to, link, .. } = &mut self.directions[direction];
+                let Some(arrival) = link.pop(now()) else { break };
+                // The device accepts or drops the packet, and counts drops itself.
+                let _ = rustix::io::write(&**to, &arrival.packet);
+                let now = now();
+                self.late.push(now.since(arrival.due));
+                if let Some(capture) = self.captures.at_destination(direction) {
+                    capture.record(now, &arrival.packet);
+                }
+                self.keep(arrival.packet);
+            }
+        }
+    }
+
+    fn sleep(&mut self) -> Result<Wake, Errno> {
+        let next = self.directions.iter().filter_map(|direction| direction.link.next_event()).min();
+        if next != self.armed {
+            arm(&self.timer, next)?;
+            self.armed = next;
+        }
+        let [to_client, to_server] = &self.directions;
+        let mut fds = [&*self.wake, &self.timer, &*to_client.from, &*to_server.from]
+            .map(|fd: &OwnedFd| readable(fd.as_fd()));
+        match poll(&mut fds, None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+        let broken = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
+        if fds[2..].iter().any(|fd| fd.revents().intersects(broken)) {
+            return Err(Errno::IO);
+        }
+        let [woken, rang] = [0, 1].map(|index: usize| fds[index].revents().contains(PollFlags::IN));
+        if rang {
+            // Forces the timer to be set again, which also clears its readiness.
+            self.armed = Some(Time::ZERO);
+        }
+        Ok(if woken { self.obey() } else { Wake::Work })
+    }
+
+    /// Handles requests of other threads.
+    fn obey(&mut self) -> Wake {
+        let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
+        let ForwarderControl { stop, restart } = std::mem::take(&mut lock(&self.shared).orders);
+        if let Some(from) = restart {
+            for direction in &mut self.directions {
+                direction.link.start_at(from);
+            }
+        }
+        if stop { Wake::Stop } else { Wake::Work }
+    }
+
+    fn publish(&mut self) {
+        let counters = [0, 1].map(|index: usize| self.directions[index].link.counters());
+        let mut shared = lock(&self.shared);
+        shared.counters = counters;
+        self.late.drain(..).for_each(|late| shared.lateness.record(late));
+    }
+
+    fn keep(&mut self, buffer: Vec<u8>) {
+        if self.buffers.len() < SPARE_BUFFERS {
+            self.buffers.push(buffer);
+        }
+    }
+}
+
+impl Captures {
+    /// Returns the capture at a direction's source. Direction 0 is to the client.
+    const fn at_source(&mut self, direction: usize) -> Option<&mut Capture> {
+        if direction == 0 { self.server.as_mut() } else { self.client.as_mut() }
+    }
+
+    const fn at_destination(&mut self, direction: usize) -> Option<&mut Capture> {
+        if direction == 0 { self.client.as_mut() } else { self.server.as_mut() }
+    }
+}
+
+enum Wake {
+    Work,
+    Stop,
+}
+
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn readable(fd: BorrowedFd<'_>) -> PollFd<'_> {
+    PollFd::from_borrowed_fd(fd, PollFlags::IN)
+}
+
+/// Sets the timer to a point in time, or disarms it.
+fn arm(timer: &OwnedFd, at: Option<Time>) -> Result<(), Errno> {
+    let never = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let it_value = at.map_or(never, |at| {
+        let nanos = at.as_nanos().max(1); // zero would disarm it
+        Timespec {
+            tv_sec: (nanos / 1_000_000_000).cast_signed(),
+            tv_nsec: (nanos % 1_000_000_000).cast_signed(),
+        }
+    });
+    let spec = Itimerspec { it_interval: never, it_value };
+    timerfd_settime(timer, TimerfdTimerFlags::ABSTIME, &spec).map(drop)
+}
+
+/// Returns the time of `CLOCK_MONOTONIC`, which never decreases and is not negative.
+#[must_use]
+pub fn now() -> Time {
+    let time = clock_gettime(ClockId::Monotonic);
+    Time::from_nanos(time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned())
+}

@@ -1,0 +1,354 @@
+//! Two hosts and the links between them.
+
+use std::fmt;
+use std::io;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use smig_link::{Link, LinkLog, LinkReport, LinkSpec, Time};
+
+use super::child::Child;
+use super::device::LinkEndpoint;
+use super::error::{LabError, Step};
+use super::forward::{Captures, Forwarder, LinkDirection, now};
+use super::host::Host;
+use super::host_spec::HostSpec;
+use super::pcap::Capture;
+use super::spool::Outcome;
+
+/// Each link is a subnet 10.99.N.0/24, in which the server is 1 and the client is 2.
+const fn address(link: usize, host: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 99, link as u8, host)
+}
+
+/// Maximum number of links: one subnet each.
+const MOST_LINKS: usize = 256;
+
+/// Receives the events of one direction; called on the thread that forwards
+/// packets. Times are `CLOCK_MONOTONIC`.
+pub type BoxedLog = Box<dyn LinkLog + Send>;
+
+/// A server and a client joined by emulated links. When this is dropped, the
+/// links stop and the hosts' devices are removed.
+#[derive(Debug)]
+pub struct Testbed {
+    // Before the hosts, so that the links stop before the hosts are dropped.
+    links: Vec<Forwarder>,
+    server: Host,
+    client: Host,
+    captures: Vec<Outcome>,
+    origin: Time,
+}
+
+/// A link between the hosts, and the logs of its directions.
+pub struct LinkSetup {
+    spec: LinkSpec,
+    to_client: BoxedLog,
+    to_server: BoxedLog,
+}
+
+impl LinkSetup {
+    /// Creates a link without logs.
+    #[must_use]
+    pub fn new(spec: LinkSpec) -> Self {
+        Self { spec, to_client: Box::new(()), to_server: Box::new(()) }
+    }
+
+    /// Sets the log of packets from the server to the client.
+    #[must_use]
+    pub fn log_to_client(mut self, log: BoxedLog) -> Self {
+        self.to_client = log;
+        self
+    }
+
+    /// Sets the log of packets from the client to the server.
+    #[must_use]
+    pub fn log_to_server(mut self, log: BoxedLog) -> Self {
+        self.to_server = log;
+        self
+    }
+}
+
+/// Packet capture at both ends of every link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CaptureSpec {
+    /// Directory of the files: `link0-server.pcap`, `link0-client.pcap` and so on.
+    pub folder: PathBuf,
+    /// Maximum bytes captured of each packet, IP header included.
+    pub most_bytes: usize,
+}
+
+impl CaptureSpec {
+    /// Captures complete packets.
+    #[must_use]
+    pub fn new(folder: &Path) -> Self {
+        Self { folder: folder.to_owned(), most_bytes: 65_535 }
+    }
+}
+
+/// Builds a [`Testbed`].
+pub struct Builder {
+    links: Vec<LinkSetup>,
+    server: HostSpec,
+    client: HostSpec,
+    capture: Option<CaptureSpec>,
+    seed: u64,
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let links: Vec<_> = self.links.iter().map(|link| &link.spec).collect();
+        f.debug_struct("Builder")
+            .field("links", &links)
+            .field("server", &self.server)
+            .field("client", &self.client)
+            .field("capture", &self.capture)
+            .field("seed", &self.seed)
+            .finish()
+    }
+}
+
+impl fmt::Debug for LinkSetup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LinkSetup").field("spec", &self.spec).finish_non_exhaustive()
+    }
+}
+
+impl Builder {
+    /// Sets the server's TCP configuration.
+    #[must_use]
+    pub fn server(mut self, spec: HostSpec) -> Self {
+        self.server = spec;
+        self
+    }
+
+    /// Sets the client's TCP configuration.
+    #[must_use]
+    pub fn client(mut self, spec: HostSpec) -> Self {
+        self.client = spec;
+        self
+    }
+
+    /// Sets the log of packets from the server to the client on the first link.
+    #[must_use]
+    pub fn log_to_client(mut self, log: BoxedLog) -> Self {
+        self.links[0].to_client = log;
+        self
+    }
+
+    /// Sets the log of packets from the client to the server on the first link.
+    #[must_use]
+    pub fn log_to_server(mut self, log: BoxedLog) -> Self {
+        self.links[0].to_server = log;
+        self
+    }
+
+    /// Adds another link between the hosts.
+    #[must_use]
+    pub fn and_link(mut self, link: LinkSetup) -> Self {
+        self.links.push(link);
+        self
+    }
+
+    /// Captures the packets at both ends of every link to files.
+    #[must_use]
+    pub fn capture(mut self, capture: CaptureSpec) -> Self {
+        self.capture = Some(capture);
+        self
+    }
+
+    /// Sets the seed of all randomness on the links; the default is 1.
+    #[must_use]
+    pub const fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Creates the hosts and starts the links.
+    ///
+    /// # Errors
+    /// [`LabError::Missing`] when the machine lacks a requirement, with advice;
+    /// [`LabError::Link`] when a link is invalid; otherwise the step that failed.
+    pub fn start(self) -> Result<Testbed, LabError> {
+        for link in &self.links {
+            link.spec.check().map_err(LabError::Link)?;
+        }
+        if self.links.len() > MOST_LINKS {
+            let cause = io::Error::other(format!("too many links: {}", self.links.len()));
+            return Err(LabError::Setup { step: "cannot connect the hosts".into(), cause });
+        }
+        let (server, server_tuns) = Host::make("server", self.ends(1), self.server.clone())?;
+        let (client, client_tuns) = Host::make("client", self.ends(2), self.client.clone())?;
+        let Self { links, capture, seed, .. } = self;
+        let origin = now();
+        let mut outcomes = Vec::new();
+        let mut running = Vec::new();
+        let tuns = server_tuns.into_iter().zip(client_tuns);
+        for (index, (setup, tuns)) in links.into_iter().zip(tuns).enumerate() {
+            let captures = match &capture {
+                Some(capture) => capture_link(capture, index, &mut outcomes)?,
+                None => Captures::default(),
+            };
+            let largest = setup.spec.to_client.mtu.max(setup.spec.to_server.mtu) as usize;
+            let directions = directions(setup, tuns, origin, |way| seed_of(seed, index, way))?;
+            running.push(Forwarder::start(directions, captures, largest)?);
+        }
+        Ok(Testbed { links: running, server, client, captures: outcomes, origin })
+    }
+
+    /// Returns the ends of all links at host `own`, 1 or 2.
+    fn ends(&self, own: u8) -> Vec<LinkEndpoint> {
+        let end = |(link, setup): (usize, &LinkSetup)| {
+            let sends = if own == 1 { &setup.spec.to_client } else { &setup.spec.to_server };
+            LinkEndpoint {
+                link,
+                address: address(link, own),
+                peer: address(link, 3 - own),
+                mtu: sends.mtu,
+            }
+        };
+        self.links.iter().enumerate().map(end).collect()
+    }
+}
+
+/// Direction of packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    ToClient,
+    ToServer,
+}
+
+/// Returns the seed of one direction of one link.
+pub(crate) const fn seed_of(seed: u64, link: usize, way: Direction) -> u64 {
+    seed.wrapping_mul(1_000_003).wrapping_add(link as u64 * 2 + way as u64)
+}
+
+fn directions(
+    setup: LinkSetup,
+    (server, client): (std::os::fd::OwnedFd, std::os::fd::OwnedFd),
+    origin: Time,
+    seed: impl Fn(Direction) -> u64,
+) -> Result<[LinkDirection; 2], LabError> {
+    let LinkSetup { spec, to_client, to_server } = setup;
+    let (server, client) = (Arc::new(server), Arc::new(client));
+    let mut down = Link::with_log(&spec.to_client, seed(Direction::ToClient), to_client)
+        .map_err(LabError::Link)?;
+    let mut up = Link::with_log(&spec.to_server, seed(Direction::ToServer), to_server)
+        .map_err(LabError::Link)?;
+    down.start_at(origin);
+    up.start_at(origin);
+    let (from, to) = (Arc::clone(&server), Arc::clone(&client));
+    Ok([
+        LinkDirection { from, to, link: down },
+        LinkDirection { from: client, to: server, link: up },
+    ])
+}
+
+fn capture_link(
+    capture: &CaptureSpec,
+    link: usize,
+    outcomes: &mut Vec<Outcome>,
+) -> Result<Captures, LabError> {
+    let mut end = |host: &str| {
+        let path = capture.folder.join(format!("link{link}-{host}.pcap"));
+        let (capture, outcome) =
+            Capture::create(&path, capture.most_bytes).step(|| "cannot capture packets".into())?;
+        outcomes.push(outcome);
+        Ok(Some(capture))
+    };
+    Ok(Captures { server: end("server")?, client: end("client")? })
+}
+
+impl Testbed {
+    /// Starts two hosts with default settings, joined by `link`.
+    ///
+    /// # Errors
+    /// As [`Builder::start`].
+    pub fn start(link: LinkSpec) -> Result<Self, LabError> {
+        Self::builder(link).start()
+    }
+
+    /// Returns a builder for two hosts joined by `link`.
+    #[must_use]
+    pub fn builder(link: LinkSpec) -> Builder {
+        Builder {
+            links: vec![LinkSetup::new(link)],
+            server: HostSpec::default(),
+            client: HostSpec::default(),
+            capture: None,
+            seed: 1,
+        }
+    }
+
+    /// Returns the host that sends `to_client` packets.
+    #[must_use]
+    pub const fn server(&self) -> &Host {
+        &self.server
+    }
+
+    /// Returns the host that sends `to_server` packets.
+    #[must_use]
+    pub const fn client(&self) -> &Host {
+        &self.client
+    }
+
+    /// Starts a program on the machine itself, outside of both hosts. As with [`Host::spawn`], it and
+    /// its descendants are killed with the [`Child`] and with this process.
+    ///
+    /// # Errors
+    /// When the program cannot be started.
+    pub fn spawn_outside(&self, command: Command) -> io::Result<Child> {
+        Child::spawn(None, command)
+    }
+
+    /// Returns the counters and the lateness of the first link.
+    #[must_use]
+    pub fn report(&self) -> LinkReport {
+        self.links[0].report()
+    }
+
+    /// Returns the counters and the lateness of each link.
+    #[must_use]
+    pub fn reports(&self) -> Vec<LinkReport> {
+        self.links.iter().map(Forwarder::report).collect()
+    }
+
+    /// Returns the number of packets dropped by the hosts' devices, outside the links: 0 in a valid run.
+    ///
+    /// # Errors
+    /// As [`Host::device_drops`].
+    pub fn device_drops(&self) -> io::Result<u64> {
+        Ok(self.server.device_drops()? + self.client.device_drops()?)
+    }
+
+    /// Returns the origin of rates in steps, traces and changing delays: the
+    /// start, or the last [`restart_clock`](Self::restart_clock).
+    #[must_use]
+    pub const fn origin(&self) -> Time {
+        self.origin
+    }
+
+    /// Restarts rates in steps, traces and changing delays now, for a run that
+    /// starts some time after its hosts.
+    pub fn restart_clock(&mut self) {
+        self.origin = now();
+        self.links.iter().for_each(|link| link.restart_clock(self.origin));
+    }
+
+    /// Clears the lateness histogram, at the start of a measurement.
+    pub fn reset_lateness(&self) {
+        self.links.iter().for_each(Forwarder::reset_lateness);
+    }
+
+    /// Stops the links, closes the capture files and returns the links' reports.
+    ///
+    /// # Errors
+    /// When a capture could not be written.
+    pub fn finish(mut self) -> io::Result<Vec<LinkReport>> {
+        self.links.iter_mut().for_each(Forwarder::stop);
+        self.captures.iter().try_for_each(Outcome::take)?;
+        Ok(self.reports())
+    }
+}

@@ -1,0 +1,85 @@
+//! Real packets through the testbed. Only bounds that a slow machine cannot violate are checked:
+//! nothing is ever faster than the link.
+
+#[cfg(target_os = "linux")]
+mod hystart;
+#[cfg(target_os = "linux")]
+mod links;
+#[cfg(target_os = "linux")]
+mod paced;
+#[cfg(target_os = "linux")]
+mod removal;
+#[cfg(target_os = "linux")]
+mod tcp;
+
+#[cfg(target_os = "linux")]
+fn main() -> anyhow::Result<()> {
+    use libtest_mimic::{Arguments, Failed, Trial};
+    use smig_link::LinkSpec;
+    use smig_testbed::netns::{Testbed, enter_user_namespace};
+
+    // The standard test harness starts threads first, so this test has its own main.
+    let possible = enter_user_namespace().and_then(|privilege| {
+        Testbed::start(LinkSpec::paper_wired())?;
+        Ok(privilege)
+    });
+    let forbidden = match possible {
+        Ok(_) => false,
+        Err(error) if error.is_missing() => {
+            eprintln!("testbed tests are ignored: {error}");
+            true
+        }
+        Err(error) => return Err(error.into()),
+    };
+    // Roles in which tests start this program again.
+    if std::env::args().any(|argument| argument == removal::HOLD) {
+        return removal::hold();
+    }
+    if let Some(at) = std::env::args().position(|argument| argument == hystart::KEEP) {
+        return hystart::keep(at);
+    }
+    if std::env::args().any(|argument| argument == hystart::HOLD) {
+        return hystart::hold();
+    }
+    let mut arguments = Arguments::from_args();
+    // Run tests on the main thread: namespaces are per thread.
+    arguments.test_threads = Some(1);
+    let trials = TESTS.map(|(name, test)| {
+        let run = move || test().map_err(|error| Failed::from(format!("{error:?}")));
+        Trial::test(name, run).with_ignored_flag(forbidden)
+    });
+    libtest_mimic::run(&arguments, trials.into()).exit()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn main() {
+    println!("testbed tests SKIPPED: network namespaces require Linux");
+}
+
+#[cfg(target_os = "linux")]
+type Test = fn() -> anyhow::Result<()>;
+
+#[cfg(target_os = "linux")]
+const TESTS: [(&str, Test); 18] = [
+    ("nothing_is_faster_than_the_link", tcp::nothing_is_faster_than_the_link),
+    ("a_full_queue_drops_and_TCP_recovers", tcp::a_full_queue_drops_and_tcp_recovers),
+    ("each_host_has_its_own_settings", tcp::each_host_has_its_own_settings),
+    ("an_unknown_congestion_control_is_named", tcp::an_unknown_congestion_control_is_named),
+    ("testbeds_do_not_see_each_other", tcp::testbeds_do_not_see_each_other),
+    ("nothing_is_left_behind", tcp::nothing_is_left_behind),
+    ("links_are_side_by_side", links::links_are_side_by_side),
+    ("a_log_is_written_while_the_link_runs", links::a_log_is_written_while_the_link_runs),
+    ("packets_are_captured_at_both_ends", links::packets_are_captured_at_both_ends),
+    ("the_MTU_is_the_links", links::the_mtu_is_the_links),
+    ("a_link_without_sense_is_refused", links::a_link_without_sense_is_refused),
+    ("a_link_is_measured", links::a_link_is_measured),
+    ("a_link_that_varies_is_held_against_itself", links::a_link_that_varies_is_held_against_itself),
+    ("a_program_is_inside_and_dies_with_its_handle", removal::a_program_dies_with_its_handle),
+    ("a_programs_end_is_told", removal::a_programs_end_is_told),
+    ("nothing_survives_the_process", removal::nothing_survives_the_process),
+    (
+        "one_connection_is_paced_where_that_is_asked_for",
+        paced::one_connection_is_paced_where_that_is_asked_for,
+    ),
+    ("HyStart_is_given_back_whoever_is_killed", hystart::it_is_given_back_whoever_is_killed),
+];

@@ -1,0 +1,95 @@
+//! Pacing of a connection without migration: it is used where configured, and nowhere else.
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use http::Request;
+use http_body_util::{BodyExt as _, Empty};
+use rcgen::{CertificateParams, KeyPair};
+use smig::{Client, Config, Pacing, Server, ServerTls, Trust};
+use smig_files::{Files, Options};
+use smig_link::Rate;
+use smig_testbed::netns::Testbed;
+
+use crate::tcp::link;
+
+const BYTES: u64 = 1_500_000;
+/// Polling interval of the server's state.
+const EVERY: Duration = Duration::from_millis(20);
+
+pub(crate) fn one_connection_is_paced_where_that_is_asked_for() -> Result<()> {
+    ensure!(was_bounded(Pacing::Every)?, "every connection is to be paced, and this one never was");
+    ensure!(!was_bounded(Pacing::Moved)?, "nothing moved, and the connection was paced");
+    Ok(())
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
+}
+
+/// Returns whether the server ever capped the pacing rate of a download's connection.
+fn was_bounded(pacing: Pacing) -> Result<bool> {
+    let testbed = Testbed::start(link(Rate::mbit(10), 20, 75))?;
+    let address: SocketAddr = (testbed.server().address(), 443).into();
+    let key = KeyPair::generate()?;
+    let certificate = CertificateParams::new(vec![address.ip().to_string()])?.self_signed(&key)?;
+    let certificate = certificate.pem();
+    let tls = ServerTls::from_pem(certificate.as_bytes(), key.serialize_pem().as_bytes())?;
+    let folder = tempfile::tempdir()?;
+    File::create(folder.path().join("big"))?.set_len(BYTES)?;
+    let files = Files::new(folder.path(), Options::default())?;
+
+    let (ready, wait) = mpsc::channel();
+    let (done, ended) = mpsc::channel::<()>();
+    let (looked, may_go) = mpsc::channel::<()>();
+    let server = testbed.server().run(move || -> Result<bool> {
+        let _looked = looked;
+        let mut config = Config::server();
+        config.smig = None;
+        let server = Server::builder()
+            .listen(address, tls)
+            .workers(NonZeroUsize::MIN)
+            .engine(config)
+            .pacing(pacing)
+            .start(files)?;
+        ready.send(())?;
+        let (runtime, view) = (runtime()?, server.view());
+        let bounded = || {
+            let sessions = runtime.block_on(view.sessions()).sessions;
+            sessions
+                .iter()
+                .flat_map(|session| &session.connections)
+                .any(|connection| connection.pacing_cap.is_some())
+        };
+        let mut seen = false;
+        while ended.recv_timeout(EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
+            seen |= bounded();
+        }
+        // The client's connection is still open: a cap stays on it.
+        Ok(seen | bounded())
+    })?;
+    wait.recv().context("the server did not start")?;
+    let client = testbed.client().run(move || -> Result<u64> {
+        let runtime = runtime()?;
+        let (length, client) = runtime.block_on(async {
+            let client = Client::builder().trust(Trust::Pem(certificate.into_bytes())).build()?;
+            let request = Request::get(format!("https://{address}/big"));
+            let response = client.request(request.body(Empty::<bytes::Bytes>::new())?).await?;
+            let length = response.into_body().collect().await?.to_bytes().len() as u64;
+            anyhow::Ok((length, client))
+        })?;
+        done.send(())?;
+        // Ends when the server has checked.
+        let _ = may_go.recv();
+        drop((client, runtime));
+        Ok(length)
+    })?;
+    let bounded = server.join().map_err(|_| anyhow!("the server's thread panicked"))??;
+    let length = client.join().map_err(|_| anyhow!("the client's thread panicked"))??;
+    ensure!(length == BYTES, "{length} bytes came");
+    Ok(bounded)
+}
