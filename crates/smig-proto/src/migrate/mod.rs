@@ -9,15 +9,9 @@ mod follower;
 mod mover;
 pub mod policy;
 
-use std::collections::VecDeque;
-
-use bytes::Bytes;
-use http::HeaderMap;
-
 use crate::conn::{ConnId, EarlyFrames};
 use crate::error::ErrorCode;
-use crate::head::ResponseHead;
-use crate::stream::{SendState, StreamAddr};
+use crate::stream::StreamAddr;
 use crate::time::Instant;
 use crate::wire::{Cid, EndStream, Migrate, StreamId};
 
@@ -112,28 +106,10 @@ impl MigrationState {
         }
     }
 
-    /// Returns whether this side may send frames of the stream now.
-    pub(crate) fn lets_send(&self) -> bool {
-        match self {
-            Self::Idle | Self::Offered | Self::OfferReceived => true,
-            Self::Open(moving) => match moving.before_answer {
-                SendBeforeAnswer::UpToReplayLimit(limit) => {
-                    !moving.carrier_lost && moving.replay.bytes < limit
-                }
-                SendBeforeAnswer::Held => false,
-            },
-        }
+    /// Returns whether nothing is sent any more on the carrier of an open migration.
+    pub(crate) fn is_carrier_lost(&self) -> bool {
+        matches!(self, Self::Open(open) if open.carrier_lost)
     }
-}
-
-/// Whether the mover sends before the answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SendBeforeAnswer {
-    /// A server does, to save a round trip (SMIG-5.5/server-at-once). It buffers what it sends, and
-    /// pauses at this number of bytes.
-    UpToReplayLimit(usize),
-    /// A client holds its direction (SMIG-5.6/client-holds).
-    Held,
 }
 
 #[derive(Debug)]
@@ -143,16 +119,11 @@ pub(crate) struct OpenMigration {
     pub(crate) to: StreamAddr,
     /// The destination that MIGRATE named; an accepting answer repeats it (SMIG-2.7/stray-answer).
     pub(crate) dst: (Cid, StreamId),
-    pub(crate) before_answer: SendBeforeAnswer,
     /// The follower's frames that arrived on the carrier before its accepting answer.
     pub(crate) early: EarlyFrames,
-    pub(crate) replay: Replay,
     /// Sum of the WINDOW_UPDATE increments that were sent on the carrier; a follower that declines
     /// drops them.
     pub(crate) credit_on_carrier: u32,
-    /// A frame was sent on the carrier, so it must be closed if it is abandoned
-    /// (SMIG-6.11/close-abandoned).
-    pub(crate) carrier_used: bool,
     /// The carrier's connection ended, or its GOAWAY excludes the carrier: no more is sent there,
     /// and the answer decides (SMIG-8.9/c2-ends-early, SMIG-8.17/goaway-excludes-s2).
     pub(crate) carrier_lost: bool,
@@ -181,30 +152,4 @@ pub(crate) struct DeferredMigrate {
     pub(crate) end: EndStream,
     /// Change of the receive window that was acknowledged after the MIGRATE; a decline applies it.
     pub(crate) window_due: i64,
-}
-
-/// Frames that the mover sent on the carrier. After a decline they are sent again from the barrier
-/// (SMIG-6.8/resume).
-#[derive(Debug)]
-pub(crate) struct Replay {
-    pub(crate) heads: Vec<(ResponseHead, EndStream)>,
-    pub(crate) data: VecDeque<Bytes>,
-    pub(crate) bytes: usize,
-    pub(crate) trailers: Option<HeaderMap>,
-    pub(crate) end: EndStream,
-    /// The phase of the direction at the barrier.
-    pub(crate) phase: SendState,
-}
-
-impl Replay {
-    pub(crate) const fn new(phase: SendState) -> Self {
-        Self {
-            heads: Vec::new(),
-            data: VecDeque::new(),
-            bytes: 0,
-            trailers: None,
-            end: EndStream::No,
-            phase,
-        }
-    }
 }

@@ -1,13 +1,11 @@
 //! The mover: sends MIGRATE, and processes the answer.
 
-use super::{
-    MigrateError, MigrationState, MigrationTarget, OpenMigration, Replay, SendBeforeAnswer,
-};
+use super::{MigrateError, MigrationState, MigrationTarget, OpenMigration};
 use crate::conn::{ConnId, Connection, ConnectionRole, EarlyFrames, IdState, Offence};
 use crate::error::{Cause, ErrorCode, InputError};
 use crate::migrate::Mover;
 use crate::session::{Event, Session, Side};
-use crate::stream::{RecvState, SendEnd, SendState, Stream, StreamAddr, StreamKey};
+use crate::stream::{RecvState, SendBeforeAnswer, SendState, Stream, StreamAddr, StreamKey};
 use crate::time::Instant;
 use crate::wire::{self, Cid, EndStream, Migrate, StreamId};
 
@@ -96,15 +94,13 @@ impl Session {
             from,
             to,
             dst: (cid, to.id),
-            before_answer,
             early: EarlyFrames::default(),
-            replay: Replay::new(stream.send.state()),
             credit_on_carrier: 0,
-            carrier_used: false,
             carrier_lost: false,
             since: now,
             home,
         }));
+        stream.send.begin_replay(before_answer);
         stream.addr = to;
         stream.moves += 1;
         self.open_migrations += 1;
@@ -194,6 +190,7 @@ impl Session {
         self.vacate(key, moving.from);
         if let Some(stream) = self.streams.find_mut(key) {
             stream.recv_home = None;
+            stream.send.end_replay();
         }
         let received = self.stream(key).map_or(0, |view| view.received);
         self.events.push_back(Event::Migrated {
@@ -279,35 +276,26 @@ impl Session {
     }
 
     /// Returns the stream to its old route after a migration of this side has failed.
-    pub(crate) fn return_to(&mut self, key: StreamKey, moving: OpenMigration) {
-        let OpenMigration { from, to, early, replay, home, .. } = moving;
+    pub(crate) fn return_to(&mut self, key: StreamKey, open: OpenMigration) {
+        let OpenMigration { from, to, early, home, .. } = open;
         self.unschedule(key);
         self.unmap(to);
         self.give_back_to(to.conn, early.into_credit());
-        if moving.carrier_used {
-            self.queue_reset(to, ErrorCode::Cancel);
-        }
-        self.ignore_from_peer(to);
         let window_now = self.conn(from.conn).map_or(0, |conn| conn.peer.initial_window);
         let Some(stream) = self.streams.find_mut(key) else { return };
+        let carrier_used = open.credit_on_carrier > 0 || stream.send.is_behind_barrier();
         stream.addr = from;
         if let Some((home, window)) = home {
             stream.send_home = Some(home);
             // Overflows only if the peer violates flow control; the window is then left as it is.
             let _fits = stream.send.window.adjust(i64::from(window_now) - i64::from(window));
         }
-        let end = match (replay.trailers, replay.end) {
-            (Some(trailers), _) => SendEnd::Trailers(trailers),
-            (None, EndStream::Yes) => SendEnd::Data,
-            (None, EndStream::No) => SendEnd::Open,
-        };
-        stream.send.rewind(replay.data, replay.phase, end);
-        if let Some((_, end)) =
-            replay.heads.iter().rfind(|(head, _)| !head.status.is_informational())
-        {
-            stream.send.on_head_again(*end);
+        let heads = stream.send.resume();
+        if carrier_used {
+            self.queue_reset(to, ErrorCode::Cancel);
         }
-        for (head, end) in replay.heads {
+        self.ignore_from_peer(to);
+        for (head, end) in heads {
             self.frame_response(from, &head, end);
         }
         self.schedule(key);
@@ -331,6 +319,9 @@ impl Session {
             // A MIGRATE that waited for the answer must be answered itself
             // (SMIG-5.10/always-answer).
             moving.early.into_items().into_iter().for_each(|item| self.drop_item(to, item));
+            if let Some(stream) = self.streams.find_mut(key) {
+                stream.send.end_replay();
+            }
             self.after_direction(key);
         } else {
             self.queue_reset(to, ErrorCode::Cancel);

@@ -213,7 +213,7 @@ impl Session {
             Processed::Maybe
         };
         if let MigrationState::Open(moving) = &stream.migration {
-            let (from, to, used) = (moving.from, moving.to, moving.carrier_used);
+            let (from, to, used) = (moving.from, moving.to, stream.has_used_carrier());
             let unanswered = (from, moving.dst);
             if at == from {
                 // The reset crossed this side's MIGRATE, which the peer will decline
@@ -247,8 +247,9 @@ impl Session {
     /// it (SMIG-8.20/stop-crosses).
     fn withdraw_move(&mut self, key: StreamKey, at: StreamAddr) {
         let Some(stream) = self.streams.find_mut(key) else { return };
+        let carrier_used = stream.has_used_carrier();
         let Some(moving) = stream.migration.take_moving() else { return };
-        let OpenMigration { from, to, dst, early, carrier_used, .. } = *moving;
+        let OpenMigration { from, to, dst, early, .. } = *moving;
         if at != to && carrier_used {
             self.queue_reset(to, ErrorCode::Cancel);
         }
@@ -308,7 +309,7 @@ impl Session {
         let processed = stream.processed_if_refused(at);
         if let MigrationState::Open(moving) = &stream.migration {
             let (to, used, unanswered) =
-                (moving.to, moving.carrier_used, (moving.from, moving.dst));
+                (moving.to, stream.has_used_carrier(), (moving.from, moving.dst));
             self.remember_answer(unanswered, Some(ErrorCode::Cancel));
             if to.conn != at.conn && used {
                 self.queue_reset(to, ErrorCode::Cancel);

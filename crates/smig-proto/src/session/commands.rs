@@ -208,10 +208,7 @@ impl Session {
     pub(crate) fn write_response(&mut self, key: StreamKey, head: &ResponseHead, end: EndStream) {
         let Some(stream) = self.streams.find_mut(key) else { return };
         let route = stream.addr;
-        if let MigrationState::Open(moving) = &mut stream.migration {
-            moving.carrier_used = true;
-            moving.replay.heads.push((head.clone(), end));
-        }
+        stream.send.keep_head(head, end);
         if !head.status.is_informational() {
             let status = head.status.as_u16();
             if stream.request_kind == RequestKind::Tunnel && !head.status.is_success() {

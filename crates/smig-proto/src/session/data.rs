@@ -188,7 +188,6 @@ impl Session {
         }
         if let MigrationState::Open(moving) = &mut stream.migration {
             moving.credit_on_carrier = moving.credit_on_carrier.saturating_add(increment);
-            moving.carrier_used = true;
         }
         let route = stream.addr;
         if let Some(conn) = self.conn_mut(route.conn).filter(|conn| !conn.is_dead()) {

@@ -3,7 +3,6 @@
 use crate::conn::{ConnId, OutputBuffer};
 use crate::error::Cause;
 use crate::message::encode_trailers;
-use crate::migrate::MigrationState;
 use crate::session::{Event, Session};
 use crate::stream::{Payload, RecvState, SendState, StreamKey};
 use crate::time::Instant;
@@ -91,18 +90,14 @@ impl Session {
             return;
         }
         let stream_id = stream.addr.id;
-        if stream.send.trailers_due() {
-            let Some(trailers) = stream.send.take_trailers() else { return };
+        if let Some(trailers) = stream.send.due_trailers() {
             let (max, encoder) = (conn.max_frame(), &mut conn.encoder);
             out.open_buffer(|open| {
                 wire::headers(open, stream_id, EndStream::Yes, max, |open| {
-                    encode_trailers(encoder, &trailers, open);
+                    encode_trailers(encoder, trailers, open);
                 });
             });
-            if let MigrationState::Open(moving) = &mut stream.migration {
-                moving.carrier_used = true;
-                moving.replay.trailers = Some(trailers);
-            }
+            stream.send.on_trailers_sent();
             self.after_send_end(key);
             return;
         }
@@ -118,12 +113,6 @@ impl Session {
         let tiny = payload.bytes < TINY && stream.send.queued() > 0;
         conn.send_window.consume(payload.bytes);
         conn.data_sent += payload.bytes as u64;
-        if let MigrationState::Open(moving) = &mut stream.migration {
-            moving.carrier_used = true;
-            moving.replay.end = payload.end;
-            moving.replay.bytes += payload.bytes;
-            moving.replay.data.extend(payload.first.iter().chain(&payload.parts).cloned());
-        }
         if stream.send.wants_room && stream.send.queued() <= low_water && stream.send.is_open() {
             stream.send.wants_room = false;
             self.events.push_back(Event::Writable { stream: key });

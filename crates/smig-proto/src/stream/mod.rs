@@ -6,6 +6,7 @@
 mod arena;
 mod body;
 mod recv;
+mod replay;
 mod send;
 mod stall;
 
@@ -13,6 +14,7 @@ pub(crate) use arena::Arena;
 pub use arena::StreamKey;
 pub(crate) use body::{Body, Buffer};
 pub(crate) use recv::{Chunk, GATHERED, RecvHalf, RecvItem, RecvState, SMALL};
+pub(crate) use replay::SendBeforeAnswer;
 pub(crate) use send::{Payload, SendEnd, SendHalf, SendState};
 pub use stall::StallClock;
 
@@ -126,8 +128,19 @@ impl Stream {
             && !matches!(self.migration, MigrationState::Open(_))
     }
 
+    /// Returns whether a frame was sent on the carrier of an open migration, so that the carrier
+    /// must be closed if it is abandoned (SMIG-6.11/close-abandoned).
+    pub(crate) fn has_used_carrier(&self) -> bool {
+        match &self.migration {
+            MigrationState::Open(open) => {
+                open.credit_on_carrier > 0 || self.send.is_behind_barrier()
+            }
+            MigrationState::Idle | MigrationState::Offered | MigrationState::OfferReceived => false,
+        }
+    }
+
     /// Returns whether this side has frames to send now, except for the connection's window.
     pub(crate) fn has_frames(&self) -> bool {
-        !self.is_over() && self.migration.lets_send() && self.send.has_frames()
+        !self.is_over() && !self.migration.is_carrier_lost() && self.send.has_frames()
     }
 }
