@@ -3,7 +3,6 @@
 
 use crate::conn::{ConnId, Connection, EarlyFrame, EarlyFrames, Offence};
 use crate::error::{Cause, ErrorCode, InputError};
-use crate::migrate::MigrationState;
 use crate::session::{Event, Session};
 use crate::stream::{Chunk, Stream, StreamAddr, StreamKey};
 use crate::time::Instant;
@@ -19,15 +18,8 @@ impl Session {
         id: StreamId,
     ) -> Option<&mut EarlyFrames> {
         let stream = self.streams.find_mut(key)?;
-        match &mut stream.migration {
-            MigrationState::Open(moving) if moving.to == (StreamAddr { conn, id }) => {
-                Some(&mut moving.early)
-            }
-            MigrationState::Open(_)
-            | MigrationState::Idle
-            | MigrationState::Offered
-            | MigrationState::OfferReceived => None,
-        }
+        let open = stream.binding.open_mut().filter(|open| open.to == StreamAddr { conn, id })?;
+        Some(&mut open.early)
     }
 
     /// Returns the buffer of a carrier that no MIGRATE has named yet; the first frame creates it.

@@ -5,7 +5,7 @@ use crate::conn::{Charge, ConnId, Connection, ConnectionRole, IdState, Membershi
 use crate::error::{Cause, InputError};
 use crate::migrate::Mover;
 use crate::session::{Event, Session, Side};
-use crate::stream::{RecvState, StreamAddr, StreamKey};
+use crate::stream::{Offer, RecvState, StreamAddr, StreamKey};
 use crate::time::Instant;
 use crate::wire::{Cid, EndStream, Migrate, StreamId, flag};
 
@@ -62,11 +62,11 @@ impl Session {
             return self.on_offer(now, key);
         };
         let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
-        match (&stream.migration, self.side) {
+        match (stream.binding.migration(), self.side) {
             (MigrationState::Idle | MigrationState::OfferReceived, _) => {}
             (MigrationState::Offered, _) => {
                 // The client's move answers the offer (SMIG-6.3/offer-stays-open).
-                stream.migration = MigrationState::Idle;
+                stream.binding.set_offer(Offer::None);
                 stream.offered = false;
                 self.open_migrations = self.open_migrations.saturating_sub(1);
             }
@@ -77,7 +77,8 @@ impl Session {
                 return self.apply_barrier_end(now, key, end);
             }
             (MigrationState::Open(_), Side::Client) => {
-                let credit = self.give_up(key);
+                let undone = self.return_to_old_route(key);
+                let credit = undone.map_or(0, |undone| undone.credit);
                 self.follow(now, key, from, (cid, sid), end)?;
                 if credit > 0 {
                     self.send_stream_credit(key, credit);
@@ -164,32 +165,23 @@ impl Session {
         self.ignore_from_peer(StreamAddr { conn, id: sid });
     }
 
-    /// Client: gives up its own migration in favor of the server's (SMIG-6.6/client-yields).
-    /// Returns the credit that was sent on its carrier, which the server drops.
-    fn give_up(&mut self, key: StreamKey) -> u32 {
-        let Some(moving) = self.settle(key) else { return 0 };
-        let credit = moving.credit_on_carrier;
-        self.return_to(key, moving);
-        credit
-    }
-
     /// Handles an offer (SMIG-6.2/offer-answered).
     fn on_offer(&mut self, now: Instant, key: StreamKey) -> Result<(), InputError> {
         let Some(stream) = self.streams.find(key) else { return Ok(()) };
-        let joined = self.conn(stream.addr.conn).is_some_and(Connection::is_joined);
+        let joined = self.conn(stream.binding.send_addr().conn).is_some_and(Connection::is_joined);
         let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
-        match stream.migration {
+        match stream.binding.migration() {
             MigrationState::Idle if stream.offered || !joined => {
                 // The stream was offered and declined before, and nothing has changed since
                 // (SMIG-6.4/offered-once). Or its connection has left the session: such streams do
                 // not move (SMIG-4.8/new-session).
-                let (route, ended) = (stream.addr, stream.send.closed_flag());
+                let (route, ended) = (stream.binding.send_addr(), stream.send.closed_flag());
                 let charge = self.charge_refusal(now)?;
                 self.decline(route, ended, charge);
                 Ok(())
             }
             MigrationState::Idle => {
-                stream.migration = MigrationState::OfferReceived;
+                stream.binding.set_offer(Offer::Received);
                 self.events.push_back(Event::MigrationOffered { stream: key });
                 Ok(())
             }
@@ -204,18 +196,18 @@ impl Session {
     /// Client: returns whether an offer of the stream has not been answered.
     #[must_use]
     pub fn has_offer(&self, key: StreamKey) -> bool {
-        self.streams
-            .find(key)
-            .is_some_and(|stream| matches!(stream.migration, MigrationState::OfferReceived))
+        self.streams.find(key).is_some_and(|stream| {
+            matches!(stream.binding.migration(), MigrationState::OfferReceived)
+        })
     }
 
     /// Client: declines an offer.
     pub fn decline_offer(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.find_mut(key) else { return };
-        if matches!(stream.migration, MigrationState::OfferReceived) {
-            stream.migration = MigrationState::Idle;
+        if matches!(stream.binding.migration(), MigrationState::OfferReceived) {
+            stream.binding.set_offer(Offer::None);
             stream.offered = true;
-            let (route, ended) = (stream.addr, stream.send.closed_flag());
+            let (route, ended) = (stream.binding.send_addr(), stream.send.closed_flag());
             let charge = self.reset_budget.debit(Offence::Refused);
             self.decline(route, ended, charge);
         }
@@ -239,7 +231,7 @@ impl Session {
         }
         let carrier = self.usable_carrier(now, key, from, (cid, sid));
         let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
-        stream.migration = MigrationState::Idle;
+        stream.binding.set_offer(Offer::None);
         let ended = stream.send.closed_flag();
         let Some(to) = carrier else {
             let charge = self.charge_refusal(now)?;
@@ -250,16 +242,11 @@ impl Session {
             return Ok(());
         };
         self.unschedule(key);
-        let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
-        stream.addr = to;
-        stream.moves = stream.moves.saturating_add(1);
-        stream.send_home = None;
-        stream.recv_home = None;
         self.send_migrate(from, Migrate { dst: Some((cid, sid)) }, flag::SMIG_ACK | ended.flag());
         if let Some(conn) = self.conn_mut(from.conn) {
             conn.relied_on = true;
         }
-        self.vacate(key, from);
+        self.rebind(key, to, Mover::Peer);
         let early = self.conn_mut(to.conn).and_then(|conn| {
             conn.role = ConnectionRole::Bulk;
             conn.peer_ids.mark_used(sid);
@@ -295,7 +282,7 @@ impl Session {
     ) -> Option<StreamAddr> {
         let max_moves = self.config.smig.as_ref()?.max_moves;
         let to = self.named_carrier(from, (cid, sid))?;
-        let moves = self.streams.find(key).map_or(u8::MAX, |stream| stream.moves);
+        let moves = self.streams.find(key).map_or(u8::MAX, |stream| stream.binding.moves());
         if moves >= max_moves || !self.migration_budget.take(now, 1) {
             self.events.push_back(Event::LimitHit { conn: from.conn, limit: "migrations" });
             return None;
@@ -335,7 +322,7 @@ impl Session {
                 Some(key) => {
                     let done = self.apply_migrate(now, key, from, migrate, end);
                     if let Some(stream) = self.streams.find_mut(key)
-                        && stream.recv_home == Some(from.conn)
+                        && stream.binding.adjusts_recv_window(from.conn)
                         && let Some(increment) = stream.recv.window.adjust(window_due)
                     {
                         self.send_stream_credit(key, increment);

@@ -85,37 +85,9 @@ pub(crate) enum MigrationState {
     Open(Box<OpenMigration>),
 }
 
-impl MigrationState {
-    /// Returns the route on which this side's unanswered MIGRATE was sent, and the destination that
-    /// it named.
-    pub(crate) fn unanswered(&self) -> Option<(StreamAddr, (Cid, StreamId))> {
-        match self {
-            Self::Open(moving) => Some((moving.from, moving.dst)),
-            Self::Idle | Self::Offered | Self::OfferReceived => None,
-        }
-    }
-
-    /// Ends this side's open move, if there is one; otherwise leaves the state unchanged.
-    pub(crate) fn take_moving(&mut self) -> Option<Box<OpenMigration>> {
-        match core::mem::replace(self, Self::Idle) {
-            Self::Open(moving) => Some(moving),
-            other @ (Self::Idle | Self::Offered | Self::OfferReceived) => {
-                *self = other;
-                None
-            }
-        }
-    }
-
-    /// Returns whether nothing is sent any more on the carrier of an open migration.
-    pub(crate) fn is_carrier_lost(&self) -> bool {
-        matches!(self, Self::Open(open) if open.carrier_lost)
-    }
-}
-
 #[derive(Debug)]
 pub(crate) struct OpenMigration {
-    /// The route of the follower's frames until its barrier, to which a decline returns the stream.
-    pub(crate) from: StreamAddr,
+    /// The carrier.
     pub(crate) to: StreamAddr,
     /// The destination that MIGRATE named; an accepting answer repeats it (SMIG-2.7/stray-answer).
     pub(crate) dst: (Cid, StreamId),
@@ -128,9 +100,9 @@ pub(crate) struct OpenMigration {
     /// and the answer decides (SMIG-8.9/c2-ends-early, SMIG-8.17/goaway-excludes-s2).
     pub(crate) carrier_lost: bool,
     pub(crate) since: Instant,
-    /// For SMIG-7.5/undone-barrier: the connection on which the stream was opened, if the stream
-    /// had not moved before, and the peer's initial window there when the barrier was sent.
-    pub(crate) home: Option<(ConnId, u32)>,
+    /// The peer's SETTINGS_INITIAL_WINDOW_SIZE on the old connection when the barrier was sent, for
+    /// SMIG-7.5/undone-barrier.
+    pub(crate) initial_window: u32,
 }
 
 /// State that a mover keeps for an unanswered MIGRATE after the stream has ended.

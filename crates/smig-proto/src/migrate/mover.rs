@@ -5,9 +5,20 @@ use crate::conn::{ConnId, Connection, ConnectionRole, EarlyFrames, IdState, Offe
 use crate::error::{Cause, ErrorCode, InputError};
 use crate::migrate::Mover;
 use crate::session::{Event, Session, Side};
-use crate::stream::{RecvState, SendBeforeAnswer, SendState, Stream, StreamAddr, StreamKey};
+use crate::stream::{Offer, RecvState, SendBeforeAnswer, SendState, Stream, StreamAddr, StreamKey};
 use crate::time::Instant;
 use crate::wire::{self, Cid, EndStream, Migrate, StreamId};
+
+/// What a migration leaves that was declined or given up.
+#[derive(Debug)]
+pub(crate) struct Undone {
+    /// Where the stream is again.
+    pub(crate) from: StreamAddr,
+    /// Credit that was sent on the carrier and must be sent again (SMIG-6.10/lost-credit).
+    pub(crate) credit: u32,
+    /// RST_STREAM(NO_ERROR) had arrived on the carrier.
+    pub(crate) stopped: bool,
+}
 
 impl Session {
     /// Moves a running stream to another connection (section 5 of the specification), or offers it
@@ -28,16 +39,16 @@ impl Session {
         if stream.is_over() || stream.is_complete() {
             return Err(MigrateError::Ended);
         }
-        match stream.migration {
+        match stream.binding.migration() {
             MigrationState::Idle | MigrationState::OfferReceived => {}
             MigrationState::Offered | MigrationState::Open(_) => {
                 return Err(MigrateError::InProgress);
             }
         }
-        if stream.moves >= max_moves {
+        if stream.binding.moves() >= max_moves {
             return Err(MigrateError::LimitReached);
         }
-        let (from, offered) = (stream.addr, stream.offered);
+        let (from, offered) = (stream.binding.send_addr(), stream.offered);
         let conn = self.conn(from.conn).ok_or(MigrateError::Ended)?;
         if !conn.is_joined() {
             return Err(MigrateError::Disabled);
@@ -86,23 +97,19 @@ impl Session {
         before_answer: SendBeforeAnswer,
     ) {
         self.unschedule(key);
-        let peer_window = self.conn(from.conn).map_or(0, |conn| conn.peer.initial_window);
+        let initial_window = self.conn(from.conn).map_or(0, |conn| conn.peer.initial_window);
         let Some(stream) = self.streams.find_mut(key) else { return };
-        let home = stream.send_home.take().map(|home| (home, peer_window));
         let end = stream.send.closed_flag();
-        stream.migration = MigrationState::Open(Box::new(OpenMigration {
-            from,
+        stream.send.begin_replay(before_answer);
+        stream.binding.begin(OpenMigration {
             to,
             dst: (cid, to.id),
             early: EarlyFrames::default(),
             credit_on_carrier: 0,
             carrier_lost: false,
             since: now,
-            home,
-        }));
-        stream.send.begin_replay(before_answer);
-        stream.addr = to;
-        stream.moves += 1;
+            initial_window,
+        });
         self.open_migrations += 1;
         self.send_migrate(from, Migrate { dst: Some((cid, to.id)) }, end.flag());
         self.arm(now);
@@ -111,7 +118,7 @@ impl Session {
 
     fn offer(&mut self, key: StreamKey, from: StreamAddr) -> Result<(), MigrateError> {
         let stream = self.streams.find_mut(key).ok_or(MigrateError::Ended)?;
-        stream.migration = MigrationState::Offered;
+        stream.binding.set_offer(Offer::Sent);
         stream.offered = true;
         self.open_migrations += 1;
         self.send_migrate(from, Migrate { dst: None }, 0);
@@ -139,16 +146,16 @@ impl Session {
             return self.on_stray_answer(here, migrate);
         };
         let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
-        match &stream.migration {
-            MigrationState::Offered if migrate.dst.is_none() && stream.addr == here => {
-                stream.migration = MigrationState::Idle;
+        match stream.binding.migration() {
+            MigrationState::Offered if migrate.dst.is_none() => {
+                stream.binding.set_offer(Offer::None);
                 self.open_migrations -= 1;
                 self.events.push_back(Event::MigrationDeclined { stream: key });
                 self.apply_barrier_end(now, key, end)
             }
-            MigrationState::Open(moving) if moving.from == here => match migrate.dst {
+            MigrationState::Open(open) if stream.binding.recv_addr() == here => match migrate.dst {
                 None => self.on_decline(now, key, end),
-                Some(dst) if dst == moving.dst => self.on_barrier(now, key, end),
+                Some(dst) if dst == open.dst => self.on_barrier(now, key, end),
                 Some(_) => Err(Cause::UnexpectedMigrateAck.into()),
             },
             MigrationState::Idle
@@ -186,43 +193,35 @@ impl Session {
         key: StreamKey,
         end: EndStream,
     ) -> Result<(), InputError> {
-        let Some(moving) = self.settle(key) else { return Ok(()) };
-        self.vacate(key, moving.from);
-        if let Some(stream) = self.streams.find_mut(key) {
-            stream.recv_home = None;
-            stream.send.end_replay();
-        }
-        let received = self.stream(key).map_or(0, |view| view.received);
+        let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
+        let from = stream.binding.recv_addr();
+        let Some(open) = stream.binding.revert() else { return Ok(()) };
+        stream.send.end_replay();
+        let received = stream.recv.received();
+        self.open_migrations = self.open_migrations.saturating_sub(1);
+        self.rebind(key, open.to, Mover::Local);
         self.events.push_back(Event::Migrated {
             stream: key,
-            from: moving.from.conn,
-            to: moving.to.conn,
+            from: from.conn,
+            to: open.to.conn,
             mover: Mover::Local,
             received,
         });
         let ended = self.apply_barrier_end(now, key, end);
         // Apply or drop the buffered frames, even if the barrier's END_STREAM caused an error.
-        let early = self.apply_early(now, key, moving.to, moving.early);
+        let early = self.apply_early(now, key, open.to, open.early);
         ended.and(early)?;
         self.after_direction(key);
         let complete = self.streams.find(key).is_none_or(Stream::is_complete);
-        if !complete && self.conn(moving.to.conn).is_none_or(Connection::is_dead) {
+        if !complete && self.conn(open.to.conn).is_none_or(Connection::is_dead) {
             // The connection was lost before the answer; the stream fails only now
             // (SMIG-8.9/c2-ends-early, SMIG-8.10/c2-ends-late).
-            self.fail_with_connection(key, moving.to.conn);
+            self.fail_with_connection(key, open.to.conn);
             return Ok(());
         }
         self.schedule(key);
         self.stop_if_due(key);
         Ok(())
-    }
-
-    /// Ends the mover's phase; the carrier remains the route.
-    pub(crate) fn settle(&mut self, key: StreamKey) -> Option<OpenMigration> {
-        let stream = self.streams.find_mut(key)?;
-        let moving = stream.migration.take_moving()?;
-        self.open_migrations = self.open_migrations.saturating_sub(1);
-        Some(*moving)
     }
 
     /// Applies END_STREAM of any MIGRATE of a stream. Has no effect if the direction has already
@@ -255,10 +254,8 @@ impl Session {
         key: StreamKey,
         end: EndStream,
     ) -> Result<(), InputError> {
-        let Some(moving) = self.settle(key) else { return Ok(()) };
-        let (from, credit) = (moving.from, moving.credit_on_carrier);
-        let stopped = moving.early.is_stopped();
-        self.return_to(key, moving);
+        let Some(undone) = self.return_to_old_route(key) else { return Ok(()) };
+        let Undone { from, credit, stopped } = undone;
         if credit > 0 {
             self.send_stream_credit(key, credit);
         }
@@ -275,22 +272,28 @@ impl Session {
         Ok(())
     }
 
-    /// Returns the stream to its old route after a migration of this side has failed.
-    pub(crate) fn return_to(&mut self, key: StreamKey, open: OpenMigration) {
-        let OpenMigration { from, to, early, home, .. } = open;
+    /// Returns the stream to its old route, because its migration was declined or given up.
+    pub(crate) fn return_to_old_route(&mut self, key: StreamKey) -> Option<Undone> {
         self.unschedule(key);
-        self.unmap(to);
-        self.give_back_to(to.conn, early.into_credit());
-        let window_now = self.conn(from.conn).map_or(0, |conn| conn.peer.initial_window);
-        let Some(stream) = self.streams.find_mut(key) else { return };
-        let carrier_used = open.credit_on_carrier > 0 || stream.send.is_behind_barrier();
-        stream.addr = from;
-        if let Some((home, window)) = home {
-            stream.send_home = Some(home);
-            // Overflows only if the peer violates flow control; the window is then left as it is.
-            let _fits = stream.send.window.adjust(i64::from(window_now) - i64::from(window));
-        }
+        let stream = self.streams.find_mut(key)?;
+        let carrier_used = stream.has_used_carrier();
+        let from = stream.binding.recv_addr();
+        let OpenMigration { to, early, credit_on_carrier: credit, initial_window, .. } =
+            stream.binding.revert()?;
         let heads = stream.send.resume();
+        self.open_migrations = self.open_migrations.saturating_sub(1);
+        let window_now = self.conn(from.conn).map_or(0, |conn| conn.peer.initial_window);
+        if let Some(stream) = self.streams.find_mut(key)
+            && stream.binding.adjusts_send_window(from.conn)
+        {
+            // Overflows only if the peer violates flow control; the window is then left as it is
+            // (SMIG-7.5/undone-barrier).
+            let by = i64::from(window_now) - i64::from(initial_window);
+            let _fits = stream.send.window.adjust(by);
+        }
+        self.unmap(to);
+        let stopped = early.is_stopped();
+        self.give_back_to(to.conn, early.into_credit());
         if carrier_used {
             self.queue_reset(to, ErrorCode::Cancel);
         }
@@ -299,6 +302,7 @@ impl Session {
             self.frame_response(from, &head, end);
         }
         self.schedule(key);
+        Some(Undone { from, credit, stopped })
     }
 
     /// Handles the loss of one of the two connections of an unanswered migration
@@ -307,21 +311,23 @@ impl Session {
         let Some(stream) = self.streams.find_mut(key) else { return };
         let complete =
             stream.recv.state() == RecvState::Ended && stream.send.state() == SendState::Ended;
-        let MigrationState::Open(moving) = &mut stream.migration else { return };
-        if moving.to.conn == lost && moving.from.conn != lost {
+        let from = stream.binding.recv_addr();
+        let Some(open) = stream.binding.open_mut() else { return };
+        if open.to.conn == lost && from.conn != lost {
             // The answer on the old connection decides.
-            moving.carrier_lost = true;
+            open.carrier_lost = true;
             return;
         }
-        let to = moving.to;
+        let to = open.to;
         if complete {
-            let Some(moving) = self.settle(key) else { return };
+            let Some(open) = stream.binding.revert() else { return };
+            stream.send.end_replay();
+            self.open_migrations = self.open_migrations.saturating_sub(1);
+            // The follower, if it follows, has the stream on the carrier.
+            self.rebind(key, to, Mover::Local);
             // A MIGRATE that waited for the answer must be answered itself
             // (SMIG-5.10/always-answer).
-            moving.early.into_items().into_iter().for_each(|item| self.drop_item(to, item));
-            if let Some(stream) = self.streams.find_mut(key) {
-                stream.send.end_replay();
-            }
+            open.early.into_items().into_iter().for_each(|item| self.drop_item(to, item));
             self.after_direction(key);
         } else {
             self.queue_reset(to, ErrorCode::Cancel);

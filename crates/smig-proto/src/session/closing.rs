@@ -10,7 +10,7 @@ use crate::migrate::{MigrationState, OpenMigration, PendingAnswer};
 use crate::session::control::send_goaway;
 use crate::session::{Event, LostReason, Session, Side};
 use crate::stream::{
-    KeyState, Opener, RecvState, RequestKind, SendState, Stream, StreamAddr, StreamKey,
+    KeyState, Offer, Opener, RecvState, RequestKind, SendState, Stream, StreamAddr, StreamKey,
 };
 use crate::time::Instant;
 use crate::wire::{self, Cid, StreamId};
@@ -64,7 +64,7 @@ impl Session {
 
     /// Returns whether the stream's frames are sent on this connection.
     fn is_at(&self, key: StreamKey, id: ConnId) -> bool {
-        self.streams.find(key).is_some_and(|stream| stream.addr.conn == id)
+        self.streams.find(key).is_some_and(|stream| stream.binding.send_addr().conn == id)
     }
 
     fn is_idle_stream(&self, at: StreamAddr) -> bool {
@@ -177,8 +177,8 @@ impl Session {
             Ending::Own(code, cause) => (code, Initiator::User, cause),
             Ending::Fault(cause, Charge { .. }) => (cause.code(), Initiator::Local, Some(cause)),
         };
-        let route = stream.addr;
-        let unanswered = stream.migration.unanswered();
+        let route = stream.binding.send_addr();
+        let unanswered = stream.binding.unanswered();
         self.queue_reset(route, code);
         if let Some(unanswered) = unanswered {
             self.remember_answer(unanswered, Some(code));
@@ -212,9 +212,9 @@ impl Session {
         } else {
             Processed::Maybe
         };
-        if let MigrationState::Open(moving) = &stream.migration {
-            let (from, to, used) = (moving.from, moving.to, stream.has_used_carrier());
-            let unanswered = (from, moving.dst);
+        if let Some(open) = stream.binding.open() {
+            let (from, to, used) = (stream.binding.recv_addr(), open.to, stream.has_used_carrier());
+            let unanswered = (from, open.dst);
             if at == from {
                 // The reset crossed this side's MIGRATE, which the peer will decline
                 // (SMIG-8.1/reset-crosses).
@@ -248,14 +248,15 @@ impl Session {
     fn withdraw_move(&mut self, key: StreamKey, at: StreamAddr) {
         let Some(stream) = self.streams.find_mut(key) else { return };
         let carrier_used = stream.has_used_carrier();
-        let Some(moving) = stream.migration.take_moving() else { return };
-        let OpenMigration { from, to, dst, early, .. } = *moving;
+        let from = stream.binding.recv_addr();
+        let Some(open) = stream.binding.revert() else { return };
+        let OpenMigration { to, dst, early, .. } = open;
         if at != to && carrier_used {
             self.queue_reset(to, ErrorCode::Cancel);
         }
         self.remember_answer((from, dst), (at == to).then_some(ErrorCode::NoError));
         early.into_items().into_iter().for_each(|item| self.drop_item(to, item));
-        self.unmap(from);
+        self.unmap(to);
         self.ignore_from_peer(to);
         self.events.push_back(Event::MigrationDeclined { stream: key });
     }
@@ -282,9 +283,8 @@ impl Session {
         let Some(stream) = self.streams.find(key).filter(|stream| !stream.is_over()) else {
             return;
         };
-        if let MigrationState::Open(moving) = &stream.migration {
-            let (from, unanswered) = (moving.from, (moving.from, moving.dst));
-            if from.conn == lost {
+        if let Some(unanswered) = stream.binding.unanswered() {
+            if unanswered.0.conn == lost {
                 self.open_migrations = self.open_migrations.saturating_sub(1);
             } else {
                 self.remember_answer(unanswered, Some(ErrorCode::Cancel));
@@ -307,9 +307,9 @@ impl Session {
             return;
         };
         let processed = stream.processed_if_refused(at);
-        if let MigrationState::Open(moving) = &stream.migration {
-            let (to, used, unanswered) =
-                (moving.to, stream.has_used_carrier(), (moving.from, moving.dst));
+        if let (Some(open), Some(unanswered)) = (stream.binding.open(), stream.binding.unanswered())
+        {
+            let (to, used) = (open.to, stream.has_used_carrier());
             self.remember_answer(unanswered, Some(ErrorCode::Cancel));
             if to.conn != at.conn && used {
                 self.queue_reset(to, ErrorCode::Cancel);
@@ -346,26 +346,21 @@ impl Session {
         let window = stream.recv.window.open();
         stream.over = Some(error.clone());
         stream.send.abort();
-        let route = stream.addr;
         let credits = stream.recv.abort();
-        let departed = core::mem::take(&mut stream.vacated);
-        let mut places = vec![route];
-        let mut early = None;
-        match core::mem::replace(&mut stream.migration, MigrationState::Idle) {
-            MigrationState::Open(moving) => {
-                places.push(moving.from);
-                early = Some((moving.to, moving.early));
-            }
-            MigrationState::Offered => {
-                self.open_migrations = self.open_migrations.saturating_sub(1)
-            }
-            MigrationState::Idle | MigrationState::OfferReceived => {}
-        }
+        let places: Vec<StreamAddr> = stream.binding.addrs().collect();
+        let vacated = stream.binding.take_vacated();
+        let migration = stream.binding.end();
         let held = stream.key_state == KeyState::Held;
         self.max_reset_window = self.max_reset_window.max(window);
-        if let Some((at, early)) = early {
+        match migration {
             // A buffered MIGRATE must be answered (SMIG-5.10/always-answer).
-            early.into_items().into_iter().for_each(|item| self.drop_item(at, item));
+            MigrationState::Open(open) => {
+                open.early.into_items().into_iter().for_each(|item| self.drop_item(open.to, item));
+            }
+            MigrationState::Offered => {
+                self.open_migrations = self.open_migrations.saturating_sub(1);
+            }
+            MigrationState::Idle | MigrationState::OfferReceived => {}
         }
         for (conn, credit) in credits {
             self.give_back_to(conn, credit);
@@ -376,7 +371,7 @@ impl Session {
                 self.ignore_from_peer(place);
             }
         }
-        self.forget_departed(&departed);
+        self.forget_departed(&vacated);
         if held {
             self.events.push_back(Event::Reset { stream: key, error });
         } else {
@@ -398,11 +393,12 @@ impl Session {
         if stream.is_over() || !stream.is_complete() {
             return;
         }
-        let (route, released) = (stream.addr, stream.key_state != KeyState::Held);
+        let released = stream.key_state != KeyState::Held;
+        let route = stream.binding.send_addr();
         let had_body = stream.send.exceeds_head();
-        let departed = core::mem::take(&mut stream.vacated);
-        if matches!(stream.migration, MigrationState::Offered) {
-            stream.migration = MigrationState::Idle;
+        let vacated = stream.binding.take_vacated();
+        if matches!(stream.binding.migration(), MigrationState::Offered) {
+            stream.binding.set_offer(Offer::None);
             self.open_migrations = self.open_migrations.saturating_sub(1);
         }
         self.unmap(route);
@@ -410,7 +406,7 @@ impl Session {
             // The peer may have responded before the end of the request had arrived.
             conn.relied_on = true;
         }
-        self.forget_departed(&departed);
+        self.forget_departed(&vacated);
         if released {
             self.free(key);
         }
@@ -440,7 +436,7 @@ impl Session {
         let Some(stream) = self.streams.find_mut(key) else { return };
         stream.key_state = KeyState::Released;
         if stream.is_over() || stream.is_complete() {
-            if !matches!(stream.migration, MigrationState::Open(_)) {
+            if stream.binding.open().is_none() {
                 self.free(key);
             }
             return;
@@ -483,7 +479,7 @@ impl Session {
         if stream.recv.state() == RecvState::Ended {
             return;
         }
-        let settled = !matches!(stream.migration, MigrationState::Open(_));
+        let settled = stream.binding.open().is_none();
         if settled && stream.send.state() == SendState::Ended {
             self.reset_locally(key, Ending::Own(ErrorCode::NoError, None));
         } else {
@@ -524,7 +520,10 @@ impl Session {
             }
             (code, ..) => code,
         };
-        let (route, settled) = (stream.addr, matches!(stream.migration, MigrationState::Idle));
+        let (route, settled) = (
+            stream.binding.send_addr(),
+            matches!(stream.binding.migration(), MigrationState::Idle),
+        );
         let elsewhere = self.conns.iter().any(|conn| conn.id != route.conn && !conn.is_dead());
         let alone = self.conn(route.conn).is_some_and(|conn| {
             conn.role == ConnectionRole::Bulk
@@ -627,11 +626,8 @@ impl Session {
         let keys = conn.keys_in_order();
         self.open_migrations = self.open_migrations.saturating_sub(due);
         for (_, key) in keys {
-            let moving = self
-                .streams
-                .find(key)
-                .is_some_and(|stream| matches!(stream.migration, MigrationState::Open(_)));
-            if moving { self.on_moving_lost(key, id) } else { self.fail_with_connection(key, id) }
+            let open = self.streams.find(key).is_some_and(|stream| stream.binding.open().is_some());
+            if open { self.on_moving_lost(key, id) } else { self.fail_with_connection(key, id) }
         }
     }
 

@@ -9,7 +9,6 @@ use crate::conn::{ConnId, ConnState, Connection, ConnectionRole};
 use crate::error::Cause;
 use crate::head::{RequestHead, ResponseHead};
 use crate::message::{content_length, encode_request, encode_response};
-use crate::migrate::MigrationState;
 use crate::priority::Priority;
 use crate::session::{Session, Side};
 use crate::stream::{
@@ -207,7 +206,7 @@ impl Session {
     /// be sent again.
     pub(crate) fn write_response(&mut self, key: StreamKey, head: &ResponseHead, end: EndStream) {
         let Some(stream) = self.streams.find_mut(key) else { return };
-        let route = stream.addr;
+        let route = stream.binding.send_addr();
         stream.send.keep_head(head, end);
         if !head.status.is_informational() {
             let status = head.status.as_u16();
@@ -312,13 +311,8 @@ impl Session {
         if stream.is_over() {
             return;
         }
-        let place = match &stream.migration {
-            // Until the answer, the peer may not know the carrier (SMIG-7.7/priority-moves).
-            MigrationState::Open(moving) => moving.from,
-            MigrationState::Idle | MigrationState::Offered | MigrationState::OfferReceived => {
-                stream.addr
-            }
-        };
+        // Until the answer, the peer may not know the carrier (SMIG-7.7/priority-moves).
+        let place = stream.binding.recv_addr();
         if self.side == Side::Client
             && let Some(conn) = self.conn_mut(place.conn).filter(|conn| !conn.is_dead())
         {
@@ -340,13 +334,13 @@ impl Session {
         head: &RequestHead,
     ) -> Result<StreamKey, PushError> {
         let stream = self.live(parent).map_err(|_| PushError::NoParent)?;
-        let unsettled = matches!(stream.migration, MigrationState::Open(_));
+        let unsettled = stream.binding.open().is_some();
         // A promise is sent only on a stream that the client opened (RFC 9113 section 8.4).
         let promised = stream.opener == Opener::Local;
         if self.side == Side::Client || unsettled || promised || !stream.send.is_open() {
             return Err(PushError::NoParent);
         }
-        let route = stream.addr;
+        let route = stream.binding.send_addr();
         let open = self.local_open;
         let conn = self.conn_mut(route.conn).ok_or(PushError::NoParent)?;
         if !conn.peer.push || open >= conn.peer.max_concurrent_streams || !conn.accepts_streams() {

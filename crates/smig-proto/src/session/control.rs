@@ -5,7 +5,6 @@ use bytes::Bytes;
 use crate::conn::{ConnId, ConnState, Connection, IdState, Membership};
 use crate::error::{Cause, ErrorCode, InputError};
 use crate::flow::{INITIAL_WINDOW, MAX_WINDOW};
-use crate::migrate::MigrationState;
 use crate::priority::Priority;
 use crate::session::{Event, KeyingRequest, Session, Side};
 use crate::stream::{StreamAddr, StreamKey};
@@ -105,7 +104,7 @@ impl Session {
         }
         for (_, key) in conn.keys_in_order() {
             let Some(stream) = self.streams.find_mut(key) else { continue };
-            if stream.send_home == Some(id) {
+            if stream.binding.adjusts_send_window(id) {
                 stream.send.window.adjust(by)?;
                 self.schedule(key);
             }
@@ -187,7 +186,7 @@ impl Session {
             let by = i64::from(size) - i64::from(INITIAL_WINDOW);
             for (place, key) in conn.keys_in_order() {
                 let Some(stream) = self.streams.find_mut(key) else { continue };
-                if stream.recv_home != Some(id) {
+                if !stream.binding.adjusts_recv_window(id) {
                     continue;
                 }
                 let from = StreamAddr { conn: id, id: place };
@@ -264,11 +263,11 @@ impl Session {
     /// Handles a stream that the peer's GOAWAY excludes from processing.
     fn on_excluded(&mut self, key: StreamKey, at: StreamAddr) {
         let Some(stream) = self.streams.find_mut(key) else { return };
-        if let MigrationState::Open(moving) = &mut stream.migration
-            && moving.to == at
+        if let Some(open) = stream.binding.open_mut()
+            && open.to == at
         {
             // The answer will be a decline (SMIG-8.17/goaway-excludes-s2).
-            moving.carrier_lost = true;
+            open.carrier_lost = true;
             return;
         }
         self.fail_excluded(key, at);
@@ -312,12 +311,12 @@ impl Session {
     pub(crate) fn set_priority(&mut self, key: StreamKey, priority: Priority) {
         let Some(stream) = self.streams.find_mut(key) else { return };
         let before = core::mem::replace(&mut stream.priority, priority);
-        let Some(at) = stream.scheduled.filter(|_| before != priority) else { return };
+        let Some(at) = stream.binding.scheduled().filter(|_| before != priority) else { return };
         // A stream has at most one entry in the scheduler, however often the peer changes the
         // priority. A stream that waits for the connection's window has none.
         let Some(conn) = self.conns.iter_mut().find(|conn| conn.id == at) else { return };
         if conn.scheduler.remove(key, before) {
-            stream.scheduled = None;
+            stream.binding.leave_schedule();
             self.schedule(key);
         }
     }

@@ -5,7 +5,6 @@ use bytes::Bytes;
 use crate::conn::{ConnId, IdState};
 use crate::error::{Cause, InputError};
 use crate::flow::Credit;
-use crate::migrate::MigrationState;
 use crate::session::{Event, Session};
 use crate::stream::{Chunk, KeyState, RecvState, StreamAddr, StreamKey};
 use crate::time::Instant;
@@ -186,10 +185,10 @@ impl Session {
         if stream.is_over() || stream.recv.state() == RecvState::Ended {
             return;
         }
-        if let MigrationState::Open(moving) = &mut stream.migration {
-            moving.credit_on_carrier = moving.credit_on_carrier.saturating_add(increment);
+        if let Some(open) = stream.binding.open_mut() {
+            open.credit_on_carrier = open.credit_on_carrier.saturating_add(increment);
         }
-        let route = stream.addr;
+        let route = stream.binding.send_addr();
         if let Some(conn) = self.conn_mut(route.conn).filter(|conn| !conn.is_dead()) {
             wire::window_update(&mut conn.out.frames, route.id, increment);
         }
@@ -207,9 +206,9 @@ impl Session {
             conn.send_window.add(increment)?;
             for key in core::mem::take(&mut conn.blocked) {
                 if let Some(stream) = self.streams.find_mut(key)
-                    && stream.scheduled == Some(id)
+                    && stream.binding.scheduled() == Some(id)
                 {
-                    stream.scheduled = None;
+                    stream.binding.leave_schedule();
                 }
                 self.schedule(key);
             }

@@ -1,6 +1,6 @@
 //! Consistency checks of a session, for tests. Reads all state and changes nothing.
 
-use crate::conn::{ConnId, Connection, Membership};
+use crate::conn::{Connection, Membership};
 use crate::migrate::MigrationState;
 use crate::session::Session;
 use crate::stream::{Opener, Stream, StreamAddr, StreamKey};
@@ -27,7 +27,10 @@ impl Session {
 
     fn audit_counts(&self, wrong: &mut Vec<String>) {
         let open = |stream: &Stream| {
-            !matches!(stream.migration, MigrationState::Idle | MigrationState::OfferReceived)
+            !matches!(
+                stream.binding.migration(),
+                MigrationState::Idle | MigrationState::OfferReceived
+            )
         };
         let open = self.streams.iter().filter(|(_, stream)| open(stream)).count();
         let owed: usize = self.conns.iter().map(|conn| conn.pending_answers.len()).sum();
@@ -48,18 +51,15 @@ impl Session {
         if stream.is_over() || stream.is_complete() {
             return;
         }
-        let mut places = vec![stream.addr];
-        if let MigrationState::Open(moving) = &stream.migration {
-            places.push(moving.from);
-        }
-        for StreamAddr { conn, id } in places {
+        for StreamAddr { conn, id } in stream.binding.addrs() {
             let lives = self.conn(conn).is_some_and(|conn| !conn.is_dead());
             if lives && self.key_at(conn, id) != Some(key) {
                 wrong.push(format!("{key:?} is not found at {conn}/{id}"));
             }
         }
-        let lives = self.conn(stream.addr.conn).is_some_and(|conn| !conn.is_dead());
-        if lives && stream.has_frames() && stream.scheduled != Some(stream.addr.conn) {
+        let conn = stream.binding.send_addr().conn;
+        let lives = self.conn(conn).is_some_and(|conn| !conn.is_dead());
+        if lives && stream.has_frames() && stream.binding.scheduled() != Some(conn) {
             wrong.push(format!("{key:?} could send and is not scheduled"));
         }
     }
@@ -67,19 +67,14 @@ impl Session {
     fn audit_connection(&self, conn: &Connection, wrong: &mut Vec<String>) {
         for (id, key) in conn.keys_in_order() {
             let place = StreamAddr { conn: conn.id, id };
-            let here = |stream: &Stream| match &stream.migration {
-                MigrationState::Open(moving) => stream.addr == place || moving.from == place,
-                MigrationState::Idle | MigrationState::Offered | MigrationState::OfferReceived => {
-                    stream.addr == place
-                }
-            };
+            let here = |stream: &Stream| stream.binding.addrs().any(|addr| addr == place);
             if !self.streams.find(key).is_some_and(here) {
                 wrong.push(format!("{}/{id} leads to a stream that is elsewhere", conn.id));
             }
         }
         let places = conn.scheduler.len() + conn.blocked.len();
-        let scheduled =
-            self.streams.iter().filter(|(_, stream)| stream.scheduled == Some(conn.id)).count();
+        let here = |stream: &Stream| stream.binding.scheduled() == Some(conn.id);
+        let scheduled = self.streams.iter().filter(|(_, stream)| here(stream)).count();
         if places != scheduled {
             wrong
                 .push(format!("{}: {places} places in the schedule, {scheduled} streams", conn.id));
@@ -101,16 +96,10 @@ impl Session {
     fn held_of(&self, conn: &Connection) -> u64 {
         let unbound: u64 = conn.carriers.iter().map(|early| early.held()).sum();
         let of_stream = |stream: &Stream| -> u64 {
-            let early = match &stream.migration {
-                MigrationState::Open(moving) => held_early(moving.to.conn, conn.id, &moving.early),
-                MigrationState::Idle | MigrationState::Offered | MigrationState::OfferReceived => 0,
-            };
+            let early = stream.binding.open().filter(|open| open.to.conn == conn.id);
+            let early = early.map_or(0, |open| open.early.held());
             early + stream.recv.held_of(conn.id)
         };
         unbound + self.streams.iter().map(|(_, stream)| of_stream(stream)).sum::<u64>()
     }
-}
-
-fn held_early(at: ConnId, conn: ConnId, early: &crate::conn::EarlyFrames) -> u64 {
-    if at == conn { early.held() } else { 0 }
 }

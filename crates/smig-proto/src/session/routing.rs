@@ -1,11 +1,12 @@
 //! The mapping between (connection, ID) and streams.
 
 use crate::conn::{ConnId, Connection, IdState};
-use crate::migrate::MigrationState;
+use crate::migrate::Mover;
 use crate::priority::Priority;
 use crate::session::{Session, Side};
 use crate::stream::{
-    KeyState, Opener, RecvHalf, RequestKind, SendHalf, StallClock, Stream, StreamAddr, StreamKey,
+    Binding, KeyState, Opener, RecvHalf, RequestKind, SendHalf, StallClock, Stream, StreamAddr,
+    StreamKey,
 };
 use crate::time::Instant;
 use crate::wire::{Cid, FrameHead, StreamId, kind};
@@ -75,20 +76,14 @@ impl Session {
         let key = self.streams.insert(Stream {
             opener,
             request_kind,
-            addr,
-            vacated: Vec::new(),
-            send_home: Some(addr.conn),
-            recv_home: Some(addr.conn),
+            binding: Binding::new(addr),
             send,
             recv,
             priority,
-            migration: MigrationState::Idle,
-            moves: 0,
             heard: false,
             offered: false,
             key_state: KeyState::Held,
             stop_due: false,
-            scheduled: None,
             stall: StallClock::new(now),
             over: None,
         });
@@ -109,14 +104,14 @@ impl Session {
         }
     }
 
-    /// Records that the stream left this route permanently: frames that arrive there are errors
-    /// from now on (SMIG-5.19/behind-barrier).
-    pub(crate) fn vacate(&mut self, key: StreamKey, from: StreamAddr) {
-        self.unmap(from);
+    /// Binds a stream to the address where both of its directions continue. Frames that arrive on
+    /// the old one are errors from now on (SMIG-5.19/behind-barrier).
+    pub(crate) fn rebind(&mut self, key: StreamKey, to: StreamAddr, mover: Mover) {
         let Some(stream) = self.streams.find_mut(key) else { return };
-        stream.vacated.push(from);
-        if let Some(conn) = self.conn_mut(from.conn) {
-            conn.departed.insert(from.id, key);
+        let left = stream.binding.rebind(to, mover);
+        if let Some(conn) = self.conn_mut(left.conn) {
+            conn.streams.remove(&left.id);
+            conn.departed.insert(left.id, key);
         }
     }
 
@@ -164,7 +159,9 @@ impl Session {
     /// the connection's window.
     pub(crate) fn unschedule(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.find_mut(key) else { return };
-        let (Some(at), priority) = (stream.scheduled.take(), stream.priority) else { return };
+        let (Some(at), priority) = (stream.binding.leave_schedule(), stream.priority) else {
+            return;
+        };
         let Some(conn) = self.conn_mut(at) else { return };
         if !conn.scheduler.remove(key, priority) {
             conn.blocked.retain(|&waiting| waiting != key);
@@ -174,12 +171,12 @@ impl Session {
     /// Adds a stream that has data to send to its connection's scheduler.
     pub(crate) fn schedule(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.find_mut(key) else { return };
-        if stream.scheduled.is_some() || !stream.has_frames() {
+        if stream.binding.scheduled().is_some() || !stream.has_frames() {
             return;
         }
-        let (route, priority) = (stream.addr, stream.priority);
+        let (route, priority) = (stream.binding.send_addr(), stream.priority);
         let Some(conn) = self.conns.iter_mut().find(|conn| conn.id == route.conn) else { return };
-        stream.scheduled = Some(route.conn);
+        stream.binding.enter_schedule(route.conn);
         conn.scheduler.push(route.id, key, priority);
     }
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use crate::conn::{ConnId, ConnState, Connection};
 use crate::error::{Cause, ErrorCode};
-use crate::migrate::MigrationState;
 use crate::session::control::end_drain;
 use crate::session::{Event, Session};
 use crate::stream::{KeyState, StreamAddr, StreamKey};
@@ -121,16 +120,11 @@ impl Session {
         let keys: Vec<StreamKey> = self.streams.iter().map(|(key, _)| key).collect();
         for key in keys {
             let Some(stream) = self.streams.find(key) else { continue };
-            let unanswered = match &stream.migration {
-                MigrationState::Open(moving) => {
-                    let waited = now.saturating_duration_since(moving.since);
-                    answer_timeout.is_some_and(|timeout| waited >= timeout)
-                }
-                MigrationState::Idle | MigrationState::Offered | MigrationState::OfferReceived => {
-                    false
-                }
-            };
-            let conn = stream.addr.conn;
+            let unanswered = stream.binding.open().is_some_and(|open| {
+                let waited = now.saturating_duration_since(open.since);
+                answer_timeout.is_some_and(|timeout| waited >= timeout)
+            });
+            let conn = stream.binding.send_addr().conn;
             if unanswered {
                 self.events.push_back(Event::LimitHit { conn, limit: "migration answer time" });
                 self.fail_by_delay(key, Cause::CarrierTimeout);

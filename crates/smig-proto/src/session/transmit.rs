@@ -81,15 +81,16 @@ impl Session {
         let low_water = self.config.send_buffer / 2;
         let Some(conn) = self.conns.iter_mut().find(|conn| conn.id == id) else { return };
         let Some(stream) = self.streams.find_mut(key) else { return };
-        if stream.scheduled != Some(id) {
+        if stream.binding.scheduled() != Some(id) {
             // A stale entry: the stream has left this scheduler.
             return;
         }
-        stream.scheduled = None;
-        if !stream.has_frames() || stream.addr.conn != id {
+        stream.binding.leave_schedule();
+        let addr = stream.binding.send_addr();
+        if !stream.has_frames() || addr.conn != id {
             return;
         }
-        let stream_id = stream.addr.id;
+        let stream_id = addr.id;
         if let Some(trailers) = stream.send.due_trailers() {
             let (max, encoder) = (conn.max_frame(), &mut conn.encoder);
             out.open_buffer(|open| {
@@ -103,7 +104,7 @@ impl Session {
         }
         let window = conn.send_window.available();
         if window == 0 && stream.send.queued() > 0 {
-            stream.scheduled = Some(id);
+            stream.binding.enter_schedule(id);
             conn.blocked.push(key);
             return;
         }

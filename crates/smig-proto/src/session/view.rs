@@ -137,17 +137,18 @@ fn view(conn: &Connection) -> ConnectionView {
 }
 
 fn stream_view(stream: &Stream) -> StreamView {
+    let addr = stream.binding.send_addr();
     StreamView {
-        connection: stream.addr.conn,
-        id: stream.addr.id,
+        connection: addr.conn,
+        id: addr.id,
         sent: stream.send.sent(),
         queued: stream.send.queued(),
         received: stream.recv.received(),
         unqueued: stream.send.expected(),
         expected: stream.recv.expected(),
         priority: stream.priority,
-        moves: stream.moves,
-        moving: !matches!(stream.migration, MigrationState::Idle),
+        moves: stream.binding.moves(),
+        moving: !matches!(stream.binding.migration(), MigrationState::Idle),
         tunnel: stream.request_kind == RequestKind::Tunnel,
         send_window: stream.send.window.value(),
         recv_window: stream.recv.window.open(),

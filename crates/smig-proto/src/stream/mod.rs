@@ -1,9 +1,10 @@
 //! One stream during its lifetime: the state that survives a migration.
 //!
-//! Owns offsets, windows, buffered body, half-closed state, priority and identity. The part that is
-//! bound to a connection is a [`StreamAddr`]; a migration replaces it. Does not handle frames.
+//! Owns offsets, windows, buffered body, half-closed state, priority and identity. What is bound to
+//! a connection is the [`Binding`]; a migration replaces it. Does not handle frames.
 
 mod arena;
+mod binding;
 mod body;
 mod recv;
 mod replay;
@@ -12,6 +13,7 @@ mod stall;
 
 pub(crate) use arena::Arena;
 pub use arena::StreamKey;
+pub(crate) use binding::{Binding, Offer};
 pub(crate) use body::{Body, Buffer};
 pub(crate) use recv::{Chunk, GATHERED, RecvHalf, RecvItem, RecvState, SMALL};
 pub(crate) use replay::SendBeforeAnswer;
@@ -20,7 +22,6 @@ pub use stall::StallClock;
 
 use crate::conn::ConnId;
 use crate::error::{Processed, StreamError};
-use crate::migrate::MigrationState;
 use crate::priority::Priority;
 use crate::wire::StreamId;
 
@@ -62,20 +63,11 @@ pub(crate) enum RequestKind {
 pub(crate) struct Stream {
     pub(crate) opener: Opener,
     pub(crate) request_kind: RequestKind,
-    /// The current route, to which this side's frames are sent.
-    pub(crate) addr: StreamAddr,
-    /// Former routes; frames that arrive there are errors (SMIG-5.19/behind-barrier).
-    pub(crate) vacated: Vec<StreamAddr>,
-    /// The connection on which the stream was opened: its SETTINGS adjust the send window until
-    /// this side's barrier is sent (SMIG-7.4/initial-window).
-    pub(crate) send_home: Option<ConnId>,
-    /// The same for the receive window, until the peer's barrier is read.
-    pub(crate) recv_home: Option<ConnId>,
+    /// What a migration replaces; the rest stays.
+    pub(crate) binding: Binding,
     pub(crate) send: SendHalf,
     pub(crate) recv: RecvHalf,
     pub(crate) priority: Priority,
-    pub(crate) migration: MigrationState,
-    pub(crate) moves: u8,
     /// Client: the server sent a frame of the stream other than RST_STREAM, or moved it, so it may
     /// have processed the request.
     pub(crate) heard: bool,
@@ -86,8 +78,6 @@ pub(crate) struct Stream {
     /// Server: request that the client stop sending, once the response is complete and no decline
     /// can require it to be sent again.
     pub(crate) stop_due: bool,
-    /// The connection whose scheduler has an entry for the stream.
-    pub(crate) scheduled: Option<ConnId>,
     pub(crate) stall: StallClock,
     pub(crate) over: Option<StreamError>,
 }
@@ -102,20 +92,14 @@ impl Stream {
     /// sent, and only if no other frame of the stream was received: a refused carrier says nothing
     /// about the request, and a peer that has responded has processed it.
     pub(crate) fn processed_if_refused(&self, at: StreamAddr) -> Processed {
-        let sent_to = match &self.migration {
-            MigrationState::Open(moving) => moving.from,
-            MigrationState::Idle | MigrationState::Offered | MigrationState::OfferReceived => {
-                self.addr
-            }
-        };
-        if self.heard || at != sent_to { Processed::Maybe } else { Processed::No }
+        if self.heard || at != self.binding.recv_addr() { Processed::Maybe } else { Processed::No }
     }
 
     /// Returns whether both directions have ended and no MIGRATE of this side is unanswered.
     pub(crate) fn is_complete(&self) -> bool {
         self.send.state() == SendState::Ended
             && self.recv.state() == RecvState::Ended
-            && !matches!(self.migration, MigrationState::Open(_))
+            && self.binding.open().is_none()
     }
 
     /// Server: returns whether the complete response has been framed and no decline can require it
@@ -125,22 +109,19 @@ impl Stream {
         self.opener == Opener::Peer
             && self.request_kind != RequestKind::Tunnel
             && self.send.state() == SendState::Ended
-            && !matches!(self.migration, MigrationState::Open(_))
+            && self.binding.open().is_none()
     }
 
     /// Returns whether a frame was sent on the carrier of an open migration, so that the carrier
     /// must be closed if it is abandoned (SMIG-6.11/close-abandoned).
     pub(crate) fn has_used_carrier(&self) -> bool {
-        match &self.migration {
-            MigrationState::Open(open) => {
-                open.credit_on_carrier > 0 || self.send.is_behind_barrier()
-            }
-            MigrationState::Idle | MigrationState::Offered | MigrationState::OfferReceived => false,
-        }
+        let credit = self.binding.open().is_some_and(|open| open.credit_on_carrier > 0);
+        credit || self.send.is_behind_barrier()
     }
 
     /// Returns whether this side has frames to send now, except for the connection's window.
     pub(crate) fn has_frames(&self) -> bool {
-        !self.is_over() && !self.migration.is_carrier_lost() && self.send.has_frames()
+        let lost = self.binding.open().is_some_and(|open| open.carrier_lost);
+        !self.is_over() && !lost && self.send.has_frames()
     }
 }
