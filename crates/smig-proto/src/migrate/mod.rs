@@ -1,10 +1,9 @@
 //! Migration of a running stream to another connection (spec/smig.md sections 5, 6 and 8).
 //!
 //! Owns the phases of a migration and the state that each needs. `mover` implements the mover,
-//! `follower` the follower, and `early` delivers frames that arrived before their barrier.
+//! `follower` the follower; [`crate::session`] delivers frames that arrived before their barrier.
 //! [`policy`] decides when to migrate; this module does not.
 
-mod early;
 mod follower;
 mod mover;
 pub mod policy;
