@@ -6,7 +6,6 @@
 
 mod assembly;
 mod budget;
-mod carriers;
 mod output;
 mod scheduler;
 mod settings;
@@ -19,7 +18,6 @@ use rustc_hash::FxHashMap;
 
 pub(crate) use assembly::{BlockKind, FieldBlockAssembly};
 pub(crate) use budget::{Charge, Counter, Offence, ResetBudget, TokenBucket};
-pub(crate) use carriers::{EarlyFrame, EarlyFrames, UnboundCarriers};
 pub(crate) use output::ControlQueue;
 pub use output::OutputBuffer;
 pub(crate) use scheduler::Scheduler;
@@ -29,7 +27,7 @@ pub(crate) use stream_ids::{IdState, StreamIdSpace};
 use crate::error::{ConnectionError, ErrorCode};
 use crate::flow::{INITIAL_WINDOW, RecvWindow, SendWindow};
 use crate::hpack;
-use crate::migrate::{DeferredMigrate, PendingAnswer};
+use crate::migrate::{DeferredMigrate, PendingAnswer, UnboundCarriers};
 use crate::priority::Priority;
 use crate::stream::{Buffer, StreamKey};
 use crate::time::Instant;

@@ -1,14 +1,17 @@
 //! Migration of a running stream to another connection (spec/smig.md sections 5, 6 and 8).
 //!
 //! Owns the phases of a migration and the state that each needs. `mover` implements the mover,
-//! `follower` the follower; [`crate::session`] delivers frames that arrived before their barrier.
+//! `follower` the follower, and `early` buffers frames that arrive before their barrier.
 //! [`policy`] decides when to migrate; this module does not.
 
+mod early;
 mod follower;
 mod mover;
 pub mod policy;
 
-use crate::conn::{ConnId, EarlyFrames};
+pub(crate) use early::{EarlyFrame, EarlyFrames, UnboundCarriers};
+
+use crate::conn::ConnId;
 use crate::error::ErrorCode;
 use crate::stream::StreamAddr;
 use crate::time::Instant;

@@ -1,7 +1,7 @@
 //! The mover: sends MIGRATE, and processes the answer.
 
-use super::{MigrateError, MigrationState, MigrationTarget, OpenMigration};
-use crate::conn::{ConnId, Connection, ConnectionRole, EarlyFrames, IdState, Offence};
+use super::{EarlyFrames, MigrateError, MigrationState, MigrationTarget, OpenMigration};
+use crate::conn::{ConnId, Connection, ConnectionRole, IdState, Offence};
 use crate::error::{Cause, ErrorCode, InputError};
 use crate::migrate::Mover;
 use crate::session::{Event, Session, Side};

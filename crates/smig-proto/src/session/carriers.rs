@@ -1,8 +1,9 @@
 //! Frames that arrived before their barrier: buffers them, and applies them when it arrives
 //! (SMIG-5.15/kept-in-order).
 
-use crate::conn::{ConnId, Connection, EarlyFrame, EarlyFrames, Offence};
+use crate::conn::{ConnId, Connection, Offence};
 use crate::error::{Cause, ErrorCode, InputError};
+use crate::migrate::{EarlyFrame, EarlyFrames};
 use crate::session::{Event, Session};
 use crate::stream::{Chunk, Stream, StreamAddr, StreamKey};
 use crate::time::Instant;

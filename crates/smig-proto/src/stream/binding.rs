@@ -196,7 +196,7 @@ mod tests {
         OpenMigration {
             to: carrier,
             dst: (Cid { app: AppId::new(7), number: carrier.conn.0 }, carrier.id),
-            early: crate::conn::EarlyFrames::default(),
+            early: crate::migrate::EarlyFrames::default(),
             credit_on_carrier: 0,
             carrier_lost: false,
             since: Instant::from_nanos(0),
