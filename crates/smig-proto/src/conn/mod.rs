@@ -11,8 +11,6 @@ mod scheduler;
 mod settings;
 mod stream_ids;
 
-use core::fmt;
-
 use http::uri::Authority;
 use rustc_hash::FxHashMap;
 
@@ -24,31 +22,15 @@ pub(crate) use scheduler::Scheduler;
 pub(crate) use settings::PeerSettings;
 pub(crate) use stream_ids::{IdState, StreamIdSpace};
 
+use crate::body::Buffer;
 use crate::error::{ConnectionError, ErrorCode};
 use crate::flow::{INITIAL_WINDOW, RecvWindow, SendWindow};
 use crate::hpack;
+use crate::ids::{Cid, ConnId, StreamId};
 use crate::migrate::{DeferredMigrate, PendingAnswer, UnboundCarriers};
 use crate::priority::Priority;
-use crate::stream::{Buffer, StreamKey};
+use crate::stream::StreamKey;
 use crate::time::Instant;
-use crate::wire::{Cid, StreamId};
-
-/// Identifies a TCP connection of a session to the driver and the engine. Never reused in a
-/// session.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ConnId(pub(crate) u32);
-
-impl fmt::Debug for ConnId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ConnId({})", self.0)
-    }
-}
-
-impl fmt::Display for ConnId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 /// Protection of a connection, which decides whether and how SMig may be used on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

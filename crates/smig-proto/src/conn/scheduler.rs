@@ -7,9 +7,9 @@
 
 use std::collections::VecDeque;
 
+use crate::ids::StreamId;
 use crate::priority::Priority;
 use crate::stream::StreamKey;
-use crate::wire::StreamId;
 
 #[derive(Debug, Default)]
 struct Level {

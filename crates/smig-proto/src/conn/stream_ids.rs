@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashSet;
 
-use crate::wire::StreamId;
+use crate::ids::StreamId;
 
 /// Number of ranges of skipped IDs that are stored, each with at least one ID. Older ranges count
 /// as closed.

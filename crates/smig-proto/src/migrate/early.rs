@@ -3,12 +3,13 @@
 
 use bytes::BytesMut;
 
+use crate::body::{Chunk, GATHERED, SMALL};
 use crate::error::Cause;
 use crate::flow::Credit;
+use crate::ids::StreamId;
 use crate::message::FieldSection;
-use crate::stream::{Chunk, GATHERED, SMALL};
 use crate::time::Instant;
-use crate::wire::{EndStream, Migrate, StreamId};
+use crate::wire::{EndStream, Migrate};
 
 /// One buffered frame. Field blocks were decoded on arrival.
 #[derive(Debug)]
@@ -250,8 +251,7 @@ impl UnboundCarriers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conn::ConnId;
-    use crate::wire::{AppId, Cid};
+    use crate::ids::{AppId, Cid, ConnId};
 
     fn chunk(length: usize) -> Chunk {
         let data = BytesMut::zeroed(length).into();

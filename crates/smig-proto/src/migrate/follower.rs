@@ -1,13 +1,14 @@
 //! The follower: receives MIGRATE, answers with its own barrier, and follows immediately.
 
 use super::{DeferredMigrate, MigrationState};
-use crate::conn::{Charge, ConnId, Connection, ConnectionRole, IdState, Membership, Offence};
+use crate::conn::{Charge, Connection, ConnectionRole, IdState, Membership, Offence};
 use crate::error::{Cause, InputError};
+use crate::ids::{Cid, ConnId, Side, StreamAddr, StreamId};
 use crate::migrate::Mover;
-use crate::session::{Event, Session, Side};
-use crate::stream::{Offer, RecvState, StreamAddr, StreamKey};
+use crate::session::{Event, Session};
+use crate::stream::{Offer, RecvState, StreamKey};
 use crate::time::Instant;
-use crate::wire::{Cid, EndStream, Migrate, StreamId, flag};
+use crate::wire::{EndStream, Migrate, flag};
 
 impl Session {
     /// Handles MIGRATE without ACK.

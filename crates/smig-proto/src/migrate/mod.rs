@@ -11,11 +11,10 @@ pub mod policy;
 
 pub(crate) use early::{EarlyFrame, EarlyFrames, UnboundCarriers};
 
-use crate::conn::ConnId;
 use crate::error::ErrorCode;
-use crate::stream::StreamAddr;
+use crate::ids::{Cid, ConnId, StreamAddr, StreamId};
 use crate::time::Instant;
-use crate::wire::{Cid, EndStream, Migrate, StreamId};
+use crate::wire::{EndStream, Migrate};
 
 /// Destination of a migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,13 +1,14 @@
 //! The mover: sends MIGRATE, and processes the answer.
 
 use super::{EarlyFrames, MigrateError, MigrationState, MigrationTarget, OpenMigration};
-use crate::conn::{ConnId, Connection, ConnectionRole, IdState, Offence};
+use crate::conn::{Connection, ConnectionRole, IdState, Offence};
 use crate::error::{Cause, ErrorCode, InputError};
+use crate::ids::{Cid, ConnId, Side, StreamAddr, StreamId};
 use crate::migrate::Mover;
-use crate::session::{Event, Session, Side};
-use crate::stream::{Offer, RecvState, SendBeforeAnswer, SendState, Stream, StreamAddr, StreamKey};
+use crate::session::{Event, Session};
+use crate::stream::{Offer, RecvState, SendBeforeAnswer, SendState, Stream, StreamKey};
 use crate::time::Instant;
-use crate::wire::{self, Cid, EndStream, Migrate, StreamId};
+use crate::wire::{self, EndStream, Migrate};
 
 /// What a migration leaves that was declined or given up.
 #[derive(Debug)]

@@ -1,13 +1,15 @@
 //! Frames that arrived before their barrier: buffers them, and applies them when it arrives
 //! (SMIG-5.15/kept-in-order).
 
-use crate::conn::{ConnId, Connection, Offence};
+use crate::body::Chunk;
+use crate::conn::{Connection, Offence};
 use crate::error::{Cause, ErrorCode, InputError};
+use crate::ids::{ConnId, StreamAddr, StreamId};
 use crate::migrate::{EarlyFrame, EarlyFrames};
 use crate::session::{Event, Session};
-use crate::stream::{Chunk, Stream, StreamAddr, StreamKey};
+use crate::stream::{Stream, StreamKey};
 use crate::time::Instant;
-use crate::wire::{EndStream, StreamId};
+use crate::wire::EndStream;
 
 impl Session {
     /// Returns the buffer for a frame on `id` of `conn`, if its barrier has not arrived: at the

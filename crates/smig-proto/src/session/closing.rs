@@ -2,18 +2,19 @@
 
 use bytes::Bytes;
 
-use crate::conn::{Charge, ConnId, ConnState, Connection, ConnectionRole, IdState, Offence};
+use crate::conn::{Charge, ConnState, Connection, ConnectionRole, IdState, Offence};
 use crate::error::{
     Cause, ConnectionError, ErrorCode, Initiator, InputError, Processed, StreamError,
 };
+use crate::ids::{Cid, ConnId, Side, StreamAddr, StreamId};
 use crate::migrate::{MigrationState, OpenMigration, PendingAnswer};
 use crate::session::control::send_goaway;
-use crate::session::{Event, LostReason, Session, Side};
+use crate::session::{Event, LostReason, Session};
 use crate::stream::{
-    KeyState, Offer, Opener, RecvState, RequestKind, SendState, Stream, StreamAddr, StreamKey,
+    KeyState, Offer, Opener, RecvState, RequestKind, SendState, Stream, StreamKey,
 };
 use crate::time::Instant;
-use crate::wire::{self, Cid, StreamId};
+use crate::wire;
 
 /// Bytes of an unneeded request that are read before the client is requested to stop sending.
 const DRAINED: i64 = 64 << 10;

@@ -5,15 +5,15 @@ use core::fmt;
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 
-use crate::conn::{ConnId, ConnState, Connection, ConnectionRole};
+use crate::conn::{ConnState, Connection, ConnectionRole};
 use crate::error::Cause;
 use crate::head::{RequestHead, ResponseHead};
+use crate::ids::{ConnId, Side, StreamAddr};
 use crate::message::{content_length, encode_request, encode_response};
 use crate::priority::Priority;
-use crate::session::{Session, Side};
+use crate::session::Session;
 use crate::stream::{
-    Opener, RecvHalf, RecvState, RequestKind, SendEnd, SendHalf, SendState, Stream, StreamAddr,
-    StreamKey,
+    Opener, RecvHalf, RecvState, RequestKind, SendEnd, SendHalf, SendState, Stream, StreamKey,
 };
 use crate::time::Instant;
 use crate::wire::{self, EndStream};

@@ -2,14 +2,15 @@
 
 use bytes::Bytes;
 
-use crate::conn::{ConnId, ConnState, Connection, IdState, Membership};
+use crate::conn::{ConnState, Connection, IdState, Membership};
 use crate::error::{Cause, ErrorCode, InputError};
 use crate::flow::{INITIAL_WINDOW, MAX_WINDOW};
+use crate::ids::{Cid, ConnId, Side, StreamAddr, StreamId};
 use crate::priority::Priority;
-use crate::session::{Event, KeyingRequest, Session, Side};
-use crate::stream::{StreamAddr, StreamKey};
+use crate::session::{Event, KeyingRequest, Session};
+use crate::stream::StreamKey;
 use crate::time::Instant;
-use crate::wire::{self, Cid, MIN_MAX_FRAME_SIZE, Setting, SettingsPayload, StreamId};
+use crate::wire::{self, MIN_MAX_FRAME_SIZE, Setting, SettingsPayload};
 
 /// Payload of the PING between the two GOAWAY frames of a graceful shutdown (RFC 9113 section 6.8).
 const DRAIN: [u8; 8] = *b"smigdrai";

@@ -2,13 +2,15 @@
 
 use bytes::Bytes;
 
-use crate::conn::{ConnId, IdState};
+use crate::body::Chunk;
+use crate::conn::IdState;
 use crate::error::{Cause, InputError};
 use crate::flow::Credit;
+use crate::ids::{ConnId, StreamAddr, StreamId};
 use crate::session::{Event, Session};
-use crate::stream::{Chunk, KeyState, RecvState, StreamAddr, StreamKey};
+use crate::stream::{KeyState, RecvState, StreamKey};
 use crate::time::Instant;
-use crate::wire::{self, EndStream, StreamId};
+use crate::wire::{self, EndStream};
 
 impl Session {
     pub(crate) fn on_data(
@@ -80,7 +82,7 @@ impl Session {
             IdState::Idle | IdState::Skipped => {
                 // A client holds its direction until the ACK (SMIG-5.6/client-holds), so only a client
                 // can receive DATA on an unknown carrier.
-                if self.side == crate::session::Side::Server || !self.may_be_carrier(id, stream) {
+                if self.side == crate::ids::Side::Server || !self.may_be_carrier(id, stream) {
                     chunk.credit.forfeit();
                     return Err(Cause::IdleStream.into());
                 }

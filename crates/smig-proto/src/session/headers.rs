@@ -1,18 +1,17 @@
 //! Field blocks: requests, responses, trailers, promises.
 
 use crate::config::ConnectProtocol;
-use crate::conn::{BlockKind, ConnId, IdState};
+use crate::conn::{BlockKind, IdState};
 use crate::error::{Cause, InputError};
 use crate::flow::INITIAL_WINDOW;
 use crate::head::RequestHead;
+use crate::ids::{ConnId, Side, StreamAddr, StreamId};
 use crate::message::{FieldSection, ResponseKind, SectionLimits, content_length};
 use crate::priority::Priority;
-use crate::session::{Event, Session, Side};
-use crate::stream::{
-    Opener, RecvHalf, RecvState, RequestKind, SendHalf, SendState, StreamAddr, StreamKey,
-};
+use crate::session::{Event, Session};
+use crate::stream::{Opener, RecvHalf, RecvState, RequestKind, SendHalf, SendState, StreamKey};
 use crate::time::Instant;
-use crate::wire::{EndStream, StreamId};
+use crate::wire::EndStream;
 
 impl Session {
     /// Handles a complete field block. Decodes it even if it is then ignored: the HPACK dynamic

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use crate::conn::{BlockKind, ConnId, ConnState, FieldBlockAssembly};
+use crate::conn::{BlockKind, ConnState, FieldBlockAssembly};
 use crate::error::{Cause, InputError};
+use crate::ids::{ConnId, StreamId};
 use crate::session::Session;
 use crate::time::Instant;
-use crate::wire::{self, FRAME_HEAD, Frame, FrameHead, StreamId, kind};
+use crate::wire::{self, FRAME_HEAD, Frame, FrameHead, kind};
 
 /// Approximate size of a driver's read, in bytes.
 const MAX_READ: usize = 64 << 10;

@@ -1,9 +1,10 @@
 //! Consistency checks of a session, for tests. Reads all state and changes nothing.
 
 use crate::conn::{Connection, Membership};
+use crate::ids::StreamAddr;
 use crate::migrate::MigrationState;
 use crate::session::Session;
-use crate::stream::{Opener, Stream, StreamAddr, StreamKey};
+use crate::stream::{Opener, Stream, StreamKey};
 
 impl Session {
     /// Returns a description of each inconsistency; an inconsistency is a bug in the engine. Checks

@@ -10,13 +10,12 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
 use crate::config::{Config, MAX_CONNECTIONS};
-use crate::conn::{
-    ConnId, ConnState, Connection, Identity, JoinTurn, Membership, Security, UndecidedJoin,
-};
+use crate::conn::{ConnState, Connection, Identity, JoinTurn, Membership, Security, UndecidedJoin};
 use crate::error::{Cause, InputError};
-use crate::session::{Event, Session, Side};
+use crate::ids::{AppId, Cid, ConnId, Side, StreamId};
+use crate::session::{Event, Session};
 use crate::time::Instant;
-use crate::wire::{self, AppId, Cid, Join, JoinRefusal};
+use crate::wire::{self, Join, JoinRefusal};
 
 /// The session key K (SMIG-3.7/session-key). `Debug` does not print it.
 #[derive(Clone)]
@@ -196,7 +195,7 @@ impl Session {
         let Some(cid) = conn.cid else { return Err(Cause::BadCid.into()) };
         // JOIN must precede every stream (SMIG-4.2/join-first), and a connection that others have
         // joined cannot join.
-        let late = conn.peer_ids.highest() > wire::StreamId::CONNECTION || conn.carriers.len() > 0;
+        let late = conn.peer_ids.highest() > StreamId::CONNECTION || conn.carriers.len() > 0;
         if late || !alone || conn.join_turn == JoinTurn::Over {
             return Err(Cause::UnexpectedJoin.into());
         }
@@ -284,7 +283,7 @@ impl Session {
         conn.membership = Membership::NotMember;
         // The JOIN of a cleartext founder must precede every stream (SMIG-4.8/new-session).
         let late = conn.spec.security == Security::TrustedCleartext
-            && conn.local_ids.highest() > wire::StreamId::CONNECTION;
+            && conn.local_ids.highest() > StreamId::CONNECTION;
         let cid = conn.cid.filter(|_| !late);
         self.events.push_back(Event::JoinRefused { conn: id, reason });
         self.release_waiting_moves(now, id);

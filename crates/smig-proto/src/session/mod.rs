@@ -31,31 +31,13 @@ pub use read::Read;
 pub use view::{ConnectionView, StreamView};
 
 use crate::config::Config;
-use crate::conn::{ConnId, ConnState, Connection, ConnectionSpec, ResetBudget, TokenBucket};
+use crate::conn::{ConnState, Connection, ConnectionSpec, ResetBudget, TokenBucket};
+use crate::ids::{AppId, Cid, ConnId, Side, StreamId};
 use crate::stream::Arena;
 use crate::time::Instant;
-use crate::wire::{self, AppId, Cid, Setting};
+use crate::wire::{self, Setting};
 use conn_numbers::ConnNumbers;
 use join::SessionKey;
-
-/// The side of the session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// Opens connections and sends requests.
-    Client,
-    /// Responds.
-    Server,
-}
-
-impl Side {
-    /// Returns the first stream ID that this side opens.
-    pub(crate) const fn parity(self) -> u32 {
-        match self {
-            Self::Client => 1,
-            Self::Server => 2,
-        }
-    }
-}
 
 /// All connections between one client and one server that share an AppID, and their streams.
 ///
@@ -179,7 +161,7 @@ impl Session {
         let size = self.config.connection_window;
         let Some(conn) = self.conn_mut(id) else { return };
         if let Some(increment) = conn.recv_window.grow(size) {
-            wire::window_update(&mut conn.out.frames, wire::StreamId::CONNECTION, increment);
+            wire::window_update(&mut conn.out.frames, StreamId::CONNECTION, increment);
         }
     }
 

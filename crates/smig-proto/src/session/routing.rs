@@ -1,15 +1,15 @@
 //! The mapping between (connection, ID) and streams.
 
-use crate::conn::{ConnId, Connection, IdState};
+use crate::conn::{Connection, IdState};
+use crate::ids::{Cid, ConnId, Side, StreamAddr, StreamId};
 use crate::migrate::Mover;
 use crate::priority::Priority;
-use crate::session::{Session, Side};
+use crate::session::Session;
 use crate::stream::{
-    Binding, KeyState, Opener, RecvHalf, RequestKind, SendHalf, StallClock, Stream, StreamAddr,
-    StreamKey,
+    Binding, KeyState, Opener, RecvHalf, RequestKind, SendHalf, StallClock, Stream, StreamKey,
 };
 use crate::time::Instant;
-use crate::wire::{Cid, FrameHead, StreamId, kind};
+use crate::wire::{FrameHead, kind};
 
 impl Session {
     pub(crate) fn conn(&self, id: ConnId) -> Option<&Connection> {

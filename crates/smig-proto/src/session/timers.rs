@@ -4,11 +4,12 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use crate::conn::{ConnId, ConnState, Connection};
+use crate::conn::{ConnState, Connection};
 use crate::error::{Cause, ErrorCode};
+use crate::ids::{ConnId, StreamAddr};
 use crate::session::control::end_drain;
 use crate::session::{Event, Session};
-use crate::stream::{KeyState, StreamAddr, StreamKey};
+use crate::stream::{KeyState, StreamKey};
 use crate::time::Instant;
 
 const TICK: Duration = Duration::from_secs(1);

@@ -1,12 +1,13 @@
 //! Bytes to a transport: control frames first, then DATA in the order of the scheduler.
 
-use crate::conn::{ConnId, OutputBuffer};
+use crate::conn::OutputBuffer;
 use crate::error::Cause;
+use crate::ids::{ConnId, StreamId};
 use crate::message::encode_trailers;
 use crate::session::{Event, Session};
 use crate::stream::{Payload, RecvState, SendState, StreamKey};
 use crate::time::Instant;
-use crate::wire::{self, EndStream, StreamId};
+use crate::wire::{self, EndStream};
 
 /// DATA frames below this length, in bytes, with more data queued, indicate that the peer keeps its
 /// window tiny.

@@ -1,12 +1,12 @@
 //! Snapshots of connections and streams for the driver.
 
-use crate::conn::{ConnId, ConnState, Connection, ConnectionRole, Membership};
+use crate::conn::{ConnState, Connection, ConnectionRole, Membership};
 use crate::error::ErrorCode;
+use crate::ids::{Cid, ConnId, StreamId};
 use crate::migrate::MigrationState;
 use crate::priority::Priority;
 use crate::session::Session;
 use crate::stream::{RequestKind, Stream, StreamKey};
-use crate::wire::{Cid, StreamId};
 
 /// State of a connection.
 #[derive(Clone, Copy, Debug)]

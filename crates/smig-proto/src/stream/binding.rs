@@ -5,10 +5,8 @@
 //! and priority are in the halves of [`super::Stream`]. The route changes in three ways only:
 //! [`Binding::begin`], [`Binding::rebind`] and [`Binding::revert`].
 
-use super::StreamAddr;
-use crate::conn::ConnId;
+use crate::ids::{Cid, ConnId, StreamAddr, StreamId};
 use crate::migrate::{MigrationState, Mover, OpenMigration};
-use crate::wire::{Cid, StreamId};
 
 #[derive(Debug)]
 pub(crate) struct Binding {
@@ -180,13 +178,14 @@ impl Binding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::AppId;
     use crate::priority::Priority;
     use crate::stream::{
         KeyState, Opener, RecvHalf, RecvState, RequestKind, SendBeforeAnswer, SendEnd, SendHalf,
         SendState, StallClock, Stream,
     };
     use crate::time::Instant;
-    use crate::wire::{AppId, EndStream};
+    use crate::wire::EndStream;
 
     const S1: StreamAddr = StreamAddr { conn: ConnId(1), id: StreamId::new(5) };
     const S2: StreamAddr = StreamAddr { conn: ConnId(2), id: StreamId::new(2) };

@@ -5,7 +5,6 @@
 
 mod arena;
 mod binding;
-mod body;
 mod recv;
 mod replay;
 mod send;
@@ -14,23 +13,14 @@ mod stall;
 pub(crate) use arena::Arena;
 pub use arena::StreamKey;
 pub(crate) use binding::{Binding, Offer};
-pub(crate) use body::{Body, Buffer};
-pub(crate) use recv::{Chunk, GATHERED, RecvHalf, RecvItem, RecvState, SMALL};
+pub(crate) use recv::{RecvHalf, RecvItem, RecvState};
 pub(crate) use replay::SendBeforeAnswer;
 pub(crate) use send::{Payload, SendEnd, SendHalf, SendState};
 pub use stall::StallClock;
 
-use crate::conn::ConnId;
 use crate::error::{Processed, StreamError};
+use crate::ids::StreamAddr;
 use crate::priority::Priority;
-use crate::wire::StreamId;
-
-/// The connection that carries a stream, and the stream's ID there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StreamAddr {
-    pub(crate) conn: ConnId,
-    pub(crate) id: StreamId,
-}
 
 /// The side that opened a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
