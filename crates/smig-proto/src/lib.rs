@@ -24,6 +24,7 @@ mod flow;
 mod head;
 pub mod hpack;
 mod ids;
+mod invariant;
 mod message;
 mod migrate;
 mod priority;

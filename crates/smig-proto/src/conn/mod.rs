@@ -23,6 +23,7 @@ pub(crate) use settings::PeerSettings;
 pub(crate) use stream_ids::{IdState, StreamIdSpace};
 
 use crate::body::Buffer;
+use crate::config::Config;
 use crate::error::{ConnectionError, ErrorCode};
 use crate::flow::{INITIAL_WINDOW, RecvWindow, SendWindow};
 use crate::hpack;
@@ -31,6 +32,7 @@ use crate::migrate::{DeferredMigrate, PendingAnswer, UnboundCarriers};
 use crate::priority::Priority;
 use crate::stream::StreamKey;
 use crate::time::Instant;
+use crate::wire;
 
 /// Protection of a connection, which decides whether and how SMig may be used on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +68,13 @@ pub struct ConnectionSpec {
     pub security: Security,
     /// Its identity, which must match that of the session.
     pub identity: Identity,
+}
+
+impl ConnectionSpec {
+    /// Returns whether the extension may be announced on the connection.
+    pub(crate) fn may_offer_extension(&self, config: &Config) -> bool {
+        config.smig.is_some() && self.security != Security::Ineligible
+    }
 }
 
 /// Phase of a connection's receiving side. The sending side needs no state until the connection is
@@ -260,6 +269,14 @@ impl Connection {
             && !self.owes_join()
             && self.goaway.sent.is_none()
             && self.goaway.received.is_none()
+    }
+
+    /// Announces the connection's window, after SETTINGS and a JOIN that must immediately follow
+    /// them (SMIG-4.1/client-proof).
+    pub(crate) fn announce_window(&mut self, size: u32) {
+        if let Some(increment) = self.recv_window.grow(size) {
+            wire::window_update(&mut self.out.frames, StreamId::CONNECTION, increment);
+        }
     }
 
     /// Returns whether the connection belongs to a session or is about to.

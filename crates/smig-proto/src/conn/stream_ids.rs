@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashSet;
 
 use crate::ids::StreamId;
+use crate::invariant::DebugExpect;
 
 /// Number of ranges of skipped IDs that are stored, each with at least one ID. Older ranges count
 /// as closed.
@@ -64,7 +65,8 @@ impl Skipped {
     /// Removes one ID, which may split a range in two.
     fn remove(&mut self, id: u32) {
         let Some(at) = self.find(id) else { return };
-        let Some(row) = self.rows.get_mut(at) else { return };
+        let row = self.rows.get_mut(at);
+        let Some(row) = row.debug_expect("find returns an index of a range") else { return };
         let (first, last) = *row;
         match (first == id, last == id) {
             (true, true) => drop(self.rows.remove(at)),

@@ -317,7 +317,7 @@ impl Session {
         if open.to.conn == lost && from.conn != lost {
             // The answer on the old connection decides.
             open.carrier_lost = true;
-            return;
+            return self.unschedule(key);
         }
         let to = open.to;
         if complete {

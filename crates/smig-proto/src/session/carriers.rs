@@ -5,6 +5,7 @@ use crate::body::Chunk;
 use crate::conn::{Connection, Offence};
 use crate::error::{Cause, ErrorCode, InputError};
 use crate::ids::{ConnId, StreamAddr, StreamId};
+use crate::invariant::DebugExpect;
 use crate::migrate::{EarlyFrame, EarlyFrames};
 use crate::session::{Event, Session};
 use crate::stream::{Stream, StreamKey};
@@ -36,7 +37,8 @@ impl Session {
         self.arm(now);
         let tolerated = self.config.smig.as_ref().map_or(0, |smig| smig.tolerated as usize);
         let total: usize = self.conns.iter().map(|conn| conn.carriers.len()).sum();
-        let conn = self.conn_mut(id).ok_or(Cause::Internal)?;
+        let conn = self.conn_mut(id).debug_expect("a frame's connection is known");
+        let conn = conn.ok_or(Cause::Internal)?;
         if conn.carriers.find(carrier).is_none() {
             if total >= tolerated {
                 self.events.push_back(Event::LimitHit { conn: id, limit: "unbound carriers" });

@@ -7,6 +7,7 @@ use crate::error::{
     Cause, ConnectionError, ErrorCode, Initiator, InputError, Processed, StreamError,
 };
 use crate::ids::{Cid, ConnId, Side, StreamAddr, StreamId};
+use crate::invariant::DebugExpect;
 use crate::migrate::{MigrationState, OpenMigration, PendingAnswer};
 use crate::session::control::send_goaway;
 use crate::session::{Event, LostReason, Session};
@@ -74,7 +75,8 @@ impl Session {
     }
 
     /// Counts a response that the peer caused and that is not sent yet (CVE-2019-9512, -9514,
-    /// -9515).
+    /// -9515). Nothing is sent to a connection that is gone: a MIGRATE that was received there may
+    /// have waited for a JOIN.
     pub(crate) fn count_answer(&mut self, id: ConnId) -> Result<(), InputError> {
         let most = self.config.limits.max_queued_answers;
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
@@ -160,8 +162,8 @@ impl Session {
         self.reset_locally(key, Ending::Own(cause.code(), Some(cause)));
     }
 
-    /// Sends RST_STREAM on the stream's current route, and ends the stream here. The peer counts
-    /// it, whatever the reason.
+    /// Sends RST_STREAM on the stream's current route, and ends the stream here, unless it has
+    /// ended. The peer counts it, whatever the reason.
     fn reset_locally(&mut self, key: StreamKey, ending: Ending) {
         if self.end_untold(key, ending) {
             self.cancelled += 1;
@@ -190,7 +192,8 @@ impl Session {
         true
     }
 
-    /// Handles the peer's RST_STREAM that was received at `at` (the table in SMIG section 8).
+    /// Handles the peer's RST_STREAM that was received at `at` (the table in SMIG section 8), unless
+    /// the stream has ended meanwhile.
     pub(crate) fn fail_by_peer(
         &mut self,
         key: StreamKey,
@@ -247,7 +250,10 @@ impl Session {
     /// Client: withdraws an open move, because no more of the request is sent. The server declines
     /// it (SMIG-8.20/stop-crosses).
     fn withdraw_move(&mut self, key: StreamKey, at: StreamAddr) {
-        let Some(stream) = self.streams.find_mut(key) else { return };
+        let Some(stream) = self.streams.find_mut(key).debug_expect("the caller found the stream")
+        else {
+            return;
+        };
         let carrier_used = stream.has_used_carrier();
         let from = stream.binding.recv_addr();
         let Some(open) = stream.binding.revert() else { return };
@@ -266,7 +272,10 @@ impl Session {
     /// rest. The response must not be discarded (RFC 9113 section 8.1).
     fn stop_request(&mut self, key: StreamKey, at: StreamAddr) {
         self.unschedule(key);
-        let Some(stream) = self.streams.find_mut(key) else { return };
+        let Some(stream) = self.streams.find_mut(key).debug_expect("the caller found the stream")
+        else {
+            return;
+        };
         stream.send.abort();
         let waits = core::mem::take(&mut stream.send.wants_room);
         self.ignore_from_peer(at);
@@ -279,7 +288,7 @@ impl Session {
         self.after_direction(key);
     }
 
-    /// Fails a stream whose connection was lost.
+    /// Fails a stream whose connection was lost, unless it has ended meanwhile.
     pub(crate) fn fail_with_connection(&mut self, key: StreamKey, lost: ConnId) {
         let Some(stream) = self.streams.find(key).filter(|stream| !stream.is_over()) else {
             return;
@@ -343,7 +352,10 @@ impl Session {
     /// route on which the peer's RST_STREAM arrived, if any: no frame may follow there.
     fn finish_failed(&mut self, key: StreamKey, error: StreamError, reset_at: Option<StreamAddr>) {
         self.unschedule(key);
-        let Some(stream) = self.streams.find_mut(key) else { return };
+        let Some(stream) = self.streams.find_mut(key).debug_expect("the caller found the stream")
+        else {
+            return;
+        };
         let window = stream.recv.window.open();
         stream.over = Some(error.clone());
         stream.send.abort();
@@ -388,7 +400,7 @@ impl Session {
         }
     }
 
-    /// Ends the stream if both directions have ended.
+    /// Ends the stream if both directions have ended, unless it has failed meanwhile.
     pub(crate) fn after_direction(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.find_mut(key) else { return };
         if stream.is_over() || !stream.is_complete() {
@@ -416,7 +428,8 @@ impl Session {
     /// Removes the last state of a stream.
     pub(crate) fn free(&mut self, key: StreamKey) {
         self.unschedule(key);
-        let Some(mut stream) = self.streams.remove(key) else { return };
+        let removed = self.streams.remove(key);
+        let Some(mut stream) = removed.debug_expect("a stream is freed once") else { return };
         for (conn, credit) in stream.recv.abort() {
             self.give_back_to(conn, credit);
         }
@@ -460,7 +473,10 @@ impl Session {
     /// Drops the data that a released stream has received. If a client continues to send, requests
     /// that it stop.
     pub(crate) fn discard_unread(&mut self, key: StreamKey) {
-        let Some(stream) = self.streams.find_mut(key) else { return };
+        let Some(stream) = self.streams.find_mut(key).debug_expect("the caller found the stream")
+        else {
+            return;
+        };
         let credits = stream.recv.discard();
         let window = i64::from(self.config.stream_window);
         let tell = stream.recv.window.open() < window - DRAINED && !stream.is_complete();
@@ -476,7 +492,10 @@ impl Session {
     /// section 8.1). Waits for the answer to an open move of this side: after a decline the
     /// response must be sent again (SMIG-8.19/stop-after-answer).
     pub(crate) fn ask_to_stop(&mut self, key: StreamKey) {
-        let Some(stream) = self.streams.find_mut(key) else { return };
+        let Some(stream) = self.streams.find_mut(key).debug_expect("the caller found the stream")
+        else {
+            return;
+        };
         if stream.recv.state() == RecvState::Ended {
             return;
         }
@@ -545,7 +564,8 @@ impl Session {
         self.reset_locally(key, Ending::Own(code, None));
     }
 
-    /// Fails the entire connection: sends GOAWAY, and fails everything that runs on it.
+    /// Fails the entire connection: sends GOAWAY, and fails everything that runs on it. Does nothing
+    /// if the connection has ended meanwhile, or is gone.
     pub(crate) fn fail_connection(&mut self, now: Instant, id: ConnId, cause: Cause) {
         let Some(conn) = self.conn_mut(id) else { return };
         if conn.is_dead() {
@@ -566,7 +586,8 @@ impl Session {
     }
 
     fn send_final_goaway(&mut self, id: ConnId, code: ErrorCode, debug: &[u8]) {
-        let Some(conn) = self.conn_mut(id) else { return };
+        let conn = self.conn_mut(id);
+        let Some(conn) = conn.debug_expect("the caller found the connection") else { return };
         // The connection ends, so no credit is returned to it.
         conn.carriers.forfeit();
         let last = conn.peer_ids.highest();
@@ -617,7 +638,8 @@ impl Session {
     }
 
     fn cut_off(&mut self, id: ConnId, error: Option<ConnectionError>) {
-        let Some(conn) = self.conn_mut(id) else { return };
+        let conn = self.conn_mut(id);
+        let Some(conn) = conn.debug_expect("the caller found the connection") else { return };
         conn.state = ConnState::Dead;
         conn.error = error;
         conn.carriers.forfeit();
@@ -665,8 +687,10 @@ impl Session {
         stream: StreamId,
     ) -> Result<(), InputError> {
         self.reset_budget.charge(now, Offence::Refused).1?;
-        let max = self.conn(id).map_or(0, Connection::max_frame);
-        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let Some(conn) = self.conn_mut(id).debug_expect("a frame's connection is known") else {
+            return Ok(());
+        };
+        let max = conn.max_frame();
         let (encoder, out) = (&mut conn.encoder, &mut conn.out.frames);
         wire::headers(out, stream, wire::EndStream::Yes, max, |out| {
             encoder.begin(out);

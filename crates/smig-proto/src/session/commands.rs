@@ -9,6 +9,7 @@ use crate::conn::{ConnState, Connection, ConnectionRole};
 use crate::error::Cause;
 use crate::head::{RequestHead, ResponseHead};
 use crate::ids::{ConnId, Side, StreamAddr};
+use crate::invariant::DebugExpect;
 use crate::message::{content_length, encode_request, encode_response};
 use crate::priority::Priority;
 use crate::session::Session;
@@ -205,7 +206,10 @@ impl Session {
     /// Frames a response head on the stream's route, and buffers it if a decline may require it to
     /// be sent again.
     pub(crate) fn write_response(&mut self, key: StreamKey, head: &ResponseHead, end: EndStream) {
-        let Some(stream) = self.streams.find_mut(key) else { return };
+        let Some(stream) = self.streams.find_mut(key).debug_expect("the caller found the stream")
+        else {
+            return;
+        };
         let route = stream.binding.send_addr();
         stream.send.keep_head(head, end);
         if !head.status.is_informational() {
@@ -223,7 +227,8 @@ impl Session {
         self.frame_response(route, head, end);
     }
 
-    /// Frames a response head on a route.
+    /// Frames a response head on a route. A carrier whose connection was lost takes nothing: the
+    /// answer decides.
     pub(crate) fn frame_response(
         &mut self,
         route: StreamAddr,
@@ -238,6 +243,10 @@ impl Session {
 
     fn live(&self, key: StreamKey) -> Result<&Stream, SendError> {
         self.streams.find(key).filter(|stream| !stream.is_over()).ok_or(SendError::Ended)
+    }
+
+    fn live_mut(&mut self, key: StreamKey) -> Result<&mut Stream, SendError> {
+        self.streams.find_mut(key).filter(|stream| !stream.is_over()).ok_or(SendError::Ended)
     }
 
     /// Returns how many bytes of body the stream's buffer accepts now. After 0, wait for
@@ -262,8 +271,7 @@ impl Session {
         data: Bytes,
         end: EndStream,
     ) -> Result<(), SendError> {
-        self.live(key)?;
-        let Some(stream) = self.streams.find_mut(key) else { return Err(SendError::Ended) };
+        let stream = self.live_mut(key)?;
         if !stream.send.is_open() {
             return Err(SendError::Ended);
         }
@@ -283,8 +291,7 @@ impl Session {
     ///
     /// Resets the stream on [`SendError::WrongLength`].
     pub fn send_trailers(&mut self, key: StreamKey, trailers: HeaderMap) -> Result<(), SendError> {
-        self.live(key)?;
-        let Some(stream) = self.streams.find_mut(key) else { return Err(SendError::Ended) };
+        let stream = self.live_mut(key)?;
         if !stream.send.is_open() {
             return Err(SendError::Ended);
         }

@@ -7,6 +7,7 @@ use crate::conn::IdState;
 use crate::error::{Cause, InputError};
 use crate::flow::Credit;
 use crate::ids::{ConnId, StreamAddr, StreamId};
+use crate::invariant::DebugExpect;
 use crate::session::{Event, Session};
 use crate::stream::{KeyState, RecvState, StreamKey};
 use crate::time::Instant;
@@ -25,7 +26,9 @@ impl Session {
         if data.is_empty() && !end.is_end() {
             self.count_empty(id)?;
         }
-        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let Some(conn) = self.conn_mut(id).debug_expect("a frame's connection is known") else {
+            return Ok(());
+        };
         let Some(mut credit) = conn.recv_window.charge(charged) else {
             return Err(Cause::ConnectionWindow.into());
         };
@@ -44,7 +47,8 @@ impl Session {
             return self.on_stray_data(now, id, stream, chunk, end);
         };
         // The stream's window is charged when the data is applied.
-        let window = self.streams.find(key).map_or(0, |stream| stream.recv.window.open());
+        let found = self.streams.find(key).debug_expect("an address leads to a stream");
+        let window = found.map_or(0, |stream| stream.recv.window.open());
         if let Some(early) = self.early_of(key, id, stream) {
             let Err((cause, credit)) = early.push_data(chunk, end, window) else { return Ok(()) };
             self.give_back_to(id, credit);
@@ -125,7 +129,8 @@ impl Session {
         end: EndStream,
     ) -> Result<(), Cause> {
         let id = chunk.conn;
-        let Some(stream) = self.streams.find_mut(key) else {
+        let Some(stream) = self.streams.find_mut(key).debug_expect("the caller found the stream")
+        else {
             self.give_back_to(id, chunk.credit);
             return Ok(());
         };
@@ -164,7 +169,10 @@ impl Session {
     }
 
     pub(crate) fn signal_readable(&mut self, key: StreamKey) {
-        let Some(stream) = self.streams.find_mut(key) else { return };
+        let Some(stream) = self.streams.find_mut(key).debug_expect("the caller found the stream")
+        else {
+            return;
+        };
         if !stream.recv.signalled {
             stream.recv.signalled = true;
             self.events.push_back(Event::Readable { stream: key });
@@ -182,6 +190,7 @@ impl Session {
     }
 
     /// Sends a WINDOW_UPDATE for a stream, on the stream's current route (SMIG-7.2/credit-on-s2).
+    /// Does nothing if the stream, or the peer's direction, has ended meanwhile.
     pub(crate) fn send_stream_credit(&mut self, key: StreamKey, increment: u32) {
         let Some(stream) = self.streams.find_mut(key) else { return };
         if stream.is_over() || stream.recv.state() == RecvState::Ended {
@@ -204,13 +213,16 @@ impl Session {
         increment: u32,
     ) -> Result<(), InputError> {
         if stream.is_connection() {
-            let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+            let Some(conn) = self.conn_mut(id).debug_expect("a frame's connection is known") else {
+                return Ok(());
+            };
             conn.send_window.add(increment)?;
             for key in core::mem::take(&mut conn.blocked) {
-                if let Some(stream) = self.streams.find_mut(key)
-                    && stream.binding.scheduled() == Some(id)
+                let blocked = self.streams.find_mut(key);
+                if let Some(stream) = blocked.debug_expect("a stream is unscheduled before its end")
                 {
-                    stream.binding.leave_schedule();
+                    let at = stream.binding.leave_schedule();
+                    debug_assert_eq!(at, Some(id), "a blocked stream counts as scheduled");
                 }
                 self.schedule(key);
             }
@@ -236,6 +248,7 @@ impl Session {
         }
     }
 
+    /// Adds credit that the peer gave, unless the stream has ended meanwhile.
     pub(crate) fn add_stream_credit(&mut self, key: StreamKey, credit: u64) -> Result<(), Cause> {
         let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
         let increment = u32::try_from(credit).map_err(|_| Cause::WindowOverflow)?;

@@ -6,6 +6,7 @@ use crate::error::{Cause, InputError};
 use crate::flow::INITIAL_WINDOW;
 use crate::head::RequestHead;
 use crate::ids::{ConnId, Side, StreamAddr, StreamId};
+use crate::invariant::DebugExpect;
 use crate::message::{FieldSection, ResponseKind, SectionLimits, content_length};
 use crate::priority::Priority;
 use crate::session::{Event, Session};
@@ -28,7 +29,9 @@ impl Session {
             bytes: self.config.limits.max_header_list,
             fields: self.config.limits.max_fields,
         };
-        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let Some(conn) = self.conn_mut(id).debug_expect("a frame's connection is known") else {
+            return Ok(());
+        };
         conn.abuse.reset_runs();
         let mut section = FieldSection::default();
         if conn.decoder.decode(block, |field| section.take(field, limits)).is_err() {
@@ -103,7 +106,9 @@ impl Session {
     ) -> Result<(), InputError> {
         let (most, window) = (self.config.max_concurrent_streams, self.config.stream_window);
         let full = self.peer_open >= most;
-        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let Some(conn) = self.conn_mut(id).debug_expect("a frame's connection is known") else {
+            return Ok(());
+        };
         if conn.carriers.find(stream).is_some() {
             return Err(Cause::CarrierMisuse.into());
         }
@@ -154,7 +159,10 @@ impl Session {
         section: FieldSection,
         end: EndStream,
     ) -> Result<(), Cause> {
-        let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
+        let Some(stream) = self.streams.find_mut(key).debug_expect("the caller found the stream")
+        else {
+            return Ok(());
+        };
         stream.stall.restart(now, stream.send.sent());
         match stream.recv.state() {
             RecvState::Ended => Err(Cause::HalfClosed),
@@ -182,7 +190,10 @@ impl Session {
         }
         let (head, kind) = section.into_response()?;
         let most = self.config.limits.max_informational;
-        let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
+        let Some(stream) = self.streams.find_mut(key).debug_expect("the caller found the stream")
+        else {
+            return Ok(());
+        };
         match kind {
             ResponseKind::Informational if end.is_end() => Err(Cause::BadPseudo),
             ResponseKind::Informational if stream.recv.informational >= most => {
@@ -249,7 +260,9 @@ impl Session {
             return Err(Cause::BadPush.into());
         }
         let full = self.peer_open >= most;
-        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let Some(conn) = self.conn_mut(id).debug_expect("a frame's connection is known") else {
+            return Ok(());
+        };
         if conn.goaway.sent.is_some_and(|last| promised > last) {
             // The server finds the stream excluded by this side's GOAWAY (RFC 9113 section 6.8).
             return Ok(());

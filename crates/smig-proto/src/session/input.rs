@@ -7,6 +7,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use crate::conn::{BlockKind, ConnState, FieldBlockAssembly};
 use crate::error::{Cause, InputError};
 use crate::ids::{ConnId, StreamId};
+use crate::invariant::DebugExpect;
 use crate::session::Session;
 use crate::time::Instant;
 use crate::wire::{self, FRAME_HEAD, Frame, FrameHead, kind};
@@ -95,7 +96,9 @@ impl Session {
         payload: Bytes,
     ) -> Result<(), InputError> {
         let points = self.config.smig.as_ref().map(|smig| smig.code_points);
-        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let Some(conn) = self.conn_mut(id).debug_expect("a frame's connection is known") else {
+            return Ok(());
+        };
         if let Some(assembly) = &conn.field_block
             && (head.kind != kind::CONTINUATION || head.stream != assembly.stream)
         {
@@ -160,7 +163,9 @@ impl Session {
     /// again when it is scrolled.
     fn on_priority(&mut self, id: ConnId) -> Result<(), InputError> {
         let most = self.config.max_concurrent_streams.max(100).saturating_mul(8);
-        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let Some(conn) = self.conn_mut(id).debug_expect("a frame's connection is known") else {
+            return Ok(());
+        };
         conn.abuse.consecutive_priorities += 1;
         if conn.abuse.consecutive_priorities > most {
             return Err(Cause::TooManyOldPriorities.into());
@@ -173,7 +178,9 @@ impl Session {
         // Frames of unknown types may be GREASE; only a sequence of them without a useful frame is
         // counted.
         let most = self.config.limits.max_empty_frames;
-        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let Some(conn) = self.conn_mut(id).debug_expect("a frame's connection is known") else {
+            return Ok(());
+        };
         conn.abuse.consecutive_empty += 1;
         if conn.abuse.consecutive_empty > most {
             return Err(Cause::TooManyEmptyFrames.into());
@@ -200,7 +207,8 @@ impl Session {
                     self.count_empty(id)?;
                 }
                 self.arm(now);
-                if let Some(conn) = self.conn_mut(id) {
+                if let Some(conn) = self.conn_mut(id).debug_expect("a frame's connection is known")
+                {
                     conn.field_block =
                         Some(FieldBlockAssembly::new(stream, block_kind, &block, now));
                 }
@@ -218,15 +226,17 @@ impl Session {
         last: wire::LastFragment,
     ) -> Result<(), InputError> {
         let config = Arc::clone(&self.config);
-        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
-        let Some(assembly) = &mut conn.field_block else {
+        let Some(conn) = self.conn_mut(id).debug_expect("a frame's connection is known") else {
+            return Ok(());
+        };
+        let Some(mut assembly) = conn.field_block.take() else {
             return Err(Cause::UnexpectedContinuation.into());
         };
         assembly.push(fragment, &config.limits)?;
         if last == wire::LastFragment::No {
+            conn.field_block = Some(assembly);
             return Ok(());
         }
-        let Some(assembly) = conn.field_block.take() else { return Ok(()) };
         let block_kind = assembly.kind;
         self.on_header_block(now, id, stream, block_kind, &assembly.into_block())
     }

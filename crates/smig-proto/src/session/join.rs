@@ -13,6 +13,7 @@ use crate::config::{Config, MAX_CONNECTIONS};
 use crate::conn::{ConnState, Connection, Identity, JoinTurn, Membership, Security, UndecidedJoin};
 use crate::error::{Cause, InputError};
 use crate::ids::{AppId, Cid, ConnId, Side, StreamId};
+use crate::invariant::DebugExpect;
 use crate::session::{Event, Session};
 use crate::time::Instant;
 use crate::wire::{self, Join, JoinRefusal};
@@ -123,7 +124,7 @@ impl Session {
     /// random bytes.
     pub fn handle_keying_material(&mut self, id: ConnId, material: [u8; 32], nonce: [u8; 16]) {
         let points = self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
-        let (role, key) = (self.side, self.key.clone());
+        let (role, key, window) = (self.side, self.key.clone(), self.config.connection_window);
         let Some(conn) = self.conn_mut(id).filter(|conn| !conn.is_dead()) else { return };
         let Some(cid) = conn.cid else { return };
         match conn.membership {
@@ -136,8 +137,9 @@ impl Session {
                     let proof = Join::Proof { nonce: join.0, mac: join.1 };
                     wire::join(&mut conn.out.frames, &points, proof);
                     conn.membership = Membership::Joining { nonce: join.0, exporter: [0; 32] };
+                    conn.announce_window(window);
                     self.key = Some(SessionKey(material));
-                    return self.announce_window(id);
+                    return;
                 }
                 conn.membership = Membership::Joined;
                 self.key = Some(SessionKey(material));
@@ -145,11 +147,13 @@ impl Session {
                 self.events.push_back(Event::SessionEstablished { conn: id, app: cid.app });
             }
             Membership::KeyingJoin => {
-                let Some(key) = key else { return };
+                let Some(key) = key.debug_expect("a join starts only when the key is known") else {
+                    return;
+                };
                 let mac = client_mac(&key, cid, nonce, material);
                 wire::join(&mut conn.out.frames, &points, Join::Proof { nonce, mac });
                 conn.membership = Membership::Joining { nonce, exporter: material };
-                self.announce_window(id);
+                conn.announce_window(window);
             }
             Membership::NotMember
             | Membership::Joining { .. }
@@ -191,7 +195,9 @@ impl Session {
     ) -> Result<(), InputError> {
         self.count_answer(id)?;
         let alone = self.conns.len() == 1;
-        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let Some(conn) = self.conn_mut(id).debug_expect("a frame's connection is known") else {
+            return Ok(());
+        };
         let Some(cid) = conn.cid else { return Err(Cause::BadCid.into()) };
         // JOIN must precede every stream (SMIG-4.2/join-first), and a connection that others have
         // joined cannot join.
@@ -225,7 +231,7 @@ impl Session {
         let points = self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
         let ours = nonce_after(nonce);
         let answer = server_mac(&key, cid, (nonce, ours), [0; 32]);
-        if let Some(conn) = self.conn_mut(id) {
+        if let Some(conn) = self.conn_mut(id).debug_expect("a frame's connection is known") {
             wire::join(&mut conn.out.frames, &points, Join::Ack { nonce: ours, mac: answer });
             conn.membership = Membership::Joined;
             conn.join_turn = JoinTurn::Over;
@@ -245,7 +251,9 @@ impl Session {
     ) -> Result<(), InputError> {
         let key = self.key.clone();
         let founded = self.conns.iter().any(|conn| conn.is_joined());
-        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let Some(conn) = self.conn_mut(id).debug_expect("a frame's connection is known") else {
+            return Ok(());
+        };
         if conn.membership == Membership::JoiningFormer {
             conn.membership = Membership::Former;
             return Ok(());
@@ -276,7 +284,9 @@ impl Session {
         id: ConnId,
         reason: JoinRefusal,
     ) -> Result<(), InputError> {
-        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let Some(conn) = self.conn_mut(id).debug_expect("a frame's connection is known") else {
+            return Ok(());
+        };
         if !matches!(conn.membership, Membership::Joining { .. } | Membership::JoiningFormer) {
             return Err(Cause::UnexpectedJoin.into());
         }
@@ -401,7 +411,7 @@ impl Session {
         conn.id = id;
         conn.state = ConnState::Open;
         conn.membership = Membership::Joined;
-        if let Some(key) = &self.key {
+        if let Some(key) = self.key.as_ref().debug_expect("the proof was verified with it") {
             let mac = server_mac(key, proof.cid, (proof.nonce, nonce), proof.exporter);
             wire::join(&mut conn.out.frames, &points, Join::Ack { nonce, mac });
         }

@@ -32,7 +32,7 @@ pub use view::{ConnectionView, StreamView};
 
 use crate::config::Config;
 use crate::conn::{ConnState, Connection, ConnectionSpec, ResetBudget, TokenBucket};
-use crate::ids::{AppId, Cid, ConnId, Side, StreamId};
+use crate::ids::{AppId, Cid, ConnId, Side};
 use crate::stream::Arena;
 use crate::time::Instant;
 use crate::wire::{self, Setting};
@@ -127,7 +127,7 @@ impl Session {
         };
         let mut conn = Connection::new(id, spec, phase, now);
         if let (Side::Client, Some(app), true) =
-            (self.side, self.app, self.may_offer_extension(&spec))
+            (self.side, self.app, spec.may_offer_extension(&self.config))
             && self.may_assign_cid()
         {
             conn.cid = self.numbers.next().map(|number| Cid { app, number });
@@ -138,8 +138,9 @@ impl Session {
         if let Some(cid) = cid {
             self.begin_join(id, cid, spec.security);
         }
-        if !self.conn(id).is_some_and(Connection::owes_join) {
-            self.announce_window(id);
+        let window = self.config.connection_window;
+        if let Some(conn) = self.conn_mut(id).filter(|conn| !conn.owes_join()) {
+            conn.announce_window(window);
         }
         self.arm(now);
         id
@@ -155,24 +156,9 @@ impl Session {
         self.key.is_some() || !self.conns.iter().any(may_found)
     }
 
-    /// Announces the connection's window, after SETTINGS and a JOIN that must immediately follow
-    /// them (SMIG-4.1/client-proof).
-    pub(crate) fn announce_window(&mut self, id: ConnId) {
-        let size = self.config.connection_window;
-        let Some(conn) = self.conn_mut(id) else { return };
-        if let Some(increment) = conn.recv_window.grow(size) {
-            wire::window_update(&mut conn.out.frames, StreamId::CONNECTION, increment);
-        }
-    }
-
     pub(crate) const fn new_conn_id(&mut self) -> ConnId {
         self.next_conn += 1;
         ConnId(self.next_conn)
-    }
-
-    /// Returns whether the extension may be announced on a connection with this protection.
-    pub(crate) fn may_offer_extension(&self, spec: &ConnectionSpec) -> bool {
-        self.config.smig.is_some() && spec.security != crate::conn::Security::Ineligible
     }
 
     fn write_preface(&self, conn: &mut Connection) {
@@ -202,7 +188,7 @@ impl Session {
         }
         let mut points = wire::CodePoints::default();
         let named = self.side == Side::Server || conn.cid.is_some();
-        if let (Some(smig), true) = (&config.smig, named && self.may_offer_extension(&conn.spec)) {
+        if let (Some(smig), true) = (&config.smig, named && conn.spec.may_offer_extension(config)) {
             points = smig.code_points;
             entries.push(Setting::Smig(smig.tolerated));
             if let Some([hi, mid, low]) = conn.cid.map(Cid::words) {

@@ -2,6 +2,7 @@
 
 use crate::conn::{Connection, IdState};
 use crate::ids::{Cid, ConnId, Side, StreamAddr, StreamId};
+use crate::invariant::DebugExpect;
 use crate::migrate::Mover;
 use crate::priority::Priority;
 use crate::session::Session;
@@ -48,7 +49,8 @@ impl Session {
         id.is_client_initiated() == (self.side == Side::Server)
     }
 
-    /// Returns the state of `id`, which has no stream.
+    /// Returns the state of `id`, which has no stream. A connection that is gone has only closed
+    /// ids: a MIGRATE that was received there may still wait for a JOIN.
     pub(crate) fn id_state(&self, conn: ConnId, id: StreamId) -> IdState {
         let Some(conn) = self.conn(conn) else { return IdState::Closed };
         if self.is_peers(id) {
@@ -91,13 +93,14 @@ impl Session {
             Opener::Local => self.local_open += 1,
             Opener::Peer => self.peer_open += 1,
         }
-        if let Some(conn) = self.conn_mut(addr.conn) {
+        if let Some(conn) = self.conn_mut(addr.conn).debug_expect("the caller found the connection")
+        {
             conn.streams.insert(addr.id, key);
         }
         key
     }
 
-    /// Removes the mapping of this route.
+    /// Removes the mapping of this route, unless it went with its connection.
     pub(crate) fn unmap(&mut self, at: StreamAddr) {
         if let Some(conn) = self.conn_mut(at.conn) {
             conn.streams.remove(&at.id);
@@ -107,8 +110,12 @@ impl Session {
     /// Binds a stream to the address where both of its directions continue. Frames that arrive on
     /// the old one are errors from now on (SMIG-5.19/behind-barrier).
     pub(crate) fn rebind(&mut self, key: StreamKey, to: StreamAddr, mover: Mover) {
-        let Some(stream) = self.streams.find_mut(key) else { return };
+        let Some(stream) = self.streams.find_mut(key).debug_expect("the caller found the stream")
+        else {
+            return;
+        };
         let left = stream.binding.rebind(to, mover);
+        // A complete stream stays on its carrier although its old connection is gone.
         if let Some(conn) = self.conn_mut(left.conn) {
             conn.streams.remove(&left.id);
             conn.departed.insert(left.id, key);
@@ -158,24 +165,33 @@ impl Session {
     /// Removes a stream from its connection's scheduler, or from the list of streams that wait for
     /// the connection's window.
     pub(crate) fn unschedule(&mut self, key: StreamKey) {
-        let Some(stream) = self.streams.find_mut(key) else { return };
+        let Some(stream) = self.streams.find_mut(key).debug_expect("the caller found the stream")
+        else {
+            return;
+        };
         let (Some(at), priority) = (stream.binding.leave_schedule(), stream.priority) else {
             return;
         };
-        let Some(conn) = self.conn_mut(at) else { return };
+        let conn = self.conn_mut(at);
+        let Some(conn) = conn.debug_expect("a stream leaves the scheduler of a lost connection")
+        else {
+            return;
+        };
         if !conn.scheduler.remove(key, priority) {
             conn.blocked.retain(|&waiting| waiting != key);
         }
     }
 
-    /// Adds a stream that has data to send to its connection's scheduler.
+    /// Adds a stream to its connection's scheduler, if it has data to send and has not ended
+    /// meanwhile.
     pub(crate) fn schedule(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.find_mut(key) else { return };
         if stream.binding.scheduled().is_some() || !stream.has_frames() {
             return;
         }
         let (route, priority) = (stream.binding.send_addr(), stream.priority);
-        let Some(conn) = self.conns.iter_mut().find(|conn| conn.id == route.conn) else { return };
+        let conn = self.conns.iter_mut().find(|conn| conn.id == route.conn);
+        let Some(conn) = conn.debug_expect("a stream fails with its connection") else { return };
         stream.binding.enter_schedule(route.conn);
         conn.scheduler.push(route.id, key, priority);
     }

@@ -3,6 +3,7 @@
 use crate::conn::OutputBuffer;
 use crate::error::Cause;
 use crate::ids::{ConnId, StreamId};
+use crate::invariant::DebugExpect;
 use crate::message::encode_trailers;
 use crate::session::{Event, Session};
 use crate::stream::{Payload, RecvState, SendState, StreamKey};
@@ -80,15 +81,20 @@ impl Session {
         out: &mut OutputBuffer,
     ) {
         let low_water = self.config.send_buffer / 2;
-        let Some(conn) = self.conns.iter_mut().find(|conn| conn.id == id) else { return };
-        let Some(stream) = self.streams.find_mut(key) else { return };
-        if stream.binding.scheduled() != Some(id) {
-            // A stale entry: the stream has left this scheduler.
+        let most_tiny = self.config.limits.max_tiny_frames;
+        let conn = self.conns.iter_mut().find(|conn| conn.id == id);
+        let stream = self.streams.find_mut(key);
+        let (Some(conn), Some(stream)) = (
+            conn.debug_expect("the caller found the connection"),
+            stream.debug_expect("a stream leaves its scheduler before it is freed"),
+        ) else {
             return;
-        }
-        stream.binding.leave_schedule();
+        };
+        let at = stream.binding.leave_schedule();
         let addr = stream.binding.send_addr();
-        if !stream.has_frames() || addr.conn != id {
+        debug_assert_eq!((at, addr.conn), (Some(id), id), "a stream is scheduled where it is");
+        if !stream.has_frames() {
+            // Its window was reduced, or its carrier was excluded.
             return;
         }
         let stream_id = addr.id;
@@ -113,6 +119,8 @@ impl Session {
         let payload = stream.send.take(limit);
         // `room` is at least TINY, so only a window can be the reason.
         let tiny = payload.bytes < TINY && stream.send.queued() > 0;
+        // CVE-2019-9511
+        let abused = tiny && conn.abuse.tiny_frames.exceeds(now, most_tiny);
         conn.send_window.consume(payload.bytes);
         conn.data_sent += payload.bytes as u64;
         if stream.send.wants_room && stream.send.queued() <= low_water && stream.send.is_open() {
@@ -125,23 +133,17 @@ impl Session {
         } else {
             self.schedule(key);
         }
-        if tiny {
-            self.count_tiny(now, id);
-        }
-    }
-
-    /// Counts a tiny frame that the peer's window forced (CVE-2019-9511).
-    fn count_tiny(&mut self, now: Instant, id: ConnId) {
-        let most = self.config.limits.max_tiny_frames;
-        let Some(conn) = self.conn_mut(id) else { return };
-        if conn.abuse.tiny_frames.exceeds(now, most) {
+        if abused {
             self.fail_connection(now, id, Cause::TooManyTinyWindows);
         }
     }
 
     /// Handles the end of this side's direction, if it has ended.
     pub(crate) fn after_send_end(&mut self, key: StreamKey) {
-        let Some(stream) = self.streams.find(key) else { return };
+        let Some(stream) = self.streams.find(key).debug_expect("the caller found the stream")
+        else {
+            return;
+        };
         if stream.send.state() != SendState::Ended {
             return;
         }

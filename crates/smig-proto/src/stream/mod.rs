@@ -18,9 +18,12 @@ pub(crate) use replay::SendBeforeAnswer;
 pub(crate) use send::{Payload, SendEnd, SendHalf, SendState};
 pub use stall::StallClock;
 
+use core::time::Duration;
+
 use crate::error::{Processed, StreamError};
 use crate::ids::StreamAddr;
 use crate::priority::Priority;
+use crate::time::Instant;
 
 /// The side that opened a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +41,20 @@ pub(crate) enum KeyState {
     /// clients end the request soon, and few expect RST_STREAM after a response. Counts timer
     /// ticks; at the third, the client is requested to stop sending.
     Draining(u8),
+}
+
+impl KeyState {
+    /// Counts a tick of an answered request that its client continues to send. Returns whether
+    /// there were more than two.
+    pub(crate) const fn is_drained_long(&mut self) -> bool {
+        match self {
+            Self::Draining(ticks) => {
+                *ticks = ticks.saturating_add(1);
+                *ticks > 2
+            }
+            Self::Held | Self::Released => false,
+        }
+    }
 }
 
 /// Kind of exchange, by the request's method and the response's status. Determines whether the
@@ -107,6 +124,17 @@ impl Stream {
     pub(crate) fn has_used_carrier(&self) -> bool {
         let credit = self.binding.open().is_some_and(|open| open.credit_on_carrier > 0);
         credit || self.send.is_behind_barrier()
+    }
+
+    /// Returns whether a stream with data to send has sent fewer than `least` bytes within
+    /// `timeout`, because of the peer.
+    pub(crate) fn is_stalled(&mut self, now: Instant, least: u64, timeout: Duration) -> bool {
+        let sent = self.send.sent();
+        if self.is_over() || self.send.queued() == 0 {
+            self.stall.restart(now, sent);
+            return false;
+        }
+        self.stall.is_stalled(now, sent, least, timeout)
     }
 
     /// Returns whether this side has frames to send now, except for the connection's window.

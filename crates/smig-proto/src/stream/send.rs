@@ -8,6 +8,7 @@ use http::HeaderMap;
 use super::replay::{Replay, SendBeforeAnswer};
 use crate::flow::SendWindow;
 use crate::head::ResponseHead;
+use crate::invariant::DebugExpect;
 use crate::wire::EndStream;
 
 /// Progress of the direction on the wire.
@@ -181,7 +182,8 @@ impl SendHalf {
         let mut payload = Payload { parts: Vec::new(), first: None, bytes, end: EndStream::No };
         let mut left = bytes;
         while left > 0 {
-            let Some(front) = self.queue.front_mut() else { break };
+            let front = self.queue.front_mut();
+            let Some(front) = front.debug_expect("the queue holds `queued` bytes") else { break };
             let part = if front.len() <= left {
                 self.queue.pop_front().unwrap_or_default()
             } else {
