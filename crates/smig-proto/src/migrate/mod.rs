@@ -1,12 +1,10 @@
 //! Migration of a running stream to another connection (spec/smig.md sections 5, 6 and 8).
 //!
-//! Owns the phases of a migration and the state that each needs. `mover` implements the mover,
-//! `follower` the follower, and `early` buffers frames that arrive before their barrier.
+//! Owns the phases of a migration and the state that each needs; `early` buffers frames that arrive
+//! before their barrier. [`crate::session`] sends and receives the frames.
 //! [`policy`] decides when to migrate; this module does not.
 
 mod early;
-mod follower;
-mod mover;
 pub mod policy;
 
 pub(crate) use early::{EarlyFrame, EarlyFrames, UnboundCarriers};

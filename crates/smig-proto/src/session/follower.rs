@@ -1,10 +1,9 @@
 //! The follower: receives MIGRATE, answers with its own barrier, and follows immediately.
 
-use super::{DeferredMigrate, MigrationState};
 use crate::conn::{Charge, Connection, ConnectionRole, IdState, Membership, Offence};
 use crate::error::{Cause, InputError};
 use crate::ids::{Cid, ConnId, Side, StreamAddr, StreamId};
-use crate::migrate::Mover;
+use crate::migrate::{DeferredMigrate, MigrationState, Mover};
 use crate::session::{Event, Session};
 use crate::stream::{Offer, RecvState, StreamKey};
 use crate::time::Instant;

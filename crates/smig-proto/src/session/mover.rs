@@ -1,10 +1,11 @@
 //! The mover: sends MIGRATE, and processes the answer.
 
-use super::{EarlyFrames, MigrateError, MigrationState, MigrationTarget, OpenMigration};
 use crate::conn::{Connection, ConnectionRole, IdState, Offence};
 use crate::error::{Cause, ErrorCode, InputError};
 use crate::ids::{Cid, ConnId, Side, StreamAddr, StreamId};
-use crate::migrate::Mover;
+use crate::migrate::{
+    EarlyFrames, MigrateError, MigrationState, MigrationTarget, Mover, OpenMigration,
+};
 use crate::session::{Event, Session};
 use crate::stream::{Offer, RecvState, SendBeforeAnswer, SendState, Stream, StreamKey};
 use crate::time::Instant;
