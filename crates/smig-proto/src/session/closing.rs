@@ -290,15 +290,8 @@ impl Session {
 
     /// Fails a stream whose connection was lost, unless it has ended meanwhile.
     pub(crate) fn fail_with_connection(&mut self, key: StreamKey, lost: ConnId) {
-        let Some(stream) = self.streams.find(key).filter(|stream| !stream.is_over()) else {
+        if self.streams.find(key).is_none_or(Stream::is_over) {
             return;
-        };
-        if let Some(unanswered) = stream.binding.unanswered() {
-            if unanswered.0.conn == lost {
-                self.open_migrations = self.open_migrations.saturating_sub(1);
-            } else {
-                self.remember_answer(unanswered, Some(ErrorCode::Cancel));
-            }
         }
         let error = StreamError {
             code: self.conn(lost).map_or(ErrorCode::Cancel, Connection::end_code),
@@ -342,9 +335,8 @@ impl Session {
         (from, dst): (StreamAddr, (Cid, StreamId)),
         reset: Option<ErrorCode>,
     ) {
-        match self.conn_mut(from.conn).filter(|conn| !conn.is_dead()) {
-            Some(conn) => conn.pending_answers.push(PendingAnswer { s1: from.id, dst, reset }),
-            None => self.open_migrations = self.open_migrations.saturating_sub(1),
+        if let Some(conn) = self.conn_mut(from.conn).filter(|conn| !conn.is_dead()) {
+            conn.pending_answers.push(PendingAnswer { s1: from.id, dst, reset });
         }
     }
 
@@ -365,15 +357,9 @@ impl Session {
         let migration = stream.binding.end();
         let held = stream.key_state == KeyState::Held;
         self.max_reset_window = self.max_reset_window.max(window);
-        match migration {
+        if let MigrationState::Open(open) = migration {
             // A buffered MIGRATE must be answered (SMIG-5.10/always-answer).
-            MigrationState::Open(open) => {
-                open.early.into_items().into_iter().for_each(|item| self.drop_item(open.to, item));
-            }
-            MigrationState::Offered => {
-                self.open_migrations = self.open_migrations.saturating_sub(1);
-            }
-            MigrationState::Idle | MigrationState::OfferReceived => {}
+            open.early.into_items().into_iter().for_each(|item| self.drop_item(open.to, item));
         }
         for (conn, credit) in credits {
             self.give_back_to(conn, credit);
@@ -412,7 +398,6 @@ impl Session {
         let vacated = stream.binding.take_vacated();
         if matches!(stream.binding.migration(), MigrationState::Offered) {
             stream.binding.set_offer(Offer::None);
-            self.open_migrations = self.open_migrations.saturating_sub(1);
         }
         self.unmap(route);
         if had_body && let Some(conn) = self.conn_mut(route.conn) {
@@ -645,9 +630,8 @@ impl Session {
         conn.carriers.forfeit();
         conn.field_block = None;
         conn.departed.clear();
-        let due = core::mem::take(&mut conn.pending_answers).len();
+        conn.pending_answers.clear();
         let keys = conn.keys_in_order();
-        self.open_migrations = self.open_migrations.saturating_sub(due);
         for (_, key) in keys {
             let open = self.streams.find(key).is_some_and(|stream| stream.binding.open().is_some());
             if open { self.on_moving_lost(key, id) } else { self.fail_with_connection(key, id) }

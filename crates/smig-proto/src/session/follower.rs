@@ -68,7 +68,6 @@ impl Session {
                 // The client's move answers the offer (SMIG-6.3/offer-stays-open).
                 stream.binding.set_offer(Offer::None);
                 stream.offered = false;
-                self.open_migrations = self.open_migrations.saturating_sub(1);
             }
             (MigrationState::Open(_), Side::Server) => {
                 // The server's move takes precedence (SMIG-6.5/server-wins).
@@ -116,9 +115,6 @@ impl Session {
         }
         // A client gives up its own move, because the server will not answer it.
         let due = self.conn_mut(at.conn).and_then(|conn| conn.take_pending_answer(at.id));
-        if due.is_some() {
-            self.open_migrations = self.open_migrations.saturating_sub(1);
-        }
         let reset = due.and_then(|due| due.reset);
         if let (Some(dst), Some(code)) = (migrate.dst, reset)
             && let Some(carrier) = self.named_carrier(at, dst)

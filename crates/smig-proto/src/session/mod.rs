@@ -63,8 +63,6 @@ pub struct Session {
     pub(crate) local_open: u32,
     /// Whether an open was refused because of the peer's limit and waits for an event.
     pub(crate) open_blocked: bool,
-    /// Number of this side's unanswered migrations and offers.
-    pub(crate) open_migrations: usize,
     /// The largest receive window of any stream at the time of its reset by this side: the peer may
     /// be moving that stream.
     pub(crate) max_reset_window: i64,
@@ -105,7 +103,6 @@ impl Session {
             peer_open: 0,
             local_open: 0,
             open_blocked: false,
-            open_migrations: 0,
             max_reset_window: 0,
             cancelled: 0,
             reset_budget: match side {

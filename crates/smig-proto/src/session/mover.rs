@@ -59,7 +59,7 @@ impl Session {
         if self.conns.iter().any(|conn| conn.deferred_migrates.iter().any(|w| w.from == from)) {
             return Err(MigrateError::InProgress);
         }
-        if self.open_migrations >= conn.peer.smig as usize {
+        if self.open_migrations() >= conn.peer.smig as usize {
             return Err(MigrateError::TooMany);
         }
         let target = match to {
@@ -112,17 +112,26 @@ impl Session {
             since: now,
             initial_window,
         });
-        self.open_migrations += 1;
         self.send_migrate(from, Migrate { dst: Some((cid, to.id)) }, end.flag());
         self.arm(now);
         self.schedule(key);
+    }
+
+    /// Returns the number of this side's unanswered migrations and offers in the session, also of
+    /// streams that have ended since (SMIG-5.9/open-limit).
+    pub(crate) fn open_migrations(&self) -> usize {
+        let is_open = |stream: &Stream| match stream.binding.migration() {
+            MigrationState::Open(_) | MigrationState::Offered => true,
+            MigrationState::Idle | MigrationState::OfferReceived => false,
+        };
+        let running = self.streams.iter().filter(|(_, stream)| is_open(stream)).count();
+        running + self.conns.iter().map(|conn| conn.pending_answers.len()).sum::<usize>()
     }
 
     fn offer(&mut self, key: StreamKey, from: StreamAddr) -> Result<(), MigrateError> {
         let stream = self.streams.find_mut(key).ok_or(MigrateError::Ended)?;
         stream.binding.set_offer(Offer::Sent);
         stream.offered = true;
-        self.open_migrations += 1;
         self.send_migrate(from, Migrate { dst: None }, 0);
         Ok(())
     }
@@ -151,7 +160,6 @@ impl Session {
         match stream.binding.migration() {
             MigrationState::Offered if migrate.dst.is_none() => {
                 stream.binding.set_offer(Offer::None);
-                self.open_migrations -= 1;
                 self.events.push_back(Event::MigrationDeclined { stream: key });
                 self.apply_barrier_end(now, key, end)
             }
@@ -172,7 +180,6 @@ impl Session {
     fn on_stray_answer(&mut self, at: StreamAddr, migrate: Migrate) -> Result<(), InputError> {
         let due = self.conn_mut(at.conn).and_then(|conn| conn.take_pending_answer(at.id));
         if let Some(due) = due {
-            self.open_migrations = self.open_migrations.saturating_sub(1);
             if migrate.dst.is_some_and(|dst| dst != due.dst) {
                 return Err(Cause::UnexpectedMigrateAck.into());
             }
@@ -200,7 +207,6 @@ impl Session {
         let Some(open) = stream.binding.revert() else { return Ok(()) };
         stream.send.end_replay();
         let received = stream.recv.received();
-        self.open_migrations = self.open_migrations.saturating_sub(1);
         self.rebind(key, open.to, Mover::Local);
         self.events.push_back(Event::Migrated {
             stream: key,
@@ -283,7 +289,6 @@ impl Session {
         let OpenMigration { to, early, credit_on_carrier: credit, initial_window, .. } =
             stream.binding.revert()?;
         let heads = stream.send.resume();
-        self.open_migrations = self.open_migrations.saturating_sub(1);
         let window_now = self.conn(from.conn).map_or(0, |conn| conn.peer.initial_window);
         if let Some(stream) = self.streams.find_mut(key)
             && stream.binding.adjusts_send_window(from.conn)
@@ -324,7 +329,6 @@ impl Session {
         if complete {
             let Some(open) = stream.binding.revert() else { return };
             stream.send.end_replay();
-            self.open_migrations = self.open_migrations.saturating_sub(1);
             // The follower, if it follows, has the stream on the carrier.
             self.rebind(key, to, Mover::Local);
             // A MIGRATE that waited for the answer must be answered itself

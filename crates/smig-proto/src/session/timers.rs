@@ -119,7 +119,7 @@ impl Session {
     /// that no state is kept indefinitely.
     #[must_use]
     pub fn has_obligations(&self) -> bool {
-        self.open_migrations > 0
+        self.open_migrations() > 0
             || self.conns.iter().any(|conn: &Connection| {
                 conn.carriers.len() > 0
                     || !conn.pending_answers.is_empty()
