@@ -35,6 +35,11 @@ impl StreamId {
         self.0 == 0
     }
 
+    /// Returns whether `side` opens streams with this identifier, by its parity.
+    pub(crate) const fn is_opened_by(self, side: Side) -> bool {
+        self.is_client_initiated() == matches!(side, Side::Client)
+    }
+
     /// Returns whether this identifier belongs to client-initiated streams (it is odd).
     #[must_use]
     pub const fn is_client_initiated(self) -> bool {
@@ -162,6 +167,14 @@ pub enum Side {
 }
 
 impl Side {
+    /// Returns the other side.
+    pub(crate) const fn peer(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+
     /// Returns the first stream ID that this side opens.
     pub(crate) const fn parity(self) -> u32 {
         match self {

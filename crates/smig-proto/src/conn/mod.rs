@@ -326,9 +326,9 @@ impl Connection {
         self.is_joined() || (!self.is_dead() && self.membership == Membership::Former)
     }
 
-    /// Returns whether the peer owes the answer to a move from `s1`, whose stream has ended.
-    pub(crate) fn owes_answer(&self, s1: StreamId) -> bool {
-        self.pending_answers.iter().any(|due| due.s1 == s1)
+    /// Returns the record of an open migration from `s1`, whose stream has ended.
+    pub(crate) fn pending_answer(&self, s1: StreamId) -> Option<PendingAnswer> {
+        self.pending_answers.iter().find(|due| due.s1 == s1).copied()
     }
 
     /// Removes and returns the record of an open migration from `s1`, whose stream has ended.

@@ -1,13 +1,20 @@
 //! Migration of a running stream to another connection (spec/smig.md sections 5, 6 and 8).
 //!
-//! Owns the phases of a migration and the state that each needs; `early` buffers frames that arrive
-//! before their barrier. [`crate::session`] sends and receives the frames.
+//! Owns the phases of a migration and the state that each needs. `mover` and `follower` hold the
+//! rules of each role, as functions from what an end knows to what it must do; [`crate::session`]
+//! does it. `early` buffers frames that arrive before their barrier.
 //! [`policy`] decides when to migrate; this module does not.
 
 mod early;
+mod follower;
+mod mover;
 pub mod policy;
 
 pub(crate) use early::{EarlyFrame, EarlyFrames, UnboundCarriers};
+pub(crate) use follower::{
+    Collision, NamedCarrier, OnOffer, OnStray, check_migrate, on_stray_migrate,
+};
+pub(crate) use mover::{Aftermath, Answer, Departure, EarlyEnd, Loss, check_offer};
 
 use crate::error::ErrorCode;
 use crate::ids::{Cid, ConnId, StreamAddr, StreamId};

@@ -6,9 +6,9 @@ use crate::conn::{Charge, ConnState, Connection, ConnectionRole, IdState, Offenc
 use crate::error::{
     Cause, ConnectionError, ErrorCode, Initiator, InputError, Processed, StreamError,
 };
-use crate::ids::{Cid, ConnId, Side, StreamAddr, StreamId};
+use crate::ids::{ConnId, Side, StreamAddr, StreamId};
 use crate::invariant::DebugExpect;
-use crate::migrate::{MigrationState, OpenMigration, PendingAnswer};
+use crate::migrate::{EarlyEnd, MigrationState};
 use crate::session::control::send_goaway;
 use crate::session::{Event, LostReason, Session};
 use crate::stream::{
@@ -181,10 +181,10 @@ impl Session {
             Ending::Fault(cause, Charge { .. }) => (cause.code(), Initiator::Local, Some(cause)),
         };
         let route = stream.binding.send_addr();
-        let unanswered = stream.binding.unanswered();
-        self.queue_reset(route, code);
-        if let Some(unanswered) = unanswered {
-            self.remember_answer(unanswered, Some(code));
+        if stream.binding.open().is_some() {
+            self.end_migration(key, EarlyEnd::Reset(code));
+        } else {
+            self.queue_reset(route, code);
         }
         let processed = Processed::Maybe;
         let error = StreamError { code, initiator, cause, connection: route.conn, processed };
@@ -216,20 +216,7 @@ impl Session {
         } else {
             Processed::Maybe
         };
-        if let Some(open) = stream.binding.open() {
-            let (from, to, used) = (stream.binding.recv_addr(), open.to, stream.has_used_carrier());
-            let unanswered = (from, open.dst);
-            if at == from {
-                // The reset crossed this side's MIGRATE, which the peer will decline
-                // (SMIG-8.1/reset-crosses).
-                if used {
-                    self.queue_reset(to, ErrorCode::Cancel);
-                }
-                self.remember_answer(unanswered, None);
-            } else {
-                self.remember_answer(unanswered, Some(code));
-            }
-        }
+        self.end_migration(key, EarlyEnd::ResetByPeer(at, code));
         let (initiator, connection) = (Initiator::Peer, at.conn);
         let error = StreamError { code, initiator, cause: None, connection, processed };
         self.finish_failed(key, error, Some(at));
@@ -250,21 +237,16 @@ impl Session {
     /// Client: withdraws an open move, because no more of the request is sent. The server declines
     /// it (SMIG-8.20/stop-crosses).
     fn withdraw_move(&mut self, key: StreamKey, at: StreamAddr) {
+        self.end_migration(key, EarlyEnd::ResetByPeer(at, ErrorCode::NoError));
         let Some(stream) = self.streams.find_mut(key).debug_expect("the caller found the stream")
         else {
             return;
         };
-        let carrier_used = stream.has_used_carrier();
-        let from = stream.binding.recv_addr();
+        // Most requests that are stopped have no open move.
         let Some(open) = stream.binding.revert() else { return };
-        let OpenMigration { to, dst, early, .. } = open;
-        if at != to && carrier_used {
-            self.queue_reset(to, ErrorCode::Cancel);
-        }
-        self.remember_answer((from, dst), (at == to).then_some(ErrorCode::NoError));
-        early.into_items().into_iter().for_each(|item| self.drop_item(to, item));
-        self.unmap(to);
-        self.ignore_from_peer(to);
+        self.unmap(open.to);
+        self.ignore_from_peer(open.to);
+        self.drop_early(open);
         self.events.push_back(Event::MigrationDeclined { stream: key });
     }
 
@@ -293,6 +275,7 @@ impl Session {
         if self.streams.find(key).is_none_or(Stream::is_over) {
             return;
         }
+        self.end_migration(key, EarlyEnd::LostC1);
         let error = StreamError {
             code: self.conn(lost).map_or(ErrorCode::Cancel, Connection::end_code),
             initiator: Initiator::Transport,
@@ -310,14 +293,7 @@ impl Session {
             return;
         };
         let processed = stream.processed_if_refused(at);
-        if let (Some(open), Some(unanswered)) = (stream.binding.open(), stream.binding.unanswered())
-        {
-            let (to, used) = (open.to, stream.has_used_carrier());
-            self.remember_answer(unanswered, Some(ErrorCode::Cancel));
-            if to.conn != at.conn && used {
-                self.queue_reset(to, ErrorCode::Cancel);
-            }
-        }
+        self.end_migration(key, EarlyEnd::ExcludedS1);
         let error = StreamError {
             code: ErrorCode::RefusedStream,
             initiator: Initiator::Peer,
@@ -326,18 +302,6 @@ impl Session {
             processed,
         };
         self.finish_failed(key, error, None);
-    }
-
-    /// Records that the answer to a MIGRATE is outstanding after its stream has ended
-    /// (SMIG-8.3/reset-remembered).
-    fn remember_answer(
-        &mut self,
-        (from, dst): (StreamAddr, (Cid, StreamId)),
-        reset: Option<ErrorCode>,
-    ) {
-        if let Some(conn) = self.conn_mut(from.conn).filter(|conn| !conn.is_dead()) {
-            conn.pending_answers.push(PendingAnswer { s1: from.id, dst, reset });
-        }
     }
 
     /// Removes a failed stream from its connections and notifies the application. `reset_at` is the
@@ -358,8 +322,7 @@ impl Session {
         let held = stream.key_state == KeyState::Held;
         self.max_reset_window = self.max_reset_window.max(window);
         if let MigrationState::Open(open) = migration {
-            // A buffered MIGRATE must be answered (SMIG-5.10/always-answer).
-            open.early.into_items().into_iter().for_each(|item| self.drop_item(open.to, item));
+            self.drop_early(*open);
         }
         for (conn, credit) in credits {
             self.give_back_to(conn, credit);
@@ -633,8 +596,7 @@ impl Session {
         conn.pending_answers.clear();
         let keys = conn.keys_in_order();
         for (_, key) in keys {
-            let open = self.streams.find(key).is_some_and(|stream| stream.binding.open().is_some());
-            if open { self.on_moving_lost(key, id) } else { self.fail_with_connection(key, id) }
+            self.on_stream_connection_lost(key, id);
         }
     }
 

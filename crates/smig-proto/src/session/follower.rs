@@ -2,8 +2,12 @@
 
 use crate::conn::{Charge, Connection, ConnectionRole, IdState, Membership, Offence};
 use crate::error::{Cause, InputError};
-use crate::ids::{Cid, ConnId, Side, StreamAddr, StreamId};
-use crate::migrate::{DeferredMigrate, MigrationState, Mover};
+use crate::ids::{Cid, ConnId, StreamAddr, StreamId};
+use crate::invariant::DebugExpect;
+use crate::migrate::{
+    Collision, DeferredMigrate, MigrationState, Mover, NamedCarrier, OnOffer, OnStray,
+    check_migrate, on_stray_migrate,
+};
 use crate::session::{Event, Session};
 use crate::stream::{Offer, RecvState, StreamKey};
 use crate::time::Instant;
@@ -22,10 +26,8 @@ impl Session {
         if !self.conn(conn).is_some_and(Connection::accepts_migrate) {
             return Err(Cause::BadMigrate.into());
         }
-        if migrate.dst.is_none() && self.side == Side::Server {
-            return Err(Cause::BadMigrate.into());
-        }
-        self.check_destination(migrate)?;
+        let s2 = migrate.dst.and_then(|(cid, id)| self.key_at(self.conn_by_cid(cid)?, id));
+        check_migrate(self.side, migrate, s2.is_some())?;
         let from = StreamAddr { conn, id };
         let Some(key) = self.key_at(conn, id) else {
             return self.on_stray_migrate(now, from, migrate);
@@ -38,17 +40,6 @@ impl Session {
         self.apply_migrate(now, key, from, migrate, end)
     }
 
-    /// Checks the ID of the destination: the mover may open it, and it is not in use
-    /// (SMIG-2.6/bad-destination).
-    fn check_destination(&self, migrate: Migrate) -> Result<(), InputError> {
-        let Some((cid, sid)) = migrate.dst else { return Ok(()) };
-        let in_use = self.conn_by_cid(cid).and_then(|conn| self.key_at(conn, sid)).is_some();
-        if sid.is_connection() || !self.is_peers(sid) || in_use {
-            return Err(Cause::BadMigrate.into());
-        }
-        Ok(())
-    }
-
     /// Applies a MIGRATE in stream order.
     pub(crate) fn apply_migrate(
         &mut self,
@@ -58,34 +49,34 @@ impl Session {
         migrate: Migrate,
         end: EndStream,
     ) -> Result<(), InputError> {
-        let Some((cid, sid)) = migrate.dst else {
+        let Some(dst) = migrate.dst else {
             return self.on_offer(now, key);
         };
-        let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
-        match (stream.binding.migration(), self.side) {
-            (MigrationState::Idle | MigrationState::OfferReceived, _) => {}
-            (MigrationState::Offered, _) => {
-                // The client's move answers the offer (SMIG-6.3/offer-stays-open).
+        let Some(stream) = self.streams.find_mut(key).debug_expect("the caller found the stream")
+        else {
+            return Ok(());
+        };
+        match stream.binding.migration().on_migrate(self.side) {
+            Collision::None => self.follow(now, key, from, dst, end),
+            Collision::AnswersOffer => {
                 stream.binding.set_offer(Offer::None);
                 stream.offered = false;
+                self.follow(now, key, from, dst, end)
             }
-            (MigrationState::Open(_), Side::Server) => {
-                // The server's move takes precedence (SMIG-6.5/server-wins).
-                self.drop_carrier(cid, sid);
+            Collision::OwnStands => {
+                self.drop_carrier(dst);
                 self.reset_budget.charge(now, Offence::Refused).1?;
-                return self.apply_barrier_end(now, key, end);
+                self.apply_barrier_end(now, key, end)
             }
-            (MigrationState::Open(_), Side::Client) => {
-                let undone = self.return_to_old_route(key);
-                let credit = undone.map_or(0, |undone| undone.credit);
-                self.follow(now, key, from, (cid, sid), end)?;
+            Collision::OwnYields => {
+                let credit = self.undo(key).map_or(0, |undone| undone.credit);
+                self.follow(now, key, from, dst, end)?;
                 if credit > 0 {
                     self.send_stream_credit(key, credit);
                 }
-                return Ok(());
+                Ok(())
             }
         }
-        self.follow(now, key, from, (cid, sid), end)
     }
 
     /// Handles MIGRATE for a stream that has ended here: declines it, like any MIGRATE that cannot
@@ -104,37 +95,31 @@ impl Session {
         }
         self.count_answer(at.conn)?;
         let charge = self.charge_refusal(now)?;
-        let moving = self.conn(at.conn).is_some_and(|conn| conn.owes_answer(at.id));
-        if moving && (self.side == Side::Server || migrate.dst.is_none()) {
-            // This side's own move of the stream is open: a server's takes precedence
-            // (SMIG-6.5/server-wins), a client's answers the offer (SMIG-6.2/offer-answered).
-            if let Some((cid, sid)) = migrate.dst {
-                self.drop_carrier(cid, sid);
-            }
-            return Ok(());
+        let own = self.conn(at.conn).and_then(|conn| conn.pending_answer(at.id));
+        let carrier = migrate.dst.and_then(|dst| self.named_carrier(at, dst));
+        let reaction = on_stray_migrate(self.side, migrate, own, carrier);
+        if let Some(dst) = migrate.dst {
+            self.drop_carrier(dst);
         }
-        // A client gives up its own move, because the server will not answer it.
-        let due = self.conn_mut(at.conn).and_then(|conn| conn.take_pending_answer(at.id));
-        let reset = due.and_then(|due| due.reset);
-        if let (Some(dst), Some(code)) = (migrate.dst, reset)
-            && let Some(carrier) = self.named_carrier(at, dst)
+        if reaction != OnStray::OwnStands
+            && let Some(conn) = self.conn_mut(at.conn)
         {
-            // The reset must be sent on the server's carrier, where the stream is now
-            // (SMIG-8.3/reset-remembered). No END_STREAM: the server must not take a truncated
-            // request for a complete one.
-            self.drop_carrier(dst.0, dst.1);
-            self.send_migrate(at, migrate, flag::SMIG_ACK);
-            self.queue_reset(carrier, code);
-            return Ok(());
+            // The server will not answer the client's own MIGRATE.
+            conn.take_pending_answer(at.id);
         }
-        if let Some((cid, sid)) = migrate.dst {
-            self.drop_carrier(cid, sid);
+        match reaction {
+            OnStray::OwnStands => {}
+            OnStray::AcceptAndReset(carrier, code) => {
+                self.send_migrate(at, migrate, flag::SMIG_ACK);
+                self.queue_reset(carrier, code);
+            }
+            OnStray::Decline { reset } => {
+                if let Some(code) = reset {
+                    self.queue_reset(at, code);
+                }
+                self.decline(at, EndStream::Yes, charge);
+            }
         }
-        // Send the reset first: after the decline, it would be too late to revoke END_STREAM.
-        if let Some(code) = reset {
-            self.queue_reset(at, code);
-        }
-        self.decline(at, EndStream::Yes, charge);
         Ok(())
     }
 
@@ -152,7 +137,8 @@ impl Session {
 
     /// Drops a carrier that will never be bound: its buffered frames and those that still arrive
     /// are dropped and credited (SMIG-5.27/abandoned-dropped).
-    fn drop_carrier(&mut self, cid: Cid, sid: StreamId) {
+    fn drop_carrier(&mut self, (cid, sid): (Cid, StreamId)) {
+        // A destination on no connection of the session has no carrier.
         let Some(conn) = self.conn_by_cid(cid) else { return };
         let early = self.conn_mut(conn).and_then(|conn| conn.carriers.take(sid));
         if let Some(early) = early {
@@ -163,30 +149,26 @@ impl Session {
 
     /// Handles an offer (SMIG-6.2/offer-answered).
     fn on_offer(&mut self, now: Instant, key: StreamKey) -> Result<(), InputError> {
-        let Some(stream) = self.streams.find(key) else { return Ok(()) };
-        let joined = self.conn(stream.binding.send_addr().conn).is_some_and(Connection::is_joined);
-        let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
-        match stream.binding.migration() {
-            MigrationState::Idle if stream.offered || !joined => {
-                // The stream was offered and declined before, and nothing has changed since
-                // (SMIG-6.4/offered-once). Or its connection has left the session: such streams do
-                // not move (SMIG-4.8/new-session).
-                let (route, ended) = (stream.binding.send_addr(), stream.send.closed_flag());
-                let charge = self.charge_refusal(now)?;
-                self.decline(route, ended, charge);
-                Ok(())
-            }
-            MigrationState::Idle => {
+        let Some(stream) = self.streams.find_mut(key).debug_expect("the caller found the stream")
+        else {
+            return Ok(());
+        };
+        let at = stream.binding.send_addr();
+        let joined =
+            self.conns.iter().find(|conn| conn.id == at.conn).is_some_and(Connection::is_joined);
+        match stream.binding.migration().on_offer(stream.offered, joined)? {
+            OnOffer::Answered => {}
+            OnOffer::Ask => {
                 stream.binding.set_offer(Offer::Received);
                 self.events.push_back(Event::MigrationOffered { stream: key });
-                Ok(())
             }
-            // This side's own move stays open, and answers the offer.
-            MigrationState::Open(_) => Ok(()),
-            MigrationState::Offered | MigrationState::OfferReceived => {
-                Err(Cause::BadMigrate.into())
+            OnOffer::Decline => {
+                let ended = stream.send.closed_flag();
+                let charge = self.charge_refusal(now)?;
+                self.decline(at, ended, charge);
             }
         }
+        Ok(())
     }
 
     /// Client: returns whether an offer of the stream has not been answered.
@@ -215,41 +197,46 @@ impl Session {
         now: Instant,
         key: StreamKey,
         from: StreamAddr,
-        (cid, sid): (Cid, StreamId),
+        dst: (Cid, StreamId),
         end: EndStream,
     ) -> Result<(), InputError> {
-        if let Some(joining) = self.conn_by_cid(cid).and_then(|id| self.conn_mut(id))
+        if let Some(joining) = self.conn_by_cid(dst.0).and_then(|id| self.conn_mut(id))
             && matches!(joining.membership, Membership::Joining { .. })
         {
-            let migrate = Migrate { dst: Some((cid, sid)) };
+            // SMIG-5.12/join-pending
+            let migrate = Migrate { dst: Some(dst) };
             joining.deferred_migrates.push(DeferredMigrate { from, migrate, end, window_due: 0 });
             return Ok(());
         }
-        let carrier = self.usable_carrier(now, key, from, (cid, sid));
-        let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
+        let carrier = self.usable_carrier(now, key, from, dst);
+        let Some(stream) = self.streams.find_mut(key).debug_expect("the caller found the stream")
+        else {
+            return Ok(());
+        };
         stream.binding.set_offer(Offer::None);
-        let ended = stream.send.closed_flag();
+        let (ended, received) = (stream.send.closed_flag(), stream.recv.received());
         let Some(to) = carrier else {
             let charge = self.charge_refusal(now)?;
-            self.drop_carrier(cid, sid);
+            self.drop_carrier(dst);
             self.decline(from, ended, charge);
             self.apply_barrier_end(now, key, end)?;
             self.after_direction(key);
             return Ok(());
         };
         self.unschedule(key);
-        self.send_migrate(from, Migrate { dst: Some((cid, sid)) }, flag::SMIG_ACK | ended.flag());
-        if let Some(conn) = self.conn_mut(from.conn) {
-            conn.relied_on = true;
+        self.send_migrate(from, Migrate { dst: Some(dst) }, flag::SMIG_ACK | ended.flag());
+        if let Some(c1) = self.conn_mut(from.conn).debug_expect("a usable carrier has a joined C1")
+        {
+            c1.relied_on = true;
         }
         self.rebind(key, to, Mover::Peer);
-        let early = self.conn_mut(to.conn).and_then(|conn| {
-            conn.role = ConnectionRole::Bulk;
-            conn.peer_ids.mark_used(sid);
-            conn.streams.insert(sid, key);
-            conn.carriers.take(sid)
+        let c2 = self.conn_mut(to.conn).debug_expect("a usable carrier has a joined C2");
+        let early = c2.and_then(|c2| {
+            c2.role = ConnectionRole::Bulk;
+            c2.peer_ids.mark_used(to.id);
+            c2.streams.insert(to.id, key);
+            c2.carriers.take(to.id)
         });
-        let received = self.stream(key).map_or(0, |view| view.received);
         self.events.push_back(Event::Migrated {
             stream: key,
             from: from.conn,
@@ -267,46 +254,52 @@ impl Session {
         paid
     }
 
-    /// Returns the carrier's route if this side can use it; `None` means decline
-    /// (SMIG-5.13/must-decline).
+    /// Returns the carrier's address if this side can use it and neither the stream nor the session
+    /// moves too often; `None` means decline (SMIG-5.13/must-decline).
     fn usable_carrier(
         &mut self,
         now: Instant,
         key: StreamKey,
         from: StreamAddr,
-        (cid, sid): (Cid, StreamId),
+        dst: (Cid, StreamId),
     ) -> Option<StreamAddr> {
         let max_moves = self.config.smig.as_ref()?.max_moves;
-        let to = self.named_carrier(from, (cid, sid))?;
-        let moves = self.streams.find(key).map_or(u8::MAX, |stream| stream.binding.moves());
-        if moves >= max_moves || !self.migration_budget.take(now, 1) {
+        let to = self.named_carrier(from, dst)?;
+        let stream = self.streams.find(key).debug_expect("the caller found the stream")?;
+        if stream.binding.moves() >= max_moves || !self.migration_budget.take(now, 1) {
             self.events.push_back(Event::LimitHit { conn: from.conn, limit: "migrations" });
             return None;
         }
         Some(to)
     }
 
-    /// Returns the carrier's route if the destination is a valid carrier.
-    fn named_carrier(&self, from: StreamAddr, (cid, sid): (Cid, StreamId)) -> Option<StreamAddr> {
-        let id = self.conn_by_cid(cid)?;
-        let conn = self.conn(id)?;
-        let excluded = conn.goaway.sent.is_some_and(|last| sid > last);
-        let former = !self.conn(from.conn).is_some_and(Connection::is_joined);
-        if id == from.conn || former || !conn.is_joined() || excluded {
-            return None;
-        }
-        let closed = matches!(conn.peer_ids.standing(sid), IdState::Ignored | IdState::Closed);
-        (!closed).then_some(StreamAddr { conn: id, id: sid })
+    /// Returns the address of the carrier that a MIGRATE on `from` names, if it may be used.
+    fn named_carrier(&self, from: StreamAddr, (cid, s2): (Cid, StreamId)) -> Option<StreamAddr> {
+        let c2 = self.conn(self.conn_by_cid(cid)?)?;
+        let carrier = NamedCarrier {
+            c1: from.conn,
+            c1_joined: self.conn(from.conn).is_some_and(Connection::is_joined),
+            c2: c2.id,
+            c2_joined: c2.is_joined(),
+            s2,
+            s2_closed: matches!(c2.peer_ids.standing(s2), IdState::Ignored | IdState::Closed),
+            goaway: c2.goaway.sent,
+        };
+        carrier.usable()
     }
 
     /// Rejects frames of a stream after a MIGRATE that is buffered until a JOIN is answered
     /// (SMIG-5.19/behind-barrier).
     pub(crate) fn check_barrier(&self, at: StreamAddr) -> Result<(), InputError> {
-        let mut waiting = self.conns.iter().flat_map(|conn| &conn.deferred_migrates);
-        if waiting.any(|waiting| waiting.from == at) {
+        if self.is_deferred(at) {
             return Err(InputError::Stream(at.id, Cause::StreamClosed));
         }
         Ok(())
+    }
+
+    /// Returns whether a MIGRATE that was read there waits for a JOIN (SMIG-5.12/join-pending).
+    pub(crate) fn is_deferred(&self, at: StreamAddr) -> bool {
+        self.conns.iter().flat_map(|conn| &conn.deferred_migrates).any(|wait| wait.from == at)
     }
 
     /// Processes the moves that waited for the JOIN of `id`: it was answered, or the connection was

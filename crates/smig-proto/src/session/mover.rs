@@ -2,12 +2,14 @@
 
 use crate::conn::{Connection, ConnectionRole, IdState, Offence};
 use crate::error::{Cause, ErrorCode, InputError};
-use crate::ids::{Cid, ConnId, Side, StreamAddr, StreamId};
+use crate::ids::{Cid, ConnId, StreamAddr, StreamId};
+use crate::invariant::DebugExpect;
 use crate::migrate::{
-    EarlyFrames, MigrateError, MigrationState, MigrationTarget, Mover, OpenMigration,
+    Aftermath, Answer, Departure, EarlyEnd, EarlyFrames, Loss, MigrateError, MigrationState,
+    MigrationTarget, Mover, OpenMigration, PendingAnswer, check_offer,
 };
 use crate::session::{Event, Session};
-use crate::stream::{Offer, RecvState, SendBeforeAnswer, SendState, Stream, StreamKey};
+use crate::stream::{Offer, RecvState, SendBeforeAnswer, Stream, StreamKey};
 use crate::time::Instant;
 use crate::wire::{self, EndStream, Migrate};
 
@@ -36,83 +38,75 @@ impl Session {
         to: MigrationTarget,
     ) -> Result<(), MigrateError> {
         let smig = self.config.smig.as_ref().ok_or(MigrateError::Disabled)?;
-        let (max_moves, replay_limit) = (smig.max_moves, smig.replay_limit);
         let stream = self.streams.find(key).ok_or(MigrateError::Ended)?;
-        if stream.is_over() || stream.is_complete() {
-            return Err(MigrateError::Ended);
-        }
-        match stream.binding.migration() {
-            MigrationState::Idle | MigrationState::OfferReceived => {}
-            MigrationState::Offered | MigrationState::Open(_) => {
-                return Err(MigrateError::InProgress);
-            }
-        }
-        if stream.binding.moves() >= max_moves {
-            return Err(MigrateError::LimitReached);
-        }
-        let (from, offered) = (stream.binding.send_addr(), stream.offered);
-        let conn = self.conn(from.conn).ok_or(MigrateError::Ended)?;
-        if !conn.is_joined() {
-            return Err(MigrateError::Disabled);
-        }
-        // The peer's MIGRATE waits for a JOIN (SMIG-5.12/join-pending); it takes precedence.
-        if self.conns.iter().any(|conn| conn.deferred_migrates.iter().any(|w| w.from == from)) {
-            return Err(MigrateError::InProgress);
-        }
-        if self.open_migrations() >= conn.peer.smig as usize {
-            return Err(MigrateError::TooMany);
-        }
+        let from = stream.binding.send_addr();
+        let c1 = self.conn(from.conn).ok_or(MigrateError::Ended)?;
+        let departure = Departure {
+            migration: stream.binding.migration(),
+            ended: stream.is_over() || stream.is_complete(),
+            moves: stream.binding.moves(),
+            max_moves: smig.max_moves,
+            c1_joined: c1.is_joined(),
+            deferred: self.is_deferred(from),
+            open_migrations: self.open_migrations(),
+            tolerated: c1.peer.smig,
+        };
+        departure.check()?;
+        let before_answer = SendBeforeAnswer::of(self.side, smig.replay_limit);
         let target = match to {
-            MigrationTarget::Offer if self.side != Side::Server => {
-                return Err(MigrateError::NotServer);
+            MigrationTarget::Offer => {
+                check_offer(self.side, stream.offered)?;
+                self.offer(key, from);
+                return Ok(());
             }
-            MigrationTarget::Offer if offered => return Err(MigrateError::LimitReached),
-            MigrationTarget::Offer => return self.offer(key, from),
             MigrationTarget::Spare => self.spare(from.conn).ok_or(MigrateError::NoTarget)?,
             MigrationTarget::Connection(id) => id,
         };
-        let role = self.side;
-        let conn = self.conn_mut(target).ok_or(MigrateError::NoTarget)?;
-        if target == from.conn || !conn.is_joined() || !conn.accepts_streams() {
+        let side = self.side;
+        let c2 = self.conn_mut(target).ok_or(MigrateError::NoTarget)?;
+        // SMIG-5.1/choice-of-c2
+        if target == from.conn || !c2.is_joined() || !c2.accepts_streams() {
             return Err(MigrateError::NoTarget);
         }
-        let cid = conn.cid.ok_or(MigrateError::NoTarget)?;
-        let id = conn.local_ids.next(role.parity()).ok_or(MigrateError::NoTarget)?;
-        conn.role = ConnectionRole::Bulk;
-        conn.streams.insert(id, key);
-        let to = StreamAddr { conn: target, id };
-        let pace = match role {
-            Side::Server => SendBeforeAnswer::UpToReplayLimit(replay_limit),
-            Side::Client => SendBeforeAnswer::Held,
-        };
-        self.cross_barrier(now, key, (from, to), cid, pace);
+        let cid = c2.cid.ok_or(MigrateError::NoTarget)?;
+        // SMIG-5.2/choice-of-s2
+        let id = c2.local_ids.next(side.parity()).ok_or(MigrateError::NoTarget)?;
+        c2.role = ConnectionRole::Bulk;
+        c2.streams.insert(id, key);
+        self.depart(now, key, StreamAddr { conn: target, id }, cid, before_answer);
         Ok(())
     }
 
     /// Sends the barrier, and changes the route of this side's direction (SMIG-5.3/mover-barrier).
-    fn cross_barrier(
+    fn depart(
         &mut self,
         now: Instant,
         key: StreamKey,
-        (from, to): (StreamAddr, StreamAddr),
+        to: StreamAddr,
         cid: Cid,
         before_answer: SendBeforeAnswer,
     ) {
         self.unschedule(key);
-        let initial_window = self.conn(from.conn).map_or(0, |conn| conn.peer.initial_window);
-        let Some(stream) = self.streams.find_mut(key) else { return };
+        let Some(stream) = self.streams.find_mut(key).debug_expect("the caller found the stream")
+        else {
+            return;
+        };
+        let from = stream.binding.send_addr();
+        let c1 = self.conns.iter().find(|conn| conn.id == from.conn);
+        let Some(c1) = c1.debug_expect("the caller found C1") else { return };
+        let dst = (cid, to.id);
         let end = stream.send.closed_flag();
         stream.send.begin_replay(before_answer);
         stream.binding.begin(OpenMigration {
             to,
-            dst: (cid, to.id),
+            dst,
             early: EarlyFrames::default(),
             credit_on_carrier: 0,
             carrier_lost: false,
             since: now,
-            initial_window,
+            initial_window: c1.peer.initial_window,
         });
-        self.send_migrate(from, Migrate { dst: Some((cid, to.id)) }, end.flag());
+        self.send_migrate(from, Migrate { dst: Some(dst) }, end.flag());
         self.arm(now);
         self.schedule(key);
     }
@@ -128,16 +122,20 @@ impl Session {
         running + self.conns.iter().map(|conn| conn.pending_answers.len()).sum::<usize>()
     }
 
-    fn offer(&mut self, key: StreamKey, from: StreamAddr) -> Result<(), MigrateError> {
-        let stream = self.streams.find_mut(key).ok_or(MigrateError::Ended)?;
+    fn offer(&mut self, key: StreamKey, from: StreamAddr) {
+        let Some(stream) = self.streams.find_mut(key).debug_expect("the caller found the stream")
+        else {
+            return;
+        };
         stream.binding.set_offer(Offer::Sent);
         stream.offered = true;
         self.send_migrate(from, Migrate { dst: None }, 0);
-        Ok(())
     }
 
+    /// Sends MIGRATE, unless its connection has ended.
     pub(crate) fn send_migrate(&mut self, on: StreamAddr, migrate: Migrate, flags: u8) {
-        let Some(points) = self.config.smig.as_ref().map(|smig| smig.code_points) else { return };
+        let points = self.config.smig.as_ref().map(|smig| smig.code_points);
+        let Some(points) = points.debug_expect("the extension is on") else { return };
         if let Some(conn) = self.conn_mut(on.conn).filter(|conn| !conn.is_dead()) {
             wire::migrate(&mut conn.out.frames, &points, on.id, migrate, flags);
         }
@@ -152,38 +150,32 @@ impl Session {
         migrate: Migrate,
         end: EndStream,
     ) -> Result<(), InputError> {
-        let here = StreamAddr { conn, id };
+        let at = StreamAddr { conn, id };
         let Some(key) = self.key_at(conn, id) else {
-            return self.on_stray_answer(here, migrate);
+            return self.on_stray_answer(at, migrate);
         };
-        let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
-        match stream.binding.migration() {
-            MigrationState::Offered if migrate.dst.is_none() => {
+        let Some(stream) = self.streams.find_mut(key).debug_expect("an address leads to a stream")
+        else {
+            return Ok(());
+        };
+        let s1 = stream.binding.recv_addr();
+        match stream.binding.migration().on_answer(s1, at, migrate.dst)? {
+            Answer::OfferDeclined => {
                 stream.binding.set_offer(Offer::None);
                 self.events.push_back(Event::MigrationDeclined { stream: key });
                 self.apply_barrier_end(now, key, end)
             }
-            MigrationState::Open(open) if stream.binding.recv_addr() == here => match migrate.dst {
-                None => self.on_decline(now, key, end),
-                Some(dst) if dst == open.dst => self.on_barrier(now, key, end),
-                Some(_) => Err(Cause::UnexpectedMigrateAck.into()),
-            },
-            MigrationState::Idle
-            | MigrationState::Offered
-            | MigrationState::OfferReceived
-            | MigrationState::Open(_) => Err(Cause::UnexpectedMigrateAck.into()),
+            Answer::Declined => self.on_decline(now, key, end),
+            Answer::Accepted => self.on_accept(now, key, end),
         }
     }
 
     /// Handles an answer for a stream that has ended here (SMIG-2.7/stray-answer,
     /// SMIG-8.3/reset-remembered).
     fn on_stray_answer(&mut self, at: StreamAddr, migrate: Migrate) -> Result<(), InputError> {
-        let due = self.conn_mut(at.conn).and_then(|conn| conn.take_pending_answer(at.id));
-        if let Some(due) = due {
-            if migrate.dst.is_some_and(|dst| dst != due.dst) {
-                return Err(Cause::UnexpectedMigrateAck.into());
-            }
-            if let (None, Some(code)) = (migrate.dst, due.reset) {
+        let pending = self.conn_mut(at.conn).and_then(|conn| conn.take_pending_answer(at.id));
+        if let Some(pending) = pending {
+            if let Some(code) = pending.on_answer(migrate.dst)? {
                 self.queue_reset(at, code);
             }
             return Ok(());
@@ -196,15 +188,19 @@ impl Session {
 
     /// Handles the follower's barrier: its further frames arrive on the carrier
     /// (SMIG-5.11/follower-barrier).
-    fn on_barrier(
+    fn on_accept(
         &mut self,
         now: Instant,
         key: StreamKey,
         end: EndStream,
     ) -> Result<(), InputError> {
-        let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
+        let Some(stream) = self.streams.find_mut(key).debug_expect("the caller found the stream")
+        else {
+            return Ok(());
+        };
         let from = stream.binding.recv_addr();
-        let Some(open) = stream.binding.revert() else { return Ok(()) };
+        let open = stream.binding.revert();
+        let Some(open) = open.debug_expect("what is accepted is open") else { return Ok(()) };
         stream.send.end_replay();
         let received = stream.recv.received();
         self.rebind(key, open.to, Mover::Local);
@@ -240,6 +236,7 @@ impl Session {
         key: StreamKey,
         end: EndStream,
     ) -> Result<(), InputError> {
+        // A stream that has ended meanwhile needs no end.
         let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
         if !end.is_end() || stream.is_over() || stream.recv.state() == RecvState::Ended {
             return Ok(());
@@ -262,7 +259,8 @@ impl Session {
         key: StreamKey,
         end: EndStream,
     ) -> Result<(), InputError> {
-        let Some(undone) = self.return_to_old_route(key) else { return Ok(()) };
+        let undone = self.undo(key);
+        let Some(undone) = undone.debug_expect("what is declined is open") else { return Ok(()) };
         let Undone { from, credit, stopped } = undone;
         if credit > 0 {
             self.send_stream_credit(key, credit);
@@ -280,28 +278,29 @@ impl Session {
         Ok(())
     }
 
-    /// Returns the stream to its old route, because its migration was declined or given up.
-    pub(crate) fn return_to_old_route(&mut self, key: StreamKey) -> Option<Undone> {
+    /// Returns the stream to its old route, because its open migration was declined or given up.
+    /// Returns `None` if there is none.
+    pub(crate) fn undo(&mut self, key: StreamKey) -> Option<Undone> {
         self.unschedule(key);
         let stream = self.streams.find_mut(key)?;
-        let carrier_used = stream.has_used_carrier();
         let from = stream.binding.recv_addr();
+        let c1 = self.conns.iter().find(|conn| conn.id == from.conn);
+        let window = c1.debug_expect("the answer arrived on C1")?.peer.initial_window;
+        let used = stream.has_used_carrier();
         let OpenMigration { to, early, credit_on_carrier: credit, initial_window, .. } =
             stream.binding.revert()?;
-        let heads = stream.send.resume();
-        let window_now = self.conn(from.conn).map_or(0, |conn| conn.peer.initial_window);
-        if let Some(stream) = self.streams.find_mut(key)
-            && stream.binding.adjusts_send_window(from.conn)
-        {
+        if stream.binding.adjusts_send_window(from.conn) {
             // Overflows only if the peer violates flow control; the window is then left as it is
             // (SMIG-7.5/undone-barrier).
-            let by = i64::from(window_now) - i64::from(initial_window);
+            let by = i64::from(window) - i64::from(initial_window);
             let _fits = stream.send.window.adjust(by);
         }
+        let heads = stream.send.resume();
         self.unmap(to);
         let stopped = early.is_stopped();
         self.give_back_to(to.conn, early.into_credit());
-        if carrier_used {
+        if used {
+            // SMIG-6.11/close-abandoned
             self.queue_reset(to, ErrorCode::Cancel);
         }
         self.ignore_from_peer(to);
@@ -312,32 +311,56 @@ impl Session {
         Some(Undone { from, credit, stopped })
     }
 
-    /// Handles the loss of one of the two connections of an unanswered migration
-    /// (SMIG-8.8/c1-ends-at-mover, SMIG-8.9/c2-ends-early).
-    pub(crate) fn on_moving_lost(&mut self, key: StreamKey, lost: ConnId) {
-        let Some(stream) = self.streams.find_mut(key) else { return };
-        let complete =
-            stream.recv.state() == RecvState::Ended && stream.send.state() == SendState::Ended;
-        let from = stream.binding.recv_addr();
-        let Some(open) = stream.binding.open_mut() else { return };
-        if open.to.conn == lost && from.conn != lost {
-            // The answer on the old connection decides.
-            open.carrier_lost = true;
-            return self.unschedule(key);
+    /// Handles the loss of a stream's connection, or of either one of an open migration.
+    pub(crate) fn on_stream_connection_lost(&mut self, key: StreamKey, lost: ConnId) {
+        let Some(stream) = self.streams.find_mut(key).debug_expect("an address leads to a stream")
+        else {
+            return;
+        };
+        let complete = stream.has_ended_directions();
+        let Some(open) = stream.binding.open_mut() else {
+            return self.fail_with_connection(key, lost);
+        };
+        match open.on_connection_lost(lost, complete) {
+            Loss::AwaitAnswer => {
+                open.carrier_lost = true;
+                self.unschedule(key);
+            }
+            Loss::Fail => self.fail_with_connection(key, lost),
+            Loss::Complete => {
+                let Some(open) = stream.binding.revert() else { return };
+                stream.send.end_replay();
+                // The follower, if it follows, has the stream on the carrier.
+                self.rebind(key, open.to, Mover::Local);
+                self.drop_early(open);
+                self.after_direction(key);
+            }
         }
-        let to = open.to;
-        if complete {
-            let Some(open) = stream.binding.revert() else { return };
-            stream.send.end_replay();
-            // The follower, if it follows, has the stream on the carrier.
-            self.rebind(key, to, Mover::Local);
-            // A MIGRATE that waited for the answer must be answered itself
-            // (SMIG-5.10/always-answer).
-            open.early.into_items().into_iter().for_each(|item| self.drop_item(to, item));
-            self.after_direction(key);
-        } else {
-            self.queue_reset(to, ErrorCode::Cancel);
-            self.fail_with_connection(key, lost);
+    }
+
+    /// Performs what the end of a stream leaves of its open migration, if it has one; the state
+    /// itself ends with the stream.
+    pub(crate) fn end_migration(&mut self, key: StreamKey, end: EarlyEnd) {
+        let Some(stream) = self.streams.find(key).debug_expect("the caller found the stream")
+        else {
+            return;
+        };
+        let Some(open) = stream.binding.open() else { return };
+        let (s1, s2, dst) = (stream.binding.recv_addr(), open.to, open.dst);
+        let Aftermath { reset_s2, on_decline } = open.on_early_end(end, stream.has_used_carrier());
+        if let Some(code) = reset_s2 {
+            self.queue_reset(s2, code);
         }
+        // A connection that has ended brings no answer.
+        if let Some(c1) = self.conn_mut(s1.conn).filter(|conn| !conn.is_dead()) {
+            c1.pending_answers.push(PendingAnswer { s1: s1.id, dst, reset: on_decline });
+        }
+    }
+
+    /// Drops the frames that waited for the answer. A MIGRATE among them must be answered itself
+    /// (SMIG-5.10/always-answer).
+    pub(crate) fn drop_early(&mut self, open: OpenMigration) {
+        let OpenMigration { to, early, .. } = open;
+        early.into_items().into_iter().for_each(|item| self.drop_item(to, item));
     }
 }

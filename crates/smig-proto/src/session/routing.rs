@@ -46,7 +46,7 @@ impl Session {
 
     /// Returns whether IDs of `id`'s parity are opened by the peer.
     pub(crate) fn is_peers(&self, id: StreamId) -> bool {
-        id.is_client_initiated() == (self.side == Side::Server)
+        id.is_opened_by(self.side.peer())
     }
 
     /// Returns the state of `id`, which has no stream. A connection that is gone has only closed

@@ -5,7 +5,7 @@
 //! and priority are in the halves of [`super::Stream`]. The route changes in three ways only:
 //! [`Binding::begin`], [`Binding::rebind`] and [`Binding::revert`].
 
-use crate::ids::{Cid, ConnId, StreamAddr, StreamId};
+use crate::ids::{ConnId, StreamAddr};
 use crate::migrate::{MigrationState, Mover, OpenMigration};
 
 #[derive(Debug)]
@@ -82,11 +82,6 @@ impl Binding {
             MigrationState::Open(open) => Some(open),
             MigrationState::Idle | MigrationState::Offered | MigrationState::OfferReceived => None,
         }
-    }
-
-    /// Returns where this side's unanswered MIGRATE was sent, and the destination that it named.
-    pub(crate) fn unanswered(&self) -> Option<(StreamAddr, (Cid, StreamId))> {
-        self.open().map(|open| (self.addr, open.dst))
     }
 
     /// Returns whether SETTINGS_INITIAL_WINDOW_SIZE that `conn` receives adjusts the send window:
@@ -178,7 +173,8 @@ impl Binding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::AppId;
+
+    use crate::ids::{AppId, Cid, StreamId};
     use crate::priority::Priority;
     use crate::stream::{
         KeyState, Opener, RecvHalf, RecvState, RequestKind, SendBeforeAnswer, SendEnd, SendHalf,

@@ -102,11 +102,14 @@ impl Stream {
         if self.heard || at != self.binding.recv_addr() { Processed::Maybe } else { Processed::No }
     }
 
+    /// Returns whether both directions have ended.
+    pub(crate) fn has_ended_directions(&self) -> bool {
+        self.send.state() == SendState::Ended && self.recv.state() == RecvState::Ended
+    }
+
     /// Returns whether both directions have ended and no MIGRATE of this side is unanswered.
     pub(crate) fn is_complete(&self) -> bool {
-        self.send.state() == SendState::Ended
-            && self.recv.state() == RecvState::Ended
-            && self.binding.open().is_none()
+        self.has_ended_directions() && self.binding.open().is_none()
     }
 
     /// Server: returns whether the complete response has been framed and no decline can require it

@@ -8,6 +8,7 @@ use http::HeaderMap;
 
 use super::SendState;
 use crate::head::ResponseHead;
+use crate::ids::Side;
 use crate::wire::EndStream;
 
 /// Whether the mover sends before the answer.
@@ -18,6 +19,15 @@ pub(crate) enum SendBeforeAnswer {
     UpToReplayLimit(usize),
     /// A client holds its direction (SMIG-5.6/client-holds).
     Held,
+}
+
+impl SendBeforeAnswer {
+    pub(crate) const fn of(side: Side, replay_limit: usize) -> Self {
+        match side {
+            Side::Server => Self::UpToReplayLimit(replay_limit),
+            Side::Client => Self::Held,
+        }
+    }
 }
 
 /// The frames that were sent behind the barrier.

@@ -1,0 +1,260 @@
+//! What a follower decides (spec/smig.md sections 2, 5 and 6), from what it knows and without an
+//! effect. The session performs it.
+
+use super::{MigrationState, PendingAnswer};
+use crate::error::{Cause, ErrorCode};
+use crate::ids::{ConnId, Side, StreamAddr, StreamId};
+use crate::wire::Migrate;
+
+/// Checks a MIGRATE without ACK that `side` reads: only a server offers, and S2 is an id that its
+/// sender may open and that is not in use (SMIG-2.5/zero-cid, SMIG-2.6/bad-destination).
+pub(crate) const fn check_migrate(
+    side: Side,
+    migrate: Migrate,
+    s2_in_use: bool,
+) -> Result<(), Cause> {
+    let allowed = match (migrate.dst, side) {
+        (None, Side::Client) => true,
+        (None, Side::Server) => false,
+        (Some((_, s2)), _) => !s2.is_connection() && s2.is_opened_by(side.peer()) && !s2_in_use,
+    };
+    if allowed { Ok(()) } else { Err(Cause::BadMigrate) }
+}
+
+/// What a MIGRATE does to a stream that may have a migration of this side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Collision {
+    /// None: this side follows, or declines.
+    None,
+    /// It answers this side's offer, and is followed like any other (SMIG-6.3/offer-stays-open).
+    AnswersOffer,
+    /// The server's own move stands, and the client's is not answered (SMIG-6.5/server-wins).
+    OwnStands,
+    /// The client gives its own move up, and then follows (SMIG-6.6/client-yields).
+    OwnYields,
+}
+
+/// What an offer does to a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnOffer {
+    /// The application decides.
+    Ask,
+    Decline,
+    /// This side's open MIGRATE is the answer (SMIG-6.2/offer-answered).
+    Answered,
+}
+
+impl MigrationState {
+    /// Handles a MIGRATE that `side` reads, on S1 and in the stream's order.
+    pub(crate) const fn on_migrate(&self, side: Side) -> Collision {
+        match (self, side) {
+            (Self::Idle | Self::OfferReceived, _) => Collision::None,
+            (Self::Offered, _) => Collision::AnswersOffer,
+            (Self::Open(_), Side::Server) => Collision::OwnStands,
+            (Self::Open(_), Side::Client) => Collision::OwnYields,
+        }
+    }
+
+    /// Client: handles an offer. `was_declined`: the stream was offered before, and nothing has
+    /// changed since (SMIG-6.4/offered-once). `joined`: its connection is of the session; if it has
+    /// left, its streams do not move (SMIG-4.8/new-session).
+    pub(crate) const fn on_offer(
+        &self,
+        was_declined: bool,
+        joined: bool,
+    ) -> Result<OnOffer, Cause> {
+        match self {
+            Self::Idle if was_declined || !joined => Ok(OnOffer::Decline),
+            Self::Idle => Ok(OnOffer::Ask),
+            Self::Open(_) => Ok(OnOffer::Answered),
+            Self::Offered | Self::OfferReceived => Err(Cause::BadMigrate),
+        }
+    }
+}
+
+/// What decides whether a follower may use the carrier that a MIGRATE names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NamedCarrier {
+    pub(crate) c1: ConnId,
+    pub(crate) c1_joined: bool,
+    pub(crate) c2: ConnId,
+    pub(crate) c2_joined: bool,
+    pub(crate) s2: StreamId,
+    pub(crate) s2_closed: bool,
+    /// The last id of a GOAWAY that this side sent on C2.
+    pub(crate) goaway: Option<StreamId>,
+}
+
+impl NamedCarrier {
+    /// Returns the carrier's address, unless the follower must decline (SMIG-5.13/must-decline).
+    pub(crate) fn usable(self) -> Option<StreamAddr> {
+        let excluded = self.goaway.is_some_and(|last| self.s2 > last);
+        let joined = self.c1_joined && self.c2_joined;
+        let usable = self.c1 != self.c2 && joined && !self.s2_closed && !excluded;
+        usable.then_some(StreamAddr { conn: self.c2, id: self.s2 })
+    }
+}
+
+/// What a MIGRATE needs for a stream that has ended at the follower.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnStray {
+    /// Nothing: this side's own MIGRATE stands (SMIG-6.5/server-wins), or answers the offer
+    /// (SMIG-6.2/offer-answered).
+    OwnStands,
+    /// The client gives its own MIGRATE up, accepts the server's, and sends the reset on the
+    /// server's carrier, where the stream is now. No END_STREAM: the server must not take a
+    /// truncated request for a complete one (SMIG-8.3/reset-remembered).
+    AcceptAndReset(StreamAddr, ErrorCode),
+    /// A decline (SMIG-5.10/always-answer, SMIG-8.1/reset-crosses), and before it a reset on S1:
+    /// after the decline it would be too late to revoke END_STREAM.
+    Decline { reset: Option<ErrorCode> },
+}
+
+/// Handles a MIGRATE that `side` reads for a stream that has ended there. `own`: its own MIGRATE of
+/// the stream is unanswered. `carrier`: the one that the peer's names, if it is usable.
+pub(crate) fn on_stray_migrate(
+    side: Side,
+    migrate: Migrate,
+    own: Option<PendingAnswer>,
+    carrier: Option<StreamAddr>,
+) -> OnStray {
+    let Some(own) = own else { return OnStray::Decline { reset: None } };
+    if side == Side::Server || migrate.dst.is_none() {
+        return OnStray::OwnStands;
+    }
+    match (carrier, own.reset) {
+        (Some(carrier), Some(code)) => OnStray::AcceptAndReset(carrier, code),
+        (_, reset) => OnStray::Decline { reset },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{AppId, Cid};
+    use crate::migrate::{EarlyFrames, OpenMigration};
+    use crate::time::Instant;
+
+    const S2: StreamAddr = StreamAddr { conn: ConnId(2), id: StreamId::new(6) };
+    const OFFER: Migrate = Migrate { dst: None };
+
+    fn to(id: u32) -> Migrate {
+        Migrate { dst: Some((Cid { app: AppId::new(7), number: 2 }, StreamId::new(id))) }
+    }
+
+    fn open() -> MigrationState {
+        MigrationState::Open(Box::new(OpenMigration {
+            to: S2,
+            dst: (Cid { app: AppId::new(7), number: 2 }, S2.id),
+            early: EarlyFrames::default(),
+            credit_on_carrier: 0,
+            carrier_lost: false,
+            since: Instant::from_nanos(0),
+            initial_window: 0,
+        }))
+    }
+
+    #[test]
+    fn a_destination_is_an_unused_id_of_its_sender() {
+        // SMIG-2.6/bad-destination
+        let wrong = Err(Cause::BadMigrate);
+        for (reader, s2, in_use, expected) in [
+            (Side::Client, 6, false, Ok(())),
+            (Side::Client, 6, true, wrong),
+            (Side::Client, 5, false, wrong),
+            (Side::Client, 0, false, wrong),
+            (Side::Server, 5, false, Ok(())),
+            (Side::Server, 6, false, wrong),
+            (Side::Server, 0, false, wrong),
+        ] {
+            assert_eq!(check_migrate(reader, to(s2), in_use), expected, "{reader:?} {s2}");
+        }
+        // SMIG-2.5/zero-cid
+        assert_eq!(check_migrate(Side::Client, OFFER, false), Ok(()));
+        assert_eq!(check_migrate(Side::Server, OFFER, false), wrong);
+    }
+
+    #[test]
+    fn in_a_collision_the_servers_move_stands() {
+        // SMIG-6.5/server-wins, SMIG-6.6/client-yields
+        assert_eq!(open().on_migrate(Side::Server), Collision::OwnStands);
+        assert_eq!(open().on_migrate(Side::Client), Collision::OwnYields);
+        for side in [Side::Server, Side::Client] {
+            assert_eq!(MigrationState::Idle.on_migrate(side), Collision::None);
+        }
+        // SMIG-6.3/offer-stays-open
+        assert_eq!(MigrationState::Offered.on_migrate(Side::Server), Collision::AnswersOffer);
+        assert_eq!(MigrationState::OfferReceived.on_migrate(Side::Client), Collision::None);
+    }
+
+    #[test]
+    fn an_offer_asks_once_and_only_where_streams_may_move() {
+        let idle = MigrationState::Idle;
+        assert_eq!(idle.on_offer(false, true), Ok(OnOffer::Ask));
+        // SMIG-6.4/offered-once, SMIG-4.8/new-session
+        assert_eq!(idle.on_offer(true, true), Ok(OnOffer::Decline));
+        assert_eq!(idle.on_offer(false, false), Ok(OnOffer::Decline));
+        // SMIG-6.2/offer-answered
+        assert_eq!(open().on_offer(false, true), Ok(OnOffer::Answered));
+        // SMIG-6.3/offer-stays-open
+        let twice = MigrationState::OfferReceived.on_offer(false, true);
+        assert_eq!(twice, Err(Cause::BadMigrate));
+    }
+
+    #[test]
+    fn a_carrier_is_an_open_id_on_another_joined_connection() {
+        // SMIG-5.13/must-decline
+        let good = NamedCarrier {
+            c1: ConnId(1),
+            c1_joined: true,
+            c2: S2.conn,
+            c2_joined: true,
+            s2: S2.id,
+            s2_closed: false,
+            goaway: None,
+        };
+        assert_eq!(good.usable(), Some(S2));
+        assert_eq!(NamedCarrier { goaway: Some(S2.id), ..good }.usable(), Some(S2));
+        for bad in [
+            NamedCarrier { c1: S2.conn, ..good },
+            NamedCarrier { c1_joined: false, ..good },
+            NamedCarrier { c2_joined: false, ..good },
+            NamedCarrier { s2_closed: true, ..good },
+            NamedCarrier { goaway: Some(StreamId::new(4)), ..good },
+        ] {
+            assert_eq!(bad.usable(), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_migrate_for_an_ended_stream_is_answered_unless_the_own_one_stands() {
+        let reset = Some(ErrorCode::Cancel);
+        let own = |reset| {
+            let (cid, id) = (Cid { app: AppId::new(7), number: 3 }, StreamId::new(9));
+            Some(PendingAnswer { s1: StreamId::new(1), dst: (cid, id), reset })
+        };
+        let (none, wins) = (OnStray::Decline { reset: None }, OnStray::OwnStands);
+        for (side, migrate, own, carrier, expected) in [
+            // SMIG-5.10/always-answer, SMIG-8.1/reset-crosses
+            (Side::Server, to(5), None, Some(S2), none),
+            (Side::Client, to(6), None, Some(S2), none),
+            (Side::Client, OFFER, None, None, none),
+            // SMIG-6.5/server-wins, SMIG-6.2/offer-answered
+            (Side::Server, to(5), own(reset), Some(S2), wins),
+            (Side::Client, OFFER, own(reset), None, wins),
+            // SMIG-8.3/reset-remembered
+            (Side::Client, to(6), own(None), Some(S2), none),
+            (Side::Client, to(6), own(reset), None, OnStray::Decline { reset }),
+            (
+                Side::Client,
+                to(6),
+                own(reset),
+                Some(S2),
+                OnStray::AcceptAndReset(S2, ErrorCode::Cancel),
+            ),
+        ] {
+            let reaction = on_stray_migrate(side, migrate, own, carrier);
+            assert_eq!(reaction, expected, "{side:?} {migrate:?} {own:?} {carrier:?}");
+        }
+    }
+}
