@@ -6,6 +6,7 @@
 
 mod assembly;
 mod budget;
+mod list;
 mod output;
 mod scheduler;
 mod settings;
@@ -16,6 +17,7 @@ use rustc_hash::FxHashMap;
 
 pub(crate) use assembly::{BlockKind, FieldBlockAssembly};
 pub(crate) use budget::{Charge, Counter, Offence, ResetBudget, TokenBucket};
+pub(crate) use list::Connections;
 pub(crate) use output::ControlQueue;
 pub use output::OutputBuffer;
 pub(crate) use scheduler::Scheduler;

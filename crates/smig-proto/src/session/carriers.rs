@@ -5,7 +5,6 @@ use crate::body::Chunk;
 use crate::conn::{Connection, Offence};
 use crate::error::{Cause, ErrorCode, InputError};
 use crate::ids::{ConnId, StreamAddr, StreamId};
-use crate::invariant::DebugExpect;
 use crate::migrate::{EarlyFrame, EarlyFrames};
 use crate::session::{Event, Session};
 use crate::stream::{Stream, StreamKey};
@@ -21,7 +20,7 @@ impl Session {
         conn: ConnId,
         id: StreamId,
     ) -> Option<&mut EarlyFrames> {
-        let stream = self.streams.find_mut(key)?;
+        let stream = self.streams.known_mut(key)?;
         let open = stream.binding.open_mut().filter(|open| open.to == StreamAddr { conn, id })?;
         Some(&mut open.early)
     }
@@ -37,7 +36,7 @@ impl Session {
         self.arm(now);
         let tolerated = self.config.smig.as_ref().map_or(0, |smig| smig.tolerated as usize);
         let total: usize = self.conns.iter().map(|conn| conn.carriers.len()).sum();
-        let conn = self.conn_mut(id).debug_expect("a frame's connection is known");
+        let conn = self.conns.known_mut(id);
         let conn = conn.ok_or(Cause::Internal)?;
         if conn.carriers.find(carrier).is_none() {
             if total >= tolerated {
@@ -51,12 +50,12 @@ impl Session {
             }
             conn.carriers.open(carrier, now);
         }
-        Ok(self.conn_mut(id).and_then(|conn| conn.carriers.find(carrier)))
+        Ok(self.conns.find_mut(id).and_then(|conn| conn.carriers.find(carrier)))
     }
 
     /// Returns whether `id`, which has no stream, may be an unbound carrier that the peer chose.
     pub(crate) fn may_be_carrier(&self, conn: ConnId, id: StreamId) -> bool {
-        self.is_peers(id) && self.conn(conn).is_some_and(Connection::accepts_migrate)
+        self.is_peers(id) && self.conns.find(conn).is_some_and(Connection::accepts_migrate)
     }
 
     /// Applies the buffered frames after their barrier has arrived.
@@ -136,7 +135,7 @@ impl Session {
     /// end, or the peer reset it (SMIG-5.24/unbound-timeout, SMIG-5.22/unbound-bytes,
     /// SMIG-5.31/ended-carrier, SMIG-5.25/unbound-reset).
     pub(crate) fn close_unbound(&mut self, at: StreamAddr, tell: Option<ErrorCode>) {
-        let early = self.conn_mut(at.conn).and_then(|conn| conn.carriers.take(at.id));
+        let early = self.conns.find_mut(at.conn).and_then(|conn| conn.carriers.take(at.id));
         if let Some(early) = early {
             self.give_back_to(at.conn, early.into_credit());
         }

@@ -79,7 +79,7 @@ impl Session {
     /// have waited for a JOIN.
     pub(crate) fn count_answer(&mut self, id: ConnId) -> Result<(), InputError> {
         let most = self.config.limits.max_queued_answers;
-        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let Some(conn) = self.conns.find_mut(id) else { return Ok(()) };
         conn.out.answers += 1;
         if conn.out.answers > most { Err(Cause::TooManyAnswers.into()) } else { Ok(()) }
     }
@@ -95,7 +95,7 @@ impl Session {
     }
 
     pub(crate) fn queue_reset(&mut self, at: StreamAddr, code: ErrorCode) {
-        if let Some(conn) = self.conn_mut(at.conn).filter(|conn| !conn.is_dead()) {
+        if let Some(conn) = self.conns.live_mut(at.conn) {
             wire::reset(&mut conn.out.frames, at.id, code);
         }
     }
@@ -113,7 +113,7 @@ impl Session {
             if self.keep_stop(key, at, code) {
                 return Ok(());
             }
-            let answered = self.streams.find(key).is_some_and(Stream::is_answered);
+            let answered = self.streams.known(key).is_some_and(Stream::is_answered);
             let offence = if answered { Offence::Leftover } else { Offence::Reset };
             let (charge, paid) = self.reset_budget.charge(now, offence);
             paid?;
@@ -238,10 +238,7 @@ impl Session {
     /// it (SMIG-8.20/stop-crosses).
     fn withdraw_move(&mut self, key: StreamKey, at: StreamAddr) {
         self.end_migration(key, EarlyEnd::ResetByPeer(at, ErrorCode::NoError));
-        let Some(stream) = self.streams.find_mut(key).debug_expect("the caller found the stream")
-        else {
-            return;
-        };
+        let Some(stream) = self.streams.known_mut(key) else { return };
         // Most requests that are stopped have no open move.
         let Some(open) = stream.binding.revert() else { return };
         self.unmap(open.to);
@@ -254,10 +251,7 @@ impl Session {
     /// rest. The response must not be discarded (RFC 9113 section 8.1).
     fn stop_request(&mut self, key: StreamKey, at: StreamAddr) {
         self.unschedule(key);
-        let Some(stream) = self.streams.find_mut(key).debug_expect("the caller found the stream")
-        else {
-            return;
-        };
+        let Some(stream) = self.streams.known_mut(key) else { return };
         stream.send.abort();
         let waits = core::mem::take(&mut stream.send.wants_room);
         self.ignore_from_peer(at);
@@ -277,7 +271,7 @@ impl Session {
         }
         self.end_migration(key, EarlyEnd::LostC1);
         let error = StreamError {
-            code: self.conn(lost).map_or(ErrorCode::Cancel, Connection::end_code),
+            code: self.conns.find(lost).map_or(ErrorCode::Cancel, Connection::end_code),
             initiator: Initiator::Transport,
             cause: Some(Cause::ConnectionLost),
             connection: lost,
@@ -308,10 +302,7 @@ impl Session {
     /// route on which the peer's RST_STREAM arrived, if any: no frame may follow there.
     fn finish_failed(&mut self, key: StreamKey, error: StreamError, reset_at: Option<StreamAddr>) {
         self.unschedule(key);
-        let Some(stream) = self.streams.find_mut(key).debug_expect("the caller found the stream")
-        else {
-            return;
-        };
+        let Some(stream) = self.streams.known_mut(key) else { return };
         let window = stream.recv.window.open();
         stream.over = Some(error.clone());
         stream.send.abort();
@@ -343,7 +334,7 @@ impl Session {
 
     fn forget_departed(&mut self, places: &[StreamAddr]) {
         for place in places {
-            if let Some(conn) = self.conn_mut(place.conn) {
+            if let Some(conn) = self.conns.find_mut(place.conn) {
                 conn.departed.remove(&place.id);
             }
         }
@@ -363,7 +354,7 @@ impl Session {
             stream.binding.set_offer(Offer::None);
         }
         self.unmap(route);
-        if had_body && let Some(conn) = self.conn_mut(route.conn) {
+        if had_body && let Some(conn) = self.conns.find_mut(route.conn) {
             // The peer may have responded before the end of the request had arrived.
             conn.relied_on = true;
         }
@@ -421,10 +412,7 @@ impl Session {
     /// Drops the data that a released stream has received. If a client continues to send, requests
     /// that it stop.
     pub(crate) fn discard_unread(&mut self, key: StreamKey) {
-        let Some(stream) = self.streams.find_mut(key).debug_expect("the caller found the stream")
-        else {
-            return;
-        };
+        let Some(stream) = self.streams.known_mut(key) else { return };
         let credits = stream.recv.discard();
         let window = i64::from(self.config.stream_window);
         let tell = stream.recv.window.open() < window - DRAINED && !stream.is_complete();
@@ -440,10 +428,7 @@ impl Session {
     /// section 8.1). Waits for the answer to an open move of this side: after a decline the
     /// response must be sent again (SMIG-8.19/stop-after-answer).
     pub(crate) fn ask_to_stop(&mut self, key: StreamKey) {
-        let Some(stream) = self.streams.find_mut(key).debug_expect("the caller found the stream")
-        else {
-            return;
-        };
+        let Some(stream) = self.streams.known_mut(key) else { return };
         if stream.recv.state() == RecvState::Ended {
             return;
         }
@@ -493,7 +478,7 @@ impl Session {
             matches!(stream.binding.migration(), MigrationState::Idle),
         );
         let elsewhere = self.conns.iter().any(|conn| conn.id != route.conn && !conn.is_dead());
-        let alone = self.conn(route.conn).is_some_and(|conn| {
+        let alone = self.conns.find(route.conn).is_some_and(|conn| {
             conn.role == ConnectionRole::Bulk
                 && conn.streams.len() == 1
                 && conn.carriers.len() == 0
@@ -515,7 +500,7 @@ impl Session {
     /// Fails the entire connection: sends GOAWAY, and fails everything that runs on it. Does nothing
     /// if the connection has ended meanwhile, or is gone.
     pub(crate) fn fail_connection(&mut self, now: Instant, id: ConnId, cause: Cause) {
-        let Some(conn) = self.conn_mut(id) else { return };
+        let Some(conn) = self.conns.find_mut(id) else { return };
         if conn.is_dead() {
             return;
         }
@@ -534,8 +519,7 @@ impl Session {
     }
 
     fn send_final_goaway(&mut self, id: ConnId, code: ErrorCode, debug: &[u8]) {
-        let conn = self.conn_mut(id);
-        let Some(conn) = conn.debug_expect("the caller found the connection") else { return };
+        let Some(conn) = self.conns.known_mut(id) else { return };
         // The connection ends, so no credit is returned to it.
         conn.carriers.forfeit();
         let last = conn.peer_ids.highest();
@@ -544,7 +528,7 @@ impl Session {
 
     /// Closes a connection immediately, with GOAWAY.
     pub fn close(&mut self, now: Instant, id: ConnId, code: ErrorCode, reason: &str) {
-        if self.conn(id).is_none_or(Connection::is_dead) {
+        if self.conns.find(id).is_none_or(Connection::is_dead) {
             return;
         }
         self.send_final_goaway(id, code, &Bytes::copy_from_slice(reason.as_bytes()));
@@ -554,7 +538,7 @@ impl Session {
 
     /// Handles the loss of the transport. Afterwards the connection is unknown.
     pub fn handle_lost(&mut self, now: Instant, id: ConnId, reason: LostReason) {
-        let Some(conn) = self.conn(id) else { return };
+        let Some(conn) = self.conns.find(id) else { return };
         let was_dead = conn.is_dead();
         let orderly = conn.streams.is_empty() && reason == LostReason::Closed;
         if !was_dead {
@@ -571,7 +555,7 @@ impl Session {
             let error = (!orderly).then_some(error);
             self.events.push_back(Event::Closed { conn: id, error });
         }
-        self.conns.retain(|conn| conn.id != id);
+        self.conns.remove(id);
         if !self.conns.iter().any(Connection::is_member) {
             // The key is forgotten with the last connection (SMIG-3.7/session-key).
             self.key = None;
@@ -586,8 +570,7 @@ impl Session {
     }
 
     fn cut_off(&mut self, id: ConnId, error: Option<ConnectionError>) {
-        let conn = self.conn_mut(id);
-        let Some(conn) = conn.debug_expect("the caller found the connection") else { return };
+        let Some(conn) = self.conns.known_mut(id) else { return };
         conn.state = ConnState::Dead;
         conn.error = error;
         conn.carriers.forfeit();
@@ -604,7 +587,7 @@ impl Session {
     /// drained.
     #[must_use]
     pub fn should_close(&self, id: ConnId) -> bool {
-        let Some(conn) = self.conn(id) else { return true };
+        let Some(conn) = self.conns.find(id) else { return true };
         if conn.is_dead() {
             return true;
         }
@@ -633,9 +616,7 @@ impl Session {
         stream: StreamId,
     ) -> Result<(), InputError> {
         self.reset_budget.charge(now, Offence::Refused).1?;
-        let Some(conn) = self.conn_mut(id).debug_expect("a frame's connection is known") else {
-            return Ok(());
-        };
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         let max = conn.max_frame();
         let (encoder, out) = (&mut conn.encoder, &mut conn.out.frames);
         wire::headers(out, stream, wire::EndStream::Yes, max, |out| {

@@ -9,7 +9,6 @@ use crate::conn::{ConnState, Connection, ConnectionRole};
 use crate::error::Cause;
 use crate::head::{RequestHead, ResponseHead};
 use crate::ids::{ConnId, Side, StreamAddr};
-use crate::invariant::DebugExpect;
 use crate::message::{content_length, encode_request, encode_response};
 use crate::priority::Priority;
 use crate::session::Session;
@@ -121,7 +120,7 @@ impl Session {
         }
         let id = conn.or_else(|| self.connection_for_new()).ok_or(OpenError::NoConnection)?;
         let (open, window) = (self.local_open, self.config.stream_window);
-        let conn = self.conn_mut(id).ok_or(OpenError::NoConnection)?;
+        let conn = self.conns.find_mut(id).ok_or(OpenError::NoConnection)?;
         if !conn.accepts_streams() {
             return Err(OpenError::NoConnection);
         }
@@ -206,10 +205,7 @@ impl Session {
     /// Frames a response head on the stream's route, and buffers it if a decline may require it to
     /// be sent again.
     pub(crate) fn write_response(&mut self, key: StreamKey, head: &ResponseHead, end: EndStream) {
-        let Some(stream) = self.streams.find_mut(key).debug_expect("the caller found the stream")
-        else {
-            return;
-        };
+        let Some(stream) = self.streams.known_mut(key) else { return };
         let route = stream.binding.send_addr();
         stream.send.keep_head(head, end);
         if !head.status.is_informational() {
@@ -235,7 +231,9 @@ impl Session {
         head: &ResponseHead,
         end: EndStream,
     ) {
-        let Some(conn) = self.conn_mut(route.conn).filter(|conn| !conn.is_dead()) else { return };
+        let Some(conn) = self.conns.live_mut(route.conn) else {
+            return;
+        };
         let max = conn.max_frame();
         let (encoder, out) = (&mut conn.encoder, &mut conn.out.frames);
         wire::headers(out, route.id, end, max, |out| encode_response(encoder, head, out));
@@ -321,7 +319,7 @@ impl Session {
         // Until the answer, the peer may not know the carrier (SMIG-7.7/priority-moves).
         let place = stream.binding.recv_addr();
         if self.side == Side::Client
-            && let Some(conn) = self.conn_mut(place.conn).filter(|conn| !conn.is_dead())
+            && let Some(conn) = self.conns.live_mut(place.conn)
         {
             wire::priority_update(&mut conn.out.frames, place.id, priority);
         }
@@ -349,7 +347,7 @@ impl Session {
         }
         let route = stream.binding.send_addr();
         let open = self.local_open;
-        let conn = self.conn_mut(route.conn).ok_or(PushError::NoParent)?;
+        let conn = self.conns.find_mut(route.conn).ok_or(PushError::NoParent)?;
         if !conn.peer.push || open >= conn.peer.max_concurrent_streams || !conn.accepts_streams() {
             return Err(PushError::Refused);
         }

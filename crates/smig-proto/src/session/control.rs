@@ -6,7 +6,6 @@ use crate::conn::{ConnState, Connection, IdState, Membership};
 use crate::error::{Cause, ErrorCode, InputError};
 use crate::flow::{INITIAL_WINDOW, MAX_WINDOW};
 use crate::ids::{Cid, ConnId, Side, StreamAddr, StreamId};
-use crate::invariant::DebugExpect;
 use crate::priority::Priority;
 use crate::session::{Event, KeyingRequest, Session};
 use crate::stream::StreamKey;
@@ -26,9 +25,7 @@ impl Session {
         let limits = &self.config.limits;
         let (max_entries, max_frames) = (limits.max_settings_entries, limits.max_settings_frames);
         let points = self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
-        let Some(conn) = self.conn_mut(id).debug_expect("a frame's connection is known") else {
-            return Ok(());
-        };
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         if payload.len() > max_entries || conn.abuse.settings.exceeds(now, max_frames) {
             return Err(Cause::TooManySettings.into());
         }
@@ -37,7 +34,7 @@ impl Session {
             self.apply_setting(id, setting, is_first)?;
         }
         self.count_answer(id)?;
-        if let Some(conn) = self.conn_mut(id).debug_expect("a frame's connection is known") {
+        if let Some(conn) = self.conns.known_mut(id) {
             wire::settings_ack(&mut conn.out.frames);
             if is_first {
                 conn.state = ConnState::Open;
@@ -59,9 +56,7 @@ impl Session {
         is_first: bool,
     ) -> Result<(), InputError> {
         let role = self.side;
-        let Some(conn) = self.conn_mut(id).debug_expect("a frame's connection is known") else {
-            return Ok(());
-        };
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         match setting {
             Setting::HeaderTableSize(size) => conn.encoder.set_max_table_size(size as usize),
             Setting::EnablePush(value) => match (value, role) {
@@ -102,19 +97,14 @@ impl Session {
         if size > MAX_WINDOW {
             return Err(Cause::BadInitialWindow.into());
         }
-        let Some(conn) = self.conn_mut(id).debug_expect("a frame's connection is known") else {
-            return Ok(());
-        };
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         let by = i64::from(size) - i64::from(conn.peer.initial_window);
         conn.peer.initial_window = size;
         if by == 0 {
             return Ok(());
         }
         for (_, key) in conn.keys_in_order() {
-            let stream = self.streams.find_mut(key);
-            let Some(stream) = stream.debug_expect("an address leads to a stream") else {
-                continue;
-            };
+            let Some(stream) = self.streams.known_mut(key) else { continue };
             if stream.binding.adjusts_send_window(id) {
                 stream.send.window.adjust(by)?;
                 self.schedule(key);
@@ -126,10 +116,7 @@ impl Session {
     /// Negotiates the extension, as the peer's first SETTINGS specify (SMIG-3.3/when-on).
     fn on_first_settings(&mut self, now: Instant, id: ConnId) -> Result<(), InputError> {
         let role = self.side;
-        let conn = self.conns.iter_mut().find(|conn| conn.id == id);
-        let Some(conn) = conn.debug_expect("a frame's connection is known") else {
-            return Ok(());
-        };
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         if !conn.spec.may_offer_extension(&self.config) {
             return Ok(());
         }
@@ -168,9 +155,7 @@ impl Session {
     /// provisional session.
     pub(crate) fn found_session(&mut self, id: ConnId, cid: Cid) {
         let role = self.side;
-        let Some(conn) = self.conn_mut(id).debug_expect("the caller found the connection") else {
-            return;
-        };
+        let Some(conn) = self.conns.known_mut(id) else { return };
         let security = conn.spec.security;
         let request = match (security, role) {
             // K arrives in a JOIN (SMIG-3.9/cleartext-key).
@@ -185,9 +170,7 @@ impl Session {
 
     /// Client: requests the exporter of an additional connection from the driver.
     fn ask_to_join(&mut self, id: ConnId, cid: Cid) {
-        let Some(conn) = self.conn_mut(id).debug_expect("the caller found the connection") else {
-            return;
-        };
+        let Some(conn) = self.conns.known_mut(id) else { return };
         conn.membership = Membership::KeyingJoin;
         let request = KeyingRequest::join(cid, conn.spec.security);
         self.events.push_back(Event::KeyingMaterialNeeded { conn: id, request });
@@ -195,9 +178,7 @@ impl Session {
 
     pub(crate) fn on_settings_ack(&mut self, id: ConnId) -> Result<(), InputError> {
         let size = self.config.stream_window;
-        let Some(conn) = self.conn_mut(id).debug_expect("a frame's connection is known") else {
-            return Ok(());
-        };
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         if conn.settings_acked {
             return Err(Cause::UnexpectedSettingsAck.into());
         }
@@ -205,10 +186,7 @@ impl Session {
         if size < INITIAL_WINDOW {
             let by = i64::from(size) - i64::from(INITIAL_WINDOW);
             for (place, key) in conn.keys_in_order() {
-                let stream = self.streams.find_mut(key);
-                let Some(stream) = stream.debug_expect("an address leads to a stream") else {
-                    continue;
-                };
+                let Some(stream) = self.streams.known_mut(key) else { continue };
                 if !stream.binding.adjusts_recv_window(id) {
                     continue;
                 }
@@ -232,16 +210,14 @@ impl Session {
 
     pub(crate) fn on_ping(&mut self, id: ConnId, opaque: [u8; 8]) -> Result<(), InputError> {
         self.count_answer(id)?;
-        if let Some(conn) = self.conn_mut(id).debug_expect("a frame's connection is known") {
+        if let Some(conn) = self.conns.known_mut(id) {
             wire::pong(&mut conn.out.frames, opaque);
         }
         Ok(())
     }
 
     pub(crate) fn on_pong(&mut self, id: ConnId, opaque: [u8; 8]) -> Result<(), InputError> {
-        let Some(conn) = self.conn_mut(id).debug_expect("a frame's connection is known") else {
-            return Ok(());
-        };
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         if conn.goaway.draining.is_some() && opaque == DRAIN {
             end_drain(conn);
         }
@@ -250,7 +226,7 @@ impl Session {
 
     /// Sends a PING; the answer proves that the connection is alive.
     pub fn ping(&mut self, id: ConnId) {
-        if let Some(conn) = self.conn_mut(id).filter(|conn| !conn.is_dead()) {
+        if let Some(conn) = self.conns.live_mut(id) {
             wire::ping(&mut conn.out.frames, *b"smigping");
         }
     }
@@ -262,9 +238,7 @@ impl Session {
         code: ErrorCode,
         debug: &Bytes,
     ) -> Result<(), InputError> {
-        let Some(conn) = self.conn_mut(id).debug_expect("a frame's connection is known") else {
-            return Ok(());
-        };
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         let earlier = conn.goaway.received;
         let last = earlier.map_or(last, |earlier| earlier.min(last));
         conn.goaway.received = Some(last);
@@ -278,7 +252,7 @@ impl Session {
         if earlier.is_some_and(|earlier| earlier <= last) {
             return Ok(());
         }
-        let conn = self.conn(id).debug_expect("a frame's connection is known");
+        let conn = self.conns.known(id);
         let excluded = conn.map(|conn| conn.keys_above(last)).unwrap_or_default();
         for (stream, key) in excluded {
             if !self.is_peers(stream) {
@@ -290,10 +264,7 @@ impl Session {
 
     /// Handles a stream that the peer's GOAWAY excludes from processing.
     fn on_excluded(&mut self, key: StreamKey, at: StreamAddr) {
-        let Some(stream) = self.streams.find_mut(key).debug_expect("an address leads to a stream")
-        else {
-            return;
-        };
+        let Some(stream) = self.streams.known_mut(key) else { return };
         if let Some(open) = stream.binding.open_mut()
             && open.to == at
         {
@@ -326,9 +297,7 @@ impl Session {
             // The ID was neither promised nor chosen as a carrier (SMIG-7.8/even-priorities).
             return Err(Cause::IdleStream.into());
         }
-        let Some(conn) = self.conn_mut(id).debug_expect("a frame's connection is known") else {
-            return Ok(());
-        };
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         conn.idle_priorities.retain(|&(other, _)| other != stream);
         if conn.idle_priorities.len() >= most {
             // Some may belong to requests that were refused, or to IDs that were skipped.
@@ -342,19 +311,12 @@ impl Session {
     }
 
     pub(crate) fn set_priority(&mut self, key: StreamKey, priority: Priority) {
-        let Some(stream) = self.streams.find_mut(key).debug_expect("the caller found the stream")
-        else {
-            return;
-        };
+        let Some(stream) = self.streams.known_mut(key) else { return };
         let before = core::mem::replace(&mut stream.priority, priority);
         let Some(at) = stream.binding.scheduled().filter(|_| before != priority) else { return };
         // A stream has at most one entry in the scheduler, however often the peer changes the
         // priority. A stream that waits for the connection's window has none.
-        let conn = self.conns.iter_mut().find(|conn| conn.id == at);
-        let Some(conn) = conn.debug_expect("a stream leaves the scheduler of a lost connection")
-        else {
-            return;
-        };
+        let Some(conn) = self.conns.known_mut(at) else { return };
         if conn.scheduler.remove(key, before) {
             stream.binding.leave_schedule();
             self.schedule(key);
@@ -374,7 +336,7 @@ impl Session {
     /// Shuts one connection down gracefully. Its streams may still migrate to another connection
     /// (SMIG-8.14/drain-by-moving).
     pub fn drain(&mut self, now: Instant, id: ConnId) {
-        if let Some(conn) = self.conn_mut(id).filter(|conn| !conn.is_dead()) {
+        if let Some(conn) = self.conns.live_mut(id) {
             drain(now, conn);
             self.arm(now);
         }

@@ -7,7 +7,6 @@ use crate::conn::IdState;
 use crate::error::{Cause, InputError};
 use crate::flow::Credit;
 use crate::ids::{ConnId, StreamAddr, StreamId};
-use crate::invariant::DebugExpect;
 use crate::session::{Event, Session};
 use crate::stream::{KeyState, RecvState, StreamKey};
 use crate::time::Instant;
@@ -26,9 +25,7 @@ impl Session {
         if data.is_empty() && !end.is_end() {
             self.count_empty(id)?;
         }
-        let Some(conn) = self.conn_mut(id).debug_expect("a frame's connection is known") else {
-            return Ok(());
-        };
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         let Some(mut credit) = conn.recv_window.charge(charged) else {
             return Err(Cause::ConnectionWindow.into());
         };
@@ -47,7 +44,7 @@ impl Session {
             return self.on_stray_data(now, id, stream, chunk, end);
         };
         // The stream's window is charged when the data is applied.
-        let found = self.streams.find(key).debug_expect("an address leads to a stream");
+        let found = self.streams.known(key);
         let window = found.map_or(0, |stream| stream.recv.window.open());
         if let Some(early) = self.early_of(key, id, stream) {
             let Err((cause, credit)) = early.push_data(chunk, end, window) else { return Ok(()) };
@@ -129,8 +126,7 @@ impl Session {
         end: EndStream,
     ) -> Result<(), Cause> {
         let id = chunk.conn;
-        let Some(stream) = self.streams.find_mut(key).debug_expect("the caller found the stream")
-        else {
+        let Some(stream) = self.streams.known_mut(key) else {
             self.give_back_to(id, chunk.credit);
             return Ok(());
         };
@@ -169,10 +165,7 @@ impl Session {
     }
 
     pub(crate) fn signal_readable(&mut self, key: StreamKey) {
-        let Some(stream) = self.streams.find_mut(key).debug_expect("the caller found the stream")
-        else {
-            return;
-        };
+        let Some(stream) = self.streams.known_mut(key) else { return };
         if !stream.recv.signalled {
             stream.recv.signalled = true;
             self.events.push_back(Event::Readable { stream: key });
@@ -181,7 +174,7 @@ impl Session {
 
     /// Returns credit to a connection, if it still exists, and sends a WINDOW_UPDATE if it is due.
     pub(crate) fn give_back_to(&mut self, id: ConnId, credit: Credit) {
-        let Some(conn) = self.conn_mut(id).filter(|conn| !conn.is_dead()) else {
+        let Some(conn) = self.conns.live_mut(id) else {
             return credit.forfeit();
         };
         if let Some(increment) = conn.recv_window.give_back(credit) {
@@ -200,7 +193,7 @@ impl Session {
             open.credit_on_carrier = open.credit_on_carrier.saturating_add(increment);
         }
         let route = stream.binding.send_addr();
-        if let Some(conn) = self.conn_mut(route.conn).filter(|conn| !conn.is_dead()) {
+        if let Some(conn) = self.conns.live_mut(route.conn) {
             wire::window_update(&mut conn.out.frames, route.id, increment);
         }
     }
@@ -213,14 +206,10 @@ impl Session {
         increment: u32,
     ) -> Result<(), InputError> {
         if stream.is_connection() {
-            let Some(conn) = self.conn_mut(id).debug_expect("a frame's connection is known") else {
-                return Ok(());
-            };
+            let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
             conn.send_window.add(increment)?;
             for key in core::mem::take(&mut conn.blocked) {
-                let blocked = self.streams.find_mut(key);
-                if let Some(stream) = blocked.debug_expect("a stream is unscheduled before its end")
-                {
+                if let Some(stream) = self.streams.known_mut(key) {
                     let at = stream.binding.leave_schedule();
                     debug_assert_eq!(at, Some(id), "a blocked stream counts as scheduled");
                 }

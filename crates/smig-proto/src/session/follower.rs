@@ -3,7 +3,6 @@
 use crate::conn::{Charge, Connection, ConnectionRole, IdState, Membership, Offence};
 use crate::error::{Cause, InputError};
 use crate::ids::{Cid, ConnId, StreamAddr, StreamId};
-use crate::invariant::DebugExpect;
 use crate::migrate::{
     Collision, DeferredMigrate, MigrationState, Mover, NamedCarrier, OnOffer, OnStray,
     check_migrate, on_stray_migrate,
@@ -23,7 +22,7 @@ impl Session {
         migrate: Migrate,
         end: EndStream,
     ) -> Result<(), InputError> {
-        if !self.conn(conn).is_some_and(Connection::accepts_migrate) {
+        if !self.conns.find(conn).is_some_and(Connection::accepts_migrate) {
             return Err(Cause::BadMigrate.into());
         }
         let s2 = migrate.dst.and_then(|(cid, id)| self.key_at(self.conn_by_cid(cid)?, id));
@@ -49,13 +48,8 @@ impl Session {
         migrate: Migrate,
         end: EndStream,
     ) -> Result<(), InputError> {
-        let Some(dst) = migrate.dst else {
-            return self.on_offer(now, key);
-        };
-        let Some(stream) = self.streams.find_mut(key).debug_expect("the caller found the stream")
-        else {
-            return Ok(());
-        };
+        let Some(dst) = migrate.dst else { return self.on_offer(now, key) };
+        let Some(stream) = self.streams.known_mut(key) else { return Ok(()) };
         match stream.binding.migration().on_migrate(self.side) {
             Collision::None => self.follow(now, key, from, dst, end),
             Collision::AnswersOffer => {
@@ -95,14 +89,14 @@ impl Session {
         }
         self.count_answer(at.conn)?;
         let charge = self.charge_refusal(now)?;
-        let own = self.conn(at.conn).and_then(|conn| conn.pending_answer(at.id));
+        let own = self.conns.find(at.conn).and_then(|conn| conn.pending_answer(at.id));
         let carrier = migrate.dst.and_then(|dst| self.named_carrier(at, dst));
         let reaction = on_stray_migrate(self.side, migrate, own, carrier);
         if let Some(dst) = migrate.dst {
             self.drop_carrier(dst);
         }
         if reaction != OnStray::OwnStands
-            && let Some(conn) = self.conn_mut(at.conn)
+            && let Some(conn) = self.conns.find_mut(at.conn)
         {
             // The server will not answer the client's own MIGRATE.
             conn.take_pending_answer(at.id);
@@ -140,7 +134,7 @@ impl Session {
     fn drop_carrier(&mut self, (cid, sid): (Cid, StreamId)) {
         // A destination on no connection of the session has no carrier.
         let Some(conn) = self.conn_by_cid(cid) else { return };
-        let early = self.conn_mut(conn).and_then(|conn| conn.carriers.take(sid));
+        let early = self.conns.find_mut(conn).and_then(|conn| conn.carriers.take(sid));
         if let Some(early) = early {
             self.give_back_to(conn, early.into_credit());
         }
@@ -149,13 +143,9 @@ impl Session {
 
     /// Handles an offer (SMIG-6.2/offer-answered).
     fn on_offer(&mut self, now: Instant, key: StreamKey) -> Result<(), InputError> {
-        let Some(stream) = self.streams.find_mut(key).debug_expect("the caller found the stream")
-        else {
-            return Ok(());
-        };
+        let Some(stream) = self.streams.known_mut(key) else { return Ok(()) };
         let at = stream.binding.send_addr();
-        let joined =
-            self.conns.iter().find(|conn| conn.id == at.conn).is_some_and(Connection::is_joined);
+        let joined = self.conns.find(at.conn).is_some_and(Connection::is_joined);
         match stream.binding.migration().on_offer(stream.offered, joined)? {
             OnOffer::Answered => {}
             OnOffer::Ask => {
@@ -200,7 +190,7 @@ impl Session {
         dst: (Cid, StreamId),
         end: EndStream,
     ) -> Result<(), InputError> {
-        if let Some(joining) = self.conn_by_cid(dst.0).and_then(|id| self.conn_mut(id))
+        if let Some(joining) = self.conn_by_cid(dst.0).and_then(|id| self.conns.find_mut(id))
             && matches!(joining.membership, Membership::Joining { .. })
         {
             // SMIG-5.12/join-pending
@@ -209,10 +199,7 @@ impl Session {
             return Ok(());
         }
         let carrier = self.usable_carrier(now, key, from, dst);
-        let Some(stream) = self.streams.find_mut(key).debug_expect("the caller found the stream")
-        else {
-            return Ok(());
-        };
+        let Some(stream) = self.streams.known_mut(key) else { return Ok(()) };
         stream.binding.set_offer(Offer::None);
         let (ended, received) = (stream.send.closed_flag(), stream.recv.received());
         let Some(to) = carrier else {
@@ -225,12 +212,11 @@ impl Session {
         };
         self.unschedule(key);
         self.send_migrate(from, Migrate { dst: Some(dst) }, flag::SMIG_ACK | ended.flag());
-        if let Some(c1) = self.conn_mut(from.conn).debug_expect("a usable carrier has a joined C1")
-        {
+        if let Some(c1) = self.conns.known_mut(from.conn) {
             c1.relied_on = true;
         }
         self.rebind(key, to, Mover::Peer);
-        let c2 = self.conn_mut(to.conn).debug_expect("a usable carrier has a joined C2");
+        let c2 = self.conns.known_mut(to.conn);
         let early = c2.and_then(|c2| {
             c2.role = ConnectionRole::Bulk;
             c2.peer_ids.mark_used(to.id);
@@ -265,7 +251,7 @@ impl Session {
     ) -> Option<StreamAddr> {
         let max_moves = self.config.smig.as_ref()?.max_moves;
         let to = self.named_carrier(from, dst)?;
-        let stream = self.streams.find(key).debug_expect("the caller found the stream")?;
+        let stream = self.streams.known(key)?;
         if stream.binding.moves() >= max_moves || !self.migration_budget.take(now, 1) {
             self.events.push_back(Event::LimitHit { conn: from.conn, limit: "migrations" });
             return None;
@@ -275,10 +261,10 @@ impl Session {
 
     /// Returns the address of the carrier that a MIGRATE on `from` names, if it may be used.
     fn named_carrier(&self, from: StreamAddr, (cid, s2): (Cid, StreamId)) -> Option<StreamAddr> {
-        let c2 = self.conn(self.conn_by_cid(cid)?)?;
+        let c2 = self.conns.find(self.conn_by_cid(cid)?)?;
         let carrier = NamedCarrier {
             c1: from.conn,
-            c1_joined: self.conn(from.conn).is_some_and(Connection::is_joined),
+            c1_joined: self.conns.find(from.conn).is_some_and(Connection::is_joined),
             c2: c2.id,
             c2_joined: c2.is_joined(),
             s2,
@@ -305,7 +291,8 @@ impl Session {
     /// Processes the moves that waited for the JOIN of `id`: it was answered, or the connection was
     /// closed.
     pub(crate) fn release_waiting_moves(&mut self, now: Instant, id: ConnId) {
-        let waiting = self.conn_mut(id).map(|conn| core::mem::take(&mut conn.deferred_migrates));
+        let waiting =
+            self.conns.find_mut(id).map(|conn| core::mem::take(&mut conn.deferred_migrates));
         for DeferredMigrate { from, migrate, end, window_due } in waiting.unwrap_or_default() {
             let done = match self.key_at(from.conn, from.id) {
                 Some(key) => {

@@ -7,7 +7,6 @@ use bytes::{Buf, Bytes, BytesMut};
 use crate::conn::{BlockKind, ConnState, FieldBlockAssembly};
 use crate::error::{Cause, InputError};
 use crate::ids::{ConnId, StreamId};
-use crate::invariant::DebugExpect;
 use crate::session::Session;
 use crate::time::Instant;
 use crate::wire::{self, FRAME_HEAD, Frame, FrameHead, kind};
@@ -23,7 +22,7 @@ impl Session {
     /// retained. If `buf` has the size of a read plus a frame, and is used for one connection until
     /// it is replaced, the retained memory is bounded by the windows.
     pub fn handle_input(&mut self, now: Instant, conn: ConnId, buf: &mut BytesMut) {
-        if let Some(conn) = self.conn_mut(conn) {
+        if let Some(conn) = self.conns.find_mut(conn) {
             conn.input.look(buf);
         }
         while let Some((head, payload)) = self.next_frame(now, conn, buf) {
@@ -37,7 +36,7 @@ impl Session {
     /// and not while the peer does not read this side's responses.
     #[must_use]
     pub fn wants_input(&self, conn: ConnId) -> bool {
-        self.conn(conn).is_some_and(|conn| {
+        self.conns.find(conn).is_some_and(|conn| {
             !matches!(conn.state, ConnState::JoinPending(_) | ConnState::Dead)
                 && conn.out.provoked() < self.config.limits.max_unsent
         })
@@ -50,7 +49,7 @@ impl Session {
         buf: &mut BytesMut,
     ) -> Option<(FrameHead, Bytes)> {
         let max = self.config.max_frame_size;
-        let conn = self.conns.iter_mut().find(|conn| conn.id == id)?;
+        let conn = self.conns.find_mut(id)?;
         match conn.state {
             ConnState::Preface => {
                 let known = buf.len().min(wire::PREFACE.len());
@@ -96,9 +95,7 @@ impl Session {
         payload: Bytes,
     ) -> Result<(), InputError> {
         let points = self.config.smig.as_ref().map(|smig| smig.code_points);
-        let Some(conn) = self.conn_mut(id).debug_expect("a frame's connection is known") else {
-            return Ok(());
-        };
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         if let Some(assembly) = &conn.field_block
             && (head.kind != kind::CONTINUATION || head.stream != assembly.stream)
         {
@@ -163,9 +160,7 @@ impl Session {
     /// again when it is scrolled.
     fn on_priority(&mut self, id: ConnId) -> Result<(), InputError> {
         let most = self.config.max_concurrent_streams.max(100).saturating_mul(8);
-        let Some(conn) = self.conn_mut(id).debug_expect("a frame's connection is known") else {
-            return Ok(());
-        };
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         conn.abuse.consecutive_priorities += 1;
         if conn.abuse.consecutive_priorities > most {
             return Err(Cause::TooManyOldPriorities.into());
@@ -178,9 +173,7 @@ impl Session {
         // Frames of unknown types may be GREASE; only a sequence of them without a useful frame is
         // counted.
         let most = self.config.limits.max_empty_frames;
-        let Some(conn) = self.conn_mut(id).debug_expect("a frame's connection is known") else {
-            return Ok(());
-        };
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         conn.abuse.consecutive_empty += 1;
         if conn.abuse.consecutive_empty > most {
             return Err(Cause::TooManyEmptyFrames.into());
@@ -207,8 +200,7 @@ impl Session {
                     self.count_empty(id)?;
                 }
                 self.arm(now);
-                if let Some(conn) = self.conn_mut(id).debug_expect("a frame's connection is known")
-                {
+                if let Some(conn) = self.conns.known_mut(id) {
                     conn.field_block =
                         Some(FieldBlockAssembly::new(stream, block_kind, &block, now));
                 }
@@ -226,9 +218,7 @@ impl Session {
         last: wire::LastFragment,
     ) -> Result<(), InputError> {
         let config = Arc::clone(&self.config);
-        let Some(conn) = self.conn_mut(id).debug_expect("a frame's connection is known") else {
-            return Ok(());
-        };
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         let Some(mut assembly) = conn.field_block.take() else {
             return Err(Cause::UnexpectedContinuation.into());
         };

@@ -15,7 +15,7 @@ impl Session {
         for (key, stream) in self.streams.iter() {
             self.audit_stream(key, stream, &mut wrong);
         }
-        for conn in &self.conns {
+        for conn in self.conns.iter() {
             if !conn.is_dead() {
                 self.audit_connection(conn, &mut wrong);
             } else if !conn.deferred_migrates.is_empty() {
@@ -41,13 +41,13 @@ impl Session {
             return;
         }
         for StreamAddr { conn, id } in stream.binding.addrs() {
-            let lives = self.conn(conn).is_some_and(|conn| !conn.is_dead());
+            let lives = self.conns.find(conn).is_some_and(|conn| !conn.is_dead());
             if lives && self.key_at(conn, id) != Some(key) {
                 wrong.push(format!("{key:?} is not found at {conn}/{id}"));
             }
         }
         let conn = stream.binding.send_addr().conn;
-        let lives = self.conn(conn).is_some_and(|conn| !conn.is_dead());
+        let lives = self.conns.find(conn).is_some_and(|conn| !conn.is_dead());
         if lives && stream.has_frames() && stream.binding.scheduled() != Some(conn) {
             wrong.push(format!("{key:?} could send and is not scheduled"));
         }

@@ -125,7 +125,7 @@ impl Session {
     pub fn handle_keying_material(&mut self, id: ConnId, material: [u8; 32], nonce: [u8; 16]) {
         let points = self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
         let (role, key, window) = (self.side, self.key.clone(), self.config.connection_window);
-        let Some(conn) = self.conn_mut(id).filter(|conn| !conn.is_dead()) else { return };
+        let Some(conn) = self.conns.live_mut(id) else { return };
         let Some(cid) = conn.cid else { return };
         match conn.membership {
             Membership::KeyingFounder => {
@@ -195,9 +195,7 @@ impl Session {
     ) -> Result<(), InputError> {
         self.count_answer(id)?;
         let alone = self.conns.len() == 1;
-        let Some(conn) = self.conn_mut(id).debug_expect("a frame's connection is known") else {
-            return Ok(());
-        };
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         let Some(cid) = conn.cid else { return Err(Cause::BadCid.into()) };
         // JOIN must precede every stream (SMIG-4.2/join-first), and a connection that others have
         // joined cannot join.
@@ -231,7 +229,7 @@ impl Session {
         let points = self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
         let ours = nonce_after(nonce);
         let answer = server_mac(&key, cid, (nonce, ours), [0; 32]);
-        if let Some(conn) = self.conn_mut(id).debug_expect("a frame's connection is known") {
+        if let Some(conn) = self.conns.known_mut(id) {
             wire::join(&mut conn.out.frames, &points, Join::Ack { nonce: ours, mac: answer });
             conn.membership = Membership::Joined;
             conn.join_turn = JoinTurn::Over;
@@ -251,9 +249,7 @@ impl Session {
     ) -> Result<(), InputError> {
         let key = self.key.clone();
         let founded = self.conns.iter().any(|conn| conn.is_joined());
-        let Some(conn) = self.conn_mut(id).debug_expect("a frame's connection is known") else {
-            return Ok(());
-        };
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         if conn.membership == Membership::JoiningFormer {
             conn.membership = Membership::Former;
             return Ok(());
@@ -284,9 +280,7 @@ impl Session {
         id: ConnId,
         reason: JoinRefusal,
     ) -> Result<(), InputError> {
-        let Some(conn) = self.conn_mut(id).debug_expect("a frame's connection is known") else {
-            return Ok(());
-        };
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         if !matches!(conn.membership, Membership::Joining { .. } | Membership::JoiningFormer) {
             return Err(Cause::UnexpectedJoin.into());
         }
@@ -325,7 +319,7 @@ impl Session {
     /// session; otherwise it is an ordinary HTTP/2 connection.
     pub fn refuse_join(&mut self, now: Instant, id: ConnId, reason: JoinRefusal) {
         let points = self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
-        let Some(conn) = self.conn_mut(id) else { return };
+        let Some(conn) = self.conns.find_mut(id) else { return };
         if !matches!(conn.state, ConnState::JoinPending(_)) {
             return;
         }
@@ -348,11 +342,10 @@ impl Session {
     /// pass it, with its transport, to the session that it requests to join. Returns `None` if no
     /// JOIN is undecided there.
     pub fn detach(&mut self, id: ConnId) -> Option<DetachedConnection> {
-        let at = self.conns.iter().position(|conn| conn.id == id)?;
-        let conn = self.conns.get(at)?;
+        let conn = self.conns.find(id)?;
         let ConnState::JoinPending(join) = &conn.state else { return None };
         let (cid, join) = (conn.cid?, join.clone());
-        let conn = Box::new(self.conns.remove(at));
+        let conn = Box::new(self.conns.remove(id)?);
         Some(DetachedConnection { conn, cid, join })
     }
 
@@ -376,9 +369,7 @@ impl Session {
             return Err(JoinRefusal::UnknownSession);
         }
         let members = self.conns.iter().filter(|conn| conn.is_joined());
-        let Some(founder) = members.clone().next() else {
-            return Err(JoinRefusal::UnknownSession);
-        };
+        let Some(founder) = members.clone().next() else { return Err(JoinRefusal::UnknownSession) };
         let used = self.conns.iter().any(|conn| conn.cid == Some(cid));
         let expected = client_mac(key, cid, detached.join.nonce, exporter);
         let proved = bool::from(expected.ct_eq(&detached.join.mac));
@@ -417,7 +408,7 @@ impl Session {
         }
         self.note_number(proof.cid);
         self.conns.push(conn);
-        for member in &mut self.conns {
+        for member in self.conns.iter_mut() {
             member.join_turn = JoinTurn::Over;
         }
         self.arm(now);

@@ -33,7 +33,7 @@ pub use read::Read;
 pub use view::{ConnectionView, StreamView};
 
 use crate::config::Config;
-use crate::conn::{ConnState, Connection, ConnectionSpec, ResetBudget, TokenBucket};
+use crate::conn::{ConnState, Connection, ConnectionSpec, Connections, ResetBudget, TokenBucket};
 use crate::ids::{AppId, Cid, ConnId, Side};
 use crate::stream::Arena;
 use crate::time::Instant;
@@ -53,7 +53,7 @@ pub struct Session {
     pub(crate) app: Option<AppId>,
     pub(crate) key: Option<SessionKey>,
     numbers: ConnNumbers,
-    pub(crate) conns: Vec<Connection>,
+    pub(crate) conns: Connections,
     pub(crate) next_conn: u32,
     pub(crate) streams: Arena,
     pub(crate) events: VecDeque<Event>,
@@ -96,7 +96,7 @@ impl Session {
             app,
             key: None,
             numbers: ConnNumbers::default(),
-            conns: Vec::new(),
+            conns: Connections::default(),
             next_conn: 0,
             streams: Arena::default(),
             events: VecDeque::new(),
@@ -138,7 +138,7 @@ impl Session {
             self.begin_join(id, cid, spec.security);
         }
         let window = self.config.connection_window;
-        if let Some(conn) = self.conn_mut(id).filter(|conn| !conn.owes_join()) {
+        if let Some(conn) = self.conns.find_mut(id).filter(|conn| !conn.owes_join()) {
             conn.announce_window(window);
         }
         self.arm(now);

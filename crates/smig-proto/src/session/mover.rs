@@ -40,7 +40,7 @@ impl Session {
         let smig = self.config.smig.as_ref().ok_or(MigrateError::Disabled)?;
         let stream = self.streams.find(key).ok_or(MigrateError::Ended)?;
         let from = stream.binding.send_addr();
-        let c1 = self.conn(from.conn).ok_or(MigrateError::Ended)?;
+        let c1 = self.conns.find(from.conn).ok_or(MigrateError::Ended)?;
         let departure = Departure {
             migration: stream.binding.migration(),
             ended: stream.is_over() || stream.is_complete(),
@@ -63,7 +63,7 @@ impl Session {
             MigrationTarget::Connection(id) => id,
         };
         let side = self.side;
-        let c2 = self.conn_mut(target).ok_or(MigrateError::NoTarget)?;
+        let c2 = self.conns.find_mut(target).ok_or(MigrateError::NoTarget)?;
         // SMIG-5.1/choice-of-c2
         if target == from.conn || !c2.is_joined() || !c2.accepts_streams() {
             return Err(MigrateError::NoTarget);
@@ -87,13 +87,9 @@ impl Session {
         before_answer: SendBeforeAnswer,
     ) {
         self.unschedule(key);
-        let Some(stream) = self.streams.find_mut(key).debug_expect("the caller found the stream")
-        else {
-            return;
-        };
+        let Some(stream) = self.streams.known_mut(key) else { return };
         let from = stream.binding.send_addr();
-        let c1 = self.conns.iter().find(|conn| conn.id == from.conn);
-        let Some(c1) = c1.debug_expect("the caller found C1") else { return };
+        let Some(c1) = self.conns.known(from.conn) else { return };
         let dst = (cid, to.id);
         let end = stream.send.closed_flag();
         stream.send.begin_replay(before_answer);
@@ -123,10 +119,7 @@ impl Session {
     }
 
     fn offer(&mut self, key: StreamKey, from: StreamAddr) {
-        let Some(stream) = self.streams.find_mut(key).debug_expect("the caller found the stream")
-        else {
-            return;
-        };
+        let Some(stream) = self.streams.known_mut(key) else { return };
         stream.binding.set_offer(Offer::Sent);
         stream.offered = true;
         self.send_migrate(from, Migrate { dst: None }, 0);
@@ -136,7 +129,7 @@ impl Session {
     pub(crate) fn send_migrate(&mut self, on: StreamAddr, migrate: Migrate, flags: u8) {
         let points = self.config.smig.as_ref().map(|smig| smig.code_points);
         let Some(points) = points.debug_expect("the extension is on") else { return };
-        if let Some(conn) = self.conn_mut(on.conn).filter(|conn| !conn.is_dead()) {
+        if let Some(conn) = self.conns.live_mut(on.conn) {
             wire::migrate(&mut conn.out.frames, &points, on.id, migrate, flags);
         }
     }
@@ -151,13 +144,8 @@ impl Session {
         end: EndStream,
     ) -> Result<(), InputError> {
         let at = StreamAddr { conn, id };
-        let Some(key) = self.key_at(conn, id) else {
-            return self.on_stray_answer(at, migrate);
-        };
-        let Some(stream) = self.streams.find_mut(key).debug_expect("an address leads to a stream")
-        else {
-            return Ok(());
-        };
+        let Some(key) = self.key_at(conn, id) else { return self.on_stray_answer(at, migrate) };
+        let Some(stream) = self.streams.known_mut(key) else { return Ok(()) };
         let s1 = stream.binding.recv_addr();
         match stream.binding.migration().on_answer(s1, at, migrate.dst)? {
             Answer::OfferDeclined => {
@@ -173,7 +161,8 @@ impl Session {
     /// Handles an answer for a stream that has ended here (SMIG-2.7/stray-answer,
     /// SMIG-8.3/reset-remembered).
     fn on_stray_answer(&mut self, at: StreamAddr, migrate: Migrate) -> Result<(), InputError> {
-        let pending = self.conn_mut(at.conn).and_then(|conn| conn.take_pending_answer(at.id));
+        let pending =
+            self.conns.known_mut(at.conn).and_then(|conn| conn.take_pending_answer(at.id));
         if let Some(pending) = pending {
             if let Some(code) = pending.on_answer(migrate.dst)? {
                 self.queue_reset(at, code);
@@ -194,10 +183,7 @@ impl Session {
         key: StreamKey,
         end: EndStream,
     ) -> Result<(), InputError> {
-        let Some(stream) = self.streams.find_mut(key).debug_expect("the caller found the stream")
-        else {
-            return Ok(());
-        };
+        let Some(stream) = self.streams.known_mut(key) else { return Ok(()) };
         let from = stream.binding.recv_addr();
         let open = stream.binding.revert();
         let Some(open) = open.debug_expect("what is accepted is open") else { return Ok(()) };
@@ -217,7 +203,7 @@ impl Session {
         ended.and(early)?;
         self.after_direction(key);
         let complete = self.streams.find(key).is_none_or(Stream::is_complete);
-        if !complete && self.conn(open.to.conn).is_none_or(Connection::is_dead) {
+        if !complete && self.conns.find(open.to.conn).is_none_or(Connection::is_dead) {
             // The connection was lost before the answer; the stream fails only now
             // (SMIG-8.9/c2-ends-early, SMIG-8.10/c2-ends-late).
             self.fail_with_connection(key, open.to.conn);
@@ -282,10 +268,9 @@ impl Session {
     /// Returns `None` if there is none.
     pub(crate) fn undo(&mut self, key: StreamKey) -> Option<Undone> {
         self.unschedule(key);
-        let stream = self.streams.find_mut(key)?;
+        let stream = self.streams.known_mut(key)?;
         let from = stream.binding.recv_addr();
-        let c1 = self.conns.iter().find(|conn| conn.id == from.conn);
-        let window = c1.debug_expect("the answer arrived on C1")?.peer.initial_window;
+        let window = self.conns.known(from.conn)?.peer.initial_window;
         let used = stream.has_used_carrier();
         let OpenMigration { to, early, credit_on_carrier: credit, initial_window, .. } =
             stream.binding.revert()?;
@@ -313,10 +298,7 @@ impl Session {
 
     /// Handles the loss of a stream's connection, or of either one of an open migration.
     pub(crate) fn on_stream_connection_lost(&mut self, key: StreamKey, lost: ConnId) {
-        let Some(stream) = self.streams.find_mut(key).debug_expect("an address leads to a stream")
-        else {
-            return;
-        };
+        let Some(stream) = self.streams.known_mut(key) else { return };
         let complete = stream.has_ended_directions();
         let Some(open) = stream.binding.open_mut() else {
             return self.fail_with_connection(key, lost);
@@ -341,10 +323,7 @@ impl Session {
     /// Performs what the end of a stream leaves of its open migration, if it has one; the state
     /// itself ends with the stream.
     pub(crate) fn end_migration(&mut self, key: StreamKey, end: EarlyEnd) {
-        let Some(stream) = self.streams.find(key).debug_expect("the caller found the stream")
-        else {
-            return;
-        };
+        let Some(stream) = self.streams.known(key) else { return };
         let Some(open) = stream.binding.open() else { return };
         let (s1, s2, dst) = (stream.binding.recv_addr(), open.to, open.dst);
         let Aftermath { reset_s2, on_decline } = open.on_early_end(end, stream.has_used_carrier());
@@ -352,7 +331,7 @@ impl Session {
             self.queue_reset(s2, code);
         }
         // A connection that has ended brings no answer.
-        if let Some(c1) = self.conn_mut(s1.conn).filter(|conn| !conn.is_dead()) {
+        if let Some(c1) = self.conns.live_mut(s1.conn) {
             c1.pending_answers.push(PendingAnswer { s1: s1.id, dst, reset: on_decline });
         }
     }

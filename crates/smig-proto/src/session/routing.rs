@@ -2,7 +2,6 @@
 
 use crate::conn::{Connection, IdState};
 use crate::ids::{Cid, ConnId, Side, StreamAddr, StreamId};
-use crate::invariant::DebugExpect;
 use crate::migrate::Mover;
 use crate::priority::Priority;
 use crate::session::Session;
@@ -13,21 +12,13 @@ use crate::time::Instant;
 use crate::wire::{FrameHead, kind};
 
 impl Session {
-    pub(crate) fn conn(&self, id: ConnId) -> Option<&Connection> {
-        self.conns.iter().find(|conn| conn.id == id)
-    }
-
-    pub(crate) fn conn_mut(&mut self, id: ConnId) -> Option<&mut Connection> {
-        self.conns.iter_mut().find(|conn| conn.id == id)
-    }
-
     pub(crate) fn conn_by_cid(&self, cid: Cid) -> Option<ConnId> {
         let named = |conn: &&Connection| conn.cid == Some(cid) && !conn.is_dead();
         self.conns.iter().find(named).map(|conn| conn.id)
     }
 
     pub(crate) fn key_at(&self, conn: ConnId, id: StreamId) -> Option<StreamKey> {
-        self.conn(conn)?.streams.get(&id).copied()
+        self.conns.find(conn)?.streams.get(&id).copied()
     }
 
     /// Client: records that a frame of a stream was received, even if it is then ignored.
@@ -52,7 +43,7 @@ impl Session {
     /// Returns the state of `id`, which has no stream. A connection that is gone has only closed
     /// ids: a MIGRATE that was received there may still wait for a JOIN.
     pub(crate) fn id_state(&self, conn: ConnId, id: StreamId) -> IdState {
-        let Some(conn) = self.conn(conn) else { return IdState::Closed };
+        let Some(conn) = self.conns.find(conn) else { return IdState::Closed };
         if self.is_peers(id) {
             // After this side's GOAWAY, new streams of the peer are ignored (RFC 9113 section 6.8).
             if conn.goaway.sent.is_some_and(|last| id > last) {
@@ -93,8 +84,7 @@ impl Session {
             Opener::Local => self.local_open += 1,
             Opener::Peer => self.peer_open += 1,
         }
-        if let Some(conn) = self.conn_mut(addr.conn).debug_expect("the caller found the connection")
-        {
+        if let Some(conn) = self.conns.known_mut(addr.conn) {
             conn.streams.insert(addr.id, key);
         }
         key
@@ -102,7 +92,7 @@ impl Session {
 
     /// Removes the mapping of this route, unless it went with its connection.
     pub(crate) fn unmap(&mut self, at: StreamAddr) {
-        if let Some(conn) = self.conn_mut(at.conn) {
+        if let Some(conn) = self.conns.find_mut(at.conn) {
             conn.streams.remove(&at.id);
         }
     }
@@ -110,13 +100,10 @@ impl Session {
     /// Binds a stream to the address where both of its directions continue. Frames that arrive on
     /// the old one are errors from now on (SMIG-5.19/behind-barrier).
     pub(crate) fn rebind(&mut self, key: StreamKey, to: StreamAddr, mover: Mover) {
-        let Some(stream) = self.streams.find_mut(key).debug_expect("the caller found the stream")
-        else {
-            return;
-        };
+        let Some(stream) = self.streams.known_mut(key) else { return };
         let left = stream.binding.rebind(to, mover);
         // A complete stream stays on its carrier although its old connection is gone.
-        if let Some(conn) = self.conn_mut(left.conn) {
+        if let Some(conn) = self.conns.find_mut(left.conn) {
             conn.streams.remove(&left.id);
             conn.departed.insert(left.id, key);
         }
@@ -124,13 +111,13 @@ impl Session {
 
     /// Returns the stream that moved away from this route, if it is still running.
     pub(crate) fn vacated_key(&self, at: StreamAddr) -> Option<StreamKey> {
-        self.conn(at.conn)?.departed.get(&at.id).copied()
+        self.conns.find(at.conn)?.departed.get(&at.id).copied()
     }
 
-    /// Ignores late frames on this route from now on.
+    /// Ignores late frames on this route from now on, if its connection is not gone.
     pub(crate) fn ignore_from_peer(&mut self, at: StreamAddr) {
         let peers = self.is_peers(at.id);
-        if let Some(conn) = self.conn_mut(at.conn) {
+        if let Some(conn) = self.conns.find_mut(at.conn) {
             if peers { conn.peer_ids.ignore(at.id) } else { conn.local_ids.ignore(at.id) }
         }
     }
@@ -139,7 +126,7 @@ impl Session {
     /// frames are errors.
     pub(crate) fn close_from_peer(&mut self, at: StreamAddr) {
         let peers = self.is_peers(at.id);
-        if let Some(conn) = self.conn_mut(at.conn) {
+        if let Some(conn) = self.conns.find_mut(at.conn) {
             if peers {
                 conn.peer_ids.close_ignored(at.id)
             } else {
@@ -165,18 +152,11 @@ impl Session {
     /// Removes a stream from its connection's scheduler, or from the list of streams that wait for
     /// the connection's window.
     pub(crate) fn unschedule(&mut self, key: StreamKey) {
-        let Some(stream) = self.streams.find_mut(key).debug_expect("the caller found the stream")
-        else {
-            return;
-        };
+        let Some(stream) = self.streams.known_mut(key) else { return };
         let (Some(at), priority) = (stream.binding.leave_schedule(), stream.priority) else {
             return;
         };
-        let conn = self.conn_mut(at);
-        let Some(conn) = conn.debug_expect("a stream leaves the scheduler of a lost connection")
-        else {
-            return;
-        };
+        let Some(conn) = self.conns.known_mut(at) else { return };
         if !conn.scheduler.remove(key, priority) {
             conn.blocked.retain(|&waiting| waiting != key);
         }
@@ -190,8 +170,7 @@ impl Session {
             return;
         }
         let (route, priority) = (stream.binding.send_addr(), stream.priority);
-        let conn = self.conns.iter_mut().find(|conn| conn.id == route.conn);
-        let Some(conn) = conn.debug_expect("a stream fails with its connection") else { return };
+        let Some(conn) = self.conns.known_mut(route.conn) else { return };
         stream.binding.enter_schedule(route.conn);
         conn.scheduler.push(route.id, key, priority);
     }

@@ -8,7 +8,6 @@ use crate::config::Limits;
 use crate::conn::{ConnState, Connection};
 use crate::error::{Cause, ErrorCode};
 use crate::ids::{ConnId, StreamAddr};
-use crate::invariant::DebugExpect;
 use crate::session::control::end_drain;
 use crate::session::{Event, Session};
 use crate::stream::StreamKey;
@@ -61,8 +60,7 @@ impl Session {
 
     fn check_connection(&mut self, now: Instant, id: ConnId) {
         let config = Arc::clone(&self.config);
-        let conn = self.conns.iter_mut().find(|conn| conn.id == id);
-        let Some(conn) = conn.debug_expect("it was in the list") else { return };
+        let Some(conn) = self.conns.known_mut(id) else { return };
         if conn.is_dead() {
             return;
         }
@@ -80,7 +78,9 @@ impl Session {
         if let Some(timeout) = config.smig.as_ref().map(|smig| smig.unbound_timeout) {
             let before = now.as_nanos().saturating_sub(timeout.as_nanos() as u64);
             let before = Instant::from_nanos(before);
-            while let Some(carrier) = self.conn(id).and_then(|conn| conn.carriers.expired(before)) {
+            while let Some(carrier) =
+                self.conns.find(id).and_then(|conn| conn.carriers.expired(before))
+            {
                 self.close_unbound(StreamAddr { conn: id, id: carrier }, Some(ErrorCode::Cancel));
                 self.events.push_back(Event::LimitHit { conn: id, limit: "unbound carrier time" });
             }
@@ -92,10 +92,7 @@ impl Session {
         let (timeout, least) = (self.config.limits.stall_timeout, self.config.limits.stall_bytes);
         let keys: Vec<StreamKey> = self.streams.iter().map(|(key, _)| key).collect();
         for key in keys {
-            let stream = self.streams.find_mut(key);
-            let Some(stream) = stream.debug_expect("an expired stream frees no other") else {
-                continue;
-            };
+            let Some(stream) = self.streams.known_mut(key) else { continue };
             let unanswered = stream.binding.open().is_some_and(|open| {
                 let waited = now.saturating_duration_since(open.since);
                 answer_timeout.is_some_and(|timeout| waited >= timeout)

@@ -3,7 +3,6 @@
 use crate::conn::OutputBuffer;
 use crate::error::Cause;
 use crate::ids::{ConnId, StreamId};
-use crate::invariant::DebugExpect;
 use crate::message::encode_trailers;
 use crate::session::{Event, Session};
 use crate::stream::{Payload, RecvState, SendState, StreamKey};
@@ -21,7 +20,7 @@ impl Session {
     /// Returns whether [`Self::poll_transmit`] may have output for this connection.
     #[must_use]
     pub fn wants_transmit(&self, id: ConnId) -> bool {
-        self.conn(id).is_some_and(|conn| {
+        self.conns.find(id).is_some_and(|conn| {
             !conn.out.frames.is_empty() || (!conn.is_dead() && !conn.scheduler.is_empty())
         })
     }
@@ -38,7 +37,7 @@ impl Session {
         out: &mut OutputBuffer,
     ) -> usize {
         let before = out.len();
-        let Some(conn) = self.conn_mut(id) else { return 0 };
+        let Some(conn) = self.conns.find_mut(id) else { return 0 };
         if !conn.out.frames.is_empty() {
             let frames = &mut conn.out.frames;
             out.open_buffer(|open| {
@@ -65,7 +64,9 @@ impl Session {
         }
         while out.len() - before < limit {
             let room = limit - (out.len() - before);
-            let Some(key) = self.conn_mut(id).and_then(|conn| conn.scheduler.pop()) else { break };
+            let Some(key) = self.conns.known_mut(id).and_then(|conn| conn.scheduler.pop()) else {
+                break;
+            };
             self.transmit_stream(now, id, key, room, out);
         }
         out.len() - before
@@ -82,14 +83,9 @@ impl Session {
     ) {
         let low_water = self.config.send_buffer / 2;
         let most_tiny = self.config.limits.max_tiny_frames;
-        let conn = self.conns.iter_mut().find(|conn| conn.id == id);
-        let stream = self.streams.find_mut(key);
-        let (Some(conn), Some(stream)) = (
-            conn.debug_expect("the caller found the connection"),
-            stream.debug_expect("a stream leaves its scheduler before it is freed"),
-        ) else {
-            return;
-        };
+        let Some(conn) = self.conns.known_mut(id) else { return };
+        // A stream leaves its scheduler before it is freed.
+        let Some(stream) = self.streams.known_mut(key) else { return };
         let at = stream.binding.leave_schedule();
         let addr = stream.binding.send_addr();
         debug_assert_eq!((at, addr.conn), (Some(id), id), "a stream is scheduled where it is");
@@ -140,10 +136,7 @@ impl Session {
 
     /// Handles the end of this side's direction, if it has ended.
     pub(crate) fn after_send_end(&mut self, key: StreamKey) {
-        let Some(stream) = self.streams.find(key).debug_expect("the caller found the stream")
-        else {
-            return;
-        };
+        let Some(stream) = self.streams.known(key) else { return };
         if stream.send.state() != SendState::Ended {
             return;
         }

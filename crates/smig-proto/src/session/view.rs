@@ -77,7 +77,7 @@ impl Session {
     /// Returns one connection.
     #[must_use]
     pub fn connection(&self, id: ConnId) -> Option<ConnectionView> {
-        self.conn(id).map(view)
+        self.conns.find(id).map(view)
     }
 
     /// Client: returns whether the server's SETTINGS have been received on an open connection: it
@@ -115,7 +115,7 @@ impl Session {
     /// Returns the error code with which a connection ended, while it is known.
     #[must_use]
     pub fn end_code(&self, id: ConnId) -> Option<ErrorCode> {
-        self.conn(id)?.error.as_ref().map(|error| error.code)
+        self.conns.find(id)?.error.as_ref().map(|error| error.code)
     }
 }
 
