@@ -18,6 +18,8 @@ mod invariants;
 mod join;
 mod mover;
 mod read;
+mod release;
+mod resets;
 mod routing;
 mod timers;
 mod transmit;
