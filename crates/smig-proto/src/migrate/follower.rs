@@ -132,7 +132,7 @@ pub(crate) fn on_stray_migrate(
 mod tests {
     use super::*;
     use crate::ids::{AppId, Cid};
-    use crate::migrate::{EarlyFrames, OpenMigration};
+    use crate::migrate::OpenMigration;
     use crate::time::Instant;
 
     const S2: StreamAddr = StreamAddr { conn: ConnId(2), id: StreamId::new(6) };
@@ -143,15 +143,9 @@ mod tests {
     }
 
     fn open() -> MigrationState {
-        MigrationState::Open(Box::new(OpenMigration {
-            to: S2,
-            dst: (Cid { app: AppId::new(7), number: 2 }, S2.id),
-            early: EarlyFrames::default(),
-            credit_on_carrier: 0,
-            carrier_lost: false,
-            since: Instant::from_nanos(0),
-            initial_window: 0,
-        }))
+        let cid = Cid { app: AppId::new(7), number: 2 };
+        let now = Instant::from_nanos(0);
+        MigrationState::Open(Box::new(OpenMigration::new(S2, cid, now, 0)))
     }
 
     #[test]

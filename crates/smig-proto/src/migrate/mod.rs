@@ -95,8 +95,8 @@ pub(crate) enum MigrationState {
 pub(crate) struct OpenMigration {
     /// The carrier.
     pub(crate) to: StreamAddr,
-    /// The destination that MIGRATE named; an accepting answer repeats it (SMIG-2.7/stray-answer).
-    pub(crate) dst: (Cid, StreamId),
+    /// The CID of its connection.
+    cid: Cid,
     /// The follower's frames that arrived on the carrier before its accepting answer.
     pub(crate) early: EarlyFrames,
     /// Sum of the WINDOW_UPDATE increments that were sent on the carrier; a follower that declines
@@ -109,6 +109,27 @@ pub(crate) struct OpenMigration {
     /// The peer's SETTINGS_INITIAL_WINDOW_SIZE on the old connection when the barrier was sent, for
     /// SMIG-7.5/undone-barrier.
     pub(crate) initial_window: u32,
+}
+
+impl OpenMigration {
+    /// Returns the state for a MIGRATE that is sent now.
+    pub(crate) fn new(to: StreamAddr, cid: Cid, since: Instant, initial_window: u32) -> Self {
+        Self {
+            to,
+            cid,
+            early: EarlyFrames::default(),
+            credit_on_carrier: 0,
+            carrier_lost: false,
+            since,
+            initial_window,
+        }
+    }
+
+    /// Returns the destination that MIGRATE names; an accepting answer repeats it
+    /// (SMIG-2.7/stray-answer).
+    pub(crate) const fn dst(&self) -> (Cid, StreamId) {
+        (self.cid, self.to.id)
+    }
 }
 
 /// State that a mover keeps for an unanswered MIGRATE after the stream has ended.

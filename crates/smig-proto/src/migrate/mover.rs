@@ -86,7 +86,7 @@ impl MigrationState {
         match (self, dst) {
             (Self::Offered, None) => Ok(Answer::OfferDeclined),
             (Self::Open(_), None) if at == s1 => Ok(Answer::Declined),
-            (Self::Open(open), Some(dst)) if at == s1 && dst == open.dst => Ok(Answer::Accepted),
+            (Self::Open(open), Some(dst)) if at == s1 && dst == open.dst() => Ok(Answer::Accepted),
             (Self::Idle | Self::Offered | Self::OfferReceived | Self::Open(_), _) => {
                 Err(Cause::UnexpectedMigrateAck)
             }
@@ -183,7 +183,6 @@ impl OpenMigration {
 mod tests {
     use super::*;
     use crate::ids::AppId;
-    use crate::migrate::EarlyFrames;
     use crate::time::Instant;
 
     const S1: StreamAddr = StreamAddr { conn: ConnId(1), id: StreamId::new(5) };
@@ -194,15 +193,7 @@ mod tests {
     }
 
     fn open() -> OpenMigration {
-        OpenMigration {
-            to: S2,
-            dst: dst(2),
-            early: EarlyFrames::default(),
-            credit_on_carrier: 0,
-            carrier_lost: false,
-            since: Instant::from_nanos(0),
-            initial_window: 0,
-        }
+        OpenMigration::new(S2, dst(2).0, Instant::from_nanos(0), 0)
     }
 
     #[test]

@@ -21,8 +21,7 @@ impl Session {
         id: StreamId,
     ) -> Option<&mut EarlyFrames> {
         let stream = self.streams.known_mut(key)?;
-        let open = stream.binding.open_mut().filter(|open| open.to == StreamAddr { conn, id })?;
-        Some(&mut open.early)
+        stream.binding.early_at(StreamAddr { conn, id })
     }
 
     /// Returns the buffer of a carrier that no MIGRATE has named yet; the first frame creates it.

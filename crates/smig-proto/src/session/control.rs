@@ -265,11 +265,9 @@ impl Session {
     /// Handles a stream that the peer's GOAWAY excludes from processing.
     fn on_excluded(&mut self, key: StreamKey, at: StreamAddr) {
         let Some(stream) = self.streams.known_mut(key) else { return };
-        if let Some(open) = stream.binding.open_mut()
-            && open.to == at
-        {
+        if stream.binding.open().is_some_and(|open| open.to == at) {
             // The answer will be a decline (SMIG-8.17/goaway-excludes-s2).
-            open.carrier_lost = true;
+            stream.binding.lose_carrier();
             return;
         }
         self.fail_excluded(key, at);

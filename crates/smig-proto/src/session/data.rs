@@ -189,9 +189,7 @@ impl Session {
         if stream.is_over() || stream.recv.state() == RecvState::Ended {
             return;
         }
-        if let Some(open) = stream.binding.open_mut() {
-            open.credit_on_carrier = open.credit_on_carrier.saturating_add(increment);
-        }
+        stream.binding.on_credit_sent(increment);
         let route = stream.binding.send_addr();
         if let Some(conn) = self.conns.live_mut(route.conn) {
             wire::window_update(&mut conn.out.frames, route.id, increment);

@@ -5,8 +5,8 @@ use crate::error::{Cause, ErrorCode, InputError};
 use crate::ids::{Cid, ConnId, StreamAddr, StreamId};
 use crate::invariant::DebugExpect;
 use crate::migrate::{
-    Aftermath, Answer, Departure, EarlyEnd, EarlyFrames, Loss, MigrateError, MigrationState,
-    MigrationTarget, Mover, OpenMigration, PendingAnswer, check_offer,
+    Aftermath, Answer, Departure, EarlyEnd, Loss, MigrateError, MigrationState, MigrationTarget,
+    Mover, OpenMigration, PendingAnswer, check_offer,
 };
 use crate::session::{Event, Session};
 use crate::stream::{Offer, RecvState, SendBeforeAnswer, Stream, StreamKey};
@@ -90,18 +90,11 @@ impl Session {
         let Some(stream) = self.streams.known_mut(key) else { return };
         let from = stream.binding.send_addr();
         let Some(c1) = self.conns.known(from.conn) else { return };
-        let dst = (cid, to.id);
         let end = stream.send.closed_flag();
+        let open = OpenMigration::new(to, cid, now, c1.peer.initial_window);
+        let dst = open.dst();
         stream.send.begin_replay(before_answer);
-        stream.binding.begin(OpenMigration {
-            to,
-            dst,
-            early: EarlyFrames::default(),
-            credit_on_carrier: 0,
-            carrier_lost: false,
-            since: now,
-            initial_window: c1.peer.initial_window,
-        });
+        stream.binding.begin(open);
         self.send_migrate(from, Migrate { dst: Some(dst) }, end.flag());
         self.arm(now);
         self.schedule(key);
@@ -300,12 +293,12 @@ impl Session {
     pub(crate) fn on_stream_connection_lost(&mut self, key: StreamKey, lost: ConnId) {
         let Some(stream) = self.streams.known_mut(key) else { return };
         let complete = stream.has_ended_directions();
-        let Some(open) = stream.binding.open_mut() else {
+        let Some(open) = stream.binding.open() else {
             return self.fail_with_connection(key, lost);
         };
         match open.on_connection_lost(lost, complete) {
             Loss::AwaitAnswer => {
-                open.carrier_lost = true;
+                stream.binding.lose_carrier();
                 self.unschedule(key);
             }
             Loss::Fail => self.fail_with_connection(key, lost),
@@ -325,7 +318,7 @@ impl Session {
     pub(crate) fn end_migration(&mut self, key: StreamKey, end: EarlyEnd) {
         let Some(stream) = self.streams.known(key) else { return };
         let Some(open) = stream.binding.open() else { return };
-        let (s1, s2, dst) = (stream.binding.recv_addr(), open.to, open.dst);
+        let (s1, s2, dst) = (stream.binding.recv_addr(), open.to, open.dst());
         let Aftermath { reset_s2, on_decline } = open.on_early_end(end, stream.has_used_carrier());
         if let Some(code) = reset_s2 {
             self.queue_reset(s2, code);

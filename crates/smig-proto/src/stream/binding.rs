@@ -6,7 +6,7 @@
 //! [`Binding::begin`], [`Binding::rebind`] and [`Binding::revert`].
 
 use crate::ids::{ConnId, StreamAddr};
-use crate::migrate::{MigrationState, Mover, OpenMigration};
+use crate::migrate::{EarlyFrames, MigrationState, Mover, OpenMigration};
 
 #[derive(Debug)]
 pub(crate) struct Binding {
@@ -76,11 +76,31 @@ impl Binding {
         }
     }
 
-    /// Like [`Self::open`], for what the two connections report about the carrier.
-    pub(crate) fn open_mut(&mut self) -> Option<&mut OpenMigration> {
+    fn open_mut(&mut self) -> Option<&mut OpenMigration> {
         match &mut self.migration {
             MigrationState::Open(open) => Some(open),
             MigrationState::Idle | MigrationState::Offered | MigrationState::OfferReceived => None,
+        }
+    }
+
+    /// Returns the buffer for the follower's frames, if `at` is the carrier of an open migration:
+    /// its barrier has not arrived.
+    pub(crate) fn early_at(&mut self, at: StreamAddr) -> Option<&mut EarlyFrames> {
+        self.open_mut().filter(|open| open.to == at).map(|open| &mut open.early)
+    }
+
+    /// Records a WINDOW_UPDATE that was sent, in case it was sent on the carrier of an open
+    /// migration.
+    pub(crate) fn on_credit_sent(&mut self, increment: u32) {
+        if let Some(open) = self.open_mut() {
+            open.credit_on_carrier = open.credit_on_carrier.saturating_add(increment);
+        }
+    }
+
+    /// Records that nothing can be sent any more on the carrier of an open migration.
+    pub(crate) fn lose_carrier(&mut self) {
+        if let Some(open) = self.open_mut() {
+            open.carrier_lost = true;
         }
     }
 
@@ -188,15 +208,8 @@ mod tests {
     const S3: StreamAddr = StreamAddr { conn: ConnId(3), id: StreamId::new(4) };
 
     fn to(carrier: StreamAddr) -> OpenMigration {
-        OpenMigration {
-            to: carrier,
-            dst: (Cid { app: AppId::new(7), number: carrier.conn.0 }, carrier.id),
-            early: crate::migrate::EarlyFrames::default(),
-            credit_on_carrier: 0,
-            carrier_lost: false,
-            since: Instant::from_nanos(0),
-            initial_window: 100,
-        }
+        let cid = Cid { app: AppId::new(7), number: carrier.conn.0 };
+        OpenMigration::new(carrier, cid, Instant::from_nanos(0), 100)
     }
 
     /// A server's response of 50 bytes, of which 20 were sent, to a request that has ended.
