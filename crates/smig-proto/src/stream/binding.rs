@@ -112,8 +112,8 @@ impl Binding {
     }
 
     /// The same for the receive window and the acknowledgement, until the peer's barrier is read.
-    pub(crate) const fn adjusts_recv_window(&self, conn: ConnId) -> bool {
-        self.addr.conn.0 == conn.0 && self.vacated.is_empty()
+    pub(crate) fn adjusts_recv_window(&self, conn: ConnId) -> bool {
+        self.addr.conn == conn && self.vacated.is_empty()
     }
 
     /// The mover's barrier was sent: this side's direction continues at the carrier
@@ -159,15 +159,14 @@ impl Binding {
         core::mem::replace(&mut self.migration, MigrationState::Idle)
     }
 
-    /// Records an offer, or its end. A migration that is open stays open, and answers the offer.
+    /// Records an offer, or its end. None is recorded during an open migration, which answers it.
     pub(crate) fn set_offer(&mut self, offer: Offer) {
-        if self.open().is_none() {
-            self.migration = match offer {
-                Offer::None => MigrationState::Idle,
-                Offer::Sent => MigrationState::Offered,
-                Offer::Received => MigrationState::OfferReceived,
-            };
-        }
+        debug_assert!(self.open().is_none(), "{self:?}");
+        self.migration = match offer {
+            Offer::None => MigrationState::Idle,
+            Offer::Sent => MigrationState::Offered,
+            Offer::Received => MigrationState::OfferReceived,
+        };
     }
 
     /// Forgets the former addresses, because the stream has ended.
