@@ -281,6 +281,28 @@ impl Connection {
         }
     }
 
+    /// Returns whether a stream of `c1` may be moved here (SMIG-5.1/choice-of-c2).
+    pub(crate) fn accepts_carrier(&self, c1: ConnId) -> bool {
+        self.id != c1 && self.is_joined() && self.accepts_streams()
+    }
+
+    /// Returns whether no stream is here, and no carrier that might become one.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.streams.is_empty() && self.carriers.len() == 0
+    }
+
+    /// Returns whether closing the connection would end its only stream and lose nothing else:
+    /// neither an answer that is due in either direction, nor something that was sent here and may
+    /// not have arrived (SMIG-8.4/cancel-by-close).
+    pub(crate) fn may_end_with_its_stream(&self) -> bool {
+        self.role == ConnectionRole::Bulk
+            && self.streams.len() == 1
+            && self.carriers.len() == 0
+            && self.pending_answers.is_empty()
+            && self.deferred_migrates.is_empty()
+            && !self.relied_on
+    }
+
     /// Returns whether the connection belongs to a session or is about to.
     pub(crate) fn is_member(&self) -> bool {
         let member = match self.membership {

@@ -195,10 +195,9 @@ impl Session {
             return true;
         }
         let drained = conn.goaway.sent.is_some() && conn.goaway.draining.is_none();
-        let excluded = conn.goaway.received.is_some() && self.side == Side::Client;
-        (drained || excluded)
-            && conn.streams.is_empty()
-            && conn.carriers.len() == 0
+        let going_away = conn.goaway.received.is_some() && self.side == Side::Client;
+        (drained || going_away)
+            && conn.is_unused()
             && conn.pending_answers.is_empty()
             && !self.keeps_moves_from(id)
             && conn.out.frames.is_empty()

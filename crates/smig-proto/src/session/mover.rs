@@ -64,8 +64,7 @@ impl Session {
         };
         let side = self.side;
         let c2 = self.conns.find_mut(target).ok_or(MigrateError::NoTarget)?;
-        // SMIG-5.1/choice-of-c2
-        if target == from.conn || !c2.is_joined() || !c2.accepts_streams() {
+        if !c2.accepts_carrier(from.conn) {
             return Err(MigrateError::NoTarget);
         }
         let cid = c2.cid.ok_or(MigrateError::NoTarget)?;

@@ -1,6 +1,6 @@
 //! Streams that are complete, or that the application gives up.
 
-use crate::conn::ConnectionRole;
+use crate::conn::Connection;
 use crate::error::ErrorCode;
 use crate::ids::Side;
 use crate::invariant::DebugExpect;
@@ -151,15 +151,9 @@ impl Session {
             matches!(stream.binding.migration(), MigrationState::Idle),
         );
         let elsewhere = self.conns.iter().any(|conn| conn.id != route.conn && !conn.is_dead());
-        let alone = self.conns.find(route.conn).is_some_and(|conn| {
-            conn.role == ConnectionRole::Bulk
-                && conn.streams.len() == 1
-                && conn.carriers.len() == 0
-                && conn.pending_answers.is_empty()
-                && conn.deferred_migrates.is_empty()
-                && !conn.relied_on
-        });
-        let alone = alone && !self.keeps_moves_from(route.conn);
+        let conn = self.conns.find(route.conn);
+        let alone = conn.is_some_and(Connection::may_end_with_its_stream)
+            && !self.keeps_moves_from(route.conn);
         if self.side == Side::Client && settled && elsewhere && alone {
             // Closing the connection discards the bytes in flight (SMIG-8.4/cancel-by-close).
             self.reset_uncounted(key, ResetReason::Own(code, None));

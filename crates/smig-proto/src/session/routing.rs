@@ -139,13 +139,7 @@ impl Session {
     /// none (SMIG-5.1/choice-of-c2).
     #[must_use]
     pub fn spare(&self, except: ConnId) -> Option<ConnId> {
-        let is_spare = |conn: &&Connection| {
-            conn.id != except
-                && conn.is_joined()
-                && conn.accepts_streams()
-                && conn.streams.is_empty()
-                && conn.carriers.len() == 0
-        };
+        let is_spare = |conn: &&Connection| conn.accepts_carrier(except) && conn.is_unused();
         self.conns.iter().filter(is_spare).min_by_key(|conn| conn.cid).map(|conn| conn.id)
     }
 
