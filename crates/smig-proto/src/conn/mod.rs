@@ -189,7 +189,7 @@ pub(crate) struct Connection {
     pub(crate) recv_window: RecvWindow,
     pub(crate) streams: FxHashMap<StreamId, StreamKey>,
     /// Streams that moved away from this connection.
-    pub(crate) departed: FxHashMap<StreamId, StreamKey>,
+    pub(crate) vacated: FxHashMap<StreamId, StreamKey>,
     /// Something was sent here on which a stream depends that is no longer here: the answer that
     /// let it move on (SMIG-8.8/c1-ends-at-mover), or the end of its request, which completed it at
     /// this side. The peer does not acknowledge its arrival.
@@ -234,7 +234,7 @@ impl Connection {
             send_window: SendWindow::new(INITIAL_WINDOW),
             recv_window: RecvWindow::of_connection(INITIAL_WINDOW),
             streams: FxHashMap::default(),
-            departed: FxHashMap::default(),
+            vacated: FxHashMap::default(),
             relied_on: false,
             pending_answers: Vec::new(),
             deferred_migrates: Vec::new(),
@@ -378,11 +378,20 @@ impl Connection {
 
     /// Like [`Self::keys_in_order`], for IDs above `last`.
     pub(crate) fn keys_above(&self, last: StreamId) -> Vec<(StreamId, StreamKey)> {
-        #[expect(clippy::disallowed_methods, reason = "sorted before use")]
-        let streams = self.streams.iter();
-        let above = streams.filter(|&(&id, _)| id > last);
-        let mut keys: Vec<_> = above.map(|(&id, &key)| (id, key)).collect();
-        keys.sort_unstable_by_key(|&(id, _)| id);
-        keys
+        in_order(&self.streams, last)
     }
+
+    /// Like [`Self::keys_in_order`], for the streams that moved away.
+    pub(crate) fn vacated_in_order(&self) -> Vec<(StreamId, StreamKey)> {
+        in_order(&self.vacated, StreamId::CONNECTION)
+    }
+}
+
+fn in_order(map: &FxHashMap<StreamId, StreamKey>, above: StreamId) -> Vec<(StreamId, StreamKey)> {
+    #[expect(clippy::disallowed_methods, reason = "sorted before use")]
+    let streams = map.iter();
+    let mut keys: Vec<_> =
+        streams.filter(|&(&id, _)| id > above).map(|(&id, &key)| (id, key)).collect();
+    keys.sort_unstable_by_key(|&(id, _)| id);
+    keys
 }

@@ -133,12 +133,12 @@ impl Session {
     /// Closes an unbound carrier: its timeout has expired, it exceeds a limit, frames follow its
     /// end, or the peer reset it (SMIG-5.24/unbound-timeout, SMIG-5.22/unbound-bytes,
     /// SMIG-5.31/ended-carrier, SMIG-5.25/unbound-reset).
-    pub(crate) fn close_unbound(&mut self, at: StreamAddr, tell: Option<ErrorCode>) {
+    pub(crate) fn close_unbound(&mut self, at: StreamAddr, reset: Option<ErrorCode>) {
         let early = self.conns.find_mut(at.conn).and_then(|conn| conn.carriers.take(at.id));
         if let Some(early) = early {
             self.give_back_to(at.conn, early.into_credit());
         }
-        if let Some(code) = tell {
+        if let Some(code) = reset {
             self.queue_reset(at, code);
         }
         self.ignore_from_peer(at);

@@ -169,7 +169,7 @@ impl Session {
     /// for its JOIN are declined (SMIG-5.12/join-pending).
     fn mark_closed(&mut self, now: Instant, id: ConnId, error: Option<ConnectionError>) {
         self.cut_off(id, error);
-        self.release_waiting_moves(now, id);
+        self.release_deferred(now, id);
     }
 
     pub(super) fn cut_off(&mut self, id: ConnId, error: Option<ConnectionError>) {
@@ -178,7 +178,7 @@ impl Session {
         conn.error = error;
         conn.carriers.forfeit();
         conn.field_block = None;
-        conn.departed.clear();
+        conn.vacated.clear();
         conn.pending_answers.clear();
         let keys = conn.keys_in_order();
         for (_, key) in keys {
@@ -199,13 +199,13 @@ impl Session {
         (drained || going_away)
             && conn.is_unused()
             && conn.pending_answers.is_empty()
-            && !self.keeps_moves_from(id)
+            && !self.has_deferred_from(id)
             && conn.out.frames.is_empty()
     }
 
     /// Returns whether a MIGRATE that was received there waits for a JOIN and is unanswered
     /// (SMIG-8.12/no-close-unanswered).
-    pub(super) fn keeps_moves_from(&self, id: ConnId) -> bool {
+    pub(super) fn has_deferred_from(&self, id: ConnId) -> bool {
         let mut waiting = self.conns.iter().flat_map(|conn| &conn.deferred_migrates);
         waiting.any(|waiting| waiting.from.conn == id)
     }

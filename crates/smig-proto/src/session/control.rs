@@ -123,7 +123,7 @@ impl Session {
         if conn.peer.smig == 0 {
             // Not supported by the peer; a server then ignores a JOIN that was sent in the first flight.
             conn.membership = Membership::NotMember;
-            self.release_waiting_moves(now, id);
+            self.release_deferred(now, id);
             return Ok(());
         }
         if role == Side::Server {

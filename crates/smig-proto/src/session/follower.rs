@@ -220,7 +220,6 @@ impl Session {
         let early = c2.and_then(|c2| {
             c2.role = ConnectionRole::Bulk;
             c2.peer_ids.mark_used(to.id);
-            c2.streams.insert(to.id, key);
             c2.carriers.take(to.id)
         });
         self.events.push_back(Event::Migrated {
@@ -268,7 +267,7 @@ impl Session {
             c2: c2.id,
             c2_joined: c2.is_joined(),
             s2,
-            s2_closed: matches!(c2.peer_ids.standing(s2), IdState::Ignored | IdState::Closed),
+            s2_closed: matches!(c2.peer_ids.state(s2), IdState::Ignored | IdState::Closed),
             goaway: c2.goaway.sent,
         };
         carrier.usable()
@@ -290,7 +289,7 @@ impl Session {
 
     /// Processes the moves that waited for the JOIN of `id`: it was answered, or the connection was
     /// closed.
-    pub(crate) fn release_waiting_moves(&mut self, now: Instant, id: ConnId) {
+    pub(crate) fn release_deferred(&mut self, now: Instant, id: ConnId) {
         let waiting =
             self.conns.find_mut(id).map(|conn| core::mem::take(&mut conn.deferred_migrates));
         for DeferredMigrate { from, migrate, end, window_due } in waiting.unwrap_or_default() {

@@ -107,7 +107,7 @@ impl Session {
             return Err(Cause::FirstFrameNotSettings.into());
         }
         let smig_on = conn.peer.smig > 0 && conn.cid.is_some();
-        self.note_heard(id, &head);
+        self.note_frame(id, &head);
         let frame = wire::parse(head, payload, points.as_ref().filter(|_| smig_on))?;
         self.dispatch(now, id, frame)
     }

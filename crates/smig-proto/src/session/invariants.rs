@@ -11,13 +11,13 @@ impl Session {
     #[must_use]
     pub fn check_invariants(&self) -> Vec<String> {
         let mut wrong = Vec::new();
-        self.audit_counts(&mut wrong);
+        self.verify_counts(&mut wrong);
         for (key, stream) in self.streams.iter() {
-            self.audit_stream(key, stream, &mut wrong);
+            self.verify_stream(key, stream, &mut wrong);
         }
         for conn in self.conns.iter() {
             if !conn.is_dead() {
-                self.audit_connection(conn, &mut wrong);
+                self.verify_connection(conn, &mut wrong);
             } else if !conn.deferred_migrates.is_empty() {
                 wrong.push(format!("{} has ended, and moves wait for its JOIN", conn.id));
             }
@@ -25,7 +25,7 @@ impl Session {
         wrong
     }
 
-    fn audit_counts(&self, wrong: &mut Vec<String>) {
+    fn verify_counts(&self, wrong: &mut Vec<String>) {
         let opened_by =
             |opener| self.streams.iter().filter(|(_, stream)| stream.opener == opener).count();
         for (opener, count) in [(Opener::Peer, self.peer_open), (Opener::Local, self.local_open)] {
@@ -36,7 +36,7 @@ impl Session {
         }
     }
 
-    fn audit_stream(&self, key: StreamKey, stream: &Stream, wrong: &mut Vec<String>) {
+    fn verify_stream(&self, key: StreamKey, stream: &Stream, wrong: &mut Vec<String>) {
         if stream.is_over() || stream.is_complete() {
             return;
         }
@@ -46,6 +46,12 @@ impl Session {
                 wrong.push(format!("{key:?} is not found at {conn}/{id}"));
             }
         }
+        for &at in stream.binding.vacated() {
+            let lives = self.conns.find(at.conn).is_some_and(|conn| !conn.is_dead());
+            if lives && self.vacated_key(at) != Some(key) {
+                wrong.push(format!("{key:?} has left {at:?}, which does not know it"));
+            }
+        }
         let conn = stream.binding.send_addr().conn;
         let lives = self.conns.find(conn).is_some_and(|conn| !conn.is_dead());
         if lives && stream.has_frames() && stream.binding.scheduled() != Some(conn) {
@@ -53,12 +59,19 @@ impl Session {
         }
     }
 
-    fn audit_connection(&self, conn: &Connection, wrong: &mut Vec<String>) {
+    fn verify_connection(&self, conn: &Connection, wrong: &mut Vec<String>) {
         for (id, key) in conn.keys_in_order() {
-            let place = StreamAddr { conn: conn.id, id };
-            let here = |stream: &Stream| stream.binding.addrs().any(|addr| addr == place);
+            let at = StreamAddr { conn: conn.id, id };
+            let here = |stream: &Stream| stream.binding.addrs().any(|addr| addr == at);
             if !self.streams.find(key).is_some_and(here) {
                 wrong.push(format!("{}/{id} leads to a stream that is elsewhere", conn.id));
+            }
+        }
+        let left = |at: StreamAddr, stream: &Stream| stream.binding.vacated().contains(&at);
+        for (id, key) in conn.vacated_in_order() {
+            let at = StreamAddr { conn: conn.id, id };
+            if !self.streams.find(key).is_some_and(|stream| left(at, stream)) {
+                wrong.push(format!("{}/{id} was left by a stream that never was there", conn.id));
             }
         }
         let places = conn.scheduler.len() + conn.blocked.len();

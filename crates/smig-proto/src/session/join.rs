@@ -270,7 +270,7 @@ impl Session {
             Event::SessionEstablished { conn: id, app: cid.app }
         };
         self.events.push_back(event);
-        self.release_waiting_moves(now, id);
+        self.release_deferred(now, id);
         Ok(())
     }
 
@@ -290,7 +290,7 @@ impl Session {
             && conn.local_ids.highest() > StreamId::CONNECTION;
         let cid = conn.cid.filter(|_| !late);
         self.events.push_back(Event::JoinRefused { conn: id, reason });
-        self.release_waiting_moves(now, id);
+        self.release_deferred(now, id);
         if let (JoinRefusal::UnknownSession, Some(cid)) = (reason, cid) {
             // The server has forgotten the session: this connection founds a new one, and streams
             // cannot move from or to the old connections (SMIG-4.8/new-session).
@@ -307,7 +307,7 @@ impl Session {
             }
             let conns: Vec<_> = self.conns.iter().map(|conn| conn.id).collect();
             for conn in conns {
-                self.release_waiting_moves(now, conn);
+                self.release_deferred(now, conn);
             }
             self.found_session(id, cid);
             self.arm(now);

@@ -31,7 +31,7 @@ impl Session {
             // The peer may have responded before the end of the request had arrived.
             conn.relied_on = true;
         }
-        self.forget_departed(&vacated);
+        self.forget_vacated(&vacated);
         if released {
             self.free(key);
         }
@@ -88,11 +88,11 @@ impl Session {
         let Some(stream) = self.streams.known_mut(key) else { return };
         let credits = stream.recv.discard();
         let window = i64::from(self.config.stream_window);
-        let tell = stream.recv.window.open() < window - DRAINED && !stream.is_complete();
+        let exceeded = stream.recv.window.open() < window - DRAINED && !stream.is_complete();
         for (conn, credit) in credits {
             self.give_back_to(conn, credit);
         }
-        if tell {
+        if exceeded {
             self.ask_to_stop(key);
         }
     }
@@ -153,7 +153,7 @@ impl Session {
         let elsewhere = self.conns.iter().any(|conn| conn.id != route.conn && !conn.is_dead());
         let conn = self.conns.find(route.conn);
         let alone = conn.is_some_and(Connection::may_end_with_its_stream)
-            && !self.keeps_moves_from(route.conn);
+            && !self.has_deferred_from(route.conn);
         if self.side == Side::Client && settled && elsewhere && alone {
             // Closing the connection discards the bytes in flight (SMIG-8.4/cancel-by-close).
             self.reset_uncounted(key, ResetReason::Own(code, None));

@@ -134,7 +134,7 @@ impl Session {
         let whole =
             stream.recv.state() == RecvState::Ended && stream.request_kind != RequestKind::Tunnel;
         if self.side == Side::Client && code == ErrorCode::NoError && whole {
-            self.withdraw_move(key, at);
+            self.withdraw_migration(key, at);
             return self.stop_request(key, at);
         }
         let processed = if code == ErrorCode::RefusedStream {
@@ -162,7 +162,7 @@ impl Session {
 
     /// Client: withdraws an open move, because no more of the request is sent. The server declines
     /// it (SMIG-8.20/stop-crosses).
-    fn withdraw_move(&mut self, key: StreamKey, at: StreamAddr) {
+    fn withdraw_migration(&mut self, key: StreamKey, at: StreamAddr) {
         self.end_migration(key, EarlyEnd::ResetByPeer(at, ErrorCode::NoError));
         let Some(stream) = self.streams.known_mut(key) else { return };
         // Most requests that are stopped have no open move.
@@ -250,7 +250,7 @@ impl Session {
                 self.ignore_from_peer(place);
             }
         }
-        self.forget_departed(&vacated);
+        self.forget_vacated(&vacated);
         if held {
             self.events.push_back(Event::Reset { stream: key, error });
         } else {
@@ -258,10 +258,10 @@ impl Session {
         }
     }
 
-    pub(super) fn forget_departed(&mut self, places: &[StreamAddr]) {
+    pub(super) fn forget_vacated(&mut self, places: &[StreamAddr]) {
         for place in places {
             if let Some(conn) = self.conns.find_mut(place.conn) {
-                conn.departed.remove(&place.id);
+                conn.vacated.remove(&place.id);
             }
         }
     }

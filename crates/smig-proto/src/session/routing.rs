@@ -23,7 +23,7 @@ impl Session {
 
     /// Client: records that a frame of a stream was received, even if it is then ignored.
     /// RST_STREAM is not recorded: it does not imply that the server processed the request.
-    pub(crate) fn note_heard(&mut self, conn: ConnId, head: &FrameHead) {
+    pub(crate) fn note_frame(&mut self, conn: ConnId, head: &FrameHead) {
         if self.side == Side::Server || head.stream.is_connection() || head.kind == kind::RST_STREAM
         {
             return;
@@ -31,7 +31,7 @@ impl Session {
         if let Some(key) = self.key_at(conn, head.stream)
             && let Some(stream) = self.streams.find_mut(key)
         {
-            stream.heard = true;
+            stream.frame_received = true;
         }
     }
 
@@ -49,9 +49,9 @@ impl Session {
             if conn.goaway.sent.is_some_and(|last| id > last) {
                 return IdState::Ignored;
             }
-            conn.peer_ids.standing(id)
+            conn.peer_ids.state(id)
         } else {
-            conn.local_ids.standing(id)
+            conn.local_ids.state(id)
         }
     }
 
@@ -73,7 +73,7 @@ impl Session {
             send,
             recv,
             priority,
-            heard: false,
+            frame_received: false,
             offered: false,
             key_state: KeyState::Held,
             stop_due: false,
@@ -103,15 +103,19 @@ impl Session {
         let Some(stream) = self.streams.known_mut(key) else { return };
         let left = stream.binding.rebind(to, mover);
         // A complete stream stays on its carrier although its old connection is gone.
-        if let Some(conn) = self.conns.find_mut(left.conn) {
-            conn.streams.remove(&left.id);
-            conn.departed.insert(left.id, key);
+        if let Some(c1) = self.conns.find_mut(left.conn) {
+            c1.streams.remove(&left.id);
+            c1.vacated.insert(left.id, key);
+        }
+        // A mover has it in the map of its carrier already.
+        if let Some(c2) = self.conns.find_mut(to.conn) {
+            c2.streams.insert(to.id, key);
         }
     }
 
     /// Returns the stream that moved away from this route, if it is still running.
     pub(crate) fn vacated_key(&self, at: StreamAddr) -> Option<StreamKey> {
-        self.conns.find(at.conn)?.departed.get(&at.id).copied()
+        self.conns.find(at.conn)?.vacated.get(&at.id).copied()
     }
 
     /// Ignores late frames on this route from now on, if its connection is not gone.

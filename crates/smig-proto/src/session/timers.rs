@@ -121,7 +121,7 @@ impl Session {
                 conn.carriers.len() > 0
                     || !conn.pending_answers.is_empty()
                     || !conn.deferred_migrates.is_empty()
-                    || !conn.departed.is_empty()
+                    || !conn.vacated.is_empty()
             })
     }
 }

@@ -64,6 +64,11 @@ impl Binding {
         &self.migration
     }
 
+    /// Returns the former addresses.
+    pub(crate) fn vacated(&self) -> &[StreamAddr] {
+        &self.vacated
+    }
+
     pub(crate) const fn moves(&self) -> u8 {
         self.moves
     }
@@ -225,7 +230,7 @@ mod tests {
             send,
             recv: RecvHalf::new(1000, RecvState::Ended),
             priority: Priority::sequential(5),
-            heard: false,
+            frame_received: false,
             offered: false,
             key_state: KeyState::Held,
             stop_due: false,

@@ -77,7 +77,7 @@ pub(crate) struct Stream {
     pub(crate) priority: Priority,
     /// Client: the server sent a frame of the stream other than RST_STREAM, or moved it, so it may
     /// have processed the request.
-    pub(crate) heard: bool,
+    pub(crate) frame_received: bool,
     /// The stream was offered (server), or an offer was declined (client): no second offer
     /// (SMIG-6.4/offered-once).
     pub(crate) offered: bool,
@@ -99,7 +99,11 @@ impl Stream {
     /// sent, and only if no other frame of the stream was received: a refused carrier says nothing
     /// about the request, and a peer that has responded has processed it.
     pub(crate) fn processed_if_refused(&self, at: StreamAddr) -> Processed {
-        if self.heard || at != self.binding.recv_addr() { Processed::Maybe } else { Processed::No }
+        if self.frame_received || at != self.binding.recv_addr() {
+            Processed::Maybe
+        } else {
+            Processed::No
+        }
     }
 
     /// Returns whether both directions have ended.
