@@ -94,8 +94,8 @@ pub(crate) enum ConnState {
     Dead,
 }
 
-/// The client's proof in a JOIN that is undecided. Boxed wherever it is stored: few connections have
-/// one, and none for long.
+/// The client's proof in a JOIN that is undecided. Boxed wherever it is stored: few connections
+/// have one, and none for long.
 #[derive(Clone, Debug)]
 pub(crate) struct UndecidedJoin {
     pub(crate) nonce: [u8; 16],

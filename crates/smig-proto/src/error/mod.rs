@@ -1,5 +1,5 @@
-//! Errors: the cause ([`Cause`]), its scope ([`InputError`]), and what is reported to the application
-//! ([`ConnectionError`], [`StreamError`]).
+//! Errors: the cause ([`Cause`]), its scope ([`InputError`]), and what is reported to the
+//! application ([`ConnectionError`], [`StreamError`]).
 
 mod cause;
 mod code;

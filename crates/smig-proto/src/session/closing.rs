@@ -20,8 +20,8 @@ impl Session {
             InputError::Connection(cause) => self.fail_connection(now, id, cause),
             InputError::Stream(stream, cause) => {
                 let at = StreamAddr { conn: id, id: stream };
-                // A frame on a former route of a stream concerns the stream on its current route
-                // (SMIG-5.19/behind-barrier).
+                // A frame on a former address of a stream concerns the stream on its current
+                // address (SMIG-5.19/behind-barrier).
                 let key = self.key_at(id, stream).or_else(|| self.vacated_key(at));
                 let (charge, paid) = self.reset_budget.charge(now, Offence::of(cause));
                 let answered = paid.is_ok() && self.count_reset(id).is_ok();
@@ -100,8 +100,8 @@ impl Session {
         Ok(())
     }
 
-    /// Fails the entire connection: sends GOAWAY, and fails everything that runs on it. Does nothing
-    /// if the connection has ended meanwhile, or is gone.
+    /// Fails the entire connection: sends GOAWAY, and fails everything that runs on it. Does
+    /// nothing if the connection has ended meanwhile, or is gone.
     pub(crate) fn fail_connection(&mut self, now: Instant, id: ConnId, cause: Cause) {
         let Some(conn) = self.conns.find_mut(id) else { return };
         if conn.is_dead() {

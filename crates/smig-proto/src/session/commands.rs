@@ -146,8 +146,8 @@ impl Session {
             if conn.settings_acked { window } else { window.max(crate::flow::INITIAL_WINDOW) };
         let priority = Priority::of(&head.headers);
         let halves = (send, RecvHalf::new(window, RecvState::Head));
-        let route = StreamAddr { conn: id, id: stream };
-        let key = self.admit(now, Opener::Local, RequestKind::of(head), route, halves, priority);
+        let addr = StreamAddr { conn: id, id: stream };
+        let key = self.admit(now, Opener::Local, RequestKind::of(head), addr, halves, priority);
         self.arm(now);
         Ok(key)
     }
@@ -202,11 +202,11 @@ impl Session {
         Ok(())
     }
 
-    /// Frames a response head on the stream's route, and buffers it if a decline may require it to
-    /// be sent again.
+    /// Frames a response head on the stream's address, and buffers it if a decline may require it
+    /// to be sent again.
     pub(crate) fn write_response(&mut self, key: StreamKey, head: &ResponseHead, end: EndStream) {
         let Some(stream) = self.streams.known_mut(key) else { return };
-        let route = stream.binding.send_addr();
+        let addr = stream.binding.send_addr();
         stream.send.keep_head(head, end);
         if !head.status.is_informational() {
             let status = head.status.as_u16();
@@ -220,23 +220,18 @@ impl Session {
             let length = if bodiless { None } else { content_length(&head.headers).ok().flatten() };
             stream.send.on_head(end, length);
         }
-        self.frame_response(route, head, end);
+        self.frame_response(addr, head, end);
     }
 
-    /// Frames a response head on a route. A carrier whose connection was lost takes nothing: the
+    /// Frames a response head on an address. A carrier whose connection was lost takes nothing: the
     /// answer decides.
-    pub(crate) fn frame_response(
-        &mut self,
-        route: StreamAddr,
-        head: &ResponseHead,
-        end: EndStream,
-    ) {
-        let Some(conn) = self.conns.live_mut(route.conn) else {
+    pub(crate) fn frame_response(&mut self, addr: StreamAddr, head: &ResponseHead, end: EndStream) {
+        let Some(conn) = self.conns.live_mut(addr.conn) else {
             return;
         };
         let max = conn.max_frame();
         let (encoder, out) = (&mut conn.encoder, &mut conn.out.frames);
-        wire::headers(out, route.id, end, max, |out| encode_response(encoder, head, out));
+        wire::headers(out, addr.id, end, max, |out| encode_response(encoder, head, out));
     }
 
     fn live(&self, key: StreamKey) -> Result<&Stream, SendError> {
@@ -345,23 +340,23 @@ impl Session {
         if self.side == Side::Client || unsettled || promised || !stream.send.is_open() {
             return Err(PushError::NoParent);
         }
-        let route = stream.binding.send_addr();
+        let addr = stream.binding.send_addr();
         let open = self.local_open;
-        let conn = self.conns.find_mut(route.conn).ok_or(PushError::NoParent)?;
+        let conn = self.conns.find_mut(addr.conn).ok_or(PushError::NoParent)?;
         if !conn.peer.push || open >= conn.peer.max_concurrent_streams || !conn.accepts_streams() {
             return Err(PushError::Refused);
         }
         let promised = conn.local_ids.next(2).ok_or(PushError::Refused)?;
         let (window, max) = (conn.peer.initial_window, conn.max_frame());
         let (encoder, out) = (&mut conn.encoder, &mut conn.out.frames);
-        wire::push_promise(out, route.id, promised, max, |out| encode_request(encoder, head, out));
+        wire::push_promise(out, addr.id, promised, max, |out| encode_request(encoder, head, out));
         let halves = (SendHalf::new(window, SendState::Head), RecvHalf::new(0, RecvState::Ended));
-        let route = StreamAddr { conn: route.conn, id: promised };
+        let addr = StreamAddr { conn: addr.conn, id: promised };
         let key = self.admit(
             now,
             Opener::Local,
             RequestKind::of(head),
-            route,
+            addr,
             halves,
             Priority::default(),
         );

@@ -55,11 +55,11 @@ impl Session {
         setting: Setting,
         is_first: bool,
     ) -> Result<(), InputError> {
-        let role = self.side;
+        let side = self.side;
         let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         match setting {
             Setting::HeaderTableSize(size) => conn.encoder.set_max_table_size(size as usize),
-            Setting::EnablePush(value) => match (value, role) {
+            Setting::EnablePush(value) => match (value, side) {
                 (0, _) => conn.peer.push = false,
                 (1, Side::Server) => conn.peer.push = true,
                 (_, Side::Server | Side::Client) => return Err(Cause::BadEnablePush.into()),
@@ -115,18 +115,19 @@ impl Session {
 
     /// Negotiates the extension, as the peer's first SETTINGS specify (SMIG-3.3/when-on).
     fn on_first_settings(&mut self, now: Instant, id: ConnId) -> Result<(), InputError> {
-        let role = self.side;
+        let side = self.side;
         let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         if !conn.spec.may_offer_extension(&self.config) {
             return Ok(());
         }
         if conn.peer.smig == 0 {
-            // Not supported by the peer; a server then ignores a JOIN that was sent in the first flight.
+            // Not supported by the peer; a server then ignores a JOIN that was sent in the first
+            // flight.
             conn.membership = Membership::NotMember;
             self.release_deferred(now, id);
             return Ok(());
         }
-        if role == Side::Server {
+        if side == Side::Server {
             // Without a complete CID, the extension is off.
             let [Some(hi), Some(mid), Some(low)] = conn.peer.cid else { return Ok(()) };
             conn.cid = Cid::from_words(hi, mid, low);
@@ -154,10 +155,10 @@ impl Session {
     /// names a session: it is not known yet whether a JOIN follows, which would replace this
     /// provisional session.
     pub(crate) fn found_session(&mut self, id: ConnId, cid: Cid) {
-        let role = self.side;
+        let side = self.side;
         let Some(conn) = self.conns.known_mut(id) else { return };
         let security = conn.spec.security;
-        let request = match (security, role) {
+        let request = match (security, side) {
             // K arrives in a JOIN (SMIG-3.9/cleartext-key).
             (crate::conn::Security::TrustedCleartext, Side::Server) => return,
             (crate::conn::Security::TrustedCleartext, Side::Client) => KeyingRequest::Random,

@@ -81,8 +81,8 @@ impl Session {
                 Err(Cause::StreamClosed.into())
             }
             IdState::Idle | IdState::Skipped => {
-                // A client holds its direction until the ACK (SMIG-5.6/client-holds), so only a client
-                // can receive DATA on an unknown carrier.
+                // A client holds its direction until the ACK (SMIG-5.6/client-holds), so only a
+                // client can receive DATA on an unknown carrier.
                 if self.side == crate::ids::Side::Server || !self.may_be_carrier(id, stream) {
                     chunk.credit.forfeit();
                     return Err(Cause::IdleStream.into());
@@ -182,7 +182,7 @@ impl Session {
         }
     }
 
-    /// Sends a WINDOW_UPDATE for a stream, on the stream's current route (SMIG-7.2/credit-on-s2).
+    /// Sends a WINDOW_UPDATE for a stream, on the stream's current address (SMIG-7.2/credit-on-s2).
     /// Does nothing if the stream, or the peer's direction, has ended meanwhile.
     pub(crate) fn send_stream_credit(&mut self, key: StreamKey, increment: u32) {
         let Some(stream) = self.streams.find_mut(key) else { return };
@@ -190,9 +190,9 @@ impl Session {
             return;
         }
         stream.binding.on_credit_sent(increment);
-        let route = stream.binding.send_addr();
-        if let Some(conn) = self.conns.live_mut(route.conn) {
-            wire::window_update(&mut conn.out.frames, route.id, increment);
+        let addr = stream.binding.send_addr();
+        if let Some(conn) = self.conns.live_mut(addr.conn) {
+            wire::window_update(&mut conn.out.frames, addr.id, increment);
         }
     }
 

@@ -175,9 +175,9 @@ impl Session {
         if matches!(stream.binding.migration(), MigrationState::OfferReceived) {
             stream.binding.set_offer(Offer::None);
             stream.offered = true;
-            let (route, ended) = (stream.binding.send_addr(), stream.send.closed_flag());
+            let (addr, ended) = (stream.binding.send_addr(), stream.send.closed_flag());
             let charge = self.reset_budget.debit(Offence::Refused);
-            self.decline(route, ended, charge);
+            self.decline(addr, ended, charge);
         }
     }
 

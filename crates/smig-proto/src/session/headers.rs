@@ -129,8 +129,8 @@ impl Session {
         let mut recv = RecvHalf::new(window, RecvState::Head);
         recv.on_head(end, length).map_err(|cause| InputError::Stream(stream, cause))?;
         let halves = (SendHalf::new(send_window, SendState::Head), recv);
-        let route = StreamAddr { conn: id, id: stream };
-        let key = self.admit(now, Opener::Peer, RequestKind::of(&head), route, halves, priority);
+        let addr = StreamAddr { conn: id, id: stream };
+        let key = self.admit(now, Opener::Peer, RequestKind::of(&head), addr, halves, priority);
         self.arm(now);
         self.events.push_back(Event::Request { conn: id, stream: key, head, end });
         Ok(())
@@ -270,12 +270,12 @@ impl Session {
         }
         let halves =
             (SendHalf::new(send_window, SendState::Ended), RecvHalf::new(window, RecvState::Head));
-        let route = StreamAddr { conn: id, id: promised };
+        let addr = StreamAddr { conn: id, id: promised };
         let key = self.admit(
             now,
             Opener::Peer,
             RequestKind::of(&head),
-            route,
+            addr,
             halves,
             Priority::default(),
         );

@@ -124,12 +124,12 @@ impl Session {
     /// random bytes.
     pub fn handle_keying_material(&mut self, id: ConnId, material: [u8; 32], nonce: [u8; 16]) {
         let points = self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
-        let (role, key, window) = (self.side, self.key.clone(), self.config.connection_window);
+        let (side, key, window) = (self.side, self.key.clone(), self.config.connection_window);
         let Some(conn) = self.conns.live_mut(id) else { return };
         let Some(cid) = conn.cid else { return };
         match conn.membership {
             Membership::KeyingFounder => {
-                if conn.spec.security == Security::TrustedCleartext && role == Side::Client {
+                if conn.spec.security == Security::TrustedCleartext && side == Side::Client {
                     let (first, rest) = material.split_at(16);
                     let mut join = ([0; 16], [0; 32]);
                     join.0.copy_from_slice(first);

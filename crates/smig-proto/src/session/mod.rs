@@ -235,8 +235,8 @@ mod tests {
     use crate::stream::Stream;
 
     /// A server may have a hundred thousand idle sessions. 1,792 bytes are a size class of common
-    /// allocators: one byte more costs each connection 256. A session is a part of its task. Streams
-    /// are stored in a slab, which has no classes; theirs is a bound against silent growth.
+    /// allocators: one byte more costs each connection 256. A session is a part of its task.
+    /// Streams are stored in a slab, which has no classes; theirs is a bound against silent growth.
     #[test]
     #[cfg(target_pointer_width = "64")]
     fn a_session_its_connections_and_streams_fit_their_size_classes() {

@@ -76,7 +76,8 @@ impl Session {
         Ok(())
     }
 
-    /// Sends the barrier, and changes the route of this side's direction (SMIG-5.3/mover-barrier).
+    /// Sends the barrier, and changes the address of this side's direction
+    /// (SMIG-5.3/mover-barrier).
     fn depart(
         &mut self,
         now: Instant,
@@ -256,7 +257,7 @@ impl Session {
         Ok(())
     }
 
-    /// Returns the stream to its old route, because its open migration was declined or given up.
+    /// Returns the stream to its old address, because its open migration was declined or given up.
     /// Returns `None` if there is none.
     pub(crate) fn undo(&mut self, key: StreamKey) -> Option<Undone> {
         self.unschedule(key);

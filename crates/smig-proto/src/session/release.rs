@@ -20,14 +20,14 @@ impl Session {
             return;
         }
         let released = stream.key_state != KeyState::Held;
-        let route = stream.binding.send_addr();
+        let addr = stream.binding.send_addr();
         let had_body = stream.send.exceeds_head();
         let vacated = stream.binding.take_vacated();
         if matches!(stream.binding.migration(), MigrationState::Offered) {
             stream.binding.set_offer(Offer::None);
         }
-        self.unmap(route);
-        if had_body && let Some(conn) = self.conns.find_mut(route.conn) {
+        self.unmap(addr);
+        if had_body && let Some(conn) = self.conns.find_mut(addr.conn) {
             // The peer may have responded before the end of the request had arrived.
             conn.relied_on = true;
         }
@@ -135,7 +135,7 @@ impl Session {
     fn cancel(&mut self, key: StreamKey, code: ErrorCode) {
         let Some(stream) = self.streams.find(key) else { return };
         if stream.is_over() || stream.is_complete() {
-            // It has no route any more; its former connection may belong to other streams.
+            // It has no address any more; its former connection may belong to other streams.
             return;
         }
         let code = match (code, self.side, stream.send.state()) {
@@ -146,19 +146,19 @@ impl Session {
             }
             (code, ..) => code,
         };
-        let (route, settled) = (
+        let (addr, settled) = (
             stream.binding.send_addr(),
             matches!(stream.binding.migration(), MigrationState::Idle),
         );
-        let elsewhere = self.conns.iter().any(|conn| conn.id != route.conn && !conn.is_dead());
-        let conn = self.conns.find(route.conn);
+        let elsewhere = self.conns.iter().any(|conn| conn.id != addr.conn && !conn.is_dead());
+        let conn = self.conns.find(addr.conn);
         let alone = conn.is_some_and(Connection::may_end_with_its_stream)
-            && !self.has_deferred_from(route.conn);
+            && !self.has_deferred_from(addr.conn);
         if self.side == Side::Client && settled && elsewhere && alone {
             // Closing the connection discards the bytes in flight (SMIG-8.4/cancel-by-close).
             self.reset_uncounted(key, ResetReason::Own(code, None));
-            self.cut_off(route.conn, None);
-            self.events.push_back(Event::AbortTransport { conn: route.conn });
+            self.cut_off(addr.conn, None);
+            self.events.push_back(Event::AbortTransport { conn: addr.conn });
             return;
         }
         self.reset_locally(key, ResetReason::Own(code, None));

@@ -86,7 +86,7 @@ impl Session {
         self.reset_locally(key, ResetReason::Own(cause.code(), Some(cause)));
     }
 
-    /// Sends RST_STREAM on the stream's current route, and ends the stream here, unless it has
+    /// Sends RST_STREAM on the stream's current address, and ends the stream here, unless it has
     /// ended. The peer counts it, whatever the reason.
     pub(super) fn reset_locally(&mut self, key: StreamKey, reason: ResetReason) {
         if self.reset_uncounted(key, reason) {
@@ -94,8 +94,8 @@ impl Session {
         }
     }
 
-    /// Like [`Self::reset_locally`], but does not count the reset: if the caller closes the connection,
-    /// RST_STREAM does not reach the peer. Returns whether the stream was running.
+    /// Like [`Self::reset_locally`], but does not count the reset: if the caller closes the
+    /// connection, RST_STREAM does not reach the peer. Returns whether the stream was running.
     pub(super) fn reset_uncounted(&mut self, key: StreamKey, reason: ResetReason) -> bool {
         let Some(stream) = self.streams.find(key).filter(|stream| !stream.is_over()) else {
             return false;
@@ -106,20 +106,20 @@ impl Session {
                 (cause.code(), Initiator::Local, Some(cause))
             }
         };
-        let route = stream.binding.send_addr();
+        let addr = stream.binding.send_addr();
         if stream.binding.open().is_some() {
             self.end_migration(key, EarlyEnd::Reset(code));
         } else {
-            self.queue_reset(route, code);
+            self.queue_reset(addr, code);
         }
         let processed = Processed::Maybe;
-        let error = StreamError { code, initiator, cause, connection: route.conn, processed };
+        let error = StreamError { code, initiator, cause, connection: addr.conn, processed };
         self.finish_failed(key, error, None);
         true
     }
 
-    /// Handles the peer's RST_STREAM that was received at `at` (the table in SMIG section 8), unless
-    /// the stream has ended meanwhile.
+    /// Handles the peer's RST_STREAM that was received at `at` (the table in SMIG section 8),
+    /// unless the stream has ended meanwhile.
     pub(crate) fn fail_by_peer(
         &mut self,
         key: StreamKey,
@@ -225,7 +225,7 @@ impl Session {
     }
 
     /// Removes a failed stream from its connections and notifies the application. `reset_at` is the
-    /// route on which the peer's RST_STREAM arrived, if any: no frame may follow there.
+    /// address on which the peer's RST_STREAM arrived, if any: no frame may follow there.
     fn finish_failed(&mut self, key: StreamKey, error: StreamError, reset_at: Option<StreamAddr>) {
         self.unschedule(key);
         let Some(stream) = self.streams.known_mut(key) else { return };

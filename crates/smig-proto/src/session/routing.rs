@@ -55,7 +55,7 @@ impl Session {
         }
     }
 
-    /// Adds a stream, which counts against the limit from now on, and maps `route` to it.
+    /// Adds a stream, which counts against the limit from now on, and maps `addr` to it.
     pub(crate) fn admit(
         &mut self,
         now: Instant,
@@ -90,7 +90,7 @@ impl Session {
         key
     }
 
-    /// Removes the mapping of this route, unless it went with its connection.
+    /// Removes the mapping of this address, unless it went with its connection.
     pub(crate) fn unmap(&mut self, at: StreamAddr) {
         if let Some(conn) = self.conns.find_mut(at.conn) {
             conn.streams.remove(&at.id);
@@ -113,12 +113,12 @@ impl Session {
         }
     }
 
-    /// Returns the stream that moved away from this route, if it is still running.
+    /// Returns the stream that moved away from this address, if it is still running.
     pub(crate) fn vacated_key(&self, at: StreamAddr) -> Option<StreamKey> {
         self.conns.find(at.conn)?.vacated.get(&at.id).copied()
     }
 
-    /// Ignores late frames on this route from now on, if its connection is not gone.
+    /// Ignores late frames on this address from now on, if its connection is not gone.
     pub(crate) fn ignore_from_peer(&mut self, at: StreamAddr) {
         let peers = self.is_peers(at.id);
         if let Some(conn) = self.conns.find_mut(at.conn) {
@@ -126,8 +126,8 @@ impl Session {
         }
     }
 
-    /// Stops ignoring frames on this route, because the peer has sent its last frame there: further
-    /// frames are errors.
+    /// Stops ignoring frames on this address, because the peer has sent its last frame there:
+    /// further frames are errors.
     pub(crate) fn close_from_peer(&mut self, at: StreamAddr) {
         let peers = self.is_peers(at.id);
         if let Some(conn) = self.conns.find_mut(at.conn) {
@@ -167,9 +167,9 @@ impl Session {
         if stream.binding.scheduled().is_some() || !stream.has_frames() {
             return;
         }
-        let (route, priority) = (stream.binding.send_addr(), stream.priority);
-        let Some(conn) = self.conns.known_mut(route.conn) else { return };
-        stream.binding.enter_schedule(route.conn);
-        conn.scheduler.push(route.id, key, priority);
+        let (addr, priority) = (stream.binding.send_addr(), stream.priority);
+        let Some(conn) = self.conns.known_mut(addr.conn) else { return };
+        stream.binding.enter_schedule(addr.conn);
+        conn.scheduler.push(addr.id, key, priority);
     }
 }

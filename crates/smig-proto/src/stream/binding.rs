@@ -2,7 +2,7 @@
 //! about to change it.
 //!
 //! A migration replaces this and nothing else: offsets, windows, buffered body, half-closed state
-//! and priority are in the halves of [`super::Stream`]. The route changes in three ways only:
+//! and priority are in the halves of [`super::Stream`]. An address changes in three ways only:
 //! [`Binding::begin`], [`Binding::rebind`] and [`Binding::revert`].
 
 use crate::ids::{ConnId, StreamAddr};

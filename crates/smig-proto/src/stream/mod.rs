@@ -95,9 +95,9 @@ impl Stream {
     }
 
     /// Returns whether the peer may have processed the request, given that it reports at `at` that
-    /// it did not (RFC 9113 section 8.7). The report counts only on the route where the request was
-    /// sent, and only if no other frame of the stream was received: a refused carrier says nothing
-    /// about the request, and a peer that has responded has processed it.
+    /// it did not (RFC 9113 section 8.7). The report counts only on the address where the request
+    /// was sent, and only if no other frame of the stream was received: a refused carrier says
+    /// nothing about the request, and a peer that has responded has processed it.
     pub(crate) fn processed_if_refused(&self, at: StreamAddr) -> Processed {
         if self.frame_received || at != self.binding.recv_addr() {
             Processed::Maybe
