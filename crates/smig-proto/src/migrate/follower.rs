@@ -1,7 +1,7 @@
 //! What a follower decides (spec/smig.md sections 2, 5 and 6), from what it knows and without an
 //! effect. The session performs it.
 
-use super::{MigrationState, PendingAnswer};
+use super::{MigrationState, OpenMigration, PendingAnswer};
 use crate::error::{Cause, ErrorCode};
 use crate::ids::{ConnId, Side, StreamAddr, StreamId};
 use crate::wire::Migrate;
@@ -21,17 +21,18 @@ pub(crate) const fn check_migrate(
     if allowed { Ok(()) } else { Err(Cause::BadMigrate) }
 }
 
-/// What a MIGRATE does to a stream that may have a migration of this side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a MIGRATE finds at a stream that may have a migration of this side.
+#[derive(Debug)]
 pub(crate) enum Collision {
-    /// None: this side follows, or declines.
+    /// No migration: this side follows, or declines.
     None,
-    /// It answers this side's offer, and is followed like any other (SMIG-6.3/offer-stays-open).
+    /// An offer of this side, which it answers. It is followed like any other
+    /// (SMIG-6.3/offer-stays-open).
     AnswersOffer,
-    /// The server's own move stands, and the client's is not answered (SMIG-6.5/server-wins).
+    /// The server's own move, which stands; the client's is not answered (SMIG-6.5/server-wins).
     OwnStands,
-    /// The client gives its own move up, and then follows (SMIG-6.6/client-yields).
-    OwnYields,
+    /// The client's own move, which it gives up, and then follows (SMIG-6.6/client-yields).
+    OwnYields(Box<OpenMigration>),
 }
 
 /// What an offer does to a stream.
@@ -45,30 +46,42 @@ pub(crate) enum OnOffer {
 }
 
 impl MigrationState {
-    /// Handles a MIGRATE that `side` reads, on S1 and in the stream's order.
-    pub(crate) const fn on_migrate(&self, side: Side) -> Collision {
-        match (self, side) {
+    /// Handles a MIGRATE that `side` reads, on S1 and in the stream's order. An offer, of either
+    /// side, is over, unless this side's own MIGRATE answers it.
+    pub(crate) fn on_migrate(&mut self, side: Side) -> Collision {
+        match (core::mem::replace(self, Self::Idle), side) {
             (Self::Idle | Self::OfferReceived, _) => Collision::None,
             (Self::Offered, _) => Collision::AnswersOffer,
-            (Self::Open(_), Side::Server) => Collision::OwnStands,
-            (Self::Open(_), Side::Client) => Collision::OwnYields,
+            (Self::Open(open), Side::Client) => Collision::OwnYields(open),
+            (open @ Self::Open(_), Side::Server) => {
+                *self = open;
+                Collision::OwnStands
+            }
         }
     }
 
     /// Client: handles an offer. `was_declined`: the stream was offered before, and nothing has
     /// changed since (SMIG-6.4/offered-once). `joined`: its connection is of the session; if it has
     /// left, its streams do not move (SMIG-4.8/new-session).
-    pub(crate) const fn on_offer(
-        &self,
-        was_declined: bool,
-        joined: bool,
-    ) -> Result<OnOffer, Cause> {
+    pub(crate) fn on_offer(&mut self, was_declined: bool, joined: bool) -> Result<OnOffer, Cause> {
         match self {
             Self::Idle if was_declined || !joined => Ok(OnOffer::Decline),
-            Self::Idle => Ok(OnOffer::Ask),
+            Self::Idle => {
+                *self = Self::OfferReceived;
+                Ok(OnOffer::Ask)
+            }
             Self::Open(_) => Ok(OnOffer::Answered),
             Self::Offered | Self::OfferReceived => Err(Cause::BadMigrate),
         }
+    }
+
+    /// Client: ends an offer by a decline. Returns whether there was one.
+    pub(crate) fn decline_offer(&mut self) -> bool {
+        let offered = matches!(self, Self::OfferReceived);
+        if offered {
+            *self = Self::Idle;
+        }
+        offered
     }
 }
 
@@ -132,7 +145,6 @@ pub(crate) fn on_stray_migrate(
 mod tests {
     use super::*;
     use crate::ids::{AppId, Cid};
-    use crate::migrate::OpenMigration;
     use crate::time::Instant;
 
     const S2: StreamAddr = StreamAddr { conn: ConnId(2), id: StreamId::new(6) };
@@ -171,28 +183,34 @@ mod tests {
     #[test]
     fn in_a_collision_the_servers_move_stands() {
         // SMIG-6.5/server-wins, SMIG-6.6/client-yields
-        assert_eq!(open().on_migrate(Side::Server), Collision::OwnStands);
-        assert_eq!(open().on_migrate(Side::Client), Collision::OwnYields);
+        let mut state = open();
+        assert!(matches!(state.on_migrate(Side::Server), Collision::OwnStands));
+        assert!(matches!(state, MigrationState::Open(_)));
+        let yielded = state.on_migrate(Side::Client);
+        assert!(matches!(yielded, Collision::OwnYields(open) if open.to == S2));
         for side in [Side::Server, Side::Client] {
-            assert_eq!(MigrationState::Idle.on_migrate(side), Collision::None);
+            assert!(matches!(state.on_migrate(side), Collision::None));
         }
         // SMIG-6.3/offer-stays-open
-        assert_eq!(MigrationState::Offered.on_migrate(Side::Server), Collision::AnswersOffer);
-        assert_eq!(MigrationState::OfferReceived.on_migrate(Side::Client), Collision::None);
+        let mut state = MigrationState::Offered;
+        assert!(matches!(state.on_migrate(Side::Server), Collision::AnswersOffer));
+        assert!(matches!(state, MigrationState::Idle));
     }
 
     #[test]
     fn an_offer_asks_once_and_only_where_streams_may_move() {
-        let idle = MigrationState::Idle;
-        assert_eq!(idle.on_offer(false, true), Ok(OnOffer::Ask));
+        let mut state = MigrationState::Idle;
         // SMIG-6.4/offered-once, SMIG-4.8/new-session
-        assert_eq!(idle.on_offer(true, true), Ok(OnOffer::Decline));
-        assert_eq!(idle.on_offer(false, false), Ok(OnOffer::Decline));
-        // SMIG-6.2/offer-answered
-        assert_eq!(open().on_offer(false, true), Ok(OnOffer::Answered));
+        assert_eq!(state.on_offer(true, true), Ok(OnOffer::Decline));
+        assert_eq!(state.on_offer(false, false), Ok(OnOffer::Decline));
+        assert_eq!(state.on_offer(false, true), Ok(OnOffer::Ask));
         // SMIG-6.3/offer-stays-open
-        let twice = MigrationState::OfferReceived.on_offer(false, true);
-        assert_eq!(twice, Err(Cause::BadMigrate));
+        assert_eq!(state.on_offer(false, true), Err(Cause::BadMigrate));
+        assert!(state.decline_offer() && !state.decline_offer());
+        // SMIG-6.2/offer-answered
+        let mut state = open();
+        assert_eq!(state.on_offer(false, true), Ok(OnOffer::Answered));
+        assert!(matches!(state, MigrationState::Open(_)) && !state.decline_offer());
     }
 
     #[test]

@@ -62,34 +62,80 @@ pub(crate) const fn check_offer(side: Side, was_offered: bool) -> Result<(), Mig
     }
 }
 
-/// What an answer does to a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What an answer does to a stream. The migration or offer is over.
+#[derive(Debug)]
 pub(crate) enum Answer {
     /// The client declines the offer.
     OfferDeclined,
     /// The follower's barrier: its further frames arrive on the carrier
     /// (SMIG-5.11/follower-barrier).
-    Accepted,
+    Accepted(Box<OpenMigration>),
     /// Both directions resume at their barriers (SMIG-6.8/resume).
-    Declined,
+    Declined(Box<OpenMigration>),
+}
+
+/// What the loss of a connection does to a stream.
+#[derive(Debug)]
+pub(crate) enum Loss {
+    /// C2 of an open migration: nothing is sent on S2 any more, and the answer on C1 decides
+    /// (SMIG-8.9/c2-ends-early).
+    AwaitAnswer,
+    /// The stream fails: it has only this connection, or it was C1 (SMIG-8.8/c1-ends-at-mover).
+    Fail,
+    /// C1 of an open migration: the stream is complete, and the follower may still read what is on
+    /// its way to S2.
+    Complete(Box<OpenMigration>),
 }
 
 impl MigrationState {
     /// Handles an answer that was read at `at`, of a stream whose S1 is `s1`
     /// (SMIG-2.7/stray-answer).
     pub(crate) fn on_answer(
-        &self,
+        &mut self,
         s1: StreamAddr,
         at: StreamAddr,
         dst: Option<(Cid, StreamId)>,
     ) -> Result<Answer, Cause> {
-        match (self, dst) {
+        match (core::mem::replace(self, Self::Idle), dst) {
             (Self::Offered, None) => Ok(Answer::OfferDeclined),
-            (Self::Open(_), None) if at == s1 => Ok(Answer::Declined),
-            (Self::Open(open), Some(dst)) if at == s1 && dst == open.dst() => Ok(Answer::Accepted),
-            (Self::Idle | Self::Offered | Self::OfferReceived | Self::Open(_), _) => {
+            (Self::Open(open), None) if at == s1 => Ok(Answer::Declined(open)),
+            (Self::Open(open), Some(dst)) if at == s1 && dst == open.dst() => {
+                Ok(Answer::Accepted(open))
+            }
+            (state @ (Self::Idle | Self::Offered | Self::OfferReceived | Self::Open(_)), _) => {
+                *self = state;
                 Err(Cause::UnexpectedMigrateAck)
             }
+        }
+    }
+
+    /// Handles the loss of a connection on which the stream is. `complete`: both directions have
+    /// ended.
+    pub(crate) fn on_connection_lost(&mut self, lost: ConnId, complete: bool) -> Loss {
+        match core::mem::replace(self, Self::Idle) {
+            Self::Open(mut open) if open.to.conn == lost => {
+                open.carrier_lost = true;
+                *self = Self::Open(open);
+                Loss::AwaitAnswer
+            }
+            Self::Open(open) if complete => Loss::Complete(open),
+            state @ (Self::Idle | Self::Offered | Self::OfferReceived | Self::Open(_)) => {
+                *self = state;
+                Loss::Fail
+            }
+        }
+    }
+
+    /// Handles a GOAWAY that excludes the stream's address `at`. Returns whether it excludes the
+    /// carrier of an open migration: nothing is sent there any more, and the answer will be a
+    /// decline (SMIG-8.17/goaway-excludes-s2).
+    pub(crate) fn on_excluded(&mut self, at: StreamAddr) -> bool {
+        match self {
+            Self::Open(open) if open.to == at => {
+                open.carrier_lost = true;
+                true
+            }
+            Self::Open(_) | Self::Idle | Self::Offered | Self::OfferReceived => false,
         }
     }
 }
@@ -107,17 +153,6 @@ impl PendingAnswer {
             Some(_) => Err(Cause::UnexpectedMigrateAck),
         }
     }
-}
-
-/// What the loss of a connection does to an open migration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Loss {
-    /// C2: nothing is sent on S2 any more, and the answer on C1 decides (SMIG-8.9/c2-ends-early).
-    AwaitAnswer,
-    /// C1: the stream fails.
-    Fail,
-    /// C1: the stream is complete, and the follower may still read what is on its way to S2.
-    Complete,
 }
 
 /// How a stream ends whose MIGRATE is unanswered.
@@ -144,18 +179,6 @@ pub(crate) struct Aftermath {
 }
 
 impl OpenMigration {
-    /// Handles the loss of C1 or C2. `complete`: both directions have ended
-    /// (SMIG-8.8/c1-ends-at-mover).
-    pub(crate) fn on_connection_lost(&self, lost: ConnId, complete: bool) -> Loss {
-        if self.to.conn == lost {
-            Loss::AwaitAnswer
-        } else if complete {
-            Loss::Complete
-        } else {
-            Loss::Fail
-        }
-    }
-
     /// Returns what is due after the end of the stream: the table of section 8. `used`: a frame was
     /// sent on S2, which must be closed then (SMIG-6.11/close-abandoned).
     pub(crate) fn on_early_end(&self, end: EarlyEnd, used: bool) -> Aftermath {
@@ -238,22 +261,34 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_fits_what_was_asked() {
+    fn an_answer_fits_what_was_asked_and_ends_it() {
         // SMIG-2.7/stray-answer
-        let wrong = Err(Cause::UnexpectedMigrateAck);
-        let open = MigrationState::Open(Box::new(open()));
-        for (state, at, answer, expected) in [
-            (&open, S1, None, Ok(Answer::Declined)),
-            (&open, S1, Some(dst(2)), Ok(Answer::Accepted)),
-            (&open, S1, Some(dst(3)), wrong),
-            (&open, S2, None, wrong),
-            (&open, S2, Some(dst(2)), wrong),
-            (&MigrationState::Offered, S1, None, Ok(Answer::OfferDeclined)),
-            (&MigrationState::Offered, S1, Some(dst(2)), wrong),
-            (&MigrationState::OfferReceived, S1, None, wrong),
-            (&MigrationState::Idle, S1, None, wrong),
+        let is_open = || MigrationState::Open(Box::new(open()));
+        let label = |answer| match answer {
+            Ok(Answer::OfferDeclined) => "offer declined",
+            Ok(Answer::Accepted(open)) if open.to == S2 => "accepted",
+            Ok(Answer::Declined(open)) if open.to == S2 => "declined",
+            Ok(_) => "another migration",
+            Err(cause) => {
+                assert_eq!(cause, Cause::UnexpectedMigrateAck);
+                "error"
+            }
+        };
+        for (mut state, at, answer, expected) in [
+            (is_open(), S1, None, "declined"),
+            (is_open(), S1, Some(dst(2)), "accepted"),
+            (is_open(), S1, Some(dst(3)), "error"),
+            (is_open(), S2, None, "error"),
+            (is_open(), S2, Some(dst(2)), "error"),
+            (MigrationState::Offered, S1, None, "offer declined"),
+            (MigrationState::Offered, S1, Some(dst(2)), "error"),
+            (MigrationState::OfferReceived, S1, None, "error"),
+            (MigrationState::Idle, S1, None, "error"),
         ] {
-            assert_eq!(state.on_answer(S1, at, answer), expected, "{state:?} {at:?} {answer:?}");
+            let before = core::mem::discriminant(&state);
+            assert_eq!(label(state.on_answer(S1, at, answer)), expected, "{at:?} {answer:?}");
+            let unchanged = core::mem::discriminant(&state) == before;
+            assert_eq!(unchanged, expected == "error", "{state:?}");
         }
     }
 
@@ -271,11 +306,30 @@ mod tests {
     fn the_loss_of_c2_waits_for_the_answer_and_that_of_c1_does_not() {
         for complete in [false, true] {
             // SMIG-8.9/c2-ends-early
-            assert_eq!(open().on_connection_lost(S2.conn, complete), Loss::AwaitAnswer);
+            let mut state = MigrationState::Open(Box::new(open()));
+            assert!(matches!(state.on_connection_lost(S2.conn, complete), Loss::AwaitAnswer));
+            assert!(matches!(state, MigrationState::Open(open) if open.carrier_lost));
+            assert!(matches!(
+                MigrationState::Idle.on_connection_lost(S1.conn, complete),
+                Loss::Fail
+            ));
         }
         // SMIG-8.8/c1-ends-at-mover
-        assert_eq!(open().on_connection_lost(S1.conn, false), Loss::Fail);
-        assert_eq!(open().on_connection_lost(S1.conn, true), Loss::Complete);
+        let mut state = MigrationState::Open(Box::new(open()));
+        assert!(matches!(state.on_connection_lost(S1.conn, false), Loss::Fail));
+        assert!(matches!(state, MigrationState::Open(_)), "its end is in on_early_end");
+        assert!(matches!(state.on_connection_lost(S1.conn, true), Loss::Complete(_)));
+        assert!(matches!(state, MigrationState::Idle));
+    }
+
+    #[test]
+    fn a_goaway_on_c2_waits_for_the_answer() {
+        // SMIG-8.17/goaway-excludes-s2
+        let mut state = MigrationState::Open(Box::new(open()));
+        assert!(!state.on_excluded(S1));
+        assert!(state.on_excluded(S2));
+        assert!(matches!(state, MigrationState::Open(open) if open.carrier_lost));
+        assert!(!MigrationState::Idle.on_excluded(S1));
     }
 
     #[test]

@@ -266,12 +266,9 @@ impl Session {
     /// Handles a stream that the peer's GOAWAY excludes from processing.
     fn on_excluded(&mut self, key: StreamKey, at: StreamAddr) {
         let Some(stream) = self.streams.known_mut(key) else { return };
-        if stream.binding.open().is_some_and(|open| open.to == at) {
-            // The answer will be a decline (SMIG-8.17/goaway-excludes-s2).
-            stream.binding.lose_carrier();
-            return;
+        if !stream.binding.on_excluded(at) {
+            self.fail_excluded(key, at);
         }
-        self.fail_excluded(key, at);
     }
 
     pub(crate) fn on_priority_update(

@@ -8,7 +8,7 @@ use crate::migrate::{
     check_migrate, on_stray_migrate,
 };
 use crate::session::{Event, Session};
-use crate::stream::{Offer, RecvState, StreamKey};
+use crate::stream::{RecvState, StreamKey};
 use crate::time::Instant;
 use crate::wire::{EndStream, Migrate, flag};
 
@@ -50,10 +50,9 @@ impl Session {
     ) -> Result<(), InputError> {
         let Some(dst) = migrate.dst else { return self.on_offer(now, key) };
         let Some(stream) = self.streams.known_mut(key) else { return Ok(()) };
-        match stream.binding.migration().on_migrate(self.side) {
+        match stream.binding.on_migrate(self.side) {
             Collision::None => self.follow(now, key, from, dst, end),
             Collision::AnswersOffer => {
-                stream.binding.set_offer(Offer::None);
                 stream.offered = false;
                 self.follow(now, key, from, dst, end)
             }
@@ -62,8 +61,9 @@ impl Session {
                 self.reset_budget.charge(now, Offence::Refused).1?;
                 self.apply_barrier_end(now, key, end)
             }
-            Collision::OwnYields => {
-                let credit = self.undo(key).map_or(0, |undone| undone.credit);
+            Collision::OwnYields(open) => {
+                let credit = open.credit_on_carrier;
+                self.undo(key, *open);
                 self.follow(now, key, from, dst, end)?;
                 if credit > 0 {
                     self.send_stream_credit(key, credit);
@@ -146,10 +146,9 @@ impl Session {
         let Some(stream) = self.streams.known_mut(key) else { return Ok(()) };
         let at = stream.binding.send_addr();
         let joined = self.conns.find(at.conn).is_some_and(Connection::is_joined);
-        match stream.binding.migration().on_offer(stream.offered, joined)? {
+        match stream.binding.on_offer(stream.offered, joined)? {
             OnOffer::Answered => {}
             OnOffer::Ask => {
-                stream.binding.set_offer(Offer::Received);
                 self.events.push_back(Event::MigrationOffered { stream: key });
             }
             OnOffer::Decline => {
@@ -172,8 +171,7 @@ impl Session {
     /// Client: declines an offer.
     pub fn decline_offer(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.find_mut(key) else { return };
-        if matches!(stream.binding.migration(), MigrationState::OfferReceived) {
-            stream.binding.set_offer(Offer::None);
+        if stream.binding.decline_offer() {
             stream.offered = true;
             let (addr, ended) = (stream.binding.send_addr(), stream.send.closed_flag());
             let charge = self.reset_budget.debit(Offence::Refused);
@@ -200,7 +198,6 @@ impl Session {
         }
         let carrier = self.usable_carrier(now, key, from, dst);
         let Some(stream) = self.streams.known_mut(key) else { return Ok(()) };
-        stream.binding.set_offer(Offer::None);
         let (ended, received) = (stream.send.closed_flag(), stream.recv.received());
         let Some(to) = carrier else {
             let charge = self.charge_refusal(now)?;

@@ -9,20 +9,9 @@ use crate::migrate::{
     Mover, OpenMigration, PendingAnswer, check_offer,
 };
 use crate::session::{Event, Session};
-use crate::stream::{Offer, RecvState, SendBeforeAnswer, Stream, StreamKey};
+use crate::stream::{RecvState, SendBeforeAnswer, Stream, StreamKey};
 use crate::time::Instant;
 use crate::wire::{self, EndStream, Migrate};
-
-/// What a migration leaves that was declined or given up.
-#[derive(Debug)]
-pub(crate) struct Undone {
-    /// Where the stream is again.
-    pub(crate) from: StreamAddr,
-    /// Credit that was sent on the carrier and must be sent again (SMIG-6.10/lost-credit).
-    pub(crate) credit: u32,
-    /// RST_STREAM(NO_ERROR) had arrived on the carrier.
-    pub(crate) stopped: bool,
-}
 
 impl Session {
     /// Moves a running stream to another connection (section 5 of the specification), or offers it
@@ -113,7 +102,7 @@ impl Session {
 
     fn offer(&mut self, key: StreamKey, from: StreamAddr) {
         let Some(stream) = self.streams.known_mut(key) else { return };
-        stream.binding.set_offer(Offer::Sent);
+        stream.binding.offer();
         stream.offered = true;
         self.send_migrate(from, Migrate { dst: None }, 0);
     }
@@ -139,15 +128,13 @@ impl Session {
         let at = StreamAddr { conn, id };
         let Some(key) = self.key_at(conn, id) else { return self.on_stray_answer(at, migrate) };
         let Some(stream) = self.streams.known_mut(key) else { return Ok(()) };
-        let s1 = stream.binding.recv_addr();
-        match stream.binding.migration().on_answer(s1, at, migrate.dst)? {
+        match stream.binding.on_answer(at, migrate.dst)? {
             Answer::OfferDeclined => {
-                stream.binding.set_offer(Offer::None);
                 self.events.push_back(Event::MigrationDeclined { stream: key });
                 self.apply_barrier_end(now, key, end)
             }
-            Answer::Declined => self.on_decline(now, key, end),
-            Answer::Accepted => self.on_accept(now, key, end),
+            Answer::Declined(open) => self.on_decline(now, key, *open, end),
+            Answer::Accepted(open) => self.on_accept(now, key, *open, end),
         }
     }
 
@@ -174,12 +161,11 @@ impl Session {
         &mut self,
         now: Instant,
         key: StreamKey,
+        open: OpenMigration,
         end: EndStream,
     ) -> Result<(), InputError> {
         let Some(stream) = self.streams.known_mut(key) else { return Ok(()) };
         let from = stream.binding.recv_addr();
-        let open = stream.binding.revert();
-        let Some(open) = open.debug_expect("what is accepted is open") else { return Ok(()) };
         stream.send.end_replay();
         let received = stream.recv.received();
         self.rebind(key, open.to, Mover::Local);
@@ -236,17 +222,17 @@ impl Session {
         &mut self,
         now: Instant,
         key: StreamKey,
+        open: OpenMigration,
         end: EndStream,
     ) -> Result<(), InputError> {
-        let undone = self.undo(key);
-        let Some(undone) = undone.debug_expect("what is declined is open") else { return Ok(()) };
-        let Undone { from, credit, stopped } = undone;
+        let (credit, stopped) = (open.credit_on_carrier, open.early.is_stopped());
+        let from = self.undo(key, open);
         if credit > 0 {
             self.send_stream_credit(key, credit);
         }
         self.events.push_back(Event::MigrationDeclined { stream: key });
         self.apply_barrier_end(now, key, end)?;
-        if stopped {
+        if stopped && let Some(from) = from {
             // Repeat the reset of the carrier on S1 (SMIG-8.3/reset-remembered).
             self.queue_reset(from, ErrorCode::NoError);
             let charge = self.reset_budget.debit(Offence::Reset);
@@ -257,16 +243,15 @@ impl Session {
         Ok(())
     }
 
-    /// Returns the stream to its old address, because its open migration was declined or given up.
-    /// Returns `None` if there is none.
-    pub(crate) fn undo(&mut self, key: StreamKey) -> Option<Undone> {
+    /// Returns the stream to its old address, because its migration was declined or given up. The
+    /// caller sends the credit of the carrier again (SMIG-6.10/lost-credit). Returns the address.
+    pub(crate) fn undo(&mut self, key: StreamKey, open: OpenMigration) -> Option<StreamAddr> {
         self.unschedule(key);
         let stream = self.streams.known_mut(key)?;
         let from = stream.binding.recv_addr();
         let window = self.conns.known(from.conn)?.peer.initial_window;
-        let used = stream.has_used_carrier();
-        let OpenMigration { to, early, credit_on_carrier: credit, initial_window, .. } =
-            stream.binding.revert()?;
+        let used = stream.has_used_carrier(&open);
+        let OpenMigration { to, early, initial_window, .. } = open;
         if stream.binding.adjusts_send_window(from.conn) {
             // Overflows only if the peer violates flow control; the window is then left as it is
             // (SMIG-7.5/undone-barrier).
@@ -275,7 +260,6 @@ impl Session {
         }
         let heads = stream.send.resume();
         self.unmap(to);
-        let stopped = early.is_stopped();
         self.give_back_to(to.conn, early.into_credit());
         if used {
             // SMIG-6.11/close-abandoned
@@ -286,28 +270,21 @@ impl Session {
             self.frame_response(from, &head, end);
         }
         self.schedule(key);
-        Some(Undone { from, credit, stopped })
+        Some(from)
     }
 
     /// Handles the loss of a stream's connection, or of either one of an open migration.
     pub(crate) fn on_stream_connection_lost(&mut self, key: StreamKey, lost: ConnId) {
         let Some(stream) = self.streams.known_mut(key) else { return };
         let complete = stream.has_ended_directions();
-        let Some(open) = stream.binding.open() else {
-            return self.fail_with_connection(key, lost);
-        };
-        match open.on_connection_lost(lost, complete) {
-            Loss::AwaitAnswer => {
-                stream.binding.lose_carrier();
-                self.unschedule(key);
-            }
+        match stream.binding.on_connection_lost(lost, complete) {
+            Loss::AwaitAnswer => self.unschedule(key),
             Loss::Fail => self.fail_with_connection(key, lost),
-            Loss::Complete => {
-                let Some(open) = stream.binding.revert() else { return };
+            Loss::Complete(open) => {
                 stream.send.end_replay();
                 // The follower, if it follows, has the stream on the carrier.
                 self.rebind(key, open.to, Mover::Local);
-                self.drop_early(open);
+                self.drop_early(*open);
                 self.after_direction(key);
             }
         }
@@ -319,7 +296,8 @@ impl Session {
         let Some(stream) = self.streams.known(key) else { return };
         let Some(open) = stream.binding.open() else { return };
         let (s1, s2, dst) = (stream.binding.recv_addr(), open.to, open.dst());
-        let Aftermath { reset_s2, on_decline } = open.on_early_end(end, stream.has_used_carrier());
+        let Aftermath { reset_s2, on_decline } =
+            open.on_early_end(end, stream.has_used_carrier(open));
         if let Some(code) = reset_s2 {
             self.queue_reset(s2, code);
         }

@@ -7,7 +7,7 @@ use crate::invariant::DebugExpect;
 use crate::migrate::MigrationState;
 use crate::session::resets::ResetReason;
 use crate::session::{Event, Session};
-use crate::stream::{KeyState, Offer, Opener, RecvState, RequestKind, SendState, StreamKey};
+use crate::stream::{KeyState, Opener, RecvState, RequestKind, SendState, StreamKey};
 
 /// Bytes of an unneeded request that are read before the client is requested to stop sending.
 const DRAINED: i64 = 64 << 10;
@@ -23,9 +23,7 @@ impl Session {
         let addr = stream.binding.send_addr();
         let had_body = stream.send.exceeds_head();
         let vacated = stream.binding.take_vacated();
-        if matches!(stream.binding.migration(), MigrationState::Offered) {
-            stream.binding.set_offer(Offer::None);
-        }
+        stream.binding.end_offer();
         self.unmap(addr);
         if had_body && let Some(conn) = self.conns.find_mut(addr.conn) {
             // The peer may have responded before the end of the request had arrived.

@@ -169,7 +169,7 @@ impl Session {
         let Some(open) = stream.binding.revert() else { return };
         self.unmap(open.to);
         self.ignore_from_peer(open.to);
-        self.drop_early(open);
+        self.drop_early(*open);
         self.events.push_back(Event::MigrationDeclined { stream: key });
     }
 

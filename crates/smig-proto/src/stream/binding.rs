@@ -5,8 +5,11 @@
 //! and priority are in the halves of [`super::Stream`]. An address changes in three ways only:
 //! [`Binding::begin`], [`Binding::rebind`] and [`Binding::revert`].
 
-use crate::ids::{ConnId, StreamAddr};
-use crate::migrate::{EarlyFrames, MigrationState, Mover, OpenMigration};
+use crate::error::Cause;
+use crate::ids::{Cid, ConnId, Side, StreamAddr, StreamId};
+use crate::migrate::{
+    Answer, Collision, EarlyFrames, Loss, MigrationState, Mover, OnOffer, OpenMigration,
+};
 
 #[derive(Debug)]
 pub(crate) struct Binding {
@@ -20,16 +23,6 @@ pub(crate) struct Binding {
     scheduled: Option<ConnId>,
     /// Number of migrations that either side began.
     moves: u8,
-}
-
-/// An offer to migrate a stream, which is no migration yet (SMIG-6.1/offer).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Offer {
-    None,
-    /// Server: sent and unanswered.
-    Sent,
-    /// Client: received and unanswered.
-    Received,
 }
 
 impl Binding {
@@ -102,13 +95,6 @@ impl Binding {
         }
     }
 
-    /// Records that nothing can be sent any more on the carrier of an open migration.
-    pub(crate) fn lose_carrier(&mut self) {
-        if let Some(open) = self.open_mut() {
-            open.carrier_lost = true;
-        }
-    }
-
     /// Returns whether SETTINGS_INITIAL_WINDOW_SIZE that `conn` receives adjusts the send window:
     /// the stream was opened there, and this side's barrier was not sent
     /// (SMIG-7.4/initial-window).
@@ -119,6 +105,12 @@ impl Binding {
     /// The same for the receive window and the acknowledgement, until the peer's barrier is read.
     pub(crate) fn adjusts_recv_window(&self, conn: ConnId) -> bool {
         self.addr.conn == conn && self.vacated.is_empty()
+    }
+
+    /// Server: records an offer (SMIG-6.1/offer).
+    pub(crate) fn offer(&mut self) {
+        debug_assert!(self.open().is_none(), "{self:?}");
+        self.migration = MigrationState::Offered;
     }
 
     /// The mover's barrier was sent: this side's direction continues at the carrier
@@ -138,17 +130,16 @@ impl Binding {
         if mover == Mover::Peer {
             self.moves = self.moves.saturating_add(1);
         }
-        self.migration = MigrationState::Idle;
         let left = core::mem::replace(&mut self.addr, to);
         self.vacated.push(left);
         left
     }
 
-    /// Ends this side's open migration, if there is one: its direction is back at the old address.
-    /// After an accepting answer, [`Self::rebind`] follows.
-    pub(crate) fn revert(&mut self) -> Option<OpenMigration> {
+    /// Gives this side's open migration up, if there is one: its direction is back at the old
+    /// address.
+    pub(crate) fn revert(&mut self) -> Option<Box<OpenMigration>> {
         match core::mem::replace(&mut self.migration, MigrationState::Idle) {
-            MigrationState::Open(open) => Some(*open),
+            MigrationState::Open(open) => Some(open),
             other @ (MigrationState::Idle
             | MigrationState::Offered
             | MigrationState::OfferReceived) => {
@@ -158,20 +149,52 @@ impl Binding {
         }
     }
 
+    /// Handles an answer that was read at `at`. After [`Answer::Accepted`], [`Self::rebind`]
+    /// follows; after [`Answer::Declined`] this side's direction is back at the old address.
+    pub(crate) fn on_answer(
+        &mut self,
+        at: StreamAddr,
+        dst: Option<(Cid, StreamId)>,
+    ) -> Result<Answer, Cause> {
+        self.migration.on_answer(self.addr, at, dst)
+    }
+
+    /// See [`MigrationState::on_migrate`].
+    pub(crate) fn on_migrate(&mut self, side: Side) -> Collision {
+        self.migration.on_migrate(side)
+    }
+
+    /// See [`MigrationState::on_offer`].
+    pub(crate) fn on_offer(&mut self, was_declined: bool, joined: bool) -> Result<OnOffer, Cause> {
+        self.migration.on_offer(was_declined, joined)
+    }
+
+    /// See [`MigrationState::decline_offer`].
+    pub(crate) fn decline_offer(&mut self) -> bool {
+        self.migration.decline_offer()
+    }
+
+    /// See [`MigrationState::on_connection_lost`].
+    pub(crate) fn on_connection_lost(&mut self, lost: ConnId, complete: bool) -> Loss {
+        self.migration.on_connection_lost(lost, complete)
+    }
+
+    /// See [`MigrationState::on_excluded`].
+    pub(crate) fn on_excluded(&mut self, at: StreamAddr) -> bool {
+        self.migration.on_excluded(at)
+    }
+
     /// Returns the migration, which ends with the stream. The stream's address stays the last one.
     pub(crate) fn end(&mut self) -> MigrationState {
         self.addr = self.send_addr();
         core::mem::replace(&mut self.migration, MigrationState::Idle)
     }
 
-    /// Records an offer, or its end. None is recorded during an open migration, which answers it.
-    pub(crate) fn set_offer(&mut self, offer: Offer) {
-        debug_assert!(self.open().is_none(), "{self:?}");
-        self.migration = match offer {
-            Offer::None => MigrationState::Idle,
-            Offer::Sent => MigrationState::Offered,
-            Offer::Received => MigrationState::OfferReceived,
-        };
+    /// Ends this side's offer, because the stream is complete.
+    pub(crate) fn end_offer(&mut self) {
+        if matches!(self.migration, MigrationState::Offered) {
+            self.migration = MigrationState::Idle;
+        }
     }
 
     /// Forgets the former addresses, because the stream has ended.
@@ -198,7 +221,7 @@ impl Binding {
 mod tests {
     use super::*;
 
-    use crate::ids::{AppId, Cid, StreamId};
+    use crate::ids::AppId;
     use crate::priority::Priority;
     use crate::stream::{
         KeyState, Opener, RecvHalf, RecvState, RequestKind, SendBeforeAnswer, SendEnd, SendHalf,
@@ -259,11 +282,9 @@ mod tests {
         let mut stream = response();
         let before = portable(&stream);
         assert_eq!(bound(&stream), (S1, S1, vec![], 0, true));
-        stream.binding.set_offer(Offer::Sent);
         // SMIG-5.14/moved, SMIG-7.1/windows-move
         assert_eq!(stream.binding.rebind(S2, Mover::Peer), S1);
         assert_eq!(bound(&stream), (S2, S2, vec![S1], 1, false));
-        assert!(matches!(stream.binding.migration(), MigrationState::Idle));
         assert_eq!(portable(&stream), before);
     }
 
@@ -278,7 +299,8 @@ mod tests {
         assert!(stream.binding.adjusts_recv_window(S1.conn));
         assert_eq!(stream.binding.addrs().collect::<Vec<_>>(), [S1, S2]);
         assert_eq!(portable(&stream), before);
-        let open = stream.binding.revert().expect("it is open");
+        let answer = stream.binding.on_answer(S1, Some(to(S2).dst()));
+        let Ok(Answer::Accepted(open)) = answer else { panic!("{answer:?}") };
         stream.send.end_replay();
         assert_eq!(stream.binding.rebind(open.to, Mover::Local), S1);
         assert_eq!(bound(&stream), (S2, S2, vec![S1], 1, false));
@@ -295,7 +317,8 @@ mod tests {
         stream.binding.begin(to(S2));
         assert!(stream.send.take(30).end.is_end());
         assert_ne!(portable(&stream), before);
-        assert_eq!(stream.binding.revert().map(|open| open.to), Some(S2));
+        let answer = stream.binding.on_answer(S1, None);
+        assert!(matches!(answer, Ok(Answer::Declined(open)) if open.to == S2));
         assert!(stream.send.resume().is_empty(), "no head was sent on the carrier");
         // The attempt counts.
         assert_eq!(bound(&stream), (S1, S1, vec![], 1, true));

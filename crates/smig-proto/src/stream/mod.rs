@@ -12,7 +12,7 @@ mod stall;
 
 pub(crate) use arena::Arena;
 pub use arena::StreamKey;
-pub(crate) use binding::{Binding, Offer};
+pub(crate) use binding::Binding;
 pub(crate) use recv::{RecvHalf, RecvItem, RecvState};
 pub(crate) use replay::SendBeforeAnswer;
 pub(crate) use send::{Payload, SendEnd, SendHalf, SendState};
@@ -22,6 +22,7 @@ use core::time::Duration;
 
 use crate::error::{Processed, StreamError};
 use crate::ids::StreamAddr;
+use crate::migrate::OpenMigration;
 use crate::priority::Priority;
 use crate::time::Instant;
 
@@ -126,11 +127,10 @@ impl Stream {
             && self.binding.open().is_none()
     }
 
-    /// Returns whether a frame was sent on the carrier of an open migration, so that the carrier
+    /// Returns whether a frame was sent on the carrier of its open migration, so that the carrier
     /// must be closed if it is abandoned (SMIG-6.11/close-abandoned).
-    pub(crate) fn has_used_carrier(&self) -> bool {
-        let credit = self.binding.open().is_some_and(|open| open.credit_on_carrier > 0);
-        credit || self.send.is_behind_barrier()
+    pub(crate) fn has_used_carrier(&self, open: &OpenMigration) -> bool {
+        open.credit_on_carrier > 0 || self.send.is_behind_barrier()
     }
 
     /// Returns whether a stream with data to send has sent fewer than `least` bytes within
