@@ -14,7 +14,7 @@ pub(crate) use early::{EarlyFrame, EarlyFrames, UnboundCarriers};
 pub(crate) use follower::{
     Collision, NamedCarrier, OnOffer, OnStray, check_migrate, on_stray_migrate,
 };
-pub(crate) use mover::{Aftermath, Answer, Departure, EarlyEnd, Loss, check_offer};
+pub(crate) use mover::{Aftermath, Answer, Departure, EndBeforeAnswer, Loss, check_offer};
 
 use crate::error::ErrorCode;
 use crate::ids::{Cid, ConnId, StreamAddr, StreamId};

@@ -157,7 +157,7 @@ impl PendingAnswer {
 
 /// How a stream ends whose MIGRATE is unanswered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EarlyEnd {
+pub(crate) enum EndBeforeAnswer {
     /// This side resets the stream.
     Reset(ErrorCode),
     /// The peer's RST_STREAM arrived there, on S1 or S2.
@@ -181,23 +181,27 @@ pub(crate) struct Aftermath {
 impl OpenMigration {
     /// Returns what is due after the end of the stream: the table of section 8. `used`: a frame was
     /// sent on S2, which must be closed then (SMIG-6.11/close-abandoned).
-    pub(crate) fn on_early_end(&self, end: EarlyEnd, used: bool) -> Aftermath {
+    pub(crate) fn on_end_before_answer(&self, end: EndBeforeAnswer, used: bool) -> Aftermath {
         let close_s2 = used.then_some(ErrorCode::Cancel);
         match end {
             // SMIG-8.2/reset-on-s2
-            EarlyEnd::Reset(code) => Aftermath { reset_s2: Some(code), on_decline: Some(code) },
-            EarlyEnd::ResetByPeer(at, code) if at == self.to => {
+            EndBeforeAnswer::Reset(code) => {
+                Aftermath { reset_s2: Some(code), on_decline: Some(code) }
+            }
+            EndBeforeAnswer::ResetByPeer(at, code) if at == self.to => {
                 Aftermath { reset_s2: None, on_decline: Some(code) }
             }
             // It crossed the MIGRATE, which the peer will decline (SMIG-8.1/reset-crosses,
             // SMIG-8.20/stop-crosses).
-            EarlyEnd::ResetByPeer(..) => Aftermath { reset_s2: close_s2, on_decline: None },
+            EndBeforeAnswer::ResetByPeer(..) => Aftermath { reset_s2: close_s2, on_decline: None },
             // SMIG-8.15/goaway-excludes-s1
-            EarlyEnd::ExcludedS1 => {
+            EndBeforeAnswer::ExcludedS1 => {
                 Aftermath { reset_s2: close_s2, on_decline: Some(ErrorCode::Cancel) }
             }
             // SMIG-8.8/c1-ends-at-mover
-            EarlyEnd::LostC1 => Aftermath { reset_s2: Some(ErrorCode::Cancel), on_decline: None },
+            EndBeforeAnswer::LostC1 => {
+                Aftermath { reset_s2: Some(ErrorCode::Cancel), on_decline: None }
+            }
         }
     }
 }
@@ -317,7 +321,7 @@ mod tests {
         // SMIG-8.8/c1-ends-at-mover
         let mut state = MigrationState::Open(Box::new(open()));
         assert!(matches!(state.on_connection_lost(S1.conn, false), Loss::Fail));
-        assert!(matches!(state, MigrationState::Open(_)), "its end is in on_early_end");
+        assert!(matches!(state, MigrationState::Open(_)), "its end is in on_end_before_answer");
         assert!(matches!(state.on_connection_lost(S1.conn, true), Loss::Complete(_)));
         assert!(matches!(state, MigrationState::Idle));
     }
@@ -336,21 +340,21 @@ mod tests {
     fn resets_go_where_the_table_of_section_8_says() {
         let (cancel, code) = (Some(ErrorCode::Cancel), ErrorCode::InternalError);
         let after = |end, used| {
-            let Aftermath { reset_s2, on_decline } = open().on_early_end(end, used);
+            let Aftermath { reset_s2, on_decline } = open().on_end_before_answer(end, used);
             (reset_s2, on_decline)
         };
         for used in [false, true] {
             // SMIG-8.2/reset-on-s2, SMIG-8.3/reset-remembered
-            assert_eq!(after(EarlyEnd::Reset(code), used), (Some(code), Some(code)));
-            assert_eq!(after(EarlyEnd::ResetByPeer(S2, code), used), (None, Some(code)));
+            assert_eq!(after(EndBeforeAnswer::Reset(code), used), (Some(code), Some(code)));
+            assert_eq!(after(EndBeforeAnswer::ResetByPeer(S2, code), used), (None, Some(code)));
             // SMIG-8.8/c1-ends-at-mover
-            assert_eq!(after(EarlyEnd::LostC1, used), (cancel, None));
+            assert_eq!(after(EndBeforeAnswer::LostC1, used), (cancel, None));
             // SMIG-6.11/close-abandoned: an unused carrier needs no reset.
             let close = used.then_some(ErrorCode::Cancel);
             // SMIG-8.1/reset-crosses
-            assert_eq!(after(EarlyEnd::ResetByPeer(S1, code), used), (close, None));
+            assert_eq!(after(EndBeforeAnswer::ResetByPeer(S1, code), used), (close, None));
             // SMIG-8.15/goaway-excludes-s1
-            assert_eq!(after(EarlyEnd::ExcludedS1, used), (close, cancel));
+            assert_eq!(after(EndBeforeAnswer::ExcludedS1, used), (close, cancel));
         }
     }
 }

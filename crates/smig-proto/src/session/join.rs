@@ -386,7 +386,8 @@ impl Session {
         Ok(JoinProof { cid, nonce: detached.join.nonce, exporter })
     }
 
-    /// Server: joins a verified connection to this session. `nonce` is 16 fresh random bytes.
+    /// Server: joins a connection to this session, which has just verified it: `proof` is that of
+    /// [`Self::verify_join`]. `nonce` is 16 fresh random bytes.
     /// Input that the driver has read after the JOIN must be passed to [`Session::handle_input`]
     /// next.
     pub fn attach(

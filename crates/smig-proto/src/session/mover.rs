@@ -5,8 +5,8 @@ use crate::error::{Cause, ErrorCode, InputError};
 use crate::ids::{Cid, ConnId, StreamAddr, StreamId};
 use crate::invariant::DebugExpect;
 use crate::migrate::{
-    Aftermath, Answer, Departure, EarlyEnd, Loss, MigrateError, MigrationState, MigrationTarget,
-    Mover, OpenMigration, PendingAnswer, check_offer,
+    Aftermath, Answer, Departure, EndBeforeAnswer, Loss, MigrateError, MigrationState,
+    MigrationTarget, Mover, OpenMigration, PendingAnswer, check_offer,
 };
 use crate::session::{Event, Session};
 use crate::stream::{RecvState, SendBeforeAnswer, Stream, StreamKey};
@@ -292,12 +292,12 @@ impl Session {
 
     /// Performs what the end of a stream leaves of its open migration, if it has one; the state
     /// itself ends with the stream.
-    pub(crate) fn end_migration(&mut self, key: StreamKey, end: EarlyEnd) {
+    pub(crate) fn end_migration(&mut self, key: StreamKey, end: EndBeforeAnswer) {
         let Some(stream) = self.streams.known(key) else { return };
         let Some(open) = stream.binding.open() else { return };
         let (s1, s2, dst) = (stream.binding.recv_addr(), open.to, open.dst());
         let Aftermath { reset_s2, on_decline } =
-            open.on_early_end(end, stream.has_used_carrier(open));
+            open.on_end_before_answer(end, stream.has_used_carrier(open));
         if let Some(code) = reset_s2 {
             self.queue_reset(s2, code);
         }

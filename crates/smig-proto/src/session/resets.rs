@@ -3,7 +3,7 @@
 use crate::conn::{Charge, Connection, IdState, Offence};
 use crate::error::{Cause, ErrorCode, Initiator, InputError, Processed, StreamError};
 use crate::ids::{ConnId, Side, StreamAddr, StreamId};
-use crate::migrate::{EarlyEnd, MigrationState};
+use crate::migrate::{EndBeforeAnswer, MigrationState};
 use crate::session::{Event, Session};
 use crate::stream::{KeyState, RecvState, RequestKind, Stream, StreamKey};
 use crate::time::Instant;
@@ -108,7 +108,7 @@ impl Session {
         };
         let addr = stream.binding.send_addr();
         if stream.binding.open().is_some() {
-            self.end_migration(key, EarlyEnd::Reset(code));
+            self.end_migration(key, EndBeforeAnswer::Reset(code));
         } else {
             self.queue_reset(addr, code);
         }
@@ -142,7 +142,7 @@ impl Session {
         } else {
             Processed::Maybe
         };
-        self.end_migration(key, EarlyEnd::ResetByPeer(at, code));
+        self.end_migration(key, EndBeforeAnswer::ResetByPeer(at, code));
         let (initiator, connection) = (Initiator::Peer, at.conn);
         let error = StreamError { code, initiator, cause: None, connection, processed };
         self.finish_failed(key, error, Some(at));
@@ -163,7 +163,7 @@ impl Session {
     /// Client: withdraws an open move, because no more of the request is sent. The server declines
     /// it (SMIG-8.20/stop-crosses).
     fn withdraw_migration(&mut self, key: StreamKey, at: StreamAddr) {
-        self.end_migration(key, EarlyEnd::ResetByPeer(at, ErrorCode::NoError));
+        self.end_migration(key, EndBeforeAnswer::ResetByPeer(at, ErrorCode::NoError));
         let Some(stream) = self.streams.known_mut(key) else { return };
         // Most requests that are stopped have no open move.
         let Some(open) = stream.binding.revert() else { return };
@@ -195,7 +195,7 @@ impl Session {
         if self.streams.find(key).is_none_or(Stream::is_over) {
             return;
         }
-        self.end_migration(key, EarlyEnd::LostC1);
+        self.end_migration(key, EndBeforeAnswer::LostC1);
         let error = StreamError {
             code: self.conns.find(lost).map_or(ErrorCode::Cancel, Connection::end_code),
             initiator: Initiator::Transport,
@@ -213,7 +213,7 @@ impl Session {
             return;
         };
         let processed = stream.processed_if_refused(at);
-        self.end_migration(key, EarlyEnd::ExcludedS1);
+        self.end_migration(key, EndBeforeAnswer::ExcludedS1);
         let error = StreamError {
             code: ErrorCode::RefusedStream,
             initiator: Initiator::Peer,
