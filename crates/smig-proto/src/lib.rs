@@ -16,12 +16,15 @@
     )
 )]
 
+mod body;
 mod config;
 mod conn;
 mod error;
 mod flow;
 mod head;
 pub mod hpack;
+mod ids;
+mod invariant;
 mod message;
 mod migrate;
 mod priority;
@@ -31,16 +34,17 @@ mod time;
 mod wire;
 
 pub use config::{Config, ConnectProtocol, Limits, MAX_CONNECTIONS, Push, SmigConfig};
-pub use conn::{ConnId, ConnectionRole, ConnectionSpec, Identity, OutputBuffer, Security};
+pub use conn::{ConnectionRole, ConnectionSpec, Identity, OutputBuffer, Security};
 pub use error::{Cause, ConnectionError, ErrorCode, Initiator, Processed, StreamError};
 pub use head::{Protocol, RequestHead, ResponseHead};
+pub use ids::{AppId, Cid, ConnId, Side, StreamId};
 pub use message::is_host_and_port;
 pub use migrate::{MigrateError, MigrationTarget, Mover, policy};
 pub use priority::Priority;
 pub use session::{
     ConnectionView, DetachedConnection, Event, JoinProof, KeyingRequest, LostReason, OpenError,
-    PushError, Read, SendError, Session, Side, StreamView,
+    PushError, Read, SendError, Session, StreamView,
 };
 pub use stream::{StallClock, StreamKey};
 pub use time::Instant;
-pub use wire::{AppId, Cid, CodePoints, EndStream, JoinRefusal, StreamId};
+pub use wire::{CodePoints, EndStream, JoinRefusal};

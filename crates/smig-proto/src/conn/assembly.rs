@@ -5,8 +5,9 @@ use bytes::{Bytes, BytesMut};
 
 use crate::config::Limits;
 use crate::error::Cause;
+use crate::ids::StreamId;
 use crate::time::Instant;
-use crate::wire::{EndStream, StreamId};
+use crate::wire::EndStream;
 
 /// The frame type that started the field block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,51 +6,35 @@
 
 mod assembly;
 mod budget;
-mod carriers;
+mod list;
 mod output;
 mod scheduler;
 mod settings;
 mod stream_ids;
-
-use core::fmt;
 
 use http::uri::Authority;
 use rustc_hash::FxHashMap;
 
 pub(crate) use assembly::{BlockKind, FieldBlockAssembly};
 pub(crate) use budget::{Charge, Counter, Offence, ResetBudget, TokenBucket};
-pub(crate) use carriers::{EarlyFrame, EarlyFrames, UnboundCarriers};
+pub(crate) use list::Connections;
 pub(crate) use output::ControlQueue;
 pub use output::OutputBuffer;
 pub(crate) use scheduler::Scheduler;
 pub(crate) use settings::PeerSettings;
 pub(crate) use stream_ids::{IdState, StreamIdSpace};
 
+use crate::body::Buffer;
+use crate::config::Config;
 use crate::error::{ConnectionError, ErrorCode};
 use crate::flow::{INITIAL_WINDOW, RecvWindow, SendWindow};
 use crate::hpack;
-use crate::migrate::{DeferredMigrate, PendingAnswer};
+use crate::ids::{Cid, ConnId, StreamId};
+use crate::migrate::{DeferredMigrate, PendingAnswer, UnboundCarriers};
 use crate::priority::Priority;
-use crate::stream::{Buffer, StreamKey};
+use crate::stream::StreamKey;
 use crate::time::Instant;
-use crate::wire::{Cid, StreamId};
-
-/// Identifies a TCP connection of a session to the driver and the engine. Never reused in a
-/// session.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ConnId(pub(crate) u32);
-
-impl fmt::Debug for ConnId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ConnId({})", self.0)
-    }
-}
-
-impl fmt::Display for ConnId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
+use crate::wire;
 
 /// Protection of a connection, which decides whether and how SMig may be used on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +72,13 @@ pub struct ConnectionSpec {
     pub identity: Identity,
 }
 
+impl ConnectionSpec {
+    /// Returns whether the extension may be announced on the connection.
+    pub(crate) fn may_offer_extension(&self, config: &Config) -> bool {
+        config.smig.is_some() && self.security != Security::Ineligible
+    }
+}
+
 /// Phase of a connection's receiving side. The sending side needs no state until the connection is
 /// closed.
 #[derive(Clone, Debug)]
@@ -103,8 +94,8 @@ pub(crate) enum ConnState {
     Dead,
 }
 
-/// The client's proof in a JOIN that is undecided. Boxed wherever it is stored: few connections have
-/// one, and none for long.
+/// The client's proof in a JOIN that is undecided. Boxed wherever it is stored: few connections
+/// have one, and none for long.
 #[derive(Clone, Debug)]
 pub(crate) struct UndecidedJoin {
     pub(crate) nonce: [u8; 16],
@@ -198,7 +189,7 @@ pub(crate) struct Connection {
     pub(crate) recv_window: RecvWindow,
     pub(crate) streams: FxHashMap<StreamId, StreamKey>,
     /// Streams that moved away from this connection.
-    pub(crate) departed: FxHashMap<StreamId, StreamKey>,
+    pub(crate) vacated: FxHashMap<StreamId, StreamKey>,
     /// Something was sent here on which a stream depends that is no longer here: the answer that
     /// let it move on (SMIG-8.8/c1-ends-at-mover), or the end of its request, which completed it at
     /// this side. The peer does not acknowledge its arrival.
@@ -243,7 +234,7 @@ impl Connection {
             send_window: SendWindow::new(INITIAL_WINDOW),
             recv_window: RecvWindow::of_connection(INITIAL_WINDOW),
             streams: FxHashMap::default(),
-            departed: FxHashMap::default(),
+            vacated: FxHashMap::default(),
             relied_on: false,
             pending_answers: Vec::new(),
             deferred_migrates: Vec::new(),
@@ -280,6 +271,36 @@ impl Connection {
             && !self.owes_join()
             && self.goaway.sent.is_none()
             && self.goaway.received.is_none()
+    }
+
+    /// Announces the connection's window, after SETTINGS and a JOIN that must immediately follow
+    /// them (SMIG-4.1/client-proof).
+    pub(crate) fn announce_window(&mut self, size: u32) {
+        if let Some(increment) = self.recv_window.grow(size) {
+            wire::window_update(&mut self.out.frames, StreamId::CONNECTION, increment);
+        }
+    }
+
+    /// Returns whether a stream of `c1` may be moved here (SMIG-5.1/choice-of-c2).
+    pub(crate) fn accepts_carrier(&self, c1: ConnId) -> bool {
+        self.id != c1 && self.is_joined() && self.accepts_streams()
+    }
+
+    /// Returns whether no stream is here, and no carrier that might become one.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.streams.is_empty() && self.carriers.len() == 0
+    }
+
+    /// Returns whether closing the connection would end its only stream and lose nothing else:
+    /// neither an answer that is due in either direction, nor something that was sent here and may
+    /// not have arrived (SMIG-8.4/cancel-by-close).
+    pub(crate) fn may_end_with_its_stream(&self) -> bool {
+        self.role == ConnectionRole::Bulk
+            && self.streams.len() == 1
+            && self.carriers.len() == 0
+            && self.pending_answers.is_empty()
+            && self.deferred_migrates.is_empty()
+            && !self.relied_on
     }
 
     /// Returns whether the connection belongs to a session or is about to.
@@ -329,9 +350,9 @@ impl Connection {
         self.is_joined() || (!self.is_dead() && self.membership == Membership::Former)
     }
 
-    /// Returns whether the peer owes the answer to a move from `s1`, whose stream has ended.
-    pub(crate) fn owes_answer(&self, s1: StreamId) -> bool {
-        self.pending_answers.iter().any(|due| due.s1 == s1)
+    /// Returns the record of an open migration from `s1`, whose stream has ended.
+    pub(crate) fn pending_answer(&self, s1: StreamId) -> Option<PendingAnswer> {
+        self.pending_answers.iter().find(|due| due.s1 == s1).copied()
     }
 
     /// Removes and returns the record of an open migration from `s1`, whose stream has ended.
@@ -357,11 +378,20 @@ impl Connection {
 
     /// Like [`Self::keys_in_order`], for IDs above `last`.
     pub(crate) fn keys_above(&self, last: StreamId) -> Vec<(StreamId, StreamKey)> {
-        #[expect(clippy::disallowed_methods, reason = "sorted before use")]
-        let streams = self.streams.iter();
-        let above = streams.filter(|&(&id, _)| id > last);
-        let mut keys: Vec<_> = above.map(|(&id, &key)| (id, key)).collect();
-        keys.sort_unstable_by_key(|&(id, _)| id);
-        keys
+        in_order(&self.streams, last)
     }
+
+    /// Like [`Self::keys_in_order`], for the streams that moved away.
+    pub(crate) fn vacated_in_order(&self) -> Vec<(StreamId, StreamKey)> {
+        in_order(&self.vacated, StreamId::CONNECTION)
+    }
+}
+
+fn in_order(map: &FxHashMap<StreamId, StreamKey>, above: StreamId) -> Vec<(StreamId, StreamKey)> {
+    #[expect(clippy::disallowed_methods, reason = "sorted before use")]
+    let streams = map.iter();
+    let mut keys: Vec<_> =
+        streams.filter(|&(&id, _)| id > above).map(|(&id, &key)| (id, key)).collect();
+    keys.sort_unstable_by_key(|&(id, _)| id);
+    keys
 }

@@ -2,14 +2,15 @@
 //! sequential streams in ascending order of their IDs alternate with incremental ones in
 //! round-robin order.
 //!
-//! Owns keys only. An entry may be stale, if the stream has moved or has nothing to send: the
-//! caller checks.
+//! Owns keys only. A stream that has an entry may have nothing to send any more, if its window was
+//! reduced: the caller checks. It leaves the scheduler before it moves or ends.
 
 use std::collections::VecDeque;
 
+use crate::ids::StreamId;
+use crate::invariant::DebugExpect;
 use crate::priority::Priority;
 use crate::stream::StreamKey;
-use crate::wire::StreamId;
 
 #[derive(Debug, Default)]
 struct Level {
@@ -48,7 +49,8 @@ impl Scheduler {
     /// Adds a stream that has data to send.
     pub(crate) fn push(&mut self, id: StreamId, key: StreamKey, priority: Priority) {
         let urgency = usize::from(priority.urgency());
-        let Some(level) = self.levels.get_mut(urgency) else { return };
+        let level = self.levels.get_mut(urgency);
+        let Some(level) = level.debug_expect("an urgency is below 8") else { return };
         self.occupied |= 1 << urgency;
         if priority.is_incremental() {
             level.incremental.push_back((id, key));
@@ -62,9 +64,8 @@ impl Scheduler {
 
     /// Removes a stream; returns whether it had an entry.
     pub(crate) fn remove(&mut self, key: StreamKey, priority: Priority) -> bool {
-        let Some(level) = self.levels.get_mut(usize::from(priority.urgency())) else {
-            return false;
-        };
+        let level = self.levels.get_mut(usize::from(priority.urgency()));
+        let Some(level) = level.debug_expect("an urgency is below 8") else { return false };
         let queue =
             if priority.is_incremental() { &mut level.incremental } else { &mut level.sequential };
         let Some(at) = queue.iter().position(|&(_, other)| other == key) else { return false };

@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashSet;
 
-use crate::wire::StreamId;
+use crate::ids::StreamId;
+use crate::invariant::DebugExpect;
 
 /// Number of ranges of skipped IDs that are stored, each with at least one ID. Older ranges count
 /// as closed.
@@ -64,7 +65,8 @@ impl Skipped {
     /// Removes one ID, which may split a range in two.
     fn remove(&mut self, id: u32) {
         let Some(at) = self.find(id) else { return };
-        let Some(row) = self.rows.get_mut(at) else { return };
+        let row = self.rows.get_mut(at);
+        let Some(row) = row.debug_expect("find returns an index of a range") else { return };
         let (first, last) = *row;
         match (first == id, last == id) {
             (true, true) => drop(self.rows.remove(at)),
@@ -122,7 +124,7 @@ impl StreamIdSpace {
         StreamId::new(self.highest)
     }
 
-    pub(crate) fn standing(&self, id: StreamId) -> IdState {
+    pub(crate) fn state(&self, id: StreamId) -> IdState {
         let id = id.value();
         if id > self.highest {
             IdState::Idle
@@ -139,7 +141,7 @@ impl StreamIdSpace {
     /// connection have ascending IDs, but a MIGRATE on another connection may already have named a
     /// higher ID as its carrier.
     pub(crate) fn may_open(&self, id: StreamId) -> bool {
-        match self.standing(id) {
+        match self.state(id) {
             IdState::Idle => true,
             IdState::Skipped => id.value() > self.opened,
             IdState::Ignored | IdState::Closed => false,
@@ -198,109 +200,109 @@ mod tests {
     #[test]
     fn ids_below_the_highest_stay_usable_for_a_carrier() {
         // SMIG-5.26/skipped-ids: a higher ID does not close one that its owner skipped.
-        let mut ledger = StreamIdSpace::default();
-        ledger.mark_used(StreamId::new(1));
-        ledger.mark_used(StreamId::new(7));
-        assert_eq!(ledger.standing(StreamId::new(3)), IdState::Skipped);
-        assert_eq!(ledger.standing(StreamId::new(5)), IdState::Skipped);
-        assert_eq!(ledger.standing(StreamId::new(1)), IdState::Closed);
-        assert_eq!(ledger.standing(StreamId::new(9)), IdState::Idle);
-        ledger.mark_used(StreamId::new(5));
-        assert_eq!(ledger.standing(StreamId::new(5)), IdState::Closed);
+        let mut ids = StreamIdSpace::default();
+        ids.mark_used(StreamId::new(1));
+        ids.mark_used(StreamId::new(7));
+        assert_eq!(ids.state(StreamId::new(3)), IdState::Skipped);
+        assert_eq!(ids.state(StreamId::new(5)), IdState::Skipped);
+        assert_eq!(ids.state(StreamId::new(1)), IdState::Closed);
+        assert_eq!(ids.state(StreamId::new(9)), IdState::Idle);
+        ids.mark_used(StreamId::new(5));
+        assert_eq!(ids.state(StreamId::new(5)), IdState::Closed);
     }
 
     #[test]
     fn a_request_below_a_carrier_that_overtook_it_may_open_its_id() {
-        let mut ledger = StreamIdSpace::default();
-        ledger.mark_used(StreamId::new(5));
-        assert!(ledger.may_open(StreamId::new(3)));
-        ledger.mark_opened(StreamId::new(3));
-        assert!(!ledger.may_open(StreamId::new(1)), "requests count up");
-        assert!(!ledger.may_open(StreamId::new(5)), "a carrier has it");
-        assert!(ledger.may_open(StreamId::new(7)));
+        let mut ids = StreamIdSpace::default();
+        ids.mark_used(StreamId::new(5));
+        assert!(ids.may_open(StreamId::new(3)));
+        ids.mark_opened(StreamId::new(3));
+        assert!(!ids.may_open(StreamId::new(1)), "requests count up");
+        assert!(!ids.may_open(StreamId::new(5)), "a carrier has it");
+        assert!(ids.may_open(StreamId::new(7)));
     }
 
     #[test]
     fn a_jump_costs_one_row_however_far_it_is() {
         // SMIG-5.26/skipped-ids: RST_STREAM on distant IDs of a joined connection opens and closes
         // carriers.
-        let mut ledger = StreamIdSpace::default();
+        let mut ids = StreamIdSpace::default();
         for jump in 1..=100 {
-            ledger.ignore(StreamId::new(jump * 100_000));
-            assert_eq!(ledger.skipped.rows.len(), jump as usize);
+            ids.ignore(StreamId::new(jump * 100_000));
+            assert_eq!(ids.skipped.rows.len(), jump as usize);
         }
-        assert_eq!(ledger.standing(StreamId::new(100_000)), IdState::Ignored);
-        assert_eq!(ledger.standing(StreamId::new(99_998)), IdState::Skipped);
-        assert_eq!(ledger.standing(StreamId::new(2)), IdState::Closed);
+        assert_eq!(ids.state(StreamId::new(100_000)), IdState::Ignored);
+        assert_eq!(ids.state(StreamId::new(99_998)), IdState::Skipped);
+        assert_eq!(ids.state(StreamId::new(2)), IdState::Closed);
     }
 
     #[test]
     fn memory_of_skipped_ids_is_bounded() {
-        let mut ledger = StreamIdSpace::default();
+        let mut ids = StreamIdSpace::default();
         // Every other client ID, many more than there are ranges.
         for id in (1..4_000).step_by(4) {
-            ledger.mark_used(StreamId::new(id));
+            ids.mark_used(StreamId::new(id));
         }
-        assert_eq!(ledger.skipped.rows.len(), SKIPPED);
-        assert_eq!(ledger.standing(StreamId::new(3_995)), IdState::Skipped);
-        assert_eq!(ledger.standing(StreamId::new(3)), IdState::Closed);
+        assert_eq!(ids.skipped.rows.len(), SKIPPED);
+        assert_eq!(ids.state(StreamId::new(3_995)), IdState::Skipped);
+        assert_eq!(ids.state(StreamId::new(3)), IdState::Closed);
         // One range per gap, split into half as many ranges as it has IDs.
-        let mut ledger = StreamIdSpace::default();
+        let mut ids = StreamIdSpace::default();
         for id in [1_001, 2_001, 3_001, 4_001] {
-            ledger.mark_used(StreamId::new(id));
+            ids.mark_used(StreamId::new(id));
         }
         for id in (3..4_000).step_by(4) {
-            ledger.mark_used(StreamId::new(id));
+            ids.mark_used(StreamId::new(id));
         }
-        assert_eq!(ledger.skipped.rows.len(), SKIPPED);
-        assert_eq!(ledger.standing(StreamId::new(3_997)), IdState::Skipped);
-        assert_eq!(ledger.standing(StreamId::new(3_999)), IdState::Closed);
+        assert_eq!(ids.skipped.rows.len(), SKIPPED);
+        assert_eq!(ids.state(StreamId::new(3_997)), IdState::Skipped);
+        assert_eq!(ids.state(StreamId::new(3_999)), IdState::Closed);
     }
 
     #[test]
     fn memory_of_ignored_ids_is_bounded_and_keeps_the_newest() {
-        let mut ledger = StreamIdSpace::default();
-        ledger.mark_used(StreamId::new(9_999));
+        let mut ids = StreamIdSpace::default();
+        ids.mark_used(StreamId::new(9_999));
         for id in (1..6_001).step_by(2) {
-            ledger.ignore(StreamId::new(id));
+            ids.ignore(StreamId::new(id));
         }
-        assert_eq!((ledger.ignored.ids.len(), ledger.ignored.order.len()), (IGNORED, IGNORED));
-        assert_eq!(ledger.standing(StreamId::new(5_999)), IdState::Ignored);
-        assert_eq!(ledger.standing(StreamId::new(3_953)), IdState::Ignored);
-        assert_eq!(ledger.standing(StreamId::new(3_951)), IdState::Closed);
-        ledger.close_ignored(StreamId::new(5_999));
-        assert_eq!(ledger.standing(StreamId::new(5_999)), IdState::Closed);
+        assert_eq!((ids.ignored.ids.len(), ids.ignored.order.len()), (IGNORED, IGNORED));
+        assert_eq!(ids.state(StreamId::new(5_999)), IdState::Ignored);
+        assert_eq!(ids.state(StreamId::new(3_953)), IdState::Ignored);
+        assert_eq!(ids.state(StreamId::new(3_951)), IdState::Closed);
+        ids.close_ignored(StreamId::new(5_999));
+        assert_eq!(ids.state(StreamId::new(5_999)), IdState::Closed);
     }
 
     #[test]
     fn what_is_ignored_no_more_takes_no_place() {
         // SMIG-5.27/abandoned-dropped: IDs that were added and removed since do not evict others.
-        let mut ledger = StreamIdSpace::default();
+        let mut ids = StreamIdSpace::default();
         let kept = StreamId::new(1);
-        ledger.ignore(kept);
+        ids.ignore(kept);
         for id in (3..6_001).step_by(2) {
-            ledger.ignore(StreamId::new(id));
-            ledger.close_ignored(StreamId::new(id));
+            ids.ignore(StreamId::new(id));
+            ids.close_ignored(StreamId::new(id));
         }
-        assert_eq!(ledger.standing(kept), IdState::Ignored);
+        assert_eq!(ids.state(kept), IdState::Ignored);
     }
 
     #[test]
     fn memory_of_abandoned_ids_is_bounded() {
         // SMIG-5.27/abandoned-dropped: the oldest counts as closed.
-        let mut ledger = StreamIdSpace::default();
-        let ids: Vec<StreamId> = (1..=IGNORED as u32 + 1).map(|n| StreamId::new(2 * n)).collect();
-        ids.iter().for_each(|&id| ledger.ignore(id));
-        assert_eq!(ledger.standing(ids[0]), IdState::Closed);
-        assert!(ids[1..].iter().all(|&id| ledger.standing(id) == IdState::Ignored));
+        let mut ids = StreamIdSpace::default();
+        let used: Vec<StreamId> = (1..=IGNORED as u32 + 1).map(|n| StreamId::new(2 * n)).collect();
+        used.iter().for_each(|&id| ids.ignore(id));
+        assert_eq!(ids.state(used[0]), IdState::Closed);
+        assert!(used[1..].iter().all(|&id| ids.state(id) == IdState::Ignored));
     }
 
     #[test]
     fn own_ids_count_up_by_two_and_end() {
-        let mut ledger = StreamIdSpace::default();
-        assert_eq!(ledger.next(1), Some(StreamId::new(1)));
-        assert_eq!(ledger.next(1), Some(StreamId::new(3)));
-        ledger.highest = StreamId::MAX.value();
-        assert_eq!(ledger.next(1), None);
+        let mut ids = StreamIdSpace::default();
+        assert_eq!(ids.next(1), Some(StreamId::new(1)));
+        assert_eq!(ids.next(1), Some(StreamId::new(3)));
+        ids.highest = StreamId::MAX.value();
+        assert_eq!(ids.next(1), None);
     }
 }

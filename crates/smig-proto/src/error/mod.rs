@@ -1,5 +1,5 @@
-//! Errors: the cause ([`Cause`]), its scope ([`Fault`]), and what is reported to the application
-//! ([`ConnectionError`], [`StreamError`]).
+//! Errors: the cause ([`Cause`]), its scope ([`InputError`]), and what is reported to the
+//! application ([`ConnectionError`], [`StreamError`]).
 
 mod cause;
 mod code;
@@ -9,8 +9,7 @@ use core::fmt;
 pub use cause::Cause;
 pub use code::ErrorCode;
 
-use crate::conn::ConnId;
-use crate::wire::StreamId;
+use crate::ids::{ConnId, StreamId};
 
 /// The scope of an error in the peer's input: a connection error or a stream error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,6 +11,7 @@ use http::HeaderValue;
 
 use super::field::Name;
 use super::{DecodeError, Field, huffman, integer, static_table};
+use crate::invariant::DebugExpect;
 
 /// A Huffman buffer larger than this is released after a block, in bytes.
 const SCRATCH_KEPT: usize = 4096;
@@ -205,7 +206,8 @@ impl Table {
 
     fn evict_to(&mut self, size: usize) {
         while self.size > size {
-            let Some(oldest) = self.entries.pop_back() else { break };
+            let oldest = self.entries.pop_back();
+            let Some(oldest) = oldest.debug_expect("size is that of the entries") else { break };
             self.size = self.size.saturating_sub(oldest.field.size());
         }
     }

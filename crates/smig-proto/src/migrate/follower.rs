@@ -1,356 +1,272 @@
-//! The follower: receives MIGRATE, answers with its own barrier, and follows immediately.
+//! What a follower decides (spec/smig.md sections 2, 5 and 6), from what it knows and without an
+//! effect. The session performs it.
 
-use super::{DeferredMigrate, MigrationState};
-use crate::conn::{Charge, ConnId, Connection, ConnectionRole, IdState, Membership, Offence};
-use crate::error::{Cause, InputError};
-use crate::migrate::Mover;
-use crate::session::{Event, Session, Side};
-use crate::stream::{RecvState, StreamAddr, StreamKey};
-use crate::time::Instant;
-use crate::wire::{Cid, EndStream, Migrate, StreamId, flag};
+use super::{MigrationState, OpenMigration, PendingAnswer};
+use crate::error::{Cause, ErrorCode};
+use crate::ids::{ConnId, Side, StreamAddr, StreamId};
+use crate::wire::Migrate;
 
-impl Session {
-    /// Handles MIGRATE without ACK.
-    pub(crate) fn on_migrate(
-        &mut self,
-        now: Instant,
-        conn: ConnId,
-        id: StreamId,
-        migrate: Migrate,
-        end: EndStream,
-    ) -> Result<(), InputError> {
-        if !self.conn(conn).is_some_and(Connection::accepts_migrate) {
-            return Err(Cause::BadMigrate.into());
+/// Checks a MIGRATE without ACK that `side` reads: only a server offers, and S2 is an id that its
+/// sender may open and that is not in use (SMIG-2.5/zero-cid, SMIG-2.6/bad-destination).
+pub(crate) const fn check_migrate(
+    side: Side,
+    migrate: Migrate,
+    s2_in_use: bool,
+) -> Result<(), Cause> {
+    let allowed = match (migrate.dst, side) {
+        (None, Side::Client) => true,
+        (None, Side::Server) => false,
+        (Some((_, s2)), _) => !s2.is_connection() && s2.is_opened_by(side.peer()) && !s2_in_use,
+    };
+    if allowed { Ok(()) } else { Err(Cause::BadMigrate) }
+}
+
+/// What a MIGRATE finds at a stream that may have a migration of this side.
+#[derive(Debug)]
+pub(crate) enum Collision {
+    /// No migration: this side follows, or declines.
+    None,
+    /// An offer of this side, which it answers. It is followed like any other
+    /// (SMIG-6.3/offer-stays-open).
+    AnswersOffer,
+    /// The server's own move, which stands; the client's is not answered (SMIG-6.5/server-wins).
+    OwnStands,
+    /// The client's own move, which it gives up, and then follows (SMIG-6.6/client-yields).
+    OwnYields(Box<OpenMigration>),
+}
+
+/// What an offer does to a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnOffer {
+    /// The application decides.
+    Ask,
+    Decline,
+    /// This side's open MIGRATE is the answer (SMIG-6.2/offer-answered).
+    Answered,
+}
+
+impl MigrationState {
+    /// Handles a MIGRATE that `side` reads, on S1 and in the stream's order. An offer, of either
+    /// side, is over, unless this side's own MIGRATE answers it.
+    pub(crate) fn on_migrate(&mut self, side: Side) -> Collision {
+        match (core::mem::replace(self, Self::Idle), side) {
+            (Self::Idle | Self::OfferReceived, _) => Collision::None,
+            (Self::Offered, _) => Collision::AnswersOffer,
+            (Self::Open(open), Side::Client) => Collision::OwnYields(open),
+            (open @ Self::Open(_), Side::Server) => {
+                *self = open;
+                Collision::OwnStands
+            }
         }
-        if migrate.dst.is_none() && self.side == Side::Server {
-            return Err(Cause::BadMigrate.into());
+    }
+
+    /// Client: handles an offer. `was_declined`: the stream was offered before, and nothing has
+    /// changed since (SMIG-6.4/offered-once). `joined`: its connection is of the session; if it has
+    /// left, its streams do not move (SMIG-4.8/new-session).
+    pub(crate) fn on_offer(&mut self, was_declined: bool, joined: bool) -> Result<OnOffer, Cause> {
+        match self {
+            Self::Idle if was_declined || !joined => Ok(OnOffer::Decline),
+            Self::Idle => {
+                *self = Self::OfferReceived;
+                Ok(OnOffer::Ask)
+            }
+            Self::Open(_) => Ok(OnOffer::Answered),
+            Self::Offered | Self::OfferReceived => Err(Cause::BadMigrate),
         }
-        self.check_destination(migrate)?;
-        let from = StreamAddr { conn, id };
-        let Some(key) = self.key_at(conn, id) else {
-            return self.on_stray_migrate(now, from, migrate);
+    }
+
+    /// Client: ends an offer by a decline. Returns whether there was one.
+    pub(crate) fn decline_offer(&mut self) -> bool {
+        let offered = matches!(self, Self::OfferReceived);
+        if offered {
+            *self = Self::Idle;
+        }
+        offered
+    }
+}
+
+/// What decides whether a follower may use the carrier that a MIGRATE names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NamedCarrier {
+    pub(crate) c1: ConnId,
+    pub(crate) c1_joined: bool,
+    pub(crate) c2: ConnId,
+    pub(crate) c2_joined: bool,
+    pub(crate) s2: StreamId,
+    pub(crate) s2_closed: bool,
+    /// The last id of a GOAWAY that this side sent on C2.
+    pub(crate) goaway: Option<StreamId>,
+}
+
+impl NamedCarrier {
+    /// Returns the carrier's address, unless the follower must decline (SMIG-5.13/must-decline).
+    pub(crate) fn usable(self) -> Option<StreamAddr> {
+        let excluded = self.goaway.is_some_and(|last| self.s2 > last);
+        let joined = self.c1_joined && self.c2_joined;
+        let usable = self.c1 != self.c2 && joined && !self.s2_closed && !excluded;
+        usable.then_some(StreamAddr { conn: self.c2, id: self.s2 })
+    }
+}
+
+/// What a MIGRATE needs for a stream that has ended at the follower.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnStray {
+    /// Nothing: this side's own MIGRATE stands (SMIG-6.5/server-wins), or answers the offer
+    /// (SMIG-6.2/offer-answered).
+    OwnStands,
+    /// The client gives its own MIGRATE up, accepts the server's, and sends the reset on the
+    /// server's carrier, where the stream is now. No END_STREAM: the server must not take a
+    /// truncated request for a complete one (SMIG-8.3/reset-remembered).
+    AcceptAndReset(StreamAddr, ErrorCode),
+    /// A decline (SMIG-5.10/always-answer, SMIG-8.1/reset-crosses), and before it a reset on S1:
+    /// after the decline it would be too late to revoke END_STREAM.
+    Decline { reset: Option<ErrorCode> },
+}
+
+/// Handles a MIGRATE that `side` reads for a stream that has ended there. `own`: its own MIGRATE of
+/// the stream is unanswered. `carrier`: the one that the peer's names, if it is usable.
+pub(crate) fn on_stray_migrate(
+    side: Side,
+    migrate: Migrate,
+    own: Option<PendingAnswer>,
+    carrier: Option<StreamAddr>,
+) -> OnStray {
+    let Some(own) = own else { return OnStray::Decline { reset: None } };
+    if side == Side::Server || migrate.dst.is_none() {
+        return OnStray::OwnStands;
+    }
+    match (carrier, own.reset) {
+        (Some(carrier), Some(code)) => OnStray::AcceptAndReset(carrier, code),
+        (_, reset) => OnStray::Decline { reset },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{AppId, Cid};
+    use crate::time::Instant;
+
+    const S2: StreamAddr = StreamAddr { conn: ConnId(2), id: StreamId::new(6) };
+    const OFFER: Migrate = Migrate { dst: None };
+
+    fn to(id: u32) -> Migrate {
+        Migrate { dst: Some((Cid { app: AppId::new(7), number: 2 }, StreamId::new(id))) }
+    }
+
+    fn open() -> MigrationState {
+        let cid = Cid { app: AppId::new(7), number: 2 };
+        let now = Instant::from_nanos(0);
+        MigrationState::Open(Box::new(OpenMigration::new(S2, cid, now, 0)))
+    }
+
+    #[test]
+    fn a_destination_is_an_unused_id_of_its_sender() {
+        // SMIG-2.6/bad-destination
+        let wrong = Err(Cause::BadMigrate);
+        for (reader, s2, in_use, expected) in [
+            (Side::Client, 6, false, Ok(())),
+            (Side::Client, 6, true, wrong),
+            (Side::Client, 5, false, wrong),
+            (Side::Client, 0, false, wrong),
+            (Side::Server, 5, false, Ok(())),
+            (Side::Server, 6, false, wrong),
+            (Side::Server, 0, false, wrong),
+        ] {
+            assert_eq!(check_migrate(reader, to(s2), in_use), expected, "{reader:?} {s2}");
+        }
+        // SMIG-2.5/zero-cid
+        assert_eq!(check_migrate(Side::Client, OFFER, false), Ok(()));
+        assert_eq!(check_migrate(Side::Server, OFFER, false), wrong);
+    }
+
+    #[test]
+    fn in_a_collision_the_servers_move_stands() {
+        // SMIG-6.5/server-wins, SMIG-6.6/client-yields
+        let mut state = open();
+        assert!(matches!(state.on_migrate(Side::Server), Collision::OwnStands));
+        assert!(matches!(state, MigrationState::Open(_)));
+        let yielded = state.on_migrate(Side::Client);
+        assert!(matches!(yielded, Collision::OwnYields(open) if open.to == S2));
+        for side in [Side::Server, Side::Client] {
+            assert!(matches!(state.on_migrate(side), Collision::None));
+        }
+        // SMIG-6.3/offer-stays-open
+        let mut state = MigrationState::Offered;
+        assert!(matches!(state.on_migrate(Side::Server), Collision::AnswersOffer));
+        assert!(matches!(state, MigrationState::Idle));
+    }
+
+    #[test]
+    fn an_offer_asks_once_and_only_where_streams_may_move() {
+        let mut state = MigrationState::Idle;
+        // SMIG-6.4/offered-once, SMIG-4.8/new-session
+        assert_eq!(state.on_offer(true, true), Ok(OnOffer::Decline));
+        assert_eq!(state.on_offer(false, false), Ok(OnOffer::Decline));
+        assert_eq!(state.on_offer(false, true), Ok(OnOffer::Ask));
+        // SMIG-6.3/offer-stays-open
+        assert_eq!(state.on_offer(false, true), Err(Cause::BadMigrate));
+        assert!(state.decline_offer() && !state.decline_offer());
+        // SMIG-6.2/offer-answered
+        let mut state = open();
+        assert_eq!(state.on_offer(false, true), Ok(OnOffer::Answered));
+        assert!(matches!(state, MigrationState::Open(_)) && !state.decline_offer());
+    }
+
+    #[test]
+    fn a_carrier_is_an_open_id_on_another_joined_connection() {
+        // SMIG-5.13/must-decline
+        let good = NamedCarrier {
+            c1: ConnId(1),
+            c1_joined: true,
+            c2: S2.conn,
+            c2_joined: true,
+            s2: S2.id,
+            s2_closed: false,
+            goaway: None,
         };
-        if let Some(early) = self.early_of(key, conn, id) {
-            return Ok(early.push_migrate(migrate, end)?);
+        assert_eq!(good.usable(), Some(S2));
+        assert_eq!(NamedCarrier { goaway: Some(S2.id), ..good }.usable(), Some(S2));
+        for bad in [
+            NamedCarrier { c1: S2.conn, ..good },
+            NamedCarrier { c1_joined: false, ..good },
+            NamedCarrier { c2_joined: false, ..good },
+            NamedCarrier { s2_closed: true, ..good },
+            NamedCarrier { goaway: Some(StreamId::new(4)), ..good },
+        ] {
+            assert_eq!(bad.usable(), None, "{bad:?}");
         }
-        self.check_barrier(from)?;
-        self.count_answer(conn)?;
-        self.apply_migrate(now, key, from, migrate, end)
     }
 
-    /// Checks the ID of the destination: the mover may open it, and it is not in use
-    /// (SMIG-2.6/bad-destination).
-    fn check_destination(&self, migrate: Migrate) -> Result<(), InputError> {
-        let Some((cid, sid)) = migrate.dst else { return Ok(()) };
-        let in_use = self.conn_by_cid(cid).and_then(|conn| self.key_at(conn, sid)).is_some();
-        if sid.is_connection() || !self.is_peers(sid) || in_use {
-            return Err(Cause::BadMigrate.into());
-        }
-        Ok(())
-    }
-
-    /// Applies a MIGRATE in stream order.
-    pub(crate) fn apply_migrate(
-        &mut self,
-        now: Instant,
-        key: StreamKey,
-        from: StreamAddr,
-        migrate: Migrate,
-        end: EndStream,
-    ) -> Result<(), InputError> {
-        let Some((cid, sid)) = migrate.dst else {
-            return self.on_offer(now, key);
+    #[test]
+    fn a_migrate_for_an_ended_stream_is_answered_unless_the_own_one_stands() {
+        let reset = Some(ErrorCode::Cancel);
+        let own = |reset| {
+            let (cid, id) = (Cid { app: AppId::new(7), number: 3 }, StreamId::new(9));
+            Some(PendingAnswer { s1: StreamId::new(1), dst: (cid, id), reset })
         };
-        let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
-        match (&stream.migration, self.side) {
-            (MigrationState::Idle | MigrationState::OfferReceived, _) => {}
-            (MigrationState::Offered, _) => {
-                // The client's move answers the offer (SMIG-6.3/offer-stays-open).
-                stream.migration = MigrationState::Idle;
-                stream.offered = false;
-                self.open_migrations = self.open_migrations.saturating_sub(1);
-            }
-            (MigrationState::Open(_), Side::Server) => {
-                // The server's move takes precedence (SMIG-6.5/server-wins).
-                self.drop_carrier(cid, sid);
-                self.reset_budget.charge(now, Offence::Refused).1?;
-                return self.apply_barrier_end(now, key, end);
-            }
-            (MigrationState::Open(_), Side::Client) => {
-                let credit = self.give_up(key);
-                self.follow(now, key, from, (cid, sid), end)?;
-                if credit > 0 {
-                    self.send_stream_credit(key, credit);
-                }
-                return Ok(());
-            }
+        let (none, wins) = (OnStray::Decline { reset: None }, OnStray::OwnStands);
+        for (side, migrate, own, carrier, expected) in [
+            // SMIG-5.10/always-answer, SMIG-8.1/reset-crosses
+            (Side::Server, to(5), None, Some(S2), none),
+            (Side::Client, to(6), None, Some(S2), none),
+            (Side::Client, OFFER, None, None, none),
+            // SMIG-6.5/server-wins, SMIG-6.2/offer-answered
+            (Side::Server, to(5), own(reset), Some(S2), wins),
+            (Side::Client, OFFER, own(reset), None, wins),
+            // SMIG-8.3/reset-remembered
+            (Side::Client, to(6), own(None), Some(S2), none),
+            (Side::Client, to(6), own(reset), None, OnStray::Decline { reset }),
+            (
+                Side::Client,
+                to(6),
+                own(reset),
+                Some(S2),
+                OnStray::AcceptAndReset(S2, ErrorCode::Cancel),
+            ),
+        ] {
+            let reaction = on_stray_migrate(side, migrate, own, carrier);
+            assert_eq!(reaction, expected, "{side:?} {migrate:?} {own:?} {carrier:?}");
         }
-        self.follow(now, key, from, (cid, sid), end)
-    }
-
-    /// Handles MIGRATE for a stream that has ended here: declines it, like any MIGRATE that cannot
-    /// be followed (SMIG-5.10/always-answer, SMIG-8.1/reset-crosses).
-    fn on_stray_migrate(
-        &mut self,
-        now: Instant,
-        at: StreamAddr,
-        migrate: Migrate,
-    ) -> Result<(), InputError> {
-        if matches!(self.id_state(at.conn, at.id), IdState::Idle | IdState::Skipped) {
-            return Err(Cause::IdleStream.into());
-        }
-        if self.vacated_key(at).is_some() {
-            return Err(InputError::Stream(at.id, Cause::StreamClosed));
-        }
-        self.count_answer(at.conn)?;
-        let charge = self.charge_refusal(now)?;
-        let moving = self.conn(at.conn).is_some_and(|conn| conn.owes_answer(at.id));
-        if moving && (self.side == Side::Server || migrate.dst.is_none()) {
-            // This side's own move of the stream is open: a server's takes precedence
-            // (SMIG-6.5/server-wins), a client's answers the offer (SMIG-6.2/offer-answered).
-            if let Some((cid, sid)) = migrate.dst {
-                self.drop_carrier(cid, sid);
-            }
-            return Ok(());
-        }
-        // A client gives up its own move, because the server will not answer it.
-        let due = self.conn_mut(at.conn).and_then(|conn| conn.take_pending_answer(at.id));
-        if due.is_some() {
-            self.open_migrations = self.open_migrations.saturating_sub(1);
-        }
-        let reset = due.and_then(|due| due.reset);
-        if let (Some(dst), Some(code)) = (migrate.dst, reset)
-            && let Some(carrier) = self.named_carrier(at, dst)
-        {
-            // The reset must be sent on the server's carrier, where the stream is now
-            // (SMIG-8.3/reset-remembered). No END_STREAM: the server must not take a truncated
-            // request for a complete one.
-            self.drop_carrier(dst.0, dst.1);
-            self.send_migrate(at, migrate, flag::SMIG_ACK);
-            self.queue_reset(carrier, code);
-            return Ok(());
-        }
-        if let Some((cid, sid)) = migrate.dst {
-            self.drop_carrier(cid, sid);
-        }
-        // Send the reset first: after the decline, it would be too late to revoke END_STREAM.
-        if let Some(code) = reset {
-            self.queue_reset(at, code);
-        }
-        self.decline(at, EndStream::Yes, charge);
-        Ok(())
-    }
-
-    /// Charges the peer for a move that is about to be declined.
-    fn charge_refusal(&mut self, now: Instant) -> Result<Charge, InputError> {
-        let (charge, paid) = self.reset_budget.charge(now, Offence::Refused);
-        paid?;
-        Ok(charge)
-    }
-
-    /// Declines a MIGRATE, for which the peer was charged.
-    pub(crate) fn decline(&mut self, at: StreamAddr, ended: EndStream, Charge { .. }: Charge) {
-        self.send_migrate(at, Migrate { dst: None }, flag::SMIG_ACK | ended.flag());
-    }
-
-    /// Drops a carrier that will never be bound: its buffered frames and those that still arrive
-    /// are dropped and credited (SMIG-5.27/abandoned-dropped).
-    fn drop_carrier(&mut self, cid: Cid, sid: StreamId) {
-        let Some(conn) = self.conn_by_cid(cid) else { return };
-        let early = self.conn_mut(conn).and_then(|conn| conn.carriers.take(sid));
-        if let Some(early) = early {
-            self.give_back_to(conn, early.into_credit());
-        }
-        self.ignore_from_peer(StreamAddr { conn, id: sid });
-    }
-
-    /// Client: gives up its own migration in favor of the server's (SMIG-6.6/client-yields).
-    /// Returns the credit that was sent on its carrier, which the server drops.
-    fn give_up(&mut self, key: StreamKey) -> u32 {
-        let Some(moving) = self.settle(key) else { return 0 };
-        let credit = moving.credit_on_carrier;
-        self.return_to(key, moving);
-        credit
-    }
-
-    /// Handles an offer (SMIG-6.2/offer-answered).
-    fn on_offer(&mut self, now: Instant, key: StreamKey) -> Result<(), InputError> {
-        let Some(stream) = self.streams.find(key) else { return Ok(()) };
-        let joined = self.conn(stream.addr.conn).is_some_and(Connection::is_joined);
-        let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
-        match stream.migration {
-            MigrationState::Idle if stream.offered || !joined => {
-                // The stream was offered and declined before, and nothing has changed since
-                // (SMIG-6.4/offered-once). Or its connection has left the session: such streams do
-                // not move (SMIG-4.8/new-session).
-                let (route, ended) = (stream.addr, stream.send.closed_flag());
-                let charge = self.charge_refusal(now)?;
-                self.decline(route, ended, charge);
-                Ok(())
-            }
-            MigrationState::Idle => {
-                stream.migration = MigrationState::OfferReceived;
-                self.events.push_back(Event::MigrationOffered { stream: key });
-                Ok(())
-            }
-            // This side's own move stays open, and answers the offer.
-            MigrationState::Open(_) => Ok(()),
-            MigrationState::Offered | MigrationState::OfferReceived => {
-                Err(Cause::BadMigrate.into())
-            }
-        }
-    }
-
-    /// Client: returns whether an offer of the stream has not been answered.
-    #[must_use]
-    pub fn has_offer(&self, key: StreamKey) -> bool {
-        self.streams
-            .find(key)
-            .is_some_and(|stream| matches!(stream.migration, MigrationState::OfferReceived))
-    }
-
-    /// Client: declines an offer.
-    pub fn decline_offer(&mut self, key: StreamKey) {
-        let Some(stream) = self.streams.find_mut(key) else { return };
-        if matches!(stream.migration, MigrationState::OfferReceived) {
-            stream.migration = MigrationState::Idle;
-            stream.offered = true;
-            let (route, ended) = (stream.addr, stream.send.closed_flag());
-            let charge = self.reset_budget.debit(Offence::Refused);
-            self.decline(route, ended, charge);
-        }
-    }
-
-    /// Follows a MIGRATE, declines it, or buffers it until the JOIN of its destination is answered.
-    fn follow(
-        &mut self,
-        now: Instant,
-        key: StreamKey,
-        from: StreamAddr,
-        (cid, sid): (Cid, StreamId),
-        end: EndStream,
-    ) -> Result<(), InputError> {
-        if let Some(joining) = self.conn_by_cid(cid).and_then(|id| self.conn_mut(id))
-            && matches!(joining.membership, Membership::Joining { .. })
-        {
-            let migrate = Migrate { dst: Some((cid, sid)) };
-            joining.deferred_migrates.push(DeferredMigrate { from, migrate, end, window_due: 0 });
-            return Ok(());
-        }
-        let carrier = self.usable_carrier(now, key, from, (cid, sid));
-        let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
-        stream.migration = MigrationState::Idle;
-        let ended = stream.send.closed_flag();
-        let Some(to) = carrier else {
-            let charge = self.charge_refusal(now)?;
-            self.drop_carrier(cid, sid);
-            self.decline(from, ended, charge);
-            self.apply_barrier_end(now, key, end)?;
-            self.after_direction(key);
-            return Ok(());
-        };
-        self.unschedule(key);
-        let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
-        stream.addr = to;
-        stream.moves = stream.moves.saturating_add(1);
-        stream.send_home = None;
-        stream.recv_home = None;
-        self.send_migrate(from, Migrate { dst: Some((cid, sid)) }, flag::SMIG_ACK | ended.flag());
-        if let Some(conn) = self.conn_mut(from.conn) {
-            conn.relied_on = true;
-        }
-        self.vacate(key, from);
-        let early = self.conn_mut(to.conn).and_then(|conn| {
-            conn.role = ConnectionRole::Bulk;
-            conn.peer_ids.mark_used(sid);
-            conn.streams.insert(sid, key);
-            conn.carriers.take(sid)
-        });
-        let received = self.stream(key).map_or(0, |view| view.received);
-        self.events.push_back(Event::Migrated {
-            stream: key,
-            from: from.conn,
-            to: to.conn,
-            mover: Mover::Peer,
-            received,
-        });
-        let mut paid = self.apply_barrier_end(now, key, end);
-        if let Some(early) = early {
-            let early = self.apply_early(now, key, to, early);
-            paid = paid.and(early);
-        }
-        self.schedule(key);
-        self.after_direction(key);
-        paid
-    }
-
-    /// Returns the carrier's route if this side can use it; `None` means decline
-    /// (SMIG-5.13/must-decline).
-    fn usable_carrier(
-        &mut self,
-        now: Instant,
-        key: StreamKey,
-        from: StreamAddr,
-        (cid, sid): (Cid, StreamId),
-    ) -> Option<StreamAddr> {
-        let max_moves = self.config.smig.as_ref()?.max_moves;
-        let to = self.named_carrier(from, (cid, sid))?;
-        let moves = self.streams.find(key).map_or(u8::MAX, |stream| stream.moves);
-        if moves >= max_moves || !self.migration_budget.take(now, 1) {
-            self.events.push_back(Event::LimitHit { conn: from.conn, limit: "migrations" });
-            return None;
-        }
-        Some(to)
-    }
-
-    /// Returns the carrier's route if the destination is a valid carrier.
-    fn named_carrier(&self, from: StreamAddr, (cid, sid): (Cid, StreamId)) -> Option<StreamAddr> {
-        let id = self.conn_by_cid(cid)?;
-        let conn = self.conn(id)?;
-        let excluded = conn.goaway.sent.is_some_and(|last| sid > last);
-        let former = !self.conn(from.conn).is_some_and(Connection::is_joined);
-        if id == from.conn || former || !conn.is_joined() || excluded {
-            return None;
-        }
-        let closed = matches!(conn.peer_ids.standing(sid), IdState::Ignored | IdState::Closed);
-        (!closed).then_some(StreamAddr { conn: id, id: sid })
-    }
-
-    /// Rejects frames of a stream after a MIGRATE that is buffered until a JOIN is answered
-    /// (SMIG-5.19/behind-barrier).
-    pub(crate) fn check_barrier(&self, at: StreamAddr) -> Result<(), InputError> {
-        let mut waiting = self.conns.iter().flat_map(|conn| &conn.deferred_migrates);
-        if waiting.any(|waiting| waiting.from == at) {
-            return Err(InputError::Stream(at.id, Cause::StreamClosed));
-        }
-        Ok(())
-    }
-
-    /// Processes the moves that waited for the JOIN of `id`: it was answered, or the connection was
-    /// closed.
-    pub(crate) fn release_waiting_moves(&mut self, now: Instant, id: ConnId) {
-        let waiting = self.conn_mut(id).map(|conn| core::mem::take(&mut conn.deferred_migrates));
-        for DeferredMigrate { from, migrate, end, window_due } in waiting.unwrap_or_default() {
-            let done = match self.key_at(from.conn, from.id) {
-                Some(key) => {
-                    let done = self.apply_migrate(now, key, from, migrate, end);
-                    if let Some(stream) = self.streams.find_mut(key)
-                        && stream.recv_home == Some(from.conn)
-                        && let Some(increment) = stream.recv.window.adjust(window_due)
-                    {
-                        self.send_stream_credit(key, increment);
-                    }
-                    done
-                }
-                None => self.on_stray_migrate(now, from, migrate),
-            };
-            if let Err(fault) = done {
-                self.on_input_error(now, from.conn, fault);
-            }
-        }
-    }
-
-    pub(crate) fn recv_ended(&self, key: StreamKey) -> bool {
-        self.streams.find(key).is_none_or(|stream| stream.recv.state() == RecvState::Ended)
     }
 }

@@ -1,7 +1,8 @@
 //! Migration of a running stream to another connection (spec/smig.md sections 5, 6 and 8).
 //!
-//! Owns the phases of a migration and the state that each needs. `mover` implements the mover,
-//! `follower` the follower, and `early` delivers frames that arrived before their barrier.
+//! Owns the phases of a migration and the state that each needs. `mover` and `follower` hold the
+//! rules of each role, as functions from what an end knows to what it must do; [`crate::session`]
+//! does it. `early` buffers frames that arrive before their barrier.
 //! [`policy`] decides when to migrate; this module does not.
 
 mod early;
@@ -9,17 +10,16 @@ mod follower;
 mod mover;
 pub mod policy;
 
-use std::collections::VecDeque;
+pub(crate) use early::{EarlyFrame, EarlyFrames, UnboundCarriers};
+pub(crate) use follower::{
+    Collision, NamedCarrier, OnOffer, OnStray, check_migrate, on_stray_migrate,
+};
+pub(crate) use mover::{Aftermath, Answer, Departure, EndBeforeAnswer, Loss, check_offer};
 
-use bytes::Bytes;
-use http::HeaderMap;
-
-use crate::conn::{ConnId, EarlyFrames};
 use crate::error::ErrorCode;
-use crate::head::ResponseHead;
-use crate::stream::{SendState, StreamAddr};
+use crate::ids::{Cid, ConnId, StreamAddr, StreamId};
 use crate::time::Instant;
-use crate::wire::{Cid, EndStream, Migrate, StreamId};
+use crate::wire::{EndStream, Migrate};
 
 /// Destination of a migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,75 +91,45 @@ pub(crate) enum MigrationState {
     Open(Box<OpenMigration>),
 }
 
-impl MigrationState {
-    /// Returns the route on which this side's unanswered MIGRATE was sent, and the destination that
-    /// it named.
-    pub(crate) fn unanswered(&self) -> Option<(StreamAddr, (Cid, StreamId))> {
-        match self {
-            Self::Open(moving) => Some((moving.from, moving.dst)),
-            Self::Idle | Self::Offered | Self::OfferReceived => None,
-        }
-    }
-
-    /// Ends this side's open move, if there is one; otherwise leaves the state unchanged.
-    pub(crate) fn take_moving(&mut self) -> Option<Box<OpenMigration>> {
-        match core::mem::replace(self, Self::Idle) {
-            Self::Open(moving) => Some(moving),
-            other @ (Self::Idle | Self::Offered | Self::OfferReceived) => {
-                *self = other;
-                None
-            }
-        }
-    }
-
-    /// Returns whether this side may send frames of the stream now.
-    pub(crate) fn lets_send(&self) -> bool {
-        match self {
-            Self::Idle | Self::Offered | Self::OfferReceived => true,
-            Self::Open(moving) => match moving.before_answer {
-                SendBeforeAnswer::UpToReplayLimit(limit) => {
-                    !moving.carrier_lost && moving.replay.bytes < limit
-                }
-                SendBeforeAnswer::Held => false,
-            },
-        }
-    }
-}
-
-/// Whether the mover sends before the answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SendBeforeAnswer {
-    /// A server does, to save a round trip (SMIG-5.5/server-at-once). It buffers what it sends, and
-    /// pauses at this number of bytes.
-    UpToReplayLimit(usize),
-    /// A client holds its direction (SMIG-5.6/client-holds).
-    Held,
-}
-
 #[derive(Debug)]
 pub(crate) struct OpenMigration {
-    /// The route of the follower's frames until its barrier, to which a decline returns the stream.
-    pub(crate) from: StreamAddr,
+    /// The carrier.
     pub(crate) to: StreamAddr,
-    /// The destination that MIGRATE named; an accepting answer repeats it (SMIG-2.7/stray-answer).
-    pub(crate) dst: (Cid, StreamId),
-    pub(crate) before_answer: SendBeforeAnswer,
+    /// The CID of its connection.
+    cid: Cid,
     /// The follower's frames that arrived on the carrier before its accepting answer.
     pub(crate) early: EarlyFrames,
-    pub(crate) replay: Replay,
     /// Sum of the WINDOW_UPDATE increments that were sent on the carrier; a follower that declines
     /// drops them.
     pub(crate) credit_on_carrier: u32,
-    /// A frame was sent on the carrier, so it must be closed if it is abandoned
-    /// (SMIG-6.11/close-abandoned).
-    pub(crate) carrier_used: bool,
     /// The carrier's connection ended, or its GOAWAY excludes the carrier: no more is sent there,
     /// and the answer decides (SMIG-8.9/c2-ends-early, SMIG-8.17/goaway-excludes-s2).
     pub(crate) carrier_lost: bool,
     pub(crate) since: Instant,
-    /// For SMIG-7.5/undone-barrier: the connection on which the stream was opened, if the stream
-    /// had not moved before, and the peer's initial window there when the barrier was sent.
-    pub(crate) home: Option<(ConnId, u32)>,
+    /// The peer's SETTINGS_INITIAL_WINDOW_SIZE on the old connection when the barrier was sent, for
+    /// SMIG-7.5/undone-barrier.
+    pub(crate) initial_window: u32,
+}
+
+impl OpenMigration {
+    /// Returns the state for a MIGRATE that is sent now.
+    pub(crate) fn new(to: StreamAddr, cid: Cid, since: Instant, initial_window: u32) -> Self {
+        Self {
+            to,
+            cid,
+            early: EarlyFrames::default(),
+            credit_on_carrier: 0,
+            carrier_lost: false,
+            since,
+            initial_window,
+        }
+    }
+
+    /// Returns the destination that MIGRATE names; an accepting answer repeats it
+    /// (SMIG-2.7/stray-answer).
+    pub(crate) const fn dst(&self) -> (Cid, StreamId) {
+        (self.cid, self.to.id)
+    }
 }
 
 /// State that a mover keeps for an unanswered MIGRATE after the stream has ended.
@@ -181,30 +151,4 @@ pub(crate) struct DeferredMigrate {
     pub(crate) end: EndStream,
     /// Change of the receive window that was acknowledged after the MIGRATE; a decline applies it.
     pub(crate) window_due: i64,
-}
-
-/// Frames that the mover sent on the carrier. After a decline they are sent again from the barrier
-/// (SMIG-6.8/resume).
-#[derive(Debug)]
-pub(crate) struct Replay {
-    pub(crate) heads: Vec<(ResponseHead, EndStream)>,
-    pub(crate) data: VecDeque<Bytes>,
-    pub(crate) bytes: usize,
-    pub(crate) trailers: Option<HeaderMap>,
-    pub(crate) end: EndStream,
-    /// The phase of the direction at the barrier.
-    pub(crate) phase: SendState,
-}
-
-impl Replay {
-    pub(crate) const fn new(phase: SendState) -> Self {
-        Self {
-            heads: Vec::new(),
-            data: VecDeque::new(),
-            bytes: 0,
-            trailers: None,
-            end: EndStream::No,
-            phase,
-        }
-    }
 }

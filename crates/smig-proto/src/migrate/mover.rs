@@ -1,340 +1,360 @@
-//! The mover: sends MIGRATE, and processes the answer.
+//! What a mover decides (spec/smig.md sections 5, 6 and 8), from what it knows and without an
+//! effect. The session performs it.
 
-use super::{
-    MigrateError, MigrationState, MigrationTarget, OpenMigration, Replay, SendBeforeAnswer,
-};
-use crate::conn::{ConnId, Connection, ConnectionRole, EarlyFrames, IdState, Offence};
-use crate::error::{Cause, ErrorCode, InputError};
-use crate::migrate::Mover;
-use crate::session::{Event, Session, Side};
-use crate::stream::{RecvState, SendEnd, SendState, Stream, StreamAddr, StreamKey};
-use crate::time::Instant;
-use crate::wire::{self, Cid, EndStream, Migrate, StreamId};
+use super::{MigrateError, MigrationState, OpenMigration, PendingAnswer};
+use crate::error::{Cause, ErrorCode};
+use crate::ids::{Cid, ConnId, Side, StreamAddr, StreamId};
 
-impl Session {
-    /// Moves a running stream to another connection (section 5 of the specification), or offers it
-    /// (SMIG-6.1/offer).
-    ///
-    /// # Errors
-    ///
-    /// Returns the reason why the stream was not moved; nothing was sent.
-    pub fn migrate(
-        &mut self,
-        now: Instant,
-        key: StreamKey,
-        to: MigrationTarget,
-    ) -> Result<(), MigrateError> {
-        let smig = self.config.smig.as_ref().ok_or(MigrateError::Disabled)?;
-        let (max_moves, replay_limit) = (smig.max_moves, smig.replay_limit);
-        let stream = self.streams.find(key).ok_or(MigrateError::Ended)?;
-        if stream.is_over() || stream.is_complete() {
+/// What decides whether this side may migrate or offer a stream.
+#[derive(Debug)]
+pub(crate) struct Departure<'a> {
+    pub(crate) migration: &'a MigrationState,
+    /// The stream is complete or has failed.
+    pub(crate) ended: bool,
+    pub(crate) moves: u8,
+    pub(crate) max_moves: u8,
+    pub(crate) c1_joined: bool,
+    /// The peer's MIGRATE of the stream waits for a JOIN (SMIG-5.12/join-pending).
+    pub(crate) deferred: bool,
+    /// This side's open migrations and offers in the session.
+    pub(crate) open_migrations: usize,
+    /// The peer's SETTINGS_SMIG on C1.
+    pub(crate) tolerated: u32,
+}
+
+impl Departure<'_> {
+    /// Checks the rules that a MIGRATE and an offer have in common (SMIG-5.8/one-open-move,
+    /// SMIG-5.9/open-limit).
+    pub(crate) const fn check(&self) -> Result<(), MigrateError> {
+        if self.ended {
             return Err(MigrateError::Ended);
         }
-        match stream.migration {
+        match self.migration {
             MigrationState::Idle | MigrationState::OfferReceived => {}
             MigrationState::Offered | MigrationState::Open(_) => {
                 return Err(MigrateError::InProgress);
             }
         }
-        if stream.moves >= max_moves {
+        if self.moves >= self.max_moves {
             return Err(MigrateError::LimitReached);
         }
-        let (from, offered) = (stream.addr, stream.offered);
-        let conn = self.conn(from.conn).ok_or(MigrateError::Ended)?;
-        if !conn.is_joined() {
+        if !self.c1_joined {
             return Err(MigrateError::Disabled);
         }
-        // The peer's MIGRATE waits for a JOIN (SMIG-5.12/join-pending); it takes precedence.
-        if self.conns.iter().any(|conn| conn.deferred_migrates.iter().any(|w| w.from == from)) {
+        // The peer's move takes precedence.
+        if self.deferred {
             return Err(MigrateError::InProgress);
         }
-        if self.open_migrations >= conn.peer.smig as usize {
+        if self.open_migrations >= self.tolerated as usize {
             return Err(MigrateError::TooMany);
         }
-        let target = match to {
-            MigrationTarget::Offer if self.side != Side::Server => {
-                return Err(MigrateError::NotServer);
-            }
-            MigrationTarget::Offer if offered => return Err(MigrateError::LimitReached),
-            MigrationTarget::Offer => return self.offer(key, from),
-            MigrationTarget::Spare => self.spare(from.conn).ok_or(MigrateError::NoTarget)?,
-            MigrationTarget::Connection(id) => id,
-        };
-        let role = self.side;
-        let conn = self.conn_mut(target).ok_or(MigrateError::NoTarget)?;
-        if target == from.conn || !conn.is_joined() || !conn.accepts_streams() {
-            return Err(MigrateError::NoTarget);
-        }
-        let cid = conn.cid.ok_or(MigrateError::NoTarget)?;
-        let id = conn.local_ids.next(role.parity()).ok_or(MigrateError::NoTarget)?;
-        conn.role = ConnectionRole::Bulk;
-        conn.streams.insert(id, key);
-        let to = StreamAddr { conn: target, id };
-        let pace = match role {
-            Side::Server => SendBeforeAnswer::UpToReplayLimit(replay_limit),
-            Side::Client => SendBeforeAnswer::Held,
-        };
-        self.cross_barrier(now, key, (from, to), cid, pace);
         Ok(())
     }
+}
 
-    /// Sends the barrier, and changes the route of this side's direction (SMIG-5.3/mover-barrier).
-    fn cross_barrier(
-        &mut self,
-        now: Instant,
-        key: StreamKey,
-        (from, to): (StreamAddr, StreamAddr),
-        cid: Cid,
-        before_answer: SendBeforeAnswer,
-    ) {
-        self.unschedule(key);
-        let peer_window = self.conn(from.conn).map_or(0, |conn| conn.peer.initial_window);
-        let Some(stream) = self.streams.find_mut(key) else { return };
-        let home = stream.send_home.take().map(|home| (home, peer_window));
-        let end = stream.send.closed_flag();
-        stream.migration = MigrationState::Open(Box::new(OpenMigration {
-            from,
-            to,
-            dst: (cid, to.id),
-            before_answer,
-            early: EarlyFrames::default(),
-            replay: Replay::new(stream.send.state()),
-            credit_on_carrier: 0,
-            carrier_used: false,
-            carrier_lost: false,
-            since: now,
-            home,
-        }));
-        stream.addr = to;
-        stream.moves += 1;
-        self.open_migrations += 1;
-        self.send_migrate(from, Migrate { dst: Some((cid, to.id)) }, end.flag());
-        self.arm(now);
-        self.schedule(key);
+/// Checks whether a stream may be offered, if it may be moved at all (SMIG-6.1/offer,
+/// SMIG-6.4/offered-once).
+pub(crate) const fn check_offer(side: Side, was_offered: bool) -> Result<(), MigrateError> {
+    match side {
+        Side::Client => Err(MigrateError::NotServer),
+        Side::Server if was_offered => Err(MigrateError::LimitReached),
+        Side::Server => Ok(()),
     }
+}
 
-    fn offer(&mut self, key: StreamKey, from: StreamAddr) -> Result<(), MigrateError> {
-        let stream = self.streams.find_mut(key).ok_or(MigrateError::Ended)?;
-        stream.migration = MigrationState::Offered;
-        stream.offered = true;
-        self.open_migrations += 1;
-        self.send_migrate(from, Migrate { dst: None }, 0);
-        Ok(())
-    }
-
-    pub(crate) fn send_migrate(&mut self, on: StreamAddr, migrate: Migrate, flags: u8) {
-        let Some(points) = self.config.smig.as_ref().map(|smig| smig.code_points) else { return };
-        if let Some(conn) = self.conn_mut(on.conn).filter(|conn| !conn.is_dead()) {
-            wire::migrate(&mut conn.out.frames, &points, on.id, migrate, flags);
-        }
-    }
-
-    /// Handles MIGRATE with ACK, the answer.
-    pub(crate) fn on_migrate_ack(
-        &mut self,
-        now: Instant,
-        conn: ConnId,
-        id: StreamId,
-        migrate: Migrate,
-        end: EndStream,
-    ) -> Result<(), InputError> {
-        let here = StreamAddr { conn, id };
-        let Some(key) = self.key_at(conn, id) else {
-            return self.on_stray_answer(here, migrate);
-        };
-        let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
-        match &stream.migration {
-            MigrationState::Offered if migrate.dst.is_none() && stream.addr == here => {
-                stream.migration = MigrationState::Idle;
-                self.open_migrations -= 1;
-                self.events.push_back(Event::MigrationDeclined { stream: key });
-                self.apply_barrier_end(now, key, end)
-            }
-            MigrationState::Open(moving) if moving.from == here => match migrate.dst {
-                None => self.on_decline(now, key, end),
-                Some(dst) if dst == moving.dst => self.on_barrier(now, key, end),
-                Some(_) => Err(Cause::UnexpectedMigrateAck.into()),
-            },
-            MigrationState::Idle
-            | MigrationState::Offered
-            | MigrationState::OfferReceived
-            | MigrationState::Open(_) => Err(Cause::UnexpectedMigrateAck.into()),
-        }
-    }
-
-    /// Handles an answer for a stream that has ended here (SMIG-2.7/stray-answer,
-    /// SMIG-8.3/reset-remembered).
-    fn on_stray_answer(&mut self, at: StreamAddr, migrate: Migrate) -> Result<(), InputError> {
-        let due = self.conn_mut(at.conn).and_then(|conn| conn.take_pending_answer(at.id));
-        if let Some(due) = due {
-            self.open_migrations = self.open_migrations.saturating_sub(1);
-            if migrate.dst.is_some_and(|dst| dst != due.dst) {
-                return Err(Cause::UnexpectedMigrateAck.into());
-            }
-            if let (None, Some(code)) = (migrate.dst, due.reset) {
-                self.queue_reset(at, code);
-            }
-            return Ok(());
-        }
-        match self.id_state(at.conn, at.id) {
-            IdState::Idle | IdState::Skipped => Err(Cause::IdleStream.into()),
-            IdState::Ignored | IdState::Closed => Ok(()),
-        }
-    }
-
-    /// Handles the follower's barrier: its further frames arrive on the carrier
+/// What an answer does to a stream. The migration or offer is over.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// The client declines the offer.
+    OfferDeclined,
+    /// The follower's barrier: its further frames arrive on the carrier
     /// (SMIG-5.11/follower-barrier).
-    fn on_barrier(
-        &mut self,
-        now: Instant,
-        key: StreamKey,
-        end: EndStream,
-    ) -> Result<(), InputError> {
-        let Some(moving) = self.settle(key) else { return Ok(()) };
-        self.vacate(key, moving.from);
-        if let Some(stream) = self.streams.find_mut(key) {
-            stream.recv_home = None;
-        }
-        let received = self.stream(key).map_or(0, |view| view.received);
-        self.events.push_back(Event::Migrated {
-            stream: key,
-            from: moving.from.conn,
-            to: moving.to.conn,
-            mover: Mover::Local,
-            received,
-        });
-        let ended = self.apply_barrier_end(now, key, end);
-        // Apply or drop the buffered frames, even if the barrier's END_STREAM caused an error.
-        let early = self.apply_early(now, key, moving.to, moving.early);
-        ended.and(early)?;
-        self.after_direction(key);
-        let complete = self.streams.find(key).is_none_or(Stream::is_complete);
-        if !complete && self.conn(moving.to.conn).is_none_or(Connection::is_dead) {
-            // The connection was lost before the answer; the stream fails only now
-            // (SMIG-8.9/c2-ends-early, SMIG-8.10/c2-ends-late).
-            self.fail_with_connection(key, moving.to.conn);
-            return Ok(());
-        }
-        self.schedule(key);
-        self.stop_if_due(key);
-        Ok(())
-    }
+    Accepted(Box<OpenMigration>),
+    /// Both directions resume at their barriers (SMIG-6.8/resume).
+    Declined(Box<OpenMigration>),
+}
 
-    /// Ends the mover's phase; the carrier remains the route.
-    pub(crate) fn settle(&mut self, key: StreamKey) -> Option<OpenMigration> {
-        let stream = self.streams.find_mut(key)?;
-        let moving = stream.migration.take_moving()?;
-        self.open_migrations = self.open_migrations.saturating_sub(1);
-        Some(*moving)
-    }
+/// What the loss of a connection does to a stream.
+#[derive(Debug)]
+pub(crate) enum Loss {
+    /// C2 of an open migration: nothing is sent on S2 any more, and the answer on C1 decides
+    /// (SMIG-8.9/c2-ends-early).
+    AwaitAnswer,
+    /// The stream fails: it has only this connection, or it was C1 (SMIG-8.8/c1-ends-at-mover).
+    Fail,
+    /// C1 of an open migration: the stream is complete, and the follower may still read what is on
+    /// its way to S2.
+    Complete(Box<OpenMigration>),
+}
 
-    /// Applies END_STREAM of any MIGRATE of a stream. Has no effect if the direction has already
-    /// ended (SMIG-5.4/end-stream).
-    pub(crate) fn apply_barrier_end(
+impl MigrationState {
+    /// Handles an answer that was read at `at`, of a stream whose S1 is `s1`
+    /// (SMIG-2.7/stray-answer).
+    pub(crate) fn on_answer(
         &mut self,
-        now: Instant,
-        key: StreamKey,
-        end: EndStream,
-    ) -> Result<(), InputError> {
-        let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
-        if !end.is_end() || stream.is_over() || stream.recv.state() == RecvState::Ended {
-            return Ok(());
-        }
-        match stream.recv.on_end() {
-            Ok(()) => {
-                self.signal_readable(key);
-                self.after_direction(key);
-                Ok(())
+        s1: StreamAddr,
+        at: StreamAddr,
+        dst: Option<(Cid, StreamId)>,
+    ) -> Result<Answer, Cause> {
+        match (core::mem::replace(self, Self::Idle), dst) {
+            (Self::Offered, None) => Ok(Answer::OfferDeclined),
+            (Self::Open(open), None) if at == s1 => Ok(Answer::Declined(open)),
+            (Self::Open(open), Some(dst)) if at == s1 && dst == open.dst() => {
+                Ok(Answer::Accepted(open))
             }
-            Err(cause) => self.fail_by_fault(now, key, cause),
+            (state @ (Self::Idle | Self::Offered | Self::OfferReceived | Self::Open(_)), _) => {
+                *self = state;
+                Err(Cause::UnexpectedMigrateAck)
+            }
         }
     }
 
-    /// Handles a decline: both directions resume at their barriers on the old connection
-    /// (SMIG-6.8/resume, SMIG-6.9/lost-bytes, SMIG-6.10/lost-credit, SMIG-6.11/close-abandoned).
-    fn on_decline(
-        &mut self,
-        now: Instant,
-        key: StreamKey,
-        end: EndStream,
-    ) -> Result<(), InputError> {
-        let Some(moving) = self.settle(key) else { return Ok(()) };
-        let (from, credit) = (moving.from, moving.credit_on_carrier);
-        let stopped = moving.early.is_stopped();
-        self.return_to(key, moving);
-        if credit > 0 {
-            self.send_stream_credit(key, credit);
+    /// Handles the loss of a connection on which the stream is. `complete`: both directions have
+    /// ended.
+    pub(crate) fn on_connection_lost(&mut self, lost: ConnId, complete: bool) -> Loss {
+        match core::mem::replace(self, Self::Idle) {
+            Self::Open(mut open) if open.to.conn == lost => {
+                open.carrier_lost = true;
+                *self = Self::Open(open);
+                Loss::AwaitAnswer
+            }
+            Self::Open(open) if complete => Loss::Complete(open),
+            state @ (Self::Idle | Self::Offered | Self::OfferReceived | Self::Open(_)) => {
+                *self = state;
+                Loss::Fail
+            }
         }
-        self.events.push_back(Event::MigrationDeclined { stream: key });
-        self.apply_barrier_end(now, key, end)?;
-        if stopped {
-            // Repeat the reset of the carrier on S1 (SMIG-8.3/reset-remembered).
-            self.queue_reset(from, ErrorCode::NoError);
-            let charge = self.reset_budget.debit(Offence::Reset);
-            self.fail_by_peer(key, from, ErrorCode::NoError, charge);
-        }
-        self.after_direction(key);
-        self.stop_if_due(key);
-        Ok(())
     }
 
-    /// Returns the stream to its old route after a migration of this side has failed.
-    pub(crate) fn return_to(&mut self, key: StreamKey, moving: OpenMigration) {
-        let OpenMigration { from, to, early, replay, home, .. } = moving;
-        self.unschedule(key);
-        self.unmap(to);
-        self.give_back_to(to.conn, early.into_credit());
-        if moving.carrier_used {
-            self.queue_reset(to, ErrorCode::Cancel);
+    /// Handles a GOAWAY that excludes the stream's address `at`. Returns whether it excludes the
+    /// carrier of an open migration: nothing is sent there any more, and the answer will be a
+    /// decline (SMIG-8.17/goaway-excludes-s2).
+    pub(crate) fn on_excluded(&mut self, at: StreamAddr) -> bool {
+        match self {
+            Self::Open(open) if open.to == at => {
+                open.carrier_lost = true;
+                true
+            }
+            Self::Open(_) | Self::Idle | Self::Offered | Self::OfferReceived => false,
         }
-        self.ignore_from_peer(to);
-        let window_now = self.conn(from.conn).map_or(0, |conn| conn.peer.initial_window);
-        let Some(stream) = self.streams.find_mut(key) else { return };
-        stream.addr = from;
-        if let Some((home, window)) = home {
-            stream.send_home = Some(home);
-            // Overflows only if the peer violates flow control; the window is then left as it is.
-            let _fits = stream.send.window.adjust(i64::from(window_now) - i64::from(window));
+    }
+}
+
+impl PendingAnswer {
+    /// Handles the answer after the stream has ended. Returns the code of an RST_STREAM that is due
+    /// on S1 (SMIG-8.3/reset-remembered).
+    pub(crate) fn on_answer(
+        self,
+        dst: Option<(Cid, StreamId)>,
+    ) -> Result<Option<ErrorCode>, Cause> {
+        match dst {
+            None => Ok(self.reset),
+            Some(dst) if dst == self.dst => Ok(None),
+            Some(_) => Err(Cause::UnexpectedMigrateAck),
         }
-        let end = match (replay.trailers, replay.end) {
-            (Some(trailers), _) => SendEnd::Trailers(trailers),
-            (None, EndStream::Yes) => SendEnd::Data,
-            (None, EndStream::No) => SendEnd::Open,
+    }
+}
+
+/// How a stream ends whose MIGRATE is unanswered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EndBeforeAnswer {
+    /// This side resets the stream.
+    Reset(ErrorCode),
+    /// The peer's RST_STREAM arrived there, on S1 or S2.
+    ResetByPeer(StreamAddr, ErrorCode),
+    /// The peer's GOAWAY on C1 excludes S1.
+    ExcludedS1,
+    /// C1 was lost.
+    LostC1,
+}
+
+/// What is due after the end of a stream whose MIGRATE is unanswered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Aftermath {
+    /// The code of an RST_STREAM on S2.
+    pub(crate) reset_s2: Option<ErrorCode>,
+    /// What to do with the answer, unless C1 is gone and there will be none: the code of an
+    /// RST_STREAM on S1 after a decline (SMIG-8.3/reset-remembered).
+    pub(crate) on_decline: Option<ErrorCode>,
+}
+
+impl OpenMigration {
+    /// Returns what is due after the end of the stream: the table of section 8. `used`: a frame was
+    /// sent on S2, which must be closed then (SMIG-6.11/close-abandoned).
+    pub(crate) fn on_end_before_answer(&self, end: EndBeforeAnswer, used: bool) -> Aftermath {
+        let close_s2 = used.then_some(ErrorCode::Cancel);
+        match end {
+            // SMIG-8.2/reset-on-s2
+            EndBeforeAnswer::Reset(code) => {
+                Aftermath { reset_s2: Some(code), on_decline: Some(code) }
+            }
+            EndBeforeAnswer::ResetByPeer(at, code) if at == self.to => {
+                Aftermath { reset_s2: None, on_decline: Some(code) }
+            }
+            // It crossed the MIGRATE, which the peer will decline (SMIG-8.1/reset-crosses,
+            // SMIG-8.20/stop-crosses).
+            EndBeforeAnswer::ResetByPeer(..) => Aftermath { reset_s2: close_s2, on_decline: None },
+            // SMIG-8.15/goaway-excludes-s1
+            EndBeforeAnswer::ExcludedS1 => {
+                Aftermath { reset_s2: close_s2, on_decline: Some(ErrorCode::Cancel) }
+            }
+            // SMIG-8.8/c1-ends-at-mover
+            EndBeforeAnswer::LostC1 => {
+                Aftermath { reset_s2: Some(ErrorCode::Cancel), on_decline: None }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::AppId;
+    use crate::time::Instant;
+
+    const S1: StreamAddr = StreamAddr { conn: ConnId(1), id: StreamId::new(5) };
+    const S2: StreamAddr = StreamAddr { conn: ConnId(2), id: StreamId::new(2) };
+
+    fn dst(number: u32) -> (Cid, StreamId) {
+        (Cid { app: AppId::new(7), number }, S2.id)
+    }
+
+    fn open() -> OpenMigration {
+        OpenMigration::new(S2, dst(2).0, Instant::from_nanos(0), 0)
+    }
+
+    #[test]
+    fn a_stream_departs_once_at_a_time_and_within_the_limits() {
+        let open = MigrationState::Open(Box::new(open()));
+        let may = |change: fn(&mut Departure<'_>), migration: &MigrationState| {
+            let mut departure = Departure {
+                migration,
+                ended: false,
+                moves: 3,
+                max_moves: 4,
+                c1_joined: true,
+                deferred: false,
+                open_migrations: 7,
+                tolerated: 8,
+            };
+            change(&mut departure);
+            departure.check()
         };
-        stream.send.rewind(replay.data, replay.phase, end);
-        if let Some((_, end)) =
-            replay.heads.iter().rfind(|(head, _)| !head.status.is_informational())
-        {
-            stream.send.on_head_again(*end);
-        }
-        for (head, end) in replay.heads {
-            self.frame_response(from, &head, end);
-        }
-        self.schedule(key);
+        let idle = MigrationState::Idle;
+        assert_eq!(may(|_| {}, &idle), Ok(()));
+        // A client's move answers the offer.
+        assert_eq!(may(|_| {}, &MigrationState::OfferReceived), Ok(()));
+        // SMIG-5.8/one-open-move
+        assert_eq!(may(|_| {}, &MigrationState::Offered), Err(MigrateError::InProgress));
+        assert_eq!(may(|_| {}, &open), Err(MigrateError::InProgress));
+        // SMIG-5.9/open-limit
+        assert_eq!(may(|it| it.open_migrations = 8, &idle), Err(MigrateError::TooMany));
+        assert_eq!(may(|it| it.moves = 4, &idle), Err(MigrateError::LimitReached));
+        assert_eq!(may(|it| it.ended = true, &idle), Err(MigrateError::Ended));
+        assert_eq!(may(|it| it.c1_joined = false, &idle), Err(MigrateError::Disabled));
+        // SMIG-5.12/join-pending
+        assert_eq!(may(|it| it.deferred = true, &idle), Err(MigrateError::InProgress));
     }
 
-    /// Handles the loss of one of the two connections of an unanswered migration
-    /// (SMIG-8.8/c1-ends-at-mover, SMIG-8.9/c2-ends-early).
-    pub(crate) fn on_moving_lost(&mut self, key: StreamKey, lost: ConnId) {
-        let Some(stream) = self.streams.find_mut(key) else { return };
-        let complete =
-            stream.recv.state() == RecvState::Ended && stream.send.state() == SendState::Ended;
-        let MigrationState::Open(moving) = &mut stream.migration else { return };
-        if moving.to.conn == lost && moving.from.conn != lost {
-            // The answer on the old connection decides.
-            moving.carrier_lost = true;
-            return;
+    #[test]
+    fn only_a_server_offers_and_only_once() {
+        // SMIG-6.1/offer, SMIG-6.4/offered-once
+        assert_eq!(check_offer(Side::Server, false), Ok(()));
+        assert_eq!(check_offer(Side::Server, true), Err(MigrateError::LimitReached));
+        assert_eq!(check_offer(Side::Client, false), Err(MigrateError::NotServer));
+    }
+
+    #[test]
+    fn an_answer_fits_what_was_asked_and_ends_it() {
+        // SMIG-2.7/stray-answer
+        let is_open = || MigrationState::Open(Box::new(open()));
+        let label = |answer| match answer {
+            Ok(Answer::OfferDeclined) => "offer declined",
+            Ok(Answer::Accepted(open)) if open.to == S2 => "accepted",
+            Ok(Answer::Declined(open)) if open.to == S2 => "declined",
+            Ok(_) => "another migration",
+            Err(cause) => {
+                assert_eq!(cause, Cause::UnexpectedMigrateAck);
+                "error"
+            }
+        };
+        for (mut state, at, answer, expected) in [
+            (is_open(), S1, None, "declined"),
+            (is_open(), S1, Some(dst(2)), "accepted"),
+            (is_open(), S1, Some(dst(3)), "error"),
+            (is_open(), S2, None, "error"),
+            (is_open(), S2, Some(dst(2)), "error"),
+            (MigrationState::Offered, S1, None, "offer declined"),
+            (MigrationState::Offered, S1, Some(dst(2)), "error"),
+            (MigrationState::OfferReceived, S1, None, "error"),
+            (MigrationState::Idle, S1, None, "error"),
+        ] {
+            let before = core::mem::discriminant(&state);
+            assert_eq!(label(state.on_answer(S1, at, answer)), expected, "{at:?} {answer:?}");
+            let unchanged = core::mem::discriminant(&state) == before;
+            assert_eq!(unchanged, expected == "error", "{state:?}");
         }
-        let to = moving.to;
-        if complete {
-            let Some(moving) = self.settle(key) else { return };
-            // A MIGRATE that waited for the answer must be answered itself
-            // (SMIG-5.10/always-answer).
-            moving.early.into_items().into_iter().for_each(|item| self.drop_item(to, item));
-            self.after_direction(key);
-        } else {
-            self.queue_reset(to, ErrorCode::Cancel);
-            self.fail_with_connection(key, lost);
+    }
+
+    #[test]
+    fn after_the_end_a_decline_brings_the_reset_to_s1() {
+        // SMIG-8.3/reset-remembered
+        let reset = Some(ErrorCode::Cancel);
+        let pending = PendingAnswer { s1: S1.id, dst: dst(2), reset };
+        assert_eq!(pending.on_answer(None), Ok(reset));
+        assert_eq!(pending.on_answer(Some(dst(2))), Ok(None));
+        assert_eq!(pending.on_answer(Some(dst(3))), Err(Cause::UnexpectedMigrateAck));
+    }
+
+    #[test]
+    fn the_loss_of_c2_waits_for_the_answer_and_that_of_c1_does_not() {
+        for complete in [false, true] {
+            // SMIG-8.9/c2-ends-early
+            let mut state = MigrationState::Open(Box::new(open()));
+            assert!(matches!(state.on_connection_lost(S2.conn, complete), Loss::AwaitAnswer));
+            assert!(matches!(state, MigrationState::Open(open) if open.carrier_lost));
+            assert!(matches!(
+                MigrationState::Idle.on_connection_lost(S1.conn, complete),
+                Loss::Fail
+            ));
+        }
+        // SMIG-8.8/c1-ends-at-mover
+        let mut state = MigrationState::Open(Box::new(open()));
+        assert!(matches!(state.on_connection_lost(S1.conn, false), Loss::Fail));
+        assert!(matches!(state, MigrationState::Open(_)), "its end is in on_end_before_answer");
+        assert!(matches!(state.on_connection_lost(S1.conn, true), Loss::Complete(_)));
+        assert!(matches!(state, MigrationState::Idle));
+    }
+
+    #[test]
+    fn a_goaway_on_c2_waits_for_the_answer() {
+        // SMIG-8.17/goaway-excludes-s2
+        let mut state = MigrationState::Open(Box::new(open()));
+        assert!(!state.on_excluded(S1));
+        assert!(state.on_excluded(S2));
+        assert!(matches!(state, MigrationState::Open(open) if open.carrier_lost));
+        assert!(!MigrationState::Idle.on_excluded(S1));
+    }
+
+    #[test]
+    fn resets_go_where_the_table_of_section_8_says() {
+        let (cancel, code) = (Some(ErrorCode::Cancel), ErrorCode::InternalError);
+        let after = |end, used| {
+            let Aftermath { reset_s2, on_decline } = open().on_end_before_answer(end, used);
+            (reset_s2, on_decline)
+        };
+        for used in [false, true] {
+            // SMIG-8.2/reset-on-s2, SMIG-8.3/reset-remembered
+            assert_eq!(after(EndBeforeAnswer::Reset(code), used), (Some(code), Some(code)));
+            assert_eq!(after(EndBeforeAnswer::ResetByPeer(S2, code), used), (None, Some(code)));
+            // SMIG-8.8/c1-ends-at-mover
+            assert_eq!(after(EndBeforeAnswer::LostC1, used), (cancel, None));
+            // SMIG-6.11/close-abandoned: an unused carrier needs no reset.
+            let close = used.then_some(ErrorCode::Cancel);
+            // SMIG-8.1/reset-crosses
+            assert_eq!(after(EndBeforeAnswer::ResetByPeer(S1, code), used), (close, None));
+            // SMIG-8.15/goaway-excludes-s1
+            assert_eq!(after(EndBeforeAnswer::ExcludedS1, used), (close, cancel));
         }
     }
 }

@@ -1,30 +1,16 @@
-//! The end of streams and connections, and the state that each end leaves.
+//! Errors in the peer's input, and the end of connections.
 
 use bytes::Bytes;
 
-use crate::conn::{Charge, ConnId, ConnState, Connection, ConnectionRole, IdState, Offence};
-use crate::error::{
-    Cause, ConnectionError, ErrorCode, Initiator, InputError, Processed, StreamError,
-};
-use crate::migrate::{MigrationState, OpenMigration, PendingAnswer};
+use crate::conn::{ConnState, Connection, IdState, Offence};
+use crate::error::{Cause, ConnectionError, ErrorCode, Initiator, InputError};
+use crate::ids::{ConnId, Side, StreamAddr, StreamId};
 use crate::session::control::send_goaway;
-use crate::session::{Event, LostReason, Session, Side};
-use crate::stream::{
-    KeyState, Opener, RecvState, RequestKind, SendState, Stream, StreamAddr, StreamKey,
-};
+use crate::session::resets::ResetReason;
+use crate::session::{Event, LostReason, Session};
+use crate::stream::StreamKey;
 use crate::time::Instant;
-use crate::wire::{self, Cid, StreamId};
-
-/// Bytes of an unneeded request that are read before the client is requested to stop sending.
-const DRAINED: i64 = 64 << 10;
-
-/// The reason why this side resets a stream.
-enum Ending {
-    /// The application requested it, or sent something invalid.
-    Own(ErrorCode, Option<Cause>),
-    /// The peer caused it, and was charged for it.
-    Fault(Cause, Charge),
-}
+use crate::wire;
 
 impl Session {
     /// Handles an error in the peer's input: fails the stream or the connection that it concerns,
@@ -34,8 +20,8 @@ impl Session {
             InputError::Connection(cause) => self.fail_connection(now, id, cause),
             InputError::Stream(stream, cause) => {
                 let at = StreamAddr { conn: id, id: stream };
-                // A frame on a former route of a stream concerns the stream on its current route
-                // (SMIG-5.19/behind-barrier).
+                // A frame on a former address of a stream concerns the stream on its current
+                // address (SMIG-5.19/behind-barrier).
                 let key = self.key_at(id, stream).or_else(|| self.vacated_key(at));
                 let (charge, paid) = self.reset_budget.charge(now, Offence::of(cause));
                 let answered = paid.is_ok() && self.count_reset(id).is_ok();
@@ -46,7 +32,7 @@ impl Session {
                 match key {
                     // The stream fails with its connection.
                     Some(key) if !answered && self.is_at(key, id) => {}
-                    Some(key) => self.reset_locally(key, Ending::Fault(cause, charge)),
+                    Some(key) => self.reset_locally(key, ResetReason::Fault(cause, charge)),
                     None if !answered => {}
                     // RST_STREAM is not permitted on an idle stream (RFC 9113 section 6.4), except
                     // on one that may be a carrier (SMIG-5.21/unbound-frames).
@@ -64,7 +50,7 @@ impl Session {
 
     /// Returns whether the stream's frames are sent on this connection.
     fn is_at(&self, key: StreamKey, id: ConnId) -> bool {
-        self.streams.find(key).is_some_and(|stream| stream.addr.conn == id)
+        self.streams.find(key).is_some_and(|stream| stream.binding.send_addr().conn == id)
     }
 
     fn is_idle_stream(&self, at: StreamAddr) -> bool {
@@ -73,10 +59,11 @@ impl Session {
     }
 
     /// Counts a response that the peer caused and that is not sent yet (CVE-2019-9512, -9514,
-    /// -9515).
+    /// -9515). Nothing is sent to a connection that is gone: a MIGRATE that was received there may
+    /// have waited for a JOIN.
     pub(crate) fn count_answer(&mut self, id: ConnId) -> Result<(), InputError> {
         let most = self.config.limits.max_queued_answers;
-        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let Some(conn) = self.conns.find_mut(id) else { return Ok(()) };
         conn.out.answers += 1;
         if conn.out.answers > most { Err(Cause::TooManyAnswers.into()) } else { Ok(()) }
     }
@@ -91,462 +78,32 @@ impl Session {
         }
     }
 
-    pub(crate) fn queue_reset(&mut self, at: StreamAddr, code: ErrorCode) {
-        if let Some(conn) = self.conn_mut(at.conn).filter(|conn| !conn.is_dead()) {
-            wire::reset(&mut conn.out.frames, at.id, code);
-        }
-    }
-
-    /// Handles RST_STREAM.
-    pub(crate) fn on_reset(
+    /// Responds to a request whose head is too large with 431, which shows the user the reason.
+    pub(crate) fn refuse_large_request(
         &mut self,
         now: Instant,
         id: ConnId,
         stream: StreamId,
-        code: ErrorCode,
     ) -> Result<(), InputError> {
-        let at = StreamAddr { conn: id, id: stream };
-        if let Some(key) = self.key_at(id, stream) {
-            if self.keep_stop(key, at, code) {
-                return Ok(());
-            }
-            let answered = self.streams.find(key).is_some_and(Stream::is_answered);
-            let offence = if answered { Offence::Leftover } else { Offence::Reset };
-            let (charge, paid) = self.reset_budget.charge(now, offence);
-            paid?;
-            self.fail_by_peer(key, at, code, charge);
-            return Ok(());
-        }
-        if self.vacated_key(at).is_some() {
-            return Err(InputError::Stream(stream, Cause::StreamClosed));
-        }
-        match self.id_state(id, stream) {
-            IdState::Ignored => {
-                self.close_from_peer(at);
-                Ok(())
-            }
-            IdState::Closed => Ok(()),
-            IdState::Idle | IdState::Skipped if self.may_be_carrier(id, stream) => {
-                self.close_unbound(at, None);
-                Ok(())
-            }
-            IdState::Skipped => Ok(()),
-            IdState::Idle => Err(Cause::IdleStream.into()),
-        }
-    }
-
-    /// Resets a stream because of the peer's error. Returns an error if the peer exceeded its
-    /// budget: the connection on which it did so must be closed.
-    pub(crate) fn fail_by_fault(
-        &mut self,
-        now: Instant,
-        key: StreamKey,
-        cause: Cause,
-    ) -> Result<(), InputError> {
-        let (charge, paid) = self.reset_budget.charge(now, Offence::Fault);
-        self.reset_locally(key, Ending::Fault(cause, charge));
-        Ok(paid?)
-    }
-
-    /// Resets a stream because a timeout expired that the peer should have met.
-    pub(crate) fn fail_by_delay(&mut self, key: StreamKey, cause: Cause) {
-        let charge = self.reset_budget.debit(Offence::Delay);
-        self.reset_locally(key, Ending::Fault(cause, charge));
-    }
-
-    /// Resets a stream because the application sent something invalid.
-    pub(crate) fn fail_own(&mut self, key: StreamKey, cause: Cause) {
-        self.reset_locally(key, Ending::Own(cause.code(), Some(cause)));
-    }
-
-    /// Sends RST_STREAM on the stream's current route, and ends the stream here. The peer counts
-    /// it, whatever the reason.
-    fn reset_locally(&mut self, key: StreamKey, ending: Ending) {
-        if self.end_untold(key, ending) {
-            self.cancelled += 1;
-        }
-    }
-
-    /// Like [`Self::reset_locally`], but does not count the reset: if the caller closes the connection,
-    /// RST_STREAM does not reach the peer. Returns whether the stream was running.
-    fn end_untold(&mut self, key: StreamKey, ending: Ending) -> bool {
-        let Some(stream) = self.streams.find(key).filter(|stream| !stream.is_over()) else {
-            return false;
-        };
-        let (code, initiator, cause) = match ending {
-            Ending::Own(code, cause) => (code, Initiator::User, cause),
-            Ending::Fault(cause, Charge { .. }) => (cause.code(), Initiator::Local, Some(cause)),
-        };
-        let route = stream.addr;
-        let unanswered = stream.migration.unanswered();
-        self.queue_reset(route, code);
-        if let Some(unanswered) = unanswered {
-            self.remember_answer(unanswered, Some(code));
-        }
-        let processed = Processed::Maybe;
-        let error = StreamError { code, initiator, cause, connection: route.conn, processed };
-        self.finish_failed(key, error, None);
-        true
-    }
-
-    /// Handles the peer's RST_STREAM that was received at `at` (the table in SMIG section 8).
-    pub(crate) fn fail_by_peer(
-        &mut self,
-        key: StreamKey,
-        at: StreamAddr,
-        code: ErrorCode,
-        Charge { .. }: Charge,
-    ) {
-        let Some(stream) = self.streams.find(key) else { return };
-        if stream.is_over() {
-            return;
-        }
-        let whole =
-            stream.recv.state() == RecvState::Ended && stream.request_kind != RequestKind::Tunnel;
-        if self.side == Side::Client && code == ErrorCode::NoError && whole {
-            self.withdraw_move(key, at);
-            return self.stop_request(key, at);
-        }
-        let processed = if code == ErrorCode::RefusedStream {
-            stream.processed_if_refused(at)
-        } else {
-            Processed::Maybe
-        };
-        if let MigrationState::Open(moving) = &stream.migration {
-            let (from, to, used) = (moving.from, moving.to, moving.carrier_used);
-            let unanswered = (from, moving.dst);
-            if at == from {
-                // The reset crossed this side's MIGRATE, which the peer will decline
-                // (SMIG-8.1/reset-crosses).
-                if used {
-                    self.queue_reset(to, ErrorCode::Cancel);
-                }
-                self.remember_answer(unanswered, None);
-            } else {
-                self.remember_answer(unanswered, Some(code));
-            }
-        }
-        let (initiator, connection) = (Initiator::Peer, at.conn);
-        let error = StreamError { code, initiator, cause: None, connection, processed };
-        self.finish_failed(key, error, Some(at));
-    }
-
-    /// Client: buffers RST_STREAM(NO_ERROR) on the carrier of an open move of this side. The frame
-    /// means that the response is complete, but the end of the response may still be in flight on
-    /// the old connection, so the frame waits for the answer (SMIG-5.30/stop-kept). Returns false
-    /// for any other frame.
-    fn keep_stop(&mut self, key: StreamKey, at: StreamAddr, code: ErrorCode) -> bool {
-        if self.side != Side::Client || code != ErrorCode::NoError {
-            return false;
-        }
-        let Some(early) = self.early_of(key, at.conn, at.id) else { return false };
-        early.push_stop()
-    }
-
-    /// Client: withdraws an open move, because no more of the request is sent. The server declines
-    /// it (SMIG-8.20/stop-crosses).
-    fn withdraw_move(&mut self, key: StreamKey, at: StreamAddr) {
-        let Some(stream) = self.streams.find_mut(key) else { return };
-        let Some(moving) = stream.migration.take_moving() else { return };
-        let OpenMigration { from, to, dst, early, carrier_used, .. } = *moving;
-        if at != to && carrier_used {
-            self.queue_reset(to, ErrorCode::Cancel);
-        }
-        self.remember_answer((from, dst), (at == to).then_some(ErrorCode::NoError));
-        early.into_items().into_iter().for_each(|item| self.drop_item(to, item));
-        self.unmap(from);
-        self.ignore_from_peer(to);
-        self.events.push_back(Event::MigrationDeclined { stream: key });
-    }
-
-    /// Client: stops the request, because the response is complete and the server does not need the
-    /// rest. The response must not be discarded (RFC 9113 section 8.1).
-    fn stop_request(&mut self, key: StreamKey, at: StreamAddr) {
-        self.unschedule(key);
-        let Some(stream) = self.streams.find_mut(key) else { return };
-        stream.send.abort();
-        let waits = core::mem::take(&mut stream.send.wants_room);
-        self.ignore_from_peer(at);
-        if waits {
-            // Wake a writer that waits for send capacity: this direction takes no more data.
-            self.events.push_back(Event::Writable { stream: key });
-        }
-        // Wake a task that waits until the entire request is sent.
-        self.events.push_back(Event::Finished { stream: key });
-        self.after_direction(key);
-    }
-
-    /// Fails a stream whose connection was lost.
-    pub(crate) fn fail_with_connection(&mut self, key: StreamKey, lost: ConnId) {
-        let Some(stream) = self.streams.find(key).filter(|stream| !stream.is_over()) else {
-            return;
-        };
-        if let MigrationState::Open(moving) = &stream.migration {
-            let (from, unanswered) = (moving.from, (moving.from, moving.dst));
-            if from.conn == lost {
-                self.open_migrations = self.open_migrations.saturating_sub(1);
-            } else {
-                self.remember_answer(unanswered, Some(ErrorCode::Cancel));
-            }
-        }
-        let error = StreamError {
-            code: self.conn(lost).map_or(ErrorCode::Cancel, Connection::end_code),
-            initiator: Initiator::Transport,
-            cause: Some(Cause::ConnectionLost),
-            connection: lost,
-            processed: Processed::Maybe,
-        };
-        self.finish_failed(key, error, None);
-    }
-
-    /// Fails the stream at `at`, which the peer's GOAWAY excludes.
-    pub(crate) fn fail_excluded(&mut self, key: StreamKey, at: StreamAddr) {
-        let Charge { .. } = self.reset_budget.debit(Offence::Reset);
-        let Some(stream) = self.streams.find(key).filter(|stream| !stream.is_over()) else {
-            return;
-        };
-        let processed = stream.processed_if_refused(at);
-        if let MigrationState::Open(moving) = &stream.migration {
-            let (to, used, unanswered) =
-                (moving.to, moving.carrier_used, (moving.from, moving.dst));
-            self.remember_answer(unanswered, Some(ErrorCode::Cancel));
-            if to.conn != at.conn && used {
-                self.queue_reset(to, ErrorCode::Cancel);
-            }
-        }
-        let error = StreamError {
-            code: ErrorCode::RefusedStream,
-            initiator: Initiator::Peer,
-            cause: Some(Cause::GoingAway),
-            connection: at.conn,
-            processed,
-        };
-        self.finish_failed(key, error, None);
-    }
-
-    /// Records that the answer to a MIGRATE is outstanding after its stream has ended
-    /// (SMIG-8.3/reset-remembered).
-    fn remember_answer(
-        &mut self,
-        (from, dst): (StreamAddr, (Cid, StreamId)),
-        reset: Option<ErrorCode>,
-    ) {
-        match self.conn_mut(from.conn).filter(|conn| !conn.is_dead()) {
-            Some(conn) => conn.pending_answers.push(PendingAnswer { s1: from.id, dst, reset }),
-            None => self.open_migrations = self.open_migrations.saturating_sub(1),
-        }
-    }
-
-    /// Removes a failed stream from its connections and notifies the application. `reset_at` is the
-    /// route on which the peer's RST_STREAM arrived, if any: no frame may follow there.
-    fn finish_failed(&mut self, key: StreamKey, error: StreamError, reset_at: Option<StreamAddr>) {
-        self.unschedule(key);
-        let Some(stream) = self.streams.find_mut(key) else { return };
-        let window = stream.recv.window.open();
-        stream.over = Some(error.clone());
-        stream.send.abort();
-        let route = stream.addr;
-        let credits = stream.recv.abort();
-        let departed = core::mem::take(&mut stream.vacated);
-        let mut places = vec![route];
-        let mut early = None;
-        match core::mem::replace(&mut stream.migration, MigrationState::Idle) {
-            MigrationState::Open(moving) => {
-                places.push(moving.from);
-                early = Some((moving.to, moving.early));
-            }
-            MigrationState::Offered => {
-                self.open_migrations = self.open_migrations.saturating_sub(1)
-            }
-            MigrationState::Idle | MigrationState::OfferReceived => {}
-        }
-        let held = stream.key_state == KeyState::Held;
-        self.max_reset_window = self.max_reset_window.max(window);
-        if let Some((at, early)) = early {
-            // A buffered MIGRATE must be answered (SMIG-5.10/always-answer).
-            early.into_items().into_iter().for_each(|item| self.drop_item(at, item));
-        }
-        for (conn, credit) in credits {
-            self.give_back_to(conn, credit);
-        }
-        for place in places {
-            self.unmap(place);
-            if reset_at != Some(place) {
-                self.ignore_from_peer(place);
-            }
-        }
-        self.forget_departed(&departed);
-        if held {
-            self.events.push_back(Event::Reset { stream: key, error });
-        } else {
-            self.free(key);
-        }
-    }
-
-    fn forget_departed(&mut self, places: &[StreamAddr]) {
-        for place in places {
-            if let Some(conn) = self.conn_mut(place.conn) {
-                conn.departed.remove(&place.id);
-            }
-        }
-    }
-
-    /// Ends the stream if both directions have ended.
-    pub(crate) fn after_direction(&mut self, key: StreamKey) {
-        let Some(stream) = self.streams.find_mut(key) else { return };
-        if stream.is_over() || !stream.is_complete() {
-            return;
-        }
-        let (route, released) = (stream.addr, stream.key_state != KeyState::Held);
-        let had_body = stream.send.exceeds_head();
-        let departed = core::mem::take(&mut stream.vacated);
-        if matches!(stream.migration, MigrationState::Offered) {
-            stream.migration = MigrationState::Idle;
-            self.open_migrations = self.open_migrations.saturating_sub(1);
-        }
-        self.unmap(route);
-        if had_body && let Some(conn) = self.conn_mut(route.conn) {
-            // The peer may have responded before the end of the request had arrived.
-            conn.relied_on = true;
-        }
-        self.forget_departed(&departed);
-        if released {
-            self.free(key);
-        }
-    }
-
-    /// Removes the last state of a stream.
-    pub(crate) fn free(&mut self, key: StreamKey) {
-        self.unschedule(key);
-        let Some(mut stream) = self.streams.remove(key) else { return };
-        for (conn, credit) in stream.recv.abort() {
-            self.give_back_to(conn, credit);
-        }
-        match stream.opener {
-            Opener::Peer => self.peer_open = self.peer_open.saturating_sub(1),
-            Opener::Local => {
-                self.local_open = self.local_open.saturating_sub(1);
-                if core::mem::take(&mut self.open_blocked) {
-                    self.events.push_back(Event::StreamsAvailable);
-                }
-            }
-        }
-    }
-
-    /// Releases the stream's key. The application calls this once for each key, however the stream
-    /// ended. An unfinished stream is cancelled.
-    pub fn release(&mut self, key: StreamKey) {
-        let Some(stream) = self.streams.find_mut(key) else { return };
-        stream.key_state = KeyState::Released;
-        if stream.is_over() || stream.is_complete() {
-            if !matches!(stream.migration, MigrationState::Open(_)) {
-                self.free(key);
-            }
-            return;
-        }
-        let received = stream.recv.state() == RecvState::Ended;
-        let ended = stream.send.state() == SendState::Ended;
-        if received && (ended || !stream.send.is_open()) {
-            // Queued data is still sent.
-            return;
-        }
-        let ordinary = stream.request_kind != RequestKind::Tunnel;
-        if ended && ordinary && self.side == Side::Server {
-            // The response is complete; the rest of the request is not needed.
-            stream.key_state = KeyState::Draining(0);
-            return self.discard_unread(key);
-        }
-        self.cancel(key, ErrorCode::Cancel);
-    }
-
-    /// Drops the data that a released stream has received. If a client continues to send, requests
-    /// that it stop.
-    pub(crate) fn discard_unread(&mut self, key: StreamKey) {
-        let Some(stream) = self.streams.find_mut(key) else { return };
-        let credits = stream.recv.discard();
-        let window = i64::from(self.config.stream_window);
-        let tell = stream.recv.window.open() < window - DRAINED && !stream.is_complete();
-        for (conn, credit) in credits {
-            self.give_back_to(conn, credit);
-        }
-        if tell {
-            self.ask_to_stop(key);
-        }
-    }
-
-    /// Server: requests that the client stop sending, because the response is complete (RFC 9113
-    /// section 8.1). Waits for the answer to an open move of this side: after a decline the
-    /// response must be sent again (SMIG-8.19/stop-after-answer).
-    pub(crate) fn ask_to_stop(&mut self, key: StreamKey) {
-        let Some(stream) = self.streams.find_mut(key) else { return };
-        if stream.recv.state() == RecvState::Ended {
-            return;
-        }
-        let settled = !matches!(stream.migration, MigrationState::Open(_));
-        if settled && stream.send.state() == SendState::Ended {
-            self.reset_locally(key, Ending::Own(ErrorCode::NoError, None));
-        } else {
-            stream.stop_due = true;
-        }
-    }
-
-    /// Requests that the client stop sending, if that was deferred.
-    pub(crate) fn stop_if_due(&mut self, key: StreamKey) {
-        if self.streams.find(key).is_some_and(|stream| stream.stop_due && !stream.is_complete()) {
-            self.ask_to_stop(key);
-        }
-    }
-
-    /// Resets a stream for the application, unless it is complete or has failed. A server's
-    /// NO_ERROR after the end of its response requests that the client stop sending: it is sent
-    /// once the entire response was sent and no decline can require it to be sent again.
-    pub fn reset(&mut self, key: StreamKey, code: ErrorCode) {
-        let Some(stream) = self.streams.find(key) else { return };
-        let finished = !stream.send.is_open();
-        if self.side == Side::Server && code == ErrorCode::NoError && finished {
-            return self.ask_to_stop(key);
-        }
-        self.cancel(key, code);
-    }
-
-    fn cancel(&mut self, key: StreamKey, code: ErrorCode) {
-        let Some(stream) = self.streams.find(key) else { return };
-        if stream.is_over() || stream.is_complete() {
-            // It has no route any more; its former connection may belong to other streams.
-            return;
-        }
-        let code = match (code, self.side, stream.send.state()) {
-            // REFUSED_STREAM asserts that nothing was processed (RFC 9113 section 8.7), which a
-            // sent response head contradicts.
-            (ErrorCode::RefusedStream, Side::Server, SendState::Body | SendState::Ended) => {
-                ErrorCode::Cancel
-            }
-            (code, ..) => code,
-        };
-        let (route, settled) = (stream.addr, matches!(stream.migration, MigrationState::Idle));
-        let elsewhere = self.conns.iter().any(|conn| conn.id != route.conn && !conn.is_dead());
-        let alone = self.conn(route.conn).is_some_and(|conn| {
-            conn.role == ConnectionRole::Bulk
-                && conn.streams.len() == 1
-                && conn.carriers.len() == 0
-                && conn.pending_answers.is_empty()
-                && conn.deferred_migrates.is_empty()
-                && !conn.relied_on
+        self.reset_budget.charge(now, Offence::Refused).1?;
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
+        let max = conn.max_frame();
+        let (encoder, out) = (&mut conn.encoder, &mut conn.out.frames);
+        wire::headers(out, stream, wire::EndStream::Yes, max, |out| {
+            encoder.begin(out);
+            encoder.status(431, out);
         });
-        let alone = alone && !self.keeps_moves_from(route.conn);
-        if self.side == Side::Client && settled && elsewhere && alone {
-            // Closing the connection discards the bytes in flight (SMIG-8.4/cancel-by-close).
-            self.end_untold(key, Ending::Own(code, None));
-            self.cut_off(route.conn, None);
-            self.events.push_back(Event::AbortTransport { conn: route.conn });
-            return;
-        }
-        self.reset_locally(key, Ending::Own(code, None));
+        self.events.push_back(Event::LimitHit { conn: id, limit: "header section size" });
+        let at = StreamAddr { conn: id, id: stream };
+        self.queue_reset(at, ErrorCode::NoError);
+        self.ignore_from_peer(at);
+        Ok(())
     }
 
-    /// Fails the entire connection: sends GOAWAY, and fails everything that runs on it.
+    /// Fails the entire connection: sends GOAWAY, and fails everything that runs on it. Does
+    /// nothing if the connection has ended meanwhile, or is gone.
     pub(crate) fn fail_connection(&mut self, now: Instant, id: ConnId, cause: Cause) {
-        let Some(conn) = self.conn_mut(id) else { return };
+        let Some(conn) = self.conns.find_mut(id) else { return };
         if conn.is_dead() {
             return;
         }
@@ -565,7 +122,7 @@ impl Session {
     }
 
     fn send_final_goaway(&mut self, id: ConnId, code: ErrorCode, debug: &[u8]) {
-        let Some(conn) = self.conn_mut(id) else { return };
+        let Some(conn) = self.conns.known_mut(id) else { return };
         // The connection ends, so no credit is returned to it.
         conn.carriers.forfeit();
         let last = conn.peer_ids.highest();
@@ -574,7 +131,7 @@ impl Session {
 
     /// Closes a connection immediately, with GOAWAY.
     pub fn close(&mut self, now: Instant, id: ConnId, code: ErrorCode, reason: &str) {
-        if self.conn(id).is_none_or(Connection::is_dead) {
+        if self.conns.find(id).is_none_or(Connection::is_dead) {
             return;
         }
         self.send_final_goaway(id, code, &Bytes::copy_from_slice(reason.as_bytes()));
@@ -584,7 +141,7 @@ impl Session {
 
     /// Handles the loss of the transport. Afterwards the connection is unknown.
     pub fn handle_lost(&mut self, now: Instant, id: ConnId, reason: LostReason) {
-        let Some(conn) = self.conn(id) else { return };
+        let Some(conn) = self.conns.find(id) else { return };
         let was_dead = conn.is_dead();
         let orderly = conn.streams.is_empty() && reason == LostReason::Closed;
         if !was_dead {
@@ -601,7 +158,7 @@ impl Session {
             let error = (!orderly).then_some(error);
             self.events.push_back(Event::Closed { conn: id, error });
         }
-        self.conns.retain(|conn| conn.id != id);
+        self.conns.remove(id);
         if !self.conns.iter().any(Connection::is_member) {
             // The key is forgotten with the last connection (SMIG-3.7/session-key).
             self.key = None;
@@ -612,25 +169,20 @@ impl Session {
     /// for its JOIN are declined (SMIG-5.12/join-pending).
     fn mark_closed(&mut self, now: Instant, id: ConnId, error: Option<ConnectionError>) {
         self.cut_off(id, error);
-        self.release_waiting_moves(now, id);
+        self.release_deferred(now, id);
     }
 
-    fn cut_off(&mut self, id: ConnId, error: Option<ConnectionError>) {
-        let Some(conn) = self.conn_mut(id) else { return };
+    pub(super) fn cut_off(&mut self, id: ConnId, error: Option<ConnectionError>) {
+        let Some(conn) = self.conns.known_mut(id) else { return };
         conn.state = ConnState::Dead;
         conn.error = error;
         conn.carriers.forfeit();
         conn.field_block = None;
-        conn.departed.clear();
-        let due = core::mem::take(&mut conn.pending_answers).len();
+        conn.vacated.clear();
+        conn.pending_answers.clear();
         let keys = conn.keys_in_order();
-        self.open_migrations = self.open_migrations.saturating_sub(due);
         for (_, key) in keys {
-            let moving = self
-                .streams
-                .find(key)
-                .is_some_and(|stream| matches!(stream.migration, MigrationState::Open(_)));
-            if moving { self.on_moving_lost(key, id) } else { self.fail_with_connection(key, id) }
+            self.on_stream_connection_lost(key, id);
         }
     }
 
@@ -638,46 +190,23 @@ impl Session {
     /// drained.
     #[must_use]
     pub fn should_close(&self, id: ConnId) -> bool {
-        let Some(conn) = self.conn(id) else { return true };
+        let Some(conn) = self.conns.find(id) else { return true };
         if conn.is_dead() {
             return true;
         }
         let drained = conn.goaway.sent.is_some() && conn.goaway.draining.is_none();
-        let told_off = conn.goaway.received.is_some() && self.side == Side::Client;
-        (drained || told_off)
-            && conn.streams.is_empty()
-            && conn.carriers.len() == 0
+        let going_away = conn.goaway.received.is_some() && self.side == Side::Client;
+        (drained || going_away)
+            && conn.is_unused()
             && conn.pending_answers.is_empty()
-            && !self.keeps_moves_from(id)
+            && !self.has_deferred_from(id)
             && conn.out.frames.is_empty()
     }
 
     /// Returns whether a MIGRATE that was received there waits for a JOIN and is unanswered
     /// (SMIG-8.12/no-close-unanswered).
-    fn keeps_moves_from(&self, id: ConnId) -> bool {
+    pub(super) fn has_deferred_from(&self, id: ConnId) -> bool {
         let mut waiting = self.conns.iter().flat_map(|conn| &conn.deferred_migrates);
         waiting.any(|waiting| waiting.from.conn == id)
-    }
-
-    /// Responds to a request whose head is too large with 431, which shows the user the reason.
-    pub(crate) fn refuse_large_request(
-        &mut self,
-        now: Instant,
-        id: ConnId,
-        stream: StreamId,
-    ) -> Result<(), InputError> {
-        self.reset_budget.charge(now, Offence::Refused).1?;
-        let max = self.conn(id).map_or(0, Connection::max_frame);
-        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
-        let (encoder, out) = (&mut conn.encoder, &mut conn.out.frames);
-        wire::headers(out, stream, wire::EndStream::Yes, max, |out| {
-            encoder.begin(out);
-            encoder.status(431, out);
-        });
-        self.events.push_back(Event::LimitHit { conn: id, limit: "header section size" });
-        let at = StreamAddr { conn: id, id: stream };
-        self.queue_reset(at, ErrorCode::NoError);
-        self.ignore_from_peer(at);
-        Ok(())
     }
 }

@@ -5,16 +5,15 @@ use core::fmt;
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 
-use crate::conn::{ConnId, ConnState, Connection, ConnectionRole};
+use crate::conn::{ConnState, Connection, ConnectionRole};
 use crate::error::Cause;
 use crate::head::{RequestHead, ResponseHead};
+use crate::ids::{ConnId, Side, StreamAddr};
 use crate::message::{content_length, encode_request, encode_response};
-use crate::migrate::MigrationState;
 use crate::priority::Priority;
-use crate::session::{Session, Side};
+use crate::session::Session;
 use crate::stream::{
-    Opener, RecvHalf, RecvState, RequestKind, SendEnd, SendHalf, SendState, Stream, StreamAddr,
-    StreamKey,
+    Opener, RecvHalf, RecvState, RequestKind, SendEnd, SendHalf, SendState, Stream, StreamKey,
 };
 use crate::time::Instant;
 use crate::wire::{self, EndStream};
@@ -121,7 +120,7 @@ impl Session {
         }
         let id = conn.or_else(|| self.connection_for_new()).ok_or(OpenError::NoConnection)?;
         let (open, window) = (self.local_open, self.config.stream_window);
-        let conn = self.conn_mut(id).ok_or(OpenError::NoConnection)?;
+        let conn = self.conns.find_mut(id).ok_or(OpenError::NoConnection)?;
         if !conn.accepts_streams() {
             return Err(OpenError::NoConnection);
         }
@@ -147,8 +146,8 @@ impl Session {
             if conn.settings_acked { window } else { window.max(crate::flow::INITIAL_WINDOW) };
         let priority = Priority::of(&head.headers);
         let halves = (send, RecvHalf::new(window, RecvState::Head));
-        let route = StreamAddr { conn: id, id: stream };
-        let key = self.admit(now, Opener::Local, RequestKind::of(head), route, halves, priority);
+        let addr = StreamAddr { conn: id, id: stream };
+        let key = self.admit(now, Opener::Local, RequestKind::of(head), addr, halves, priority);
         self.arm(now);
         Ok(key)
     }
@@ -203,15 +202,12 @@ impl Session {
         Ok(())
     }
 
-    /// Frames a response head on the stream's route, and buffers it if a decline may require it to
-    /// be sent again.
+    /// Frames a response head on the stream's address, and buffers it if a decline may require it
+    /// to be sent again.
     pub(crate) fn write_response(&mut self, key: StreamKey, head: &ResponseHead, end: EndStream) {
-        let Some(stream) = self.streams.find_mut(key) else { return };
-        let route = stream.addr;
-        if let MigrationState::Open(moving) = &mut stream.migration {
-            moving.carrier_used = true;
-            moving.replay.heads.push((head.clone(), end));
-        }
+        let Some(stream) = self.streams.known_mut(key) else { return };
+        let addr = stream.binding.send_addr();
+        stream.send.keep_head(head, end);
         if !head.status.is_informational() {
             let status = head.status.as_u16();
             if stream.request_kind == RequestKind::Tunnel && !head.status.is_success() {
@@ -224,24 +220,26 @@ impl Session {
             let length = if bodiless { None } else { content_length(&head.headers).ok().flatten() };
             stream.send.on_head(end, length);
         }
-        self.frame_response(route, head, end);
+        self.frame_response(addr, head, end);
     }
 
-    /// Frames a response head on a route.
-    pub(crate) fn frame_response(
-        &mut self,
-        route: StreamAddr,
-        head: &ResponseHead,
-        end: EndStream,
-    ) {
-        let Some(conn) = self.conn_mut(route.conn).filter(|conn| !conn.is_dead()) else { return };
+    /// Frames a response head on an address. A carrier whose connection was lost takes nothing: the
+    /// answer decides.
+    pub(crate) fn frame_response(&mut self, addr: StreamAddr, head: &ResponseHead, end: EndStream) {
+        let Some(conn) = self.conns.live_mut(addr.conn) else {
+            return;
+        };
         let max = conn.max_frame();
         let (encoder, out) = (&mut conn.encoder, &mut conn.out.frames);
-        wire::headers(out, route.id, end, max, |out| encode_response(encoder, head, out));
+        wire::headers(out, addr.id, end, max, |out| encode_response(encoder, head, out));
     }
 
     fn live(&self, key: StreamKey) -> Result<&Stream, SendError> {
         self.streams.find(key).filter(|stream| !stream.is_over()).ok_or(SendError::Ended)
+    }
+
+    fn live_mut(&mut self, key: StreamKey) -> Result<&mut Stream, SendError> {
+        self.streams.find_mut(key).filter(|stream| !stream.is_over()).ok_or(SendError::Ended)
     }
 
     /// Returns how many bytes of body the stream's buffer accepts now. After 0, wait for
@@ -266,8 +264,7 @@ impl Session {
         data: Bytes,
         end: EndStream,
     ) -> Result<(), SendError> {
-        self.live(key)?;
-        let Some(stream) = self.streams.find_mut(key) else { return Err(SendError::Ended) };
+        let stream = self.live_mut(key)?;
         if !stream.send.is_open() {
             return Err(SendError::Ended);
         }
@@ -287,8 +284,7 @@ impl Session {
     ///
     /// Resets the stream on [`SendError::WrongLength`].
     pub fn send_trailers(&mut self, key: StreamKey, trailers: HeaderMap) -> Result<(), SendError> {
-        self.live(key)?;
-        let Some(stream) = self.streams.find_mut(key) else { return Err(SendError::Ended) };
+        let stream = self.live_mut(key)?;
         if !stream.send.is_open() {
             return Err(SendError::Ended);
         }
@@ -315,15 +311,10 @@ impl Session {
         if stream.is_over() {
             return;
         }
-        let place = match &stream.migration {
-            // Until the answer, the peer may not know the carrier (SMIG-7.7/priority-moves).
-            MigrationState::Open(moving) => moving.from,
-            MigrationState::Idle | MigrationState::Offered | MigrationState::OfferReceived => {
-                stream.addr
-            }
-        };
+        // Until the answer, the peer may not know the carrier (SMIG-7.7/priority-moves).
+        let place = stream.binding.recv_addr();
         if self.side == Side::Client
-            && let Some(conn) = self.conn_mut(place.conn).filter(|conn| !conn.is_dead())
+            && let Some(conn) = self.conns.live_mut(place.conn)
         {
             wire::priority_update(&mut conn.out.frames, place.id, priority);
         }
@@ -343,29 +334,29 @@ impl Session {
         head: &RequestHead,
     ) -> Result<StreamKey, PushError> {
         let stream = self.live(parent).map_err(|_| PushError::NoParent)?;
-        let unsettled = matches!(stream.migration, MigrationState::Open(_));
+        let unsettled = stream.binding.open().is_some();
         // A promise is sent only on a stream that the client opened (RFC 9113 section 8.4).
         let promised = stream.opener == Opener::Local;
         if self.side == Side::Client || unsettled || promised || !stream.send.is_open() {
             return Err(PushError::NoParent);
         }
-        let route = stream.addr;
+        let addr = stream.binding.send_addr();
         let open = self.local_open;
-        let conn = self.conn_mut(route.conn).ok_or(PushError::NoParent)?;
+        let conn = self.conns.find_mut(addr.conn).ok_or(PushError::NoParent)?;
         if !conn.peer.push || open >= conn.peer.max_concurrent_streams || !conn.accepts_streams() {
             return Err(PushError::Refused);
         }
         let promised = conn.local_ids.next(2).ok_or(PushError::Refused)?;
         let (window, max) = (conn.peer.initial_window, conn.max_frame());
         let (encoder, out) = (&mut conn.encoder, &mut conn.out.frames);
-        wire::push_promise(out, route.id, promised, max, |out| encode_request(encoder, head, out));
+        wire::push_promise(out, addr.id, promised, max, |out| encode_request(encoder, head, out));
         let halves = (SendHalf::new(window, SendState::Head), RecvHalf::new(0, RecvState::Ended));
-        let route = StreamAddr { conn: route.conn, id: promised };
+        let addr = StreamAddr { conn: addr.conn, id: promised };
         let key = self.admit(
             now,
             Opener::Local,
             RequestKind::of(head),
-            route,
+            addr,
             halves,
             Priority::default(),
         );

@@ -2,15 +2,15 @@
 
 use bytes::Bytes;
 
-use crate::conn::{ConnId, ConnState, Connection, IdState, Membership};
+use crate::conn::{ConnState, Connection, IdState, Membership};
 use crate::error::{Cause, ErrorCode, InputError};
 use crate::flow::{INITIAL_WINDOW, MAX_WINDOW};
-use crate::migrate::MigrationState;
+use crate::ids::{Cid, ConnId, Side, StreamAddr, StreamId};
 use crate::priority::Priority;
-use crate::session::{Event, KeyingRequest, Session, Side};
-use crate::stream::{StreamAddr, StreamKey};
+use crate::session::{Event, KeyingRequest, Session};
+use crate::stream::StreamKey;
 use crate::time::Instant;
-use crate::wire::{self, Cid, MIN_MAX_FRAME_SIZE, Setting, SettingsPayload, StreamId};
+use crate::wire::{self, MIN_MAX_FRAME_SIZE, Setting, SettingsPayload};
 
 /// Payload of the PING between the two GOAWAY frames of a graceful shutdown (RFC 9113 section 6.8).
 const DRAIN: [u8; 8] = *b"smigdrai";
@@ -25,7 +25,7 @@ impl Session {
         let limits = &self.config.limits;
         let (max_entries, max_frames) = (limits.max_settings_entries, limits.max_settings_frames);
         let points = self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
-        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         if payload.len() > max_entries || conn.abuse.settings.exceeds(now, max_frames) {
             return Err(Cause::TooManySettings.into());
         }
@@ -34,7 +34,7 @@ impl Session {
             self.apply_setting(id, setting, is_first)?;
         }
         self.count_answer(id)?;
-        if let Some(conn) = self.conn_mut(id) {
+        if let Some(conn) = self.conns.known_mut(id) {
             wire::settings_ack(&mut conn.out.frames);
             if is_first {
                 conn.state = ConnState::Open;
@@ -55,11 +55,11 @@ impl Session {
         setting: Setting,
         is_first: bool,
     ) -> Result<(), InputError> {
-        let role = self.side;
-        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let side = self.side;
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         match setting {
             Setting::HeaderTableSize(size) => conn.encoder.set_max_table_size(size as usize),
-            Setting::EnablePush(value) => match (value, role) {
+            Setting::EnablePush(value) => match (value, side) {
                 (0, _) => conn.peer.push = false,
                 (1, Side::Server) => conn.peer.push = true,
                 (_, Side::Server | Side::Client) => return Err(Cause::BadEnablePush.into()),
@@ -97,15 +97,15 @@ impl Session {
         if size > MAX_WINDOW {
             return Err(Cause::BadInitialWindow.into());
         }
-        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         let by = i64::from(size) - i64::from(conn.peer.initial_window);
         conn.peer.initial_window = size;
         if by == 0 {
             return Ok(());
         }
         for (_, key) in conn.keys_in_order() {
-            let Some(stream) = self.streams.find_mut(key) else { continue };
-            if stream.send_home == Some(id) {
+            let Some(stream) = self.streams.known_mut(key) else { continue };
+            if stream.binding.adjusts_send_window(id) {
                 stream.send.window.adjust(by)?;
                 self.schedule(key);
             }
@@ -115,19 +115,20 @@ impl Session {
 
     /// Negotiates the extension, as the peer's first SETTINGS specify (SMIG-3.3/when-on).
     fn on_first_settings(&mut self, now: Instant, id: ConnId) -> Result<(), InputError> {
-        let role = self.side;
-        let Some(spec) = self.conn(id).map(|conn| conn.spec) else { return Ok(()) };
-        if !self.may_offer_extension(&spec) {
+        let side = self.side;
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
+        if !conn.spec.may_offer_extension(&self.config) {
             return Ok(());
         }
-        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
         if conn.peer.smig == 0 {
-            // Not supported by the peer; a server then ignores a JOIN that was sent in the first flight.
+            // Not supported by the peer; a server then ignores a JOIN that was sent in the first
+            // flight.
             conn.membership = Membership::NotMember;
-            self.release_waiting_moves(now, id);
+            self.release_deferred(now, id);
             return Ok(());
         }
-        if role == Side::Server {
+        if side == Side::Server {
+            // Without a complete CID, the extension is off.
             let [Some(hi), Some(mid), Some(low)] = conn.peer.cid else { return Ok(()) };
             conn.cid = Cid::from_words(hi, mid, low);
             let Some(cid) = conn.cid else { return Ok(()) };
@@ -154,10 +155,10 @@ impl Session {
     /// names a session: it is not known yet whether a JOIN follows, which would replace this
     /// provisional session.
     pub(crate) fn found_session(&mut self, id: ConnId, cid: Cid) {
-        let role = self.side;
-        let Some(conn) = self.conn_mut(id) else { return };
+        let side = self.side;
+        let Some(conn) = self.conns.known_mut(id) else { return };
         let security = conn.spec.security;
-        let request = match (security, role) {
+        let request = match (security, side) {
             // K arrives in a JOIN (SMIG-3.9/cleartext-key).
             (crate::conn::Security::TrustedCleartext, Side::Server) => return,
             (crate::conn::Security::TrustedCleartext, Side::Client) => KeyingRequest::Random,
@@ -170,7 +171,7 @@ impl Session {
 
     /// Client: requests the exporter of an additional connection from the driver.
     fn ask_to_join(&mut self, id: ConnId, cid: Cid) {
-        let Some(conn) = self.conn_mut(id) else { return };
+        let Some(conn) = self.conns.known_mut(id) else { return };
         conn.membership = Membership::KeyingJoin;
         let request = KeyingRequest::join(cid, conn.spec.security);
         self.events.push_back(Event::KeyingMaterialNeeded { conn: id, request });
@@ -178,7 +179,7 @@ impl Session {
 
     pub(crate) fn on_settings_ack(&mut self, id: ConnId) -> Result<(), InputError> {
         let size = self.config.stream_window;
-        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         if conn.settings_acked {
             return Err(Cause::UnexpectedSettingsAck.into());
         }
@@ -186,8 +187,8 @@ impl Session {
         if size < INITIAL_WINDOW {
             let by = i64::from(size) - i64::from(INITIAL_WINDOW);
             for (place, key) in conn.keys_in_order() {
-                let Some(stream) = self.streams.find_mut(key) else { continue };
-                if stream.recv_home != Some(id) {
+                let Some(stream) = self.streams.known_mut(key) else { continue };
+                if !stream.binding.adjusts_recv_window(id) {
                     continue;
                 }
                 let from = StreamAddr { conn: id, id: place };
@@ -210,14 +211,14 @@ impl Session {
 
     pub(crate) fn on_ping(&mut self, id: ConnId, opaque: [u8; 8]) -> Result<(), InputError> {
         self.count_answer(id)?;
-        if let Some(conn) = self.conn_mut(id) {
+        if let Some(conn) = self.conns.known_mut(id) {
             wire::pong(&mut conn.out.frames, opaque);
         }
         Ok(())
     }
 
     pub(crate) fn on_pong(&mut self, id: ConnId, opaque: [u8; 8]) -> Result<(), InputError> {
-        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         if conn.goaway.draining.is_some() && opaque == DRAIN {
             end_drain(conn);
         }
@@ -226,7 +227,7 @@ impl Session {
 
     /// Sends a PING; the answer proves that the connection is alive.
     pub fn ping(&mut self, id: ConnId) {
-        if let Some(conn) = self.conn_mut(id).filter(|conn| !conn.is_dead()) {
+        if let Some(conn) = self.conns.live_mut(id) {
             wire::ping(&mut conn.out.frames, *b"smigping");
         }
     }
@@ -238,7 +239,7 @@ impl Session {
         code: ErrorCode,
         debug: &Bytes,
     ) -> Result<(), InputError> {
-        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         let earlier = conn.goaway.received;
         let last = earlier.map_or(last, |earlier| earlier.min(last));
         conn.goaway.received = Some(last);
@@ -252,7 +253,8 @@ impl Session {
         if earlier.is_some_and(|earlier| earlier <= last) {
             return Ok(());
         }
-        let excluded = self.conn(id).map(|conn| conn.keys_above(last)).unwrap_or_default();
+        let conn = self.conns.known(id);
+        let excluded = conn.map(|conn| conn.keys_above(last)).unwrap_or_default();
         for (stream, key) in excluded {
             if !self.is_peers(stream) {
                 self.on_excluded(key, StreamAddr { conn: id, id: stream });
@@ -263,15 +265,10 @@ impl Session {
 
     /// Handles a stream that the peer's GOAWAY excludes from processing.
     fn on_excluded(&mut self, key: StreamKey, at: StreamAddr) {
-        let Some(stream) = self.streams.find_mut(key) else { return };
-        if let MigrationState::Open(moving) = &mut stream.migration
-            && moving.to == at
-        {
-            // The answer will be a decline (SMIG-8.17/goaway-excludes-s2).
-            moving.carrier_lost = true;
-            return;
+        let Some(stream) = self.streams.known_mut(key) else { return };
+        if !stream.binding.on_excluded(at) {
+            self.fail_excluded(key, at);
         }
-        self.fail_excluded(key, at);
     }
 
     pub(crate) fn on_priority_update(
@@ -296,7 +293,7 @@ impl Session {
             // The ID was neither promised nor chosen as a carrier (SMIG-7.8/even-priorities).
             return Err(Cause::IdleStream.into());
         }
-        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         conn.idle_priorities.retain(|&(other, _)| other != stream);
         if conn.idle_priorities.len() >= most {
             // Some may belong to requests that were refused, or to IDs that were skipped.
@@ -310,14 +307,14 @@ impl Session {
     }
 
     pub(crate) fn set_priority(&mut self, key: StreamKey, priority: Priority) {
-        let Some(stream) = self.streams.find_mut(key) else { return };
+        let Some(stream) = self.streams.known_mut(key) else { return };
         let before = core::mem::replace(&mut stream.priority, priority);
-        let Some(at) = stream.scheduled.filter(|_| before != priority) else { return };
+        let Some(at) = stream.binding.scheduled().filter(|_| before != priority) else { return };
         // A stream has at most one entry in the scheduler, however often the peer changes the
         // priority. A stream that waits for the connection's window has none.
-        let Some(conn) = self.conns.iter_mut().find(|conn| conn.id == at) else { return };
+        let Some(conn) = self.conns.known_mut(at) else { return };
         if conn.scheduler.remove(key, before) {
-            stream.scheduled = None;
+            stream.binding.leave_schedule();
             self.schedule(key);
         }
     }
@@ -335,7 +332,7 @@ impl Session {
     /// Shuts one connection down gracefully. Its streams may still migrate to another connection
     /// (SMIG-8.14/drain-by-moving).
     pub fn drain(&mut self, now: Instant, id: ConnId) {
-        if let Some(conn) = self.conn_mut(id).filter(|conn| !conn.is_dead()) {
+        if let Some(conn) = self.conns.live_mut(id) {
             drain(now, conn);
             self.arm(now);
         }

@@ -2,14 +2,15 @@
 
 use bytes::Bytes;
 
-use crate::conn::{ConnId, IdState};
+use crate::body::Chunk;
+use crate::conn::IdState;
 use crate::error::{Cause, InputError};
 use crate::flow::Credit;
-use crate::migrate::MigrationState;
+use crate::ids::{ConnId, StreamAddr, StreamId};
 use crate::session::{Event, Session};
-use crate::stream::{Chunk, KeyState, RecvState, StreamAddr, StreamKey};
+use crate::stream::{KeyState, RecvState, StreamKey};
 use crate::time::Instant;
-use crate::wire::{self, EndStream, StreamId};
+use crate::wire::{self, EndStream};
 
 impl Session {
     pub(crate) fn on_data(
@@ -24,7 +25,7 @@ impl Session {
         if data.is_empty() && !end.is_end() {
             self.count_empty(id)?;
         }
-        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         let Some(mut credit) = conn.recv_window.charge(charged) else {
             return Err(Cause::ConnectionWindow.into());
         };
@@ -43,7 +44,8 @@ impl Session {
             return self.on_stray_data(now, id, stream, chunk, end);
         };
         // The stream's window is charged when the data is applied.
-        let window = self.streams.find(key).map_or(0, |stream| stream.recv.window.open());
+        let found = self.streams.known(key);
+        let window = found.map_or(0, |stream| stream.recv.window.open());
         if let Some(early) = self.early_of(key, id, stream) {
             let Err((cause, credit)) = early.push_data(chunk, end, window) else { return Ok(()) };
             self.give_back_to(id, credit);
@@ -79,9 +81,9 @@ impl Session {
                 Err(Cause::StreamClosed.into())
             }
             IdState::Idle | IdState::Skipped => {
-                // A client holds its direction until the ACK (SMIG-5.6/client-holds), so only a client
-                // can receive DATA on an unknown carrier.
-                if self.side == crate::session::Side::Server || !self.may_be_carrier(id, stream) {
+                // A client holds its direction until the ACK (SMIG-5.6/client-holds), so only a
+                // client can receive DATA on an unknown carrier.
+                if self.side == crate::ids::Side::Server || !self.may_be_carrier(id, stream) {
                     chunk.credit.forfeit();
                     return Err(Cause::IdleStream.into());
                 }
@@ -124,7 +126,7 @@ impl Session {
         end: EndStream,
     ) -> Result<(), Cause> {
         let id = chunk.conn;
-        let Some(stream) = self.streams.find_mut(key) else {
+        let Some(stream) = self.streams.known_mut(key) else {
             self.give_back_to(id, chunk.credit);
             return Ok(());
         };
@@ -163,7 +165,7 @@ impl Session {
     }
 
     pub(crate) fn signal_readable(&mut self, key: StreamKey) {
-        let Some(stream) = self.streams.find_mut(key) else { return };
+        let Some(stream) = self.streams.known_mut(key) else { return };
         if !stream.recv.signalled {
             stream.recv.signalled = true;
             self.events.push_back(Event::Readable { stream: key });
@@ -172,7 +174,7 @@ impl Session {
 
     /// Returns credit to a connection, if it still exists, and sends a WINDOW_UPDATE if it is due.
     pub(crate) fn give_back_to(&mut self, id: ConnId, credit: Credit) {
-        let Some(conn) = self.conn_mut(id).filter(|conn| !conn.is_dead()) else {
+        let Some(conn) = self.conns.live_mut(id) else {
             return credit.forfeit();
         };
         if let Some(increment) = conn.recv_window.give_back(credit) {
@@ -180,19 +182,17 @@ impl Session {
         }
     }
 
-    /// Sends a WINDOW_UPDATE for a stream, on the stream's current route (SMIG-7.2/credit-on-s2).
+    /// Sends a WINDOW_UPDATE for a stream, on the stream's current address (SMIG-7.2/credit-on-s2).
+    /// Does nothing if the stream, or the peer's direction, has ended meanwhile.
     pub(crate) fn send_stream_credit(&mut self, key: StreamKey, increment: u32) {
         let Some(stream) = self.streams.find_mut(key) else { return };
         if stream.is_over() || stream.recv.state() == RecvState::Ended {
             return;
         }
-        if let MigrationState::Open(moving) = &mut stream.migration {
-            moving.credit_on_carrier = moving.credit_on_carrier.saturating_add(increment);
-            moving.carrier_used = true;
-        }
-        let route = stream.addr;
-        if let Some(conn) = self.conn_mut(route.conn).filter(|conn| !conn.is_dead()) {
-            wire::window_update(&mut conn.out.frames, route.id, increment);
+        stream.binding.on_credit_sent(increment);
+        let addr = stream.binding.send_addr();
+        if let Some(conn) = self.conns.live_mut(addr.conn) {
+            wire::window_update(&mut conn.out.frames, addr.id, increment);
         }
     }
 
@@ -204,13 +204,12 @@ impl Session {
         increment: u32,
     ) -> Result<(), InputError> {
         if stream.is_connection() {
-            let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+            let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
             conn.send_window.add(increment)?;
             for key in core::mem::take(&mut conn.blocked) {
-                if let Some(stream) = self.streams.find_mut(key)
-                    && stream.scheduled == Some(id)
-                {
-                    stream.scheduled = None;
+                if let Some(stream) = self.streams.known_mut(key) {
+                    let at = stream.binding.leave_schedule();
+                    debug_assert_eq!(at, Some(id), "a blocked stream counts as scheduled");
                 }
                 self.schedule(key);
             }
@@ -236,6 +235,7 @@ impl Session {
         }
     }
 
+    /// Adds credit that the peer gave, unless the stream has ended meanwhile.
     pub(crate) fn add_stream_credit(&mut self, key: StreamKey, credit: u64) -> Result<(), Cause> {
         let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
         let increment = u32::try_from(credit).map_err(|_| Cause::WindowOverflow)?;

@@ -1,12 +1,12 @@
 //! Notifications of the engine to the driver and the application.
 
-use crate::conn::ConnId;
 use crate::error::{ConnectionError, ErrorCode, StreamError};
 use crate::head::{RequestHead, ResponseHead};
+use crate::ids::{AppId, Cid, ConnId};
 use crate::migrate::Mover;
 use crate::session::KeyingRequest;
 use crate::stream::StreamKey;
-use crate::wire::{AppId, Cid, EndStream, JoinRefusal};
+use crate::wire::{EndStream, JoinRefusal};
 
 /// The reason why a transport ended.
 #[derive(Clone, Debug, PartialEq, Eq)]

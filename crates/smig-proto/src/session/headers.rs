@@ -1,18 +1,17 @@
 //! Field blocks: requests, responses, trailers, promises.
 
 use crate::config::ConnectProtocol;
-use crate::conn::{BlockKind, ConnId, IdState};
+use crate::conn::{BlockKind, IdState};
 use crate::error::{Cause, InputError};
 use crate::flow::INITIAL_WINDOW;
 use crate::head::RequestHead;
+use crate::ids::{ConnId, Side, StreamAddr, StreamId};
 use crate::message::{FieldSection, ResponseKind, SectionLimits, content_length};
 use crate::priority::Priority;
-use crate::session::{Event, Session, Side};
-use crate::stream::{
-    Opener, RecvHalf, RecvState, RequestKind, SendHalf, SendState, StreamAddr, StreamKey,
-};
+use crate::session::{Event, Session};
+use crate::stream::{Opener, RecvHalf, RecvState, RequestKind, SendHalf, SendState, StreamKey};
 use crate::time::Instant;
-use crate::wire::{EndStream, StreamId};
+use crate::wire::EndStream;
 
 impl Session {
     /// Handles a complete field block. Decodes it even if it is then ignored: the HPACK dynamic
@@ -29,7 +28,7 @@ impl Session {
             bytes: self.config.limits.max_header_list,
             fields: self.config.limits.max_fields,
         };
-        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         conn.abuse.reset_runs();
         let mut section = FieldSection::default();
         if conn.decoder.decode(block, |field| section.take(field, limits)).is_err() {
@@ -75,7 +74,7 @@ impl Session {
             (IdState::Closed, _) => Err(Cause::StreamClosed.into()),
             (IdState::Idle, Side::Server) => self.on_request(now, conn, id, section, end),
             (IdState::Skipped, Side::Server) => {
-                if !self.conn(conn).is_some_and(|conn| conn.peer_ids.may_open(id)) {
+                if !self.conns.find(conn).is_some_and(|conn| conn.peer_ids.may_open(id)) {
                     return Err(Cause::StreamIdNotIncreasing.into());
                 }
                 self.on_request(now, conn, id, section, end)
@@ -104,7 +103,7 @@ impl Session {
     ) -> Result<(), InputError> {
         let (most, window) = (self.config.max_concurrent_streams, self.config.stream_window);
         let full = self.peer_open >= most;
-        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         if conn.carriers.find(stream).is_some() {
             return Err(Cause::CarrierMisuse.into());
         }
@@ -130,8 +129,8 @@ impl Session {
         let mut recv = RecvHalf::new(window, RecvState::Head);
         recv.on_head(end, length).map_err(|cause| InputError::Stream(stream, cause))?;
         let halves = (SendHalf::new(send_window, SendState::Head), recv);
-        let route = StreamAddr { conn: id, id: stream };
-        let key = self.admit(now, Opener::Peer, RequestKind::of(&head), route, halves, priority);
+        let addr = StreamAddr { conn: id, id: stream };
+        let key = self.admit(now, Opener::Peer, RequestKind::of(&head), addr, halves, priority);
         self.arm(now);
         self.events.push_back(Event::Request { conn: id, stream: key, head, end });
         Ok(())
@@ -140,7 +139,7 @@ impl Session {
     /// Returns the priority of the last PRIORITY_UPDATE that arrived before the request; otherwise
     /// that of the request's priority field (RFC 9218).
     fn initial_priority(&mut self, id: ConnId, stream: StreamId, head: &RequestHead) -> Priority {
-        let updated = self.conn_mut(id).and_then(|conn| {
+        let updated = self.conns.known_mut(id).and_then(|conn| {
             let at = conn.idle_priorities.iter().position(|&(other, _)| other == stream)?;
             Some(conn.idle_priorities.swap_remove(at).1)
         });
@@ -155,7 +154,7 @@ impl Session {
         section: FieldSection,
         end: EndStream,
     ) -> Result<(), Cause> {
-        let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
+        let Some(stream) = self.streams.known_mut(key) else { return Ok(()) };
         stream.stall.restart(now, stream.send.sent());
         match stream.recv.state() {
             RecvState::Ended => Err(Cause::HalfClosed),
@@ -183,7 +182,7 @@ impl Session {
         }
         let (head, kind) = section.into_response()?;
         let most = self.config.limits.max_informational;
-        let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
+        let Some(stream) = self.streams.known_mut(key) else { return Ok(()) };
         match kind {
             ResponseKind::Informational if end.is_end() => Err(Cause::BadPseudo),
             ResponseKind::Informational if stream.recv.informational >= most => {
@@ -245,12 +244,12 @@ impl Session {
     ) -> Result<(), InputError> {
         let (most, window) = (self.config.max_concurrent_streams, self.config.stream_window);
         let parent = self.key_at(id, parent);
-        let opens = self.conn(id).is_some_and(|conn| conn.peer_ids.may_open(promised));
+        let opens = self.conns.known(id).is_some_and(|conn| conn.peer_ids.may_open(promised));
         if !self.is_peers(promised) || !opens {
             return Err(Cause::BadPush.into());
         }
         let full = self.peer_open >= most;
-        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         if conn.goaway.sent.is_some_and(|last| promised > last) {
             // The server finds the stream excluded by this side's GOAWAY (RFC 9113 section 6.8).
             return Ok(());
@@ -271,12 +270,12 @@ impl Session {
         }
         let halves =
             (SendHalf::new(send_window, SendState::Ended), RecvHalf::new(window, RecvState::Head));
-        let route = StreamAddr { conn: id, id: promised };
+        let addr = StreamAddr { conn: id, id: promised };
         let key = self.admit(
             now,
             Opener::Peer,
             RequestKind::of(&head),
-            route,
+            addr,
             halves,
             Priority::default(),
         );

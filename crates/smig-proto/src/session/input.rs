@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use crate::conn::{BlockKind, ConnId, ConnState, FieldBlockAssembly};
+use crate::conn::{BlockKind, ConnState, FieldBlockAssembly};
 use crate::error::{Cause, InputError};
+use crate::ids::{ConnId, StreamId};
 use crate::session::Session;
 use crate::time::Instant;
-use crate::wire::{self, FRAME_HEAD, Frame, FrameHead, StreamId, kind};
+use crate::wire::{self, FRAME_HEAD, Frame, FrameHead, kind};
 
 /// Approximate size of a driver's read, in bytes.
 const MAX_READ: usize = 64 << 10;
@@ -21,7 +22,7 @@ impl Session {
     /// retained. If `buf` has the size of a read plus a frame, and is used for one connection until
     /// it is replaced, the retained memory is bounded by the windows.
     pub fn handle_input(&mut self, now: Instant, conn: ConnId, buf: &mut BytesMut) {
-        if let Some(conn) = self.conn_mut(conn) {
+        if let Some(conn) = self.conns.find_mut(conn) {
             conn.input.look(buf);
         }
         while let Some((head, payload)) = self.next_frame(now, conn, buf) {
@@ -35,7 +36,7 @@ impl Session {
     /// and not while the peer does not read this side's responses.
     #[must_use]
     pub fn wants_input(&self, conn: ConnId) -> bool {
-        self.conn(conn).is_some_and(|conn| {
+        self.conns.find(conn).is_some_and(|conn| {
             !matches!(conn.state, ConnState::JoinPending(_) | ConnState::Dead)
                 && conn.out.provoked() < self.config.limits.max_unsent
         })
@@ -48,7 +49,7 @@ impl Session {
         buf: &mut BytesMut,
     ) -> Option<(FrameHead, Bytes)> {
         let max = self.config.max_frame_size;
-        let conn = self.conns.iter_mut().find(|conn| conn.id == id)?;
+        let conn = self.conns.find_mut(id)?;
         match conn.state {
             ConnState::Preface => {
                 let known = buf.len().min(wire::PREFACE.len());
@@ -94,7 +95,7 @@ impl Session {
         payload: Bytes,
     ) -> Result<(), InputError> {
         let points = self.config.smig.as_ref().map(|smig| smig.code_points);
-        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         if let Some(assembly) = &conn.field_block
             && (head.kind != kind::CONTINUATION || head.stream != assembly.stream)
         {
@@ -106,7 +107,7 @@ impl Session {
             return Err(Cause::FirstFrameNotSettings.into());
         }
         let smig_on = conn.peer.smig > 0 && conn.cid.is_some();
-        self.note_heard(id, &head);
+        self.note_frame(id, &head);
         let frame = wire::parse(head, payload, points.as_ref().filter(|_| smig_on))?;
         self.dispatch(now, id, frame)
     }
@@ -159,7 +160,7 @@ impl Session {
     /// again when it is scrolled.
     fn on_priority(&mut self, id: ConnId) -> Result<(), InputError> {
         let most = self.config.max_concurrent_streams.max(100).saturating_mul(8);
-        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         conn.abuse.consecutive_priorities += 1;
         if conn.abuse.consecutive_priorities > most {
             return Err(Cause::TooManyOldPriorities.into());
@@ -172,7 +173,7 @@ impl Session {
         // Frames of unknown types may be GREASE; only a sequence of them without a useful frame is
         // counted.
         let most = self.config.limits.max_empty_frames;
-        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         conn.abuse.consecutive_empty += 1;
         if conn.abuse.consecutive_empty > most {
             return Err(Cause::TooManyEmptyFrames.into());
@@ -199,7 +200,7 @@ impl Session {
                     self.count_empty(id)?;
                 }
                 self.arm(now);
-                if let Some(conn) = self.conn_mut(id) {
+                if let Some(conn) = self.conns.known_mut(id) {
                     conn.field_block =
                         Some(FieldBlockAssembly::new(stream, block_kind, &block, now));
                 }
@@ -217,15 +218,15 @@ impl Session {
         last: wire::LastFragment,
     ) -> Result<(), InputError> {
         let config = Arc::clone(&self.config);
-        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
-        let Some(assembly) = &mut conn.field_block else {
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
+        let Some(mut assembly) = conn.field_block.take() else {
             return Err(Cause::UnexpectedContinuation.into());
         };
         assembly.push(fragment, &config.limits)?;
         if last == wire::LastFragment::No {
+            conn.field_block = Some(assembly);
             return Ok(());
         }
-        let Some(assembly) = conn.field_block.take() else { return Ok(()) };
         let block_kind = assembly.kind;
         self.on_header_block(now, id, stream, block_kind, &assembly.into_block())
     }

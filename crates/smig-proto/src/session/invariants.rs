@@ -1,9 +1,9 @@
 //! Consistency checks of a session, for tests. Reads all state and changes nothing.
 
-use crate::conn::{ConnId, Connection, Membership};
-use crate::migrate::MigrationState;
+use crate::conn::{Connection, Membership};
+use crate::ids::StreamAddr;
 use crate::session::Session;
-use crate::stream::{Opener, Stream, StreamAddr, StreamKey};
+use crate::stream::{Opener, Stream, StreamKey};
 
 impl Session {
     /// Returns a description of each inconsistency; an inconsistency is a bug in the engine. Checks
@@ -11,13 +11,13 @@ impl Session {
     #[must_use]
     pub fn check_invariants(&self) -> Vec<String> {
         let mut wrong = Vec::new();
-        self.audit_counts(&mut wrong);
+        self.verify_counts(&mut wrong);
         for (key, stream) in self.streams.iter() {
-            self.audit_stream(key, stream, &mut wrong);
+            self.verify_stream(key, stream, &mut wrong);
         }
-        for conn in &self.conns {
+        for conn in self.conns.iter() {
             if !conn.is_dead() {
-                self.audit_connection(conn, &mut wrong);
+                self.verify_connection(conn, &mut wrong);
             } else if !conn.deferred_migrates.is_empty() {
                 wrong.push(format!("{} has ended, and moves wait for its JOIN", conn.id));
             }
@@ -25,15 +25,7 @@ impl Session {
         wrong
     }
 
-    fn audit_counts(&self, wrong: &mut Vec<String>) {
-        let open = |stream: &Stream| {
-            !matches!(stream.migration, MigrationState::Idle | MigrationState::OfferReceived)
-        };
-        let open = self.streams.iter().filter(|(_, stream)| open(stream)).count();
-        let owed: usize = self.conns.iter().map(|conn| conn.pending_answers.len()).sum();
-        if self.open_migrations != open + owed {
-            wrong.push(format!("{} open moves, not {open} and {owed}", self.open_migrations));
-        }
+    fn verify_counts(&self, wrong: &mut Vec<String>) {
         let opened_by =
             |opener| self.streams.iter().filter(|(_, stream)| stream.opener == opener).count();
         for (opener, count) in [(Opener::Peer, self.peer_open), (Opener::Local, self.local_open)] {
@@ -44,42 +36,47 @@ impl Session {
         }
     }
 
-    fn audit_stream(&self, key: StreamKey, stream: &Stream, wrong: &mut Vec<String>) {
+    fn verify_stream(&self, key: StreamKey, stream: &Stream, wrong: &mut Vec<String>) {
         if stream.is_over() || stream.is_complete() {
             return;
         }
-        let mut places = vec![stream.addr];
-        if let MigrationState::Open(moving) = &stream.migration {
-            places.push(moving.from);
-        }
-        for StreamAddr { conn, id } in places {
-            let lives = self.conn(conn).is_some_and(|conn| !conn.is_dead());
+        for StreamAddr { conn, id } in stream.binding.addrs() {
+            let lives = self.conns.find(conn).is_some_and(|conn| !conn.is_dead());
             if lives && self.key_at(conn, id) != Some(key) {
                 wrong.push(format!("{key:?} is not found at {conn}/{id}"));
             }
         }
-        let lives = self.conn(stream.addr.conn).is_some_and(|conn| !conn.is_dead());
-        if lives && stream.has_frames() && stream.scheduled != Some(stream.addr.conn) {
+        for &at in stream.binding.vacated() {
+            let lives = self.conns.find(at.conn).is_some_and(|conn| !conn.is_dead());
+            if lives && self.vacated_key(at) != Some(key) {
+                wrong.push(format!("{key:?} has left {at:?}, which does not know it"));
+            }
+        }
+        let conn = stream.binding.send_addr().conn;
+        let lives = self.conns.find(conn).is_some_and(|conn| !conn.is_dead());
+        if lives && stream.has_frames() && stream.binding.scheduled() != Some(conn) {
             wrong.push(format!("{key:?} could send and is not scheduled"));
         }
     }
 
-    fn audit_connection(&self, conn: &Connection, wrong: &mut Vec<String>) {
+    fn verify_connection(&self, conn: &Connection, wrong: &mut Vec<String>) {
         for (id, key) in conn.keys_in_order() {
-            let place = StreamAddr { conn: conn.id, id };
-            let here = |stream: &Stream| match &stream.migration {
-                MigrationState::Open(moving) => stream.addr == place || moving.from == place,
-                MigrationState::Idle | MigrationState::Offered | MigrationState::OfferReceived => {
-                    stream.addr == place
-                }
-            };
+            let at = StreamAddr { conn: conn.id, id };
+            let here = |stream: &Stream| stream.binding.addrs().any(|addr| addr == at);
             if !self.streams.find(key).is_some_and(here) {
                 wrong.push(format!("{}/{id} leads to a stream that is elsewhere", conn.id));
             }
         }
+        let left = |at: StreamAddr, stream: &Stream| stream.binding.vacated().contains(&at);
+        for (id, key) in conn.vacated_in_order() {
+            let at = StreamAddr { conn: conn.id, id };
+            if !self.streams.find(key).is_some_and(|stream| left(at, stream)) {
+                wrong.push(format!("{}/{id} was left by a stream that never was there", conn.id));
+            }
+        }
         let places = conn.scheduler.len() + conn.blocked.len();
-        let scheduled =
-            self.streams.iter().filter(|(_, stream)| stream.scheduled == Some(conn.id)).count();
+        let here = |stream: &Stream| stream.binding.scheduled() == Some(conn.id);
+        let scheduled = self.streams.iter().filter(|(_, stream)| here(stream)).count();
         if places != scheduled {
             wrong
                 .push(format!("{}: {places} places in the schedule, {scheduled} streams", conn.id));
@@ -101,16 +98,10 @@ impl Session {
     fn held_of(&self, conn: &Connection) -> u64 {
         let unbound: u64 = conn.carriers.iter().map(|early| early.held()).sum();
         let of_stream = |stream: &Stream| -> u64 {
-            let early = match &stream.migration {
-                MigrationState::Open(moving) => held_early(moving.to.conn, conn.id, &moving.early),
-                MigrationState::Idle | MigrationState::Offered | MigrationState::OfferReceived => 0,
-            };
+            let early = stream.binding.open().filter(|open| open.to.conn == conn.id);
+            let early = early.map_or(0, |open| open.early.held());
             early + stream.recv.held_of(conn.id)
         };
         unbound + self.streams.iter().map(|(_, stream)| of_stream(stream)).sum::<u64>()
     }
-}
-
-fn held_early(at: ConnId, conn: ConnId, early: &crate::conn::EarlyFrames) -> u64 {
-    if at == conn { early.held() } else { 0 }
 }

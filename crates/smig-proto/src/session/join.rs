@@ -10,13 +10,13 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
 use crate::config::{Config, MAX_CONNECTIONS};
-use crate::conn::{
-    ConnId, ConnState, Connection, Identity, JoinTurn, Membership, Security, UndecidedJoin,
-};
+use crate::conn::{ConnState, Connection, Identity, JoinTurn, Membership, Security, UndecidedJoin};
 use crate::error::{Cause, InputError};
-use crate::session::{Event, Session, Side};
+use crate::ids::{AppId, Cid, ConnId, Side, StreamId};
+use crate::invariant::DebugExpect;
+use crate::session::{Event, Session};
 use crate::time::Instant;
-use crate::wire::{self, AppId, Cid, Join, JoinRefusal};
+use crate::wire::{self, Join, JoinRefusal};
 
 /// The session key K (SMIG-3.7/session-key). `Debug` does not print it.
 #[derive(Clone)]
@@ -124,12 +124,12 @@ impl Session {
     /// random bytes.
     pub fn handle_keying_material(&mut self, id: ConnId, material: [u8; 32], nonce: [u8; 16]) {
         let points = self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
-        let (role, key) = (self.side, self.key.clone());
-        let Some(conn) = self.conn_mut(id).filter(|conn| !conn.is_dead()) else { return };
+        let (side, key, window) = (self.side, self.key.clone(), self.config.connection_window);
+        let Some(conn) = self.conns.live_mut(id) else { return };
         let Some(cid) = conn.cid else { return };
         match conn.membership {
             Membership::KeyingFounder => {
-                if conn.spec.security == Security::TrustedCleartext && role == Side::Client {
+                if conn.spec.security == Security::TrustedCleartext && side == Side::Client {
                     let (first, rest) = material.split_at(16);
                     let mut join = ([0; 16], [0; 32]);
                     join.0.copy_from_slice(first);
@@ -137,8 +137,9 @@ impl Session {
                     let proof = Join::Proof { nonce: join.0, mac: join.1 };
                     wire::join(&mut conn.out.frames, &points, proof);
                     conn.membership = Membership::Joining { nonce: join.0, exporter: [0; 32] };
+                    conn.announce_window(window);
                     self.key = Some(SessionKey(material));
-                    return self.announce_window(id);
+                    return;
                 }
                 conn.membership = Membership::Joined;
                 self.key = Some(SessionKey(material));
@@ -146,11 +147,13 @@ impl Session {
                 self.events.push_back(Event::SessionEstablished { conn: id, app: cid.app });
             }
             Membership::KeyingJoin => {
-                let Some(key) = key else { return };
+                let Some(key) = key.debug_expect("a join starts only when the key is known") else {
+                    return;
+                };
                 let mac = client_mac(&key, cid, nonce, material);
                 wire::join(&mut conn.out.frames, &points, Join::Proof { nonce, mac });
                 conn.membership = Membership::Joining { nonce, exporter: material };
-                self.announce_window(id);
+                conn.announce_window(window);
             }
             Membership::NotMember
             | Membership::Joining { .. }
@@ -192,11 +195,11 @@ impl Session {
     ) -> Result<(), InputError> {
         self.count_answer(id)?;
         let alone = self.conns.len() == 1;
-        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         let Some(cid) = conn.cid else { return Err(Cause::BadCid.into()) };
         // JOIN must precede every stream (SMIG-4.2/join-first), and a connection that others have
         // joined cannot join.
-        let late = conn.peer_ids.highest() > wire::StreamId::CONNECTION || conn.carriers.len() > 0;
+        let late = conn.peer_ids.highest() > StreamId::CONNECTION || conn.carriers.len() > 0;
         if late || !alone || conn.join_turn == JoinTurn::Over {
             return Err(Cause::UnexpectedJoin.into());
         }
@@ -226,7 +229,7 @@ impl Session {
         let points = self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
         let ours = nonce_after(nonce);
         let answer = server_mac(&key, cid, (nonce, ours), [0; 32]);
-        if let Some(conn) = self.conn_mut(id) {
+        if let Some(conn) = self.conns.known_mut(id) {
             wire::join(&mut conn.out.frames, &points, Join::Ack { nonce: ours, mac: answer });
             conn.membership = Membership::Joined;
             conn.join_turn = JoinTurn::Over;
@@ -246,7 +249,7 @@ impl Session {
     ) -> Result<(), InputError> {
         let key = self.key.clone();
         let founded = self.conns.iter().any(|conn| conn.is_joined());
-        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         if conn.membership == Membership::JoiningFormer {
             conn.membership = Membership::Former;
             return Ok(());
@@ -267,7 +270,7 @@ impl Session {
             Event::SessionEstablished { conn: id, app: cid.app }
         };
         self.events.push_back(event);
-        self.release_waiting_moves(now, id);
+        self.release_deferred(now, id);
         Ok(())
     }
 
@@ -277,17 +280,17 @@ impl Session {
         id: ConnId,
         reason: JoinRefusal,
     ) -> Result<(), InputError> {
-        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         if !matches!(conn.membership, Membership::Joining { .. } | Membership::JoiningFormer) {
             return Err(Cause::UnexpectedJoin.into());
         }
         conn.membership = Membership::NotMember;
         // The JOIN of a cleartext founder must precede every stream (SMIG-4.8/new-session).
         let late = conn.spec.security == Security::TrustedCleartext
-            && conn.local_ids.highest() > wire::StreamId::CONNECTION;
+            && conn.local_ids.highest() > StreamId::CONNECTION;
         let cid = conn.cid.filter(|_| !late);
         self.events.push_back(Event::JoinRefused { conn: id, reason });
-        self.release_waiting_moves(now, id);
+        self.release_deferred(now, id);
         if let (JoinRefusal::UnknownSession, Some(cid)) = (reason, cid) {
             // The server has forgotten the session: this connection founds a new one, and streams
             // cannot move from or to the old connections (SMIG-4.8/new-session).
@@ -304,7 +307,7 @@ impl Session {
             }
             let conns: Vec<_> = self.conns.iter().map(|conn| conn.id).collect();
             for conn in conns {
-                self.release_waiting_moves(now, conn);
+                self.release_deferred(now, conn);
             }
             self.found_session(id, cid);
             self.arm(now);
@@ -316,7 +319,7 @@ impl Session {
     /// session; otherwise it is an ordinary HTTP/2 connection.
     pub fn refuse_join(&mut self, now: Instant, id: ConnId, reason: JoinRefusal) {
         let points = self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
-        let Some(conn) = self.conn_mut(id) else { return };
+        let Some(conn) = self.conns.find_mut(id) else { return };
         if !matches!(conn.state, ConnState::JoinPending(_)) {
             return;
         }
@@ -339,11 +342,10 @@ impl Session {
     /// pass it, with its transport, to the session that it requests to join. Returns `None` if no
     /// JOIN is undecided there.
     pub fn detach(&mut self, id: ConnId) -> Option<DetachedConnection> {
-        let at = self.conns.iter().position(|conn| conn.id == id)?;
-        let conn = self.conns.get(at)?;
+        let conn = self.conns.find(id)?;
         let ConnState::JoinPending(join) = &conn.state else { return None };
         let (cid, join) = (conn.cid?, join.clone());
-        let conn = Box::new(self.conns.remove(at));
+        let conn = Box::new(self.conns.remove(id)?);
         Some(DetachedConnection { conn, cid, join })
     }
 
@@ -367,9 +369,7 @@ impl Session {
             return Err(JoinRefusal::UnknownSession);
         }
         let members = self.conns.iter().filter(|conn| conn.is_joined());
-        let Some(founder) = members.clone().next() else {
-            return Err(JoinRefusal::UnknownSession);
-        };
+        let Some(founder) = members.clone().next() else { return Err(JoinRefusal::UnknownSession) };
         let used = self.conns.iter().any(|conn| conn.cid == Some(cid));
         let expected = client_mac(key, cid, detached.join.nonce, exporter);
         let proved = bool::from(expected.ct_eq(&detached.join.mac));
@@ -386,7 +386,8 @@ impl Session {
         Ok(JoinProof { cid, nonce: detached.join.nonce, exporter })
     }
 
-    /// Server: joins a verified connection to this session. `nonce` is 16 fresh random bytes.
+    /// Server: joins a connection to this session, which has just verified it: `proof` is that of
+    /// [`Self::verify_join`]. `nonce` is 16 fresh random bytes.
     /// Input that the driver has read after the JOIN must be passed to [`Session::handle_input`]
     /// next.
     pub fn attach(
@@ -402,13 +403,13 @@ impl Session {
         conn.id = id;
         conn.state = ConnState::Open;
         conn.membership = Membership::Joined;
-        if let Some(key) = &self.key {
+        if let Some(key) = self.key.as_ref().debug_expect("the proof was verified with it") {
             let mac = server_mac(key, proof.cid, (proof.nonce, nonce), proof.exporter);
             wire::join(&mut conn.out.frames, &points, Join::Ack { nonce, mac });
         }
         self.note_number(proof.cid);
         self.conns.push(conn);
-        for member in &mut self.conns {
+        for member in self.conns.iter_mut() {
             member.join_turn = JoinTurn::Over;
         }
         self.arm(now);

@@ -4,17 +4,22 @@
 //! any connection. Performs no I/O and reads no clock. Its methods are of four kinds: getters;
 //! `handle_*`, input from network, clock and TLS; commands from the application; `poll_*`, output.
 
+mod carriers;
 mod closing;
 mod commands;
 mod conn_numbers;
 mod control;
 mod data;
 mod event;
+mod follower;
 mod headers;
 mod input;
 mod invariants;
 mod join;
+mod mover;
 mod read;
+mod release;
+mod resets;
 mod routing;
 mod timers;
 mod transmit;
@@ -30,31 +35,13 @@ pub use read::Read;
 pub use view::{ConnectionView, StreamView};
 
 use crate::config::Config;
-use crate::conn::{ConnId, ConnState, Connection, ConnectionSpec, ResetBudget, TokenBucket};
+use crate::conn::{ConnState, Connection, ConnectionSpec, Connections, ResetBudget, TokenBucket};
+use crate::ids::{AppId, Cid, ConnId, Side};
 use crate::stream::Arena;
 use crate::time::Instant;
-use crate::wire::{self, AppId, Cid, Setting};
+use crate::wire::{self, Setting};
 use conn_numbers::ConnNumbers;
 use join::SessionKey;
-
-/// The side of the session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// Opens connections and sends requests.
-    Client,
-    /// Responds.
-    Server,
-}
-
-impl Side {
-    /// Returns the first stream ID that this side opens.
-    pub(crate) const fn parity(self) -> u32 {
-        match self {
-            Self::Client => 1,
-            Self::Server => 2,
-        }
-    }
-}
 
 /// All connections between one client and one server that share an AppID, and their streams.
 ///
@@ -68,7 +55,7 @@ pub struct Session {
     pub(crate) app: Option<AppId>,
     pub(crate) key: Option<SessionKey>,
     numbers: ConnNumbers,
-    pub(crate) conns: Vec<Connection>,
+    pub(crate) conns: Connections,
     pub(crate) next_conn: u32,
     pub(crate) streams: Arena,
     pub(crate) events: VecDeque<Event>,
@@ -78,8 +65,6 @@ pub struct Session {
     pub(crate) local_open: u32,
     /// Whether an open was refused because of the peer's limit and waits for an event.
     pub(crate) open_blocked: bool,
-    /// Number of this side's unanswered migrations and offers.
-    pub(crate) open_migrations: usize,
     /// The largest receive window of any stream at the time of its reset by this side: the peer may
     /// be moving that stream.
     pub(crate) max_reset_window: i64,
@@ -113,14 +98,13 @@ impl Session {
             app,
             key: None,
             numbers: ConnNumbers::default(),
-            conns: Vec::new(),
+            conns: Connections::default(),
             next_conn: 0,
             streams: Arena::default(),
             events: VecDeque::new(),
             peer_open: 0,
             local_open: 0,
             open_blocked: false,
-            open_migrations: 0,
             max_reset_window: 0,
             cancelled: 0,
             reset_budget: match side {
@@ -144,7 +128,7 @@ impl Session {
         };
         let mut conn = Connection::new(id, spec, phase, now);
         if let (Side::Client, Some(app), true) =
-            (self.side, self.app, self.may_offer_extension(&spec))
+            (self.side, self.app, spec.may_offer_extension(&self.config))
             && self.may_assign_cid()
         {
             conn.cid = self.numbers.next().map(|number| Cid { app, number });
@@ -155,8 +139,9 @@ impl Session {
         if let Some(cid) = cid {
             self.begin_join(id, cid, spec.security);
         }
-        if !self.conn(id).is_some_and(Connection::owes_join) {
-            self.announce_window(id);
+        let window = self.config.connection_window;
+        if let Some(conn) = self.conns.find_mut(id).filter(|conn| !conn.owes_join()) {
+            conn.announce_window(window);
         }
         self.arm(now);
         id
@@ -172,24 +157,9 @@ impl Session {
         self.key.is_some() || !self.conns.iter().any(may_found)
     }
 
-    /// Announces the connection's window, after SETTINGS and a JOIN that must immediately follow
-    /// them (SMIG-4.1/client-proof).
-    pub(crate) fn announce_window(&mut self, id: ConnId) {
-        let size = self.config.connection_window;
-        let Some(conn) = self.conn_mut(id) else { return };
-        if let Some(increment) = conn.recv_window.grow(size) {
-            wire::window_update(&mut conn.out.frames, wire::StreamId::CONNECTION, increment);
-        }
-    }
-
     pub(crate) const fn new_conn_id(&mut self) -> ConnId {
         self.next_conn += 1;
         ConnId(self.next_conn)
-    }
-
-    /// Returns whether the extension may be announced on a connection with this protection.
-    pub(crate) fn may_offer_extension(&self, spec: &ConnectionSpec) -> bool {
-        self.config.smig.is_some() && spec.security != crate::conn::Security::Ineligible
     }
 
     fn write_preface(&self, conn: &mut Connection) {
@@ -219,7 +189,7 @@ impl Session {
         }
         let mut points = wire::CodePoints::default();
         let named = self.side == Side::Server || conn.cid.is_some();
-        if let (Some(smig), true) = (&config.smig, named && self.may_offer_extension(&conn.spec)) {
+        if let (Some(smig), true) = (&config.smig, named && conn.spec.may_offer_extension(config)) {
             points = smig.code_points;
             entries.push(Setting::Smig(smig.tolerated));
             if let Some([hi, mid, low]) = conn.cid.map(Cid::words) {
@@ -262,13 +232,16 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::{Connection, Session};
+    use crate::stream::Stream;
 
     /// A server may have a hundred thousand idle sessions. 1,792 bytes are a size class of common
     /// allocators: one byte more costs each connection 256. A session is a part of its task.
+    /// Streams are stored in a slab, which has no classes; theirs is a bound against silent growth.
     #[test]
     #[cfg(target_pointer_width = "64")]
-    fn a_session_and_a_connection_fit_their_size_classes() {
+    fn a_session_its_connections_and_streams_fit_their_size_classes() {
         assert!(size_of::<Connection>() <= 1792, "Connection: {}", size_of::<Connection>());
+        assert!(size_of::<Stream>() <= 528, "Stream: {}", size_of::<Stream>());
         assert!(size_of::<Session>() <= 320, "Session: {}", size_of::<Session>());
     }
 }

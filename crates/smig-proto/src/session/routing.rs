@@ -1,36 +1,29 @@
 //! The mapping between (connection, ID) and streams.
 
-use crate::conn::{ConnId, Connection, IdState};
-use crate::migrate::MigrationState;
+use crate::conn::{Connection, IdState};
+use crate::ids::{Cid, ConnId, Side, StreamAddr, StreamId};
+use crate::migrate::Mover;
 use crate::priority::Priority;
-use crate::session::{Session, Side};
+use crate::session::Session;
 use crate::stream::{
-    KeyState, Opener, RecvHalf, RequestKind, SendHalf, StallClock, Stream, StreamAddr, StreamKey,
+    Binding, KeyState, Opener, RecvHalf, RequestKind, SendHalf, StallClock, Stream, StreamKey,
 };
 use crate::time::Instant;
-use crate::wire::{Cid, FrameHead, StreamId, kind};
+use crate::wire::{FrameHead, kind};
 
 impl Session {
-    pub(crate) fn conn(&self, id: ConnId) -> Option<&Connection> {
-        self.conns.iter().find(|conn| conn.id == id)
-    }
-
-    pub(crate) fn conn_mut(&mut self, id: ConnId) -> Option<&mut Connection> {
-        self.conns.iter_mut().find(|conn| conn.id == id)
-    }
-
     pub(crate) fn conn_by_cid(&self, cid: Cid) -> Option<ConnId> {
         let named = |conn: &&Connection| conn.cid == Some(cid) && !conn.is_dead();
         self.conns.iter().find(named).map(|conn| conn.id)
     }
 
     pub(crate) fn key_at(&self, conn: ConnId, id: StreamId) -> Option<StreamKey> {
-        self.conn(conn)?.streams.get(&id).copied()
+        self.conns.find(conn)?.streams.get(&id).copied()
     }
 
     /// Client: records that a frame of a stream was received, even if it is then ignored.
     /// RST_STREAM is not recorded: it does not imply that the server processed the request.
-    pub(crate) fn note_heard(&mut self, conn: ConnId, head: &FrameHead) {
+    pub(crate) fn note_frame(&mut self, conn: ConnId, head: &FrameHead) {
         if self.side == Side::Server || head.stream.is_connection() || head.kind == kind::RST_STREAM
         {
             return;
@@ -38,30 +31,31 @@ impl Session {
         if let Some(key) = self.key_at(conn, head.stream)
             && let Some(stream) = self.streams.find_mut(key)
         {
-            stream.heard = true;
+            stream.frame_received = true;
         }
     }
 
     /// Returns whether IDs of `id`'s parity are opened by the peer.
     pub(crate) fn is_peers(&self, id: StreamId) -> bool {
-        id.is_client_initiated() == (self.side == Side::Server)
+        id.is_opened_by(self.side.peer())
     }
 
-    /// Returns the state of `id`, which has no stream.
+    /// Returns the state of `id`, which has no stream. A connection that is gone has only closed
+    /// ids: a MIGRATE that was received there may still wait for a JOIN.
     pub(crate) fn id_state(&self, conn: ConnId, id: StreamId) -> IdState {
-        let Some(conn) = self.conn(conn) else { return IdState::Closed };
+        let Some(conn) = self.conns.find(conn) else { return IdState::Closed };
         if self.is_peers(id) {
             // After this side's GOAWAY, new streams of the peer are ignored (RFC 9113 section 6.8).
             if conn.goaway.sent.is_some_and(|last| id > last) {
                 return IdState::Ignored;
             }
-            conn.peer_ids.standing(id)
+            conn.peer_ids.state(id)
         } else {
-            conn.local_ids.standing(id)
+            conn.local_ids.state(id)
         }
     }
 
-    /// Adds a stream, which counts against the limit from now on, and maps `route` to it.
+    /// Adds a stream, which counts against the limit from now on, and maps `addr` to it.
     pub(crate) fn admit(
         &mut self,
         now: Instant,
@@ -75,20 +69,14 @@ impl Session {
         let key = self.streams.insert(Stream {
             opener,
             request_kind,
-            addr,
-            vacated: Vec::new(),
-            send_home: Some(addr.conn),
-            recv_home: Some(addr.conn),
+            binding: Binding::new(addr),
             send,
             recv,
             priority,
-            migration: MigrationState::Idle,
-            moves: 0,
-            heard: false,
+            frame_received: false,
             offered: false,
             key_state: KeyState::Held,
             stop_due: false,
-            scheduled: None,
             stall: StallClock::new(now),
             over: None,
         });
@@ -96,48 +84,53 @@ impl Session {
             Opener::Local => self.local_open += 1,
             Opener::Peer => self.peer_open += 1,
         }
-        if let Some(conn) = self.conn_mut(addr.conn) {
+        if let Some(conn) = self.conns.known_mut(addr.conn) {
             conn.streams.insert(addr.id, key);
         }
         key
     }
 
-    /// Removes the mapping of this route.
+    /// Removes the mapping of this address, unless it went with its connection.
     pub(crate) fn unmap(&mut self, at: StreamAddr) {
-        if let Some(conn) = self.conn_mut(at.conn) {
+        if let Some(conn) = self.conns.find_mut(at.conn) {
             conn.streams.remove(&at.id);
         }
     }
 
-    /// Records that the stream left this route permanently: frames that arrive there are errors
-    /// from now on (SMIG-5.19/behind-barrier).
-    pub(crate) fn vacate(&mut self, key: StreamKey, from: StreamAddr) {
-        self.unmap(from);
-        let Some(stream) = self.streams.find_mut(key) else { return };
-        stream.vacated.push(from);
-        if let Some(conn) = self.conn_mut(from.conn) {
-            conn.departed.insert(from.id, key);
+    /// Binds a stream to the address where both of its directions continue. Frames that arrive on
+    /// the old one are errors from now on (SMIG-5.19/behind-barrier).
+    pub(crate) fn rebind(&mut self, key: StreamKey, to: StreamAddr, mover: Mover) {
+        let Some(stream) = self.streams.known_mut(key) else { return };
+        let left = stream.binding.rebind(to, mover);
+        // A complete stream stays on its carrier although its old connection is gone.
+        if let Some(c1) = self.conns.find_mut(left.conn) {
+            c1.streams.remove(&left.id);
+            c1.vacated.insert(left.id, key);
+        }
+        // A mover has it in the map of its carrier already.
+        if let Some(c2) = self.conns.find_mut(to.conn) {
+            c2.streams.insert(to.id, key);
         }
     }
 
-    /// Returns the stream that moved away from this route, if it is still running.
+    /// Returns the stream that moved away from this address, if it is still running.
     pub(crate) fn vacated_key(&self, at: StreamAddr) -> Option<StreamKey> {
-        self.conn(at.conn)?.departed.get(&at.id).copied()
+        self.conns.find(at.conn)?.vacated.get(&at.id).copied()
     }
 
-    /// Ignores late frames on this route from now on.
+    /// Ignores late frames on this address from now on, if its connection is not gone.
     pub(crate) fn ignore_from_peer(&mut self, at: StreamAddr) {
         let peers = self.is_peers(at.id);
-        if let Some(conn) = self.conn_mut(at.conn) {
+        if let Some(conn) = self.conns.find_mut(at.conn) {
             if peers { conn.peer_ids.ignore(at.id) } else { conn.local_ids.ignore(at.id) }
         }
     }
 
-    /// Stops ignoring frames on this route, because the peer has sent its last frame there: further
-    /// frames are errors.
+    /// Stops ignoring frames on this address, because the peer has sent its last frame there:
+    /// further frames are errors.
     pub(crate) fn close_from_peer(&mut self, at: StreamAddr) {
         let peers = self.is_peers(at.id);
-        if let Some(conn) = self.conn_mut(at.conn) {
+        if let Some(conn) = self.conns.find_mut(at.conn) {
             if peers {
                 conn.peer_ids.close_ignored(at.id)
             } else {
@@ -150,36 +143,33 @@ impl Session {
     /// none (SMIG-5.1/choice-of-c2).
     #[must_use]
     pub fn spare(&self, except: ConnId) -> Option<ConnId> {
-        let is_spare = |conn: &&Connection| {
-            conn.id != except
-                && conn.is_joined()
-                && conn.accepts_streams()
-                && conn.streams.is_empty()
-                && conn.carriers.len() == 0
-        };
+        let is_spare = |conn: &&Connection| conn.accepts_carrier(except) && conn.is_unused();
         self.conns.iter().filter(is_spare).min_by_key(|conn| conn.cid).map(|conn| conn.id)
     }
 
     /// Removes a stream from its connection's scheduler, or from the list of streams that wait for
     /// the connection's window.
     pub(crate) fn unschedule(&mut self, key: StreamKey) {
-        let Some(stream) = self.streams.find_mut(key) else { return };
-        let (Some(at), priority) = (stream.scheduled.take(), stream.priority) else { return };
-        let Some(conn) = self.conn_mut(at) else { return };
+        let Some(stream) = self.streams.known_mut(key) else { return };
+        let (Some(at), priority) = (stream.binding.leave_schedule(), stream.priority) else {
+            return;
+        };
+        let Some(conn) = self.conns.known_mut(at) else { return };
         if !conn.scheduler.remove(key, priority) {
             conn.blocked.retain(|&waiting| waiting != key);
         }
     }
 
-    /// Adds a stream that has data to send to its connection's scheduler.
+    /// Adds a stream to its connection's scheduler, if it has data to send and has not ended
+    /// meanwhile.
     pub(crate) fn schedule(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.find_mut(key) else { return };
-        if stream.scheduled.is_some() || !stream.has_frames() {
+        if stream.binding.scheduled().is_some() || !stream.has_frames() {
             return;
         }
-        let (route, priority) = (stream.addr, stream.priority);
-        let Some(conn) = self.conns.iter_mut().find(|conn| conn.id == route.conn) else { return };
-        stream.scheduled = Some(route.conn);
-        conn.scheduler.push(route.id, key, priority);
+        let (addr, priority) = (stream.binding.send_addr(), stream.priority);
+        let Some(conn) = self.conns.known_mut(addr.conn) else { return };
+        stream.binding.enter_schedule(addr.conn);
+        conn.scheduler.push(addr.id, key, priority);
     }
 }

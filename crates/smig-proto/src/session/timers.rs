@@ -4,12 +4,13 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use crate::conn::{ConnId, ConnState, Connection};
+use crate::config::Limits;
+use crate::conn::{ConnState, Connection};
 use crate::error::{Cause, ErrorCode};
-use crate::migrate::MigrationState;
+use crate::ids::{ConnId, StreamAddr};
 use crate::session::control::end_drain;
 use crate::session::{Event, Session};
-use crate::stream::{KeyState, StreamAddr, StreamKey};
+use crate::stream::StreamKey;
 use crate::time::Instant;
 
 const TICK: Duration = Duration::from_secs(1);
@@ -59,85 +60,51 @@ impl Session {
 
     fn check_connection(&mut self, now: Instant, id: ConnId) {
         let config = Arc::clone(&self.config);
-        let limits = &config.limits;
-        let unbound_timeout = config.smig.as_ref().map(|smig| smig.unbound_timeout);
-        let Some(conn) = self.conn(id).filter(|conn| !conn.is_dead()) else { return };
-        let age = now.saturating_duration_since(conn.created_at);
-        if matches!(conn.state, ConnState::Preface | ConnState::Settings)
-            && age >= limits.preface_timeout
-        {
-            return self.fail_connection(now, id, Cause::SlowPreface);
+        let Some(conn) = self.conns.known_mut(id) else { return };
+        if conn.is_dead() {
+            return;
         }
-        if !conn.settings_acked && age >= limits.settings_timeout {
-            return self.fail_connection(now, id, Cause::SettingsTimeout);
+        let join_timeout = config.smig.as_ref().map(|smig| smig.join_timeout);
+        if let Some(cause) = overdue(now, conn, &config.limits, join_timeout) {
+            return self.fail_connection(now, id, cause);
         }
-        if self.is_join_late(now, id) {
-            return self.fail_connection(now, id, Cause::JoinTimeout);
-        }
-        let Some(conn) = self.conn_mut(id) else { return };
-        if conn
-            .goaway
-            .draining
-            .is_some_and(|since| now.saturating_duration_since(since) >= limits.drain_timeout)
-        {
+        let late = |since| now.saturating_duration_since(since) >= config.limits.drain_timeout;
+        if conn.goaway.draining.is_some_and(late) {
             // Streams that the peer opened before it received the GOAWAY are assumed to have
             // arrived.
             end_drain(conn);
             self.events.push_back(Event::LimitHit { conn: id, limit: "drain PING answer time" });
         }
-        let Some(conn) = self.conn(id) else { return };
-        let slow = |since| now.saturating_duration_since(since) >= limits.headers_timeout;
-        if conn.field_block.as_ref().is_some_and(|assembly| slow(assembly.since)) {
-            return self.fail_connection(now, id, Cause::SlowHeaders);
-        }
-        if let Some(timeout) = unbound_timeout {
+        if let Some(timeout) = config.smig.as_ref().map(|smig| smig.unbound_timeout) {
             let before = now.as_nanos().saturating_sub(timeout.as_nanos() as u64);
             let before = Instant::from_nanos(before);
-            while let Some(carrier) = self.conn(id).and_then(|conn| conn.carriers.expired(before)) {
+            while let Some(carrier) =
+                self.conns.find(id).and_then(|conn| conn.carriers.expired(before))
+            {
                 self.close_unbound(StreamAddr { conn: id, id: carrier }, Some(ErrorCode::Cancel));
                 self.events.push_back(Event::LimitHit { conn: id, limit: "unbound carrier time" });
             }
         }
     }
 
-    /// Client: returns whether the answer to a JOIN is overdue. Until it arrives, the server
-    /// processes nothing of the connection (SMIG-4.2/join-first), and moves to it wait
-    /// (SMIG-5.12/join-pending).
-    fn is_join_late(&mut self, now: Instant, id: ConnId) -> bool {
-        let Some(timeout) = self.config.smig.as_ref().map(|smig| smig.join_timeout) else {
-            return false;
-        };
-        let Some(conn) = self.conn_mut(id) else { return false };
-        if !conn.awaits_join() {
-            conn.join_since = None;
-            return false;
-        }
-        let since = *conn.join_since.get_or_insert(now);
-        now.saturating_duration_since(since) >= timeout
-    }
-
     fn check_streams(&mut self, now: Instant) {
         let answer_timeout = self.config.smig.as_ref().map(|smig| smig.answer_timeout);
+        let (timeout, least) = (self.config.limits.stall_timeout, self.config.limits.stall_bytes);
         let keys: Vec<StreamKey> = self.streams.iter().map(|(key, _)| key).collect();
         for key in keys {
-            let Some(stream) = self.streams.find(key) else { continue };
-            let unanswered = match &stream.migration {
-                MigrationState::Open(moving) => {
-                    let waited = now.saturating_duration_since(moving.since);
-                    answer_timeout.is_some_and(|timeout| waited >= timeout)
-                }
-                MigrationState::Idle | MigrationState::Offered | MigrationState::OfferReceived => {
-                    false
-                }
-            };
-            let conn = stream.addr.conn;
+            let Some(stream) = self.streams.known_mut(key) else { continue };
+            let unanswered = stream.binding.open().is_some_and(|open| {
+                let waited = now.saturating_duration_since(open.since);
+                answer_timeout.is_some_and(|timeout| waited >= timeout)
+            });
+            let conn = stream.binding.send_addr().conn;
             if unanswered {
                 self.events.push_back(Event::LimitHit { conn, limit: "migration answer time" });
                 self.fail_by_delay(key, Cause::CarrierTimeout);
-            } else if self.is_stalled(now, key) {
+            } else if stream.is_stalled(now, least, timeout) {
                 self.events.push_back(Event::LimitHit { conn, limit: "stalled stream" });
                 self.fail_by_delay(key, Cause::Stalled);
-            } else if self.is_drained_long(key) {
+            } else if stream.key_state.is_drained_long() {
                 // Check this last: it stays true at each further tick, and the request to stop has
                 // no effect while there is data to send.
                 self.ask_to_stop(key);
@@ -145,42 +112,45 @@ impl Session {
         }
     }
 
-    /// Counts a tick of an answered request that its client continues to send. Returns whether
-    /// there were more than two.
-    fn is_drained_long(&mut self, key: StreamKey) -> bool {
-        let Some(stream) = self.streams.find_mut(key) else { return false };
-        match &mut stream.key_state {
-            KeyState::Draining(ticks) => {
-                *ticks = ticks.saturating_add(1);
-                *ticks > 2
-            }
-            KeyState::Held | KeyState::Released => false,
-        }
-    }
-
-    /// Returns whether a stream with data to send has sent too little for too long, because of the
-    /// peer.
-    fn is_stalled(&mut self, now: Instant, key: StreamKey) -> bool {
-        let (timeout, least) = (self.config.limits.stall_timeout, self.config.limits.stall_bytes);
-        let Some(stream) = self.streams.find_mut(key) else { return false };
-        let moved = stream.send.sent();
-        if stream.is_over() || stream.send.queued() == 0 {
-            stream.stall.restart(now, moved);
-            return false;
-        }
-        stream.stall.is_stalled(now, moved, least, timeout)
-    }
-
     /// Returns whether anything is outstanding that the peer or a timeout must resolve; for tests
     /// that no state is kept indefinitely.
     #[must_use]
     pub fn has_obligations(&self) -> bool {
-        self.open_migrations > 0
+        self.open_migrations() > 0
             || self.conns.iter().any(|conn: &Connection| {
                 conn.carriers.len() > 0
                     || !conn.pending_answers.is_empty()
                     || !conn.deferred_migrates.is_empty()
-                    || !conn.departed.is_empty()
+                    || !conn.vacated.is_empty()
             })
     }
+}
+
+/// Returns the cause for which a connection must end, because something that the peer owes it has
+/// not arrived in time.
+fn overdue(
+    now: Instant,
+    conn: &mut Connection,
+    limits: &Limits,
+    join_timeout: Option<Duration>,
+) -> Option<Cause> {
+    let expired = |since, timeout| now.saturating_duration_since(since) >= timeout;
+    let starting = matches!(conn.state, ConnState::Preface | ConnState::Settings);
+    if starting && expired(conn.created_at, limits.preface_timeout) {
+        return Some(Cause::SlowPreface);
+    }
+    if !conn.settings_acked && expired(conn.created_at, limits.settings_timeout) {
+        return Some(Cause::SettingsTimeout);
+    }
+    // Client: until the answer to its JOIN arrives, the server processes nothing of the connection
+    // (SMIG-4.2/join-first), and moves to it wait (SMIG-5.12/join-pending, SMIG-4.15/join-timeout).
+    conn.join_since = if conn.awaits_join() { conn.join_since.or(Some(now)) } else { None };
+    if let (Some(since), Some(timeout)) = (conn.join_since, join_timeout)
+        && expired(since, timeout)
+    {
+        return Some(Cause::JoinTimeout);
+    }
+    let block =
+        conn.field_block.as_ref().filter(|block| expired(block.since, limits.headers_timeout));
+    block.map(|_| Cause::SlowHeaders)
 }

@@ -1,13 +1,13 @@
 //! Bytes to a transport: control frames first, then DATA in the order of the scheduler.
 
-use crate::conn::{ConnId, OutputBuffer};
+use crate::conn::OutputBuffer;
 use crate::error::Cause;
+use crate::ids::{ConnId, StreamId};
 use crate::message::encode_trailers;
-use crate::migrate::MigrationState;
 use crate::session::{Event, Session};
 use crate::stream::{Payload, RecvState, SendState, StreamKey};
 use crate::time::Instant;
-use crate::wire::{self, EndStream, StreamId};
+use crate::wire::{self, EndStream};
 
 /// DATA frames below this length, in bytes, with more data queued, indicate that the peer keeps its
 /// window tiny.
@@ -20,7 +20,7 @@ impl Session {
     /// Returns whether [`Self::poll_transmit`] may have output for this connection.
     #[must_use]
     pub fn wants_transmit(&self, id: ConnId) -> bool {
-        self.conn(id).is_some_and(|conn| {
+        self.conns.find(id).is_some_and(|conn| {
             !conn.out.frames.is_empty() || (!conn.is_dead() && !conn.scheduler.is_empty())
         })
     }
@@ -37,7 +37,7 @@ impl Session {
         out: &mut OutputBuffer,
     ) -> usize {
         let before = out.len();
-        let Some(conn) = self.conn_mut(id) else { return 0 };
+        let Some(conn) = self.conns.find_mut(id) else { return 0 };
         if !conn.out.frames.is_empty() {
             let frames = &mut conn.out.frames;
             out.open_buffer(|open| {
@@ -64,7 +64,9 @@ impl Session {
         }
         while out.len() - before < limit {
             let room = limit - (out.len() - before);
-            let Some(key) = self.conn_mut(id).and_then(|conn| conn.scheduler.pop()) else { break };
+            let Some(key) = self.conns.known_mut(id).and_then(|conn| conn.scheduler.pop()) else {
+                break;
+            };
             self.transmit_stream(now, id, key, room, out);
         }
         out.len() - before
@@ -80,35 +82,32 @@ impl Session {
         out: &mut OutputBuffer,
     ) {
         let low_water = self.config.send_buffer / 2;
-        let Some(conn) = self.conns.iter_mut().find(|conn| conn.id == id) else { return };
-        let Some(stream) = self.streams.find_mut(key) else { return };
-        if stream.scheduled != Some(id) {
-            // A stale entry: the stream has left this scheduler.
+        let most_tiny = self.config.limits.max_tiny_frames;
+        let Some(conn) = self.conns.known_mut(id) else { return };
+        // A stream leaves its scheduler before it is freed.
+        let Some(stream) = self.streams.known_mut(key) else { return };
+        let at = stream.binding.leave_schedule();
+        let addr = stream.binding.send_addr();
+        debug_assert_eq!((at, addr.conn), (Some(id), id), "a stream is scheduled where it is");
+        if !stream.has_frames() {
+            // Its window was reduced, or its carrier was excluded.
             return;
         }
-        stream.scheduled = None;
-        if !stream.has_frames() || stream.addr.conn != id {
-            return;
-        }
-        let stream_id = stream.addr.id;
-        if stream.send.trailers_due() {
-            let Some(trailers) = stream.send.take_trailers() else { return };
+        let stream_id = addr.id;
+        if let Some(trailers) = stream.send.due_trailers() {
             let (max, encoder) = (conn.max_frame(), &mut conn.encoder);
             out.open_buffer(|open| {
                 wire::headers(open, stream_id, EndStream::Yes, max, |open| {
-                    encode_trailers(encoder, &trailers, open);
+                    encode_trailers(encoder, trailers, open);
                 });
             });
-            if let MigrationState::Open(moving) = &mut stream.migration {
-                moving.carrier_used = true;
-                moving.replay.trailers = Some(trailers);
-            }
+            stream.send.on_trailers_sent();
             self.after_send_end(key);
             return;
         }
         let window = conn.send_window.available();
         if window == 0 && stream.send.queued() > 0 {
-            stream.scheduled = Some(id);
+            stream.binding.enter_schedule(id);
             conn.blocked.push(key);
             return;
         }
@@ -116,14 +115,10 @@ impl Session {
         let payload = stream.send.take(limit);
         // `room` is at least TINY, so only a window can be the reason.
         let tiny = payload.bytes < TINY && stream.send.queued() > 0;
+        // CVE-2019-9511
+        let abused = tiny && conn.abuse.tiny_frames.exceeds(now, most_tiny);
         conn.send_window.consume(payload.bytes);
         conn.data_sent += payload.bytes as u64;
-        if let MigrationState::Open(moving) = &mut stream.migration {
-            moving.carrier_used = true;
-            moving.replay.end = payload.end;
-            moving.replay.bytes += payload.bytes;
-            moving.replay.data.extend(payload.first.iter().chain(&payload.parts).cloned());
-        }
         if stream.send.wants_room && stream.send.queued() <= low_water && stream.send.is_open() {
             stream.send.wants_room = false;
             self.events.push_back(Event::Writable { stream: key });
@@ -134,23 +129,14 @@ impl Session {
         } else {
             self.schedule(key);
         }
-        if tiny {
-            self.count_tiny(now, id);
-        }
-    }
-
-    /// Counts a tiny frame that the peer's window forced (CVE-2019-9511).
-    fn count_tiny(&mut self, now: Instant, id: ConnId) {
-        let most = self.config.limits.max_tiny_frames;
-        let Some(conn) = self.conn_mut(id) else { return };
-        if conn.abuse.tiny_frames.exceeds(now, most) {
+        if abused {
             self.fail_connection(now, id, Cause::TooManyTinyWindows);
         }
     }
 
     /// Handles the end of this side's direction, if it has ended.
     pub(crate) fn after_send_end(&mut self, key: StreamKey) {
-        let Some(stream) = self.streams.find(key) else { return };
+        let Some(stream) = self.streams.known(key) else { return };
         if stream.send.state() != SendState::Ended {
             return;
         }

@@ -1,12 +1,12 @@
 //! Snapshots of connections and streams for the driver.
 
-use crate::conn::{ConnId, ConnState, Connection, ConnectionRole, Membership};
+use crate::conn::{ConnState, Connection, ConnectionRole, Membership};
 use crate::error::ErrorCode;
+use crate::ids::{Cid, ConnId, StreamId};
 use crate::migrate::MigrationState;
 use crate::priority::Priority;
 use crate::session::Session;
 use crate::stream::{RequestKind, Stream, StreamKey};
-use crate::wire::{Cid, StreamId};
 
 /// State of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +77,7 @@ impl Session {
     /// Returns one connection.
     #[must_use]
     pub fn connection(&self, id: ConnId) -> Option<ConnectionView> {
-        self.conn(id).map(view)
+        self.conns.find(id).map(view)
     }
 
     /// Client: returns whether the server's SETTINGS have been received on an open connection: it
@@ -115,7 +115,7 @@ impl Session {
     /// Returns the error code with which a connection ended, while it is known.
     #[must_use]
     pub fn end_code(&self, id: ConnId) -> Option<ErrorCode> {
-        self.conn(id)?.error.as_ref().map(|error| error.code)
+        self.conns.find(id)?.error.as_ref().map(|error| error.code)
     }
 }
 
@@ -137,17 +137,18 @@ fn view(conn: &Connection) -> ConnectionView {
 }
 
 fn stream_view(stream: &Stream) -> StreamView {
+    let addr = stream.binding.send_addr();
     StreamView {
-        connection: stream.addr.conn,
-        id: stream.addr.id,
+        connection: addr.conn,
+        id: addr.id,
         sent: stream.send.sent(),
         queued: stream.send.queued(),
         received: stream.recv.received(),
         unqueued: stream.send.expected(),
         expected: stream.recv.expected(),
         priority: stream.priority,
-        moves: stream.moves,
-        moving: !matches!(stream.migration, MigrationState::Idle),
+        moves: stream.binding.moves(),
+        moving: !matches!(stream.binding.migration(), MigrationState::Idle),
         tunnel: stream.request_kind == RequestKind::Tunnel,
         send_window: stream.send.window.value(),
         recv_window: stream.recv.window.open(),

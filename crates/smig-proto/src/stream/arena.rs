@@ -3,6 +3,7 @@
 use slab::Slab;
 
 use super::Stream;
+use crate::invariant::DebugExpect;
 
 /// Identifies a stream during its lifetime, across migrations. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,6 +34,7 @@ impl Arena {
         StreamKey { index: u32::try_from(index).unwrap_or(u32::MAX), generation }
     }
 
+    /// Returns a stream, unless it was freed: the application has released it, and it has ended.
     pub(crate) fn find(&self, key: StreamKey) -> Option<&Stream> {
         let (generation, stream) = self.slots.get(key.index as usize)?;
         (*generation == key.generation).then_some(stream)
@@ -41,6 +43,19 @@ impl Arena {
     pub(crate) fn find_mut(&mut self, key: StreamKey) -> Option<&mut Stream> {
         let (generation, stream) = self.slots.get_mut(key.index as usize)?;
         (*generation == key.generation).then_some(stream)
+    }
+
+    /// Returns a stream of which the caller knows that it has not been freed: it has found it, or
+    /// an address leads to it.
+    #[track_caller]
+    pub(crate) fn known(&self, key: StreamKey) -> Option<&Stream> {
+        self.find(key).debug_expect("the stream is in the session")
+    }
+
+    /// Like [`Self::known`].
+    #[track_caller]
+    pub(crate) fn known_mut(&mut self, key: StreamKey) -> Option<&mut Stream> {
+        self.find_mut(key).debug_expect("the stream is in the session")
     }
 
     pub(crate) fn remove(&mut self, key: StreamKey) -> Option<Stream> {

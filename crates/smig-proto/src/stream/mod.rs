@@ -1,33 +1,30 @@
 //! One stream during its lifetime: the state that survives a migration.
 //!
-//! Owns offsets, windows, buffered body, half-closed state, priority and identity. The part that is
-//! bound to a connection is a [`StreamAddr`]; a migration replaces it. Does not handle frames.
+//! Owns offsets, windows, buffered body, half-closed state, priority and identity. What is bound to
+//! a connection is the [`Binding`]; a migration replaces it. Does not handle frames.
 
 mod arena;
-mod body;
+mod binding;
 mod recv;
+mod replay;
 mod send;
 mod stall;
 
 pub(crate) use arena::Arena;
 pub use arena::StreamKey;
-pub(crate) use body::{Body, Buffer};
-pub(crate) use recv::{Chunk, GATHERED, RecvHalf, RecvItem, RecvState, SMALL};
+pub(crate) use binding::Binding;
+pub(crate) use recv::{RecvHalf, RecvItem, RecvState};
+pub(crate) use replay::SendBeforeAnswer;
 pub(crate) use send::{Payload, SendEnd, SendHalf, SendState};
 pub use stall::StallClock;
 
-use crate::conn::ConnId;
-use crate::error::{Processed, StreamError};
-use crate::migrate::MigrationState;
-use crate::priority::Priority;
-use crate::wire::StreamId;
+use core::time::Duration;
 
-/// The connection that carries a stream, and the stream's ID there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StreamAddr {
-    pub(crate) conn: ConnId,
-    pub(crate) id: StreamId,
-}
+use crate::error::{Processed, StreamError};
+use crate::ids::StreamAddr;
+use crate::migrate::OpenMigration;
+use crate::priority::Priority;
+use crate::time::Instant;
 
 /// The side that opened a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +44,20 @@ pub(crate) enum KeyState {
     Draining(u8),
 }
 
+impl KeyState {
+    /// Counts a tick of an answered request that its client continues to send. Returns whether
+    /// there were more than two.
+    pub(crate) const fn is_drained_long(&mut self) -> bool {
+        match self {
+            Self::Draining(ticks) => {
+                *ticks = ticks.saturating_add(1);
+                *ticks > 2
+            }
+            Self::Held | Self::Released => false,
+        }
+    }
+}
+
 /// Kind of exchange, by the request's method and the response's status. Determines whether the
 /// response may have a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,23 +71,14 @@ pub(crate) enum RequestKind {
 pub(crate) struct Stream {
     pub(crate) opener: Opener,
     pub(crate) request_kind: RequestKind,
-    /// The current route, to which this side's frames are sent.
-    pub(crate) addr: StreamAddr,
-    /// Former routes; frames that arrive there are errors (SMIG-5.19/behind-barrier).
-    pub(crate) vacated: Vec<StreamAddr>,
-    /// The connection on which the stream was opened: its SETTINGS adjust the send window until
-    /// this side's barrier is sent (SMIG-7.4/initial-window).
-    pub(crate) send_home: Option<ConnId>,
-    /// The same for the receive window, until the peer's barrier is read.
-    pub(crate) recv_home: Option<ConnId>,
+    /// What a migration replaces; the rest stays.
+    pub(crate) binding: Binding,
     pub(crate) send: SendHalf,
     pub(crate) recv: RecvHalf,
     pub(crate) priority: Priority,
-    pub(crate) migration: MigrationState,
-    pub(crate) moves: u8,
     /// Client: the server sent a frame of the stream other than RST_STREAM, or moved it, so it may
     /// have processed the request.
-    pub(crate) heard: bool,
+    pub(crate) frame_received: bool,
     /// The stream was offered (server), or an offer was declined (client): no second offer
     /// (SMIG-6.4/offered-once).
     pub(crate) offered: bool,
@@ -84,8 +86,6 @@ pub(crate) struct Stream {
     /// Server: request that the client stop sending, once the response is complete and no decline
     /// can require it to be sent again.
     pub(crate) stop_due: bool,
-    /// The connection whose scheduler has an entry for the stream.
-    pub(crate) scheduled: Option<ConnId>,
     pub(crate) stall: StallClock,
     pub(crate) over: Option<StreamError>,
 }
@@ -96,24 +96,25 @@ impl Stream {
     }
 
     /// Returns whether the peer may have processed the request, given that it reports at `at` that
-    /// it did not (RFC 9113 section 8.7). The report counts only on the route where the request was
-    /// sent, and only if no other frame of the stream was received: a refused carrier says nothing
-    /// about the request, and a peer that has responded has processed it.
+    /// it did not (RFC 9113 section 8.7). The report counts only on the address where the request
+    /// was sent, and only if no other frame of the stream was received: a refused carrier says
+    /// nothing about the request, and a peer that has responded has processed it.
     pub(crate) fn processed_if_refused(&self, at: StreamAddr) -> Processed {
-        let sent_to = match &self.migration {
-            MigrationState::Open(moving) => moving.from,
-            MigrationState::Idle | MigrationState::Offered | MigrationState::OfferReceived => {
-                self.addr
-            }
-        };
-        if self.heard || at != sent_to { Processed::Maybe } else { Processed::No }
+        if self.frame_received || at != self.binding.recv_addr() {
+            Processed::Maybe
+        } else {
+            Processed::No
+        }
+    }
+
+    /// Returns whether both directions have ended.
+    pub(crate) fn has_ended_directions(&self) -> bool {
+        self.send.state() == SendState::Ended && self.recv.state() == RecvState::Ended
     }
 
     /// Returns whether both directions have ended and no MIGRATE of this side is unanswered.
     pub(crate) fn is_complete(&self) -> bool {
-        self.send.state() == SendState::Ended
-            && self.recv.state() == RecvState::Ended
-            && !matches!(self.migration, MigrationState::Open(_))
+        self.has_ended_directions() && self.binding.open().is_none()
     }
 
     /// Server: returns whether the complete response has been framed and no decline can require it
@@ -123,11 +124,29 @@ impl Stream {
         self.opener == Opener::Peer
             && self.request_kind != RequestKind::Tunnel
             && self.send.state() == SendState::Ended
-            && !matches!(self.migration, MigrationState::Open(_))
+            && self.binding.open().is_none()
+    }
+
+    /// Returns whether a frame was sent on the carrier of its open migration, so that the carrier
+    /// must be closed if it is abandoned (SMIG-6.11/close-abandoned).
+    pub(crate) fn has_used_carrier(&self, open: &OpenMigration) -> bool {
+        open.credit_on_carrier > 0 || self.send.is_behind_barrier()
+    }
+
+    /// Returns whether a stream with data to send has sent fewer than `least` bytes within
+    /// `timeout`, because of the peer.
+    pub(crate) fn is_stalled(&mut self, now: Instant, least: u64, timeout: Duration) -> bool {
+        let sent = self.send.sent();
+        if self.is_over() || self.send.queued() == 0 {
+            self.stall.restart(now, sent);
+            return false;
+        }
+        self.stall.is_stalled(now, sent, least, timeout)
     }
 
     /// Returns whether this side has frames to send now, except for the connection's window.
     pub(crate) fn has_frames(&self) -> bool {
-        !self.is_over() && self.migration.lets_send() && self.send.has_frames()
+        let lost = self.binding.open().is_some_and(|open| open.carrier_lost);
+        !self.is_over() && !lost && self.send.has_frames()
     }
 }

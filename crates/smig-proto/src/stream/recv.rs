@@ -5,17 +5,11 @@ use std::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 
-use crate::conn::ConnId;
+use crate::body::{Chunk, GATHERED, SMALL};
 use crate::error::Cause;
 use crate::flow::{Credit, RecvWindow};
-use crate::stream::Body;
+use crate::ids::ConnId;
 use crate::wire::EndStream;
-
-/// Payloads shorter than this are coalesced, so that a peer that sends one byte per frame neither
-/// pins a receive buffer nor adds a queue entry with each frame (CVE-2019-9511).
-pub(crate) const SMALL: usize = 1024;
-/// Short payloads are coalesced up to this size.
-pub(crate) const GATHERED: usize = 8 * 1024;
 
 /// Progress of the direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,17 +20,6 @@ pub(crate) enum RecvState {
     Body,
     /// END_STREAM was received, or the stream was reset.
     Ended,
-}
-
-/// Body on its way to the application, with its credit of the connection's window.
-#[derive(Debug)]
-pub(crate) struct Chunk {
-    pub(crate) data: Body,
-    /// Bytes of the frame other than `data`. Already returned to the connection's window, but not
-    /// yet charged to the stream's window (RFC 9113 section 6.9.1).
-    pub(crate) padding: u32,
-    pub(crate) conn: ConnId,
-    pub(crate) credit: Credit,
 }
 
 /// Result of a read by the application.

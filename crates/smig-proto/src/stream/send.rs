@@ -5,7 +5,10 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use http::HeaderMap;
 
+use super::replay::{Replay, SendBeforeAnswer};
 use crate::flow::SendWindow;
+use crate::head::ResponseHead;
+use crate::invariant::DebugExpect;
 use crate::wire::EndStream;
 
 /// Progress of the direction on the wire.
@@ -55,6 +58,8 @@ pub(crate) struct SendHalf {
     exceeds_head: bool,
     /// The application found the buffer full and must be notified when there is room.
     pub(crate) wants_room: bool,
+    /// What was sent behind this side's barrier, while the answer is outstanding.
+    replay: Option<Box<Replay>>,
 }
 
 impl SendHalf {
@@ -69,6 +74,7 @@ impl SendHalf {
             sent: 0,
             exceeds_head: false,
             wants_room: false,
+            replay: None,
         }
     }
 
@@ -113,12 +119,6 @@ impl SendHalf {
         self.expected = content_length;
     }
 
-    /// Records that the head was written again after a declined migration. Does not reset the
-    /// number of bytes that content-length still permits.
-    pub(crate) fn on_head_again(&mut self, end: EndStream) {
-        self.state = if end.is_end() { SendState::Ended } else { SendState::Body };
-    }
-
     /// Queues body. Returns false if it exceeds the announced content-length.
     #[must_use]
     pub(crate) fn queue(&mut self, data: Bytes) -> bool {
@@ -146,7 +146,7 @@ impl SendHalf {
     /// Returns whether DATA, trailers or an empty DATA with END_STREAM can be framed, except for
     /// the connection's window.
     pub(crate) fn has_frames(&self) -> bool {
-        if self.state != SendState::Body {
+        if self.state != SendState::Body || self.replay.as_ref().is_some_and(|r| !r.lets_send()) {
             return false;
         }
         if self.queued == 0 {
@@ -156,22 +156,23 @@ impl SendHalf {
         }
     }
 
-    /// Returns whether only trailers are left to send.
-    pub(crate) fn trailers_due(&self) -> bool {
-        self.state == SendState::Body
-            && self.queued == 0
-            && matches!(self.end, SendEnd::Trailers(_))
+    /// Returns the trailers, if only they are left to send.
+    pub(crate) fn due_trailers(&self) -> Option<&HeaderMap> {
+        match &self.end {
+            SendEnd::Trailers(trailers) if self.state == SendState::Body && self.queued == 0 => {
+                Some(trailers)
+            }
+            SendEnd::Trailers(_) | SendEnd::Open | SendEnd::Data => None,
+        }
     }
 
-    pub(crate) fn take_trailers(&mut self) -> Option<HeaderMap> {
-        if !self.trailers_due() {
-            return None;
-        }
+    /// Records that the trailers were framed.
+    pub(crate) fn on_trailers_sent(&mut self) {
         self.state = SendState::Ended;
         self.exceeds_head = true;
-        match core::mem::replace(&mut self.end, SendEnd::Data) {
-            SendEnd::Trailers(trailers) => Some(trailers),
-            SendEnd::Open | SendEnd::Data => None,
+        let sent = core::mem::replace(&mut self.end, SendEnd::Data);
+        if let (SendEnd::Trailers(trailers), Some(replay)) = (sent, &mut self.replay) {
+            replay.trailers = Some(trailers);
         }
     }
 
@@ -181,7 +182,8 @@ impl SendHalf {
         let mut payload = Payload { parts: Vec::new(), first: None, bytes, end: EndStream::No };
         let mut left = bytes;
         while left > 0 {
-            let Some(front) = self.queue.front_mut() else { break };
+            let front = self.queue.front_mut();
+            let Some(front) = front.debug_expect("the queue holds `queued` bytes") else { break };
             let part = if front.len() <= left {
                 self.queue.pop_front().unwrap_or_default()
             } else {
@@ -201,25 +203,60 @@ impl SendHalf {
             payload.end = EndStream::Yes;
             self.state = SendState::Ended;
         }
+        if let Some(replay) = &mut self.replay {
+            replay.end = payload.end;
+            replay.bytes += bytes;
+            replay.data.extend(payload.first.iter().chain(&payload.parts).cloned());
+        }
         payload
     }
 
-    /// Returns what was sent on a declined carrier to the queue, so that the direction resumes at
-    /// its barrier (SMIG-6.8/resume). `parts` is in the order of sending.
-    pub(crate) fn rewind(&mut self, parts: VecDeque<Bytes>, phase: SendState, end: SendEnd) {
-        let bytes: usize = parts.iter().map(Bytes::len).sum();
-        for part in parts.into_iter().rev() {
+    /// Records that the barrier was sent: what follows is kept until the answer.
+    pub(crate) fn begin_replay(&mut self, before_answer: SendBeforeAnswer) {
+        self.replay = Some(Box::new(Replay::new(self.state, before_answer)));
+    }
+
+    /// Keeps a head that was written behind the barrier.
+    pub(crate) fn keep_head(&mut self, head: &ResponseHead, end: EndStream) {
+        if let Some(replay) = &mut self.replay {
+            replay.heads.push((head.clone(), end));
+        }
+    }
+
+    /// Returns whether HEADERS or DATA were sent behind an unanswered barrier.
+    pub(crate) fn is_behind_barrier(&self) -> bool {
+        self.replay.as_ref().is_some_and(|replay| !replay.is_empty())
+    }
+
+    /// Drops what was kept: the peer has accepted it, or will never decline it.
+    pub(crate) fn end_replay(&mut self) {
+        self.replay = None;
+    }
+
+    /// Returns what was sent behind the barrier to the queue, so that the direction resumes there
+    /// (SMIG-6.8/resume). Returns the heads, which the caller must write again. The number of bytes
+    /// that content-length still permits does not change: the application has queued them.
+    pub(crate) fn resume(&mut self) -> Vec<(ResponseHead, EndStream)> {
+        let Some(replay) = self.replay.take() else { return Vec::new() };
+        let Replay { heads, data, bytes, trailers, end, state, .. } = *replay;
+        for part in data.into_iter().rev() {
             self.queue.push_front(part);
         }
         self.queued += bytes;
         self.sent -= bytes as u64;
         // Overflows only if the peer has granted too much credit meanwhile; the window is then left
-        // as it is.
+        // as it is (SMIG-6.9/lost-bytes).
         let _fits = self.window.adjust(bytes as i64);
-        self.state = phase;
-        if !matches!(end, SendEnd::Open) {
-            self.end = end;
+        self.state = state;
+        if let Some(trailers) = trailers {
+            self.end = SendEnd::Trailers(trailers);
+        } else if end.is_end() {
+            self.end = SendEnd::Data;
         }
+        if let Some((_, end)) = heads.iter().rfind(|(head, _)| !head.status.is_informational()) {
+            self.state = if end.is_end() { SendState::Ended } else { SendState::Body };
+        }
+        heads
     }
 
     /// Drops everything, after a reset of the stream.
@@ -228,5 +265,6 @@ impl SendHalf {
         self.queued = 0;
         self.end = SendEnd::Data;
         self.state = SendState::Ended;
+        self.replay = None;
     }
 }

@@ -2,8 +2,9 @@
 
 use bytes::{BufMut, BytesMut};
 
-use super::{CodePoints, EndStream, FrameHead, Join, Migrate, Setting, StreamId, flag, kind};
+use super::{CodePoints, EndStream, FrameHead, Join, Migrate, Setting, flag, kind};
 use crate::error::ErrorCode;
+use crate::ids::StreamId;
 use crate::priority::Priority;
 
 fn head(out: &mut BytesMut, length: usize, kind: u8, flags: u8, stream: StreamId) {

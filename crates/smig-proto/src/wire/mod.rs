@@ -5,18 +5,18 @@
 //! and [`crate::session`].
 
 mod encode;
-mod ids;
 mod parse;
 mod settings;
 mod smig;
 
 pub(crate) use encode::*;
-pub use ids::{AppId, Cid, StreamId};
 pub(crate) use parse::{Frame, LastFragment, parse};
 pub use settings::CodePoints;
 pub(crate) use settings::{Setting, SettingsPayload};
 pub use smig::JoinRefusal;
 pub(crate) use smig::{Join, Migrate};
+
+use crate::ids::StreamId;
 
 /// The client connection preface (RFC 9113 section 3.4).
 pub(crate) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

@@ -2,10 +2,9 @@
 
 use bytes::{Buf, Bytes};
 
-use super::{
-    CodePoints, EndStream, FrameHead, Join, Migrate, SettingsPayload, StreamId, flag, kind,
-};
+use super::{CodePoints, EndStream, FrameHead, Join, Migrate, SettingsPayload, flag, kind};
 use crate::error::{Cause, ErrorCode, InputError};
+use crate::ids::StreamId;
 use crate::priority::Priority;
 
 /// A frame that passed the stateless checks for its type.

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::{Cid, StreamId};
+use crate::ids::{Cid, StreamId};
 
 /// The 16 bytes of MIGRATE. `dst` is `None` in an offer and in a decline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

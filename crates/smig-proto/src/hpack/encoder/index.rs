@@ -12,6 +12,7 @@ use std::hash::Hasher;
 use rustc_hash::FxHasher;
 
 use super::super::{ENTRY_OVERHEAD, static_table};
+use crate::invariant::DebugExpect;
 
 /// Length in bytes above which the buffer is compacted: twice the maximum table size, so that a
 /// compaction moves no more bytes than were written since the last one.
@@ -205,7 +206,8 @@ impl Index {
 
     fn evict_to(&mut self, size: usize) {
         while self.size > size {
-            let Some(oldest) = self.entries.pop_front() else { break };
+            let oldest = self.entries.pop_front();
+            let Some(oldest) = oldest.debug_expect("size is that of the entries") else { break };
             self.size = self.size.saturating_sub(oldest.size());
         }
     }
@@ -252,7 +254,8 @@ impl Slots {
         if self.sets.is_empty() {
             self.sets = vec![[Slot::default(); 4]; sets];
         }
-        let Some(set) = self.sets.get_mut(hash.set(sets)) else { return };
+        let set = self.sets.get_mut(hash.set(sets));
+        let Some(set) = set.debug_expect("a hash selects one of the sets") else { return };
         let tag = hash.tag();
         let oldest = set.iter_mut().max_by_key(|slot| match slot.tag {
             same if same == tag => usize::MAX,

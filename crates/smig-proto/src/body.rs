@@ -9,10 +9,19 @@ use core::ops::Deref;
 
 use bytes::{Bytes, BytesMut};
 
+use crate::flow::Credit;
+use crate::ids::ConnId;
+
 /// Largest ratio of a buffer's size to the length of a slice that retains it. Frames of 16 KiB, and
 /// of 8 KiB as some servers prefer, are not copied out of the 64 to 80 KiB that a driver reads
 /// into.
 const HELD: usize = 8;
+
+/// Payloads shorter than this are coalesced, so that a peer that sends one byte per frame neither
+/// pins a receive buffer nor adds a queue entry with each frame (CVE-2019-9511).
+pub(crate) const SMALL: usize = 1024;
+/// Short payloads are coalesced up to this size.
+pub(crate) const GATHERED: usize = 8 * 1024;
 
 /// Body that retains at most [`HELD`] times its length.
 #[derive(Debug, Default)]
@@ -43,6 +52,17 @@ impl From<BytesMut> for Body {
     fn from(gathered: BytesMut) -> Self {
         Self(gathered.freeze())
     }
+}
+
+/// Body on its way to the application, with its credit of the connection's window.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    pub(crate) data: Body,
+    /// Bytes of the frame other than `data`. Already returned to the connection's window, but not
+    /// yet charged to the stream's window (RFC 9113 section 6.9.1).
+    pub(crate) padding: u32,
+    pub(crate) conn: ConnId,
+    pub(crate) credit: Credit,
 }
 
 /// Tracks the size of the buffer that contains a connection's input.

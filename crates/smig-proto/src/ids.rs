@@ -1,4 +1,5 @@
-//! Identifiers on the wire: stream IDs (RFC 9113 section 5.1.1) and CIDs (spec/smig.md section 1).
+//! Identifiers that every layer uses: stream IDs (RFC 9113 section 5.1.1), CIDs (spec/smig.md
+//! section 1), the session's handles of its connections, and the two sides.
 
 use core::fmt;
 
@@ -32,6 +33,11 @@ impl StreamId {
     #[must_use]
     pub const fn is_connection(self) -> bool {
         self.0 == 0
+    }
+
+    /// Returns whether `side` opens streams with this identifier, by its parity.
+    pub(crate) const fn is_opened_by(self, side: Side) -> bool {
+        self.is_client_initiated() == matches!(side, Side::Client)
     }
 
     /// Returns whether this identifier belongs to client-initiated streams (it is odd).
@@ -124,5 +130,56 @@ impl Cid {
 impl fmt::Display for Cid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.app, self.number)
+    }
+}
+
+/// Identifies a TCP connection of a session to the driver and the engine. Never reused in a
+/// session.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnId(pub(crate) u32);
+
+impl fmt::Debug for ConnId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ConnId({})", self.0)
+    }
+}
+
+impl fmt::Display for ConnId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The connection that carries a stream, and the stream's ID there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StreamAddr {
+    pub(crate) conn: ConnId,
+    pub(crate) id: StreamId,
+}
+
+/// The side of the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Opens connections and sends requests.
+    Client,
+    /// Responds.
+    Server,
+}
+
+impl Side {
+    /// Returns the other side.
+    pub(crate) const fn peer(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+
+    /// Returns the first stream ID that this side opens.
+    pub(crate) const fn parity(self) -> u32 {
+        match self {
+            Self::Client => 1,
+            Self::Server => 2,
+        }
     }
 }

@@ -1,0 +1,33 @@
+//! Reports states that an invariant of the engine excludes.
+
+/// An `Option` that an invariant of the engine makes `Some`.
+pub(crate) trait DebugExpect {
+    /// Panics if there is no value, in builds with debug assertions: tests, random operations and
+    /// fuzzing. In a release build it changes nothing, and the caller returns without an effect:
+    /// a peer must not be able to end a server by a state that nobody thought of.
+    ///
+    /// `why` is the invariant, as a sentence. An absence that the peer, the application or an
+    /// earlier step can cause needs no invariant, and no call of this.
+    #[must_use]
+    fn debug_expect(self, why: &str) -> Self;
+}
+
+impl<T> DebugExpect for Option<T> {
+    #[inline]
+    #[track_caller]
+    fn debug_expect(self, why: &str) -> Self {
+        debug_assert!(self.is_some(), "broken invariant: {why}");
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "broken invariant: it is there")]
+    fn an_impossible_absence_is_seen_in_tests() {
+        let _absent = None::<u8>.debug_expect("it is there");
+    }
+}

@@ -1,0 +1,146 @@
+//! Frames that arrived before their barrier: buffers them, and applies them when it arrives
+//! (SMIG-5.15/kept-in-order).
+
+use crate::body::Chunk;
+use crate::conn::{Connection, Offence};
+use crate::error::{Cause, ErrorCode, InputError};
+use crate::ids::{ConnId, StreamAddr, StreamId};
+use crate::migrate::{EarlyFrame, EarlyFrames};
+use crate::session::{Event, Session};
+use crate::stream::{Stream, StreamKey};
+use crate::time::Instant;
+use crate::wire::EndStream;
+
+impl Session {
+    /// Returns the buffer for a frame on `id` of `conn`, if its barrier has not arrived: at the
+    /// mover, the follower's frames on the carrier.
+    pub(crate) fn early_of(
+        &mut self,
+        key: StreamKey,
+        conn: ConnId,
+        id: StreamId,
+    ) -> Option<&mut EarlyFrames> {
+        let stream = self.streams.known_mut(key)?;
+        stream.binding.early_at(StreamAddr { conn, id })
+    }
+
+    /// Returns the buffer of a carrier that no MIGRATE has named yet; the first frame creates it.
+    /// Returns `None` if it was refused because there are too many (SMIG-5.23/unbound-count).
+    pub(crate) fn unbound(
+        &mut self,
+        now: Instant,
+        id: ConnId,
+        carrier: StreamId,
+    ) -> Result<Option<&mut EarlyFrames>, InputError> {
+        self.arm(now);
+        let tolerated = self.config.smig.as_ref().map_or(0, |smig| smig.tolerated as usize);
+        let total: usize = self.conns.iter().map(|conn| conn.carriers.len()).sum();
+        let conn = self.conns.known_mut(id);
+        let conn = conn.ok_or(Cause::Internal)?;
+        if conn.carriers.find(carrier).is_none() {
+            if total >= tolerated {
+                self.events.push_back(Event::LimitHit { conn: id, limit: "unbound carriers" });
+                self.close_unbound(
+                    StreamAddr { conn: id, id: carrier },
+                    Some(ErrorCode::RefusedStream),
+                );
+                self.reset_budget.charge(now, Offence::Refused).1?;
+                return self.count_reset(id).map(|()| None);
+            }
+            conn.carriers.open(carrier, now);
+        }
+        Ok(self.conns.find_mut(id).and_then(|conn| conn.carriers.find(carrier)))
+    }
+
+    /// Returns whether `id`, which has no stream, may be an unbound carrier that the peer chose.
+    pub(crate) fn may_be_carrier(&self, conn: ConnId, id: StreamId) -> bool {
+        self.is_peers(id) && self.conns.find(conn).is_some_and(Connection::accepts_migrate)
+    }
+
+    /// Applies the buffered frames after their barrier has arrived.
+    pub(crate) fn apply_early(
+        &mut self,
+        now: Instant,
+        key: StreamKey,
+        at: StreamAddr,
+        early: EarlyFrames,
+    ) -> Result<(), InputError> {
+        let mut paid = Ok(());
+        if early.credit > 0
+            && let Err(cause) = self.add_stream_credit(key, early.credit)
+        {
+            paid = self.fail_by_fault(now, key, cause);
+        }
+        for item in early.into_items() {
+            if self.streams.find(key).is_none_or(Stream::is_over) {
+                self.drop_item(at, item);
+                continue;
+            }
+            let done = match item {
+                EarlyFrame::Section(section, end) => self.apply_section(now, key, *section, end),
+                EarlyFrame::Data(chunk, end) => self.apply_data(key, chunk, end),
+                EarlyFrame::Coalesced(buf, credit, padding) => {
+                    let chunk = Chunk { data: buf.into(), padding, conn: at.conn, credit };
+                    self.apply_data(key, chunk, EndStream::No)
+                }
+                EarlyFrame::Migrate(migrate, end) => {
+                    if let Err(fault) = self.apply_migrate(now, key, at, migrate, end) {
+                        // A fault of the connection on which the frame arrived.
+                        self.on_input_error(now, at.conn, fault);
+                    }
+                    Ok(())
+                }
+                EarlyFrame::Stop => {
+                    let charge = self.reset_budget.debit(Offence::Reset);
+                    self.fail_by_peer(key, at, ErrorCode::NoError, charge);
+                    Ok(())
+                }
+            };
+            if let Err(cause) = done {
+                let failed = self.fail_by_fault(now, key, cause);
+                paid = paid.and(failed);
+            }
+        }
+        paid
+    }
+
+    /// Drops a buffered frame, because the stream has ended. DATA's credit is returned to the
+    /// connection, and a MIGRATE is declined.
+    pub(crate) fn drop_item(&mut self, at: StreamAddr, item: EarlyFrame) {
+        match item {
+            EarlyFrame::Data(Chunk { credit, .. }, _) | EarlyFrame::Coalesced(_, credit, _) => {
+                self.give_back_to(at.conn, credit);
+            }
+            EarlyFrame::Section(..) | EarlyFrame::Stop => {}
+            EarlyFrame::Migrate(..) => {
+                let charge = self.reset_budget.debit(Offence::Refused);
+                self.decline(at, EndStream::Yes, charge);
+            }
+        }
+    }
+
+    /// Closes an unbound carrier that exceeds a limit, or on which frames follow its end.
+    pub(crate) fn refuse_unbound(
+        &mut self,
+        at: StreamAddr,
+        cause: Cause,
+    ) -> Result<(), InputError> {
+        self.events.push_back(Event::LimitHit { conn: at.conn, limit: cause.describe() });
+        self.close_unbound(at, Some(cause.code()));
+        self.count_answer(at.conn)
+    }
+
+    /// Closes an unbound carrier: its timeout has expired, it exceeds a limit, frames follow its
+    /// end, or the peer reset it (SMIG-5.24/unbound-timeout, SMIG-5.22/unbound-bytes,
+    /// SMIG-5.31/ended-carrier, SMIG-5.25/unbound-reset).
+    pub(crate) fn close_unbound(&mut self, at: StreamAddr, reset: Option<ErrorCode>) {
+        let early = self.conns.find_mut(at.conn).and_then(|conn| conn.carriers.take(at.id));
+        if let Some(early) = early {
+            self.give_back_to(at.conn, early.into_credit());
+        }
+        if let Some(code) = reset {
+            self.queue_reset(at, code);
+        }
+        self.ignore_from_peer(at);
+    }
+}

@@ -1,0 +1,315 @@
+//! The follower: receives MIGRATE, answers with its own barrier, and follows immediately.
+
+use crate::conn::{Charge, Connection, ConnectionRole, IdState, Membership, Offence};
+use crate::error::{Cause, InputError};
+use crate::ids::{Cid, ConnId, StreamAddr, StreamId};
+use crate::migrate::{
+    Collision, DeferredMigrate, MigrationState, Mover, NamedCarrier, OnOffer, OnStray,
+    check_migrate, on_stray_migrate,
+};
+use crate::session::{Event, Session};
+use crate::stream::{RecvState, StreamKey};
+use crate::time::Instant;
+use crate::wire::{EndStream, Migrate, flag};
+
+impl Session {
+    /// Handles MIGRATE without ACK.
+    pub(crate) fn on_migrate(
+        &mut self,
+        now: Instant,
+        conn: ConnId,
+        id: StreamId,
+        migrate: Migrate,
+        end: EndStream,
+    ) -> Result<(), InputError> {
+        if !self.conns.find(conn).is_some_and(Connection::accepts_migrate) {
+            return Err(Cause::BadMigrate.into());
+        }
+        let s2 = migrate.dst.and_then(|(cid, id)| self.key_at(self.conn_by_cid(cid)?, id));
+        check_migrate(self.side, migrate, s2.is_some())?;
+        let from = StreamAddr { conn, id };
+        let Some(key) = self.key_at(conn, id) else {
+            return self.on_stray_migrate(now, from, migrate);
+        };
+        if let Some(early) = self.early_of(key, conn, id) {
+            return Ok(early.push_migrate(migrate, end)?);
+        }
+        self.check_barrier(from)?;
+        self.count_answer(conn)?;
+        self.apply_migrate(now, key, from, migrate, end)
+    }
+
+    /// Applies a MIGRATE in stream order.
+    pub(crate) fn apply_migrate(
+        &mut self,
+        now: Instant,
+        key: StreamKey,
+        from: StreamAddr,
+        migrate: Migrate,
+        end: EndStream,
+    ) -> Result<(), InputError> {
+        let Some(dst) = migrate.dst else { return self.on_offer(now, key) };
+        let Some(stream) = self.streams.known_mut(key) else { return Ok(()) };
+        match stream.binding.on_migrate(self.side) {
+            Collision::None => self.follow(now, key, from, dst, end),
+            Collision::AnswersOffer => {
+                stream.offered = false;
+                self.follow(now, key, from, dst, end)
+            }
+            Collision::OwnStands => {
+                self.drop_carrier(dst);
+                self.reset_budget.charge(now, Offence::Refused).1?;
+                self.apply_barrier_end(now, key, end)
+            }
+            Collision::OwnYields(open) => {
+                let credit = open.credit_on_carrier;
+                self.undo(key, *open);
+                self.follow(now, key, from, dst, end)?;
+                if credit > 0 {
+                    self.send_stream_credit(key, credit);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Handles MIGRATE for a stream that has ended here: declines it, like any MIGRATE that cannot
+    /// be followed (SMIG-5.10/always-answer, SMIG-8.1/reset-crosses).
+    fn on_stray_migrate(
+        &mut self,
+        now: Instant,
+        at: StreamAddr,
+        migrate: Migrate,
+    ) -> Result<(), InputError> {
+        if matches!(self.id_state(at.conn, at.id), IdState::Idle | IdState::Skipped) {
+            return Err(Cause::IdleStream.into());
+        }
+        if self.vacated_key(at).is_some() {
+            return Err(InputError::Stream(at.id, Cause::StreamClosed));
+        }
+        self.count_answer(at.conn)?;
+        let charge = self.charge_refusal(now)?;
+        let own = self.conns.find(at.conn).and_then(|conn| conn.pending_answer(at.id));
+        let carrier = migrate.dst.and_then(|dst| self.named_carrier(at, dst));
+        let reaction = on_stray_migrate(self.side, migrate, own, carrier);
+        if let Some(dst) = migrate.dst {
+            self.drop_carrier(dst);
+        }
+        if reaction != OnStray::OwnStands
+            && let Some(conn) = self.conns.find_mut(at.conn)
+        {
+            // The server will not answer the client's own MIGRATE.
+            conn.take_pending_answer(at.id);
+        }
+        match reaction {
+            OnStray::OwnStands => {}
+            OnStray::AcceptAndReset(carrier, code) => {
+                self.send_migrate(at, migrate, flag::SMIG_ACK);
+                self.queue_reset(carrier, code);
+            }
+            OnStray::Decline { reset } => {
+                if let Some(code) = reset {
+                    self.queue_reset(at, code);
+                }
+                self.decline(at, EndStream::Yes, charge);
+            }
+        }
+        Ok(())
+    }
+
+    /// Charges the peer for a move that is about to be declined.
+    fn charge_refusal(&mut self, now: Instant) -> Result<Charge, InputError> {
+        let (charge, paid) = self.reset_budget.charge(now, Offence::Refused);
+        paid?;
+        Ok(charge)
+    }
+
+    /// Declines a MIGRATE, for which the peer was charged.
+    pub(crate) fn decline(&mut self, at: StreamAddr, ended: EndStream, Charge { .. }: Charge) {
+        self.send_migrate(at, Migrate { dst: None }, flag::SMIG_ACK | ended.flag());
+    }
+
+    /// Drops a carrier that will never be bound: its buffered frames and those that still arrive
+    /// are dropped and credited (SMIG-5.27/abandoned-dropped).
+    fn drop_carrier(&mut self, (cid, sid): (Cid, StreamId)) {
+        // A destination on no connection of the session has no carrier.
+        let Some(conn) = self.conn_by_cid(cid) else { return };
+        let early = self.conns.find_mut(conn).and_then(|conn| conn.carriers.take(sid));
+        if let Some(early) = early {
+            self.give_back_to(conn, early.into_credit());
+        }
+        self.ignore_from_peer(StreamAddr { conn, id: sid });
+    }
+
+    /// Handles an offer (SMIG-6.2/offer-answered).
+    fn on_offer(&mut self, now: Instant, key: StreamKey) -> Result<(), InputError> {
+        let Some(stream) = self.streams.known_mut(key) else { return Ok(()) };
+        let at = stream.binding.send_addr();
+        let joined = self.conns.find(at.conn).is_some_and(Connection::is_joined);
+        match stream.binding.on_offer(stream.offered, joined)? {
+            OnOffer::Answered => {}
+            OnOffer::Ask => {
+                self.events.push_back(Event::MigrationOffered { stream: key });
+            }
+            OnOffer::Decline => {
+                let ended = stream.send.closed_flag();
+                let charge = self.charge_refusal(now)?;
+                self.decline(at, ended, charge);
+            }
+        }
+        Ok(())
+    }
+
+    /// Client: returns whether an offer of the stream has not been answered.
+    #[must_use]
+    pub fn has_offer(&self, key: StreamKey) -> bool {
+        self.streams.find(key).is_some_and(|stream| {
+            matches!(stream.binding.migration(), MigrationState::OfferReceived)
+        })
+    }
+
+    /// Client: declines an offer.
+    pub fn decline_offer(&mut self, key: StreamKey) {
+        let Some(stream) = self.streams.find_mut(key) else { return };
+        if stream.binding.decline_offer() {
+            stream.offered = true;
+            let (addr, ended) = (stream.binding.send_addr(), stream.send.closed_flag());
+            let charge = self.reset_budget.debit(Offence::Refused);
+            self.decline(addr, ended, charge);
+        }
+    }
+
+    /// Follows a MIGRATE, declines it, or buffers it until the JOIN of its destination is answered.
+    fn follow(
+        &mut self,
+        now: Instant,
+        key: StreamKey,
+        from: StreamAddr,
+        dst: (Cid, StreamId),
+        end: EndStream,
+    ) -> Result<(), InputError> {
+        if let Some(joining) = self.conn_by_cid(dst.0).and_then(|id| self.conns.find_mut(id))
+            && matches!(joining.membership, Membership::Joining { .. })
+        {
+            // SMIG-5.12/join-pending
+            let migrate = Migrate { dst: Some(dst) };
+            joining.deferred_migrates.push(DeferredMigrate { from, migrate, end, window_due: 0 });
+            return Ok(());
+        }
+        let carrier = self.usable_carrier(now, key, from, dst);
+        let Some(stream) = self.streams.known_mut(key) else { return Ok(()) };
+        let (ended, received) = (stream.send.closed_flag(), stream.recv.received());
+        let Some(to) = carrier else {
+            let charge = self.charge_refusal(now)?;
+            self.drop_carrier(dst);
+            self.decline(from, ended, charge);
+            self.apply_barrier_end(now, key, end)?;
+            self.after_direction(key);
+            return Ok(());
+        };
+        self.unschedule(key);
+        self.send_migrate(from, Migrate { dst: Some(dst) }, flag::SMIG_ACK | ended.flag());
+        if let Some(c1) = self.conns.known_mut(from.conn) {
+            c1.relied_on = true;
+        }
+        self.rebind(key, to, Mover::Peer);
+        let c2 = self.conns.known_mut(to.conn);
+        let early = c2.and_then(|c2| {
+            c2.role = ConnectionRole::Bulk;
+            c2.peer_ids.mark_used(to.id);
+            c2.carriers.take(to.id)
+        });
+        self.events.push_back(Event::Migrated {
+            stream: key,
+            from: from.conn,
+            to: to.conn,
+            mover: Mover::Peer,
+            received,
+        });
+        let mut paid = self.apply_barrier_end(now, key, end);
+        if let Some(early) = early {
+            let early = self.apply_early(now, key, to, early);
+            paid = paid.and(early);
+        }
+        self.schedule(key);
+        self.after_direction(key);
+        paid
+    }
+
+    /// Returns the carrier's address if this side can use it and neither the stream nor the session
+    /// moves too often; `None` means decline (SMIG-5.13/must-decline).
+    fn usable_carrier(
+        &mut self,
+        now: Instant,
+        key: StreamKey,
+        from: StreamAddr,
+        dst: (Cid, StreamId),
+    ) -> Option<StreamAddr> {
+        let max_moves = self.config.smig.as_ref()?.max_moves;
+        let to = self.named_carrier(from, dst)?;
+        let stream = self.streams.known(key)?;
+        if stream.binding.moves() >= max_moves || !self.migration_budget.take(now, 1) {
+            self.events.push_back(Event::LimitHit { conn: from.conn, limit: "migrations" });
+            return None;
+        }
+        Some(to)
+    }
+
+    /// Returns the address of the carrier that a MIGRATE on `from` names, if it may be used.
+    fn named_carrier(&self, from: StreamAddr, (cid, s2): (Cid, StreamId)) -> Option<StreamAddr> {
+        let c2 = self.conns.find(self.conn_by_cid(cid)?)?;
+        let carrier = NamedCarrier {
+            c1: from.conn,
+            c1_joined: self.conns.find(from.conn).is_some_and(Connection::is_joined),
+            c2: c2.id,
+            c2_joined: c2.is_joined(),
+            s2,
+            s2_closed: matches!(c2.peer_ids.state(s2), IdState::Ignored | IdState::Closed),
+            goaway: c2.goaway.sent,
+        };
+        carrier.usable()
+    }
+
+    /// Rejects frames of a stream after a MIGRATE that is buffered until a JOIN is answered
+    /// (SMIG-5.19/behind-barrier).
+    pub(crate) fn check_barrier(&self, at: StreamAddr) -> Result<(), InputError> {
+        if self.is_deferred(at) {
+            return Err(InputError::Stream(at.id, Cause::StreamClosed));
+        }
+        Ok(())
+    }
+
+    /// Returns whether a MIGRATE that was read there waits for a JOIN (SMIG-5.12/join-pending).
+    pub(crate) fn is_deferred(&self, at: StreamAddr) -> bool {
+        self.conns.iter().flat_map(|conn| &conn.deferred_migrates).any(|wait| wait.from == at)
+    }
+
+    /// Processes the moves that waited for the JOIN of `id`: it was answered, or the connection was
+    /// closed.
+    pub(crate) fn release_deferred(&mut self, now: Instant, id: ConnId) {
+        let waiting =
+            self.conns.find_mut(id).map(|conn| core::mem::take(&mut conn.deferred_migrates));
+        for DeferredMigrate { from, migrate, end, window_due } in waiting.unwrap_or_default() {
+            let done = match self.key_at(from.conn, from.id) {
+                Some(key) => {
+                    let done = self.apply_migrate(now, key, from, migrate, end);
+                    if let Some(stream) = self.streams.find_mut(key)
+                        && stream.binding.adjusts_recv_window(from.conn)
+                        && let Some(increment) = stream.recv.window.adjust(window_due)
+                    {
+                        self.send_stream_credit(key, increment);
+                    }
+                    done
+                }
+                None => self.on_stray_migrate(now, from, migrate),
+            };
+            if let Err(fault) = done {
+                self.on_input_error(now, from.conn, fault);
+            }
+        }
+    }
+
+    pub(crate) fn recv_ended(&self, key: StreamKey) -> bool {
+        self.streams.find(key).is_none_or(|stream| stream.recv.state() == RecvState::Ended)
+    }
+}

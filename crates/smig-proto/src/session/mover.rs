@@ -1,0 +1,316 @@
+//! The mover: sends MIGRATE, and processes the answer.
+
+use crate::conn::{Connection, ConnectionRole, IdState, Offence};
+use crate::error::{Cause, ErrorCode, InputError};
+use crate::ids::{Cid, ConnId, StreamAddr, StreamId};
+use crate::invariant::DebugExpect;
+use crate::migrate::{
+    Aftermath, Answer, Departure, EndBeforeAnswer, Loss, MigrateError, MigrationState,
+    MigrationTarget, Mover, OpenMigration, PendingAnswer, check_offer,
+};
+use crate::session::{Event, Session};
+use crate::stream::{RecvState, SendBeforeAnswer, Stream, StreamKey};
+use crate::time::Instant;
+use crate::wire::{self, EndStream, Migrate};
+
+impl Session {
+    /// Moves a running stream to another connection (section 5 of the specification), or offers it
+    /// (SMIG-6.1/offer).
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason why the stream was not moved; nothing was sent.
+    pub fn migrate(
+        &mut self,
+        now: Instant,
+        key: StreamKey,
+        to: MigrationTarget,
+    ) -> Result<(), MigrateError> {
+        let smig = self.config.smig.as_ref().ok_or(MigrateError::Disabled)?;
+        let stream = self.streams.find(key).ok_or(MigrateError::Ended)?;
+        let from = stream.binding.send_addr();
+        let c1 = self.conns.find(from.conn).ok_or(MigrateError::Ended)?;
+        let departure = Departure {
+            migration: stream.binding.migration(),
+            ended: stream.is_over() || stream.is_complete(),
+            moves: stream.binding.moves(),
+            max_moves: smig.max_moves,
+            c1_joined: c1.is_joined(),
+            deferred: self.is_deferred(from),
+            open_migrations: self.open_migrations(),
+            tolerated: c1.peer.smig,
+        };
+        departure.check()?;
+        let before_answer = SendBeforeAnswer::of(self.side, smig.replay_limit);
+        let target = match to {
+            MigrationTarget::Offer => {
+                check_offer(self.side, stream.offered)?;
+                self.offer(key, from);
+                return Ok(());
+            }
+            MigrationTarget::Spare => self.spare(from.conn).ok_or(MigrateError::NoTarget)?,
+            MigrationTarget::Connection(id) => id,
+        };
+        let side = self.side;
+        let c2 = self.conns.find_mut(target).ok_or(MigrateError::NoTarget)?;
+        if !c2.accepts_carrier(from.conn) {
+            return Err(MigrateError::NoTarget);
+        }
+        let cid = c2.cid.ok_or(MigrateError::NoTarget)?;
+        // SMIG-5.2/choice-of-s2
+        let id = c2.local_ids.next(side.parity()).ok_or(MigrateError::NoTarget)?;
+        c2.role = ConnectionRole::Bulk;
+        c2.streams.insert(id, key);
+        self.depart(now, key, StreamAddr { conn: target, id }, cid, before_answer);
+        Ok(())
+    }
+
+    /// Sends the barrier, and changes the address of this side's direction
+    /// (SMIG-5.3/mover-barrier).
+    fn depart(
+        &mut self,
+        now: Instant,
+        key: StreamKey,
+        to: StreamAddr,
+        cid: Cid,
+        before_answer: SendBeforeAnswer,
+    ) {
+        self.unschedule(key);
+        let Some(stream) = self.streams.known_mut(key) else { return };
+        let from = stream.binding.send_addr();
+        let Some(c1) = self.conns.known(from.conn) else { return };
+        let end = stream.send.closed_flag();
+        let open = OpenMigration::new(to, cid, now, c1.peer.initial_window);
+        let dst = open.dst();
+        stream.send.begin_replay(before_answer);
+        stream.binding.begin(open);
+        self.send_migrate(from, Migrate { dst: Some(dst) }, end.flag());
+        self.arm(now);
+        self.schedule(key);
+    }
+
+    /// Returns the number of this side's unanswered migrations and offers in the session, also of
+    /// streams that have ended since (SMIG-5.9/open-limit).
+    pub(crate) fn open_migrations(&self) -> usize {
+        let is_open = |stream: &Stream| match stream.binding.migration() {
+            MigrationState::Open(_) | MigrationState::Offered => true,
+            MigrationState::Idle | MigrationState::OfferReceived => false,
+        };
+        let running = self.streams.iter().filter(|(_, stream)| is_open(stream)).count();
+        running + self.conns.iter().map(|conn| conn.pending_answers.len()).sum::<usize>()
+    }
+
+    fn offer(&mut self, key: StreamKey, from: StreamAddr) {
+        let Some(stream) = self.streams.known_mut(key) else { return };
+        stream.binding.offer();
+        stream.offered = true;
+        self.send_migrate(from, Migrate { dst: None }, 0);
+    }
+
+    /// Sends MIGRATE, unless its connection has ended.
+    pub(crate) fn send_migrate(&mut self, on: StreamAddr, migrate: Migrate, flags: u8) {
+        let points = self.config.smig.as_ref().map(|smig| smig.code_points);
+        let Some(points) = points.debug_expect("the extension is on") else { return };
+        if let Some(conn) = self.conns.live_mut(on.conn) {
+            wire::migrate(&mut conn.out.frames, &points, on.id, migrate, flags);
+        }
+    }
+
+    /// Handles MIGRATE with ACK, the answer.
+    pub(crate) fn on_migrate_ack(
+        &mut self,
+        now: Instant,
+        conn: ConnId,
+        id: StreamId,
+        migrate: Migrate,
+        end: EndStream,
+    ) -> Result<(), InputError> {
+        let at = StreamAddr { conn, id };
+        let Some(key) = self.key_at(conn, id) else { return self.on_stray_answer(at, migrate) };
+        let Some(stream) = self.streams.known_mut(key) else { return Ok(()) };
+        match stream.binding.on_answer(at, migrate.dst)? {
+            Answer::OfferDeclined => {
+                self.events.push_back(Event::MigrationDeclined { stream: key });
+                self.apply_barrier_end(now, key, end)
+            }
+            Answer::Declined(open) => self.on_decline(now, key, *open, end),
+            Answer::Accepted(open) => self.on_accept(now, key, *open, end),
+        }
+    }
+
+    /// Handles an answer for a stream that has ended here (SMIG-2.7/stray-answer,
+    /// SMIG-8.3/reset-remembered).
+    fn on_stray_answer(&mut self, at: StreamAddr, migrate: Migrate) -> Result<(), InputError> {
+        let pending =
+            self.conns.known_mut(at.conn).and_then(|conn| conn.take_pending_answer(at.id));
+        if let Some(pending) = pending {
+            if let Some(code) = pending.on_answer(migrate.dst)? {
+                self.queue_reset(at, code);
+            }
+            return Ok(());
+        }
+        match self.id_state(at.conn, at.id) {
+            IdState::Idle | IdState::Skipped => Err(Cause::IdleStream.into()),
+            IdState::Ignored | IdState::Closed => Ok(()),
+        }
+    }
+
+    /// Handles the follower's barrier: its further frames arrive on the carrier
+    /// (SMIG-5.11/follower-barrier).
+    fn on_accept(
+        &mut self,
+        now: Instant,
+        key: StreamKey,
+        open: OpenMigration,
+        end: EndStream,
+    ) -> Result<(), InputError> {
+        let Some(stream) = self.streams.known_mut(key) else { return Ok(()) };
+        let from = stream.binding.recv_addr();
+        stream.send.end_replay();
+        let received = stream.recv.received();
+        self.rebind(key, open.to, Mover::Local);
+        self.events.push_back(Event::Migrated {
+            stream: key,
+            from: from.conn,
+            to: open.to.conn,
+            mover: Mover::Local,
+            received,
+        });
+        let ended = self.apply_barrier_end(now, key, end);
+        // Apply or drop the buffered frames, even if the barrier's END_STREAM caused an error.
+        let early = self.apply_early(now, key, open.to, open.early);
+        ended.and(early)?;
+        self.after_direction(key);
+        let complete = self.streams.find(key).is_none_or(Stream::is_complete);
+        if !complete && self.conns.find(open.to.conn).is_none_or(Connection::is_dead) {
+            // The connection was lost before the answer; the stream fails only now
+            // (SMIG-8.9/c2-ends-early, SMIG-8.10/c2-ends-late).
+            self.fail_with_connection(key, open.to.conn);
+            return Ok(());
+        }
+        self.schedule(key);
+        self.stop_if_due(key);
+        Ok(())
+    }
+
+    /// Applies END_STREAM of any MIGRATE of a stream. Has no effect if the direction has already
+    /// ended (SMIG-5.4/end-stream).
+    pub(crate) fn apply_barrier_end(
+        &mut self,
+        now: Instant,
+        key: StreamKey,
+        end: EndStream,
+    ) -> Result<(), InputError> {
+        // A stream that has ended meanwhile needs no end.
+        let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
+        if !end.is_end() || stream.is_over() || stream.recv.state() == RecvState::Ended {
+            return Ok(());
+        }
+        match stream.recv.on_end() {
+            Ok(()) => {
+                self.signal_readable(key);
+                self.after_direction(key);
+                Ok(())
+            }
+            Err(cause) => self.fail_by_fault(now, key, cause),
+        }
+    }
+
+    /// Handles a decline: both directions resume at their barriers on the old connection
+    /// (SMIG-6.8/resume, SMIG-6.9/lost-bytes, SMIG-6.10/lost-credit, SMIG-6.11/close-abandoned).
+    fn on_decline(
+        &mut self,
+        now: Instant,
+        key: StreamKey,
+        open: OpenMigration,
+        end: EndStream,
+    ) -> Result<(), InputError> {
+        let (credit, stopped) = (open.credit_on_carrier, open.early.is_stopped());
+        let from = self.undo(key, open);
+        if credit > 0 {
+            self.send_stream_credit(key, credit);
+        }
+        self.events.push_back(Event::MigrationDeclined { stream: key });
+        self.apply_barrier_end(now, key, end)?;
+        if stopped && let Some(from) = from {
+            // Repeat the reset of the carrier on S1 (SMIG-8.3/reset-remembered).
+            self.queue_reset(from, ErrorCode::NoError);
+            let charge = self.reset_budget.debit(Offence::Reset);
+            self.fail_by_peer(key, from, ErrorCode::NoError, charge);
+        }
+        self.after_direction(key);
+        self.stop_if_due(key);
+        Ok(())
+    }
+
+    /// Returns the stream to its old address, because its migration was declined or given up. The
+    /// caller sends the credit of the carrier again (SMIG-6.10/lost-credit). Returns the address.
+    pub(crate) fn undo(&mut self, key: StreamKey, open: OpenMigration) -> Option<StreamAddr> {
+        self.unschedule(key);
+        let stream = self.streams.known_mut(key)?;
+        let from = stream.binding.recv_addr();
+        let window = self.conns.known(from.conn)?.peer.initial_window;
+        let used = stream.has_used_carrier(&open);
+        let OpenMigration { to, early, initial_window, .. } = open;
+        if stream.binding.adjusts_send_window(from.conn) {
+            // Overflows only if the peer violates flow control; the window is then left as it is
+            // (SMIG-7.5/undone-barrier).
+            let by = i64::from(window) - i64::from(initial_window);
+            let _fits = stream.send.window.adjust(by);
+        }
+        let heads = stream.send.resume();
+        self.unmap(to);
+        self.give_back_to(to.conn, early.into_credit());
+        if used {
+            // SMIG-6.11/close-abandoned
+            self.queue_reset(to, ErrorCode::Cancel);
+        }
+        self.ignore_from_peer(to);
+        for (head, end) in heads {
+            self.frame_response(from, &head, end);
+        }
+        self.schedule(key);
+        Some(from)
+    }
+
+    /// Handles the loss of a stream's connection, or of either one of an open migration.
+    pub(crate) fn on_stream_connection_lost(&mut self, key: StreamKey, lost: ConnId) {
+        let Some(stream) = self.streams.known_mut(key) else { return };
+        let complete = stream.has_ended_directions();
+        match stream.binding.on_connection_lost(lost, complete) {
+            Loss::AwaitAnswer => self.unschedule(key),
+            Loss::Fail => self.fail_with_connection(key, lost),
+            Loss::Complete(open) => {
+                stream.send.end_replay();
+                // The follower, if it follows, has the stream on the carrier.
+                self.rebind(key, open.to, Mover::Local);
+                self.drop_early(*open);
+                self.after_direction(key);
+            }
+        }
+    }
+
+    /// Performs what the end of a stream leaves of its open migration, if it has one; the state
+    /// itself ends with the stream.
+    pub(crate) fn end_migration(&mut self, key: StreamKey, end: EndBeforeAnswer) {
+        let Some(stream) = self.streams.known(key) else { return };
+        let Some(open) = stream.binding.open() else { return };
+        let (s1, s2, dst) = (stream.binding.recv_addr(), open.to, open.dst());
+        let Aftermath { reset_s2, on_decline } =
+            open.on_end_before_answer(end, stream.has_used_carrier(open));
+        if let Some(code) = reset_s2 {
+            self.queue_reset(s2, code);
+        }
+        // A connection that has ended brings no answer.
+        if let Some(c1) = self.conns.live_mut(s1.conn) {
+            c1.pending_answers.push(PendingAnswer { s1: s1.id, dst, reset: on_decline });
+        }
+    }
+
+    /// Drops the frames that waited for the answer. A MIGRATE among them must be answered itself
+    /// (SMIG-5.10/always-answer).
+    pub(crate) fn drop_early(&mut self, open: OpenMigration) {
+        let OpenMigration { to, early, .. } = open;
+        early.into_items().into_iter().for_each(|item| self.drop_item(to, item));
+    }
+}

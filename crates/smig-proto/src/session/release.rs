@@ -1,0 +1,164 @@
+//! Streams that are complete, or that the application gives up.
+
+use crate::conn::Connection;
+use crate::error::ErrorCode;
+use crate::ids::Side;
+use crate::invariant::DebugExpect;
+use crate::migrate::MigrationState;
+use crate::session::resets::ResetReason;
+use crate::session::{Event, Session};
+use crate::stream::{KeyState, Opener, RecvState, RequestKind, SendState, StreamKey};
+
+/// Bytes of an unneeded request that are read before the client is requested to stop sending.
+const DRAINED: i64 = 64 << 10;
+
+impl Session {
+    /// Ends the stream if both directions have ended, unless it has failed meanwhile.
+    pub(crate) fn after_direction(&mut self, key: StreamKey) {
+        let Some(stream) = self.streams.find_mut(key) else { return };
+        if stream.is_over() || !stream.is_complete() {
+            return;
+        }
+        let released = stream.key_state != KeyState::Held;
+        let addr = stream.binding.send_addr();
+        let had_body = stream.send.exceeds_head();
+        let vacated = stream.binding.take_vacated();
+        stream.binding.end_offer();
+        self.unmap(addr);
+        if had_body && let Some(conn) = self.conns.find_mut(addr.conn) {
+            // The peer may have responded before the end of the request had arrived.
+            conn.relied_on = true;
+        }
+        self.forget_vacated(&vacated);
+        if released {
+            self.free(key);
+        }
+    }
+
+    /// Removes the last state of a stream.
+    pub(crate) fn free(&mut self, key: StreamKey) {
+        self.unschedule(key);
+        let removed = self.streams.remove(key);
+        let Some(mut stream) = removed.debug_expect("a stream is freed once") else { return };
+        for (conn, credit) in stream.recv.abort() {
+            self.give_back_to(conn, credit);
+        }
+        match stream.opener {
+            Opener::Peer => self.peer_open = self.peer_open.saturating_sub(1),
+            Opener::Local => {
+                self.local_open = self.local_open.saturating_sub(1);
+                if core::mem::take(&mut self.open_blocked) {
+                    self.events.push_back(Event::StreamsAvailable);
+                }
+            }
+        }
+    }
+
+    /// Releases the stream's key. The application calls this once for each key, however the stream
+    /// ended. An unfinished stream is cancelled.
+    pub fn release(&mut self, key: StreamKey) {
+        let Some(stream) = self.streams.find_mut(key) else { return };
+        stream.key_state = KeyState::Released;
+        if stream.is_over() || stream.is_complete() {
+            if stream.binding.open().is_none() {
+                self.free(key);
+            }
+            return;
+        }
+        let received = stream.recv.state() == RecvState::Ended;
+        let ended = stream.send.state() == SendState::Ended;
+        if received && (ended || !stream.send.is_open()) {
+            // Queued data is still sent.
+            return;
+        }
+        let ordinary = stream.request_kind != RequestKind::Tunnel;
+        if ended && ordinary && self.side == Side::Server {
+            // The response is complete; the rest of the request is not needed.
+            stream.key_state = KeyState::Draining(0);
+            return self.discard_unread(key);
+        }
+        self.cancel(key, ErrorCode::Cancel);
+    }
+
+    /// Drops the data that a released stream has received. If a client continues to send, requests
+    /// that it stop.
+    pub(crate) fn discard_unread(&mut self, key: StreamKey) {
+        let Some(stream) = self.streams.known_mut(key) else { return };
+        let credits = stream.recv.discard();
+        let window = i64::from(self.config.stream_window);
+        let exceeded = stream.recv.window.open() < window - DRAINED && !stream.is_complete();
+        for (conn, credit) in credits {
+            self.give_back_to(conn, credit);
+        }
+        if exceeded {
+            self.ask_to_stop(key);
+        }
+    }
+
+    /// Server: requests that the client stop sending, because the response is complete (RFC 9113
+    /// section 8.1). Waits for the answer to an open move of this side: after a decline the
+    /// response must be sent again (SMIG-8.19/stop-after-answer).
+    pub(crate) fn ask_to_stop(&mut self, key: StreamKey) {
+        let Some(stream) = self.streams.known_mut(key) else { return };
+        if stream.recv.state() == RecvState::Ended {
+            return;
+        }
+        let settled = stream.binding.open().is_none();
+        if settled && stream.send.state() == SendState::Ended {
+            self.reset_locally(key, ResetReason::Own(ErrorCode::NoError, None));
+        } else {
+            stream.stop_due = true;
+        }
+    }
+
+    /// Requests that the client stop sending, if that was deferred.
+    pub(crate) fn stop_if_due(&mut self, key: StreamKey) {
+        if self.streams.find(key).is_some_and(|stream| stream.stop_due && !stream.is_complete()) {
+            self.ask_to_stop(key);
+        }
+    }
+
+    /// Resets a stream for the application, unless it is complete or has failed. A server's
+    /// NO_ERROR after the end of its response requests that the client stop sending: it is sent
+    /// once the entire response was sent and no decline can require it to be sent again.
+    pub fn reset(&mut self, key: StreamKey, code: ErrorCode) {
+        let Some(stream) = self.streams.find(key) else { return };
+        let finished = !stream.send.is_open();
+        if self.side == Side::Server && code == ErrorCode::NoError && finished {
+            return self.ask_to_stop(key);
+        }
+        self.cancel(key, code);
+    }
+
+    fn cancel(&mut self, key: StreamKey, code: ErrorCode) {
+        let Some(stream) = self.streams.find(key) else { return };
+        if stream.is_over() || stream.is_complete() {
+            // It has no address any more; its former connection may belong to other streams.
+            return;
+        }
+        let code = match (code, self.side, stream.send.state()) {
+            // REFUSED_STREAM asserts that nothing was processed (RFC 9113 section 8.7), which a
+            // sent response head contradicts.
+            (ErrorCode::RefusedStream, Side::Server, SendState::Body | SendState::Ended) => {
+                ErrorCode::Cancel
+            }
+            (code, ..) => code,
+        };
+        let (addr, settled) = (
+            stream.binding.send_addr(),
+            matches!(stream.binding.migration(), MigrationState::Idle),
+        );
+        let elsewhere = self.conns.iter().any(|conn| conn.id != addr.conn && !conn.is_dead());
+        let conn = self.conns.find(addr.conn);
+        let alone = conn.is_some_and(Connection::may_end_with_its_stream)
+            && !self.has_deferred_from(addr.conn);
+        if self.side == Side::Client && settled && elsewhere && alone {
+            // Closing the connection discards the bytes in flight (SMIG-8.4/cancel-by-close).
+            self.reset_uncounted(key, ResetReason::Own(code, None));
+            self.cut_off(addr.conn, None);
+            self.events.push_back(Event::AbortTransport { conn: addr.conn });
+            return;
+        }
+        self.reset_locally(key, ResetReason::Own(code, None));
+    }
+}

@@ -1,0 +1,268 @@
+//! Streams that fail: RST_STREAM in both directions, and what each reason leaves.
+
+use crate::conn::{Charge, Connection, IdState, Offence};
+use crate::error::{Cause, ErrorCode, Initiator, InputError, Processed, StreamError};
+use crate::ids::{ConnId, Side, StreamAddr, StreamId};
+use crate::migrate::{EndBeforeAnswer, MigrationState};
+use crate::session::{Event, Session};
+use crate::stream::{KeyState, RecvState, RequestKind, Stream, StreamKey};
+use crate::time::Instant;
+use crate::wire;
+
+/// The reason why this side resets a stream.
+pub(super) enum ResetReason {
+    /// The application requested it, or sent something invalid.
+    Own(ErrorCode, Option<Cause>),
+    /// The peer caused it, and was charged for it.
+    Fault(Cause, Charge),
+}
+
+impl Session {
+    pub(crate) fn queue_reset(&mut self, at: StreamAddr, code: ErrorCode) {
+        if let Some(conn) = self.conns.live_mut(at.conn) {
+            wire::reset(&mut conn.out.frames, at.id, code);
+        }
+    }
+
+    /// Handles RST_STREAM.
+    pub(crate) fn on_reset(
+        &mut self,
+        now: Instant,
+        id: ConnId,
+        stream: StreamId,
+        code: ErrorCode,
+    ) -> Result<(), InputError> {
+        let at = StreamAddr { conn: id, id: stream };
+        if let Some(key) = self.key_at(id, stream) {
+            if self.keep_stop(key, at, code) {
+                return Ok(());
+            }
+            let answered = self.streams.known(key).is_some_and(Stream::is_answered);
+            let offence = if answered { Offence::Leftover } else { Offence::Reset };
+            let (charge, paid) = self.reset_budget.charge(now, offence);
+            paid?;
+            self.fail_by_peer(key, at, code, charge);
+            return Ok(());
+        }
+        if self.vacated_key(at).is_some() {
+            return Err(InputError::Stream(stream, Cause::StreamClosed));
+        }
+        match self.id_state(id, stream) {
+            IdState::Ignored => {
+                self.close_from_peer(at);
+                Ok(())
+            }
+            IdState::Closed => Ok(()),
+            IdState::Idle | IdState::Skipped if self.may_be_carrier(id, stream) => {
+                self.close_unbound(at, None);
+                Ok(())
+            }
+            IdState::Skipped => Ok(()),
+            IdState::Idle => Err(Cause::IdleStream.into()),
+        }
+    }
+
+    /// Resets a stream because of the peer's error. Returns an error if the peer exceeded its
+    /// budget: the connection on which it did so must be closed.
+    pub(crate) fn fail_by_fault(
+        &mut self,
+        now: Instant,
+        key: StreamKey,
+        cause: Cause,
+    ) -> Result<(), InputError> {
+        let (charge, paid) = self.reset_budget.charge(now, Offence::Fault);
+        self.reset_locally(key, ResetReason::Fault(cause, charge));
+        Ok(paid?)
+    }
+
+    /// Resets a stream because a timeout expired that the peer should have met.
+    pub(crate) fn fail_by_delay(&mut self, key: StreamKey, cause: Cause) {
+        let charge = self.reset_budget.debit(Offence::Delay);
+        self.reset_locally(key, ResetReason::Fault(cause, charge));
+    }
+
+    /// Resets a stream because the application sent something invalid.
+    pub(crate) fn fail_own(&mut self, key: StreamKey, cause: Cause) {
+        self.reset_locally(key, ResetReason::Own(cause.code(), Some(cause)));
+    }
+
+    /// Sends RST_STREAM on the stream's current address, and ends the stream here, unless it has
+    /// ended. The peer counts it, whatever the reason.
+    pub(super) fn reset_locally(&mut self, key: StreamKey, reason: ResetReason) {
+        if self.reset_uncounted(key, reason) {
+            self.cancelled += 1;
+        }
+    }
+
+    /// Like [`Self::reset_locally`], but does not count the reset: if the caller closes the
+    /// connection, RST_STREAM does not reach the peer. Returns whether the stream was running.
+    pub(super) fn reset_uncounted(&mut self, key: StreamKey, reason: ResetReason) -> bool {
+        let Some(stream) = self.streams.find(key).filter(|stream| !stream.is_over()) else {
+            return false;
+        };
+        let (code, initiator, cause) = match reason {
+            ResetReason::Own(code, cause) => (code, Initiator::User, cause),
+            ResetReason::Fault(cause, Charge { .. }) => {
+                (cause.code(), Initiator::Local, Some(cause))
+            }
+        };
+        let addr = stream.binding.send_addr();
+        if stream.binding.open().is_some() {
+            self.end_migration(key, EndBeforeAnswer::Reset(code));
+        } else {
+            self.queue_reset(addr, code);
+        }
+        let processed = Processed::Maybe;
+        let error = StreamError { code, initiator, cause, connection: addr.conn, processed };
+        self.finish_failed(key, error, None);
+        true
+    }
+
+    /// Handles the peer's RST_STREAM that was received at `at` (the table in SMIG section 8),
+    /// unless the stream has ended meanwhile.
+    pub(crate) fn fail_by_peer(
+        &mut self,
+        key: StreamKey,
+        at: StreamAddr,
+        code: ErrorCode,
+        Charge { .. }: Charge,
+    ) {
+        let Some(stream) = self.streams.find(key) else { return };
+        if stream.is_over() {
+            return;
+        }
+        let whole =
+            stream.recv.state() == RecvState::Ended && stream.request_kind != RequestKind::Tunnel;
+        if self.side == Side::Client && code == ErrorCode::NoError && whole {
+            self.withdraw_migration(key, at);
+            return self.stop_request(key, at);
+        }
+        let processed = if code == ErrorCode::RefusedStream {
+            stream.processed_if_refused(at)
+        } else {
+            Processed::Maybe
+        };
+        self.end_migration(key, EndBeforeAnswer::ResetByPeer(at, code));
+        let (initiator, connection) = (Initiator::Peer, at.conn);
+        let error = StreamError { code, initiator, cause: None, connection, processed };
+        self.finish_failed(key, error, Some(at));
+    }
+
+    /// Client: buffers RST_STREAM(NO_ERROR) on the carrier of an open move of this side. The frame
+    /// means that the response is complete, but the end of the response may still be in flight on
+    /// the old connection, so the frame waits for the answer (SMIG-5.30/stop-kept). Returns false
+    /// for any other frame.
+    fn keep_stop(&mut self, key: StreamKey, at: StreamAddr, code: ErrorCode) -> bool {
+        if self.side != Side::Client || code != ErrorCode::NoError {
+            return false;
+        }
+        let Some(early) = self.early_of(key, at.conn, at.id) else { return false };
+        early.push_stop()
+    }
+
+    /// Client: withdraws an open move, because no more of the request is sent. The server declines
+    /// it (SMIG-8.20/stop-crosses).
+    fn withdraw_migration(&mut self, key: StreamKey, at: StreamAddr) {
+        self.end_migration(key, EndBeforeAnswer::ResetByPeer(at, ErrorCode::NoError));
+        let Some(stream) = self.streams.known_mut(key) else { return };
+        // Most requests that are stopped have no open move.
+        let Some(open) = stream.binding.revert() else { return };
+        self.unmap(open.to);
+        self.ignore_from_peer(open.to);
+        self.drop_early(*open);
+        self.events.push_back(Event::MigrationDeclined { stream: key });
+    }
+
+    /// Client: stops the request, because the response is complete and the server does not need the
+    /// rest. The response must not be discarded (RFC 9113 section 8.1).
+    fn stop_request(&mut self, key: StreamKey, at: StreamAddr) {
+        self.unschedule(key);
+        let Some(stream) = self.streams.known_mut(key) else { return };
+        stream.send.abort();
+        let waits = core::mem::take(&mut stream.send.wants_room);
+        self.ignore_from_peer(at);
+        if waits {
+            // Wake a writer that waits for send capacity: this direction takes no more data.
+            self.events.push_back(Event::Writable { stream: key });
+        }
+        // Wake a task that waits until the entire request is sent.
+        self.events.push_back(Event::Finished { stream: key });
+        self.after_direction(key);
+    }
+
+    /// Fails a stream whose connection was lost, unless it has ended meanwhile.
+    pub(crate) fn fail_with_connection(&mut self, key: StreamKey, lost: ConnId) {
+        if self.streams.find(key).is_none_or(Stream::is_over) {
+            return;
+        }
+        self.end_migration(key, EndBeforeAnswer::LostC1);
+        let error = StreamError {
+            code: self.conns.find(lost).map_or(ErrorCode::Cancel, Connection::end_code),
+            initiator: Initiator::Transport,
+            cause: Some(Cause::ConnectionLost),
+            connection: lost,
+            processed: Processed::Maybe,
+        };
+        self.finish_failed(key, error, None);
+    }
+
+    /// Fails the stream at `at`, which the peer's GOAWAY excludes.
+    pub(crate) fn fail_excluded(&mut self, key: StreamKey, at: StreamAddr) {
+        let Charge { .. } = self.reset_budget.debit(Offence::Reset);
+        let Some(stream) = self.streams.find(key).filter(|stream| !stream.is_over()) else {
+            return;
+        };
+        let processed = stream.processed_if_refused(at);
+        self.end_migration(key, EndBeforeAnswer::ExcludedS1);
+        let error = StreamError {
+            code: ErrorCode::RefusedStream,
+            initiator: Initiator::Peer,
+            cause: Some(Cause::GoingAway),
+            connection: at.conn,
+            processed,
+        };
+        self.finish_failed(key, error, None);
+    }
+
+    /// Removes a failed stream from its connections and notifies the application. `reset_at` is the
+    /// address on which the peer's RST_STREAM arrived, if any: no frame may follow there.
+    fn finish_failed(&mut self, key: StreamKey, error: StreamError, reset_at: Option<StreamAddr>) {
+        self.unschedule(key);
+        let Some(stream) = self.streams.known_mut(key) else { return };
+        let window = stream.recv.window.open();
+        stream.over = Some(error.clone());
+        stream.send.abort();
+        let credits = stream.recv.abort();
+        let places: Vec<StreamAddr> = stream.binding.addrs().collect();
+        let vacated = stream.binding.take_vacated();
+        let migration = stream.binding.end();
+        let held = stream.key_state == KeyState::Held;
+        self.max_reset_window = self.max_reset_window.max(window);
+        if let MigrationState::Open(open) = migration {
+            self.drop_early(*open);
+        }
+        for (conn, credit) in credits {
+            self.give_back_to(conn, credit);
+        }
+        for place in places {
+            self.unmap(place);
+            if reset_at != Some(place) {
+                self.ignore_from_peer(place);
+            }
+        }
+        self.forget_vacated(&vacated);
+        if held {
+            self.events.push_back(Event::Reset { stream: key, error });
+        } else {
+            self.free(key);
+        }
+    }
+
+    pub(super) fn forget_vacated(&mut self, places: &[StreamAddr]) {
+        for place in places {
+            if let Some(conn) = self.conns.find_mut(place.conn) {
+                conn.vacated.remove(&place.id);
+            }
+        }
+    }
+}
