@@ -45,7 +45,7 @@ pub enum AuthorityCheck {
     Service,
 }
 
-/// Configuration of a server. Every setting has a default; at least one listener is required.
+/// Configuration of a server. Every setting has a default; [`start`](Self::start) and [`serve`](Self::serve) need a listener.
 #[derive(Debug)]
 pub struct ServerBuilder {
     listeners: Vec<ListenerConfig>,
