@@ -245,7 +245,7 @@ impl PendingResponse {
         let status = response.status();
         let is_tunnel = match self.kind {
             RequestKind::Connect => status.is_success(),
-            RequestKind::Usual | RequestKind::Head => status == StatusCode::SWITCHING_PROTOCOLS,
+            RequestKind::Other | RequestKind::Head => status == StatusCode::SWITCHING_PROTOCOLS,
         };
         let next = if is_tunnel { NextProtocol::Tunnel } else { NextProtocol::Http };
         self.informational.close(next);
