@@ -11,8 +11,7 @@ use tokio::time::timeout;
 
 use super::origin::OriginSecurity;
 use super::pool::OriginContext;
-use crate::error::TlsFault;
-use crate::error::{Error, ErrorKind, TimeoutPhase};
+use crate::error::{Error, ErrorKind, TimeoutPhase, TlsFault};
 use crate::transport::{self, Transport};
 
 /// Delay before a connection attempt to the next address starts (RFC 8305 section 5).

@@ -9,8 +9,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::listening::{Listening, OpenListeners};
 use super::tls::ServerTls;
-use crate::connection::CleartextTrust;
-use crate::connection::ListenerId;
+use crate::connection::{CleartextTrust, ListenerId};
 use crate::error::Error;
 
 /// Backlog of each listening socket that this module creates.
