@@ -70,7 +70,7 @@ impl ProgressClock {
     }
 
     /// Restarts the clock, because the other end is not being waited for.
-    pub(crate) const fn rest(&mut self, now: Instant, moved: u64) {
+    pub(crate) const fn restart(&mut self, now: Instant, moved: u64) {
         self.clock.restart(now, moved);
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Shortest interval between two lines of a kind.
-const BETWEEN: Duration = Duration::from_secs(1);
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Identifies a line: the module that writes it, and a name within that module.
 type Kind = (&'static str, &'static str);
@@ -59,7 +59,7 @@ impl Thinning {
             return Some(times);
         };
         line.unsaid = line.unsaid.saturating_add(times);
-        if now.saturating_duration_since(line.written) < BETWEEN {
+        if now.saturating_duration_since(line.written) < MIN_INTERVAL {
             return None;
         }
         line.written = now;

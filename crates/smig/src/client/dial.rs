@@ -11,12 +11,11 @@ use tokio::time::timeout;
 
 use super::origin::OriginSecurity;
 use super::pool::OriginContext;
-use crate::error::TlsFault;
-use crate::error::{Error, ErrorKind, TimeoutPhase};
+use crate::error::{Error, ErrorKind, TimeoutPhase, TlsFault};
 use crate::transport::{self, Transport};
 
 /// Delay before a connection attempt to the next address starts (RFC 8305 section 5).
-const STAGGER: Duration = Duration::from_millis(250);
+const CONNECTION_ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// Timeouts of one connection.
 #[derive(Clone, Copy, Debug)]
@@ -113,7 +112,7 @@ async fn race(mut addrs: VecDeque<SocketAddr>) -> io::Result<TcpStream> {
             let ended = if addrs.is_empty() {
                 attempts.join_next().await
             } else {
-                match timeout(STAGGER, attempts.join_next()).await {
+                match timeout(CONNECTION_ATTEMPT_DELAY, attempts.join_next()).await {
                     Ok(ended) => ended,
                     Err(_) => break,
                 }

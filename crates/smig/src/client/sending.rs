@@ -18,7 +18,7 @@ use crate::limits::QueuePlace;
 use crate::stream::{Head, Incoming, Length, RequestBody, Shared, Unsent};
 
 /// Maximum number of times a request is sent, if the server certainly did not process it.
-const ATTEMPTS: usize = 3;
+const MAX_ATTEMPTS: usize = 3;
 
 /// A submitted request, and the future of its response; see [`Client::begin`]. Dropping it cancels the stream.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl<'a> Sending<'a> {
 
     /// Submits the request again if the error allows it.
     fn again(&mut self, error: Error) -> Result<(), Error> {
-        let may_repeat = error.is_retryable() && !error.is_busy() && self.attempts < ATTEMPTS;
+        let may_repeat = error.is_retryable() && !error.is_busy() && self.attempts < MAX_ATTEMPTS;
         let unsent = self.attempt.shared.take_unsent().filter(|_| may_repeat);
         let Some(Unsent { body, place }) = unsent else { return Err(error) };
         tracing::debug!(%error, "request retried");

@@ -19,14 +19,13 @@ use super::session::Command;
 use crate::connection::ConnectionInfo;
 use crate::driver::TurnCx;
 use crate::error::Error;
-use crate::limits::ConnectionPlace;
-use crate::limits::Permit;
+use crate::limits::{ConnectionPlace, Permit};
 use crate::mailbox::Mailbox;
 use crate::seldom;
 use crate::transport::Transport;
 
 /// Delay after a spare failed or was refused; doubled each time.
-const BACKOFF: Duration = Duration::from_millis(500);
+const MIN_BACKOFF: Duration = Duration::from_millis(500);
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
 /// State of a session's spare connections.
@@ -63,7 +62,7 @@ impl Spares {
             state: State::Off,
             offers: VecDeque::new(),
             not_before: None,
-            backoff: BACKOFF,
+            backoff: MIN_BACKOFF,
         }
     }
 
@@ -103,7 +102,7 @@ impl Spares {
     }
 
     /// Dials the missing spares.
-    pub(super) fn keep(
+    pub(super) fn keep_ready(
         &mut self,
         turn: &mut TurnCx<'_>,
         context: &Arc<OriginContext>,
@@ -189,7 +188,7 @@ impl Spares {
     /// Moves the stream of the oldest offer to the spare that has joined. Streams that have ended meanwhile do not
     /// use up the spare.
     pub(super) fn on_joined(&mut self, turn: &mut TurnCx<'_>) {
-        self.backoff = BACKOFF;
+        self.backoff = MIN_BACKOFF;
         self.not_before = None;
         while let Some(stream) = self.offers.pop_front() {
             if turn.session.migrate(turn.now, stream, MigrationTarget::Spare).is_ok() {

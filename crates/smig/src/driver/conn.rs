@@ -35,7 +35,7 @@ const BULK_SOCKET_MILLIS: u64 = 24;
 const MAX_LOW_WATER: u32 = 1 << 20;
 /// How long a connection that this end closes is still read, so that the peer gets the reason: unread input
 /// would cause an RST.
-const LINGER: Duration = Duration::from_secs(1);
+const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a connection that this end closes may take to accept the last output.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -399,7 +399,7 @@ impl DriverConn {
                 let closed = self.transport.poll_close_write(cx);
                 let sent = matches!((flushed, closed), (Poll::Ready(Ok(())), Poll::Ready(Ok(()))));
                 self.close_state = if sent && self.peer != PeerState::Ended {
-                    CloseState::Lingering(now + LINGER)
+                    CloseState::Lingering(now + LINGER_TIMEOUT)
                 } else {
                     CloseState::Gone
                 };

@@ -7,7 +7,7 @@ use std::task::Waker;
 use crate::mailbox::{Notifier, Slot, SlotWaker};
 
 /// Slots that an idle session keeps for its next streams.
-const KEPT: usize = 4;
+const MAX_IDLE_SLOTS: usize = 4;
 
 /// Slots by number.
 #[derive(Debug)]
@@ -78,12 +78,12 @@ impl<T> Slots<T> {
     /// Releases memory if all slots are free. For sessions that have been idle for a while: after each burst
     /// it would only cause new allocations in the next.
     pub(crate) fn shrink(&mut self) {
-        if self.free.len() == self.entries.len() && self.entries.len() > KEPT {
-            self.entries.truncate(KEPT);
+        if self.free.len() == self.entries.len() && self.entries.len() > MAX_IDLE_SLOTS {
+            self.entries.truncate(MAX_IDLE_SLOTS);
             self.entries.shrink_to_fit();
             self.free.clear();
-            self.free.shrink_to(KEPT);
-            self.free.extend((0..KEPT as u32).map(Slot));
+            self.free.shrink_to(MAX_IDLE_SLOTS);
+            self.free.extend((0..MAX_IDLE_SLOTS as u32).map(Slot));
         }
     }
 

@@ -26,11 +26,11 @@ use cache::{AddressCache, Answer};
 use queue::{Full, Queue, Turn};
 
 /// How long an answer is fresh.
-const FRESH: Duration = Duration::from_secs(10);
+const FRESH_TIME: Duration = Duration::from_secs(10);
 /// How much longer a stale answer is used while there is no newer one.
-const STALE: Duration = Duration::from_secs(300);
+const STALE_TIME: Duration = Duration::from_secs(300);
 /// How long to wait for a newer answer if there is a stale one.
-const PATIENCE: Duration = Duration::from_secs(1);
+const REFRESH_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum number of addresses used of one name.
 const MAX_ADDRESSES: usize = 32;
 
@@ -89,7 +89,7 @@ impl Resolver {
     /// Creates a resolver from a function, which may block.
     pub fn by(lookup: impl Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync + 'static) -> Self {
         let names = Arc::new(Names { lookup: Box::new(lookup), state: Mutex::default() });
-        Self { names, who: Arc::from(""), fresh: FRESH, check: None }
+        Self { names, who: Arc::from(""), fresh: FRESH_TIME, check: None }
     }
 
     /// Sets how long answers are fresh (default 10 s).
@@ -166,12 +166,12 @@ impl Names {
         host: &str,
         fresh: Duration,
     ) -> io::Result<Arc<[IpAddr]>> {
-        let (stale, waiting) = match self.look(who, host, fresh)? {
+        let (stale, waiting) = match self.find_or_queue(who, host, fresh)? {
             Found::Usable(addresses) => return Ok(addresses),
             Found::Asked(stale, waiting) => (stale, waiting),
         };
         let Some(stale) = stale else { return waiting.outcome().await };
-        match timeout(PATIENCE, waiting.outcome()).await {
+        match timeout(REFRESH_TIMEOUT, waiting.outcome()).await {
             Ok(Ok(addresses)) => Ok(addresses),
             failed => {
                 let error = failed.ok().and_then(Result::err);
@@ -182,7 +182,7 @@ impl Names {
     }
 
     /// Returns a cached answer, or the lookup to wait for.
-    fn look<'a>(
+    fn find_or_queue<'a>(
         self: &Arc<Self>,
         who: &'a Arc<str>,
         host: &'a str,
@@ -195,7 +195,7 @@ impl Names {
         if let Some(answer) = answer.filter(|answer| age(answer) < fresh) {
             return Ok(Found::Usable(Arc::clone(&answer.addresses)));
         }
-        let usable = answer.filter(|answer| age(answer) < fresh + STALE);
+        let usable = answer.filter(|answer| age(answer) < fresh + STALE_TIME);
         let stale = usable.map(|answer| Arc::clone(&answer.addresses));
         let told = match (state.queue.ask(who, host, now), &stale) {
             (Ok(told), _) => told,

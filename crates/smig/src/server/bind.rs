@@ -7,10 +7,9 @@ use std::sync::Arc;
 use smig_proto::Security;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::listening::{Listening, Open};
+use super::listening::{Listening, OpenListeners};
 use super::tls::ServerTls;
-use crate::connection::CleartextTrust;
-use crate::connection::ListenerId;
+use crate::connection::{CleartextTrust, ListenerId};
 use crate::error::Error;
 
 /// Backlog of each listening socket that this module creates.
@@ -75,8 +74,8 @@ impl From<ListenSecurity> for ListenerKind {
 pub(super) fn bind_all(
     configs: Vec<ListenerConfig>,
     workers: usize,
-) -> Result<(Open, Vec<Vec<Listener>>), Error> {
-    let mut open = Open::default();
+) -> Result<(OpenListeners, Vec<Vec<Listener>>), Error> {
+    let mut open = OpenListeners::default();
     let mut sockets: Vec<Vec<Listener>> = Vec::new();
     sockets.resize_with(workers, Vec::new);
     for config in configs {

@@ -15,7 +15,7 @@ use tower_service::Service;
 
 use super::bind::{self, ListenAddr, ListenSecurity, Listener, ListenerConfig};
 use super::connection_server::ConnectionServer;
-use super::listening::{Ids, Open};
+use super::listening::{ListenerIds, OpenListeners};
 use super::serve::Serve;
 use super::session_list::SessionList;
 use super::session_registry::Registry;
@@ -45,11 +45,11 @@ pub enum AuthorityCheck {
     Service,
 }
 
-/// Configuration of a server. Every setting has a default; at least one listener is required.
+/// Configuration of a server. Every setting has a default; [`start`](Self::start) and [`serve`](Self::serve) need a listener.
 #[derive(Debug)]
 pub struct ServerBuilder {
     listeners: Vec<ListenerConfig>,
-    ids: Ids,
+    ids: ListenerIds,
     workers: usize,
     engine: Config,
     rules: MigrationConfig,
@@ -80,7 +80,7 @@ impl Default for ServerBuilder {
     fn default() -> Self {
         Self {
             listeners: Vec::new(),
-            ids: Ids::default(),
+            ids: ListenerIds::default(),
             workers: thread::available_parallelism().map_or(1, NonZeroUsize::get),
             engine: Config::server(),
             rules: MigrationConfig::default(),
@@ -356,7 +356,7 @@ impl ServerBuilder {
         Ok(ConnectionServer::new(id, service, self.shared()?))
     }
 
-    fn bind(&mut self, workers: usize) -> Result<(Open, Vec<Vec<Listener>>), Error> {
+    fn bind(&mut self, workers: usize) -> Result<(OpenListeners, Vec<Vec<Listener>>), Error> {
         if self.listeners.is_empty() {
             return Err(Error::config("the server has no addresses; add one"));
         }

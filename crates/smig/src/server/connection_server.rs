@@ -16,8 +16,7 @@ use super::shared::{ServerState, Shared};
 use super::tls::ServerTls;
 use super::worker::Worker;
 use super::{ServerView, accept};
-use crate::connection::CleartextTrust;
-use crate::connection::ListenerId;
+use crate::connection::{CleartextTrust, ListenerId};
 use crate::error::{BoxError, Error};
 use crate::stream::Incoming;
 

@@ -49,7 +49,7 @@ pub(super) struct Exchange<S, F, B> {
 /// What the request's method implies for the response's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestKind {
-    Usual,
+    Other,
     /// The response has no body.
     Head,
     /// A 2xx response opens a tunnel.

@@ -36,7 +36,7 @@ pub(super) fn kind(method: &Method) -> RequestKind {
     match *method {
         Method::HEAD => RequestKind::Head,
         Method::CONNECT => RequestKind::Connect,
-        _ => RequestKind::Usual,
+        _ => RequestKind::Other,
     }
 }
 

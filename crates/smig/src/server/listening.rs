@@ -16,9 +16,9 @@ pub struct Listening {
 
 /// Allocates ids.
 #[derive(Debug, Default)]
-pub(super) struct Ids(u64);
+pub(super) struct ListenerIds(u64);
 
-impl Ids {
+impl ListenerIds {
     pub(super) const fn next(&mut self) -> ListenerId {
         let id = ListenerId::new(self.0);
         self.0 += 1;
@@ -28,13 +28,13 @@ impl Ids {
 
 /// The open listeners.
 #[derive(Debug, Default)]
-pub(super) struct Open {
+pub(super) struct OpenListeners {
     all: Vec<Listening>,
     /// Their addresses, which the API returns as a slice.
     addrs: Vec<SocketAddr>,
 }
 
-impl Open {
+impl OpenListeners {
     pub(super) fn add(&mut self, listening: Listening) {
         self.all.push(listening);
         self.addrs.push(listening.addr);

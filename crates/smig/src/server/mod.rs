@@ -67,8 +67,8 @@ const STUCK_TIMEOUT: Duration = Duration::from_millis(500);
 /// A running server. Dropping it stops it at once; [`Server::shutdown`] lets streams finish.
 #[derive(Debug)]
 pub struct Server {
-    open: listening::Open,
-    ids: listening::Ids,
+    open: listening::OpenListeners,
+    ids: listening::ListenerIds,
     phase: watch::Sender<ServerState>,
     threads: Vec<JoinHandle<std::io::Result<()>>>,
     /// One sender per worker.

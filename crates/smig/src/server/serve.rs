@@ -14,7 +14,7 @@ use tokio::task::LocalSet;
 
 use super::ServerView;
 use super::bind::Listener;
-use super::listening::{Listening, Open};
+use super::listening::{Listening, OpenListeners};
 use super::service::{HttpService, ResponseBody};
 use super::session_list::SessionList;
 use super::shared::{ServerState, Shared};
@@ -41,7 +41,7 @@ use crate::error::Error;
 pub struct Serve {
     worker: Pin<Box<dyn Future<Output = io::Result<()>>>>,
     shutdown: Option<Pin<Box<dyn Future<Output = ()>>>>,
-    open: Open,
+    open: OpenListeners,
     view: ServerView,
     /// Kept, because workers stop without it.
     phase: Arc<watch::Sender<ServerState>>,
@@ -55,7 +55,7 @@ impl fmt::Debug for Serve {
 
 impl Serve {
     pub(super) fn new<S, B>(
-        open: Open,
+        open: OpenListeners,
         listeners: Vec<Listener>,
         service: S,
         shared: Arc<Shared>,

@@ -60,7 +60,7 @@ where
             let received = turn.session.stream(exchange.key).map_or(0, |view| view.received);
             let reads = exchange.shared.as_ref().is_some_and(|shared| shared.is_read());
             if !reads {
-                progress.rest(turn.now, received);
+                progress.restart(turn.now, received);
             } else if progress.is_late(turn.now, received) {
                 slow.push((slot, exchange.conn));
             }

@@ -49,7 +49,7 @@ impl Http1RecvProgress {
             let now = clock::now();
             // The handler took this time, not the client.
             if now.saturating_duration_since(since) >= progress.tick() {
-                progress.rest(now, *received);
+                progress.restart(now, *received);
             }
         }
         *reader = Reader::Waits;

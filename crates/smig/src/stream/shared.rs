@@ -20,9 +20,9 @@ use crate::mailbox::{Notifier, Slot};
 
 /// Limit of bytes per stream that are taken from the engine before the application reads them. Beyond it,
 /// flow control stops the peer.
-const READ_AHEAD: usize = 64 << 10;
+const MAX_READ_AHEAD: usize = 64 << 10;
 /// Minimum cost of a chunk: a queue entry and an allocation, however short it is.
-const PIECE: usize = 256;
+const MIN_CHUNK_COST: usize = 256;
 
 const NO_SLOT: u32 = u32::MAX;
 
@@ -72,7 +72,7 @@ enum End {
     Clean,
     Failed(Error),
     /// The error was returned to the application.
-    Told,
+    Returned,
 }
 
 /// The application's requests to the session's task.
@@ -116,7 +116,7 @@ impl Shared {
     }
 
     /// Wakes the session's task.
-    fn call(&self) {
+    fn wake_session(&self) {
         match self.slot.load(Ordering::Acquire) {
             NO_SLOT => self.notifier.wake_for_command(),
             slot => self.notifier.wake_slot(Slot(slot)),
@@ -163,7 +163,7 @@ impl Shared {
     /// Returns whether the buffer has room. If not, the task is woken as soon as it has.
     pub(crate) fn has_room(&self) -> bool {
         let mut state = self.lock();
-        state.paused = state.buffered >= READ_AHEAD;
+        state.paused = state.buffered >= MAX_READ_AHEAD;
         !state.paused
     }
 
@@ -250,10 +250,10 @@ impl Shared {
                 Poll::Pending
             }
             End::Failed(error) => {
-                state.end = End::Told;
+                state.end = End::Returned;
                 Poll::Ready(Err(error))
             }
-            End::Clean | End::Told => Poll::Ready(Err(Error::new(ErrorKind::Canceled))),
+            End::Clean | End::Returned => Poll::Ready(Err(Error::new(ErrorKind::Canceled))),
         }
     }
 
@@ -265,22 +265,22 @@ impl Shared {
         let mut state = self.lock();
         if let Some(data) = state.chunks.pop_front() {
             state.buffered -= cost(&data);
-            let resume = state.paused && state.buffered <= READ_AHEAD / 2;
+            let resume = state.paused && state.buffered <= MAX_READ_AHEAD / 2;
             state.paused &= !resume;
             if let Some(announced) = &mut state.announced {
                 *announced = announced.saturating_sub(data.len() as u64);
             }
             drop(state);
             if resume {
-                self.call();
+                self.wake_session();
             }
             return Poll::Ready(Some(Ok(Frame::data(data))));
         }
         if let Some(trailers) = state.trailers.take() {
             return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
         }
-        match core::mem::replace(&mut state.end, End::Told) {
-            End::Clean | End::Told => Poll::Ready(None),
+        match core::mem::replace(&mut state.end, End::Returned) {
+            End::Clean | End::Returned => Poll::Ready(None),
             End::Failed(error) => Poll::Ready(Some(Err(error))),
             End::NotYet => {
                 state.end = End::NotYet;
@@ -289,7 +289,7 @@ impl Shared {
                 state.requests.reads = true;
                 drop(state);
                 if first {
-                    self.call();
+                    self.wake_session();
                 }
                 Poll::Pending
             }
@@ -301,7 +301,7 @@ impl Shared {
         let state = self.lock();
         state.chunks.is_empty()
             && state.trailers.is_none()
-            && matches!(state.end, End::Clean | End::Told)
+            && matches!(state.end, End::Clean | End::Returned)
     }
 
     /// Returns the remaining number of bytes, if the length was announced.
@@ -321,23 +321,23 @@ impl Shared {
         drop(state);
         drop(head);
         if !over {
-            self.call();
+            self.wake_session();
         }
     }
 
     pub(super) fn ask_migrate(&self) {
         self.lock().requests.migrate = true;
-        self.call();
+        self.wake_session();
     }
 
     pub(super) fn ask_give_up(&self) {
         self.lock().requests.sends = Sends::UntilAnswered;
-        self.call();
+        self.wake_session();
     }
 
     pub(super) fn ask_priority(&self, priority: Priority) {
         self.lock().requests.priority = Some(priority);
-        self.call();
+        self.wake_session();
     }
 
     pub(super) fn segments(&self) -> Vec<Segment> {
@@ -365,9 +365,9 @@ impl State {
     }
 }
 
-/// Returns the cost of a chunk in terms of [`READ_AHEAD`].
-fn cost(piece: &Bytes) -> usize {
-    piece.len().max(PIECE)
+/// Returns the cost of a chunk in terms of [`MAX_READ_AHEAD`].
+fn cost(chunk: &Bytes) -> usize {
+    chunk.len().max(MIN_CHUNK_COST)
 }
 
 /// Wakes the application after releasing the lock.
@@ -392,7 +392,7 @@ mod tests {
             shared.put_data(Bytes::from_static(b"x"));
             pieces += 1;
         }
-        assert_eq!(pieces, READ_AHEAD / PIECE);
+        assert_eq!(pieces, MAX_READ_AHEAD / MIN_CHUNK_COST);
         let mut cx = Context::from_waker(Waker::noop());
         for _ in 0..pieces {
             assert!(matches!(shared.poll_frame(&mut cx), Poll::Ready(Some(Ok(_)))));

@@ -15,7 +15,7 @@ use super::{Channel, Transport, invalid};
 /// Performs a server's handshake. The caller sets the time limit.
 pub(crate) async fn accept(tcp: TcpStream, config: Arc<ServerConfig>) -> io::Result<Transport> {
     let tls = ServerConnection::new(config).map_err(invalid)?;
-    shake(tcp, Tls::Server(tls)).await
+    handshake(tcp, Tls::Server(tls)).await
 }
 
 /// Performs a client's handshake with the server `name`. The caller sets the time limit.
@@ -25,19 +25,23 @@ pub(crate) async fn connect(
     name: ServerName<'static>,
 ) -> io::Result<Transport> {
     let tls = ClientConnection::new(config, name).map_err(invalid)?;
-    shake(tcp, Tls::Client(tls)).await
+    handshake(tcp, Tls::Client(tls)).await
 }
 
-async fn shake(mut tcp: TcpStream, mut tls: Tls) -> io::Result<Transport> {
+async fn handshake(mut tcp: TcpStream, mut tls: Tls) -> io::Result<Transport> {
     // The driver limits what the engine writes, not rustls.
     tls.set_buffer_limit(None);
-    poll_fn(|cx| poll_shake(&mut tcp, &mut tls, cx)).await?;
+    poll_fn(|cx| poll_handshake(&mut tcp, &mut tls, cx)).await?;
     let mut transport = Transport::new(tcp, Channel::Tls(Box::new(tls)))?;
     transport.take_early()?;
     Ok(transport)
 }
 
-fn poll_shake(tcp: &mut TcpStream, tls: &mut Tls, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+fn poll_handshake(
+    tcp: &mut TcpStream,
+    tls: &mut Tls,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<()>> {
     loop {
         while tls.wants_write() {
             match tls.write_tls(&mut Socket::new(tcp, cx)) {

@@ -6,7 +6,7 @@ use super::{ClientSession, SessionState};
 use crate::driver::{CLOSE_TIMEOUT, SessionHandler as _, TurnCx};
 
 /// How long spares of an unused session stay open.
-const SPARE_IDLE: Duration = Duration::from_secs(30);
+const SPARE_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl ClientSession {
     /// Stops accepting requests.
@@ -43,7 +43,7 @@ impl ClientSession {
         let idle = turn.now.saturating_duration_since(since);
         if self.state == SessionState::Open && idle >= self.context.idle_timeout {
             self.stop_accepting(turn);
-        } else if self.spares_wanted && idle >= SPARE_IDLE {
+        } else if self.spares_wanted && idle >= SPARE_IDLE_TIMEOUT {
             self.spares_wanted = false;
             self.spares.close_idle(turn);
             self.slots.shrink();
@@ -57,7 +57,7 @@ impl ClientSession {
     pub(super) fn idle_deadline(&self) -> Option<Duration> {
         match self.state {
             SessionState::Open if self.spares_wanted => {
-                Some(self.context.idle_timeout.min(SPARE_IDLE))
+                Some(self.context.idle_timeout.min(SPARE_IDLE_TIMEOUT))
             }
             SessionState::Open => Some(self.context.idle_timeout),
             SessionState::Closing => None,

@@ -297,7 +297,7 @@ impl SessionHandler for ClientSession {
         }
         self.check_idleness(turn);
         if self.state == SessionState::Open && self.spares_wanted {
-            self.spares.keep(turn, &self.context, &self.mailbox);
+            self.spares.keep_ready(turn, &self.context, &self.mailbox);
         }
     }
 

@@ -22,7 +22,7 @@ impl ClientSession {
                 continue;
             }
             if !self.resets.may_open(turn.now, self.slots.len()) {
-                self.hold(turn.now);
+                self.hold_back(turn.now);
                 break;
             }
             let end = if outgoing.body.is_empty() { EndStream::Yes } else { EndStream::No };
@@ -83,7 +83,7 @@ impl ClientSession {
         }
     }
 
-    pub(super) fn hold(&mut self, now: Instant) {
+    pub(super) fn hold_back(&mut self, now: Instant) {
         self.held_until = Some(self.resets.next(now));
     }
 

@@ -171,7 +171,7 @@ impl ClientSession {
         loop {
             let due = self.unfinished.deadline().is_some_and(|at| at <= turn.now);
             if due && !self.resets.may_reset(turn.now) {
-                return self.hold(turn.now);
+                return self.hold_back(turn.now);
             }
             let Self { unfinished, by_key, .. } = self;
             let Some(key) = unfinished.pop(turn.now, |key| by_key.contains_key(&key)) else {

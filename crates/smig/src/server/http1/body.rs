@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use super::io::Http1Informational;
+use super::informational::Http1Informational;
 use super::timeouts::Http1Timeouts;
 
 pin_project! {

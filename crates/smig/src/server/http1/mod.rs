@@ -1,11 +1,12 @@
 //! HTTP/1.1 connections: the same service, through hyper.
 //!
-//! Below hyper, [`io`] inserts informational responses and [`boundaries`] rejects ambiguous input. [`timeouts`] holds
+//! Below hyper, [`io`] inserts [`informational`] responses and [`boundaries`] rejects ambiguous input. [`timeouts`] holds
 //! what the server waits for, [`body`] reports how far a response is, [`mod@linger`] closes, and [`upgraded`] is a
 //! connection after hyper.
 
 mod body;
 mod boundaries;
+mod informational;
 mod io;
 mod linger;
 mod timeouts;
@@ -42,7 +43,7 @@ use crate::stream::{Http1RecvProgress, Incoming};
 use crate::transport::Transport;
 
 pub(super) use boundaries::MAX_EMPTY_LINES;
-pub(super) use io::Http1Informational;
+pub(super) use informational::Http1Informational;
 pub use upgraded::UpgradedIo;
 
 use body::TrackedBody;
@@ -244,7 +245,7 @@ impl PendingResponse {
         let status = response.status();
         let is_tunnel = match self.kind {
             RequestKind::Connect => status.is_success(),
-            RequestKind::Usual | RequestKind::Head => status == StatusCode::SWITCHING_PROTOCOLS,
+            RequestKind::Other | RequestKind::Head => status == StatusCode::SWITCHING_PROTOCOLS,
         };
         let next = if is_tunnel { NextProtocol::Tunnel } else { NextProtocol::Http };
         self.informational.close(next);
