@@ -96,7 +96,7 @@ impl<B: Body> Content<B> {
     }
 
     /// Returns whether there is no content.
-    pub(crate) fn is_nothing(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.framing == Framing::Nothing
     }
 
@@ -223,7 +223,7 @@ pub struct Fields(HeaderMap);
 
 /// Fields that this proxy sets itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Own {
+pub enum ProxyField {
     /// Via (RFC 9110 section 7.6.3).
     Via,
     /// The key of a WebSocket handshake that the client made over HTTP/2.
@@ -239,10 +239,10 @@ impl Fields {
     }
 
     /// Sets one of the proxy's own fields; Via is a list, to which the value is appended.
-    pub fn say(&mut self, own: Own, value: HeaderValue) {
-        match own {
-            Own::Via => drop(self.0.append(VIA, value)),
-            Own::WebSocketKey => drop(self.0.insert(SEC_WEBSOCKET_KEY, value)),
+    pub fn set(&mut self, field: ProxyField, value: HeaderValue) {
+        match field {
+            ProxyField::Via => drop(self.0.append(VIA, value)),
+            ProxyField::WebSocketKey => drop(self.0.insert(SEC_WEBSOCKET_KEY, value)),
         }
     }
 

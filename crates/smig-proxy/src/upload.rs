@@ -45,7 +45,7 @@ struct Shared {
 
 /// What may remain of a request while its response is received, and afterwards. Does not keep the body alive.
 #[derive(Debug, Default)]
-pub struct Rest {
+pub struct UploadRest {
     shared: Weak<Shared>,
     /// `None`: there was no body.
     failed: Option<Arc<AtomicBool>>,
@@ -138,16 +138,16 @@ impl Upload {
     }
 
     /// Returns a handle to what an attempt may leave of the body.
-    pub fn rest(&self) -> Rest {
+    pub fn rest(&self) -> UploadRest {
         let shared = self.0.as_ref();
-        Rest {
+        UploadRest {
             shared: shared.map_or_else(Weak::new, Arc::downgrade),
             failed: shared.map(|shared| Arc::clone(&shared.failed)),
         }
     }
 
     /// Returns whether there never was a body.
-    pub const fn is_nothing(&self) -> bool {
+    pub const fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
@@ -156,7 +156,7 @@ impl Upload {
     }
 }
 
-impl Rest {
+impl UploadRest {
     /// Holds `guard`, which counts the request as active, after its response has ended, until nothing more of the
     /// request is to be sent. Drops it at once if nothing is.
     pub fn hold(&self, guard: impl Send + 'static) {

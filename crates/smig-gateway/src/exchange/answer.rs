@@ -8,7 +8,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use smig::seldom;
 use smig_proxy::{ProxyError, grpc};
 
-use super::Body;
+use super::body::Body;
 use crate::upstream::Upstream;
 
 /// The name of this program in `proxy-status`.

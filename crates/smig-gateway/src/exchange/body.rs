@@ -10,7 +10,7 @@ use smig::{BoxError, ErrorCode, Incoming, Reset, seldom};
 use smig_proxy::conn_pool::Lease;
 use smig_proxy::head::admit_frame;
 use smig_proxy::is_cancel;
-use smig_proxy::upload::Rest;
+use smig_proxy::upload::UploadRest;
 use tokio::time::{Instant, Sleep};
 
 use crate::upstream::ActiveRequest;
@@ -37,7 +37,7 @@ struct Http1 {
     lease: Option<Lease>,
     under_way: ActiveRequest,
     /// What may remain of the request.
-    rest: Rest,
+    rest: UploadRest,
     /// `None`: it may idle without limit.
     stall: Option<Duration>,
     /// The last poll was pending: the timeout is running.
@@ -50,7 +50,7 @@ struct Http2 {
     /// `None` only while being dropped.
     under_way: Option<ActiveRequest>,
     /// What may remain of the request, even after the response has ended.
-    rest: Rest,
+    rest: UploadRest,
     /// `None`: it may idle without limit.
     stall: Option<Duration>,
     timer: Option<Pin<Box<Sleep>>>,
@@ -109,7 +109,7 @@ impl Body {
         incoming: hyper::body::Incoming,
         lease: Lease,
         under_way: ActiveRequest,
-        rest: Rest,
+        rest: UploadRest,
         stall: Option<Duration>,
     ) -> Self {
         let lease = Some(lease);
@@ -119,7 +119,7 @@ impl Body {
     pub(super) fn http2(
         incoming: Incoming,
         under_way: ActiveRequest,
-        rest: Rest,
+        rest: UploadRest,
         stall: Option<Duration>,
     ) -> Self {
         let (under_way, timer, waits) = (Some(under_way), None, false);
@@ -225,7 +225,7 @@ impl Drop for Http2 {
 
 /// Records that a response's body failed; the client receives a reset. If the request's body failed before, the
 /// exchange was aborted for that reason, and the server is not at fault.
-fn failed(under_way: &ActiveRequest, rest: &Rest, error: &BoxError) {
+fn failed(under_way: &ActiveRequest, rest: &UploadRest, error: &BoxError) {
     if rest.has_failed() {
         tracing::debug!(%error, "response aborted with its request");
         return;

@@ -12,15 +12,17 @@ use hyper::upgrade::OnUpgrade;
 use smig::{Incoming, Processed};
 use smig_proxy::ProxyError;
 use smig_proxy::conn_pool::{Lease, UpgradedConn};
-use smig_proxy::framing::{Content, Own};
+use smig_proxy::framing::{Content, ProxyField};
 use smig_proxy::head::{self, UpgradeKind, UpstreamHead};
 use smig_proxy::tunnel::{
     BodySender, ChannelBody, Socket, Stream, Tunnel, TunnelEnd, TunnelKind, Tunnels, channel,
 };
-use smig_proxy::upload::{Rest, Upload};
+use smig_proxy::upload::{Upload, UploadRest};
 
 use super::attempts::Attempts;
-use super::{Body, answered, websocket};
+use super::await_response::await_response;
+use super::body::Body;
+use super::websocket;
 use crate::upstream::{
     ActiveRequest, BalanceInput, Connection, Http2Client, ServerPool, Timeouts, Upstream,
     UpstreamServer, WorkerPools,
@@ -175,7 +177,7 @@ async fn ask_http1(
     let mut own_key = None;
     if let UpgradeKind::ExtendedConnect(_) = outward.upgrade {
         let key = websocket::key().ok_or(ProxyError::Upgrade("no random numbers"))?;
-        outward.fields.say(Own::WebSocketKey, key.clone());
+        outward.fields.set(ProxyField::WebSocketKey, key.clone());
         own_key = Some(key);
     }
     let request = head::for_http1(outward, Content::tunnel(Upload::default()))?;
@@ -205,7 +207,7 @@ async fn ask_http2(
     let sending = session.client.begin(&session.origin, request).map_err(failed)?;
     // The tunnel's other direction waits for this response, so it cannot stall.
     let deadline = limits.response_deadline(&Upload::default());
-    let response = answered(sending, deadline).await?.map_err(failed)?;
+    let response = await_response(sending, deadline).await?.map_err(failed)?;
     if response.version() < Version::HTTP_2 {
         // The client sent a CONNECT, and has no tunnel there.
         server.set_selects_http2(false);
@@ -245,7 +247,7 @@ impl Answered<'_> {
         if !switches {
             let (parts, incoming) = response.into_parts();
             let stall = limits.stall_of(&parts.headers);
-            let body = Body::http1(incoming, lease, under_way, Rest::default(), stall);
+            let body = Body::http1(incoming, lease, under_way, UploadRest::default(), stall);
             return Ok(Response::from_parts(parts, body));
         }
         if switch_to != SwitchTo::Tunnel {
@@ -289,7 +291,7 @@ impl Answered<'_> {
             // end.
             sender.finish();
             let stall = limits.stall_of(&parts.headers);
-            let body = Body::http2(incoming, under_way, Rest::default(), stall);
+            let body = Body::http2(incoming, under_way, UploadRest::default(), stall);
             return Ok(Response::from_parts(parts, body));
         }
         if let (UpgradeKind::Upgrade(_), Some(key)) = (upgrade, &key)

@@ -6,9 +6,9 @@
 mod address;
 mod dial;
 mod failure;
+mod origin_pool;
 mod origins;
 mod pattern;
-mod plain;
 mod rules;
 mod spec;
 mod users;
@@ -33,7 +33,7 @@ pub use users::SecretDigest;
 use crate::exchange::Body;
 use dial::HostPort;
 use failure::ForwardError;
-use plain::OriginPool;
+use origin_pool::OriginPool;
 use rules::Rules;
 use users::Users;
 
@@ -55,7 +55,7 @@ pub struct ForwardProxy {
 struct Destinations {
     rules: Arc<Rules>,
     resolver: Resolver,
-    plain: OriginPool,
+    origins: OriginPool,
 }
 
 /// Number of open tunnels per user.
@@ -68,7 +68,7 @@ impl Destinations {
         let checked = Arc::clone(&rules);
         let resolver = Resolver::apart()
             .checked(move |host, addr| checked.check_address(host, addr.ip(), addr.port()));
-        Arc::new(Self { rules, plain: OriginPool::new(spec, resolver.clone()), resolver })
+        Arc::new(Self { rules, origins: OriginPool::new(spec, resolver.clone()), resolver })
     }
 }
 
@@ -194,7 +194,7 @@ impl ForwardProxy {
         self.to.rules.check_name(&target.host, target.port)?;
         let info = request.extensions().get::<Arc<ConnectionInfo>>();
         let client = info.map_or(NOBODY, |info| info.peer_addr());
-        self.to.plain.send(request, user, &target, client, &self.tunnels).await
+        self.to.origins.send(request, user, &target, client, &self.tunnels).await
     }
 }
 

@@ -55,7 +55,7 @@ pub fn validate_request<B: http_body::Body>(
         check_expect(&headers)?;
         // RFC 9110 section 10.1.1: the client does not wait for 100, and a server that sends it anyway would be ahead
         // of the client.
-        if content.is_nothing() || upgrade != UpgradeKind::None || version < Version::HTTP_11 {
+        if content.is_empty() || upgrade != UpgradeKind::None || version < Version::HTTP_11 {
             headers.remove(EXPECT);
         }
     }

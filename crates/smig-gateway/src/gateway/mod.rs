@@ -1,19 +1,27 @@
 //! A running gateway: starts, reloads its configuration without closing connections, and drains.
 
+mod certificates;
+mod listeners;
+
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use smig::{AuthorityCheck, CleartextTrust, ListenerId, Server, ServerTls, Stats};
+use smig::{AuthorityCheck, ListenerId, Server, ServerTls, Stats};
 use smig_admin::access_log::AccessLog;
 use smig_admin::telemetry::{self, Telemetry, TelemetryError, TelemetrySpec};
 use smig_admin::{self as admin, Admin, AdminObserver, AdminTarget};
 use smig_proxy::dial::KEEPALIVE_TIMEOUT;
 use smig_settings::Diagnostics;
 use tokio::sync::watch;
+
+pub use certificates::CertificateReloads;
+
+use certificates::{CertificateWatch, lock, reload_certificates};
+use listeners::{BoundListener, ConfiguredAddr, addresses, redirects, trust};
 
 use crate::background::BackgroundThread;
 use crate::config::{Config, ListenProtocol};
@@ -46,8 +54,8 @@ pub enum GatewayError {
 pub struct Gateway {
     server: Server,
     service: GatewayService,
-    kept: LiveResources,
-    doors: Vec<BoundListener>,
+    live: LiveResources,
+    listeners: Vec<BoundListener>,
     /// HTTPS ports of closed listeners that redirected: their connections may still be open.
     gone_redirects: HashMap<ListenerId, u16>,
     watched: Arc<Mutex<CertificateWatch>>,
@@ -55,52 +63,6 @@ pub struct Gateway {
     admin: Option<Admin>,
     draining: Arc<AtomicBool>,
     telemetry: Option<Telemetry>,
-}
-
-/// A configured address.
-#[derive(Clone, Copy, Debug)]
-struct Wanted {
-    /// Index of its `[[listen]]`.
-    number: usize,
-    address: SocketAddr,
-    protocol: ListenProtocol,
-    redirect: Option<u16>,
-}
-
-/// A configured address, and its listener.
-#[derive(Clone, Copy, Debug)]
-struct BoundListener {
-    id: ListenerId,
-    configured: SocketAddr,
-    protocol: ListenProtocol,
-    redirect: Option<u16>,
-    bound: SocketAddr,
-}
-
-impl BoundListener {
-    const fn new(wanted: &Wanted, id: ListenerId, bound: SocketAddr) -> Self {
-        let Wanted { address: configured, protocol, redirect, .. } = *wanted;
-        Self { id, configured, protocol, redirect, bound }
-    }
-}
-
-/// Number of times that changed certificate files were loaded, or could not be used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CertificateReloads {
-    /// Loaded: the new certificates are in use.
-    pub taken: u64,
-    /// The previous certificates remained in use.
-    pub failed: u64,
-}
-
-/// State of the certificate watcher.
-#[derive(Debug)]
-struct CertificateWatch {
-    config: Config,
-    stamps: FileVersions,
-    /// `None` while no listener uses TLS.
-    tls: Option<ServerTls>,
-    renewals: watch::Sender<CertificateReloads>,
 }
 
 impl Gateway {
@@ -111,7 +73,7 @@ impl Gateway {
     pub fn start(config: Config) -> Result<Self, GatewayError> {
         // Before the files are read, so that later changes are detected.
         let stamps = FileVersions::of(&config);
-        let kept = LiveResources::empty().reconfigured(&config)?;
+        let live = LiveResources::empty().reconfigured(&config)?;
         let log = access_log(&config, None)?;
         let wanted = addresses(&config, &[])?;
         let tls = material(&config, &wanted)?;
@@ -125,7 +87,7 @@ impl Gateway {
             options.keepalive_timeout.get_or_insert(KEEPALIVE_TIMEOUT);
         }
         let mut builder = server.builder().authority(AuthorityCheck::Service);
-        for &Wanted { address, protocol, .. } in &wanted {
+        for &ConfiguredAddr { address, protocol, .. } in &wanted {
             builder = match (trust(protocol), &tls) {
                 (Some(trust), _) => builder.listen_cleartext(address, trust),
                 (None, Some(tls)) => builder.listen(address, tls.clone()),
@@ -133,11 +95,11 @@ impl Gateway {
             };
         }
         // Determined before the first request can arrive.
-        let doors = wanted.iter().zip(builder.listener_ids());
-        let mut doors: Vec<BoundListener> =
-            doors.map(|(wanted, id)| BoundListener::new(wanted, id, wanted.address)).collect();
+        let listeners = wanted.iter().zip(builder.listener_ids());
+        let mut listeners: Vec<BoundListener> =
+            listeners.map(|(wanted, id)| BoundListener::new(wanted, id, wanted.address)).collect();
         let service = GatewayService::new(
-            RouteTable::new(&config, &kept, log, redirects(&doors))?,
+            RouteTable::new(&config, &live, log, redirects(&listeners))?,
             observer.clone(),
         );
         if let Some(observer) = &observer {
@@ -147,7 +109,7 @@ impl Gateway {
             builder = builder.request_label_limit(admin::NAME_LENGTH);
             // Users are served before the port is bound. A port that the system selects is unknown until then.
             if spec.listen.port() != 0 {
-                kept.close_port(spec.listen.port());
+                live.close_port(spec.listen.port());
             }
         }
         let server = builder.start(service.clone())?;
@@ -155,10 +117,10 @@ impl Gateway {
         let admin =
             start_admin(&config, &server, &service, observer, telemetry.as_ref(), &draining)?;
         if let Some(admin) = &admin {
-            kept.close_port(admin.local_addr().port());
+            live.close_port(admin.local_addr().port());
         }
-        for (door, addr) in doors.iter_mut().zip(server.local_addrs()) {
-            door.bound = *addr;
+        for (listener, addr) in listeners.iter_mut().zip(server.local_addrs()) {
+            listener.bound = *addr;
         }
         let interval = config.tls.watch;
         let watched = Arc::new(Mutex::new(CertificateWatch {
@@ -170,14 +132,14 @@ impl Gateway {
         let looked_at = Arc::clone(&watched);
         let look = move || reload_certificates(&mut lock(&looked_at));
         let background = BackgroundThread::start(interval, look).map_err(GatewayError::Thread)?;
-        for upstream in kept.upstreams() {
+        for upstream in live.upstreams() {
             background.check(upstream);
         }
         Ok(Self {
             server,
             service,
-            kept,
-            doors,
+            live,
+            listeners,
             gone_redirects: HashMap::new(),
             watched,
             background,
@@ -209,16 +171,16 @@ impl Gateway {
     /// An invalid setting, with its line and key; then nothing has changed.
     pub fn reload(&mut self, config: Config) -> Result<Vec<&'static str>, GatewayError> {
         let stamps = FileVersions::of(&config);
-        let kept = self.kept.reconfigured(&config)?;
+        let live = self.live.reconfigured(&config)?;
         if let Some(admin) = &self.admin {
             // The admin server keeps its address, whatever the new configuration says.
-            kept.close_port(admin.local_addr().port());
+            live.close_port(admin.local_addr().port());
         }
         let log = access_log(&config, Some(&self.service.table().log))?;
-        let wanted = addresses(&config, &self.doors)?;
+        let wanted = addresses(&config, &self.listeners)?;
         let tls = material(&config, &wanted)?;
         // Detect all errors in the table before anything changes.
-        RouteTable::new(&config, &kept, Arc::clone(&log), HashMap::new())?;
+        RouteTable::new(&config, &live, Arc::clone(&log), HashMap::new())?;
 
         // Hold the lock until the end: the watcher must not restore what is replaced here.
         let watched = Arc::clone(&self.watched);
@@ -228,77 +190,41 @@ impl Gateway {
             _ => None,
         };
         let tls = watched.tls.clone().or(tls);
-        let (doors, gone) = match self.open(&wanted, tls.as_ref()) {
-            Ok(doors) => doors,
-            Err((number, error)) => {
-                if let (Some(running), Some(before)) = (&watched.tls, &before) {
-                    running.replace(before);
+        let (listeners, gone) =
+            match listeners::open(&mut self.server, &self.listeners, &wanted, tls.as_ref()) {
+                Ok(listeners) => listeners,
+                Err((number, error)) => {
+                    if let (Some(running), Some(before)) = (&watched.tls, &before) {
+                        running.replace(before);
+                    }
+                    let at = number.to_string();
+                    return Err(config
+                        .fault(&["listen", &at, "address"], error.to_string())
+                        .into());
                 }
-                let at = number.to_string();
-                return Err(config.fault(&["listen", &at, "address"], error.to_string()).into());
-            }
-        };
+            };
         self.gone_redirects.extend(redirects(&gone));
         let mut https = self.gone_redirects.clone();
-        https.extend(redirects(&doors));
-        self.service.swap(RouteTable::new(&config, &kept, log, https)?);
-        for door in gone {
-            self.server.close(door.id);
+        https.extend(redirects(&listeners));
+        self.service.swap(RouteTable::new(&config, &live, log, https)?);
+        for listener in gone {
+            self.server.close(listener.id);
         }
-        self.doors = doors;
+        self.listeners = listeners;
         self.background.every(config.tls.watch);
-        for upstream in kept.upstreams().filter(|upstream| !self.kept.has(upstream)) {
+        for upstream in live.upstreams().filter(|upstream| !self.live.has(upstream)) {
             self.background.check(upstream);
         }
-        self.kept = kept;
+        self.live = live;
         let changed = config.changed_server_settings(&watched.config);
         let renewals = watched.renewals.clone();
         *watched = CertificateWatch { config, stamps, tls, renewals };
         Ok(changed)
     }
 
-    /// Opens the wanted addresses that are not open yet, all or none. Returns the doors of all wanted addresses, and
-    /// those that are no longer wanted. An address whose protocol changes is in both.
-    fn open(
-        &mut self,
-        wanted: &[Wanted],
-        tls: Option<&ServerTls>,
-    ) -> Result<(Vec<BoundListener>, Vec<BoundListener>), (usize, smig::Error)> {
-        let (mut doors, mut opened, mut left) = (Vec::new(), Vec::new(), self.doors.clone());
-        for wanted in wanted {
-            let Wanted { number, address: configured, protocol, .. } = *wanted;
-            let same =
-                |door: &BoundListener| door.configured == configured && door.protocol == protocol;
-            if let Some(place) = left.iter().position(same) {
-                // Each door is matched once, even if several have port 0.
-                let door = left.swap_remove(place);
-                doors.push(BoundListener::new(wanted, door.id, door.bound));
-                continue;
-            }
-            let listening = match (trust(protocol), tls) {
-                (Some(trust), _) => self.server.listen_cleartext(configured, trust),
-                (None, Some(tls)) => self.server.listen(configured, tls),
-                (None, None) => continue,
-            };
-            match listening {
-                Ok(listening) => {
-                    opened.push(listening.id);
-                    doors.push(BoundListener::new(wanted, listening.id, listening.addr));
-                }
-                Err(error) => {
-                    for id in opened {
-                        self.server.close(id);
-                    }
-                    return Err((number, error));
-                }
-            }
-        }
-        Ok((doors, left))
-    }
-
     /// Returns the addresses with their actual ports, and the protocols.
     pub fn listeners(&self) -> impl Iterator<Item = (SocketAddr, ListenProtocol)> {
-        self.doors.iter().map(|door| (door.bound, door.protocol))
+        self.listeners.iter().map(|listener| (listener.bound, listener.protocol))
     }
 
     /// Returns the address of the admin page.
@@ -377,17 +303,8 @@ fn start_admin(
     started.map(Some).map_err(|error| config.fault(&["admin", "listen"], error.to_string()))
 }
 
-/// Returns the trust in cleartext peers; `None` for TLS.
-const fn trust(protocol: ListenProtocol) -> Option<CleartextTrust> {
-    match protocol {
-        ListenProtocol::Tls => None,
-        ListenProtocol::Cleartext => Some(CleartextTrust::None),
-        ListenProtocol::TrustedCleartext => Some(CleartextTrust::TrustedNetwork),
-    }
-}
-
 /// Loads the certificates, if a listener needs them.
-fn material(config: &Config, wanted: &[Wanted]) -> Result<Option<ServerTls>, Diagnostics> {
+fn material(config: &Config, wanted: &[ConfiguredAddr]) -> Result<Option<ServerTls>, Diagnostics> {
     let needed = wanted.iter().any(|wanted| wanted.protocol == ListenProtocol::Tls);
     needed.then(|| tls::load_server_tls(config)).transpose()
 }
@@ -402,68 +319,4 @@ fn access_log(config: &Config, before: Option<&AccessLog>) -> Result<Arc<AccessL
     opened.map_err(|error| {
         config.fault(&["access_log", "file"], format!("cannot be opened: {error}"))
     })
-}
-
-/// Returns the HTTPS ports of the listeners that redirect.
-fn redirects(doors: &[BoundListener]) -> HashMap<ListenerId, u16> {
-    doors.iter().filter_map(|door| Some((door.id, door.redirect?))).collect()
-}
-
-/// Returns all configured addresses, each checked to be free or already open.
-fn addresses(config: &Config, doors: &[BoundListener]) -> Result<Vec<Wanted>, Diagnostics> {
-    let mut all = Vec::new();
-    for (number, listen) in config.listen.iter().enumerate() {
-        for &address in &listen.address {
-            let is_ours = doors.iter().any(|door| door.configured == address);
-            if !is_ours && let Err(error) = try_bind(address) {
-                // `localhost` on a machine without IPv6.
-                if address.ip() == IpAddr::V6(Ipv6Addr::LOCALHOST)
-                    && listen.address.len() > 1
-                    && error.kind() != io::ErrorKind::AddrInUse
-                {
-                    continue;
-                }
-                let what = format!("cannot listen on {address}: {error}");
-                return Err(config.fault(&["listen", &number.to_string(), "address"], what));
-            }
-            let redirect = listen.redirect_to_https;
-            all.push(Wanted { number, address, protocol: listen.protocol, redirect });
-        }
-    }
-    if all.is_empty() {
-        return Err(config.fault(&["listen"], "no addresses; add [[listen]] with an address"));
-    }
-    Ok(all)
-}
-
-/// Binds an address to check that it is free. Workers share theirs (SO_REUSEPORT), so a second gateway would silently
-/// receive half of the first one's connections.
-fn try_bind(address: SocketAddr) -> io::Result<()> {
-    std::net::TcpListener::bind(address).map(drop)
-}
-
-fn lock(watched: &Mutex<CertificateWatch>) -> MutexGuard<'_, CertificateWatch> {
-    watched.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Loads certificates that have changed, if they are valid.
-fn reload_certificates(watched: &mut CertificateWatch) {
-    let Some(tls) = &watched.tls else { return };
-    let stamps = FileVersions::of(&watched.config);
-    if stamps == watched.stamps {
-        return;
-    }
-    // Report each change once, whatever the result.
-    watched.stamps = stamps;
-    match tls::load_server_tls(&watched.config) {
-        Ok(new) => {
-            tls.replace(&new);
-            watched.renewals.send_modify(|count| count.taken += 1);
-            tracing::info!("certificates reloaded");
-        }
-        Err(faults) => {
-            watched.renewals.send_modify(|count| count.failed += 1);
-            tracing::error!("certificates not reloaded, the old ones stay in use: {faults}");
-        }
-    }
 }

@@ -150,7 +150,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn calls_to_a_black_hole_all_end_within_one_limit() {
         let spec = ForwardProxySpec::default();
-        let (plain, _release) = black_hole(&spec);
+        let (pool, _release) = black_hole(&spec);
         let target = HostPort::new("hole.example", 80).unwrap();
         let client = SocketAddr::from(([192, 0, 2, 1], 1));
         let tunnels = Tunnels::of_gateway();
@@ -162,7 +162,7 @@ mod tests {
                     .header(ORIGIN_PROTOCOL, protocol)
                     .body(Incoming::empty())
                     .unwrap();
-                plain.send(request, "ann", &target, client, &tunnels)
+                pool.send(request, "ann", &target, client, &tunnels)
             };
             let calls = join_all((0..20).map(|_| call()));
             for answer in local.run_until(calls).await {
@@ -190,7 +190,7 @@ mod tests {
         let limit = Duration::from_secs(60);
         let by_connect = dial::dial(&target, &resolver, limit).await.unwrap_err();
         let mut responses = vec![by_connect.response()];
-        let plain = OriginPool::new(&ForwardProxySpec::default(), resolver);
+        let pool = OriginPool::new(&ForwardProxySpec::default(), resolver);
         let (client, tunnels) = (SocketAddr::from(([192, 0, 2, 1], 1)), Tunnels::of_gateway());
         let local = tokio::task::LocalSet::new();
         for protocol in ["h2c", "http/1.1"] {
@@ -198,7 +198,7 @@ mod tests {
                 .header(ORIGIN_PROTOCOL, protocol)
                 .body(Incoming::empty())
                 .unwrap();
-            let sending = plain.send(request, "ann", &target, client, &tunnels);
+            let sending = pool.send(request, "ann", &target, client, &tunnels);
             responses.push(local.run_until(sending).await.unwrap_err().response());
         }
         for response in responses {
@@ -209,17 +209,13 @@ mod tests {
     }
 
     /// The origin of a user with this number.
-    fn origin(
-        plain: &OriginPool,
-        user: &str,
-        number: usize,
-    ) -> Result<Arc<Upstream>, ForwardError> {
+    fn origin(pool: &OriginPool, user: &str, number: usize) -> Result<Arc<Upstream>, ForwardError> {
         let target = HostPort::new(&format!("{number}.example"), 80).unwrap();
-        plain.origin(user, &target, Protocol::Http1)
+        pool.origin(user, &target, Protocol::Http1)
     }
 
-    fn count(plain: &OriginPool) -> usize {
-        plain.origins.lock().unwrap().count()
+    fn count(pool: &OriginPool) -> usize {
+        pool.origins.lock().unwrap().count()
     }
 
     /// An active request to an origin.
@@ -239,7 +235,7 @@ mod tests {
             let _ = looked_up.send(());
             Err(std::io::Error::other("no such name"))
         });
-        let plain = OriginPool::new(&ForwardProxySpec::default(), resolver);
+        let pool = OriginPool::new(&ForwardProxySpec::default(), resolver);
         let target = HostPort::new("a1.example", 80).unwrap();
         let request = Request::get("http://a1.example/")
             .header(ORIGIN_PROTOCOL, "h2c")
@@ -248,7 +244,7 @@ mod tests {
         let (client, tunnels) = (SocketAddr::from(([192, 0, 2, 1], 1)), Tunnels::of_gateway());
         let local = tokio::task::LocalSet::new();
         let run = async {
-            plain.send(request, "ann", &target, client, &tunnels).await.unwrap_err();
+            pool.send(request, "ann", &target, client, &tunnels).await.unwrap_err();
             let mut times = 0;
             for second in 0..60 {
                 tokio::time::sleep(Duration::from_secs(1)).await;
@@ -266,60 +262,60 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn origins_that_nobody_asks_for_are_forgotten() {
-        let plain = OriginPool::new(&ForwardProxySpec::default(), Resolver::system());
+        let pool = OriginPool::new(&ForwardProxySpec::default(), Resolver::system());
         for n in 0..1000 {
-            origin(&plain, "ann", n).unwrap();
+            origin(&pool, "ann", n).unwrap();
             tokio::time::advance(UNUSED_TIMEOUT / 2).await;
         }
-        assert!(count(&plain) <= 3, "{}", count(&plain));
+        assert!(count(&pool) <= 3, "{}", count(&pool));
         // The origins of a user without any further request, too.
         tokio::time::advance(UNUSED_TIMEOUT * 2).await;
-        origin(&plain, "bob", 0).unwrap();
-        assert_eq!(count(&plain), 1);
+        origin(&pool, "bob", 0).unwrap();
+        assert_eq!(count(&pool), 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_user_of_many_origins_leaves_others_their_connections() {
-        let plain = OriginPool::new(&ForwardProxySpec::default(), Resolver::system());
-        let kept = origin(&plain, "bob", 0).unwrap();
+        let pool = OriginPool::new(&ForwardProxySpec::default(), Resolver::system());
+        let kept = origin(&pool, "bob", 0).unwrap();
         let mut in_use = Vec::new();
         for n in 1..MAX_ORIGINS * 4 {
-            let Ok(upstream) = origin(&plain, "ann", n) else { break };
+            let Ok(upstream) = origin(&pool, "ann", n) else { break };
             if n % 4 == 0 {
                 in_use.push(use_it(&upstream));
             }
         }
-        assert!(Arc::ptr_eq(&kept, &origin(&plain, "bob", 0).unwrap()), "it was forgotten");
+        assert!(Arc::ptr_eq(&kept, &origin(&pool, "bob", 0).unwrap()), "it was forgotten");
     }
 
     #[tokio::test(start_paused = true)]
     async fn origins_are_few_again_when_many_were_in_use() {
-        let plain = OriginPool::new(&ForwardProxySpec::default(), Resolver::system());
+        let pool = OriginPool::new(&ForwardProxySpec::default(), Resolver::system());
         let mut in_use = Vec::new();
         for n in 0..MAX_ORIGINS * 2 {
-            let Ok(upstream) = origin(&plain, "ann", n) else { break };
+            let Ok(upstream) = origin(&pool, "ann", n) else { break };
             in_use.push(use_it(&upstream));
         }
-        assert!(count(&plain) <= MAX_ORIGINS, "{}", count(&plain));
+        assert!(count(&pool) <= MAX_ORIGINS, "{}", count(&pool));
         // Origins in use are not evicted, however old.
         tokio::time::advance(UNUSED_TIMEOUT * 10).await;
-        origin(&plain, "ann", 0).unwrap();
-        assert_eq!(count(&plain), MAX_ORIGINS);
+        origin(&pool, "ann", 0).unwrap();
+        assert_eq!(count(&pool), MAX_ORIGINS);
         drop(in_use);
-        origin(&plain, "ann", 0).unwrap();
-        assert_eq!(count(&plain), MAX_ORIGINS, "their connections are kept for a while");
+        origin(&pool, "ann", 0).unwrap();
+        assert_eq!(count(&pool), MAX_ORIGINS, "their connections are kept for a while");
         tokio::time::advance(UNUSED_TIMEOUT).await;
-        origin(&plain, "ann", 0).unwrap();
-        assert_eq!(count(&plain), 1);
+        origin(&pool, "ann", 0).unwrap();
+        assert_eq!(count(&pool), 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn origins_are_not_looked_through_for_each_new_one_where_nearly_all_are_in_use() {
-        let plain = OriginPool::new(&ForwardProxySpec::default(), Resolver::system());
+        let pool = OriginPool::new(&ForwardProxySpec::default(), Resolver::system());
         let in_use: Vec<_> =
-            (0..MAX_ORIGINS - 24).map(|n| use_it(&origin(&plain, "ann", n).unwrap())).collect();
+            (0..MAX_ORIGINS - 24).map(|n| use_it(&origin(&pool, "ann", n).unwrap())).collect();
         let mut more = MAX_ORIGINS..;
-        let mut ask = || origin(&plain, "ann", more.next().unwrap());
+        let mut ask = || origin(&pool, "ann", more.next().unwrap());
         for walk in 0..3 {
             // There are 24 free slots; each eviction frees half of those 24.
             let found = (0..1000).filter(|_| ask().is_ok()).count();

@@ -1,0 +1,54 @@
+//! Waits for the response to a request over HTTP/2, within its timeouts.
+
+use std::future::{Future as _, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::{Poll, ready};
+use std::time::Duration;
+
+use http::Response;
+use smig::{Incoming, Sending};
+use smig_proxy::ProxyError;
+use smig_proxy::upload::{ResponseClock, ResponseDeadline};
+use tokio::time::Instant;
+
+/// Minimum interval between checks whether a request was sent.
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Waits for a response's header section. The timeouts begin when the request has a stream; waiting for that, and for
+/// a connection, ends with the client's own limits.
+pub(super) async fn await_response(
+    mut sending: Sending<'_>,
+    deadline: ResponseDeadline,
+) -> Result<Result<Response<Incoming>, smig::Error>, ProxyError> {
+    // The clock of the current attempt, and when that was sent: the client repeats what the server did not process.
+    let mut running: Option<(std::time::Instant, ResponseClock)> = None;
+    let mut timer = pin!(tokio::time::sleep(deadline.first()));
+    poll_fn(|cx| {
+        loop {
+            if let Poll::Ready(output) = Pin::new(&mut sending).poll(cx) {
+                return Poll::Ready(Ok(output));
+            }
+            ready!(timer.as_mut().poll(cx));
+            let sent_at = sending.sent_at();
+            let clock = running.take().filter(|(since, _)| Some(*since) == sent_at);
+            let until = match (sent_at, clock) {
+                (None, _) => Instant::now() + deadline.first().max(CHECK_INTERVAL),
+                (Some(at), None) => {
+                    let clock = deadline.clone().start();
+                    let until = Instant::from_std(at) + clock.first();
+                    running = Some((at, clock));
+                    until
+                }
+                (Some(_), Some((since, mut clock))) => match clock.check_progress() {
+                    Ok(more) => {
+                        running = Some((since, clock));
+                        Instant::now() + more
+                    }
+                    Err(failure) => return Poll::Ready(Err(failure)),
+                },
+            };
+            timer.as_mut().reset(until);
+        }
+    })
+    .await
+}

@@ -1,0 +1,206 @@
+//! A request that does not switch protocols: sent to one server after the other until one responds.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use http::{Extensions, Response, Version};
+use http_body::Body as _;
+use hyper::body::Incoming as Received;
+use smig::InformationalSender;
+use smig_proxy::conn_pool::{Lease, SendError};
+use smig_proxy::framing::Content;
+use smig_proxy::head::{self, UpstreamHead};
+use smig_proxy::upload::{ResponseDeadline, Upload};
+use smig_proxy::{ProxyError, grpc};
+
+use super::attempts::Attempts;
+use super::await_response::await_response;
+use super::body::Body;
+use super::informational::{InformationalResponses, on_informational};
+use super::request::Role;
+use crate::upstream::{
+    ActiveRequest, BalanceInput, Connection, Http2Client, Upstream, WorkerPools,
+};
+
+/// A request that does not switch protocols.
+pub(super) struct PlainExchange<'a> {
+    pub(super) upstream: &'a Arc<Upstream>,
+    pub(super) client: SocketAddr,
+    pub(super) content: Content<Upload>,
+    pub(super) informational: Option<InformationalSender>,
+    pub(super) role: Role,
+}
+
+impl PlainExchange<'_> {
+    const fn upload(&self) -> &Upload {
+        self.content.body()
+    }
+
+    /// Tries servers until one responds or none is left.
+    ///
+    /// A future is stored in the one that awaits it, with space for all of its states: large values are boxed, and
+    /// what does not wait is not async.
+    pub(super) async fn run(
+        self,
+        outward: Box<UpstreamHead>,
+        mut extensions: Extensions,
+    ) -> Result<Response<Body>, ProxyError> {
+        let worker = WorkerPools::of(self.upstream);
+        let mut attempts = Attempts::new(self.upstream);
+        let mut next = Some(outward);
+        let mut last = ProxyError::NoServer;
+        while let Some(outward) = next.take() {
+            let asked =
+                BalanceInput { client: self.client, uri: &outward.uri, headers: &outward.fields };
+            let Some((number, under_way)) = attempts.choose(asked) else { break };
+            let (Some(pool), Some(server)) = (worker.pool(number), under_way.server()) else {
+                break;
+            };
+            let idempotent = outward.method.is_idempotent();
+            // Clone it only while a retry is possible.
+            next = attempts.may_follow().then(|| outward.clone());
+            let failure = match pool.connection(self.upstream, server).await {
+                Ok(Connection::Http1(mut lease)) => {
+                    let sent = match self.send_http1(*outward, &mut extensions, &mut lease) {
+                        Ok(sending) => sending.await.map_err(ProxyError::from),
+                        Err(failure) => Err(failure),
+                    };
+                    match sent.and_then(|sent| self.take_http1(sent, lease, under_way)) {
+                        Ok(response) => return Ok(response),
+                        Err(failure) => failure,
+                    }
+                }
+                Ok(Connection::Http2(session)) => {
+                    let exchange = self.send_http2(*outward, &session, under_way);
+                    // The state is large, and HTTP/1.1 does not need it.
+                    match Box::pin(exchange).await {
+                        Ok(response) => return Ok(response),
+                        Err(failure) => failure,
+                    }
+                }
+                Err(failure) => failure,
+            };
+            if self.upload().has_failed() {
+                return Err(ProxyError::RequestBody(failure.to_string()));
+            }
+            attempts.blame(number, &failure);
+            if self.upload().is_touched()
+                || !failure.may_retry(idempotent)
+                || !attempts.another(number, &failure)
+            {
+                return Err(failure);
+            }
+            last = failure;
+        }
+        Err(last)
+    }
+
+    /// Returns the timeouts for a request. gRPC calls require HTTP/2 to the server, and have their own deadlines
+    /// there, or none.
+    fn response_deadline(&self, outward: &UpstreamHead) -> ResponseDeadline {
+        match grpc::is_grpc(&outward.fields) {
+            true => ResponseDeadline::endless(self.upload()),
+            false => self.upstream.timeouts().response_deadline(self.upload()),
+        }
+    }
+
+    /// Starts to send a request over HTTP/1.1. The extensions have no meaning there; their allocation is reused.
+    fn send_http1<'l>(
+        &self,
+        outward: UpstreamHead,
+        extensions: &mut Extensions,
+        lease: &'l mut Lease,
+    ) -> Result<impl Future<Output = Result<Response<Received>, SendError>> + use<'l>, ProxyError>
+    {
+        let mut request = head::for_http1(outward, self.content.clone())?;
+        *request.extensions_mut() = std::mem::take(extensions);
+        if let Some(informational) = &self.informational {
+            let (informational, upload) = (informational.clone(), self.upload().clone());
+            let forwarded = InformationalResponses::new(self.role, Version::HTTP_11);
+            hyper::ext::on_informational(&mut request, move |head| {
+                on_informational(
+                    &informational,
+                    &upload,
+                    &forwarded,
+                    head.status(),
+                    head.headers(),
+                );
+            });
+        }
+        let Some(connection) = lease.get() else { return Err(ProxyError::NoServer) };
+        let deadline = self.upstream.timeouts().response_deadline(self.upload());
+        Ok(connection.send(request, deadline))
+    }
+
+    /// Turns a response received over HTTP/1.1 into the one for the client.
+    fn take_http1(
+        &self,
+        mut response: Response<Received>,
+        lease: Lease,
+        under_way: ActiveRequest,
+    ) -> Result<Response<Body>, ProxyError> {
+        head::validate_response(&mut response)?;
+        if let Some(server) = under_way.server() {
+            server.on_success();
+        }
+        let (parts, incoming) = response.into_parts();
+        let body = if incoming.is_end_stream() {
+            lease.release();
+            Body::empty()
+        } else {
+            let stall = self.upstream.timeouts().stall_of(&parts.headers);
+            Body::http1(incoming, lease, under_way, self.upload().rest(), stall)
+        };
+        Ok(Response::from_parts(parts, body))
+    }
+
+    async fn send_http2(
+        &self,
+        outward: UpstreamHead,
+        session: &Http2Client,
+        under_way: ActiveRequest,
+    ) -> Result<Response<Body>, ProxyError> {
+        let limits = self.upstream.timeouts();
+        let deadline = self.response_deadline(&outward);
+        let mut request = head::for_http2(outward, &session.scheme, self.content.clone())?;
+        if let Some(informational) = &self.informational {
+            let (informational, upload) = (informational.clone(), self.upload().clone());
+            let forwarded = InformationalResponses::new(self.role, Version::HTTP_2);
+            smig::on_informational(&mut request, move |status, headers| {
+                on_informational(&informational, &upload, &forwarded, status, headers);
+            });
+        }
+        let sending =
+            session.client.begin(&session.origin, request).map_err(ProxyError::from_smig)?;
+        let mut response =
+            await_response(sending, deadline).await?.map_err(ProxyError::from_smig)?;
+        if response.version() < Version::HTTP_2 {
+            if let Some(server) = under_way.server() {
+                server.set_selects_http2(false);
+            }
+            head::validate_response(&mut response)?;
+        } else {
+            head::accept_http2(&mut response)?;
+        }
+        if let Some(server) = under_way.server() {
+            server.on_success();
+        }
+        let (parts, incoming) = response.into_parts();
+        let rest = self.upload().rest();
+        if !self.upload().is_empty()
+            && let Some(stream) = incoming.stream_info()
+        {
+            // RFC 9113 section 8.1: the server need not refuse the rest of the request, and an idle client must not
+            // occupy the server's stream.
+            stream.give_up_rest();
+        }
+        let body = if incoming.is_end_stream() {
+            rest.hold(under_way);
+            Body::empty()
+        } else {
+            Body::http2(incoming, under_way, rest, limits.stall_of(&parts.headers))
+        };
+        Ok(Response::from_parts(parts, body))
+    }
+}

@@ -1,0 +1,128 @@
+//! The addresses that a gateway listens on, and how a reload changes them.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use smig::{CleartextTrust, ListenerId, Server, ServerTls};
+use smig_settings::Diagnostics;
+
+use crate::config::{Config, ListenProtocol};
+
+/// A configured address.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ConfiguredAddr {
+    /// Index of its `[[listen]]`.
+    pub(super) number: usize,
+    pub(super) address: SocketAddr,
+    pub(super) protocol: ListenProtocol,
+    pub(super) redirect: Option<u16>,
+}
+
+/// A configured address, and its listener.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BoundListener {
+    pub(super) id: ListenerId,
+    pub(super) configured: SocketAddr,
+    pub(super) protocol: ListenProtocol,
+    pub(super) redirect: Option<u16>,
+    pub(super) bound: SocketAddr,
+}
+
+impl BoundListener {
+    pub(super) const fn new(wanted: &ConfiguredAddr, id: ListenerId, bound: SocketAddr) -> Self {
+        let ConfiguredAddr { address: configured, protocol, redirect, .. } = *wanted;
+        Self { id, configured, protocol, redirect, bound }
+    }
+}
+
+/// Opens the wanted addresses that are not open yet, all or none. Returns the listeners of all wanted addresses, and
+/// those that are no longer wanted. An address whose protocol changes is in both.
+pub(super) fn open(
+    server: &mut Server,
+    open: &[BoundListener],
+    wanted: &[ConfiguredAddr],
+    tls: Option<&ServerTls>,
+) -> Result<(Vec<BoundListener>, Vec<BoundListener>), (usize, smig::Error)> {
+    let (mut listeners, mut opened, mut left) = (Vec::new(), Vec::new(), open.to_vec());
+    for wanted in wanted {
+        let ConfiguredAddr { number, address: configured, protocol, .. } = *wanted;
+        let same = |listener: &BoundListener| {
+            listener.configured == configured && listener.protocol == protocol
+        };
+        if let Some(place) = left.iter().position(same) {
+            // Each listener is matched once, even if several have port 0.
+            let listener = left.swap_remove(place);
+            listeners.push(BoundListener::new(wanted, listener.id, listener.bound));
+            continue;
+        }
+        let listening = match (trust(protocol), tls) {
+            (Some(trust), _) => server.listen_cleartext(configured, trust),
+            (None, Some(tls)) => server.listen(configured, tls),
+            (None, None) => continue,
+        };
+        match listening {
+            Ok(listening) => {
+                opened.push(listening.id);
+                listeners.push(BoundListener::new(wanted, listening.id, listening.addr));
+            }
+            Err(error) => {
+                for id in opened {
+                    server.close(id);
+                }
+                return Err((number, error));
+            }
+        }
+    }
+    Ok((listeners, left))
+}
+
+/// Returns the trust in cleartext peers; `None` for TLS.
+pub(super) const fn trust(protocol: ListenProtocol) -> Option<CleartextTrust> {
+    match protocol {
+        ListenProtocol::Tls => None,
+        ListenProtocol::Cleartext => Some(CleartextTrust::None),
+        ListenProtocol::TrustedCleartext => Some(CleartextTrust::TrustedNetwork),
+    }
+}
+
+/// Returns the HTTPS ports of the listeners that redirect.
+pub(super) fn redirects(listeners: &[BoundListener]) -> HashMap<ListenerId, u16> {
+    listeners.iter().filter_map(|listener| Some((listener.id, listener.redirect?))).collect()
+}
+
+/// Returns all configured addresses, each checked to be free or already open.
+pub(super) fn addresses(
+    config: &Config,
+    listeners: &[BoundListener],
+) -> Result<Vec<ConfiguredAddr>, Diagnostics> {
+    let mut all = Vec::new();
+    for (number, listen) in config.listen.iter().enumerate() {
+        for &address in &listen.address {
+            let is_ours = listeners.iter().any(|listener| listener.configured == address);
+            if !is_ours && let Err(error) = try_bind(address) {
+                // `localhost` on a machine without IPv6.
+                if address.ip() == IpAddr::V6(Ipv6Addr::LOCALHOST)
+                    && listen.address.len() > 1
+                    && error.kind() != io::ErrorKind::AddrInUse
+                {
+                    continue;
+                }
+                let what = format!("cannot listen on {address}: {error}");
+                return Err(config.fault(&["listen", &number.to_string(), "address"], what));
+            }
+            let redirect = listen.redirect_to_https;
+            all.push(ConfiguredAddr { number, address, protocol: listen.protocol, redirect });
+        }
+    }
+    if all.is_empty() {
+        return Err(config.fault(&["listen"], "no addresses; add [[listen]] with an address"));
+    }
+    Ok(all)
+}
+
+/// Binds an address to check that it is free. Workers share theirs (SO_REUSEPORT), so a second gateway would silently
+/// receive half of the first one's connections.
+fn try_bind(address: SocketAddr) -> io::Result<()> {
+    std::net::TcpListener::bind(address).map(drop)
+}
