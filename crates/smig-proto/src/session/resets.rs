@@ -233,7 +233,7 @@ impl Session {
         stream.over = Some(error.clone());
         stream.send.abort();
         let credits = stream.recv.abort();
-        let places: Vec<StreamAddr> = stream.binding.addrs().collect();
+        let addrs: Vec<StreamAddr> = stream.binding.addrs().collect();
         let vacated = stream.binding.take_vacated();
         let migration = stream.binding.end();
         let held = stream.key_state == KeyState::Held;
@@ -244,10 +244,10 @@ impl Session {
         for (conn, credit) in credits {
             self.give_back_to(conn, credit);
         }
-        for place in places {
-            self.unmap(place);
-            if reset_at != Some(place) {
-                self.ignore_from_peer(place);
+        for at in addrs {
+            self.unmap(at);
+            if reset_at != Some(at) {
+                self.ignore_from_peer(at);
             }
         }
         self.forget_vacated(&vacated);
@@ -258,10 +258,10 @@ impl Session {
         }
     }
 
-    pub(super) fn forget_vacated(&mut self, places: &[StreamAddr]) {
-        for place in places {
-            if let Some(conn) = self.conns.find_mut(place.conn) {
-                conn.vacated.remove(&place.id);
+    pub(super) fn forget_vacated(&mut self, addrs: &[StreamAddr]) {
+        for at in addrs {
+            if let Some(conn) = self.conns.find_mut(at.conn) {
+                conn.vacated.remove(&at.id);
             }
         }
     }
