@@ -99,7 +99,7 @@ async fn main() -> Result<(), BoxError> {
         .listen_cleartext(server, CleartextTrust::TrustedNetwork)
         .interactive_socket(slow)
         .bulk_socket(slow_bulk)
-        .moves(rules)
+        .migration(rules)
         .observer(watch.clone())
         .request_label_limit(admin::NAME_LENGTH)
         .start(tower::service_fn(answer))?;
@@ -112,7 +112,7 @@ async fn main() -> Result<(), BoxError> {
     leave.mode = MigrationMode::Never;
     let client = Client::builder()
         .cleartext(Cleartext::PriorKnowledge(CleartextTrust::TrustedNetwork))
-        .moves(leave)
+        .migration(leave)
         .spares(2)
         .build()?;
     let base = format!("http://{}", server.local_addrs()[0]);

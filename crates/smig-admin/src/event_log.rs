@@ -84,7 +84,7 @@ fn describe(what: &ObserverEvent) -> Value {
         value
     };
     match what {
-        ObserverEvent::Moved { from, to, mover, stream, offset, why, .. } => {
+        ObserverEvent::Migrated { from, to, mover, stream, offset, why, .. } => {
             let text = format!("migrated from connection {from} to {to} at {offset} bytes: {why}");
             let mut value = of("migrated", stream, text);
             value["from"] = from.to_string().into();
@@ -96,7 +96,7 @@ fn describe(what: &ObserverEvent) -> Value {
         ObserverEvent::PolicyDecided { stream, verdict } => {
             of("decided", stream, verdict.to_string())
         }
-        ObserverEvent::MoveDeclined { stream, .. } => {
+        ObserverEvent::MigrationDeclined { stream, .. } => {
             of("declined", stream, "the peer declined the migration".to_owned())
         }
         ObserverEvent::StreamReset { stream, .. } => {

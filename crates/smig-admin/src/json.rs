@@ -133,8 +133,8 @@ impl Stream {
             received: stream.received,
             length: stream.length,
             age_s: stream.age.map(|age| age.as_secs_f64()),
-            migrations: stream.moves,
-            migrating: stream.moving,
+            migrations: stream.migrations,
+            migrating: stream.migrating,
             decision: stream.verdict.map(|verdict| verdict.to_string()),
         }
     }

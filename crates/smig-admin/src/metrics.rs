@@ -95,13 +95,13 @@ fn counters(stats: &Stats) -> [(&'static str, &'static str, u64); 14] {
         ("streams_opened", "HTTP/2 streams and HTTP/1.1 requests", stats.streams_opened),
         ("streams_ended", "HTTP/2 streams completed", stats.streams_ended),
         ("streams_reset", "Streams that ended with an error", stats.streams_reset),
-        ("migrations", "Migrations of streams to another connection", stats.moves),
+        ("migrations", "Migrations of streams to another connection", stats.migrations),
         (
             "migrations_initiated",
             "Migrations in smig_migrations that this end started",
             stats.migrations_initiated,
         ),
-        ("migrations_declined", "Migrations declined by the peer", stats.moves_declined),
+        ("migrations_declined", "Migrations declined by the peer", stats.migrations_declined),
         ("panics", "Panics in handlers and bodies", stats.panics),
         ("limits_reached", "Limits reached", stats.limits_hit),
     ]

@@ -96,8 +96,8 @@ impl SnapshotCache {
             counters: json!({
                 "connections_open": stats.connections_opened.saturating_sub(stats.connections_closed),
                 "streams_opened": stats.streams_opened,
-                "migrations": stats.moves,
-                "migrations_declined": stats.moves_declined,
+                "migrations": stats.migrations,
+                "migrations_declined": stats.migrations_declined,
                 "streams_reset": stats.streams_reset,
             }),
             not_ready: (self.subject.ready)().err(),

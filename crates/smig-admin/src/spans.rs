@@ -323,18 +323,20 @@ impl OpenSpans {
             return;
         }
         match what {
-            ObserverEvent::StreamEnded { stream: Some(place), sent, received, moves, .. } => {
+            ObserverEvent::StreamEnded {
+                stream: Some(place), sent, received, migrations, ..
+            } => {
                 let Some(span) = self.take(*place) else { return };
                 span.record("http.request.body.size", *received);
                 span.record("http.response.body.size", *sent);
-                span.record("smig.migrations", (*moves).into());
+                span.record("smig.migrations", (*migrations).into());
             }
             ObserverEvent::StreamReset { stream: Some(place), .. } => {
                 if let Some(span) = self.take(*place) {
                     span.failed("reset");
                 }
             }
-            ObserverEvent::Moved { stream: Some(place), from, to, offset, why, .. } => {
+            ObserverEvent::Migrated { stream: Some(place), from, to, offset, why, .. } => {
                 let span = self.lock().get(&(place.session, place.stream)).cloned();
                 if let Some(span) = span {
                     span.span.in_scope(|| {

@@ -30,7 +30,7 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Box
     let mut response = Response::new(Full::new(Bytes::from_static(b"hello")));
     if request.uri().path() == "/big" {
         *response.body_mut() = Full::new(vec![7; BIG].into());
-        response.extensions_mut().insert(MigrationHint::Move);
+        response.extensions_mut().insert(MigrationHint::Migrate);
     }
     Ok(response)
 }

@@ -86,7 +86,7 @@ async fn a_span_ends_with_its_stream_and_knows_bytes_and_migrations(ended: &mut 
             let body = request.into_body().collect().await?.to_bytes();
             assert_eq!(body, "please");
             let mut response = Response::new(Full::new(Bytes::from(vec![7; BIG])));
-            response.extensions_mut().insert(MigrationHint::Move);
+            response.extensions_mut().insert(MigrationHint::Migrate);
             span.set_status(StatusCode::OK);
             Ok::<_, BoxError>(response)
         }
@@ -107,7 +107,7 @@ async fn a_span_ends_with_its_stream_and_knows_bytes_and_migrations(ended: &mut 
     let url = format!("http://{}/files/big?secret=1", server.local_addrs()[0]);
     let request = Request::post(url).body(Full::new(Bytes::from_static(b"please"))).unwrap();
     let response = client.request(request).await.unwrap();
-    while client.stats().moves == 0 {
+    while client.stats().migrations == 0 {
         tokio::task::yield_now().await;
     }
     let body = response.into_body().collect().await.unwrap().to_bytes();

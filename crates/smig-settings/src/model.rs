@@ -79,7 +79,7 @@ impl ServerSettings {
     const fn pacing(&self) -> Pacing {
         match (self.pace_unmoved, self.pace_bulk) {
             (true, _) => Pacing::Every,
-            (false, true) => Pacing::Moved,
+            (false, true) => Pacing::Migrated,
             (false, false) => Pacing::Off,
         }
     }
@@ -93,7 +93,7 @@ impl ServerSettings {
         };
         let builder = Server::builder()
             .engine(Config { smig, ..self.engine.clone() })
-            .moves(self.rules.clone())
+            .migration(self.rules.clone())
             .interactive_socket(self.interactive.clone())
             .bulk_socket(self.bulk.clone())
             .pacing(self.pacing())

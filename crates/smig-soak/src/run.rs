@@ -111,7 +111,7 @@ fn client(ground: &RunContext, plan: &Plan) -> Result<Client> {
     let client = Client::builder()
         .trust(Trust::Pem(ground.identity.certificate.clone().into_bytes()))
         .engine(engine)
-        .moves(rules)
+        .migration(rules)
         .observer(Arc::<LimitHits>::clone(&ground.stage.fired))
         .spares(plan.spares)
         .connect_timeout(HANDSHAKE)

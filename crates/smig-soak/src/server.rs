@@ -55,7 +55,7 @@ pub(crate) fn serve(
         .workers(workers)
         .handshake_timeout(HANDSHAKE)
         .engine(engine)
-        .moves(rules)
+        .migration(rules)
         .observer(Arc::<LimitHits>::clone(&stage.fired))
         .start(Application::new(stage))?;
     Ok(server)

@@ -151,7 +151,7 @@ impl RequestParams {
                 "pieces" => asked.pieces = value.parse()?,
                 "open" => asked.framing = Framing::Open,
                 "trailers" => asked.framing = Framing::Trailers,
-                "hint" => asked.hint = MigrationHint::Move,
+                "hint" => asked.hint = MigrationHint::Migrate,
                 "early" => asked.early_head = true,
                 "moves" => {
                     let offsets = value.split(',').filter(|at| !at.is_empty());

@@ -45,7 +45,7 @@ pub(crate) struct Side {
     /// Those of them that this side initiated.
     pub(crate) moves_made: u64,
     /// Migrations and offers of this side that the other declined: the stream resumed on its connection.
-    pub(crate) moves_declined: u64,
+    pub(crate) migrations_declined: u64,
     pub(crate) panics: u64,
 }
 
@@ -57,9 +57,9 @@ impl Side {
         self.joins_refused += stats.joins_refused;
         self.streams += stats.streams_opened;
         self.streams_reset += stats.streams_reset;
-        self.moves += stats.moves;
+        self.moves += stats.migrations;
         self.moves_made += stats.migrations_initiated;
-        self.moves_declined += stats.moves_declined;
+        self.migrations_declined += stats.migrations_declined;
         self.panics += stats.panics;
     }
 }
@@ -207,7 +207,11 @@ impl fmt::Display for Tally {
             writeln!(
                 f,
                 "{name}     {} connections, {} joined, {} streams; {} moves made, {} declined",
-                side.connections, side.joined, side.streams, side.moves_made, side.moves_declined
+                side.connections,
+                side.joined,
+                side.streams,
+                side.moves_made,
+                side.migrations_declined
             )?;
         }
         if let Some(residue) = &self.residue {

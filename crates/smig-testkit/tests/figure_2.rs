@@ -230,7 +230,7 @@ fn a_stream_moves_again_and_back() {
         peer.migrate(key, C1).unwrap();
         peer.expect(C3, migrate(1, c1, 2));
         peer.send(C3, of_client(accept(1, c1, 2), progress));
-        assert_eq!(peer.session().stream(key).unwrap().moves, 3);
+        assert_eq!(peer.session().stream(key).unwrap().migrations, 3);
         finish_serving(&mut peer, key, progress, (C1, 2));
 
         let (mut peer, key) = fetching(progress, 3);

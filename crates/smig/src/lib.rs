@@ -60,7 +60,7 @@
 //!
 //! impl Observer for Migrations {
 //!     fn on_event(&self, event: &ObserverEvent) {
-//!         if let ObserverEvent::Moved { from, to, why, .. } = event {
+//!         if let ObserverEvent::Migrated { from, to, why, .. } = event {
 //!             let _ = self.0.send(format!("from connection {from} to {to}: {why}"));
 //!         }
 //!     }
@@ -78,7 +78,7 @@
 //!     .observer(Arc::new(Migrations(sender)))
 //!     .start(tower::service_fn(async |_: Request<Incoming>| {
 //!         let mut response = Response::new(Full::new(Bytes::from(vec![0; 64 << 20])));
-//!         response.extensions_mut().insert(MigrationHint::Move);
+//!         response.extensions_mut().insert(MigrationHint::Migrate);
 //!         Ok::<_, BoxError>(response)
 //!     }))?;
 //!
@@ -203,7 +203,7 @@ pub use stream::{Incoming, Segment, StreamInfo};
 #[doc(inline)]
 pub use smig_proto::policy::MigrationHint;
 #[doc(inline)]
-pub use smig_proto::policy::{MigrationPolicy, MoveReason, StayReason};
+pub use smig_proto::policy::{MigrationPolicy, MigrationReason, StayReason};
 #[doc(inline)]
 pub use smig_proto::{
     Config, ConnId, ErrorCode, Mover, Priority, Processed, Protocol, StreamKey, is_host_and_port,

@@ -35,7 +35,7 @@ pub struct MigrationConfig {
 /// What decides that a stream migrates.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum MigrationMode {
-    /// Nothing but [`MigrationHint::Move`]: this endpoint migrates no other stream. The peer may
+    /// Nothing but [`MigrationHint::Migrate`]: this endpoint migrates no other stream. The peer may
     /// migrate any.
     Never,
     /// The policy and its thresholds.
@@ -122,9 +122,9 @@ impl Candidate {
     ) -> Option<Self> {
         let small = matches!(transfer, Transfer::Sized(size) if size < rules.policy.min_size);
         let watched = match rules.mode {
-            MigrationMode::Never => hint == MigrationHint::Move,
+            MigrationMode::Never => hint == MigrationHint::Migrate,
             MigrationMode::Policy => {
-                hint != MigrationHint::Stay && (!small || hint == MigrationHint::Move)
+                hint != MigrationHint::Stay && (!small || hint == MigrationHint::Migrate)
             }
             MigrationMode::At(_) => true,
         };
@@ -168,18 +168,18 @@ impl Candidate {
             let due = offsets.get(self.forced).is_some_and(|&at| transferred >= at);
             if due
                 && migrate(turn, key, rules.offers, MigrationCause::Offset, record)
-                    == MigrationAttempt::Moved
+                    == MigrationAttempt::Migrated
             {
                 self.forced += 1;
             }
             return None;
         }
-        if transferred < self.next_evaluation && self.hint != MigrationHint::Move {
+        if transferred < self.next_evaluation && self.hint != MigrationHint::Migrate {
             return None;
         }
         let others = recent.others(turn.now, open);
         if others < rules.policy.min_concurrent_for(self.transfer)
-            && self.hint != MigrationHint::Move
+            && self.hint != MigrationHint::Migrate
         {
             return record.judge(PolicyOutcome::Stays(StayReason::NoConcurrency));
         }
@@ -194,15 +194,15 @@ impl Candidate {
             hint: self.hint,
         };
         let why = match rules.policy.decide(&input) {
-            Decision::Move(why) => why,
+            Decision::Migrate(why) => why,
             Decision::Stay(why) => return record.judge(PolicyOutcome::Stays(why)),
         };
         let offers = if self.state == State::Home { rules.offers } else { Offers::Never };
         match migrate(turn, key, offers, MigrationCause::Policy(why), record) {
-            MigrationAttempt::Moved => {
+            MigrationAttempt::Migrated => {
                 tracing::debug!(?key, why = why.as_str(), transferred, "stream moves");
                 self.state = State::Settled;
-                record.judge(PolicyOutcome::Moves(why))
+                record.judge(PolicyOutcome::Migrates(why))
             }
             MigrationAttempt::Offered => {
                 self.state = State::Offered;
@@ -218,7 +218,7 @@ impl Candidate {
 /// Result of an attempt to migrate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MigrationAttempt {
-    Moved,
+    Migrated,
     Offered,
     NotNow,
 }
@@ -234,7 +234,7 @@ pub(crate) fn migrate(
     let offset = turn.session.stream(key).map(|view| view.sent + view.received);
     if turn.session.migrate(turn.now, key, MigrationTarget::Spare).is_ok() {
         record.pending = Some(PendingMigration { why, offset });
-        return MigrationAttempt::Moved;
+        return MigrationAttempt::Migrated;
     }
     if offers == Offers::WhenNoSpare
         && turn.session.migrate(turn.now, key, MigrationTarget::Offer).is_ok()

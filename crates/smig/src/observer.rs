@@ -56,7 +56,7 @@ pub enum ObserverEvent {
         /// Bytes of body received.
         received: u64,
         /// Number of its migrations.
-        moves: u8,
+        migrations: u8,
     },
     /// A stream ended with an error.
     StreamReset {
@@ -73,7 +73,7 @@ pub enum ObserverEvent {
         verdict: PolicyOutcome,
     },
     /// A stream migrated.
-    Moved {
+    Migrated {
         /// The connection that it left.
         from: ConnId,
         /// The connection that it migrated to.
@@ -90,7 +90,7 @@ pub enum ObserverEvent {
         why: MigrationCause,
     },
     /// A migration was declined.
-    MoveDeclined {
+    MigrationDeclined {
         /// The connection that the stream stays on.
         ends: Option<ConnectionAddrs>,
         /// The stream.
@@ -154,10 +154,10 @@ pub struct Stats {
     pub streams_ended: u64,
     pub streams_reset: u64,
     pub judged: u64,
-    pub moves: u64,
+    pub migrations: u64,
     /// Migrations of which this end was the mover.
     pub migrations_initiated: u64,
-    pub moves_declined: u64,
+    pub migrations_declined: u64,
     pub panics: u64,
     pub limits_hit: u64,
 }
@@ -175,10 +175,10 @@ enum CounterId {
     StreamEnded,
     StreamReset,
     Judged,
-    Moved,
+    Migrated,
     /// Migrations of which this end was the mover.
     MoveMade,
-    MoveDeclined,
+    MigrationDeclined,
     Panicked,
     LimitHit,
 }
@@ -198,8 +198,8 @@ impl CounterId {
             ObserverEvent::StreamEnded { .. } => Self::StreamEnded,
             ObserverEvent::StreamReset { .. } => Self::StreamReset,
             ObserverEvent::PolicyDecided { .. } => Self::Judged,
-            ObserverEvent::Moved { .. } => Self::Moved,
-            ObserverEvent::MoveDeclined { .. } => Self::MoveDeclined,
+            ObserverEvent::Migrated { .. } => Self::Migrated,
+            ObserverEvent::MigrationDeclined { .. } => Self::MigrationDeclined,
             ObserverEvent::Panicked => Self::Panicked,
             ObserverEvent::LimitHit(_) => Self::LimitHit,
         }
@@ -226,7 +226,7 @@ impl Counters {
 
     pub(crate) fn on_event(&self, what: &ObserverEvent) {
         self.count(CounterId::of(what));
-        if let ObserverEvent::Moved { mover: Mover::Local, .. } = what {
+        if let ObserverEvent::Migrated { mover: Mover::Local, .. } = what {
             self.count(CounterId::MoveMade);
         }
         if let Some(observer) = &self.observer {
@@ -273,9 +273,9 @@ impl Counters {
             streams_ended: count(CounterId::StreamEnded),
             streams_reset: count(CounterId::StreamReset),
             judged: count(CounterId::Judged),
-            moves: count(CounterId::Moved),
+            migrations: count(CounterId::Migrated),
             migrations_initiated: count(CounterId::MoveMade),
-            moves_declined: count(CounterId::MoveDeclined),
+            migrations_declined: count(CounterId::MigrationDeclined),
             panics: count(CounterId::Panicked),
             limits_hit: count(CounterId::LimitHit),
         }

@@ -40,7 +40,7 @@ async fn a_tunnel_carries_both_ways_and_half_closes() {
     let (read, ()) = tokio::join!(read.read_to_end(&mut received), writing);
     read.unwrap();
     assert!(received == sent);
-    assert!(gateway.server.stats().moves > 0, "what got big was moved");
+    assert!(gateway.server.stats().migrations > 0, "what got big was moved");
 }
 
 #[tokio::test]

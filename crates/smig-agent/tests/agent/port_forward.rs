@@ -43,7 +43,7 @@ async fn each_call_of_http2_is_a_stream_of_its_own() {
     tokio::join!(call(small.clone()), call(big), call(small.clone()), call(small));
     assert_eq!(client.stats().connections_opened, 1);
     assert_eq!(gateway.server.stats().streams_opened, 4);
-    assert!(gateway.server.stats().moves > 0, "the big one moved");
+    assert!(gateway.server.stats().migrations > 0, "the big one moved");
     assert_eq!(server.stats().connections_opened, 1);
 }
 

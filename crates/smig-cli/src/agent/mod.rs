@@ -201,7 +201,10 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
                 return Ok(ExitCode::from(128 + number));
             }
         }
-        say(format!("stopped after {} streams, {} migrations", stats.streams_opened, stats.moves));
+        say(format!(
+            "stopped after {} streams, {} migrations",
+            stats.streams_opened, stats.migrations
+        ));
         Ok(ExitCode::SUCCESS)
     });
     // A thread that still blocks, such as in a DNS lookup, ends with the process.

@@ -161,7 +161,7 @@ pub(crate) fn run(args: &GatewayArgs) -> Result<ExitCode> {
         }
         say(&format!(
             "stopped after {} connections, {} streams, {} migrations",
-            stats.connections_opened, stats.streams_opened, stats.moves
+            stats.connections_opened, stats.streams_opened, stats.migrations
         ));
         Ok(ExitCode::SUCCESS)
     });

@@ -68,7 +68,7 @@ fn builder(args: &GetArgs, screen: &Arc<Screen>) -> ClientBuilder {
     let observer: Arc<dyn Observer> = Arc::<Screen>::clone(screen);
     Client::builder()
         .engine(engine)
-        .moves(rules)
+        .migration(rules)
         .cleartext(cleartext)
         .spares(args.spares)
         .connect_timeout(args.connect_timeout)

@@ -140,7 +140,7 @@ impl Observer for Screen {
             ObserverEvent::JoinRefused { .. } => {
                 self.detail("the server refused a spare connection")
             }
-            ObserverEvent::Moved { from, to, mover, .. } => {
+            ObserverEvent::Migrated { from, to, mover, .. } => {
                 let who = match mover {
                     Mover::Local => "the client",
                     Mover::Peer => "the server",
@@ -149,7 +149,7 @@ impl Observer for Screen {
                     "a stream moved from connection {from} to {to}, initiated by {who}"
                 ));
             }
-            ObserverEvent::MoveDeclined { .. } => self.detail("a move was declined"),
+            ObserverEvent::MigrationDeclined { .. } => self.detail("a move was declined"),
             ObserverEvent::StreamReset { .. } => self.detail("a stream was reset"),
             ObserverEvent::LimitHit(limit) => self.note(&format!("limit reached: {limit}")),
             _ => {}

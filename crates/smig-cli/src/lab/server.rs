@@ -127,12 +127,12 @@ impl Observer for JsonEvents {
             ObserverEvent::Joined { ends, .. } => (json("joined"), *ends),
             ObserverEvent::JoinRefused { ends } => (json("join-refused"), *ends),
             ObserverEvent::StreamReset { ends, .. } => (json("reset"), *ends),
-            ObserverEvent::Moved { from, to, mover, ends, .. } => {
+            ObserverEvent::Migrated { from, to, mover, ends, .. } => {
                 let by = if *mover == Mover::Local { "server" } else { "client" };
                 let (from, to) = (from.to_string(), to.to_string());
                 (serde_json::json!({"event": "moved", "from": from, "to": to, "by": by}), *ends)
             }
-            ObserverEvent::MoveDeclined { ends, .. } => (json("declined"), *ends),
+            ObserverEvent::MigrationDeclined { ends, .. } => (json("declined"), *ends),
             ObserverEvent::LimitHit(limit) => {
                 (serde_json::json!({"event": "limit", "limit": limit}), None)
             }

@@ -68,7 +68,7 @@ impl Signals {
         }
         voice.say(&format!(
             "stopped after {} connections, {} streams, {} migrations",
-            stats.connections_opened, stats.streams_opened, stats.moves
+            stats.connections_opened, stats.streams_opened, stats.migrations
         ));
         Ok(ExitCode::SUCCESS)
     }

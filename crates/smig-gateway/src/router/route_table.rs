@@ -130,7 +130,7 @@ impl RouteTable {
                 response: rules("response_headers", &spec.response_headers)?,
                 hint: match spec.moves {
                     MoveSpec::Policy => MigrationHint::None,
-                    MoveSpec::Soon => MigrationHint::Move,
+                    MoveSpec::Soon => MigrationHint::Migrate,
                     MoveSpec::Never => MigrationHint::Stay,
                 },
             });

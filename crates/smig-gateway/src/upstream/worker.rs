@@ -130,7 +130,7 @@ impl ServerPool {
         self.http1.evict_idle(upstream.timeouts.idle, homes.as_deref());
         let Some(session) = session else { return };
         if let Some(homes) = homes {
-            session.client.move_to(&session.origin, &homes);
+            session.client.set_addresses(&session.origin, &homes);
         }
         if server.connections_limit.is_wanted() {
             // A worker without a session waits for a slot: free this one after the last request.

@@ -117,7 +117,7 @@ pub(crate) fn serve(
     Server::builder()
         .workers(NonZeroUsize::MIN)
         .engine(Config { max_concurrent_streams: 1024, ..Config::server() })
-        .moves(moves())
+        .migration(moves())
         .listen(addr, ServerTls::from_rustls(tls))
         .listen_cleartext(loopback(), CleartextTrust::None)
         .start(tower::service_fn(move |request: Request<Incoming>| {

@@ -46,7 +46,7 @@ async fn a_collector_gets_spans_by_the_conventions() {
     assert_eq!(get(address, "/status/503?secret=1", "").await, "");
     let big = Request::get(format!("http://{address}/moved/4000000"));
     let big = client.request(big.body(Full::<Bytes>::default()).unwrap()).await.unwrap();
-    while client.stats().moves == 0 {
+    while client.stats().migrations == 0 {
         tokio::task::yield_now().await;
     }
     assert_eq!(big.into_body().collect().await.unwrap().to_bytes().len(), 4_000_000);

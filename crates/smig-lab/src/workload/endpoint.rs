@@ -238,7 +238,7 @@ fn client(
     Client::builder()
         .trust(Trust::Pem(certificate.as_bytes().to_vec()))
         .engine(config)
-        .moves(rules)
+        .migration(rules)
         .spares(spec.spares.unwrap_or(1))
         .idle_timeout(Duration::from_secs(3600))
         .observer(addresses)

@@ -66,7 +66,7 @@ pub enum MigrationHint {
     #[default]
     None,
     /// Move as soon as possible.
-    Move,
+    Migrate,
     /// Never move.
     Stay,
 }
@@ -96,7 +96,7 @@ pub enum Decision {
     /// The stream stays; decide again when more has been transferred.
     Stay(StayReason),
     /// The stream moves.
-    Move(MoveReason),
+    Migrate(MigrationReason),
 }
 
 /// The reason why a stream stays. [`StayReason::as_str`] describes it.
@@ -118,10 +118,10 @@ pub enum StayReason {
     Young,
 }
 
-/// The reason why a stream moves. [`MoveReason::as_str`] describes it.
+/// The reason why a stream moves. [`MigrationReason::as_str`] describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum MoveReason {
-    /// [`MigrationHint::Move`].
+pub enum MigrationReason {
+    /// [`MigrationHint::Migrate`].
     Hint,
     /// A large part is left.
     Size,
@@ -147,7 +147,7 @@ impl StayReason {
     }
 }
 
-impl MoveReason {
+impl MigrationReason {
     /// Returns the text for logs and users, after "moves: ".
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -164,7 +164,7 @@ impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stay(why) => write!(f, "stays: {}", why.as_str()),
-            Self::Move(why) => write!(f, "moves: {}", why.as_str()),
+            Self::Migrate(why) => write!(f, "moves: {}", why.as_str()),
         }
     }
 }
@@ -175,7 +175,7 @@ impl MigrationPolicy {
     pub fn decide(&self, now: &PolicyInput) -> Decision {
         match now.hint {
             MigrationHint::Stay => return Decision::Stay(StayReason::Hint),
-            MigrationHint::Move => return Decision::Move(MoveReason::Hint),
+            MigrationHint::Migrate => return Decision::Migrate(MigrationReason::Hint),
             MigrationHint::None => {}
         }
         if now.others < self.min_concurrent_for(now.transfer) {
@@ -193,18 +193,18 @@ impl MigrationPolicy {
                 } else if !self.blocks(left, now.delivery_rate) {
                     Decision::Stay(StayReason::ShortTransfer)
                 } else {
-                    Decision::Move(MoveReason::Size)
+                    Decision::Migrate(MigrationReason::Size)
                 }
             }
             Transfer::Unsized if now.transferred < self.unknown_length_after => {
                 Decision::Stay(StayReason::FewBytes)
             }
-            Transfer::Unsized => Decision::Move(MoveReason::UnknownLength),
+            Transfer::Unsized => Decision::Migrate(MigrationReason::UnknownLength),
             Transfer::Tunnel if now.transferred < self.tunnel_threshold(now.delivery_rate) => {
                 Decision::Stay(StayReason::FewBytes)
             }
             Transfer::Tunnel if now.age < self.tunnel_age => Decision::Stay(StayReason::Young),
-            Transfer::Tunnel => Decision::Move(MoveReason::Tunnel),
+            Transfer::Tunnel => Decision::Migrate(MigrationReason::Tunnel),
         }
     }
 
@@ -248,7 +248,7 @@ mod tests {
         hint: MigrationHint::None,
     };
 
-    const MOVES: Decision = Decision::Move(MoveReason::Size);
+    const MOVES: Decision = Decision::Migrate(MigrationReason::Size);
 
     #[test]
     fn a_big_body_beside_others_moves() {
@@ -279,7 +279,7 @@ mod tests {
         let early = PolicyInput { transfer: Transfer::Unsized, transferred: 99 << 10, ..BIG };
         assert_eq!(policy.decide(&early), Decision::Stay(StayReason::FewBytes));
         let late = PolicyInput { transferred: 100 << 10, ..early };
-        assert_eq!(policy.decide(&late), Decision::Move(MoveReason::UnknownLength));
+        assert_eq!(policy.decide(&late), Decision::Migrate(MigrationReason::UnknownLength));
     }
 
     #[test]
@@ -290,7 +290,7 @@ mod tests {
         let thin = PolicyInput { transferred: 0, age: Duration::from_secs(2), ..young };
         assert_eq!(policy.decide(&thin), Decision::Stay(StayReason::FewBytes));
         let old = PolicyInput { age: Duration::from_secs(2), ..young };
-        assert_eq!(policy.decide(&old), Decision::Move(MoveReason::Tunnel));
+        assert_eq!(policy.decide(&old), Decision::Migrate(MigrationReason::Tunnel));
         // Streams that start later would queue behind the tunnel's bytes.
         assert_eq!(policy.decide(&PolicyInput { others: 0, ..old }), policy.decide(&old));
         let shared = MigrationPolicy { tunnel_concurrent: 1, ..policy };
@@ -309,7 +309,7 @@ mod tests {
             ..BIG
         };
         let moves = |transferred, rate| {
-            policy.decide(&tunnel(transferred, rate)) == Decision::Move(MoveReason::Tunnel)
+            policy.decide(&tunnel(transferred, rate)) == Decision::Migrate(MigrationReason::Tunnel)
         };
         // 780 kbit/s: 1 MiB would take 11 s.
         assert!(!moves(487_499, Some(97_500)) && moves(487_500, Some(97_500)));
@@ -324,8 +324,8 @@ mod tests {
         let policy = MigrationPolicy::default();
         let stays = PolicyInput { hint: MigrationHint::Stay, ..BIG };
         assert_eq!(policy.decide(&stays), Decision::Stay(StayReason::Hint));
-        let alone = PolicyInput { hint: MigrationHint::Move, others: 0, ..BIG };
-        assert_eq!(policy.decide(&alone), Decision::Move(MoveReason::Hint));
+        let alone = PolicyInput { hint: MigrationHint::Migrate, others: 0, ..BIG };
+        assert_eq!(policy.decide(&alone), Decision::Migrate(MigrationReason::Hint));
         let urgent = PolicyInput { priority: Priority::sequential(1), ..BIG };
         assert_eq!(policy.decide(&urgent), Decision::Stay(StayReason::Urgent));
     }

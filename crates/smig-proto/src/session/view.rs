@@ -57,9 +57,9 @@ pub struct StreamView {
     /// Its priority.
     pub priority: Priority,
     /// Number of times that it moved.
-    pub moves: u8,
+    pub migrations: u8,
     /// Whether a migration or an offer of it is unanswered.
-    pub moving: bool,
+    pub migrating: bool,
     /// Whether it is a CONNECT tunnel.
     pub tunnel: bool,
     /// The stream's send window, in bytes, which may be negative.
@@ -147,8 +147,8 @@ fn stream_view(stream: &Stream) -> StreamView {
         unqueued: stream.send.expected(),
         expected: stream.recv.expected(),
         priority: stream.priority,
-        moves: stream.binding.moves(),
-        moving: !matches!(stream.binding.migration(), MigrationState::Idle),
+        migrations: stream.binding.moves(),
+        migrating: !matches!(stream.binding.migration(), MigrationState::Idle),
         tunnel: stream.request_kind == RequestKind::Tunnel,
         send_window: stream.send.window.value(),
         recv_window: stream.recv.window.open(),

@@ -142,7 +142,7 @@ impl World {
         if down_open && theirs.send_window != ours.recv_window {
             wrong.push("window of the download");
         }
-        if !talk.offered && (ours.moving || theirs.moving) {
+        if !talk.offered && (ours.migrating || theirs.migrating) {
             wrong.push("whether a move is open");
         }
         if !wrong.is_empty() {

@@ -113,7 +113,7 @@ impl ClientBuilder {
 
     /// Sets when this side migrates streams, mainly for what it sends.
     #[must_use]
-    pub fn moves(mut self, rules: MigrationConfig) -> Self {
+    pub fn migration(mut self, rules: MigrationConfig) -> Self {
         self.rules = rules;
         self
     }

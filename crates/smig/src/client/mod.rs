@@ -159,11 +159,11 @@ impl Client {
     /// Sets the current addresses of the origin. A session that is connected to another address accepts no further
     /// request and closes after its last one; the next request opens a new session. Over HTTP/1.1 this applies to
     /// each connection.
-    pub fn move_to(&self, origin: &Origin, addresses: &[SocketAddr]) {
+    pub fn set_addresses(&self, origin: &Origin, addresses: &[SocketAddr]) {
         if let Some(mailbox) = self.inner.pool.present(origin) {
             let addresses = addresses.iter().map(|addr| addr.ip().to_canonical()).collect();
             // If the send fails, the session is closing already.
-            drop(mailbox.send(Command::MoveTo(addresses)));
+            drop(mailbox.send(Command::SetAddresses(addresses)));
         }
     }
 

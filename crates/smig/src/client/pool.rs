@@ -179,8 +179,10 @@ fn refuse(context: &OriginContext, mailbox: &Arc<Mailbox<Command>>, error: &Erro
             Command::Request(outgoing) => outgoing.shared.fail(error.duplicate()),
             // The caller may have dropped the receiver.
             Command::AwaitProtocol(sender) => drop(sender.send(Err(error.duplicate()))),
-            Command::Dialed(_) | Command::Finish(_) | Command::MoveTo(_) | Command::Describe(_) => {
-            }
+            Command::Dialed(_)
+            | Command::Finish(_)
+            | Command::SetAddresses(_)
+            | Command::Describe(_) => {}
         }
     }
 }

@@ -27,7 +27,7 @@ pub enum Pacing {
     Off,
     /// Those that a stream has migrated to.
     #[default]
-    Moved,
+    Migrated,
     /// Every one that has more to send than its socket takes, however urgent. For measurements of pacing
     /// without migration.
     Every,

@@ -72,7 +72,15 @@ impl Counters {
         let (why, offset) = session_record.moved(stream, record, mover, sent + received);
         let place = self.is_observed().then(|| session_record.place_on(stream, to));
         let ends = self.ends_of(turn, to);
-        self.on_event(&ObserverEvent::Moved { from, to, mover, ends, stream: place, offset, why });
+        self.on_event(&ObserverEvent::Migrated {
+            from,
+            to,
+            mover,
+            ends,
+            stream: place,
+            offset,
+            why,
+        });
     }
 
     /// Reports that a stream has completed.
@@ -93,7 +101,7 @@ impl Counters {
             latency: clock::now().saturating_duration_since(record.opened),
             sent: view.map_or(0, |view| view.sent),
             received: view.map_or(0, |view| view.received),
-            moves: view.map_or(0, |view| view.moves),
+            migrations: view.map_or(0, |view| view.migrations),
         });
     }
 }

@@ -155,7 +155,7 @@ impl ServerBuilder {
 
     /// Sets the rules for migrations.
     #[must_use]
-    pub fn moves(mut self, rules: MigrationConfig) -> Self {
+    pub fn migration(mut self, rules: MigrationConfig) -> Self {
         self.rules = rules;
         self
     }

@@ -66,8 +66,8 @@ fn stream(
         received: view.received,
         length: to_send.max(view.expected),
         age: record.map(|record| now.saturating_duration_since(record.opened)),
-        moves: view.moves,
-        moving: view.moving,
+        migrations: view.migrations,
+        migrating: view.migrating,
         verdict: record.and_then(|record| record.verdict),
     }
 }

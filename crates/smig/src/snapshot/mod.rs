@@ -112,9 +112,9 @@ pub struct StreamSnapshot {
     /// their beginning.
     pub age: Option<Duration>,
     /// Number of its migrations.
-    pub moves: u8,
+    pub migrations: u8,
     /// Whether a migration or an offer of it is unanswered.
-    pub moving: bool,
+    pub migrating: bool,
     /// The last verdict of the rules; `None` if they do not track it: it is small, or they are off.
     pub verdict: Option<PolicyOutcome>,
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use http::{Method, Uri};
 use smig_proto::Instant;
-use smig_proto::policy::{MoveReason, StayReason};
+use smig_proto::policy::{MigrationReason, StayReason};
 
 /// The request that a stream carries, each part truncated at the configured length.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,18 +51,18 @@ pub enum PolicyOutcome {
     /// It stays.
     Stays(StayReason),
     /// It migrates to a spare.
-    Moves(MoveReason),
+    Migrates(MigrationReason),
     /// It is to migrate, which was offered to the client, since there is no spare.
-    Offered(MoveReason),
+    Offered(MigrationReason),
     /// It is to migrate, and no connection is available for it.
-    Waits(MoveReason),
+    Waits(MigrationReason),
 }
 
 impl fmt::Display for PolicyOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (does, why) = match self {
             Self::Stays(why) => ("stays", why.as_str()),
-            Self::Moves(why) => ("migrates", why.as_str()),
+            Self::Migrates(why) => ("migrates", why.as_str()),
             Self::Offered(why) => ("offered to the client", why.as_str()),
             Self::Waits(why) => ("waits for a connection", why.as_str()),
         };
@@ -75,7 +75,7 @@ impl fmt::Display for PolicyOutcome {
 #[non_exhaustive]
 pub enum MigrationCause {
     /// The rules of this end.
-    Policy(MoveReason),
+    Policy(MigrationReason),
     /// The application requested it.
     Asked,
     /// It reached an offset of [`MigrationMode::At`](crate::MigrationMode::At).

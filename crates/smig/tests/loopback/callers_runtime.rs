@@ -45,7 +45,7 @@ fn url(addr: SocketAddr, path: &str) -> String {
 fn moving(builder: ServerBuilder) -> ServerBuilder {
     let mut rules = MigrationConfig::default();
     rules.mode = MigrationMode::At(vec![1 << 20]);
-    builder.moves(rules)
+    builder.migration(rules)
 }
 
 fn never() -> MigrationConfig {
@@ -78,7 +78,7 @@ async fn body(client: &Client, url: String) -> Bytes {
 /// Downloads `LEN` bytes once a spare has joined; checks that they arrive by two connections.
 async fn migrates(client: ClientBuilder, addr: SocketAddr) {
     let (watch, mut events) = Watch::new();
-    let client = client.moves(never()).observer(watch).build().unwrap();
+    let client = client.migration(never()).observer(watch).build().unwrap();
     assert_eq!(body(&client, url(addr, "/")).await, "hello");
     until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
     let response = client.request(get(url(addr, &format!("/bytes/{LEN}")))).await.unwrap();

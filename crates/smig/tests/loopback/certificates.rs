@@ -65,7 +65,7 @@ async fn a_certificate_is_renewed_while_a_session_runs_and_grows() {
     let server = Server::builder()
         .listen(loopback(), material.clone())
         .workers(NonZeroUsize::MIN)
-        .moves(rules)
+        .migration(rules)
         .start(service_fn(answer))
         .unwrap();
     let url = format!("https://localhost:{}", server.local_addrs()[0].port());
@@ -98,7 +98,7 @@ async fn a_further_connection_needs_a_certificate_that_the_client_trusts() {
     let server = Server::builder()
         .listen(loopback(), material.clone())
         .workers(NonZeroUsize::MIN)
-        .moves(rules)
+        .migration(rules)
         .observer(watch)
         .start(service_fn(answer))
         .unwrap();
@@ -110,10 +110,10 @@ async fn a_further_connection_needs_a_certificate_that_the_client_trusts() {
 
     let running = client.request(get(format!("{url}/bytes/{LEN}"))).await.unwrap();
     until(&mut events, |event| matches!(event, ObserverEvent::HandshakeFailed)).await;
-    until(&mut events, |event| matches!(event, ObserverEvent::MoveDeclined { .. })).await;
+    until(&mut events, |event| matches!(event, ObserverEvent::MigrationDeclined { .. })).await;
     let (hash, len) = digest(running.into_body()).await.unwrap();
     assert_eq!((hash, len), (sha256(&bytes(LEN)), LEN as u64));
-    assert_eq!((server.stats().joined, server.stats().moves), (0, 0));
+    assert_eq!((server.stats().joined, server.stats().migrations), (0, 0));
 }
 
 #[tokio::test]

@@ -129,7 +129,7 @@ impl Run {
     async fn set_up(seed: u64, len: usize) -> Self {
         let mut dice = Dice(seed);
         let (server, client) = pair();
-        let server = server.moves(dice.moves(len as u64)).start(service_fn(answer)).unwrap();
+        let server = server.migration(dice.moves(len as u64)).start(service_fn(answer)).unwrap();
         let cuts = (0..4)
             .map(|_| (dice.roll(3) == 0).then(|| 5_000 + dice.roll(len as u64 * 2)))
             .collect();
@@ -141,7 +141,7 @@ impl Run {
         let client = client
             .engine(config)
             .spares(1 + dice.roll(2) as usize)
-            .moves(dice.moves(len as u64))
+            .migration(dice.moves(len as u64))
             .observer(watch)
             .build()
             .unwrap();
@@ -202,7 +202,7 @@ async fn moved_and_cut_at_random() {
             }
             Err(error) => failed += clean(seed, &error),
         }
-        moves += run.server.stats().moves;
+        moves += run.server.stats().migrations;
         tear_down(run).await;
     }
     println!("{whole} whole, {failed} failed cleanly, {moves} moves");

@@ -107,7 +107,7 @@ async fn a_connection_that_leads_elsewhere_carries_no_other_request() {
         while number(ask().await).await < 2 {}
         let last = if is_busy { Some(ask().await) } else { None };
         let before = connections.load(Ordering::SeqCst);
-        client.move_to(&origin, &["127.0.0.2:80".parse().unwrap()]);
+        client.set_addresses(&origin, &["127.0.0.2:80".parse().unwrap()]);
         if let Some(last) = last {
             number(last).await;
         }
@@ -116,7 +116,7 @@ async fn a_connection_that_leads_elsewhere_carries_no_other_request() {
         // Connections to the current address are kept: with so many requests, some are reused.
         let mut most = 0;
         for _ in 0..20 {
-            client.move_to(&origin, &[addr]);
+            client.set_addresses(&origin, &[addr]);
             most = most.max(number(ask().await).await);
         }
         assert!(most > 1);

@@ -537,7 +537,7 @@ async fn an_upload_that_nobody_wants_leaves_no_stream_behind() {
     // No migration: a reset that crosses a MIGRATE is another case.
     let mut rules = MigrationConfig::default();
     rules.mode = MigrationMode::Never;
-    let client = client.moves(rules).build().unwrap();
+    let client = client.migration(rules).build().unwrap();
     // A complete body in memory, and an endless one; both exceed the stream's window.
     let endless = futures_util::stream::repeat_with(|| Ok::<_, BoxError>(Frame::data(bytes(9000))));
     let bodies: [Body; 2] = [full(bytes(8 << 20)), StreamBody::new(endless).boxed()];

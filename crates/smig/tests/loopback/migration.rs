@@ -40,7 +40,7 @@ fn small_window() -> smig::Config {
 /// Returns whether it is the event of a completed migration. The mover emits it on the answer,
 /// possibly after the last byte.
 fn is_move(event: &ObserverEvent) -> bool {
-    matches!(event, ObserverEvent::Moved { .. })
+    matches!(event, ObserverEvent::Migrated { .. })
 }
 
 #[tokio::test]
@@ -48,8 +48,8 @@ async fn a_download_moves_to_a_spare() {
     let (server, client) = pair();
     let (watch, mut events) = Watch::new();
     let (seen, mut at_server) = Watch::new();
-    let server = server.moves(at(&[1 << 20])).observer(seen).start(service_fn(answer)).unwrap();
-    let client = client.moves(never()).observer(watch).build().unwrap();
+    let server = server.migration(at(&[1 << 20])).observer(seen).start(service_fn(answer)).unwrap();
+    let client = client.migration(never()).observer(watch).build().unwrap();
     let first = client.request(get(url(&server, "/"))).await.unwrap();
     assert_eq!(first.into_body().collect().await.unwrap().to_bytes(), "hello");
     let joined = until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
@@ -65,9 +65,9 @@ async fn a_download_moves_to_a_spare() {
     assert_ne!(segments[0].connection, segments[1].connection);
     assert!(segments[0].end >= 1 << 20);
     let moved = until(&mut at_server, is_move).await;
-    assert_eq!(server.stats().moves, 1);
+    assert_eq!(server.stats().migrations, 1);
     let ObserverEvent::Joined { conn, ends: Some(spare) } = joined else { panic!("{joined:?}") };
-    let ObserverEvent::Moved { ends: Some(to), .. } = moved else { panic!("{moved:?}") };
+    let ObserverEvent::Migrated { ends: Some(to), .. } = moved else { panic!("{moved:?}") };
     assert_eq!(conn, segments[1].connection);
     assert_eq!((to.local, to.peer), (spare.peer, spare.local), "both ends name one connection");
 }
@@ -101,10 +101,10 @@ async fn a_download_moves_when_the_server_offers() {
     let (server, client) = pair();
     let mut rules = at(&[100 << 10]);
     rules.offers = Offers::WhenNoSpare;
-    let server = server.moves(rules).start(service_fn(answer)).unwrap();
+    let server = server.migration(rules).start(service_fn(answer)).unwrap();
     let (watch, mut events) = Watch::new();
     let client =
-        client.engine(small_window()).moves(never()).spares(0).observer(watch).build().unwrap();
+        client.engine(small_window()).migration(never()).spares(0).observer(watch).build().unwrap();
     let response = client.request(get(url(&server, &format!("/bytes/{LEN}")))).await.unwrap();
     until(&mut events, is_move).await;
     let info = response.body().stream_info().unwrap();
@@ -121,8 +121,8 @@ async fn an_offer_to_a_session_that_takes_no_more_requests_is_declined() {
     let mut rules = at(&[4 << 20]);
     rules.offers = Offers::WhenNoSpare;
     let (seen, mut at_server) = Watch::new();
-    let server = server.moves(rules).observer(seen).start(service_fn(answer)).unwrap();
-    let client = client.engine(small_window()).moves(never()).spares(0).build().unwrap();
+    let server = server.migration(rules).observer(seen).start(service_fn(answer)).unwrap();
+    let client = client.engine(small_window()).migration(never()).spares(0).build().unwrap();
     let response = client.request(get(url(&server, &format!("/bytes/{LEN}")))).await.unwrap();
     let origin = Origin::https("localhost", server.local_addrs()[0].port());
     client.retire(&origin);
@@ -134,15 +134,15 @@ async fn an_offer_to_a_session_that_takes_no_more_requests_is_declined() {
     within("the end of requests", closed).await;
     let read = within("the download", digest(response.into_body())).await.unwrap();
     assert_eq!(read, (sha256(&bytes(LEN)), LEN as u64));
-    until(&mut at_server, |event| matches!(event, ObserverEvent::MoveDeclined { .. })).await;
+    until(&mut at_server, |event| matches!(event, ObserverEvent::MigrationDeclined { .. })).await;
 }
 
 #[tokio::test]
 async fn an_upload_moves() {
     let (server, client) = pair();
     let (watch, mut events) = Watch::new();
-    let server = server.moves(never()).start(service_fn(answer)).unwrap();
-    let client = client.moves(at(&[1 << 20])).observer(watch).build().unwrap();
+    let server = server.migration(never()).start(service_fn(answer)).unwrap();
+    let client = client.migration(at(&[1 << 20])).observer(watch).build().unwrap();
     let first = client.request(get(url(&server, "/"))).await.unwrap();
     drop(first.into_body().collect().await.unwrap());
     until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
@@ -151,15 +151,16 @@ async fn an_upload_moves() {
     let response = client.request(upload).await.unwrap();
     let body = response.into_body().collect().await.unwrap().to_bytes();
     assert_eq!(body, &sha256(&bytes(LEN))[..]);
-    assert_eq!(client.stats().moves, 1);
+    assert_eq!(client.stats().migrations, 1);
 }
 
 #[tokio::test]
 async fn a_stream_moves_again_and_again() {
     let (server, client) = pair();
     let (watch, mut events) = Watch::new();
-    let server = server.moves(at(&[1 << 20, 2 << 20, 4 << 20])).start(service_fn(answer)).unwrap();
-    let client = client.moves(never()).spares(2).observer(watch).build().unwrap();
+    let server =
+        server.migration(at(&[1 << 20, 2 << 20, 4 << 20])).start(service_fn(answer)).unwrap();
+    let client = client.migration(never()).spares(2).observer(watch).build().unwrap();
     let first = client.request(get(url(&server, "/"))).await.unwrap();
     drop(first.into_body().collect().await.unwrap());
     until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
@@ -175,13 +176,13 @@ async fn a_stream_moves_again_and_again() {
 async fn the_application_can_ask_for_a_move() {
     let (server, client) = pair();
     let (watch, mut events) = Watch::new();
-    let server = server.moves(never()).start(service_fn(answer)).unwrap();
-    let client = client.engine(small_window()).moves(never()).observer(watch).build().unwrap();
+    let server = server.migration(never()).start(service_fn(answer)).unwrap();
+    let client = client.engine(small_window()).migration(never()).observer(watch).build().unwrap();
     let response = client.request(get(url(&server, &format!("/bytes/{LEN}")))).await.unwrap();
     until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
     let info = response.body().stream_info().unwrap();
     info.migrate();
-    until(&mut events, |event| matches!(event, ObserverEvent::Moved { .. })).await;
+    until(&mut events, |event| matches!(event, ObserverEvent::Migrated { .. })).await;
     let (hash, len) = digest(response.into_body()).await.unwrap();
     assert_eq!((hash, len), (sha256(&bytes(LEN)), LEN as u64));
     assert_eq!(info.segments().len(), 2, "{:?}", info.segments());
@@ -192,7 +193,7 @@ async fn connections_join_across_workers() {
     let (server, client) = pair();
     let workers = NonZeroUsize::new(2).unwrap();
     let (seen, mut at_server) = Watch::new();
-    let server = server.workers(workers).moves(at(&[100 << 10])).observer(seen);
+    let server = server.workers(workers).migration(at(&[100 << 10])).observer(seen);
     let server = server.start(service_fn(answer)).unwrap();
     let expected = sha256(&bytes(LEN));
     // The kernel distributes connections over the workers: some of the joins change workers.
@@ -201,7 +202,7 @@ async fn connections_join_across_workers() {
     for _ in 0..12 {
         let builder = Client::builder().trust(Trust::DangerAcceptInvalidCerts);
         let (watch, mut events) = Watch::new();
-        let client = builder.moves(never()).observer(watch).build().unwrap();
+        let client = builder.migration(never()).observer(watch).build().unwrap();
         let (hello, big) = (url(&server, "/"), url(&server, &format!("/bytes/{LEN}")));
         tasks.spawn(async move {
             let first = client.request(get(hello)).await.unwrap();
@@ -222,7 +223,7 @@ async fn connections_join_across_workers() {
     }
     assert!(server.stats().joined >= 12);
     assert_eq!(server.stats().joins_refused, 0);
-    assert_eq!(server.stats().moves, 12);
+    assert_eq!(server.stats().migrations, 12);
 }
 
 #[tokio::test]
@@ -230,13 +231,13 @@ async fn trusted_cleartext_migrates_too() {
     let server = Server::builder()
         .listen_cleartext(loopback(), CleartextTrust::TrustedNetwork)
         .workers(NonZeroUsize::MIN)
-        .moves(at(&[1 << 20]))
+        .migration(at(&[1 << 20]))
         .start(service_fn(answer))
         .unwrap();
     let (watch, mut events) = Watch::new();
     let client = Client::builder()
         .cleartext(Cleartext::PriorKnowledge(CleartextTrust::TrustedNetwork))
-        .moves(never())
+        .migration(never())
         .observer(watch)
         .build()
         .unwrap();
@@ -273,7 +274,7 @@ async fn a_response_can_ask_to_move_or_to_stay() {
     let (watch, mut events) = Watch::new();
     let service = service_fn(|request: Request<smig::Incoming>| async move {
         let hint = match request.uri().query() {
-            Some("move") => smig::MigrationHint::Move,
+            Some("move") => smig::MigrationHint::Migrate,
             Some("stay") => smig::MigrationHint::Stay,
             _ => smig::MigrationHint::None,
         };
@@ -283,7 +284,7 @@ async fn a_response_can_ask_to_move_or_to_stay() {
     });
     let (seen, mut at_server) = Watch::new();
     let server = server.observer(seen).start(service).unwrap();
-    let client = client.moves(never()).observer(watch).build().unwrap();
+    let client = client.migration(never()).observer(watch).build().unwrap();
     drop(client.request(get(url(&server, "/"))).await.unwrap());
     until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
     for (query, segments) in [("stay", 1), ("move", 2)] {

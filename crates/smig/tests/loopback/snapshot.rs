@@ -4,7 +4,7 @@ use crate::support::{Watch, answer, digest, get, pair, until, url};
 use http::{Request, Response};
 use smig::{
     BoxError, ConnectionRole, Incoming, MigrationCause, MigrationConfig, MigrationHint,
-    MigrationMode, MoveReason, ObserverEvent, PolicyOutcome, SessionSnapshot, Snapshot,
+    MigrationMode, MigrationReason, ObserverEvent, PolicyOutcome, SessionSnapshot, Snapshot,
 };
 use tower::service_fn;
 
@@ -31,9 +31,10 @@ fn only(snapshot: Snapshot) -> SessionSnapshot {
 #[tokio::test]
 async fn both_ends_show_a_stream_and_where_it_moves() {
     let (server, client) = pair();
-    let server = server.moves(never()).request_label_limit(16).start(service_fn(answer)).unwrap();
+    let server =
+        server.migration(never()).request_label_limit(16).start(service_fn(answer)).unwrap();
     let (watch, mut events) = Watch::new();
-    let client = client.engine(narrow()).moves(never()).observer(watch).build().unwrap();
+    let client = client.engine(narrow()).migration(never()).observer(watch).build().unwrap();
     assert_eq!(client.sessions().await, Snapshot::default());
     assert_eq!(server.sessions().await, Snapshot::default());
 
@@ -58,18 +59,18 @@ async fn both_ends_show_a_stream_and_where_it_moves() {
     assert_eq!(stream.length, Some(LEN as u64));
     assert_eq!(here.streams[0].length, Some(LEN as u64));
     assert_eq!(here.streams[0].name, None, "nothing is remembered unless it is asked for");
-    assert_eq!((stream.moves, stream.connection), (0, there.connections[0].id));
+    assert_eq!((stream.migrations, stream.connection), (0, there.connections[0].id));
 
     response.body().stream_info().unwrap().migrate();
-    let moved = until(&mut events, |event| matches!(event, ObserverEvent::Moved { .. })).await;
-    let ObserverEvent::Moved { stream: Some(place), why, to, .. } = moved else {
+    let moved = until(&mut events, |event| matches!(event, ObserverEvent::Migrated { .. })).await;
+    let ObserverEvent::Migrated { stream: Some(place), why, to, .. } = moved else {
         panic!("{moved:?}")
     };
     assert_eq!((place.session, place.connection, why), (here.id, to, MigrationCause::Asked));
     assert_eq!(place.stream, here.streams[0].key);
     let after = only(client.sessions().await);
     assert_eq!(after.id, here.id);
-    assert_eq!((after.streams[0].connection, after.streams[0].moves), (to, 1));
+    assert_eq!((after.streams[0].connection, after.streams[0].migrations), (to, 1));
     let bulk = after.connections.iter().find(|conn| conn.id == to).unwrap();
     assert_eq!((bulk.role, bulk.streams), (ConnectionRole::Bulk, 1));
     assert_eq!(digest(response.into_body()).await.unwrap().1, LEN as u64);
@@ -78,7 +79,7 @@ async fn both_ends_show_a_stream_and_where_it_moves() {
 /// The same response, with a hint to migrate it.
 async fn eager(request: Request<Incoming>) -> Result<Response<crate::support::Body>, BoxError> {
     let mut response = answer(request).await?;
-    response.extensions_mut().insert(MigrationHint::Move);
+    response.extensions_mut().insert(MigrationHint::Migrate);
     Ok(response)
 }
 
@@ -92,8 +93,8 @@ async fn events_follow_a_stream_from_its_opening_to_its_end() {
     let opened =
         until(&mut events, |event| matches!(event, ObserverEvent::StreamOpened { .. })).await;
     let ObserverEvent::StreamOpened { stream: Some(opened) } = opened else { panic!("{opened:?}") };
-    let moves = PolicyOutcome::Moves(MoveReason::Hint);
-    let offered = PolicyOutcome::Offered(MoveReason::Hint);
+    let moves = PolicyOutcome::Migrates(MigrationReason::Hint);
+    let offered = PolicyOutcome::Offered(MigrationReason::Hint);
     let judged = |event: &ObserverEvent| {
         matches!(event, ObserverEvent::PolicyDecided { stream: Some(at), verdict }
         if at.stream == opened.stream && (*verdict == moves || *verdict == offered))
@@ -105,23 +106,24 @@ async fn events_follow_a_stream_from_its_opening_to_its_end() {
     let (mut moved, mut ended) = (None, None);
     while moved.is_none() || ended.is_none() {
         match until(&mut events, |_| true).await {
-            event @ ObserverEvent::Moved { .. } => moved = Some(event),
+            event @ ObserverEvent::Migrated { .. } => moved = Some(event),
             event @ ObserverEvent::StreamEnded { .. } => ended = Some(event),
             _ => {}
         }
     }
     assert_eq!(body.await.unwrap().unwrap().1, LEN as u64);
-    let Some(ObserverEvent::Moved { stream: Some(at), from, to, offset, why, .. }) = moved else {
+    let Some(ObserverEvent::Migrated { stream: Some(at), from, to, offset, why, .. }) = moved
+    else {
         panic!("{moved:?}")
     };
     assert_eq!((at.session, at.stream), (opened.session, opened.stream));
     assert_eq!((from, at.connection), (opened.connection, to));
-    assert_eq!(why, MigrationCause::Policy(MoveReason::Hint));
+    assert_eq!(why, MigrationCause::Policy(MigrationReason::Hint));
     assert!(offset < LEN as u64);
-    let Some(ObserverEvent::StreamEnded { stream: Some(at), sent, moves, .. }) = ended else {
+    let Some(ObserverEvent::StreamEnded { stream: Some(at), sent, migrations, .. }) = ended else {
         panic!("{ended:?}")
     };
     assert_eq!((at.stream, at.connection), (opened.stream, to));
-    assert_eq!((sent, moves), (LEN as u64, 1));
-    assert_eq!((server.stats().streams_ended, server.stats().moves), (1, 1));
+    assert_eq!((sent, migrations), (LEN as u64, 1));
+    assert_eq!((server.stats().streams_ended, server.stats().migrations), (1, 1));
 }

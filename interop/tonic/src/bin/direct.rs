@@ -4,7 +4,7 @@
 //!     tonic-direct client https://ADDRESS AUTHORITY checks
 //!     tonic-direct client https://ADDRESS AUTHORITY load BIGS CHUNKS
 //!
-//! In addition to the figures of `load`, it prints the number of moves of the client's session.
+//! In addition to the figures of `load`, it prints the number of migrations of the client's session.
 
 use anyhow::{Result, bail};
 use interop_tonic::client::Client;
@@ -29,7 +29,7 @@ async fn main() -> Result<()> {
         ["client", url, authority, "load", bigs, chunks] => {
             let (smig, client) = connect(url, authority)?;
             let mut found = client.load(bigs.parse()?, chunks.parse()?).await?;
-            found["moves"] = smig.stats().moves.into();
+            found["migrations"] = smig.stats().migrations.into();
             println!("{found}");
         }
         _ => bail!("server ADDRESS CHAIN KEY, or client URL AUTHORITY checks | load BIGS CHUNKS"),

@@ -37,8 +37,8 @@ struct Http1Conn {
     /// The connection is not persistent: its last request or response said so.
     last: bool,
     peer: IpAddr,
-    /// Value of [`IdleConns::moves`] when the connection was dialed.
-    moves: u64,
+    /// Value of [`IdleConns::generation`] when the connection was dialed.
+    generation: u64,
 }
 
 /// Connections of one session.
@@ -53,9 +53,9 @@ struct Http1Pool {
 #[derive(Debug, Default)]
 struct IdleConns {
     senders: Vec<Http1Conn>,
-    /// The server's addresses from the last `move_to`, and the number of such calls.
+    /// The server's addresses from the last `set_addresses`, and the number of such calls.
     addresses: Vec<IpAddr>,
-    moves: u64,
+    generation: u64,
 }
 
 /// Requests in progress.
@@ -129,7 +129,7 @@ impl Http1Session {
                 SessionState::Closing => outgoing.give_back(Error::new(ErrorKind::Retired)),
             },
             Command::Dialed(_) | Command::Describe(_) => {}
-            Command::MoveTo(addresses) => self.pool.move_to(addresses),
+            Command::SetAddresses(addresses) => self.pool.set_addresses(addresses),
             // The caller may have dropped the receiver.
             Command::AwaitProtocol(sender) => drop(sender.send(Ok(NegotiatedProtocol::Http1))),
             Command::Finish(when) => {
@@ -161,7 +161,7 @@ impl Http1Session {
 
 impl IdleConns {
     fn is_current(&self, sender: &Http1Conn) -> bool {
-        sender.moves == self.moves || self.addresses.contains(&sender.peer)
+        sender.generation == self.generation || self.addresses.contains(&sender.peer)
     }
 }
 
@@ -224,14 +224,14 @@ impl Http1Pool {
     }
 
     /// Closes idle connections to other addresses; busy ones are closed when they become idle.
-    fn move_to(&self, addresses: Vec<IpAddr>) {
+    fn set_addresses(&self, addresses: Vec<IpAddr>) {
         let mut idle = self.lock();
         idle.senders.retain(|sender| addresses.contains(&sender.peer));
         idle.addresses = addresses;
-        idle.moves += 1;
+        idle.generation += 1;
     }
 
-    async fn handshake(&self, transport: Transport, moves: u64) -> hyper::Result<Http1Conn> {
+    async fn handshake(&self, transport: Transport, generation: u64) -> hyper::Result<Http1Conn> {
         let peer = transport.peer().ip().to_canonical();
         let (mut hyper, connection) = handshake(transport).await?;
         tokio::spawn(async move {
@@ -241,12 +241,12 @@ impl Http1Pool {
         });
         // Before that `pick` skips the connection, and the first request would open a second one.
         hyper.ready().await?;
-        Ok(Http1Conn { hyper, last: false, peer, moves })
+        Ok(Http1Conn { hyper, last: false, peer, generation })
     }
 
     async fn connect(&self) -> Result<Http1Conn, Error> {
-        let (context, moves) = (&self.context, self.lock().moves);
-        self.handshake(pool::connect(context).await?, moves)
+        let (context, generation) = (&self.context, self.lock().generation);
+        self.handshake(pool::connect(context).await?, generation)
             .await
             .map_err(|source| Error::new(ErrorKind::Http1 { source, processed: Processed::No }))
     }

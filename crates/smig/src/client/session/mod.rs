@@ -42,7 +42,7 @@ pub(crate) enum Command {
     /// Accept no more requests, and close after the current ones.
     Finish(FinishWhen),
     /// Like [`Self::Finish`], unless the session is connected to one of these addresses.
-    MoveTo(Vec<IpAddr>),
+    SetAddresses(Vec<IpAddr>),
     /// Return a snapshot of the session.
     Describe(SnapshotSender),
 }
@@ -242,7 +242,7 @@ impl SessionHandler for ClientSession {
                     self.stop_accepting(turn);
                 }
             }
-            Command::MoveTo(addresses) => {
+            Command::SetAddresses(addresses) => {
                 if !addresses.contains(&self.spares.addr().ip().to_canonical()) {
                     tracing::info!(origin = %self.context.origin, "the server's addresses changed");
                     self.stop_accepting(turn);
@@ -324,7 +324,7 @@ impl SessionHandler for ClientSession {
             Command::Dialed(_)
             | Command::AwaitProtocol(_)
             | Command::Finish(_)
-            | Command::MoveTo(_)
+            | Command::SetAddresses(_)
             | Command::Describe(_) => None,
         });
         for outgoing in self.queue.drain(..).chain(left) {

@@ -215,7 +215,7 @@ impl ClientSession {
         let counters = &self.context.counters;
         let ends = counters.ends_of_stream(turn, key);
         let stream = counters.place(turn, &self.session_record, key);
-        counters.on_event(&ObserverEvent::MoveDeclined { ends, stream });
+        counters.on_event(&ObserverEvent::MigrationDeclined { ends, stream });
         let entry = self.by_key.get(&key).and_then(|&slot| self.slots.entry(slot));
         self.session_record.declined(key, entry.map(|(call, _)| &mut call.record));
     }

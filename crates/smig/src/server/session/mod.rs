@@ -222,7 +222,7 @@ where
             Event::MigrationDeclined { stream } => {
                 let ends = counters.ends_of_stream(turn, stream);
                 let place = counters.place(turn, &self.session_record, stream);
-                counters.on_event(&ObserverEvent::MoveDeclined { ends, stream: place });
+                counters.on_event(&ObserverEvent::MigrationDeclined { ends, stream: place });
                 let slot = self.by_key.get(&stream);
                 let entry = slot.and_then(|&slot| self.slots.entry(slot));
                 self.session_record
