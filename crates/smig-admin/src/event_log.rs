@@ -27,7 +27,7 @@ struct Entry {
 impl EventLog {
     /// Appends an entry, and returns its record if `wanted`. Events that are only counted are ignored.
     pub(crate) fn add(&mut self, what: &ObserverEvent, wanted: bool) -> Option<Bytes> {
-        if !is_told(what) {
+        if !is_logged(what) {
             return None;
         }
         if self.entries.len() == KEPT {
@@ -48,7 +48,7 @@ impl EventLog {
 
 /// Returns whether an event is logged individually. The policy's first verdicts on each tunnel, too few
 /// bytes and too young, are left out.
-const fn is_told(what: &ObserverEvent) -> bool {
+const fn is_logged(what: &ObserverEvent) -> bool {
     !matches!(
         what,
         ObserverEvent::PolicyDecided {

@@ -51,18 +51,19 @@ struct Reader {
     pictures: Interval,
     heartbeat: Interval,
     seen: u64,
-    _looker: Subscription,
+    _subscription: Subscription,
 }
 
 /// Starts an event stream; returns `None` at the limit of readers. Must run inside a tokio runtime.
 pub(crate) fn begin(snapshots: &Arc<SnapshotCache>) -> Option<Events> {
-    let (kept, live, looker) = snapshots.observer().subscribe()?;
+    let (kept, live, subscription) = snapshots.observer().subscribe()?;
     let (sender, receiver) = mpsc::channel(ON_THEIR_WAY);
     let (mut pictures, mut heartbeat) = (interval(PERIOD), interval(HEARTBEAT));
     pictures.set_missed_tick_behavior(MissedTickBehavior::Delay);
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let snapshots = Arc::clone(snapshots);
-    let reader = Reader { snapshots, live, pictures, heartbeat, seen: 0, _looker: looker };
+    let reader =
+        Reader { snapshots, live, pictures, heartbeat, seen: 0, _subscription: subscription };
     tokio::spawn(reader.run(sender, kept));
     Some(Events(receiver))
 }

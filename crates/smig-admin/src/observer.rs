@@ -26,7 +26,7 @@ const MAX_SUBSCRIBERS: usize = 16;
 pub struct AdminObserver {
     log: Mutex<EventLog>,
     live: broadcast::Sender<Bytes>,
-    lookers: AtomicUsize,
+    subscribers: AtomicUsize,
     ended: Mutex<Vec<SmallRequest>>,
     requests: RequestMetrics,
     spans: OpenSpans,
@@ -51,7 +51,7 @@ impl AdminObserver {
         Arc::new(Self {
             log: Mutex::default(),
             live: broadcast::Sender::new(BEHIND),
-            lookers: AtomicUsize::new(0),
+            subscribers: AtomicUsize::new(0),
             ended: Mutex::default(),
             requests: RequestMetrics::default(),
             spans: OpenSpans::new(tracer),
@@ -82,14 +82,14 @@ impl AdminObserver {
     pub(crate) fn subscribe(
         self: &Arc<Self>,
     ) -> Option<(Vec<Bytes>, broadcast::Receiver<Bytes>, Subscription)> {
-        if self.lookers.fetch_add(1, Ordering::Relaxed) >= MAX_SUBSCRIBERS {
-            self.lookers.fetch_sub(1, Ordering::Relaxed);
+        if self.subscribers.fetch_add(1, Ordering::Relaxed) >= MAX_SUBSCRIBERS {
+            self.subscribers.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
-        let looker = Subscription(Arc::clone(self));
+        let subscription = Subscription(Arc::clone(self));
         // Under the lock, no record is missed or duplicated.
         let log = self.log();
-        Some((log.records(), self.live.subscribe(), looker))
+        Some((log.records(), self.live.subscribe(), subscription))
     }
 
     /// Takes the small requests that completed while a reader was connected.
@@ -100,7 +100,7 @@ impl AdminObserver {
     fn on_ended(&self, place: Option<StreamRef>, latency: Duration, bytes: u64) {
         let small = bytes < SMALL;
         self.requests.observe(latency, small);
-        if !small || self.lookers.load(Ordering::Relaxed) == 0 {
+        if !small || self.subscribers.load(Ordering::Relaxed) == 0 {
             return;
         }
         let Some(place) = place else { return };
@@ -120,9 +120,9 @@ impl Observer for AdminObserver {
                 self.on_ended(*stream, *latency, sent + received);
             }
             ObserverEvent::StreamOpened { .. } => {}
-            told => {
+            event => {
                 let mut log = self.log();
-                if let Some(record) = log.add(told, self.live.receiver_count() > 0) {
+                if let Some(record) = log.add(event, self.live.receiver_count() > 0) {
                     // The last reader may just have disconnected.
                     drop(self.live.send(record));
                 }
@@ -137,7 +137,7 @@ pub(crate) struct Subscription(Arc<AdminObserver>);
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        if self.0.lookers.fetch_sub(1, Ordering::Relaxed) == 1 {
+        if self.0.subscribers.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.0.take_ended();
         }
     }

@@ -108,8 +108,8 @@ impl Service<Request<Incoming>> for AdminService {
     }
 
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
-        let desk = self.clone();
-        Box::pin(async move { Ok(desk.answer(request.map(drop)).await) })
+        let service = self.clone();
+        Box::pin(async move { Ok(service.answer(request.map(drop)).await) })
     }
 }
 

@@ -25,7 +25,7 @@ pub struct Agent {
     http: Vec<SocketAddr>,
     socks: Vec<SocketAddr>,
     forwards: Vec<SocketAddr>,
-    gateway: Arc<Uplink>,
+    uplink: Arc<Uplink>,
     admin: Option<Admin>,
     stopping: watch::Sender<bool>,
     tasks: JoinSet<()>,
@@ -79,13 +79,13 @@ impl Agent {
             None => client,
         };
         let client = client.build().map_err(io::Error::other)?;
-        let gateway = Uplink::new(client.clone(), spec.via, spec.credentials);
+        let uplink = Uplink::new(client.clone(), spec.via, spec.credentials);
         let tunnels = Tunnels::of_agent();
         let admin = match (&spec.admin, observer) {
             (Some(spec), Some(observer)) => {
                 let mut subject = AdminTarget::new("smig agent", client, observer)
                     .report(Arc::new(tunnels.clone()))
-                    .ready(ready(gateway.link()));
+                    .ready(ready(uplink.link()));
                 if let Some(telemetry) = &telemetry {
                     subject = subject.report(telemetry.tally());
                 }
@@ -96,13 +96,13 @@ impl Agent {
         let (stopping, stop) = watch::channel(false);
         let mut tasks = JoinSet::new();
         tasks.spawn({
-            let gateway = Arc::clone(&gateway);
-            async move { gateway.keep().await }
+            let uplink = Arc::clone(&uplink);
+            async move { uplink.keep().await }
         });
         let bound = [bind(&spec.listen).await?, bind(&spec.socks).await?];
         let [http, socks] = &bound;
         let shared = Arc::new(Shared {
-            gateway: Arc::clone(&gateway),
+            uplink: Arc::clone(&uplink),
             socks: addresses(socks)?.first().copied(),
             tunnel_idle: spec.tunnel_idle,
             tunnels: tunnels.clone(),
@@ -125,7 +125,7 @@ impl Agent {
         for (listener, protocol) in ports {
             tasks.spawn(accept_all(listener, protocol, Arc::clone(&shared), stop.clone()));
         }
-        Ok(Self { http, socks: socks_addrs, forwards, gateway, admin, stopping, tasks, telemetry })
+        Ok(Self { http, socks: socks_addrs, forwards, uplink, admin, stopping, tasks, telemetry })
     }
 
     /// The addresses of the HTTP proxy, with the actual ports.
@@ -155,20 +155,20 @@ impl Agent {
     /// The state of the connection to the gateway, and its changes.
     #[must_use]
     pub fn link(&self) -> watch::Receiver<UplinkState> {
-        self.gateway.link()
+        self.uplink.link()
     }
 
     /// Counters of the client.
     #[must_use]
     pub fn stats(&self) -> smig::Stats {
-        self.gateway.stats()
+        self.uplink.stats()
     }
 
     /// Shuts down gracefully: stops accepting, and lets active exchanges finish; what still runs after `limit` is
     /// reset. Then the last spans are sent, for three seconds at most.
     pub async fn shutdown(mut self, limit: Duration) {
         self.stopping.send_replace(true);
-        self.gateway.stop();
+        self.uplink.stop();
         let ended = async { while self.tasks.join_next().await.is_some() {} };
         if timeout(limit, ended).await.is_err() {
             tracing::debug!("the remaining streams were reset");

@@ -125,7 +125,7 @@ impl Connection {
             return Err(LocalError::new(StatusCode::BAD_REQUEST, text));
         };
         let span = RequestSpan::local(&request, Some(&target), self.shared.tracer.as_ref());
-        let stream = self.shared.gateway.tunnel(&target, &span).await;
+        let stream = self.shared.uplink.tunnel(&target, &span).await;
         span.set_status(stream.as_ref().map_or_else(LocalError::status, |_| StatusCode::OK));
         let stream = stream?;
         let upgrade = hyper::upgrade::on(&mut request);
@@ -148,11 +148,11 @@ impl Connection {
         let span = RequestSpan::local(&request, request.uri().authority(), tracer);
         let mut request = outward(request)?;
         span.inject(request.headers_mut());
-        let gateway = Arc::clone(&self.shared.gateway);
-        let response = gateway.send(request).await;
+        let uplink = Arc::clone(&self.shared.uplink);
+        let response = uplink.send(request).await;
         span.set_status(response.as_ref().map_or_else(LocalError::status, Response::status));
         let progress = self.progress.clone();
-        let mut response = response?.map(|body| LocalBody::session(body, progress, gateway, span));
+        let mut response = response?.map(|body| LocalBody::session(body, progress, uplink, span));
         *response.version_mut() = Version::HTTP_11;
         Ok(response)
     }

@@ -164,7 +164,7 @@ pub(crate) enum LocalBody {
     /// A response that the agent generates.
     Text(Full<Bytes>),
     /// A body received over the session.
-    Session { body: Incoming, sending: BodyGuard, gateway: Arc<Uplink>, told: SpanGuard },
+    Session { body: Incoming, sending: BodyGuard, uplink: Arc<Uplink>, span_guard: SpanGuard },
 }
 
 /// Marks the connection's response as complete when dropped: hyper drops a body that was read to its end,
@@ -200,14 +200,14 @@ impl LocalBody {
     pub(crate) fn session(
         body: Incoming,
         progress: ResponseState,
-        gateway: Arc<Uplink>,
+        uplink: Arc<Uplink>,
         span: RequestSpan,
     ) -> Self {
-        let told = SpanGuard { span, stream: body.stream_info(), bytes: 0 };
+        let span_guard = SpanGuard { span, stream: body.stream_info(), bytes: 0 };
         if !body.is_end_stream() {
             progress.begin();
         }
-        Self::Session { body, sending: BodyGuard(progress), gateway, told }
+        Self::Session { body, sending: BodyGuard(progress), uplink, span_guard }
     }
 }
 
@@ -221,17 +221,17 @@ impl Body for LocalBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self.get_mut() {
             Self::Text(text) => Pin::new(text).poll_frame(cx).map_err(|never| match never {}),
-            Self::Session { body, sending, gateway, told } => {
+            Self::Session { body, sending, uplink, span_guard } => {
                 let frame = ready!(Pin::new(body).poll_frame(cx));
                 if let Some(Ok(frame)) = &frame {
-                    told.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+                    span_guard.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
                 }
                 Poll::Ready(frame.map(|frame| {
                     frame.map_err(|error| {
                         sending.0.break_off();
-                        told.span.set_error("reset");
+                        span_guard.span.set_error("reset");
                         if error.is_transport() {
-                            gateway.on_broken();
+                            uplink.on_broken();
                         }
                         error.into()
                     })

@@ -50,13 +50,13 @@ pub(crate) async fn serve(
     };
     // Without migration there is no benefit, and the gateway may not know the field `ORIGIN_PROTOCOL`.
     if is_http2
-        && shared.gateway.ready().await.is_ok_and(|speaks| speaks == NegotiatedProtocol::Smig)
+        && shared.uplink.ready().await.is_ok_and(|speaks| speaks == NegotiatedProtocol::Smig)
     {
         progress.end();
         return serve_http2(accepted, forward, shared, stop).await;
     }
     let span = RequestSpan::tunnel("TCP", &forward.target, shared.tracer.as_ref());
-    match shared.gateway.tunnel(&forward.target, &span).await {
+    match shared.uplink.tunnel(&forward.target, &span).await {
         Ok(stream) => {
             progress.end();
             shared.carry(TunnelKind::Port, Socket::new(accepted), stream, span).await;
@@ -126,12 +126,12 @@ async fn answer(
     let mut request = outward(request)?;
     span.inject(request.headers_mut());
     request.headers_mut().insert(ORIGIN_PROTOCOL, HeaderValue::from_static("h2c"));
-    let gateway = Arc::clone(&shared.gateway);
-    let response = gateway.send(request).await;
+    let uplink = Arc::clone(&shared.uplink);
+    let response = uplink.send(request).await;
     span.set_status(response.as_ref().map_or_else(LocalError::status, Response::status));
     // A failed stream is reset alone: the connection and its other streams continue.
     let progress = ResponseState::default();
-    let mut response = response?.map(|body| LocalBody::session(body, progress, gateway, span));
+    let mut response = response?.map(|body| LocalBody::session(body, progress, uplink, span));
     *response.version_mut() = Version::HTTP_2;
     Ok(response)
 }

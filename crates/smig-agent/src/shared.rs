@@ -14,7 +14,7 @@ use crate::uplink::Uplink;
 /// State that all local ports of an agent share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) gateway: Arc<Uplink>,
+    pub(crate) uplink: Arc<Uplink>,
     /// The address of the SOCKS proxy, for the PAC file.
     pub(crate) socks: Option<SocketAddr>,
     pub(crate) tunnel_idle: Option<Duration>,
@@ -45,7 +45,7 @@ impl Shared {
             let (sent, received) = (outcome.sent, outcome.received);
             tracing::debug!(%error, sent, received, "tunnel failed");
             if error.is_transport() {
-                self.gateway.on_broken();
+                self.uplink.on_broken();
             }
         }
     }

@@ -38,7 +38,7 @@ pub(crate) async fn serve(mut tcp: TcpStream, shared: Arc<Shared>) {
         Err(_) => return tracing::debug!("SOCKS request timed out"),
     };
     let span = RequestSpan::tunnel("SOCKS5", &target, shared.tracer.as_ref());
-    let stream = match shared.gateway.tunnel(&target, &span).await {
+    let stream = match shared.uplink.tunnel(&target, &span).await {
         Ok(stream) => stream,
         Err(failure) => {
             span.set_status(failure.status());

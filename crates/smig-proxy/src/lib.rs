@@ -21,6 +21,6 @@ pub use error::{ProxyError, is_cancel};
 
 use http::HeaderName;
 
-/// Request field from an agent to a forward proxy: with the value `h2c`, the request is sent to the origin over HTTP/2 with prior knowledge instead of
-/// HTTP/1.1.
+/// Request field from an agent to a forward proxy: with the value `h2c`, the request is sent to the origin over HTTP/2
+/// with prior knowledge instead of HTTP/1.1.
 pub const ORIGIN_PROTOCOL: HeaderName = HeaderName::from_static("smig-origin-protocol");

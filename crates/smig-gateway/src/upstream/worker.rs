@@ -103,8 +103,8 @@ async fn evict_until_removed(
             pool.evict_idle(&upstream, server).await;
         }
     }
-    let gone = WORKERS.with_borrow_mut(|workers| workers.remove(&number));
-    drop(gone);
+    let removed = WORKERS.with_borrow_mut(|workers| workers.remove(&number));
+    drop(removed);
 }
 
 impl ServerPool {
@@ -114,7 +114,7 @@ impl ServerPool {
 
     /// Closes idle connections, and those to addresses that the server's name no longer resolves to.
     async fn evict_idle(&self, upstream: &Upstream, server: &UpstreamServer) {
-        let session = self.session_that_lasts();
+        let session = self.live_session();
         let homes = match &server.url().target {
             ServerAddr::Tcp { host, port }
                 if host.parse::<IpAddr>().is_err()
@@ -145,7 +145,7 @@ impl ServerPool {
     /// had one. The name of an ended session need not be resolved any more.
     ///
     /// [`Timeouts::idle`]: super::Timeouts::idle
-    fn session_that_lasts(&self) -> Option<Rc<Http2Client>> {
+    fn live_session(&self) -> Option<Rc<Http2Client>> {
         let mut present = self.session.borrow_mut();
         // A request holds a reference until the client has a session.
         let has_ended = |session: &mut Rc<Http2Client>| {

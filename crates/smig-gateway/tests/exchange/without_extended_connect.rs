@@ -1,10 +1,12 @@
 //! WebSocket and CONNECT to servers over TLS that speak HTTP/2 without extended CONNECT (RFC 8441), or no longer.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use smig::Resolver;
+use smig_gateway::upstream::UpstreamSpec;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
@@ -119,13 +121,18 @@ impl Tls {
     }
 
     fn gateway_with(&self, max_connections: usize) -> Gateway {
-        let mut spec = spec(&[&format!("https://{}", self.addr)]);
+        Gateway::start(&self.spec("127.0.0.1", max_connections))
+    }
+
+    /// An upstream of this server, under a name.
+    fn spec(&self, name: &str, max_connections: usize) -> UpstreamSpec {
+        let mut spec = spec(&[&format!("https://{name}:{}", self.addr.port())]);
         spec.max_connections = max_connections;
         // Below the 30 s after which an idle session ends by itself.
         spec.timeouts.queue = Duration::from_secs(25);
         spec.tls.insecure = true;
         spec.timeouts.head = Duration::from_secs(3600);
-        Gateway::start(&spec)
+        spec
     }
 }
 
@@ -173,7 +180,15 @@ async fn an_idle_session_makes_room() {
 async fn a_busy_session_stays() {
     const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     let server = Tls::start(&["h2", "http/1.1"]).await;
-    let gateway = server.gateway_with(1);
+    let (looked_up, mut lookups) = mpsc::unbounded_channel();
+    let resolver = Resolver::by(move |_| {
+        // The test may have ended.
+        let _ = looked_up.send(());
+        Ok(vec![Ipv4Addr::LOCALHOST.into()])
+    });
+    let mut spec = server.spec("a.example", 1);
+    spec.resolve = Duration::ZERO;
+    let gateway = Gateway::with_resolver(&spec, resolver);
     let mut endless = gateway.connect(GET).await;
     let answer = within("the first answer", head(&mut endless)).await;
     assert!(answer.starts_with("http/1.1 200 "), "{answer}");
@@ -184,8 +199,11 @@ async fn a_busy_session_stays() {
         }
     };
     within("the WebSocket in the queue", waits).await;
-    // Idle connections are checked each second. If that were later, the test would see less, and pass.
-    tokio::time::sleep(Duration::from_millis(2500)).await;
+    // Idle connections are checked each second, which begins with a lookup: the second one follows a whole check.
+    while lookups.try_recv().is_ok() {}
+    for _ in 0..2 {
+        within("a check of idle connections", lookups.recv()).await.unwrap();
+    }
     let answer = within("the second answer", head(&mut gateway.connect(GET).await)).await;
     assert!(answer.starts_with("http/1.1 200 "), "{answer}");
 }
