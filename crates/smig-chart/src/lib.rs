@@ -9,6 +9,7 @@
 //! - [`terminal`]: charts in a terminal, redrawn in place.
 
 pub mod html;
+mod markup;
 pub mod svg;
 pub mod table;
 pub mod terminal;

@@ -8,7 +8,7 @@
 //!
 //! | file | owns |
 //! |---|---|
-//! | `spec`, `rate`, `discipline` | configuration, as in files |
+//! | `spec`, `rate`, `discipline`, `link_file` | configuration, as in files |
 //! | `profile` | named links |
 //! | `model` | [`Link`]: one direction, from queue to arrival |
 //! | `queue/` | drop-tail, drop-head, `CoDel`, fair queue |
@@ -20,7 +20,9 @@
 
 mod delays;
 mod discipline;
+mod error;
 mod lateness;
+mod link_file;
 mod log;
 mod loss;
 mod lte;
@@ -41,6 +43,7 @@ mod units;
 
 pub use delays::{DelayRamp, JitterSpec, NormalJitter, UniformJitter};
 pub use discipline::{CoDelSpec, FqCodelSpec, Qdisc};
+pub use error::{SpecError, TraceError};
 pub use lateness::{Lateness, LatenessSummary};
 pub use log::{DropReason, LinkEvent, LinkEventKind, LinkLog};
 pub use loss::{GilbertElliott, LossSpec};
@@ -50,6 +53,6 @@ pub use packet::{Packet, Ports};
 pub use profile::Profile;
 pub use rate::{RateSpec, RateStep, Steps};
 pub use report::{LinkCounters, LinkReport, Scheduling};
-pub use spec::{DirectionSpec, LinkSpec, QueueLimit, SpecError, USUAL_MTU};
-pub use trace::{OPPORTUNITY_BYTES, Trace, TraceError};
+pub use spec::{DirectionSpec, LinkSpec, QueueLimit, USUAL_MTU};
+pub use trace::{OPPORTUNITY_BYTES, Trace};
 pub use units::{Rate, RateError, Time};

@@ -1,17 +1,14 @@
 //! Configuration of a link, in files and in code.
 
 use std::fmt;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use serde::de::{Error, MapAccess, Visitor, value::MapAccessDeserializer};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use super::delays::JitterSpec;
-use super::trace::TraceError;
 use super::transmitter::Transmitter;
-use super::{LossSpec, Profile, Qdisc, Rate, RateSpec};
+use super::{LossSpec, Qdisc, Rate, RateSpec, SpecError};
 use crate::millis;
 
 /// Default MTU of a link, in bytes of an IP packet.
@@ -111,7 +108,7 @@ impl DirectionSpec {
 
 /// Both directions of a link between a server and a client.
 ///
-/// In files: the name of a [`Profile`], or a table with `to_client` and
+/// In files: the name of a [`Profile`](crate::Profile), or a table with `to_client` and
 /// `to_server`, or with `both` in place of an absent direction.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LinkSpec {
@@ -164,39 +161,6 @@ impl LinkSpec {
     }
 }
 
-/// Why a link cannot be created.
-#[derive(Debug, thiserror::Error)]
-pub enum SpecError {
-    /// A value is invalid; the text names the key.
-    #[error("{0}")]
-    Value(String),
-    /// A trace file cannot be read.
-    #[error("cannot read the trace {}: {cause}", file.display())]
-    TraceFile {
-        /// Its path.
-        file: PathBuf,
-        /// The I/O error.
-        cause: io::Error,
-    },
-    /// A trace file is not valid.
-    #[error("the trace {} is not in Mahimahi's format: {cause}", file.display())]
-    Trace {
-        /// Its path.
-        file: PathBuf,
-        /// The parse error.
-        cause: TraceError,
-    },
-}
-
-impl SpecError {
-    fn of(self, direction: &str) -> Self {
-        match self {
-            Self::Value(text) => Self::Value(format!("{direction}.{text}")),
-            file => file,
-        }
-    }
-}
-
 /// Formats a one-line summary: rates, round-trip time, jitter, loss, and the queue to the client.
 impl fmt::Display for LinkSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -219,50 +183,5 @@ impl fmt::Display for LinkSpec {
             write!(f, " ({})", down.discipline)?;
         }
         Ok(())
-    }
-}
-
-/// The table form.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Table {
-    both: Option<DirectionSpec>,
-    to_client: Option<DirectionSpec>,
-    to_server: Option<DirectionSpec>,
-}
-
-impl<'de> Deserialize<'de> for LinkSpec {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(LinkVisitor)
-    }
-}
-
-struct LinkVisitor;
-
-impl<'de> Visitor<'de> for LinkVisitor {
-    type Value = LinkSpec;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a profile's name, or a table with to_client and to_server, or with both")
-    }
-
-    fn visit_str<E: Error>(self, name: &str) -> Result<LinkSpec, E> {
-        match Profile::named(name) {
-            Some(profile) => Ok(profile.spec),
-            None => {
-                let names: Vec<_> = Profile::all().iter().map(|profile| profile.name).collect();
-                let names = names.join(", ");
-                Err(E::custom(format!("{name:?} is not a link profile; profiles: {names}")))
-            }
-        }
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<LinkSpec, A::Error> {
-        let table = Table::deserialize(MapAccessDeserializer::new(map))?;
-        let missing = || Error::custom("a link needs to_client and to_server, or both");
-        let both = table.both;
-        let to_client = table.to_client.or_else(|| both.clone()).ok_or_else(missing)?;
-        let to_server = table.to_server.or(both).ok_or_else(missing)?;
-        Ok(LinkSpec { to_client, to_server })
     }
 }

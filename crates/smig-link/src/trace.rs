@@ -8,8 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::transmitter::Transmitter;
-use super::{Rate, SpecError, Steps, Time};
+use super::{Rate, TraceError};
 
 /// Bytes of IP packets in one delivery opportunity.
 pub const OPPORTUNITY_BYTES: u64 = 1_500;
@@ -18,32 +17,6 @@ pub const OPPORTUNITY_BYTES: u64 = 1_500;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trace {
     millis: Vec<u32>,
-}
-
-/// Why a text is not a valid trace.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum TraceError {
-    /// A line is not a number.
-    #[error("line {line}: {text:?} is not a number of milliseconds")]
-    Number {
-        /// Counted from 1.
-        line: usize,
-        /// Its content.
-        text: String,
-    },
-    /// Times decrease.
-    #[error("line {line}: {millis} follows {before}; lines must not decrease")]
-    Order {
-        /// Counted from 1.
-        line: usize,
-        /// Its content.
-        millis: u32,
-        /// The content of the line before.
-        before: u32,
-    },
-    /// The trace has no length: repeating it would give an infinite rate.
-    #[error("the last line must be later than 0 ms: it is the length of the trace")]
-    Empty,
 }
 
 impl Trace {
@@ -73,30 +46,6 @@ impl Trace {
         // The last opportunity is at the end of the trace and defines its length.
         let at = |index: u64| (index * u64::from(length)).div_ceil(opportunities) as u32;
         Self { millis: (1..=opportunities).map(at).collect() }
-    }
-
-    /// Creates a trace of a given length from rates that change in steps.
-    ///
-    /// # Errors
-    /// When the steps are invalid, or the trace would have no length.
-    pub fn from_steps(steps: &Steps, length: Duration) -> Result<Self, SpecError> {
-        steps.check()?;
-        let mut wire = Transmitter::steps(steps.clone());
-        let (mut at, mut millis) = (Time::ZERO, Vec::new());
-        let end = Time::ZERO + length;
-        loop {
-            at = wire.carry(at, OPPORTUNITY_BYTES);
-            if at > end {
-                break;
-            }
-            millis.push(u32::try_from(at.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX));
-        }
-        // An extra opportunity at the end preserves the length.
-        let last = u32::try_from(length.as_millis()).unwrap_or(u32::MAX);
-        if millis.last().is_none_or(|at| *at < last) {
-            millis.push(last);
-        }
-        Self::new(millis).map_err(|error| SpecError::Value(error.to_string()))
     }
 
     /// Returns the rate in each interval of this length; a partial interval at the end is left out.
@@ -178,7 +127,7 @@ impl fmt::Display for Trace {
 
 #[cfg(test)]
 mod tests {
-    use super::super::RateStep;
+    use super::super::{RateStep, Steps};
     use super::*;
 
     #[test]

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::trace::OPPORTUNITY_BYTES;
-use super::{Rate, RateStep, Steps, Time, Trace};
+use super::{Rate, RateStep, SpecError, Steps, Time, Trace};
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
@@ -240,5 +240,31 @@ impl Opportunities {
             if rest == 0 && round > 0 { (round - 1, length as u32) } else { (round, rest) };
         self.round = round;
         self.index = self.trace.millis().partition_point(|&millis| millis < rest);
+    }
+}
+
+impl Trace {
+    /// Creates a trace of a given length from rates that change in steps.
+    ///
+    /// # Errors
+    /// When the steps are invalid, or the trace would have no length.
+    pub fn from_steps(steps: &Steps, length: Duration) -> Result<Self, SpecError> {
+        steps.check()?;
+        let mut wire = Transmitter::steps(steps.clone());
+        let (mut at, mut millis) = (Time::ZERO, Vec::new());
+        let end = Time::ZERO + length;
+        loop {
+            at = wire.carry(at, OPPORTUNITY_BYTES);
+            if at > end {
+                break;
+            }
+            millis.push(u32::try_from(at.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX));
+        }
+        // An extra opportunity at the end preserves the length.
+        let last = u32::try_from(length.as_millis()).unwrap_or(u32::MAX);
+        if millis.last().is_none_or(|at| *at < last) {
+            millis.push(last);
+        }
+        Self::new(millis).map_err(|error| SpecError::Value(error.to_string()))
     }
 }

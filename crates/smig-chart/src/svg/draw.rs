@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::figure::{Figure, Layer, Panel, Rule};
 use super::shapes::{draw_shape, draw_swatch, round};
 use super::style::{STYLE, with_plain_colours};
-use crate::html::escape;
+use crate::markup::escape;
 
 /// Minimum space left of the plots.
 const LEFT: f64 = 44.0;

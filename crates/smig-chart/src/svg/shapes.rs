@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::figure::{Bar, Block, Colour, Layer, Level, Marker, Point, Range, Shape, Tint, Word};
-use crate::html::escape;
+use crate::markup::escape;
 
 /// Half the width of a whisker's cap.
 const CAP: f64 = 3.5;

@@ -1,7 +1,7 @@
 //! Tests that charts are well-formed and draw their input.
 
 use super::{Axis, Block, Colour, Figure, Layer, Mark, Marker, Panel, Point, Rule, Shape};
-use crate::html::assert_balanced;
+use crate::markup::assert_balanced;
 
 fn figure() -> Figure {
     let point = |x, y| Point { x, y, tooltip: format!("{x} & {y}") };
