@@ -12,8 +12,9 @@ use rcgen::{CertificateParams, KeyPair};
 use smig::{Server, ServerTls, Trust};
 use smig_files::{Files, Options};
 
+use super::data_table::{Cell, numbers, words};
 use super::facts::{FactNames, Facts};
-use super::finding::{Cell, Finding, numbers, words};
+use super::finding::Finding;
 use super::paper::Figure;
 use crate::survey::crawl::{
     CrawlEvent, CrawlOptions, Crawled, Limits, Results, Url, client, crawl as ask, start,
