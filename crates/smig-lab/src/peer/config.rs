@@ -125,65 +125,64 @@ impl Launch {
 impl ServerEnv {
     /// Returns how to start a server.
     #[must_use]
-    pub fn launch(&self, errand: &ServerJob<'_>) -> Launch {
-        let port = FIRST_PORT + errand.number;
+    pub fn launch(&self, job: &ServerJob<'_>) -> Launch {
+        let port = FIRST_PORT + job.number;
         // On every link of its host, which no other run uses.
         let everywhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
         let mut launch = Launch {
-            name: errand.name.to_owned(),
-            command: vec![errand.program.display().to_string()],
+            name: job.name.to_owned(),
+            command: vec![job.program.display().to_string()],
             files: Vec::new(),
             address: SocketAddr::from((self.address, port)),
             bind_addr: everywhere,
-            log: self.scratch.join(format!("server-{}.out", errand.name)),
+            log: self.scratch.join(format!("server-{}.out", job.name)),
             backends: Vec::new(),
             process: ProcessOptions::default(),
         };
-        match (BuiltIn::of(errand.server.kind), &errand.server.command) {
-            (Some(built_in), _) => self.built_in(errand, built_in, &mut launch),
-            (None, Some(command)) => self.command(errand, command, &mut launch),
-            (None, None) => self.smig(errand, &mut launch),
+        match (BuiltIn::of(job.server.kind), &job.server.command) {
+            (Some(built_in), _) => self.built_in(job, built_in, &mut launch),
+            (None, Some(command)) => self.command(job, command, &mut launch),
+            (None, None) => self.smig(job, &mut launch),
         }
         launch
     }
 
     /// A server that the lab configures: a command, possibly with a backend.
-    fn built_in(&self, errand: &ServerJob<'_>, built_in: &BuiltIn, launch: &mut Launch) {
-        let mut command = built_in.command(errand.server, self.owner == RunAs::Root);
+    fn built_in(&self, job: &ServerJob<'_>, built_in: &BuiltIn, launch: &mut Launch) {
+        let mut command = built_in.command(job.server, self.owner == RunAs::Root);
         if built_in.backend {
-            let address =
-                SocketAddr::from((Ipv4Addr::LOCALHOST, FIRST_BACKEND_PORT + errand.number));
+            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, FIRST_BACKEND_PORT + job.number));
             with_backend(&mut command, address);
-            launch.backends.push(self.backend(errand, address));
+            launch.backends.push(self.backend(job, address));
         }
-        self.command(errand, &command, launch);
+        self.command(job, &command, launch);
     }
 
     /// Our server without TLS, on the loopback.
-    fn backend(&self, errand: &ServerJob<'_>, address: SocketAddr) -> Launch {
+    fn backend(&self, job: &ServerJob<'_>, address: SocketAddr) -> Launch {
         let ours = [
             ("listen", Value::from(address.to_string())),
             ("root", Value::from(self.folder.display().to_string())),
             ("cleartext", Value::from(true)),
         ];
-        let config = self.file(errand, "behind.toml");
+        let config = self.file(job, "behind.toml");
         let words = [self.smig.as_path(), "lab".as_ref(), "server".as_ref(), "--config".as_ref()];
         let command = words.into_iter().chain([config.as_path()]);
         Launch {
-            name: format!("{}-behind", errand.name),
+            name: format!("{}-behind", job.name),
             command: command.map(|word: &Path| word.display().to_string()).collect(),
             files: vec![(config.clone(), with_server(&Table::new(), ours).to_string())],
             address,
             bind_addr: address,
-            log: self.scratch.join(format!("server-{}-behind.out", errand.name)),
+            log: self.scratch.join(format!("server-{}-behind.out", job.name)),
             backends: Vec::new(),
             process: ProcessOptions::default(),
         }
     }
 
     /// A command, with its placeholders filled in.
-    fn command(&self, errand: &ServerJob<'_>, command: &ServerCommand, launch: &mut Launch) {
-        let scratch = self.scratch.join(format!("server-{}", errand.name));
+    fn command(&self, job: &ServerJob<'_>, command: &ServerCommand, launch: &mut Launch) {
+        let scratch = self.scratch.join(format!("server-{}", job.name));
         let log = scratch.join("log");
         let bind_addr = launch.bind_addr;
         let value = |name: &str| {
@@ -213,11 +212,11 @@ impl ServerEnv {
         };
     }
 
-    fn file(&self, errand: &ServerJob<'_>, extension: &str) -> PathBuf {
-        self.scratch.join(format!("server-{}.{extension}", errand.name))
+    fn file(&self, job: &ServerJob<'_>, extension: &str) -> PathBuf {
+        self.scratch.join(format!("server-{}.{extension}", job.name))
     }
 
-    fn smig(&self, errand: &ServerJob<'_>, launch: &mut Launch) {
+    fn smig(&self, job: &ServerJob<'_>, launch: &mut Launch) {
         let text = |path: &Path| Value::from(path.display().to_string());
         let ours = [
             ("listen", Value::from(launch.bind_addr.to_string())),
@@ -225,8 +224,8 @@ impl ServerEnv {
             ("cert", text(&self.certificate)),
             ("key", text(&self.key)),
         ];
-        let settings = with_server(&errand.server.settings, ours);
-        let path = self.file(errand, "toml");
+        let settings = with_server(&job.server.settings, ours);
+        let path = self.file(job, "toml");
         let more = ["lab", "server", "--config", &path.display().to_string()].map(str::to_owned);
         launch.command.extend(more);
         launch.files.push((path, settings.to_string()));

@@ -11,7 +11,7 @@ use super::built_in::BuiltIn;
 use crate::scenario::{ServerKind, ServerSpec};
 
 /// More directories to search: Debian installs servers in directories that only root's `PATH` has.
-const MORE_FOLDERS: [&str; 4] = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/local/go/bin"];
+const EXTRA_DIRECTORIES: [&str; 4] = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/local/go/bin"];
 
 const GO_SERVER: &str = include_str!("server.go");
 
@@ -40,8 +40,8 @@ pub(crate) fn program_named(name: &str) -> Option<PathBuf> {
 #[must_use]
 pub fn in_path(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
-    let folders = env::split_paths(&path).chain(MORE_FOLDERS.map(PathBuf::from));
-    folders.map(|folder| folder.join(name)).find(|program| is_program(program))
+    let directories = env::split_paths(&path).chain(EXTRA_DIRECTORIES.map(PathBuf::from));
+    directories.map(|directory| directory.join(name)).find(|program| is_program(program))
 }
 
 /// Returns whether a file can be executed.

@@ -17,13 +17,13 @@ use super::config::{Launch, ProcessOptions};
 use crate::scenario::{Readiness, StopSignal};
 
 /// Timeout for a server to start listening.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Time between connection attempts.
-const TRY_EVERY: Duration = Duration::from_millis(5);
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time between checks of whether it is ready or has ended.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Time for a server to end after its stop signal, before it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Number of log lines in an error message.
-const LAST_LINES: usize = 12;
+const MAX_LOG_LINES: usize = 12;
 
 /// Why a server does not run.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +51,7 @@ pub enum PeerError {
         words: String,
     },
     /// The server runs, but is not ready.
-    #[error("{server} {missing} after {} s; its last output:\n{words}", PATIENCE.as_secs())]
+    #[error("{server} {missing} after {} s; its last output:\n{words}", READY_TIMEOUT.as_secs())]
     Silent {
         /// The server's name in the scenario.
         server: String,
@@ -110,7 +110,7 @@ impl Launch {
         let (ready, wait) = mpsc::channel();
         let start =
             Start { address: self.address, log: self.log.clone(), process: self.process.clone() };
-        let run = move || carry(command, &start, &ready, &stopped);
+        let run = move || supervise(command, &start, &ready, &stopped);
         let thread = host.run(run).map_err(fail("entering its host"))?;
         let peer = ServerProcess {
             name: self.name.clone(),
@@ -121,13 +121,13 @@ impl Launch {
         };
         match wait.recv() {
             Ok(Ok(())) => Ok(peer),
-            Ok(Err(Trouble::Io(cause))) => Err(fail("starting it")(cause)),
-            Ok(Err(Trouble::Ended(status))) => {
+            Ok(Err(StartError::Io(cause))) => Err(fail("starting it")(cause)),
+            Ok(Err(StartError::Ended(status))) => {
                 let words = last_lines(&peer.logs);
                 let command = self.command.join(" ");
                 Err(PeerError::Ended { server: self.name.clone(), status, command, words })
             }
-            Ok(Err(Trouble::Silent)) | Err(_) => {
+            Ok(Err(StartError::Silent)) | Err(_) => {
                 let missing = match &self.process.ready {
                     Readiness::Port => format!("does not listen on {}", self.address),
                     Readiness::Line(text) => format!("has not written a line with {text:?}"),
@@ -165,7 +165,7 @@ impl ServerProcess {
     }
 }
 
-enum Trouble {
+enum StartError {
     Io(io::Error),
     Ended(ExitStatus),
     Silent,
@@ -181,23 +181,23 @@ struct Start {
 
 /// Runs the server until it ends or the sender of `stopped` is dropped, on a thread inside the host. The
 /// thread must live as long as the process: the kernel kills the process when the thread ends.
-fn carry(
+fn supervise(
     mut command: Command,
     start: &Start,
-    ready: &mpsc::Sender<Result<(), Trouble>>,
+    ready: &mpsc::Sender<Result<(), StartError>>,
     stopped: &mpsc::Receiver<()>,
 ) -> Option<ExitStatus> {
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
             // The thread that called `start` waits for it.
-            let _ = ready.send(Err(Trouble::Io(error)));
+            let _ = ready.send(Err(StartError::Io(error)));
             return None;
         }
     };
-    let came_up = come_up(&mut child, start);
-    let is_up = came_up.is_ok();
-    let _ = ready.send(came_up);
+    let result = wait_until_ready(&mut child, start);
+    let is_up = result.is_ok();
+    let _ = ready.send(result);
     if is_up {
         let pause = Duration::from_millis(50);
         while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(pause) {
@@ -212,7 +212,7 @@ fn carry(
     None
 }
 
-fn come_up(child: &mut Child, start: &Start) -> Result<(), Trouble> {
+fn wait_until_ready(child: &mut Child, start: &Start) -> Result<(), StartError> {
     let began = Instant::now();
     loop {
         if is_ready(start) {
@@ -220,13 +220,13 @@ fn come_up(child: &mut Child, start: &Start) -> Result<(), Trouble> {
         }
         match child.try_wait() {
             Ok(None) => {}
-            Ok(Some(status)) => return Err(Trouble::Ended(status)),
-            Err(error) => return Err(Trouble::Io(error)),
+            Ok(Some(status)) => return Err(StartError::Ended(status)),
+            Err(error) => return Err(StartError::Io(error)),
         }
-        if began.elapsed() > PATIENCE {
-            return Err(Trouble::Silent);
+        if began.elapsed() > READY_TIMEOUT {
+            return Err(StartError::Silent);
         }
-        thread::sleep(TRY_EVERY);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -255,7 +255,7 @@ fn request_stop(child: &mut Child, signal: StopSignal) {
     let _ = kill_process_group(Pid::from_child(child), signal);
     let began = Instant::now();
     while began.elapsed() < STOP_TIMEOUT && matches!(child.try_wait(), Ok(None)) {
-        thread::sleep(TRY_EVERY);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -271,7 +271,7 @@ fn last_lines(logs: &[Option<PathBuf>]) -> String {
         let text = fs::read(log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<_> = text.lines().collect();
-        let from = lines.len().saturating_sub(LAST_LINES);
+        let from = lines.len().saturating_sub(MAX_LOG_LINES);
         lines.iter().skip(from).map(|line| format!("  {line}\n")).collect::<String>()
     };
     logs.iter().flatten().map(last).collect()

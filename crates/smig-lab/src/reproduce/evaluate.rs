@@ -178,40 +178,18 @@ fn maximum(value: &Value, results: &[&TrialResult]) -> Evaluated {
 impl Claim {
     /// Returns what is wrong with the claim, apart from its syntax.
     pub(super) fn fault(&self) -> Option<String> {
-        let (several, choose, mut names): (Vec<&Cells>, _, Vec<&str>) = match &self.measured {
-            Measure::Mean(value) | Measure::Maximum(value) => {
-                (vec![&value.cells], value.choose, Vec::new())
+        let (cells, choose): (Vec<&Cells>, _) = match &self.measured {
+            Measure::Mean(value) | Measure::Maximum(value) => (vec![&value.cells], value.choose),
+            Measure::LessThan(pair) | Measure::MoreThan(pair) | Measure::Trend(pair) => {
+                (vec![&pair.cells, &pair.than], pair.choose)
             }
-            Measure::LessThan(pair) | Measure::MoreThan(pair) | Measure::Trend(pair) => (
-                vec![&pair.cells, &pair.than],
-                pair.choose,
-                pair.also.keys().map(String::as_str).collect(),
-            ),
-            Measure::Survey => (Vec::new(), None, Vec::new()),
+            Measure::Survey => (Vec::new(), None),
         };
-        let lists: Vec<&str> = several
-            .into_iter()
-            .flatten()
-            .filter(|(_, levels)| matches!(levels, Levels::Several(_)))
-            .map(|(axis, _)| axis.as_str())
-            .collect();
-        let trend = matches!(self.measured, Measure::Trend(_));
-        match (lists.as_slice(), choose) {
-            ([_, second, ..], _) => {
-                return Some(format!(
-                    "only one axis can have a list of levels, and `{second}` is a second one"
-                ));
-            }
-            ([axis], None) if !trend => {
-                return Some(format!(
-                    "`{axis}` has a list of levels: set `choose` to \"largest\" or \"smallest\""
-                ));
-            }
-            ([], Some(_)) => return Some("`choose` needs an axis with a list of levels".into()),
-            ([], None) if trend => {
-                return Some("`trend` needs an axis with a list of levels".into());
-            }
-            _ => {}
+        let is_list = |(_, levels): &(&String, &Levels)| matches!(levels, Levels::Several(_));
+        let lists: Vec<&str> =
+            cells.into_iter().flatten().filter(is_list).map(|(axis, _)| axis.as_str()).collect();
+        if let Some(fault) = self.list_fault(&lists, choose) {
+            return Some(fault);
         }
         if !self.expected.fits(&self.measured) {
             return Some(format!(
@@ -219,16 +197,48 @@ impl Claim {
                 self.expected
             ));
         }
-        match self.measured {
-            Measure::Survey => return None,
-            Measure::Maximum(_) => names.extend(["maximum", "mean"]),
-            Measure::Trend(_) => names.extend(["first", "last"]),
-            Measure::Mean(_) | Measure::LessThan(_) | Measure::MoreThan(_) => names.extend(lists),
+        self.note_fault(&lists)
+    }
+
+    /// Returns what is wrong with the axes that have lists of levels.
+    fn list_fault(&self, lists: &[&str], choose: Option<Choose>) -> Option<String> {
+        let has_a_list = |axis| format!("`{axis}` has a list of levels");
+        match (&self.measured, lists, choose) {
+            (_, [_, second, ..], _) => {
+                Some(format!("only one axis can have a list of levels, and `{second}` is a second"))
+            }
+            (Measure::Maximum(_), [axis], _) => {
+                Some(has_a_list(axis) + ": `maximum` is that of one level")
+            }
+            (Measure::Trend(_), [], _) => {
+                Some("`trend` needs an axis with a list of levels".into())
+            }
+            (Measure::Trend(_), [_], None) => None,
+            (Measure::Trend(_), [_], Some(_)) => Some("`trend` has no `choose`".into()),
+            (_, [axis], None) => {
+                Some(has_a_list(axis) + ": set `choose` to \"largest\" or \"smallest\"")
+            }
+            (_, [], Some(_)) => Some("`choose` needs an axis with a list of levels".into()),
+            (_, [_], Some(_)) | (_, [], None) => None,
         }
-        let unknown = self.note.names().find(|name| !names.contains(name))?;
+    }
+
+    /// Returns the note's first placeholder that has no value.
+    fn note_fault(&self, lists: &[&str]) -> Option<String> {
+        let known: Vec<&str> = match &self.measured {
+            // The survey's values, of which the figure has a list.
+            Measure::Survey => return None,
+            Measure::Maximum(_) => vec!["maximum", "mean"],
+            Measure::Trend(_) => vec!["first", "last"],
+            Measure::Mean(_) => lists.to_vec(),
+            Measure::LessThan(pair) | Measure::MoreThan(pair) => {
+                lists.iter().copied().chain(pair.also.keys().map(String::as_str)).collect()
+            }
+        };
+        let unknown = self.note.names().find(|name| !known.contains(name))?;
         Some(format!(
             "`note`: {{{unknown}}} is not a value of this claim; it has: {}",
-            names.join(", ")
+            known.join(", ")
         ))
     }
 }

@@ -1,8 +1,9 @@
 //! Figure 10: the download time of the big file.
 
 use super::claim::Expected;
+use super::data_table::{Cell, numbers, words};
 use super::facts::{FactNames, Facts};
-use super::finding::{Cell, Dot, Finding, Group, Spread, numbers, words};
+use super::finding::{Dot, Finding, Group, Spread};
 use super::measure::{Sample, names_on, seconds, spaced, with};
 use super::scheme;
 use crate::campaign::TrialResult;

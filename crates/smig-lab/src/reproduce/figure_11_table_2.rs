@@ -1,8 +1,9 @@
 //! Figure 11 and Table 2: data that arrives after a cancel.
 
 use super::claim::Expected;
+use super::data_table::{Cell, numbers, words};
 use super::facts::{FactNames, Facts};
-use super::finding::{Cell, Dot, Finding, Group, Spread, numbers, words};
+use super::finding::{Dot, Finding, Group, Spread};
 use super::measure::{Sample, bytes_after_cancel, names_on, with};
 use super::scheme;
 use crate::campaign::TrialResult;

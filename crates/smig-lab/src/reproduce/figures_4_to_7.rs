@@ -1,8 +1,9 @@
 //! The slide table and Figures 4 to 7: a small object while a big file downloads.
 
 use super::claim::{Expected, Measured, seconds as shown};
+use super::data_table::{Cell, Column, numbers, words};
 use super::facts::{FactNames, Facts};
-use super::finding::{Cell, Column, Dot, Finding, Group, Spread, numbers, words};
+use super::finding::{Dot, Finding, Group, Spread};
 use super::measure::{Sample, names_on, seconds, with};
 use super::scheme::{self, MOVING};
 use crate::campaign::TrialResult;

@@ -1,8 +1,9 @@
 //! Figures 8 and 9: the effects of the small object's size and of the big file's size.
 
 use super::claim::{Expected, seconds as shown};
+use super::data_table::{Cell, numbers, words};
 use super::facts::{FactNames, Facts};
-use super::finding::{Cell, Dot, Finding, Group, Spread, numbers, words};
+use super::finding::{Dot, Finding, Group, Spread};
 use super::measure::{Sample, names_on, seconds, spaced, with};
 use super::scheme;
 use crate::campaign::TrialResult;

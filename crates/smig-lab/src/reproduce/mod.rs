@@ -6,6 +6,7 @@
 
 mod chart;
 mod claim;
+mod data_table;
 mod document;
 mod evaluate;
 mod experiment;
@@ -26,10 +27,11 @@ mod template;
 mod tests;
 
 pub use claim::{Claim, ClaimResult, Expected};
+pub use data_table::{Cell, Column, DataTable};
 pub use document::{render_json, summary};
 pub use experiment::{Experiment, Extent};
 pub use files::{Written, write_report};
-pub use finding::{Cell, Chart, Column, DataTable, Finding, Row};
+pub use finding::{Chart, Finding, Row};
 pub use table_1::{NAME as SURVEY, WebError, read_survey, survey_test_web};
 
 use smig_survey::Table;

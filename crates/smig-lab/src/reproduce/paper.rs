@@ -180,6 +180,10 @@ mod tests {
     #[test]
     fn reports_name_only_what_exists() {
         for figure in FIGURES.iter() {
+            let notes = figure.claims.iter().filter(|claim| claim.measured == Measure::Survey);
+            for name in notes.flat_map(|claim| claim.note.names()) {
+                assert!(fact_names(figure.name)[0].1.contains(&name), "{name}");
+            }
             assert_eq!(unknown(figure, fact_names(figure.name)), None, "{}", figure.name);
             if let Some(other) = &figure.text_of {
                 assert!(Figure::named(other).is_some(), "{other}");

@@ -16,8 +16,9 @@ use smig_survey::crawl::{
 };
 use smig_survey::{DataSource, SurveyCounts, SurveyError, Table};
 
+use super::data_table::{Cell, numbers, words};
 use super::facts::{FactNames, Facts};
-use super::finding::{Cell, Finding, numbers, words};
+use super::finding::Finding;
 use super::paper::Figure;
 
 /// The file of the survey's results, beside the other results.

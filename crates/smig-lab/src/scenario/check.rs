@@ -7,6 +7,7 @@ use super::spec::{
     ArrivalProcess, ClientKind, ClientSpec, HostSettings, Priorities, Scenario, ServerKind,
     ServerSpec, Transfer, TransferDirection,
 };
+use smig_link::LinkSpec;
 
 /// Path of a key, and the fault there.
 pub(super) type Found = (Vec<String>, String);
@@ -14,8 +15,29 @@ pub(super) type Found = (Vec<String>, String);
 /// Maximum number of connections of one client.
 const MOST_CONNECTIONS: u32 = 100;
 
+/// Links without faults. A campaign has few links and many settings, and checking a link with a varying rate
+/// generates the rate.
+#[derive(Debug, Default)]
+pub(super) struct CheckedLinks(Vec<LinkSpec>);
+
+impl CheckedLinks {
+    /// Returns the fault of a link, if it has one.
+    fn fault(&mut self, link: &LinkSpec) -> Option<String> {
+        if self.0.contains(link) {
+            return None;
+        }
+        match link.check() {
+            Ok(()) => {
+                self.0.push(link.clone());
+                None
+            }
+            Err(error) => Some(error.to_string()),
+        }
+    }
+}
+
 /// Returns all faults.
-pub(super) fn faults(scenario: &Scenario) -> Vec<Found> {
+pub(super) fn faults(scenario: &Scenario, links: &mut CheckedLinks) -> Vec<Found> {
     let mut faults = Faults(Vec::new());
     for (what, count) in [
         ("servers", scenario.servers.len()),
@@ -26,12 +48,12 @@ pub(super) fn faults(scenario: &Scenario) -> Vec<Found> {
             faults.add(what, "at least one is required");
         }
     }
-    if let Err(error) = scenario.link.check() {
-        faults.add("link", error.to_string());
+    if let Some(fault) = links.fault(&scenario.link) {
+        faults.add("link", fault);
     }
     for (number, link) in scenario.more_links.iter().enumerate() {
-        if let Err(error) = link.check() {
-            faults.add(&format!("more_links.{number}"), error.to_string());
+        if let Some(fault) = links.fault(link) {
+            faults.add(&format!("more_links.{number}"), fault);
         }
     }
     host("hosts.server", &scenario.hosts.server, &mut faults);

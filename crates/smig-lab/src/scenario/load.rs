@@ -14,7 +14,7 @@ use smig_settings::{Diagnostic, Diagnostics, KeyLocations};
 use toml::{Table, Value};
 
 use super::cells::{Campaign, Condition, Fingerprint, Variant, hex};
-use super::check;
+use super::check::{self, CheckedLinks};
 use super::command::files_beside;
 use super::spec::{Scenario, ServerKind};
 
@@ -90,7 +90,7 @@ pub fn parse(
         seed: head.seed,
         settings: Vec::new(),
     };
-    let mut faults = Vec::new();
+    let (mut faults, mut links) = (Vec::new(), CheckedLinks::default());
     for variant in reader.variants(&head.variants) {
         let mut merged = base.clone();
         for (axis, name) in &variant.0 {
@@ -98,7 +98,7 @@ pub fn parse(
                 put_over(&mut merged, over);
             }
         }
-        match reader.scenario(merged, &variant) {
+        match reader.scenario(merged, &variant, &mut links) {
             Ok((scenario, fingerprint)) => {
                 campaign.settings.push(Condition { variant, scenario, fingerprint });
             }
@@ -164,6 +164,7 @@ impl Reader<'_> {
         &self,
         merged: Table,
         variant: &Variant,
+        links: &mut CheckedLinks,
     ) -> Result<(Scenario, Fingerprint), Vec<Diagnostic>> {
         let mut scenario: Scenario = self.read(merged, &variant.0).map_err(|fault| vec![fault])?;
         // Serialization does not fail: a scenario is plain data with string keys.
@@ -178,7 +179,7 @@ impl Reader<'_> {
         for command in scenario.clients.values_mut().filter_map(|client| client.command.as_mut()) {
             command.resolve(self.folder);
         }
-        let mut faults: Vec<_> = check::faults(&scenario)
+        let mut faults: Vec<_> = check::faults(&scenario, links)
             .into_iter()
             .map(|(path, what)| self.fault(&path, &variant.0, &what))
             .collect();

@@ -23,7 +23,7 @@ use crate::scenario::{
 };
 
 /// Time limit for opening a session's spare connections before the run begins.
-const SPARES_PATIENCE: Duration = Duration::from_secs(10);
+const SPARES_TIMEOUT: Duration = Duration::from_secs(10);
 /// Number of HTTP/1.1 connections in browsers.
 const HTTP1_CONNECTIONS: u32 = 6;
 
@@ -170,11 +170,11 @@ impl WorkloadClient {
     }
 
     /// Sends a request and waits for the response's header section.
-    pub(super) async fn request(&self, ask: &RequestSpec<'_>) -> Result<Answer, String> {
+    pub(super) async fn request(&self, spec: &RequestSpec<'_>) -> Result<Answer, String> {
         match &self.way {
             ClientBackend::Sessions { all, assignment, turn, .. } => {
                 let big_apart = *assignment == Assignment::BigApart && all.len() > 1;
-                let index = match (big_apart, ask.role) {
+                let index = match (big_apart, spec.role) {
                     (true, SizeClass::Small) => 0,
                     (true, SizeClass::Big) => {
                         1 + turn.fetch_add(1, Ordering::Relaxed) % (all.len() - 1)
@@ -182,32 +182,36 @@ impl WorkloadClient {
                     (false, _) => turn.fetch_add(1, Ordering::Relaxed) % all.len().max(1),
                 };
                 let session = all.get(index).ok_or("a client without connections")?;
-                self.by_session(session, ask).await
+                self.by_session(session, spec).await
             }
             ClientBackend::Http1 { pool, .. } => {
-                let target = path_of(ask.size);
+                let target = path_of(spec.size);
                 let request =
-                    self.head(&target, ask).header(http::header::HOST, self.server.to_string());
-                let request = request.body(body_of(ask)).map_err(shown)?;
+                    self.head(&target, spec).header(http::header::HOST, self.server.to_string());
+                let request = request.body(body_of(spec)).map_err(shown)?;
                 checked(pool.request(request).await?).map(Answer::Http1)
             }
         }
     }
 
-    async fn by_session(&self, session: &Session, ask: &RequestSpec<'_>) -> Result<Answer, String> {
-        let uri = format!("https://{}{}", self.server, path_of(ask.size));
-        let request = self.head(&uri, ask).body(body_of(ask)).map_err(shown)?;
+    async fn by_session(
+        &self,
+        session: &Session,
+        spec: &RequestSpec<'_>,
+    ) -> Result<Answer, String> {
+        let uri = format!("https://{}{}", self.server, path_of(spec.size));
+        let request = self.head(&uri, spec).body(body_of(spec)).map_err(shown)?;
         let response = session.client.request(request).await.map_err(shown)?;
         let body = checked(response)?;
         Ok(Answer::Stream { body, session: session.number, home: session.home.get().copied() })
     }
 
-    fn head(&self, uri: &str, ask: &RequestSpec<'_>) -> http::request::Builder {
-        let request = match ask.direction {
+    fn head(&self, uri: &str, spec: &RequestSpec<'_>) -> http::request::Builder {
+        let request = match spec.direction {
             TransferDirection::Download => Request::get(uri),
             TransferDirection::Upload => Request::post(uri),
         };
-        match (self.priorities, ask.priority, ask.role) {
+        match (self.priorities, spec.priority, spec.role) {
             (Priorities::Silent, ..) => request,
             (Priorities::Sent, Some(value), _) => request.header("priority", value),
             (Priorities::Sent, None, SizeClass::Small) => request.header("priority", "u=1"),
@@ -247,7 +251,7 @@ fn client(
 
 /// Waits until a session has its spare connections, if the server supports the extension.
 async fn wait_for_spares(client: &Client, spares: u64) {
-    let until = Instant::now() + SPARES_PATIENCE;
+    let until = Instant::now() + SPARES_TIMEOUT;
     loop {
         let stats = client.stats();
         let is_complete = stats.joined >= spares || stats.joins_refused > 0;
@@ -261,10 +265,10 @@ async fn wait_for_spares(client: &Client, spares: u64) {
     }
 }
 
-fn body_of(ask: &RequestSpec<'_>) -> Upload {
-    match ask.direction {
+fn body_of(spec: &RequestSpec<'_>) -> Upload {
+    match spec.direction {
         TransferDirection::Download => Upload::new(0),
-        TransferDirection::Upload => Upload::new(ask.size),
+        TransferDirection::Upload => Upload::new(spec.size),
     }
 }
 

@@ -6,7 +6,7 @@ use super::run::now_ns;
 
 /// Returns the IP bytes that all devices of the calling thread's host, except the loopback, have
 /// received.
-pub(super) fn bytes_taken_in() -> u64 {
+pub(super) fn total_received() -> u64 {
     // The device table always exists.
     let devices = device_counts().unwrap_or_default();
     devices.iter().filter(|device| device.name != "lo").map(|device| device.received_bytes).sum()
@@ -22,13 +22,13 @@ pub(super) struct ReceivedBytes {
 
 impl ReceivedBytes {
     pub(super) fn start() -> Self {
-        let count = bytes_taken_in();
+        let count = total_received();
         Self { first: count, last: count, last_ns: now_ns() }
     }
 
     /// Reads the counter; returns the nanoseconds since it last changed.
-    pub(super) fn look(&mut self) -> u64 {
-        let (now, count) = (now_ns(), bytes_taken_in());
+    pub(super) fn poll(&mut self) -> u64 {
+        let (now, count) = (now_ns(), total_received());
         if count != self.last {
             (self.last, self.last_ns) = (count, now);
         }

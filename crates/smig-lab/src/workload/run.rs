@@ -20,7 +20,7 @@ use super::schedule::Schedule;
 use crate::scenario::{ArrivalProcess, ClientSpec, Scenario, Transfer};
 
 /// Time limit for opening all connections of a client.
-const OPEN_PATIENCE: Duration = Duration::from_secs(60);
+const OPEN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Input of a run.
 #[derive(Debug, Clone)]
@@ -138,10 +138,10 @@ async fn open(order: &WorkloadSpec) -> Result<BTreeMap<String, WorkloadClient>, 
         let endpoint =
             WorkloadClient::new(spec, server, &order.certificate, sessions).map_err(fail)?;
         sessions += endpoint.sessions();
-        match tokio::time::timeout(OPEN_PATIENCE, endpoint.open()).await {
+        match tokio::time::timeout(OPEN_TIMEOUT, endpoint.open()).await {
             Ok(opened) => opened.map_err(fail)?,
             Err(_) => {
-                return Err(fail(format!("no response within {} s", OPEN_PATIENCE.as_secs())));
+                return Err(fail(format!("no response within {} s", OPEN_TIMEOUT.as_secs())));
             }
         }
         endpoints.insert(name.clone(), endpoint);
@@ -204,12 +204,12 @@ impl Run {
                 object.number = number;
             }
         }
-        self.tell_end(&name);
+        self.mark_ended(&name);
         Ok(objects)
     }
 
     /// Marks a transfer as ended, which also ends the transfers that run until then.
-    pub(super) fn tell_end(&self, name: &str) {
+    pub(super) fn mark_ended(&self, name: &str) {
         if let Some(ended) = self.ended.get(name) {
             ended.send_replace(true);
         }

@@ -15,13 +15,13 @@ use super::run::{Run, now_ns};
 use crate::scenario::{CancelHow, SizeClass, Transfer, TransferDirection};
 
 /// After a cancel: silence after which the traffic counts as finished.
-const QUIET: Duration = Duration::from_millis(500);
+const QUIET_PERIOD: Duration = Duration::from_millis(500);
 /// After a cancel: maximum duration of the measurement.
-const LONGEST_LOOK: Duration = Duration::from_secs(10);
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const MAX_TAIL: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Why reading the body ended.
-enum End {
+enum ReadEnd {
     Whole,
     Cancel,
     Damaged,
@@ -77,7 +77,7 @@ impl Run {
         result: &mut ObjectResult,
         transfer: &Transfer,
     ) -> Result<Outcome, String> {
-        let ask = RequestSpec {
+        let spec = RequestSpec {
             size: result.size,
             direction: result.direction,
             role: result.role,
@@ -87,11 +87,11 @@ impl Run {
         let cancel_at = cancel.and_then(|cancel| cancel.at).map(|size| size.0);
         let cancel_by =
             cancel.and_then(|cancel| cancel.after).map(|after| Instant::now() + after.0);
-        let asking = self.endpoint(transfer)?.request(&ask);
+        let response = self.endpoint(transfer)?.request(&spec);
         let answer = match cancel_by {
-            None => Some(asking.await?),
+            None => Some(response.await?),
             Some(by) => tokio::select! {
-                answer = asking => Some(answer?),
+                answer = response => Some(answer?),
                 () = sleep_until(by) => None,
             },
         };
@@ -103,13 +103,13 @@ impl Run {
         let end = reading.whole(&mut answer, result).await;
         result.connections = answer.totals(&self.connections, result.bytes);
         Ok(match end {
-            End::Cancel => self.cancelled(result, Some(answer), transfer).await,
-            End::Whole => {
+            ReadEnd::Cancel => self.cancelled(result, Some(answer), transfer).await,
+            ReadEnd::Whole => {
                 result.ended_ns = self.since_began();
                 Outcome::Complete
             }
-            End::Damaged => Outcome::Damaged,
-            End::Failed(why) => Outcome::Failed(why),
+            ReadEnd::Damaged => Outcome::Damaged,
+            ReadEnd::Failed(why) => Outcome::Failed(why),
         })
     }
 
@@ -122,7 +122,7 @@ impl Run {
     ) -> Outcome {
         let others = self.body_bytes.load(Ordering::Relaxed);
         let at_ns = self.since_began();
-        let mut trickle = ReceivedBytes::start();
+        let mut received = ReceivedBytes::start();
         let is_closed =
             transfer.cancel.as_ref().is_some_and(|cancel| cancel.how == CancelHow::Close);
         if is_closed && let Ok(endpoint) = self.endpoint(transfer) {
@@ -132,20 +132,20 @@ impl Run {
         result.ended_ns = at_ns;
         if transfer.most() == 1 {
             // Transfers that run until the end of this one do not wait for late traffic.
-            self.tell_end(&result.name);
+            self.mark_ended(&result.name);
         }
-        let end = Instant::now() + LONGEST_LOOK;
+        let end = Instant::now() + MAX_TAIL;
         while Instant::now() < end {
-            sleep(LOOK_EVERY).await;
-            if u128::from(trickle.look()) >= QUIET.as_nanos() {
+            sleep(POLL_INTERVAL).await;
+            if u128::from(received.poll()) >= QUIET_PERIOD.as_nanos() {
                 break;
             }
         }
         result.cancel = Some(CancelRecord {
             at_ns,
-            wire_bytes: trickle.bytes(),
+            wire_bytes: received.bytes(),
             other_bytes: self.body_bytes.load(Ordering::Relaxed) - others,
-            last_ns: trickle.last_ns().saturating_sub(self.began_ns),
+            last_ns: received.last_ns().saturating_sub(self.began_ns),
         });
         Outcome::Cancelled
     }
@@ -160,7 +160,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    async fn whole(mut self, answer: &mut Answer, result: &mut ObjectResult) -> End {
+    async fn whole(mut self, answer: &mut Answer, result: &mut ObjectResult) -> ReadEnd {
         let mut content = Content::new();
         let is_upload = result.direction == TransferDirection::Upload;
         loop {
@@ -173,38 +173,38 @@ impl Reading<'_> {
             };
             let piece = tokio::select! {
                 piece = answer.next() => piece,
-                () = cancel => return End::Cancel,
+                () = cancel => return ReadEnd::Cancel,
             };
             let piece = match piece {
                 Some(Ok(piece)) => piece,
-                Some(Err(why)) => return End::Failed(why),
+                Some(Err(why)) => return ReadEnd::Failed(why),
                 None => break,
             };
-            self.look_for_a_move(answer, result);
+            self.record_migration(answer, result);
             let now = self.run.since_began();
             result.first_byte_ns.get_or_insert(now);
             if is_upload {
                 continue;
             }
             if !content.matches(&piece) {
-                return End::Damaged;
+                return ReadEnd::Damaged;
             }
             result.bytes += piece.len() as u64;
             self.run.body_bytes.fetch_add(piece.len() as u64, Ordering::Relaxed);
-            self.note_progress(now, result);
+            self.record_progress(now, result);
             if self.cancel_at.is_some_and(|at| result.bytes >= at) {
-                return End::Cancel;
+                return ReadEnd::Cancel;
             }
         }
-        self.look_for_a_move(answer, result);
+        self.record_migration(answer, result);
         if is_upload {
             // The server responds after it has read the complete body.
             result.bytes = result.size;
         }
-        if result.bytes == result.size { End::Whole } else { End::Damaged }
+        if result.bytes == result.size { ReadEnd::Whole } else { ReadEnd::Damaged }
     }
 
-    fn look_for_a_move(&mut self, answer: &Answer, result: &mut ObjectResult) {
+    fn record_migration(&mut self, answer: &Answer, result: &mut ObjectResult) {
         let now = answer.connection().or(self.at);
         if let (Some(from), Some(to)) = (self.at, now)
             && from != to
@@ -217,7 +217,7 @@ impl Reading<'_> {
         self.at = now;
     }
 
-    fn note_progress(&self, now: u64, result: &mut ObjectResult) {
+    fn record_progress(&self, now: u64, result: &mut ObjectResult) {
         let since = now - result.progress.last().map_or(result.started_ns, |point| point.0);
         let is_due = u128::from(since) >= self.run.progress_every.as_nanos();
         if result.role == SizeClass::Big && (is_due || result.bytes == result.size) {

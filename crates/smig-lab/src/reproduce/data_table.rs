@@ -1,0 +1,159 @@
+//! Tables of numbers: for readers, as CSV and as JSON.
+
+use serde_json::{Value, json};
+
+use smig_chart::html::{Align, Table};
+
+/// A table with numeric cells.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DataTable {
+    /// The columns, from left to right.
+    pub columns: Vec<Column>,
+    /// The rows, each with one cell per column.
+    pub rows: Vec<Vec<Cell>>,
+}
+
+/// A column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Column {
+    /// The name in CSV and JSON.
+    pub key: &'static str,
+    /// The heading for readers, with the unit.
+    pub heading: &'static str,
+    /// Decimal places for readers; `None` for text.
+    pub digits: Option<usize>,
+}
+
+/// The content of a cell.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cell {
+    /// Text.
+    Text(String),
+    /// A number in the column's unit.
+    Number(f64),
+    /// No value.
+    Empty,
+}
+
+impl Cell {
+    pub(super) fn of(value: Option<f64>) -> Self {
+        value.filter(|value| value.is_finite()).map_or(Self::Empty, Self::Number)
+    }
+
+    pub(super) fn text(text: impl Into<String>) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+/// A text column.
+pub(super) const fn words(key: &'static str, heading: &'static str) -> Column {
+    Column { key, heading, digits: None }
+}
+
+/// A numeric column.
+pub(super) const fn numbers(key: &'static str, heading: &'static str, digits: usize) -> Column {
+    Column { key, heading, digits: Some(digits) }
+}
+
+impl DataTable {
+    /// Renders the table for readers.
+    #[must_use]
+    pub fn shown(&self) -> Table {
+        let align = |column: &Column| match column.digits {
+            Some(_) => Align::Right,
+            None => Align::Left,
+        };
+        let columns = self.columns.iter().map(|column| (column.heading.to_owned(), align(column)));
+        self.as_table(columns.collect(), |column, value| {
+            let digits = column.digits.unwrap_or(1);
+            grouped(&format!("{value:.digits$}"))
+        })
+    }
+
+    /// Renders the table as CSV.
+    #[must_use]
+    pub fn to_csv(&self) -> String {
+        let columns = self.columns.iter().map(|column| (column.key.to_owned(), Align::Left));
+        smig_chart::table::to_csv(&self.as_table(columns.collect(), |_, value| exact(value)))
+    }
+
+    /// Returns the rows as JSON objects.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let row = |cells: &Vec<Cell>| {
+            let pairs = self.columns.iter().zip(cells).map(|(column, cell)| {
+                let value = match cell {
+                    Cell::Text(text) => json!(text),
+                    Cell::Number(number) => json!(rounded(*number)),
+                    Cell::Empty => Value::Null,
+                };
+                (column.key.to_owned(), value)
+            });
+            Value::Object(pairs.collect())
+        };
+        Value::Array(self.rows.iter().map(row).collect())
+    }
+
+    fn as_table(
+        &self,
+        columns: Vec<(String, Align)>,
+        number: impl Fn(&Column, f64) -> String,
+    ) -> Table {
+        let row = |cells: &Vec<Cell>| {
+            let cell = |(column, cell): (&Column, &Cell)| match cell {
+                Cell::Text(text) => text.clone(),
+                Cell::Number(value) => number(column, *value),
+                Cell::Empty => String::new(),
+            };
+            self.columns.iter().zip(cells).map(cell).collect()
+        };
+        Table { columns, rows: self.rows.iter().map(row).collect() }
+    }
+}
+
+/// Rounds to six decimal places: more than the measurement's precision.
+fn rounded(value: f64) -> f64 {
+    (value * 1e6).round() / 1e6
+}
+
+fn exact(value: f64) -> String {
+    format!("{}", rounded(value))
+}
+
+/// Inserts thousands separators.
+fn grouped(text: &str) -> String {
+    let whole = text.find('.').unwrap_or(text.len());
+    let mut out = String::new();
+    for (index, c) in text.char_indices() {
+        let left = whole.saturating_sub(index);
+        if index < whole && left % 3 == 0 && out.ends_with(|c: char| c.is_ascii_digit()) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stay_numbers() {
+        let table = DataTable {
+            columns: vec![words("scheme", "scheme"), numbers("mean_ms", "mean, ms", 0)],
+            rows: vec![
+                vec![Cell::text("a, b"), Cell::Number(12_345.6)],
+                vec![Cell::text("c"), Cell::Empty],
+            ],
+        };
+        assert_eq!(table.shown().rows[0], ["a, b", "12,346"]);
+        assert_eq!(table.to_csv(), "scheme,mean_ms\n\"a, b\",12345.6\nc,\n");
+        assert_eq!(
+            table.to_json(),
+            json!([{"scheme": "a, b", "mean_ms": 12345.6}, {"scheme": "c", "mean_ms": null}])
+        );
+        assert_eq!(grouped("-1234567.25"), "-1,234,567.25");
+        assert_eq!(grouped("-123"), "-123");
+    }
+}
