@@ -146,7 +146,7 @@ impl Connection {
         }
         let tracer = self.shared.tracer.as_ref();
         let span = RequestSpan::local(&request, request.uri().authority(), tracer);
-        let mut request = outward(request)?;
+        let mut request = prepare_request(request)?;
         span.inject(request.headers_mut());
         let uplink = Arc::clone(&self.shared.uplink);
         let response = uplink.send(request).await;
@@ -186,7 +186,7 @@ impl Connection {
 }
 
 /// Converts a local request to the form that is sent to the gateway.
-pub(crate) fn outward(
+pub(crate) fn prepare_request(
     mut request: Request<hyper::body::Incoming>,
 ) -> Result<Request<Content<hyper::body::Incoming>>, LocalError> {
     let bad =
@@ -199,11 +199,11 @@ pub(crate) fn outward(
         request.headers_mut().insert(HOST, host);
     }
     let (parts, body) = request.into_parts();
-    let (mut outward, content, _) =
+    let (mut upstream_head, content, _) =
         head::validate_request(parts, body, None, Upgrades::Ignored).map_err(bad)?;
     // hyper sends 100 (Continue) when the body is read.
-    outward.fields.remove(&EXPECT);
-    head::for_http2(outward, &Scheme::HTTP, content).map_err(bad)
+    upstream_head.fields.remove(&EXPECT);
+    head::for_http2(upstream_head, &Scheme::HTTP, content).map_err(bad)
 }
 
 /// Creates a plain-text response.

@@ -21,7 +21,7 @@ use smig_proxy::tunnel::{Socket, TunnelKind};
 use tokio::net::TcpStream;
 
 use crate::failure::LocalError;
-use crate::http_proxy::{outward, page};
+use crate::http_proxy::{page, prepare_request};
 use crate::local_socket::{LocalBody, LocalSocket, ResponseState};
 use crate::options::{PortForward, PortProtocol};
 use crate::shared::{Shared, Stop, stopped};
@@ -123,7 +123,7 @@ async fn answer(
         .map_err(|error| LocalError::new(StatusCode::BAD_REQUEST, error.to_string()))?;
     *request.uri_mut() = uri;
     let span = RequestSpan::local(&request, Some(&forward.target), shared.tracer.as_ref());
-    let mut request = outward(request)?;
+    let mut request = prepare_request(request)?;
     span.inject(request.headers_mut());
     request.headers_mut().insert(ORIGIN_PROTOCOL, HeaderValue::from_static("h2c"));
     let uplink = Arc::clone(&shared.uplink);

@@ -155,7 +155,7 @@ impl ProxyError {
 
     /// Converts [`Self::Terminated`] on a connection that was used before to [`Self::Stale`].
     #[must_use]
-    pub fn at(self, used: bool) -> Self {
+    pub fn on_reused(self, used: bool) -> Self {
         match self {
             Self::Terminated(text) if used => Self::Stale(text),
             other => other,

@@ -12,7 +12,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use smig::{BoxError, Incoming};
 
 use crate::ProxyError;
-use crate::head::admit_request_frame;
+use crate::head::validate_request_frame;
 
 /// How long to wait for a 100 (Continue) of the server before the body is sent anyway (RFC 9110 section 10.1.1).
 const CONTINUE: Duration = Duration::from_secs(1);
@@ -211,7 +211,7 @@ impl http_body::Body for Upload {
                 shared.ended.store(true, Ordering::Relaxed);
                 return Poll::Ready(None);
             }
-            Some(frame) => frame.and_then(admit_request_frame),
+            Some(frame) => frame.and_then(validate_request_frame),
         };
         match &frame {
             Err(_) => shared.failed.store(true, Ordering::Relaxed),
@@ -268,15 +268,15 @@ impl ResponseDeadline {
     /// Creates one: `head` from the end of the request to the response's header section, and `stall` while the server
     /// accepts nothing of the request; `None`: no limit.
     pub fn new(upload: &Upload, head: Duration, stall: Option<Duration>) -> Self {
-        Self::await_response(upload, head, stall.unwrap_or(UNBOUNDED))
+        Self::with_limits(upload, head, stall.unwrap_or(UNBOUNDED))
     }
 
     /// Creates one without limits, for exchanges that have their own.
     pub fn endless(upload: &Upload) -> Self {
-        Self::await_response(upload, UNBOUNDED, UNBOUNDED)
+        Self::with_limits(upload, UNBOUNDED, UNBOUNDED)
     }
 
-    fn await_response(upload: &Upload, head: Duration, stall: Duration) -> Self {
+    fn with_limits(upload: &Upload, head: Duration, stall: Duration) -> Self {
         // Whether another attempt waited for the client does not matter to this one.
         if let Some(shared) = &upload.0 {
             shared.awaiting_client.store(false, Ordering::Relaxed);
@@ -356,7 +356,7 @@ mod tests {
     async fn the_time_for_a_head_begins_when_the_upload_ends_however_long_that_took() {
         let pieces = [Ok(Frame::data(Bytes::from_static(b"piece")))];
         let mut upload = Upload::tunnel(StreamBody::new(futures_util::stream::iter(pieces)));
-        let mut clock = ResponseDeadline::await_response(&upload, HEAD, UNBOUNDED).start();
+        let mut clock = ResponseDeadline::with_limits(&upload, HEAD, UNBOUNDED).start();
         assert_eq!(clock.first(), HEAD);
         upload.frame().await.unwrap().unwrap();
         // Checked again although stalls are not limited.
@@ -373,10 +373,10 @@ mod tests {
         let pieces = futures_util::stream::iter(pieces).chain(futures_util::stream::pending());
         let body = SourceBody::Tunnel(Box::pin(StreamBody::new(pieces)));
         let mut upload = Upload::of(body, Some(5), Gate::Open);
-        let mut clock = ResponseDeadline::await_response(&upload, HEAD, UNBOUNDED).start();
+        let mut clock = ResponseDeadline::with_limits(&upload, HEAD, UNBOUNDED).start();
         upload.frame().await.unwrap().unwrap();
         // Over HTTP/1.1 the body is complete, and the server has it: the timeout for the header section runs.
-        let mut asked_again = ResponseDeadline::await_response(&upload, HEAD, UNBOUNDED).start();
+        let mut asked_again = ResponseDeadline::with_limits(&upload, HEAD, UNBOUNDED).start();
         assert_eq!(clock.check_progress().ok(), Some(HEAD));
         assert!(matches!(clock.check_progress(), Err(ProxyError::ResponseTimeout)));
         // Over HTTP/2 the end is awaited, which the client does not send.
@@ -393,7 +393,7 @@ mod tests {
         let mut upload = Upload::of(body, Some(0), Gate::Open);
         assert!(upload.frame().now_or_never().is_none());
         // Over HTTP/1.1 a body of zero bytes is not polled.
-        let mut clock = ResponseDeadline::await_response(&upload, HEAD, UNBOUNDED).start();
+        let mut clock = ResponseDeadline::with_limits(&upload, HEAD, UNBOUNDED).start();
         assert_eq!(clock.check_progress().ok(), Some(HEAD));
         assert!(matches!(clock.check_progress(), Err(ProxyError::ResponseTimeout)));
     }
@@ -418,7 +418,7 @@ mod tests {
     async fn a_server_that_takes_no_more_has_as_long_as_a_stall_may_take() {
         let pieces = (0..9).map(|_| Ok(Frame::data(Bytes::from_static(b"piece"))));
         let mut upload = Upload::tunnel(StreamBody::new(futures_util::stream::iter(pieces)));
-        let mut clock = ResponseDeadline::await_response(&upload, HEAD, HEAD * 3).start();
+        let mut clock = ResponseDeadline::with_limits(&upload, HEAD, HEAD * 3).start();
         upload.frame().await.unwrap().unwrap();
         for _ in 0..3 {
             assert_eq!(clock.check_progress().ok(), Some(HEAD));

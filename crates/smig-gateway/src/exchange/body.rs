@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use smig::{BoxError, ErrorCode, Incoming, Reset, seldom};
 use smig_proxy::conn_pool::Lease;
-use smig_proxy::head::admit_frame;
+use smig_proxy::head::validate_response_frame;
 use smig_proxy::is_cancel;
 use smig_proxy::upload::UploadRest;
 use tokio::time::{Instant, Sleep};
@@ -35,7 +35,7 @@ struct Http1 {
     incoming: hyper::body::Incoming,
     /// `None` once the connection is checked in.
     lease: Option<Lease>,
-    under_way: ActiveRequest,
+    active: ActiveRequest,
     /// What may remain of the request.
     rest: UploadRest,
     /// `None`: it may idle without limit.
@@ -48,7 +48,7 @@ struct Http1 {
 struct Http2 {
     incoming: Incoming,
     /// `None` only while being dropped.
-    under_way: Option<ActiveRequest>,
+    active: Option<ActiveRequest>,
     /// What may remain of the request, even after the response has ended.
     rest: UploadRest,
     /// `None`: it may idle without limit.
@@ -108,22 +108,22 @@ impl Body {
     pub(super) fn http1(
         incoming: hyper::body::Incoming,
         lease: Lease,
-        under_way: ActiveRequest,
+        active: ActiveRequest,
         rest: UploadRest,
         stall: Option<Duration>,
     ) -> Self {
         let lease = Some(lease);
-        Self(Source::Http1(Http1 { incoming, lease, under_way, rest, stall, waits: false }))
+        Self(Source::Http1(Http1 { incoming, lease, active, rest, stall, waits: false }))
     }
 
     pub(super) fn http2(
         incoming: Incoming,
-        under_way: ActiveRequest,
+        active: ActiveRequest,
         rest: UploadRest,
         stall: Option<Duration>,
     ) -> Self {
-        let (under_way, timer, waits) = (Some(under_way), None, false);
-        Self(Source::Http2(Http2 { incoming, under_way, rest, stall, timer, waits }))
+        let (active, timer, waits) = (Some(active), None, false);
+        Self(Source::Http2(Http2 { incoming, active, rest, stall, timer, waits }))
     }
 }
 
@@ -138,7 +138,7 @@ impl Http1 {
         match connection.drive(cx, |cx| Pin::new(&mut *incoming).poll_frame(cx)) {
             Poll::Ready(Some(Ok(frame))) => {
                 self.waits = false;
-                let frame = match admit_frame(frame) {
+                let frame = match validate_response_frame(frame) {
                     Ok(frame) => frame,
                     Err(why) => return self.fail(why),
                 };
@@ -172,7 +172,7 @@ impl Http1 {
 
     fn fail(&mut self, error: BoxError) -> Polled {
         self.lease = None;
-        failed(&self.under_way, &self.rest, &error);
+        failed(&self.active, &self.rest, &error);
         Poll::Ready(Some(Err(error)))
     }
 }
@@ -200,7 +200,7 @@ impl Http2 {
         };
         self.waits = false;
         Poll::Ready(frame.map(|frame| {
-            let frame = frame.map_err(BoxError::from).and_then(admit_frame);
+            let frame = frame.map_err(BoxError::from).and_then(validate_response_frame);
             frame.map_err(|error| {
                 self.failed(&error);
                 passed_on(error)
@@ -209,23 +209,23 @@ impl Http2 {
     }
 
     fn failed(&self, error: &BoxError) {
-        if let Some(under_way) = &self.under_way {
-            failed(under_way, &self.rest, error);
+        if let Some(active) = &self.active {
+            failed(active, &self.rest, error);
         }
     }
 }
 
 impl Drop for Http2 {
     fn drop(&mut self) {
-        if let Some(under_way) = self.under_way.take() {
-            self.rest.hold(under_way);
+        if let Some(active) = self.active.take() {
+            self.rest.hold(active);
         }
     }
 }
 
 /// Records that a response's body failed; the client receives a reset. If the request's body failed before, the
 /// exchange was aborted for that reason, and the server is not at fault.
-fn failed(under_way: &ActiveRequest, rest: &UploadRest, error: &BoxError) {
+fn failed(active: &ActiveRequest, rest: &UploadRest, error: &BoxError) {
     if rest.has_failed() {
         tracing::debug!(%error, "response aborted with its request");
         return;
@@ -234,7 +234,7 @@ fn failed(under_way: &ActiveRequest, rest: &UploadRest, error: &BoxError) {
         tracing::debug!(%error, "the server cancelled a response");
         return;
     }
-    if let Some(server) = under_way.server() {
+    if let Some(server) = active.server() {
         seldom!(warn, "broken response", server = %server.url(), %error, "response aborted");
         server.on_failure();
     }

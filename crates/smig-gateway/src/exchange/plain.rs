@@ -43,36 +43,39 @@ impl PlainExchange<'_> {
     /// what does not wait is not async.
     pub(super) async fn run(
         self,
-        outward: Box<UpstreamHead>,
+        upstream_head: Box<UpstreamHead>,
         mut extensions: Extensions,
     ) -> Result<Response<Body>, ProxyError> {
         let worker = WorkerPools::of(self.upstream);
         let mut attempts = Attempts::new(self.upstream);
-        let mut next = Some(outward);
+        let mut next = Some(upstream_head);
         let mut last = ProxyError::NoServer;
-        while let Some(outward) = next.take() {
-            let asked =
-                BalanceInput { client: self.client, uri: &outward.uri, headers: &outward.fields };
-            let Some((number, under_way)) = attempts.choose(asked) else { break };
-            let (Some(pool), Some(server)) = (worker.pool(number), under_way.server()) else {
+        while let Some(upstream_head) = next.take() {
+            let asked = BalanceInput {
+                client: self.client,
+                uri: &upstream_head.uri,
+                headers: &upstream_head.fields,
+            };
+            let Some((number, active)) = attempts.choose(asked) else { break };
+            let (Some(pool), Some(server)) = (worker.pool(number), active.server()) else {
                 break;
             };
-            let idempotent = outward.method.is_idempotent();
+            let idempotent = upstream_head.method.is_idempotent();
             // Clone it only while a retry is possible.
-            next = attempts.may_follow().then(|| outward.clone());
+            next = attempts.may_follow().then(|| upstream_head.clone());
             let failure = match pool.connection(self.upstream, server).await {
                 Ok(Connection::Http1(mut lease)) => {
-                    let sent = match self.send_http1(*outward, &mut extensions, &mut lease) {
+                    let sent = match self.send_http1(*upstream_head, &mut extensions, &mut lease) {
                         Ok(sending) => sending.await.map_err(ProxyError::from),
                         Err(failure) => Err(failure),
                     };
-                    match sent.and_then(|sent| self.take_http1(sent, lease, under_way)) {
+                    match sent.and_then(|sent| self.take_http1(sent, lease, active)) {
                         Ok(response) => return Ok(response),
                         Err(failure) => failure,
                     }
                 }
                 Ok(Connection::Http2(session)) => {
-                    let exchange = self.send_http2(*outward, &session, under_way);
+                    let exchange = self.send_http2(*upstream_head, &session, active);
                     // The state is large, and HTTP/1.1 does not need it.
                     match Box::pin(exchange).await {
                         Ok(response) => return Ok(response),
@@ -98,8 +101,8 @@ impl PlainExchange<'_> {
 
     /// Returns the timeouts for a request. gRPC calls require HTTP/2 to the server, and have their own deadlines
     /// there, or none.
-    fn response_deadline(&self, outward: &UpstreamHead) -> ResponseDeadline {
-        match grpc::is_grpc(&outward.fields) {
+    fn response_deadline(&self, upstream_head: &UpstreamHead) -> ResponseDeadline {
+        match grpc::is_grpc(&upstream_head.fields) {
             true => ResponseDeadline::endless(self.upload()),
             false => self.upstream.timeouts().response_deadline(self.upload()),
         }
@@ -108,12 +111,12 @@ impl PlainExchange<'_> {
     /// Starts to send a request over HTTP/1.1. The extensions have no meaning there; their allocation is reused.
     fn send_http1<'l>(
         &self,
-        outward: UpstreamHead,
+        upstream_head: UpstreamHead,
         extensions: &mut Extensions,
         lease: &'l mut Lease,
     ) -> Result<impl Future<Output = Result<Response<Received>, SendError>> + use<'l>, ProxyError>
     {
-        let mut request = head::for_http1(outward, self.content.clone())?;
+        let mut request = head::for_http1(upstream_head, self.content.clone())?;
         *request.extensions_mut() = std::mem::take(extensions);
         if let Some(informational) = &self.informational {
             let (informational, upload) = (informational.clone(), self.upload().clone());
@@ -138,10 +141,10 @@ impl PlainExchange<'_> {
         &self,
         mut response: Response<Received>,
         lease: Lease,
-        under_way: ActiveRequest,
+        active: ActiveRequest,
     ) -> Result<Response<Body>, ProxyError> {
         head::validate_response(&mut response)?;
-        if let Some(server) = under_way.server() {
+        if let Some(server) = active.server() {
             server.on_success();
         }
         let (parts, incoming) = response.into_parts();
@@ -150,20 +153,20 @@ impl PlainExchange<'_> {
             Body::empty()
         } else {
             let stall = self.upstream.timeouts().stall_of(&parts.headers);
-            Body::http1(incoming, lease, under_way, self.upload().rest(), stall)
+            Body::http1(incoming, lease, active, self.upload().rest(), stall)
         };
         Ok(Response::from_parts(parts, body))
     }
 
     async fn send_http2(
         &self,
-        outward: UpstreamHead,
+        upstream_head: UpstreamHead,
         session: &Http2Client,
-        under_way: ActiveRequest,
+        active: ActiveRequest,
     ) -> Result<Response<Body>, ProxyError> {
         let limits = self.upstream.timeouts();
-        let deadline = self.response_deadline(&outward);
-        let mut request = head::for_http2(outward, &session.scheme, self.content.clone())?;
+        let deadline = self.response_deadline(&upstream_head);
+        let mut request = head::for_http2(upstream_head, &session.scheme, self.content.clone())?;
         if let Some(informational) = &self.informational {
             let (informational, upload) = (informational.clone(), self.upload().clone());
             let forwarded = InformationalResponses::new(self.role, Version::HTTP_2);
@@ -176,14 +179,14 @@ impl PlainExchange<'_> {
         let mut response =
             await_response(sending, deadline).await?.map_err(ProxyError::from_smig)?;
         if response.version() < Version::HTTP_2 {
-            if let Some(server) = under_way.server() {
+            if let Some(server) = active.server() {
                 server.set_selects_http2(false);
             }
             head::validate_response(&mut response)?;
         } else {
-            head::accept_http2(&mut response)?;
+            head::validate_http2_response(&mut response)?;
         }
-        if let Some(server) = under_way.server() {
+        if let Some(server) = active.server() {
             server.on_success();
         }
         let (parts, incoming) = response.into_parts();
@@ -196,10 +199,10 @@ impl PlainExchange<'_> {
             stream.give_up_rest();
         }
         let body = if incoming.is_end_stream() {
-            rest.hold(under_way);
+            rest.hold(active);
             Body::empty()
         } else {
-            Body::http2(incoming, under_way, rest, limits.stall_of(&parts.headers))
+            Body::http2(incoming, active, rest, limits.stall_of(&parts.headers))
         };
         Ok(Response::from_parts(parts, body))
     }

@@ -24,7 +24,7 @@ use crate::upstream::Upstream;
 /// It is part of the future of each active request: large parts are boxed.
 #[derive(Debug)]
 pub(crate) struct ValidRequest {
-    outward: Box<UpstreamHead>,
+    upstream_head: Box<UpstreamHead>,
     kind: ExchangeKind,
     role: Role,
 }
@@ -77,7 +77,7 @@ pub(crate) fn admit_forwarded(mut request: Request<Incoming>) -> Result<ValidReq
     // The gateway's own server sends 100.
     request.headers_mut().remove(EXPECT);
     let mut admitted = admit_as(request, None, Role::Proxy)?;
-    admitted.outward.fields.set(framing::ProxyField::Via, via);
+    admitted.upstream_head.fields.set(framing::ProxyField::Via, via);
     Ok(admitted)
 }
 
@@ -87,18 +87,18 @@ fn admit_as(
     role: Role,
 ) -> Result<ValidRequest, ProxyError> {
     let (mut parts, body) = request.into_parts();
-    let is_last = head::count_hop(&parts.method, &mut parts.headers)?;
+    let is_last = head::decrement_max_forwards(&parts.method, &mut parts.headers)?;
     let informational = parts.extensions.remove::<InformationalSender>();
     let on_upgrade = parts.extensions.remove::<OnUpgrade>();
     let upgrades = match role {
         Role::Gateway => Upgrades::Honored,
         Role::Proxy => Upgrades::Ignored,
     };
-    let (outward, content, extensions) = head::validate_request(parts, body, host, upgrades)?;
-    let kind = match outward.upgrade {
+    let (upstream_head, content, extensions) = head::validate_request(parts, body, host, upgrades)?;
+    let kind = match upstream_head.upgrade {
         _ if is_last => ExchangeKind::Last,
         UpgradeKind::None => {
-            let expects = outward.fields.contains_key(EXPECT);
+            let expects = upstream_head.fields.contains_key(EXPECT);
             let announced = content.left();
             let content = content.map(|body| Upload::new(body, announced, expects));
             ExchangeKind::Usual { content, informational, extensions }
@@ -107,7 +107,7 @@ fn admit_as(
             ExchangeKind::Switch(Box::new(Downstream { body: content.into_body(), on_upgrade }))
         }
     };
-    Ok(ValidRequest { outward: Box::new(outward), kind, role })
+    Ok(ValidRequest { upstream_head: Box::new(upstream_head), kind, role })
 }
 
 /// Returns the response to an OPTIONS or TRACE request that must not be forwarded.
@@ -146,14 +146,14 @@ impl ValidRequest {
             ExchangeKind::Usual { content, informational, extensions } => {
                 let usual =
                     PlainExchange { upstream, client, content, informational, role: self.role };
-                usual.run(self.outward, extensions).await?
+                usual.run(self.upstream_head, extensions).await?
             }
-            ExchangeKind::Switch(near) => {
-                let Downstream { body, on_upgrade } = *near;
+            ExchangeKind::Switch(downstream) => {
+                let Downstream { body, on_upgrade } = *downstream;
                 let switch = UpgradeExchange { upstream, client, body, on_upgrade, tunnels };
-                Box::pin(switch.run(*self.outward)).await?
+                Box::pin(switch.run(*self.upstream_head)).await?
             }
-            ExchangeKind::Last => return Ok(answer_as_last(&self.outward.method)),
+            ExchangeKind::Last => return Ok(answer_as_last(&self.upstream_head.method)),
         };
         // The client's version is that of its connection.
         let version = std::mem::take(response.version_mut());

@@ -75,9 +75,12 @@ enum Reply {
 }
 
 impl UpgradeExchange<'_> {
-    pub(super) async fn run(self, outward: UpstreamHead) -> Result<Response<Body>, ProxyError> {
+    pub(super) async fn run(
+        self,
+        upstream_head: UpstreamHead,
+    ) -> Result<Response<Body>, ProxyError> {
         let Self { upstream, client, body, on_upgrade, tunnels } = self;
-        let near = match (&outward.upgrade, on_upgrade) {
+        let downstream = match (&upstream_head.upgrade, on_upgrade) {
             (UpgradeKind::ExtendedConnect(_), _) | (UpgradeKind::Connect, None) => {
                 Downstream::Stream(body)
             }
@@ -87,19 +90,20 @@ impl UpgradeExchange<'_> {
             }
         };
         // Nothing of the client's data is sent before the answer: a WebSocket's handshake is a GET like any other.
-        let switch_to = SwitchTo::of(&outward.upgrade);
+        let switch_to = SwitchTo::of(&upstream_head.upgrade);
         let idempotent = switch_to == SwitchTo::WebSocket;
         let worker = WorkerPools::of(upstream);
         let mut attempts = Attempts::new(upstream);
         let mut last = ProxyError::NoServer;
-        let (number, under_way, reply) = loop {
-            let asked = BalanceInput { client, uri: &outward.uri, headers: &outward.fields };
-            let Some((number, under_way)) = attempts.choose(asked) else { return Err(last) };
-            let (Some(pool), Some(server)) = (worker.pool(number), under_way.server()) else {
+        let (number, active, reply) = loop {
+            let asked =
+                BalanceInput { client, uri: &upstream_head.uri, headers: &upstream_head.fields };
+            let Some((number, active)) = attempts.choose(asked) else { return Err(last) };
+            let (Some(pool), Some(server)) = (worker.pool(number), active.server()) else {
                 return Err(ProxyError::NoServer);
             };
-            last = match ask(&outward, switch_to, upstream, pool, server).await {
-                Ok(reply) => break (number, under_way, reply),
+            last = match ask(&upstream_head, switch_to, upstream, pool, server).await {
+                Ok(reply) => break (number, active, reply),
                 Err(failure) => failure,
             };
             attempts.blame(number, &last);
@@ -107,11 +111,17 @@ impl UpgradeExchange<'_> {
                 return Err(last);
             }
         };
-        if let Some(server) = under_way.server() {
+        if let Some(server) = active.server() {
             server.on_success();
         }
-        let request =
-            Answered { upstream, switch_to, upgrade: &outward.upgrade, near, under_way, tunnels };
+        let request = Answered {
+            upstream,
+            switch_to,
+            upgrade: &upstream_head.upgrade,
+            downstream,
+            active,
+            tunnels,
+        };
         let joined = match reply {
             Reply::Http1 { response, lease, own_key } => {
                 request.by_http1(response, lease, own_key).await
@@ -141,7 +151,7 @@ impl SwitchTo {
 
 /// Sends the request to a server and waits for the response's header section.
 async fn ask(
-    outward: &UpstreamHead,
+    upstream_head: &UpstreamHead,
     switch_to: SwitchTo,
     upstream: &Upstream,
     pool: &ServerPool,
@@ -156,13 +166,13 @@ async fn ask(
         Connection::Http1(_) if switch_to == SwitchTo::Other => {
             return Err(ProxyError::NotImplemented("protocols other than websocket"));
         }
-        Connection::Http1(lease) => return ask_http1(outward.clone(), lease, limits).await,
+        Connection::Http1(lease) => return ask_http1(upstream_head.clone(), lease, limits).await,
         Connection::Http2(session) => session,
     };
-    match ask_http2(outward.clone(), &session, server, limits).await {
+    match ask_http2(upstream_head.clone(), &session, server, limits).await {
         Err(ProxyError::NoExtendedConnect) if switch_to == SwitchTo::WebSocket => {
             let lease = pool.without_extended_connect(upstream, server).await?;
-            ask_http1(outward.clone(), lease, limits).await
+            ask_http1(upstream_head.clone(), lease, limits).await
         }
         other => other,
     }
@@ -170,17 +180,17 @@ async fn ask(
 
 /// Sends the request over HTTP/1.1, with Upgrade or as CONNECT.
 async fn ask_http1(
-    mut outward: UpstreamHead,
+    mut upstream_head: UpstreamHead,
     mut lease: Lease,
     limits: &Timeouts,
 ) -> Result<Reply, ProxyError> {
     let mut own_key = None;
-    if let UpgradeKind::ExtendedConnect(_) = outward.upgrade {
+    if let UpgradeKind::ExtendedConnect(_) = upstream_head.upgrade {
         let key = websocket::key().ok_or(ProxyError::Upgrade("no random numbers"))?;
-        outward.fields.set(ProxyField::WebSocketKey, key.clone());
+        upstream_head.fields.set(ProxyField::WebSocketKey, key.clone());
         own_key = Some(key);
     }
-    let request = head::for_http1(outward, Content::tunnel(Upload::default()))?;
+    let request = head::for_http1(upstream_head, Content::tunnel(Upload::default()))?;
     let Some(connection) = lease.get() else { return Err(ProxyError::NoServer) };
     // How a server parses the bytes that follow is uncertain, even if it does not switch.
     connection.mark_last();
@@ -190,15 +200,15 @@ async fn ask_http1(
 
 /// Sends the request over HTTP/2, as extended CONNECT or CONNECT.
 async fn ask_http2(
-    mut outward: UpstreamHead,
+    mut upstream_head: UpstreamHead,
     session: &Http2Client,
     server: &UpstreamServer,
     limits: &Timeouts,
 ) -> Result<Reply, ProxyError> {
-    let key = outward.fields.remove(&websocket::KEY);
+    let key = upstream_head.fields.remove(&websocket::KEY);
     let (sender, fed) = channel();
     let content = Content::tunnel(Upload::tunnel(fed));
-    let request = head::for_http2(outward, &session.scheme, content)?;
+    let request = head::for_http2(upstream_head, &session.scheme, content)?;
     let failed = |error: smig::Error| match (error.is_user(), error.was_processed()) {
         (true, Processed::No) => ProxyError::NoExtendedConnect,
         (true, _) => ProxyError::Upgrade("the request was cancelled"),
@@ -221,8 +231,8 @@ struct Answered<'a> {
     upstream: &'a Arc<Upstream>,
     switch_to: SwitchTo,
     upgrade: &'a UpgradeKind,
-    near: Downstream,
-    under_way: ActiveRequest,
+    downstream: Downstream,
+    active: ActiveRequest,
     tunnels: &'a Tunnels,
 }
 
@@ -234,7 +244,7 @@ impl Answered<'_> {
         lease: Lease,
         own_key: Option<HeaderValue>,
     ) -> Result<Response<Body>, ProxyError> {
-        let Self { upstream, switch_to, upgrade, near, under_way, tunnels } = self;
+        let Self { upstream, switch_to, upgrade, downstream, active, tunnels } = self;
         let limits = *upstream.timeouts();
         let switches = match switch_to {
             SwitchTo::Tunnel => response.status().is_success(),
@@ -243,11 +253,11 @@ impl Answered<'_> {
             }
         };
         let upgraded = response.headers().get(UPGRADE).cloned();
-        head::accept_switch(&mut response)?;
+        head::validate_switch_response(&mut response)?;
         if !switches {
             let (parts, incoming) = response.into_parts();
             let stall = limits.stall_of(&parts.headers);
-            let body = Body::http1(incoming, lease, under_way, UploadRest::default(), stall);
+            let body = Body::http1(incoming, lease, active, UploadRest::default(), stall);
             return Ok(Response::from_parts(parts, body));
         }
         if switch_to != SwitchTo::Tunnel {
@@ -261,11 +271,19 @@ impl Answered<'_> {
         }
         let connection = lease.into_inner().ok_or(ProxyError::Upgrade("no connection"))?;
         let UpgradedConn { io, early, permit } = connection.switch(limits.connect).await?;
-        let far = Socket::with_first(io, early);
+        let server_end = Socket::with_first(io, early);
         let name = upstream.name().to_owned();
-        let (head, body) = answer_head(upgrade, &near, response.headers());
-        let held = (under_way, permit);
-        join(begin(tunnels, &near), near, far, body.sender, limits.tunnel, name, held);
+        let (head, body) = answer_head(upgrade, &downstream, response.headers());
+        let held = (active, permit);
+        join(
+            begin(tunnels, &downstream),
+            downstream,
+            server_end,
+            body.sender,
+            limits.tunnel,
+            name,
+            held,
+        );
         Ok(head.map(|()| body.body))
     }
 
@@ -276,14 +294,14 @@ impl Answered<'_> {
         mut sender: BodySender,
         key: Option<HeaderValue>,
     ) -> Result<Response<Body>, ProxyError> {
-        let Self { upstream, upgrade, near, under_way, tunnels, .. } = self;
+        let Self { upstream, upgrade, downstream, active, tunnels, .. } = self;
         let limits = *upstream.timeouts();
         let opened = response.status().is_success();
         if opened {
             // RFC 9110 section 9.3.6: it has no meaning there.
             response.headers_mut().remove(CONTENT_LENGTH);
         }
-        head::accept_http2(&mut response)?;
+        head::validate_http2_response(&mut response)?;
         let (mut parts, incoming) = response.into_parts();
         parts.version = Version::default();
         if !opened {
@@ -291,7 +309,7 @@ impl Answered<'_> {
             // end.
             sender.finish();
             let stall = limits.stall_of(&parts.headers);
-            let body = Body::http2(incoming, under_way, UploadRest::default(), stall);
+            let body = Body::http2(incoming, active, UploadRest::default(), stall);
             return Ok(Response::from_parts(parts, body));
         }
         if let (UpgradeKind::Upgrade(_), Some(key)) = (upgrade, &key)
@@ -299,10 +317,18 @@ impl Answered<'_> {
         {
             parts.headers.insert(websocket::ACCEPT, accept);
         }
-        let far = Stream::new(incoming, sender);
-        let (head, body) = answer_head(upgrade, &near, &parts.headers);
+        let server_end = Stream::new(incoming, sender);
+        let (head, body) = answer_head(upgrade, &downstream, &parts.headers);
         let name = upstream.name().to_owned();
-        join(begin(tunnels, &near), near, far, body.sender, limits.tunnel, name, under_way);
+        join(
+            begin(tunnels, &downstream),
+            downstream,
+            server_end,
+            body.sender,
+            limits.tunnel,
+            name,
+            active,
+        );
         Ok(head.map(|()| body.body))
     }
 }
@@ -317,13 +343,13 @@ struct Answer {
 /// Returns the head of that response in the client's protocol.
 fn answer_head(
     upgrade: &UpgradeKind,
-    near: &Downstream,
+    downstream: &Downstream,
     headers: &HeaderMap,
 ) -> (Response<()>, Answer) {
     let mut head = Response::new(());
     *head.headers_mut() = headers.clone();
     head.headers_mut().remove(CONTENT_LENGTH);
-    let answer = match near {
+    let answer = match downstream {
         Downstream::Stream(_) => {
             head.headers_mut().remove(websocket::ACCEPT);
             let (sender, fed): (_, ChannelBody) = channel();
@@ -341,8 +367,8 @@ fn answer_head(
 }
 
 /// Starts to count a tunnel.
-fn begin(tunnels: &Tunnels, near: &Downstream) -> Tunnel {
-    let stream = match near {
+fn begin(tunnels: &Tunnels, downstream: &Downstream) -> Tunnel {
+    let stream = match downstream {
         Downstream::Stream(incoming) => incoming.stream_info(),
         Downstream::Connection(_) => None,
     };
@@ -352,22 +378,23 @@ fn begin(tunnels: &Tunnels, near: &Downstream) -> Tunnel {
 /// Starts a task that relays between client and server. It holds `held` until its end.
 fn join<F: TunnelEnd + 'static, H: 'static>(
     tunnel: Tunnel,
-    near: Downstream,
-    far: F,
+    downstream: Downstream,
+    server_end: F,
     sender: Option<BodySender>,
     idle: std::time::Duration,
     name: String,
     held: H,
 ) {
     tokio::task::spawn_local(async move {
-        let outcome = match (near, sender) {
+        let outcome = match (downstream, sender) {
             (Downstream::Stream(incoming), Some(sender)) => {
-                tunnel.run(Stream::new(incoming, sender), far, Some(idle)).await
+                tunnel.run(Stream::new(incoming, sender), server_end, Some(idle)).await
             }
             (Downstream::Connection(on_upgrade), _) => {
-                let near = on_upgrade.await.map_err(io::Error::other).and_then(Socket::of_client);
-                match near {
-                    Ok(near) => tunnel.run(near, far, Some(idle)).await,
+                let downstream =
+                    on_upgrade.await.map_err(io::Error::other).and_then(Socket::of_client);
+                match downstream {
+                    Ok(downstream) => tunnel.run(downstream, server_end, Some(idle)).await,
                     Err(error) => {
                         return tracing::debug!(upstream = name, %error, "the client disconnected");
                     }

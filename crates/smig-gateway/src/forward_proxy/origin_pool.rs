@@ -222,9 +222,11 @@ mod tests {
     fn use_it(upstream: &Arc<Upstream>) -> ActiveRequest {
         let request = Request::get("http://a/").header(HOST, "a").body(Incoming::empty()).unwrap();
         let (parts, body) = request.into_parts();
-        let (outward, ..) = head::validate_request(parts, body, None, Upgrades::Ignored).unwrap();
+        let (upstream_head, ..) =
+            head::validate_request(parts, body, None, Upgrades::Ignored).unwrap();
         let client = SocketAddr::from(([192, 0, 2, 1], 1));
-        let asked = BalanceInput { client, uri: &outward.uri, headers: &outward.fields };
+        let asked =
+            BalanceInput { client, uri: &upstream_head.uri, headers: &upstream_head.fields };
         upstream.choose(asked, TriedServers::default()).unwrap().1
     }
 

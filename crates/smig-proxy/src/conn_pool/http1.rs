@@ -251,7 +251,7 @@ where
             return Poll::Ready(sent.map_err(|mut failed| {
                 let unsent = failed.take_message().is_some();
                 let failure = ProxyError::from_hyper(failed.into_error());
-                SendError { failure: failure.at(*this.used), unsent }
+                SendError { failure: failure.on_reused(*this.used), unsent }
             }));
         }
         loop {

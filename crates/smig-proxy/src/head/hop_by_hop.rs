@@ -52,9 +52,12 @@ impl Present {
 }
 
 /// Removes hop-by-hop fields. `TE: trailers` stays: it applies to the next hop as well.
-pub(super) fn strip(headers: &mut HeaderMap, present: Present) -> Result<(), &'static str> {
+pub(super) fn strip_hop_by_hop(
+    headers: &mut HeaderMap,
+    present: Present,
+) -> Result<(), &'static str> {
     if present.has(Present::CONNECTION) {
-        strip_named(headers)?;
+        strip_connection_options(headers)?;
     }
     for (field, name) in [
         (Present::CONNECTION, CONNECTION),
@@ -82,14 +85,14 @@ pub(super) fn strip(headers: &mut HeaderMap, present: Present) -> Result<(), &'s
 
 /// Removes the fields between a client and its proxy (RFC 9110 section 11.7), for all versions. A server behind the
 /// gateway is neither: the credentials are not for it, and clients would take its challenge for the gateway's.
-pub(super) fn strip_proxys(headers: &mut HeaderMap) {
+pub(super) fn strip_proxy_fields(headers: &mut HeaderMap) {
     for name in [PROXY_AUTHORIZATION, PROXY_AUTHENTICATE, PROXY_AUTHENTICATION_INFO] {
         headers.remove(name);
     }
 }
 
 /// Removes the fields that `connection` names.
-fn strip_named(headers: &mut HeaderMap) -> Result<(), &'static str> {
+fn strip_connection_options(headers: &mut HeaderMap) -> Result<(), &'static str> {
     let mut connections = headers.get_all(CONNECTION).iter();
     if let (Some(only), None) = (connections.next(), connections.next()) {
         let only = only.as_bytes();
@@ -102,7 +105,7 @@ fn strip_named(headers: &mut HeaderMap) -> Result<(), &'static str> {
         let name =
             HeaderName::try_from(option).map_err(|_| "a connection option is not a field name")?;
         // A client could remove these from a request whose recipient relies on them.
-        if is_for_all_hops(&name) {
+        if is_end_to_end(&name) {
             return Err("connection names an end-to-end field");
         }
         named.push(name);
@@ -116,7 +119,7 @@ fn strip_named(headers: &mut HeaderMap) -> Result<(), &'static str> {
     Ok(())
 }
 
-pub(super) fn is_of_one_hop(name: &HeaderName) -> bool {
+pub(super) fn is_hop_by_hop(name: &HeaderName) -> bool {
     *name == CONNECTION
         || *name == TRANSFER_ENCODING
         || *name == UPGRADE
@@ -126,7 +129,7 @@ pub(super) fn is_of_one_hop(name: &HeaderName) -> bool {
 
 /// Returns whether a server that maps fields to variables (CGI, WSGI), and does not distinguish `_` and `-`, takes
 /// this for a framing field or one that identifies the sender.
-pub(super) fn poses_as_ours(name: &HeaderName) -> bool {
+pub(super) fn imitates_reserved_field(name: &HeaderName) -> bool {
     let name = name.as_str();
     if !name.contains('_') {
         return false;
@@ -138,7 +141,7 @@ pub(super) fn poses_as_ours(name: &HeaderName) -> bool {
 }
 
 /// Returns whether no connection option may name this field.
-fn is_for_all_hops(name: &HeaderName) -> bool {
+fn is_end_to_end(name: &HeaderName) -> bool {
     const NAMES: [HeaderName; 13] = [
         HOST,
         CONTENT_LENGTH,
@@ -154,15 +157,15 @@ fn is_for_all_hops(name: &HeaderName) -> bool {
         HeaderName::from_static("traceparent"),
         HeaderName::from_static("tracestate"),
     ];
-    NAMES.contains(name) || says_who_sent(name)
+    NAMES.contains(name) || identifies_sender(name)
 }
 
 /// Returns whether a field identifies the sender of a request, or its original target.
-pub(super) fn says_who_sent(name: &HeaderName) -> bool {
+pub(super) fn identifies_sender(name: &HeaderName) -> bool {
     *name == header::FORWARDED
         || name.as_str().starts_with("x-forwarded")
         || name == "x-real-ip"
-        || poses_as_ours(name)
+        || imitates_reserved_field(name)
 }
 
 #[cfg(test)]
@@ -183,7 +186,7 @@ mod tests {
             ("x_request_id", false),
             ("content_type", false),
         ] {
-            assert_eq!(poses_as_ours(&HeaderName::from_static(name)), poses, "{name}");
+            assert_eq!(imitates_reserved_field(&HeaderName::from_static(name)), poses, "{name}");
         }
     }
 }

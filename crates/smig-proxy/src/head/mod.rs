@@ -11,11 +11,11 @@ use http::{HeaderValue, Method, Uri};
 use smig::Protocol;
 
 pub use outgoing::{add_upgrade, for_http1, for_http2, via};
-pub use request::{check_expect, count_hop, validate_request};
-pub use response::{accept_http2, accept_switch, validate_response};
-pub use trailers::admit_frame;
+pub use request::{check_expect, decrement_max_forwards, validate_request};
+pub use response::{validate_http2_response, validate_response, validate_switch_response};
+pub use trailers::validate_response_frame;
 
-pub(crate) use trailers::admit_request_frame;
+pub(crate) use trailers::validate_request_frame;
 
 use crate::framing::Fields;
 

@@ -10,11 +10,11 @@ use crate::ProxyError;
 use crate::framing::Content;
 
 /// Returns the authority of a request, as a field value.
-fn authority(outward: &UpstreamHead) -> Result<HeaderValue, ProxyError> {
-    if let Some(host) = &outward.host {
+fn authority(upstream_head: &UpstreamHead) -> Result<HeaderValue, ProxyError> {
+    if let Some(host) = &upstream_head.host {
         return Ok(host.clone());
     }
-    match (outward.uri.authority(), outward.fields.get(HOST)) {
+    match (upstream_head.uri.authority(), upstream_head.fields.get(HOST)) {
         (Some(authority), _) => HeaderValue::from_str(authority.as_str())
             .map_err(|_| ProxyError::BadRequest("invalid authority")),
         (None, Some(host)) => Ok(host.clone()),
@@ -24,14 +24,14 @@ fn authority(outward: &UpstreamHead) -> Result<HeaderValue, ProxyError> {
 
 /// Returns the request in HTTP/1.1's form: the path as target, the authority in Host.
 pub fn for_http1<B: http_body::Body>(
-    outward: UpstreamHead,
+    upstream_head: UpstreamHead,
     content: Content<B>,
 ) -> Result<Request<Content<B>>, ProxyError> {
-    let host = match outward.fields.contains_key(HOST) {
+    let host = match upstream_head.fields.contains_key(HOST) {
         true => None,
-        false => Some(authority(&outward)?),
+        false => Some(authority(&upstream_head)?),
     };
-    let UpstreamHead { mut method, uri, fields, upgrade, .. } = outward;
+    let UpstreamHead { mut method, uri, fields, upgrade, .. } = upstream_head;
     let mut headers = fields.into_headers();
     if let Some(host) = host {
         headers.insert(HOST, host);
@@ -74,12 +74,12 @@ fn origin_form(uri: Uri) -> Uri {
 
 /// Returns the request in the form for our client, with an absolute URI.
 pub fn for_http2<B: http_body::Body>(
-    outward: UpstreamHead,
+    upstream_head: UpstreamHead,
     scheme: &Scheme,
     content: Content<B>,
 ) -> Result<Request<Content<B>>, ProxyError> {
-    let host = authority(&outward)?;
-    let UpstreamHead { method, uri, fields, upgrade, .. } = outward;
+    let host = authority(&upstream_head)?;
+    let UpstreamHead { method, uri, fields, upgrade, .. } = upstream_head;
     let mut headers = fields.into_headers();
     content.write_http2(&method, &mut headers);
     let mut parts = uri.into_parts();

@@ -7,7 +7,9 @@ use http::uri::Authority;
 use http::{Extensions, Method, Uri, Version, request};
 use smig::{Protocol, is_host_and_port};
 
-use super::hop_by_hop::{Present, connection_options, poses_as_ours, strip, strip_proxys};
+use super::hop_by_hop::{
+    Present, connection_options, imitates_reserved_field, strip_hop_by_hop, strip_proxy_fields,
+};
 use super::{UpgradeKind, Upgrades, UpstreamHead};
 use crate::ProxyError;
 use crate::framing::{Content, Fields};
@@ -41,7 +43,7 @@ pub fn validate_request<B: http_body::Body>(
             None => UpgradeKind::None,
         }
     };
-    if headers.keys().any(poses_as_ours) {
+    if headers.keys().any(imitates_reserved_field) {
         return Err(ProxyError::BadRequest("a field name differs only by _ from a reserved one"));
     }
     let content = match upgrade {
@@ -61,9 +63,9 @@ pub fn validate_request<B: http_body::Body>(
     }
     if version < Version::HTTP_2 {
         let present = Present::of(&headers);
-        strip(&mut headers, present).map_err(ProxyError::BadRequest)?;
+        strip_hop_by_hop(&mut headers, present).map_err(ProxyError::BadRequest)?;
     }
-    strip_proxys(&mut headers);
+    strip_proxy_fields(&mut headers);
     let host = host.filter(|_| uri.authority().is_some());
     Ok((
         UpstreamHead { method, uri, fields: Fields::of(headers), host, upgrade },
@@ -84,7 +86,10 @@ pub fn check_expect(headers: &HeaderMap) -> Result<(), ProxyError> {
 
 /// Counts Max-Forwards down, which only OPTIONS and TRACE have (RFC 9110 section 7.6.2). Returns whether the request
 /// must not be forwarded.
-pub fn count_hop(method: &Method, headers: &mut HeaderMap) -> Result<bool, ProxyError> {
+pub fn decrement_max_forwards(
+    method: &Method,
+    headers: &mut HeaderMap,
+) -> Result<bool, ProxyError> {
     if !matches!(*method, Method::OPTIONS | Method::TRACE) {
         return Ok(false);
     }
@@ -185,7 +190,7 @@ mod tests {
         let counted = |method: &Method, values: &[&'static str]| -> Result<(bool, String), ()> {
             let values = values.iter().map(|hops| (MAX_FORWARDS, HeaderValue::from_static(hops)));
             let mut headers: HeaderMap = values.collect();
-            let is_last = count_hop(method, &mut headers).map_err(drop)?;
+            let is_last = decrement_max_forwards(method, &mut headers).map_err(drop)?;
             let left = headers.get(MAX_FORWARDS).map(|left| left.to_str().unwrap().to_owned());
             Ok((is_last, left.unwrap_or_default()))
         };

@@ -3,7 +3,7 @@
 use http::header::{CONTENT_LENGTH, HeaderValue, TE, TRANSFER_ENCODING};
 use http::{Response, StatusCode};
 
-use super::hop_by_hop::{Present, strip, strip_proxys};
+use super::hop_by_hop::{Present, strip_hop_by_hop, strip_proxy_fields};
 use crate::{ProxyError, framing};
 
 /// Checks a header section received over HTTP/1.1, and removes hop-by-hop fields.
@@ -11,11 +11,11 @@ pub fn validate_response<B>(response: &mut Response<B>) -> Result<(), ProxyError
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         return Err(ProxyError::BadResponse("101 to a request without upgrade".to_owned()));
     }
-    accept_switch(response)
+    validate_switch_response(response)
 }
 
 /// Like [`validate_response`], for responses to requests that switch protocols.
-pub fn accept_switch<B>(response: &mut Response<B>) -> Result<(), ProxyError> {
+pub fn validate_switch_response<B>(response: &mut Response<B>) -> Result<(), ProxyError> {
     let bad = |why: &'static str| ProxyError::BadResponse(why.to_owned());
     let status = response.status();
     // hyper stores unusual reason phrases; HTTP/2 has none, and they are not needed.
@@ -35,8 +35,8 @@ pub fn accept_switch<B>(response: &mut Response<B>) -> Result<(), ProxyError> {
     if present.has(Present::CONTENT_LENGTH) {
         framing::rewrite_length(headers).map_err(bad)?;
     }
-    strip(headers, present).map_err(bad)?;
-    strip_proxys(headers);
+    strip_hop_by_hop(headers, present).map_err(bad)?;
+    strip_proxy_fields(headers);
     if status.is_informational() || status == StatusCode::NO_CONTENT {
         // RFC 9110 section 8.6.
         headers.remove(CONTENT_LENGTH);
@@ -48,10 +48,10 @@ pub fn accept_switch<B>(response: &mut Response<B>) -> Result<(), ProxyError> {
 }
 
 /// Does what the engine has not done for a header section received over HTTP/2.
-pub fn accept_http2<B>(response: &mut Response<B>) -> Result<(), ProxyError> {
+pub fn validate_http2_response<B>(response: &mut Response<B>) -> Result<(), ProxyError> {
     let status = response.status();
     let headers = response.headers_mut();
-    strip_proxys(headers);
+    strip_proxy_fields(headers);
     framing::rewrite_length(headers).map_err(|why| ProxyError::BadResponse(why.to_owned()))?;
     if status == StatusCode::NO_CONTENT {
         // RFC 9110 section 8.6.

@@ -5,14 +5,14 @@ use http::header::{self, CONTENT_LENGTH, HOST, HeaderName, TE};
 use http_body::Frame;
 use smig::BoxError;
 
-use super::hop_by_hop::{is_of_one_hop, says_who_sent, strip_proxys};
+use super::hop_by_hop::{identifies_sender, is_hop_by_hop, strip_proxy_fields};
 
 /// Checks a frame of a request. Trailers must not contain fields that identify the sender or a proxy: a recipient may
 /// merge them into the header section (RFC 9110 section 6.5.1).
-pub(crate) fn admit_request_frame(frame: Frame<Bytes>) -> Result<Frame<Bytes>, BoxError> {
-    let frame = admit_frame(frame)?;
+pub(crate) fn validate_request_frame(frame: Frame<Bytes>) -> Result<Frame<Bytes>, BoxError> {
+    let frame = validate_response_frame(frame)?;
     let says_who = |name: &HeaderName| {
-        says_who_sent(name) || *name == header::AUTHORIZATION || *name == header::COOKIE
+        identifies_sender(name) || *name == header::AUTHORIZATION || *name == header::COOKIE
     };
     if frame.trailers_ref().is_some_and(|trailers| trailers.keys().any(says_who)) {
         return Err("the trailers contain a field that identifies the sender".into());
@@ -22,11 +22,11 @@ pub(crate) fn admit_request_frame(frame: Frame<Bytes>) -> Result<Frame<Bytes>, B
 
 /// Checks a frame. Trailers must not contain framing or routing fields (RFC 9110 section 6.5.1), since a recipient
 /// may merge them into the header section. Fields between a client and its proxy are removed.
-pub fn admit_frame(mut frame: Frame<Bytes>) -> Result<Frame<Bytes>, BoxError> {
+pub fn validate_response_frame(mut frame: Frame<Bytes>) -> Result<Frame<Bytes>, BoxError> {
     let Some(trailers) = frame.trailers_mut() else { return Ok(frame) };
-    strip_proxys(trailers);
+    strip_proxy_fields(trailers);
     for name in trailers.keys() {
-        if is_of_one_hop(name) || [CONTENT_LENGTH, HOST, TE].contains(name) {
+        if is_hop_by_hop(name) || [CONTENT_LENGTH, HOST, TE].contains(name) {
             return Err("the trailers contain a field of framing or routing".into());
         }
     }
@@ -58,8 +58,8 @@ mod tests {
                 let trailers = [(name.parse().unwrap(), HeaderValue::from_static("1"))];
                 Frame::trailers(HeaderMap::from_iter(trailers))
             };
-            assert_eq!(admit_request_frame(trailers()).is_ok(), of_request, "{name}");
-            assert_eq!(admit_frame(trailers()).is_ok(), of_response, "{name}");
+            assert_eq!(validate_request_frame(trailers()).is_ok(), of_request, "{name}");
+            assert_eq!(validate_response_frame(trailers()).is_ok(), of_response, "{name}");
         }
     }
 }
