@@ -43,11 +43,11 @@ impl AdminObserver {
     /// An observer without telemetry.
     #[must_use]
     pub fn new() -> Arc<Self> {
-        Self::with(None)
+        Self::with_tracer(None)
     }
 
     /// An observer that also exports spans, if there is a tracer.
-    pub fn with(tracer: Option<Tracer>) -> Arc<Self> {
+    pub fn with_tracer(tracer: Option<Tracer>) -> Arc<Self> {
         Arc::new(Self {
             log: Mutex::default(),
             live: broadcast::Sender::new(BEHIND),
@@ -113,7 +113,7 @@ impl AdminObserver {
 
 impl Observer for AdminObserver {
     fn on_event(&self, what: &ObserverEvent) {
-        self.spans.on(what);
+        self.spans.on_event(what);
         match what {
             ObserverEvent::StreamEnded { stream, latency, sent, received, .. } => {
                 self.requests.carried(*sent, *received);

@@ -196,7 +196,7 @@ impl RequestSpan {
     }
 
     fn followed<B>(mut self, request: &Request<B>, open: &OpenSpans) -> Self {
-        if self.is_wanted()
+        if self.is_enabled()
             && let Some(place) = request.extensions().get::<StreamRef>()
         {
             self.has_stream = true;
@@ -207,7 +207,7 @@ impl RequestSpan {
 
     /// Returns whether the span is enabled in this process or exported.
     #[must_use]
-    pub fn is_wanted(&self) -> bool {
+    pub fn is_enabled(&self) -> bool {
         self.traced.is_some() || !self.span.is_disabled()
     }
 
@@ -242,8 +242,8 @@ impl RequestSpan {
     }
 
     /// Records the bytes of both bodies, and the migrations of the stream.
-    pub fn ended(&self, received: Option<u64>, sent: u64, stream: Option<&StreamInfo>) {
-        if !self.is_wanted() {
+    pub fn record_end(&self, received: Option<u64>, sent: u64, stream: Option<&StreamInfo>) {
+        if !self.is_enabled() {
             return;
         }
         if let Some(received) = received {
@@ -318,7 +318,7 @@ impl OpenSpans {
     }
 
     /// Updates the span of an observed stream.
-    pub(crate) fn on(&self, what: &ObserverEvent) {
+    pub(crate) fn on_event(&self, what: &ObserverEvent) {
         if self.count.load(Ordering::Relaxed) == 0 {
             return;
         }

@@ -87,7 +87,7 @@ impl Agent {
                     .report(Arc::new(tunnels.clone()))
                     .ready(ready(uplink.link()));
                 if let Some(telemetry) = &telemetry {
-                    subject = subject.report(telemetry.tally());
+                    subject = subject.report(telemetry.stats());
                 }
                 Some(admin::start(spec, subject).map_err(io::Error::other)?)
             }
@@ -175,7 +175,7 @@ impl Agent {
         }
         self.tasks.shutdown().await;
         if let Some(telemetry) = self.telemetry {
-            telemetry.end(telemetry::FLUSH_TIMEOUT).await;
+            telemetry.shutdown(telemetry::FLUSH_TIMEOUT).await;
         }
     }
 }

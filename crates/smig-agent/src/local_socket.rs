@@ -188,7 +188,7 @@ pub(crate) struct SpanGuard {
 
 impl Drop for SpanGuard {
     fn drop(&mut self) {
-        self.span.ended(None, self.bytes, self.stream.as_ref());
+        self.span.record_end(None, self.bytes, self.stream.as_ref());
     }
 }
 

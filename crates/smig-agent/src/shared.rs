@@ -39,7 +39,7 @@ impl Shared {
         let info = stream.incoming().stream_info();
         let tunnel = self.tunnels.begin(kind, info.clone());
         let outcome = tunnel.run(socket, stream, self.tunnel_idle).await;
-        span.ended(Some(outcome.sent), outcome.received, info.as_ref());
+        span.record_end(Some(outcome.sent), outcome.received, info.as_ref());
         if let Err(error) = outcome.end {
             span.set_error("reset");
             let (sent, received) = (outcome.sent, outcome.received);

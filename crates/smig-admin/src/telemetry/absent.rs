@@ -37,12 +37,12 @@ impl Telemetry {
 
     /// Returns the counters of exported and dropped spans.
     #[must_use]
-    pub fn tally(&self) -> Arc<dyn StatsSource> {
+    pub fn stats(&self) -> Arc<dyn StatsSource> {
         match *self {}
     }
 
     /// Sends the queued spans, for `limit` at most, and stops the exporter.
-    pub async fn end(self, limit: Duration) {
+    pub async fn shutdown(self, limit: Duration) {
         let _ = limit;
         match self {}
     }

@@ -79,8 +79,8 @@ impl Gateway {
         let tls = material(&config, &wanted)?;
         let telemetry = start_telemetry(&config)?;
         let tracer = telemetry.as_ref().map(Telemetry::tracer);
-        let observer =
-            (config.admin.is_some() || tracer.is_some()).then(|| AdminObserver::with(tracer));
+        let observer = (config.admin.is_some() || tracer.is_some())
+            .then(|| AdminObserver::with_tracer(tracer));
         let mut server = config.server.clone();
         // While a response idles, nothing else detects a dead client.
         for options in [&mut server.interactive, &mut server.bulk] {
@@ -260,7 +260,7 @@ impl Gateway {
             observer.abort_spans();
         }
         if let Some(telemetry) = self.telemetry {
-            telemetry.end(telemetry::FLUSH_TIMEOUT).await;
+            telemetry.shutdown(telemetry::FLUSH_TIMEOUT).await;
         }
         Ok(ended?)
     }
@@ -297,7 +297,7 @@ fn start_admin(
         .report(Arc::new(service.clone()))
         .ready(ready);
     if let Some(telemetry) = telemetry {
-        subject = subject.report(telemetry.tally());
+        subject = subject.report(telemetry.stats());
     }
     let started = admin::start(spec, subject);
     started.map(Some).map_err(|error| config.fault(&["admin", "listen"], error.to_string()))

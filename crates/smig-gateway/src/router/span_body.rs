@@ -13,7 +13,7 @@ use crate::exchange::Body;
 
 /// Extends the span to the end of the response's body, unless the span lasts as long as the stream.
 pub(super) fn spanned(response: Response<Body>, span: RequestSpan) -> Response<Body> {
-    if span.has_stream() || !span.is_wanted() || response.body().is_end_stream() {
+    if span.has_stream() || !span.is_enabled() || response.body().is_end_stream() {
         return response;
     }
     response.map(|body| Body::new(SpanBody { body, span, bytes: 0 }))
@@ -54,6 +54,6 @@ impl http_body::Body for SpanBody {
 
 impl Drop for SpanBody {
     fn drop(&mut self) {
-        self.span.ended(None, self.bytes, None);
+        self.span.record_end(None, self.bytes, None);
     }
 }

@@ -36,11 +36,11 @@ const MAX_ANSWER: usize = 64 << 10;
 /// Creates the processor of ended spans.
 pub(super) fn processor(
     spec: &TelemetrySpec,
-    tally: &Arc<ExportStats>,
+    stats: &Arc<ExportStats>,
 ) -> Result<impl SpanProcessor + use<>, TelemetryError> {
     let exporter = OtlpExporter::builder()
         .with_http()
-        .with_http_client(OtlpClient::new(spec, tally)?)
+        .with_http_client(OtlpClient::new(spec, stats)?)
         .with_endpoint(spec.traces())
         .with_protocol(Protocol::HttpBinary)
         .with_timeout(PATIENCE)
@@ -48,9 +48,9 @@ pub(super) fn processor(
         .map_err(|error| TelemetryError::Exporter(error.into()))?;
     // Up to 512 spans, at least every five seconds; the OTEL_BSP_* environment variables override this.
     let batches = BatchConfigBuilder::default().with_max_queue_size(WAITING).build();
-    let exporter = Counted { exporter, tally: Arc::clone(tally) };
+    let exporter = Counted { exporter, stats: Arc::clone(stats) };
     let processor = BatchSpanProcessor::builder(exporter).with_batch_config(batches).build();
-    Ok(Bounded { processor, tally: Arc::clone(tally) })
+    Ok(Bounded { processor, stats: Arc::clone(stats) })
 }
 
 /// Counters and state of the export.
@@ -88,7 +88,7 @@ impl ExportStats {
     }
 
     /// Takes a place in the queue; returns `false`, and counts a dropped span, if the queue is full.
-    fn takes_one(&self) -> bool {
+    fn reserve(&self) -> bool {
         if self.waiting.fetch_add(1, Ordering::Relaxed) < WAITING {
             return true;
         }
@@ -131,7 +131,7 @@ impl ExportStats {
     }
 
     /// Logs how many spans were left unsent at shutdown.
-    pub(super) fn tell_unsent(&self) {
+    pub(super) fn log_unsent(&self) {
         let left = self.waiting.load(Ordering::Relaxed);
         if left > 0 {
             tracing::warn!(collector = self.endpoint, "{left} spans not sent before shutdown");
@@ -153,14 +153,14 @@ impl StatsSource for ExportStats {
 #[derive(Debug)]
 struct Bounded {
     processor: BatchSpanProcessor,
-    tally: Arc<ExportStats>,
+    stats: Arc<ExportStats>,
 }
 
 impl SpanProcessor for Bounded {
     fn on_start(&self, _: &mut Span, _: &Context) {}
 
     fn on_end(&self, span: SpanData) {
-        if self.tally.takes_one() {
+        if self.stats.reserve() {
             self.processor.on_end(span);
         }
     }
@@ -182,14 +182,14 @@ impl SpanProcessor for Bounded {
 #[derive(Debug)]
 struct Counted {
     exporter: OtlpExporter,
-    tally: Arc<ExportStats>,
+    stats: Arc<ExportStats>,
 }
 
 impl SpanExporter for Counted {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let count = batch.len();
         let taken = self.exporter.export(batch).await;
-        self.tally.on_batch(count, taken.is_ok());
+        self.stats.on_batch(count, taken.is_ok());
         taken
     }
 
@@ -206,19 +206,19 @@ impl SpanExporter for Counted {
 struct OtlpClient {
     client: Client,
     headers: HeaderMap,
-    tally: Arc<ExportStats>,
+    stats: Arc<ExportStats>,
     /// `None` once it is dropped.
     runtime: Option<Runtime>,
 }
 
 impl fmt::Debug for OtlpClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OtlpClient").field("tally", &self.tally).finish_non_exhaustive()
+        f.debug_struct("OtlpClient").field("stats", &self.stats).finish_non_exhaustive()
     }
 }
 
 impl OtlpClient {
-    fn new(spec: &TelemetrySpec, tally: &Arc<ExportStats>) -> Result<Self, TelemetryError> {
+    fn new(spec: &TelemetrySpec, stats: &Arc<ExportStats>) -> Result<Self, TelemetryError> {
         let engine = Config { smig: None, ..Config::client() };
         let client = Client::builder()
             .trust(spec.trust())
@@ -232,8 +232,8 @@ impl OtlpClient {
             .thread_name("smig-telemetry")
             .enable_all()
             .build()?;
-        let (headers, tally) = (spec.headers.clone(), Arc::clone(tally));
-        Ok(Self { client, headers, tally, runtime: Some(runtime) })
+        let (headers, stats) = (spec.headers.clone(), Arc::clone(stats));
+        Ok(Self { client, headers, stats, runtime: Some(runtime) })
     }
 }
 
@@ -268,8 +268,8 @@ impl HttpClient for OtlpClient {
         };
         match &answer {
             Ok(response) if response.status().is_success() => {}
-            Ok(response) => self.tally.failed(format!("it responded with {}", response.status())),
-            Err(error) => self.tally.failed(error.to_string()),
+            Ok(response) => self.stats.failed(format!("it responded with {}", response.status())),
+            Err(error) => self.stats.failed(error.to_string()),
         }
         answer
     }

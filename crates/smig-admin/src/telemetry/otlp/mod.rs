@@ -27,7 +27,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 #[derive(Debug)]
 pub struct Telemetry {
     provider: SdkTracerProvider,
-    tally: Arc<ExportStats>,
+    stats: Arc<ExportStats>,
 }
 
 impl Telemetry {
@@ -36,8 +36,8 @@ impl Telemetry {
     /// # Errors
     /// [`TelemetryError`]. An unreachable collector is not an error.
     pub fn start(spec: &TelemetrySpec, service: &'static str) -> Result<Self, TelemetryError> {
-        let tally = Arc::new(ExportStats::new(spec.traces()));
-        let processor = export::processor(spec, &tally)?;
+        let stats = Arc::new(ExportStats::new(spec.traces()));
+        let processor = export::processor(spec, &stats)?;
         let mut provider = SdkTracerProvider::builder()
             .with_span_processor(processor)
             .with_resource(resource(spec, service));
@@ -45,7 +45,7 @@ impl Telemetry {
             let roots = Sampler::TraceIdRatioBased(ratio);
             provider = provider.with_sampler(Sampler::ParentBased(Box::new(roots)));
         }
-        Ok(Self { provider: provider.build(), tally })
+        Ok(Self { provider: provider.build(), stats })
     }
 
     /// Returns the tracer whose spans it exports.
@@ -57,12 +57,12 @@ impl Telemetry {
 
     /// Returns the counters of exported and dropped spans.
     #[must_use]
-    pub fn tally(&self) -> Arc<dyn StatsSource> {
-        Arc::<ExportStats>::clone(&self.tally)
+    pub fn stats(&self) -> Arc<dyn StatsSource> {
+        Arc::<ExportStats>::clone(&self.stats)
     }
 
     /// Sends the queued spans, for `limit` at most, and stops the exporter.
-    pub async fn end(self, limit: Duration) {
+    pub async fn shutdown(self, limit: Duration) {
         let provider = self.provider.clone();
         let (done, ended) = oneshot::channel();
         // A plain thread: a runtime would wait for a blocking task at its end.
@@ -72,7 +72,7 @@ impl Telemetry {
             let _ = done.send(());
         });
         let _ = ended.await;
-        self.tally.tell_unsent();
+        self.stats.log_unsent();
     }
 }
 
