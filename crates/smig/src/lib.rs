@@ -4,8 +4,8 @@
 //! link. With this crate at both ends, a session has several connections, and a large stream continues on another one,
 //! while it runs; the application does not notice. Other peers get plain HTTP/2, or HTTP/1.1.
 //!
-//! tokio and rustls around the engine of [`smig_proto`]: the [`Server`] takes a tower service, the
-//! [`Client`] sends [`http::Request`]s; both stream bodies, in both directions.
+//! tokio and rustls around the engine, which is the crate `smig-proto`: the [`Server`] takes a tower service, the
+//! [`Client`] sends requests of the `http` crate; both stream bodies, in both directions.
 //!
 //! ```no_run
 //! use std::path::Path;
@@ -89,7 +89,7 @@
 //!
 //! // More than the client's window: the response waits for its reader, and migrates.
 //! let migration = migrations.recv().await.ok_or("the server has ended")?;
-//! assert!(migration.ends_with("as its hint says"), "{migration}");
+//! assert!(migration.ends_with("as its hint requests"), "{migration}");
 //!
 //! let body = response.into_body().collect().await?.to_bytes();
 //! let segments = stream.segments();
