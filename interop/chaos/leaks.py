@@ -99,7 +99,7 @@ def left_over(world, watcher):
                     if session["open_streams"]:
                         yield f"{name} has {session['open_streams']} streams of {session['peer']}: {session['streams']}"
                 for label, value in world.metrics(name).items():
-                    if label.startswith(("smig_upstream_requests_active", "smig_tunnels{")) and value:
+                    if label.startswith(("smig_upstream_active_requests", "smig_tunnels{")) and value:
                         yield f"{name}: {label} is {value}"
                 if service.descriptors() > watcher.at_rest[name]:
                     yield (f"{name} has {service.descriptors()} descriptors beside TCP, "

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use smig::{Mover, ObserverEvent, PolicyOutcome, StayReason, StreamRef};
 
-/// Entries kept for readers that connect later.
+/// Maximum number of entries buffered for readers that connect later.
 const KEPT: usize = 200;
 
 #[derive(Debug, Default)]
@@ -46,7 +46,7 @@ impl EventLog {
     }
 }
 
-/// Returns whether an event is logged individually. The policy's first verdicts on each tunnel, too few
+/// Returns whether an event is logged individually. The policy's first decisions on each tunnel, too few
 /// bytes and too young, are left out.
 const fn is_logged(what: &ObserverEvent) -> bool {
     !matches!(
@@ -90,11 +90,11 @@ fn describe(what: &ObserverEvent) -> Value {
             value["from"] = from.to_string().into();
             value["to"] = to.to_string().into();
             value["offset"] = (*offset).into();
-            value["by"] = if *mover == Mover::Local { "here" } else { "peer" }.into();
+            value["by"] = if *mover == Mover::Local { "local" } else { "peer" }.into();
             value
         }
         ObserverEvent::PolicyDecided { stream, verdict } => {
-            of("decided", stream, verdict.to_string())
+            of("policy", stream, verdict.to_string())
         }
         ObserverEvent::MigrationDeclined { stream, .. } => {
             of("declined", stream, "the peer declined the migration".to_owned())

@@ -19,7 +19,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 use super::observer::Subscription;
 use super::snapshot_cache::{PERIOD, SnapshotCache};
 
-/// Records queued for one reader.
+/// Maximum number of records queued for one reader.
 const ON_THEIR_WAY: usize = 4;
 /// How long a reader may accept no record before it is disconnected.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -114,7 +114,7 @@ impl Reader {
                         return Some(sample.event);
                     }
                 }
-                _ = self.heartbeat.tick() => return Some(Bytes::from_static(b": here\n\n")),
+                _ = self.heartbeat.tick() => return Some(Bytes::from_static(b": keepalive\n\n")),
             }
         }
     }

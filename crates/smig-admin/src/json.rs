@@ -18,7 +18,7 @@ const STREAMS: usize = 512;
 pub(crate) struct Sessions {
     sessions: Vec<Session>,
     /// Open sessions that are left out.
-    sessions_not_shown: usize,
+    sessions_omitted: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -78,7 +78,7 @@ impl Sessions {
         let more = all.len().saturating_sub(SESSIONS);
         let mut room = STREAMS;
         let sessions = all.iter().take(SESSIONS).map(|session| Session::of(session, &mut room));
-        Self { sessions: sessions.collect(), sessions_not_shown: snapshot.not_shown + more }
+        Self { sessions: sessions.collect(), sessions_omitted: snapshot.not_shown + more }
     }
 }
 

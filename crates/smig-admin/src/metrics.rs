@@ -16,7 +16,7 @@ use super::request_metrics::SMALL;
 use super::snapshot_cache::SnapshotCache;
 use super::{ReportedStats, TunnelReport, UpstreamReport};
 
-/// All metrics of one subject.
+/// All metrics of one target.
 pub(crate) struct Metrics(Registry);
 
 impl fmt::Debug for Metrics {
@@ -39,9 +39,11 @@ impl Metrics {
              together have less than {SMALL} bytes"
         );
         let latency = requests.latency();
-        registry.register_with_unit("request_latency", help, Unit::Seconds, latency);
+        registry.register_with_unit("request_duration", help, Unit::Seconds, latency);
         let help = "Body bytes of completed streams";
-        registry.register_with_unit("stream_body", help, Unit::Bytes, requests.bytes());
+        registry.register_with_unit("body", help, Unit::Bytes, requests.bytes());
+        let help = "Limits reached, by their names";
+        registry.register("limit_hits", help, requests.limit_hits());
         registry.register_collector(Box::new(Live(Arc::clone(snapshots))));
         Self(registry)
     }
@@ -76,6 +78,7 @@ impl Collector for Live {
             let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             ConstGauge::new(value).encode(metric)?;
         }
+        migrations(&mut encoder, &stats)?;
         let reported = subject.reported();
         access_log(&mut encoder, &reported)?;
         telemetry(&mut encoder, &reported)?;
@@ -84,27 +87,36 @@ impl Collector for Live {
     }
 }
 
-fn counters(stats: &Stats) -> [(&'static str, &'static str, u64); 14] {
+fn counters(stats: &Stats) -> [(&'static str, &'static str, u64); 11] {
     [
         ("connections_opened", "Connections accepted or opened", stats.connections_opened),
         ("connections_closed", "Connections closed", stats.connections_closed),
         ("handshakes_failed", "Handshakes that failed or timed out", stats.handshakes_failed),
-        ("sessions", "Sessions between two SMig endpoints", stats.sessions_established),
+        ("sessions_established", "Sessions between two SMig endpoints", stats.sessions_established),
         ("joins", "Connections that joined a session", stats.joined),
         ("joins_refused", "Connections refused by a session", stats.joins_refused),
         ("streams_opened", "HTTP/2 streams and HTTP/1.1 requests", stats.streams_opened),
-        ("streams_ended", "HTTP/2 streams completed", stats.streams_ended),
+        ("streams_completed", "HTTP/2 streams completed", stats.streams_ended),
         ("streams_reset", "Streams that ended with an error", stats.streams_reset),
-        ("migrations", "Migrations of streams to another connection", stats.migrations),
-        (
-            "migrations_initiated",
-            "Migrations in smig_migrations that this end started",
-            stats.migrations_initiated,
-        ),
         ("migrations_declined", "Migrations declined by the peer", stats.migrations_declined),
         ("panics", "Panics in handlers and bodies", stats.panics),
-        ("limits_reached", "Limits reached", stats.limits_hit),
     ]
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct InitiatorLabels {
+    initiator: &'static str,
+}
+
+/// Encodes the number of migrations by the end that started them.
+fn migrations(encoder: &mut DescriptorEncoder<'_>, stats: &Stats) -> Result<(), fmt::Error> {
+    let help = "Migrations of streams to another connection, by the end that initiated them";
+    let mut metric = encoder.encode_descriptor("migrations", help, None, MetricType::Counter)?;
+    let by_peer = stats.migrations.saturating_sub(stats.migrations_initiated);
+    for (initiator, count) in [("local", stats.migrations_initiated), ("peer", by_peer)] {
+        ConstCounter::new(count).encode(metric.encode_family(&InitiatorLabels { initiator })?)?;
+    }
+    Ok(())
 }
 
 fn access_log(
@@ -123,7 +135,7 @@ fn telemetry(
 ) -> Result<(), fmt::Error> {
     let Some(telemetry) = reported.telemetry else { return Ok(()) };
     for (name, help, value) in [
-        ("telemetry_spans_sent", "Spans accepted by the collector", telemetry.sent),
+        ("telemetry_spans_exported", "Spans accepted by the collector", telemetry.sent),
         ("telemetry_spans_dropped", "Spans dropped", telemetry.dropped),
     ] {
         let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
@@ -201,7 +213,7 @@ fn upstreams(
             kind("upstream_healthy", "1 if the server gets requests, else 0", Gauge, |one| {
                 one.healthy.into()
             }),
-            kind("upstream_requests_active", "Requests in progress", Gauge, |one| one.active),
+            kind("upstream_active_requests", "Requests in progress", Gauge, |one| one.active),
             kind("upstream_connections", "Connections open or being established", Gauge, |one| {
                 one.connections
             }),
@@ -237,11 +249,35 @@ fn tunnels(
             kind("tunnels_migrated", "Tunnels whose stream migrated", None, Counter, |one| {
                 one.migrated
             }),
-            kind("tunnel_in", "Bytes received from clients", bytes, Counter, |one| one.bytes_in),
-            kind("tunnel_out", "Bytes sent to clients", bytes, Counter, |one| one.bytes_out),
         ],
     )?;
+    tunnel_bytes(encoder, &reported.tunnels)?;
     endings(encoder, &reported.tunnels)
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TunnelBytesLabels {
+    kind: &'static str,
+    direction: &'static str,
+}
+
+/// Encodes the bytes of tunnels, counted while they run.
+fn tunnel_bytes(
+    encoder: &mut DescriptorEncoder<'_>,
+    all: &[TunnelReport],
+) -> Result<(), fmt::Error> {
+    if all.is_empty() {
+        return Ok(());
+    }
+    let (help, unit) = ("Bytes received from and sent to clients", Some(&Unit::Bytes));
+    let mut metric = encoder.encode_descriptor("tunnel", help, unit, MetricType::Counter)?;
+    for one in all {
+        for (direction, bytes) in [("received", one.bytes_in), ("sent", one.bytes_out)] {
+            let labels = TunnelBytesLabels { kind: one.kind, direction };
+            ConstCounter::new(bytes).encode(metric.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]

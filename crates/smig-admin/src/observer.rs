@@ -121,6 +121,9 @@ impl Observer for AdminObserver {
             }
             ObserverEvent::StreamOpened { .. } => {}
             event => {
+                if let ObserverEvent::LimitHit(limit) = event {
+                    self.requests.limit_hit(limit);
+                }
                 let mut log = self.log();
                 if let Some(record) = log.add(event, self.live.receiver_count() > 0) {
                     // The last reader may just have disconnected.

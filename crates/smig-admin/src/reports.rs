@@ -67,7 +67,7 @@ pub struct TunnelReport {
     pub bytes_in: u64,
     /// Bytes to clients.
     pub bytes_out: u64,
-    /// Closed tunnels by reason: `completed`; an end failed, `client` or `remote`; `idle`; `aborted`.
+    /// Closed tunnels by reason: `completed`; an end failed, `client` or `remote`; `idle_timeout`; `aborted`.
     pub ended: Vec<(&'static str, u64)>,
     /// Histogram of their durations, not cumulative: upper bound of each bucket in seconds, and its count.
     pub lasted: Vec<(f64, u64)>,

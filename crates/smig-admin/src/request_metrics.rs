@@ -26,6 +26,7 @@ pub(crate) struct RequestMetrics {
     bytes: Family<DirectionLabels, Counter>,
     sent: Counter,
     received: Counter,
+    limit_hits: Family<LimitLabels, Counter>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -36,6 +37,11 @@ pub(crate) struct SizeLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct DirectionLabels {
     direction: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct LimitLabels {
+    limit: &'static str,
 }
 
 impl Default for RequestMetrics {
@@ -49,7 +55,7 @@ impl Default for RequestMetrics {
         let towards =
             |direction| -> Counter { bytes.get_or_create_owned(&DirectionLabels { direction }) };
         let (sent, received) = (towards("sent"), towards("received"));
-        Self { latency, small, large, bytes, sent, received }
+        Self { latency, small, large, bytes, sent, received, limit_hits: Family::default() }
     }
 }
 
@@ -62,6 +68,15 @@ impl RequestMetrics {
     /// Returns the body bytes, by direction, for the registry.
     pub(crate) fn bytes(&self) -> Family<DirectionLabels, Counter> {
         self.bytes.clone()
+    }
+
+    /// Returns how often each limit was reached, for the registry.
+    pub(crate) fn limit_hits(&self) -> Family<LimitLabels, Counter> {
+        self.limit_hits.clone()
+    }
+
+    pub(crate) fn limit_hit(&self, limit: &'static str) {
+        self.limit_hits.get_or_create(&LimitLabels { limit }).inc();
     }
 
     pub(crate) fn observe(&self, latency: Duration, small: bool) {

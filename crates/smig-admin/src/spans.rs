@@ -129,8 +129,8 @@ const fn version(version: Version) -> Option<&'static str> {
 }
 
 impl RequestSpan {
-    /// Starts a span for a request to the host `to` that matched `route`. It ends with its stream, if the observer of `open` sees
-    /// that one.
+    /// Starts a span for a request to the host `to` that matched `route`. It ends with its stream, if the observer of `open` is
+    /// notified of that stream.
     #[must_use]
     pub fn begin<B>(
         request: &Request<B>,

@@ -1,4 +1,4 @@
-//! What the admin interface shows: a subject's sessions and counters, and statistics of other modules.
+//! What the admin interface shows: the target's sessions and counters, and statistics of other modules.
 
 use std::fmt;
 use std::future::Future;

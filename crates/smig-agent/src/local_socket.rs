@@ -74,7 +74,7 @@ impl LocalSocket {
     }
 
     /// Reads until it is certain whether the client's first bytes are `preface`. The bytes are buffered and
-    /// returned again by the next read. Silence for `patience`, end of file and errors count as a mismatch.
+    /// returned again by the next read. Silence for `timeout`, end of file and errors count as a mismatch.
     pub(crate) async fn begins_with(&mut self, preface: &[u8], patience: Duration) -> bool {
         let mut first = BytesMut::with_capacity(preface.len());
         let until = Instant::now() + patience;

@@ -41,7 +41,7 @@ pub fn bytes(bytes: u64) -> String {
     }
 }
 
-/// Formats a count with its noun: `1 move`, `2 moves`.
+/// Formats a count with its noun: `1 run`, `2 runs`.
 #[must_use]
 pub fn amount(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }

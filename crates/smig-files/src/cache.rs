@@ -28,7 +28,7 @@ struct Slot {
     resource: Arc<Resource>,
     /// When it was last compared with the file system.
     seen: Instant,
-    /// Whether it was looked up since the hand's last pass.
+    /// Reference bit: whether it was looked up since the hand's last pass.
     asked: bool,
 }
 

@@ -33,7 +33,7 @@ const CHECK_EVERY: u64 = 1 << 20;
 pub(crate) struct OpenFile {
     fd: OwnedFd,
     stamp: FileVersion,
-    /// Whether this file system can report that a read would block. Overlay and network file systems
+    /// Whether this file system supports RWF_NOWAIT. Overlay and network file systems
     /// cannot.
     can_tell: AtomicBool,
 }

@@ -1,4 +1,4 @@
-//! File stamps: the `fstat` fields that distinguish two states of a file.
+//! File versions: the `fstat` fields that distinguish two states of a file.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, SystemTime};
@@ -62,7 +62,7 @@ impl FileVersion {
         now.duration_since(changed).is_ok_and(|age| age > UNSETTLED)
     }
 
-    /// Returns whether the first `self.size()` bytes are unchanged in `later`, a stamp of the same open
+    /// Returns whether the first `self.size()` bytes are unchanged in `later`, the version of the same open
     /// file. A file that only grew counts as unchanged: data was appended.
     pub(crate) fn still_holds(&self, later: &Self) -> bool {
         later.size > self.size || (later.size == self.size && later.modified == self.modified)

@@ -4,7 +4,7 @@
 pub(crate) trait DebugExpect {
     /// Panics if there is no value, in builds with debug assertions: tests, random operations and
     /// fuzzing. In a release build it changes nothing, and the caller returns without an effect:
-    /// a peer must not be able to end a server by a state that nobody thought of.
+    /// a peer must not be able to stop a server by an unforeseen state.
     ///
     /// `why` is the invariant, as a sentence. An absence that the peer, the application or an
     /// earlier step can cause needs no invariant, and no call of this.

@@ -42,26 +42,26 @@ const MEMORY_BOUND_KIB: u64 = 10 << 10;
 /// Timeout for everything to end after a batch.
 const SETTLE: Duration = Duration::from_secs(20);
 
-/// Moves and kills at random, over real sockets.
+/// Random migrations and connection failures over real sockets.
 #[derive(Debug, Parser)]
 #[command(version, about)]
 struct Options {
     /// How many runs
     #[arg(long, default_value_t = 200)]
     runs: usize,
-    /// What the plans are thrown from; the same seed makes the same plans
+    /// Seed of the plans; the same seed gives the same plans
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Bytes of each big transfer; with kB, MB, KiB or MiB as a suffix if you like
+    /// Size of each big transfer in bytes, optionally with kB, MB, KiB or MiB
     #[arg(long, default_value = "50MB", value_parser = bytes)]
     size: u64,
     /// Runs at the same time
     #[arg(long, default_value_t = 2)]
     jobs: usize,
-    /// Only the run of this number, to see a failure again
+    /// Repeat only the run with this number
     #[arg(long)]
     only: Option<usize>,
-    /// Seconds after which a transfer on which nothing happens hangs
+    /// Seconds without progress after which a transfer counts as hung
     #[arg(long, default_value_t = 40)]
     patience: u64,
     /// Print the result as JSON
@@ -181,7 +181,7 @@ async fn all(options: &Options) -> Result<Tally> {
             _ => false,
         };
         if !planned {
-            tally.violations.push(format!("{count} times a limit that lawful peers met: {limit}"));
+            tally.violations.push(format!("limit reached {count} times by well-behaved peers: {limit}"));
         }
     }
     tally.residue = Some(residue);

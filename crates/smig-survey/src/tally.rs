@@ -170,7 +170,7 @@ impl SurveyCounts {
     }
 }
 
-/// Hashes a value. With ten million sites, two of them collide in one survey of 400,000.
+/// Hashes a value. With ten million sites, a collision occurs in one of 400,000 surveys.
 fn hash(of: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     of.hash(&mut hasher);

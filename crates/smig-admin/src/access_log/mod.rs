@@ -205,9 +205,9 @@ impl AccessLogEntry {
                     "path": target,
                     "protocol": format!("{version:?}"),
                     "status": status,
-                    "bytes": sent,
-                    "ms": (millis * 1e3).round() / 1e3,
-                    "body": outcome,
+                    "bytes_sent": sent,
+                    "duration_ms": (millis * 1e3).round() / 1e3,
+                    "outcome": outcome,
                     "upstream": self.upstream.as_deref(),
                     "user_agent": self.user_agent.as_ref().map(lossy),
                 })
@@ -356,7 +356,7 @@ mod tests {
         assert!(text.contains(" \"GET /x\\x22\\xC2\\x9B31m?y=1 HTTP/1.1\" 200 5 "), "{text}");
         assert!(combined.ends_with("\"bad\\x22agent\\x5C\""), "{combined}");
         let json: serde_json::Value = serde_json::from_str(&line(Format::Json)).unwrap();
-        assert_eq!(json["bytes"], 5);
-        assert_eq!(json["body"], "complete");
+        assert_eq!(json["bytes_sent"], 5);
+        assert_eq!(json["outcome"], "complete");
     }
 }

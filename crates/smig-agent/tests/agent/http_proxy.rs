@@ -219,8 +219,8 @@ async fn operators_see_the_gateway_and_the_tunnels() {
     for line in [
         "smig_tunnels{kind=\"connect\"} 1",
         "smig_tunnels{kind=\"socks\"} 0",
-        "smig_tunnel_in_bytes_total{kind=\"connect\"} 5",
-        "smig_tunnel_out_bytes_total{kind=\"connect\"} 5",
+        "smig_tunnel_bytes_total{kind=\"connect\",direction=\"received\"} 5",
+        "smig_tunnel_bytes_total{kind=\"connect\",direction=\"sent\"} 5",
     ] {
         assert!(metrics.contains(line), "{line} is not in\n{metrics}");
     }

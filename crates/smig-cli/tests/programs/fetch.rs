@@ -146,8 +146,8 @@ fn the_access_log_has_a_line_for_each_response() {
     let line = json(&log.next().unwrap().unwrap());
     assert_eq!(line["path"], "/file?q=1");
     assert_eq!(line["status"], 200);
-    assert_eq!(line["bytes"], 100_000);
-    assert_eq!(line["body"], "complete");
+    assert_eq!(line["bytes_sent"], 100_000);
+    assert_eq!(line["outcome"], "complete");
     assert_exit(&place.get(&server, &["-I"], &["nope"]), 22);
     let line = json(&log.next().unwrap().unwrap());
     assert_eq!((&line["method"], &line["status"]), (&"HEAD".into(), &404.into()));

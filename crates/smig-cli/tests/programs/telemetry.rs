@@ -92,7 +92,7 @@ fn a_collector_that_is_away_is_said_once_and_its_spans_are_counted() {
         .unwrap();
     let mut metrics = String::new();
     admin.read_to_string(&mut metrics).unwrap();
-    for line in ["smig_telemetry_spans_dropped_total 1", "smig_telemetry_spans_sent_total 0"] {
+    for line in ["smig_telemetry_spans_dropped_total 1", "smig_telemetry_spans_exported_total 0"] {
         assert!(metrics.contains(line), "{metrics}");
     }
     gateway.signal(Signal::TERM);

@@ -268,8 +268,8 @@ async fn each_response_is_a_line() {
     assert_eq!(line["path"], "/bytes/70000");
     assert_eq!(line["host"], "a.example");
     assert_eq!(line["status"], 200);
-    assert_eq!(line["bytes"], 70_000);
-    assert_eq!(line["body"], "complete");
+    assert_eq!(line["bytes_sent"], 70_000);
+    assert_eq!(line["outcome"], "complete");
     assert_eq!(line["upstream"], "one");
     assert_eq!(line["user_agent"], "a \"test\"");
 }

@@ -30,7 +30,7 @@ fn drop_head_keeps_the_newest() {
     assert_eq!(link.counters().dropped_full, 2);
 }
 
-/// Pseudo-random numbers from 0 to below `most`, the same in every run.
+/// Pseudorandom numbers below `most`, the same in every run.
 fn numbers(mut state: u64) -> impl FnMut(u64) -> u64 {
     move |most| {
         state ^= state << 13;

@@ -47,7 +47,7 @@ pub struct OutputBuffer {
     sealed: VecDeque<Bytes>,
     open: BytesMut,
     length: usize,
-    /// Largest length of `open` since [`Self::rest`] last released memory.
+    /// Largest length of `open` since [`Self::shrink`] last released memory.
     peak: usize,
     /// Value of `peak` at that time.
     expected: usize,

@@ -54,7 +54,7 @@ impl Sender {
     }
 }
 
-/// Limit of buffered field sections. Each is limited in size, so their number must be too. A
+/// Maximum number of buffered field sections. Each is limited in size, so their number must be too. A
 /// response has few 1xx.
 const SECTIONS: usize = 16;
 

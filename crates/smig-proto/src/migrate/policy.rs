@@ -172,38 +172,38 @@ impl fmt::Display for Decision {
 impl MigrationPolicy {
     /// Returns the decision for a stream.
     #[must_use]
-    pub fn decide(&self, now: &PolicyInput) -> Decision {
-        match now.hint {
+    pub fn decide(&self, input: &PolicyInput) -> Decision {
+        match input.hint {
             MigrationHint::Stay => return Decision::Stay(StayReason::Hint),
             MigrationHint::Migrate => return Decision::Migrate(MigrationReason::Hint),
             MigrationHint::None => {}
         }
-        if now.others < self.min_concurrent_for(now.transfer) {
+        if input.others < self.min_concurrent_for(input.transfer) {
             return Decision::Stay(StayReason::NoConcurrency);
         }
         // Other streams may wait for a stream of higher urgency.
-        if now.priority.urgency() < Priority::default().urgency() {
+        if input.priority.urgency() < Priority::default().urgency() {
             return Decision::Stay(StayReason::Urgent);
         }
-        match now.transfer {
+        match input.transfer {
             Transfer::Sized(size) => {
-                let left = size.saturating_sub(now.transferred);
+                let left = size.saturating_sub(input.transferred);
                 if left < self.min_size {
                     Decision::Stay(StayReason::Small)
-                } else if !self.blocks(left, now.delivery_rate) {
+                } else if !self.blocks(left, input.delivery_rate) {
                     Decision::Stay(StayReason::ShortTransfer)
                 } else {
                     Decision::Migrate(MigrationReason::Size)
                 }
             }
-            Transfer::Unsized if now.transferred < self.unknown_length_after => {
+            Transfer::Unsized if input.transferred < self.unknown_length_after => {
                 Decision::Stay(StayReason::FewBytes)
             }
             Transfer::Unsized => Decision::Migrate(MigrationReason::UnknownLength),
-            Transfer::Tunnel if now.transferred < self.tunnel_threshold(now.delivery_rate) => {
+            Transfer::Tunnel if input.transferred < self.tunnel_threshold(input.delivery_rate) => {
                 Decision::Stay(StayReason::FewBytes)
             }
-            Transfer::Tunnel if now.age < self.tunnel_age => Decision::Stay(StayReason::Young),
+            Transfer::Tunnel if input.age < self.tunnel_age => Decision::Stay(StayReason::Young),
             Transfer::Tunnel => Decision::Migrate(MigrationReason::Tunnel),
         }
     }

@@ -57,7 +57,7 @@ const ENDINGS: [(EndReason, &str); 5] = [
     (EndReason::Completed, "completed"),
     (EndReason::Client, "client"),
     (EndReason::Remote, "remote"),
-    (EndReason::Idle, "idle"),
+    (EndReason::Idle, "idle_timeout"),
     (EndReason::Aborted, "aborted"),
 ];
 

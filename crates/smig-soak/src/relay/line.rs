@@ -26,7 +26,7 @@ const BULK: u64 = 256 << 10;
 /// How long both ends may take to close after a connection was closed with FIN.
 const PARTING: Duration = Duration::from_secs(2);
 
-/// One connection: its planned troubles and its state.
+/// One connection: its planned faults and its state.
 #[derive(Debug)]
 pub(crate) struct RelayedConn {
     number: usize,
@@ -101,7 +101,7 @@ impl fmt::Display for RelayedConn {
     }
 }
 
-/// Marks a line as ended on drop, however its task ends.
+/// Marks a connection as ended on drop, however its task ends.
 struct Ended(Arc<RelayedConn>);
 
 impl Drop for Ended {

@@ -1,4 +1,4 @@
-//! A TCP relay between client and server that injects the planned troubles.
+//! A TCP relay between client and server that injects the planned faults.
 //!
 //! Never drops, adds or reorders a byte: it delays data and ends connections.
 
@@ -24,7 +24,7 @@ pub(crate) enum RelayDirection {
     Down,
 }
 
-/// A trouble of a connection.
+/// A fault of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RelayFault {
     /// Both halves end with a TCP reset.
@@ -44,7 +44,7 @@ impl RelayFault {
     }
 }
 
-/// A trouble after `at` bytes in one direction of a connection.
+/// A fault after `at` bytes in one direction of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Planned {
     /// The connection, in the order in which the client opens them.
@@ -71,7 +71,7 @@ pub(crate) struct Kill {
     pub(crate) victim: KilledRole,
 }
 
-/// State shared by the lines of a relay.
+/// State shared by the connections of a relay.
 #[derive(Debug)]
 pub(super) struct RelayState {
     server: SocketAddr,

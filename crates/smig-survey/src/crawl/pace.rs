@@ -1,7 +1,7 @@
 //! Request pacing for one host.
 //!
-//! Owns the schedule; time is an argument. The pause starts at the end of a response, so on the
-//! host's side two requests are never closer together than that, whatever the network does.
+//! Owns the schedule; time is an argument. The pause starts at the end of a response, so at the
+//! host two requests are never closer together than that, whatever the network does.
 
 use std::str::FromStr;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Errors of the lab's setup, with advice.
+//! Errors of the testbed's setup, with advice.
 
 use std::io;
 
@@ -60,7 +60,7 @@ impl Missing {
     }
 }
 
-/// An error of the lab. The message includes the kernel's error, which is
+/// An error of the testbed. The message includes the kernel's error, which is
 /// therefore not a separate source.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {

@@ -85,7 +85,7 @@ impl World {
             self.fault(text);
         } else if part.key.is_none() && other.is_alive() && !other.is_complete() {
             self.fault(format!(
-                "exchange {at} never came to {side:?}, and {:?} waits",
+                "exchange {at} never reached {side:?}, and {:?} waits",
                 side.other()
             ));
         }
@@ -143,7 +143,7 @@ impl World {
             wrong.push("window of the download");
         }
         if !talk.offered && (ours.migrating || theirs.migrating) {
-            wrong.push("whether a move is open");
+            wrong.push("whether a migration is open");
         }
         if !wrong.is_empty() {
             let wrong = wrong.join(", ");
@@ -162,7 +162,7 @@ impl World {
         let engine = self.mesh.session_at(side, session);
         let window = engine.connection(view.connection).map_or(0, |conn| conn.send_window);
         if view.queued > 0 && view.send_window > 0 && window > 0 {
-            self.fault(format!("exchange {at}: {side:?} could send and does not: {view:?}"));
+            self.fault(format!("exchange {at}: {side:?} has window and data, but does not send: {view:?}"));
         }
     }
 

@@ -33,7 +33,7 @@ impl World {
         match event {
             Event::Request { stream, head, end, .. } => {
                 let Some(at) = number_of(&head.headers).filter(|&at| at < self.talks.len()) else {
-                    return self.fault("a request that nobody sent".to_owned());
+                    return self.fault("a request that no application sent".to_owned());
                 };
                 let plan = self.talks[at].plan;
                 let part = self.talks[at].part(Side::Server);
@@ -50,7 +50,7 @@ impl World {
             }
             Event::Pushed { stream, head, .. } => {
                 let Some(at) = number_of(&head.headers).filter(|&at| at < self.talks.len()) else {
-                    return self.fault("a push that nobody sent".to_owned());
+                    return self.fault("a push that no application sent".to_owned());
                 };
                 self.talks[at].part(Side::Client).key = Some(stream);
             }
@@ -99,7 +99,7 @@ impl World {
         };
         let Some(at) = self.find(side, session, stream) else {
             return self
-                .fault(format!("{side:?}: an event for a stream that nobody has: {event:?}"));
+                .fault(format!("{side:?}: an event for an unknown stream: {event:?}"));
         };
         let plan = self.talks[at].plan;
         let part = self.talks[at].part(side);
@@ -167,7 +167,7 @@ impl World {
         let whole = error.code == ErrorCode::NoError && error.initiator == Initiator::Peer;
         if side == Side::Client && whole {
             // NO_ERROR means that the response is complete (RFC 9113 section 8.1), migrated or not.
-            self.fault(format!("exchange {at}: a whole response was thrown away"));
+            self.fault(format!("exchange {at}: a complete response was discarded"));
         }
         if !cause || !code || (user && !gave_up) {
             self.fault(format!("exchange {at} failed at {side:?} without need: {error}"));
@@ -180,7 +180,7 @@ impl World {
         // A carrier that stays unbound until the timeout is reset, while its stream continues at that end.
         let late = self.slept >= 1000 * u32::from(self.mesh.setup.patience);
         if by_peer && other.is_alive() && !gave_up && !late {
-            let text = "by an end that goes on";
+            let text = "by an end that continues it";
             self.fault(format!("exchange {at} was reset at {side:?} {text}: {error}"));
         }
     }

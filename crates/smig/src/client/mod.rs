@@ -207,7 +207,7 @@ impl Client {
         self.begin(origin, request)?.await
     }
 
-    /// Like [`Self::request_to`], but submits the request at once. The future that it returns also tells whether the
+    /// Like [`Self::request_to`], but submits the request at once. The future that it returns also reports whether the
     /// request still waits for a stream: a timeout for the server should begin only when it has one.
     ///
     /// # Errors

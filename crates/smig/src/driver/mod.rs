@@ -42,14 +42,14 @@ pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The part of a session above the driver: the server's half or the client's.
 pub(crate) trait SessionHandler {
-    /// What other tasks may request of it.
+    /// Requests of other tasks.
     type Command;
 
     /// Handles an event of the engine.
     fn on_event(&mut self, turn: &mut TurnCx<'_>, event: Event);
     /// Handles a command.
     fn on_command(&mut self, turn: &mut TurnCx<'_>, command: Self::Command);
-    /// Handles a call of a stream's waker.
+    /// Handles the wake-up of a stream.
     fn on_call(&mut self, turn: &mut TurnCx<'_>, slot: Slot);
     /// Handles what depends on time or on the state of the connections; called once per turn.
     fn on_turn(&mut self, turn: &mut TurnCx<'_>);
@@ -61,7 +61,7 @@ pub(crate) trait SessionHandler {
     fn on_end(&mut self);
 }
 
-/// What an [`SessionHandler`] may use during a call.
+/// What a [`SessionHandler`] may use during a call.
 #[derive(Debug)]
 pub(crate) struct TurnCx<'a> {
     pub(crate) session: &'a mut Session,
@@ -107,7 +107,7 @@ impl<A: SessionHandler> Driver<A> {
         progress.or(self.conns.finish(&mut self.session, now, cx))
     }
 
-    /// Handles the commands and the streams that called.
+    /// Handles the commands and the streams that were woken.
     fn handle_calls(&mut self, now: Instant) -> Progress {
         let mut called = core::mem::take(&mut self.called);
         let woken = self.mailbox.notifier().take(&mut called);
@@ -149,7 +149,7 @@ impl<A: SessionHandler> Driver<A> {
         progress
     }
 
-    /// Returns when the driver must run without a call.
+    /// Returns when the driver must run even if it is not woken.
     fn deadline(&self) -> Option<Instant> {
         [self.session.poll_timeout(), self.conns.deadline(), self.handler.deadline()]
             .into_iter()

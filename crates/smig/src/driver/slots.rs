@@ -63,7 +63,7 @@ impl<T> Slots<T> {
         Some((place.value.as_mut()?, &place.waker))
     }
 
-    /// Returns a stream that was called and its waker, and resets the waker.
+    /// Returns a woken stream and its waker, and resets the waker.
     pub(crate) fn take_woken(&mut self, slot: Slot) -> Option<(&mut T, &Waker)> {
         self.entries.get(slot.0 as usize)?.call.answered();
         self.entry(slot)

@@ -87,7 +87,7 @@ impl ExportStats {
         }
     }
 
-    /// Takes a place in the queue; returns `false`, and counts a dropped span, if the queue is full.
+    /// Reserves a slot in the queue; returns `false`, and counts a dropped span, if the queue is full.
     fn reserve(&self) -> bool {
         if self.waiting.fetch_add(1, Ordering::Relaxed) < WAITING {
             return true;
@@ -202,7 +202,7 @@ impl SpanExporter for Counted {
     }
 }
 
-/// Sends the exporter's requests, on a thread of its own: it takes no time of the workers.
+/// Sends the exporter's requests on a thread of its own, so that they do not delay the workers.
 struct OtlpClient {
     client: Client,
     headers: HeaderMap,

@@ -1,4 +1,4 @@
-//! Requests without a stream: they wait until the server allows another one, and as long as it might not tolerate more
+//! Requests without a stream: they wait until the server allows another one, and while it might not tolerate more
 //! resets.
 
 use smig_proto::{EndStream, Instant, OpenError, StreamKey};

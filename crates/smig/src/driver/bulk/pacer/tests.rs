@@ -69,8 +69,8 @@ fn it_takes_a_share_from_one_who_fills_the_queue_and_yields_again_when_alone() {
     path.add_plain();
     path.run(seconds(10));
     let both = path.run(seconds(40));
-    assert!(both.rates[1] > RATE / 2 / 100 * 90, "the other suffers: {both:?}");
-    assert!(both.rates[0] > RATE / 3, "it starves: {both:?}");
+    assert!(both.rates[1] > RATE / 2 / 100 * 90, "the competing flow loses its share: {both:?}");
+    assert!(both.rates[0] > RATE / 3, "the paced flow starves: {both:?}");
     path.remove();
     path.run(seconds(45));
     let alone = path.run(seconds(10));
