@@ -58,7 +58,7 @@ def one_source(at):
     smig_get(at)
     check(at.server.total("joins") >= 1, "no connection joined a session")
     check(at.server.total("joins_refused") == 0, f"{at.server.total('joins_refused'):.0f} joins were refused")
-    sessions = at.server.each("sessions")
+    sessions = at.server.each("sessions_established")
     check(sorted(sessions) == [0, 5], f"one client's five sessions are {sessions}")
 
 
@@ -66,21 +66,21 @@ def through_agent(at):
     """smig agent: downloads by its proxy, whole, by one session"""
     world = at.server.world
     world.start("agent-1")
-    before = at.server.total("sessions")
+    before = at.server.total("sessions_established")
     for name in NAMES:
         done = run(["curl", "--silent", "--show-error", "--fail", "--proxy", f"http://127.0.0.1:{world.port['agent-1']}",
                     f"http://127.0.0.1:{world.port['nginx-a']}/{name}"], 60)
         check(done.returncode == 0, f"curl ended with {done.returncode}: {text(done.stderr)}")
         check(sha256(done.stdout) == world.hashes[name], f"{name}: wrong hash")
-    check(at.server.total("sessions") == before, "the agent began further sessions")
+    check(at.server.total("sessions_established") == before, "the agent began further sessions")
 
 
 def elsewhere(at):
     """smig get: files whole although joins land at the other gateway, which refuses them"""
     smig_get(at)
-    check(0 not in at.server.each("sessions"), "no join landed elsewhere")
+    check(0 not in at.server.each("sessions_established"), "no join landed elsewhere")
     # A join for a session that a gateway does not know begins one there (SMIG-4.8/new-session).
-    check(at.server.total("sessions") > 5, f"{at.server.total('sessions'):.0f} sessions: no join went elsewhere")
+    check(at.server.total("sessions_established") > 5, f"{at.server.total('sessions'):.0f} sessions: no join went elsewhere")
 
 
 SOURCE_CASES = [one_source, through_agent]

@@ -255,8 +255,11 @@ fn program_version(smig: &Path) -> Result<String, BrowserError> {
 
 /// Returns the number of migrated streams from a gateway's metrics.
 fn moves(metrics: &str) -> Result<u64, BrowserError> {
-    let value = metrics.lines().find_map(|line| line.strip_prefix("smig_migrations_total "));
-    value.and_then(|value| value.trim().parse().ok()).ok_or_else(|| {
+    // One line for each initiator.
+    let lines = metrics.lines().filter(|line| line.starts_with("smig_migrations_total{"));
+    let counts = lines.map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+    let counts: Option<Vec<_>> = counts.collect();
+    counts.filter(|counts| !counts.is_empty()).map(|counts| counts.iter().sum()).ok_or_else(|| {
         BrowserError::Io(io::Error::other(format!(
             "the gateway's metrics do not count migrations of {BIG_FILE}"
         )))
@@ -269,7 +272,9 @@ mod tests {
 
     #[test]
     fn moves_are_read_from_the_gateways_metrics() {
-        let metrics = "# TYPE smig_migrations counter\nsmig_migrations_initiated_total 2\nsmig_migrations_total 3\n# EOF\n";
+        let metrics = "# TYPE smig_migrations counter\n\
+                       smig_migrations_total{initiator=\"local\"} 2\n\
+                       smig_migrations_total{initiator=\"peer\"} 1\n# EOF\n";
         assert_eq!(moves(metrics).unwrap(), 3);
         assert!(moves("# EOF\n").is_err());
     }
