@@ -181,7 +181,9 @@ async fn all(options: &Options) -> Result<Tally> {
             _ => false,
         };
         if !planned {
-            tally.violations.push(format!("limit reached {count} times by well-behaved peers: {limit}"));
+            tally
+                .violations
+                .push(format!("limit reached {count} times by well-behaved peers: {limit}"));
         }
     }
     tally.residue = Some(residue);

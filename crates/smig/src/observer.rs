@@ -116,14 +116,14 @@ pub enum ObserverEvent {
 /// /// Counts bytes of responses by whether they migrated.
 /// #[derive(Default)]
 /// struct Bytes {
-///     moved: AtomicU64,
+///     migrated: AtomicU64,
 ///     stayed: AtomicU64,
 /// }
 ///
 /// impl Observer for Bytes {
 ///     fn on_event(&self, event: &ObserverEvent) {
-///         if let ObserverEvent::StreamEnded { sent, moves, .. } = event {
-///             let count = if *moves > 0 { &self.moved } else { &self.stayed };
+///         if let ObserverEvent::StreamEnded { sent, migrations, .. } = event {
+///             let count = if *migrations > 0 { &self.migrated } else { &self.stayed };
 ///             count.fetch_add(*sent, Ordering::Relaxed);
 ///         }
 ///     }

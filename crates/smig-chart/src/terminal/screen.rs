@@ -129,7 +129,11 @@ mod tests {
         screen.say("end").unwrap();
         screen.draw(&grid).unwrap();
         let text = String::from_utf8(screen.into_inner()).unwrap();
-        assert_eq!(text.matches("\u{1b}[2A").count(), 1, "moves up once, and not over printed text");
+        assert_eq!(
+            text.matches("\u{1b}[2A").count(),
+            1,
+            "moves up once, and not over printed text"
+        );
         assert!(!text.contains("\u{1b}[3") && !text.contains("\u{1b}[0m"), "no paint: {text:?}");
     }
 }

@@ -162,7 +162,9 @@ impl World {
         let engine = self.mesh.session_at(side, session);
         let window = engine.connection(view.connection).map_or(0, |conn| conn.send_window);
         if view.queued > 0 && view.send_window > 0 && window > 0 {
-            self.fault(format!("exchange {at}: {side:?} has window and data, but does not send: {view:?}"));
+            self.fault(format!(
+                "exchange {at}: {side:?} has window and data, but does not send: {view:?}"
+            ));
         }
     }
 

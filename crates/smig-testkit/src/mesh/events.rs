@@ -98,8 +98,7 @@ impl World {
             _ => return,
         };
         let Some(at) = self.find(side, session, stream) else {
-            return self
-                .fault(format!("{side:?}: an event for an unknown stream: {event:?}"));
+            return self.fault(format!("{side:?}: an event for an unknown stream: {event:?}"));
         };
         let plan = self.talks[at].plan;
         let part = self.talks[at].part(side);
