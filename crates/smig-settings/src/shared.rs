@@ -1,0 +1,24 @@
+//! The settings that all server programs share, and their sections.
+
+use crate::setting::{HasServerSettings, Setting};
+use crate::{limits, table, transport};
+
+/// The sections of the shared settings with their descriptions, in the order of an example file.
+pub const SECTIONS: [(&str, &str); 7] = [
+    ("server", "Addresses, workers, connections and timeouts"),
+    ("policy", "When a running stream moves to another connection"),
+    ("smig", "The SMig extension: sessions of several connections"),
+    ("http2", "HTTP/2 windows and sizes"),
+    ("interactive", "Sockets of connections that carry interactive streams"),
+    ("bulk", "Sockets of connections that carry moved streams"),
+    ("limits", "Limits on what a client may cause"),
+];
+
+/// Returns the shared settings, section by section.
+#[must_use]
+pub fn shared<T: HasServerSettings>() -> Vec<Setting<T>> {
+    let mut all = table::table();
+    all.extend(transport::table());
+    all.extend(limits::table());
+    all
+}
