@@ -118,7 +118,7 @@ fn gateway_settings(variant: Variant) -> String {
     let mut settings = format!(
         "[[listen]]\naddress = \"{ADDRESS}:{GATEWAY_PORT}\"\n\
          [[certificate]]\nchain = \"certificate.pem\"\nkey = \"key.pem\"\n\
-         [forward]\nusers = {{ mosaic = \"sha256:{token}\" }}\nallow = [\"{ADDRESS}\"]\n\
+         [forward_proxy]\nusers = {{ mosaic = \"sha256:{token}\" }}\nallow = [\"{ADDRESS}\"]\n\
          [admin]\nlisten = \"{admin}:{admin_port}\"\n"
     );
     if let Some(low_water) = low_water {
