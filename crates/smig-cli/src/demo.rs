@@ -28,14 +28,14 @@ use crate::interrupt::{self, INTERRUPTED};
 use crate::lab::build;
 use target::Target;
 
-/// Show how a big download delays small ones, and what moving it changes
+/// Show how a big download delays small ones, and what migrating it changes
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Show how a big download delays small ones, and what moving it changes.\n\n\
+    long_about = "Show how a big download delays small ones, and what migrating it changes.\n\n\
         Creates two hosts on this machine (network namespaces) with an emulated slow link between \
         them. Over this link, a client requests a small object repeatedly, first alone, then during \
         the download of a big file: over plain HTTP/2; with TCP_NOTSENT_LOWAT, which limits unsent \
-        data in the kernel; and with SMig, where the server moves the big file to another connection \
+        data in the kernel; and with SMig, where the server migrates the big file to another connection \
         during the download and paces it. Server, client, TCP and TLS are real; only the link is \
         emulated.\n\n\
         All three series are shown while they run; at the end there is a table, and a web page with \
