@@ -158,7 +158,7 @@ http {{
 
     def gateway(self, number):
         port, digest = self.port, hashlib.sha256(TOKEN.encode()).hexdigest()
-        timeouts = 'timeouts = { connect = "20s", queue = "20s", head = "60s", stall = "60s", idle = "3s" }'
+        timeouts = 'timeouts = { connect = "20s", queue = "20s", response_header = "60s", stream_idle = "60s", keepalive = "3s" }'
         config = self.conf(f"gateway-{number}.toml", f"""
 [server]
 workers = 2
@@ -184,15 +184,15 @@ servers = ["http://127.0.0.1:{port["echo-a"]}", "http://127.0.0.1:{port["echo-b"
 [[route]]
 path = "/f1"
 upstream = "files"
-move = "soon"
-replace_path = "/"
+migrate = "always"
+prefix_rewrite = "/"
 [[route]]
 path = "/f2"
 upstream = "files2"
-replace_path = "/"
+prefix_rewrite = "/"
 [[route]]
 upstream = "app"
-[forward]
+[forward_proxy]
 users = {{ chaos = "sha256:{digest}" }}
 allow = ["127.0.0.0/8"]
 ports = ["1-65535"]
@@ -248,7 +248,7 @@ defaults
             f"127.0.0.1:{port[f'socks-{number}']}", "--forward",
             f"127.0.0.1:{port[f'forward-{number}']}=127.0.0.1:{port['serve-b']}", "--drain-timeout", f"{DRAIN}s",
             "--admin", f"127.0.0.1:{port[f'agent-admin-{number}']}"]
-        up = re.compile(r"SMig, big streams move")
+        up = re.compile(r"SMig, large streams migrate")
 
         def ready(process):
             self.listens(f"agent-{number}", f"socks-{number}", f"forward-{number}")(process)

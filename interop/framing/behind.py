@@ -110,11 +110,11 @@ max_connections = 1
 [upstreams.app.timeouts]
 connect = "30s"
 queue = "50s"
-head = "30s"
-stall = "30s"
-idle = "1h"
+response_header = "30s"
+stream_idle = "30s"
+keepalive = "1h"
 [upstreams.app.ejection]
-failures = 0
+consecutive_failures = 0
 [[route]]
 upstream = "app"
 """)

@@ -47,9 +47,9 @@ fn gateway(admin: SocketAddr) -> Result<(Gateway, String), BoxError> {
     let text = format!(
         "[[listen]]\naddress = '127.0.0.1:0'\n[[route]]\nstatus = 404\n\
          [[certificate]]\nchain = 'chain.pem'\nkey = 'key.pem'\n\
-         [forward]\nallow = ['127.0.0.0/8']\n[forward.users]\nann = 'sha256:\
+         [forward_proxy]\nallow = ['127.0.0.0/8']\n[forward_proxy.users]\nann = 'sha256:\
          7a22da1ddf51a945bde6a3e940cdf91c9815108dc7235fe60da782dec55fb883'\n\
-         [admin]\nlisten = '{admin}'\n[policy]\nmax_blocking = '0ms'\n\
+         [admin]\nlisten = '{admin}'\n[migration]\nmin_transfer_time = '0ms'\n\
          [bulk]\npacing_rate = 1500000\n"
     );
     let config = Config::parse(&text, &place.path().join("gateway.toml"))

@@ -104,7 +104,7 @@ impl Agent {
         let shared = Arc::new(Shared {
             uplink: Arc::clone(&uplink),
             socks: addresses(socks)?.first().copied(),
-            tunnel_idle: spec.tunnel_idle,
+            tunnel_idle_timeout: spec.tunnel_idle_timeout,
             tunnels: tunnels.clone(),
             tracer: telemetry.as_ref().map(Telemetry::tracer),
             places: Arc::new(Semaphore::new(spec.max_connections.min(Semaphore::MAX_PERMITS))),

@@ -87,7 +87,7 @@ pub struct AgentLimits {
     pub max_connections: usize,
     /// Idle timeout of a tunnel; `"never"`: no limit.
     #[serde(deserialize_with = "deserialize_time_or_never")]
-    pub tunnel_idle: Option<Duration>,
+    pub tunnel_idle_timeout: Option<Duration>,
     /// How long active exchanges may continue at shutdown.
     #[serde(deserialize_with = "deserialize_time")]
     pub drain_timeout: Duration,
@@ -97,7 +97,7 @@ impl Default for AgentLimits {
     fn default() -> Self {
         Self {
             max_connections: 4096,
-            tunnel_idle: Some(Duration::from_secs(3600)),
+            tunnel_idle_timeout: Some(Duration::from_secs(3600)),
             drain_timeout: Duration::from_secs(5),
         }
     }
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(all.listen.forward.len(), 1);
         assert_eq!(all.gateway.token_file.as_deref(), Some(Path::new("/etc/smig/token")));
         assert!(all.admin.is_some());
-        assert_eq!(all.telemetry.unwrap().sample, Some(1.0));
+        assert_eq!(all.telemetry.unwrap().sample_ratio, Some(1.0));
         for key in KEYS {
             assert!(whole.contains(&format!("[{key}]")), "{key}");
         }

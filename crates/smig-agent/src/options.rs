@@ -30,7 +30,7 @@ pub struct AgentOptions {
     /// Maximum number of concurrent local connections; further ones wait.
     pub max_connections: usize,
     /// Idle timeout of a tunnel, which is then reset; `None`: no limit.
-    pub tunnel_idle: Option<Duration>,
+    pub tunnel_idle_timeout: Option<Duration>,
     /// The admin page; disabled if `None`.
     pub admin: Option<AdminSpec>,
     /// The collector of request spans; disabled if `None`.
@@ -48,7 +48,7 @@ impl AgentOptions {
             socks: Vec::new(),
             forwards: Vec::new(),
             max_connections: 4096,
-            tunnel_idle: Some(Duration::from_secs(3600)),
+            tunnel_idle_timeout: Some(Duration::from_secs(3600)),
             admin: None,
             telemetry: None,
         }

@@ -17,7 +17,7 @@ pub(crate) struct Shared {
     pub(crate) uplink: Arc<Uplink>,
     /// The address of the SOCKS proxy, for the PAC file.
     pub(crate) socks: Option<SocketAddr>,
-    pub(crate) tunnel_idle: Option<Duration>,
+    pub(crate) tunnel_idle_timeout: Option<Duration>,
     pub(crate) tunnels: Tunnels,
     /// The tracer that exports spans to a collector.
     pub(crate) tracer: Option<Tracer>,
@@ -38,7 +38,7 @@ impl Shared {
     {
         let info = stream.incoming().stream_info();
         let tunnel = self.tunnels.begin(kind, info.clone());
-        let outcome = tunnel.run(socket, stream, self.tunnel_idle).await;
+        let outcome = tunnel.run(socket, stream, self.tunnel_idle_timeout).await;
         span.record_end(Some(outcome.sent), outcome.received, info.as_ref());
         if let Err(error) = outcome.end {
             span.set_error("reset");

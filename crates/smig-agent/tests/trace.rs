@@ -27,7 +27,7 @@ async fn agent_and_gateway_are_in_one_trace() {
     // The hash of "a-long-secret".
     let text = format!(
         "[[listen]]\naddress = '127.0.0.1:0'\n[[certificate]]\nchain = '{}'\nkey = '{}'\n\
-         [forward]\nallow = ['127.0.0.0/8']\n[forward.users]\nann = 'sha256:\
+         [forward_proxy]\nallow = ['127.0.0.0/8']\n[forward_proxy.users]\nann = 'sha256:\
          7a22da1ddf51a945bde6a3e940cdf91c9815108dc7235fe60da782dec55fb883'\n\
          [server]\nworkers = 1\n{}",
         chain.display(),

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-/// HTTP/2 whose running streams move between TCP connections.
+/// HTTP/2 whose running streams migrate between TCP connections.
 #[derive(Debug, Parser)]
 #[command(
     name = "smig",

@@ -28,14 +28,14 @@ use crate::interrupt::{self, INTERRUPTED};
 use crate::lab::build;
 use target::Target;
 
-/// Show how a big download delays small ones, and what moving it changes
+/// Show how a big download delays small ones, and what migrating it changes
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Show how a big download delays small ones, and what moving it changes.\n\n\
+    long_about = "Show how a big download delays small ones, and what migrating it changes.\n\n\
         Creates two hosts on this machine (network namespaces) with an emulated slow link between \
         them. Over this link, a client requests a small object repeatedly, first alone, then during \
         the download of a big file: over plain HTTP/2; with TCP_NOTSENT_LOWAT, which limits unsent \
-        data in the kernel; and with SMig, where the server moves the big file to another connection \
+        data in the kernel; and with SMig, where the server migrates the big file to another connection \
         during the download and paces it. Server, client, TCP and TLS are real; only the link is \
         emulated.\n\n\
         All three series are shown while they run; at the end there is a table, and a web page with \
@@ -94,7 +94,7 @@ pub(crate) struct DemoArgs {
     /// TCP congestion control algorithm at both ends
     #[arg(long, value_name = "NAME", default_value = "cubic", help_heading = "Servers")]
     congestion_control: String,
-    /// The algorithm for connections with moved streams; "same" is --congestion-control's
+    /// The algorithm for connections with migrated streams; "same" is --congestion-control's
     #[arg(
         long,
         value_name = "NAME",
@@ -105,7 +105,7 @@ pub(crate) struct DemoArgs {
     bulk_congestion_control: String,
     /// How long the SMig server may hold back the big file for one small object; 0: not at all
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "25ms", conflicts_with = "browser", help_heading = "Servers")]
-    max_hold: Duration,
+    max_bulk_deferral: Duration,
 
     #[command(flatten)]
     browser: browser::BrowserArgs,
@@ -138,7 +138,7 @@ impl DemoArgs {
             link: self.link(),
             congestion_control: self.congestion_control.clone(),
             bulk_congestion_control,
-            max_hold: self.max_hold,
+            max_hold: self.max_bulk_deferral,
             object_bytes: self.object,
             object_interval: self.interval,
             big_file_bytes: self.big_file,
@@ -291,7 +291,7 @@ mod tests {
             "--object=1kB",
             "--interval=1s",
             "--variants=smig,plain",
-            "--max-hold=0",
+            "--max-bulk-deferral=0",
         ])
         .unwrap();
         assert_eq!(changed.link.to_client.rate, Rate::kbit(2_500));

@@ -166,7 +166,7 @@ async fn a_gateway_names_the_other_host(ended: &mut Ended) {
         .unwrap();
     // The hash of "a-long-secret".
     let text = "[[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'cleartext'\n[[route]]\nstatus = 404\n\
-                [forward]\nallow = ['127.0.0.0/8']\n[forward.users]\nann = 'sha256:\
+                [forward_proxy]\nallow = ['127.0.0.0/8']\n[forward_proxy.users]\nann = 'sha256:\
                 7a22da1ddf51a945bde6a3e940cdf91c9815108dc7235fe60da782dec55fb883'\n\
                 [admin]\nlisten = '127.0.0.1:0'\n";
     let gateway = Gateway::start(Config::parse(text, Path::new("gateway.toml")).unwrap()).unwrap();

@@ -51,11 +51,11 @@ pub enum ConnectProtocol {
 pub struct SmigConfig {
     /// Maximum number of simultaneous migrations that are tolerated (SETTINGS_SMIG): unbound
     /// carriers and unanswered offers.
-    pub tolerated: u32,
+    pub max_open_migrations: u32,
     /// Maximum number of connections in a session, including the first.
     pub max_connections: usize,
-    /// Maximum number of moves of one stream.
-    pub max_moves: u8,
+    /// Maximum number of migrations of one stream.
+    pub max_migrations_per_stream: u8,
     /// Sustained number of migrations per second that a session follows.
     pub migrations_per_second: u32,
     /// How long a client waits for the answer to a JOIN before it closes the connection. A server
@@ -75,9 +75,9 @@ pub struct SmigConfig {
 impl Default for SmigConfig {
     fn default() -> Self {
         Self {
-            tolerated: 16,
+            max_open_migrations: 16,
             max_connections: 4,
-            max_moves: 4,
+            max_migrations_per_stream: 4,
             migrations_per_second: 10,
             join_timeout: Duration::from_secs(10),
             unbound_timeout: Duration::from_secs(10),
@@ -110,23 +110,23 @@ pub struct Limits {
     /// Maximum number of 1xx responses to one request.
     pub max_informational: u32,
     /// Maximum number of consecutive empty frames (CVE-2019-9518).
-    pub max_empty_frames: u32,
+    pub max_consecutive_empty_frames: u32,
     /// Maximum number of unsent responses to the peer's frames: to PING, SETTINGS and MIGRATE, and
     /// RST_STREAM to a server (CVE-2019-9512, -9514, -9515). RST_STREAM to a client is limited by
     /// [`Self::reset_burst`].
-    pub max_queued_answers: u32,
+    pub max_queued_control_frames: u32,
     /// Maximum number of entries in one SETTINGS frame.
     pub max_settings_entries: usize,
     /// Maximum number of SETTINGS frames in ten seconds.
     pub max_settings_frames: u32,
     /// Maximum number of buffered PRIORITY_UPDATE frames for idle streams (CVE-2019-9513).
-    pub max_idle_priorities: usize,
+    pub max_idle_priority_updates: usize,
     /// Maximum number of DATA frames below 1 KiB that the peer's window forces in ten seconds
     /// (CVE-2019-9511).
-    pub max_tiny_frames: u32,
+    pub max_small_data_frames: u32,
     /// Maximum number of framed and unsent bytes of a connection, without requests; above it, the
     /// connection is not read (CVE-2019-9517).
-    pub max_unsent: usize,
+    pub max_buffered_output: usize,
     /// A stream that has data to send is reset if it transfers fewer than [`Limits::stall_bytes`]
     /// bytes in this time, whatever frames the peer sends meanwhile. A migration does not restart
     /// it.
@@ -155,13 +155,13 @@ impl Default for Limits {
             max_header_list: 64 << 10,
             max_fields: 128,
             max_informational: 50,
-            max_empty_frames: 10,
-            max_queued_answers: 64,
+            max_consecutive_empty_frames: 10,
+            max_queued_control_frames: 64,
             max_settings_entries: 32,
             max_settings_frames: 16,
-            max_idle_priorities: 100,
-            max_tiny_frames: 1000,
-            max_unsent: 256 << 10,
+            max_idle_priority_updates: 100,
+            max_small_data_frames: 1000,
+            max_buffered_output: 256 << 10,
             stall_timeout: Duration::from_secs(60),
             stall_bytes: 1024,
             preface_timeout: Duration::from_secs(5),

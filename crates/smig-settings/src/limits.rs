@@ -49,15 +49,15 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             "Maximum number of 1xx responses to a request"
         ),
         count!(
-            "limits.max_empty_frames",
-            "limit-empty-frames",
-            engine.limits.max_empty_frames,
+            "limits.max_consecutive_empty_frames",
+            "limit-consecutive-empty-frames",
+            engine.limits.max_consecutive_empty_frames,
             "Maximum number of consecutive empty frames"
         ),
         count!(
-            "limits.max_queued_answers",
-            "limit-queued-answers",
-            engine.limits.max_queued_answers,
+            "limits.max_queued_control_frames",
+            "limit-queued-control-frames",
+            engine.limits.max_queued_control_frames,
             "Maximum number of unsent replies to PING, SETTINGS, MIGRATE and RST_STREAM frames"
         ),
         count!(
@@ -73,21 +73,21 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             "Maximum number of SETTINGS frames in ten seconds"
         ),
         count!(
-            "limits.max_idle_priorities",
-            "limit-idle-priorities",
-            engine.limits.max_idle_priorities,
+            "limits.max_idle_priority_updates",
+            "limit-idle-priority-updates",
+            engine.limits.max_idle_priority_updates,
             "Maximum number of buffered PRIORITY_UPDATE frames for idle streams"
         ),
         count!(
-            "limits.max_tiny_frames",
-            "limit-tiny-frames",
-            engine.limits.max_tiny_frames,
+            "limits.max_small_data_frames",
+            "limit-small-data-frames",
+            engine.limits.max_small_data_frames,
             "Maximum number of DATA frames under 1 KB that a client's window forces in ten seconds"
         ),
         size!(
-            "limits.max_unsent",
-            "limit-unsent",
-            engine.limits.max_unsent,
+            "limits.max_buffered_output",
+            "limit-buffered-output",
+            engine.limits.max_buffered_output,
             "Maximum unsent data of a connection; above it, nothing is read from the client"
         ),
         time!(

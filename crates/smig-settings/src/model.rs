@@ -41,9 +41,9 @@ pub struct ServerSettings {
     /// Whether connections with migrated streams are paced near the path's rate.
     pub pace_bulk: bool,
     /// Whether connections without migrated streams are paced too.
-    pub pace_unmoved: bool,
-    /// How long one interactive response may hold bulk back.
-    pub max_hold: Duration,
+    pub pace_unmigrated: bool,
+    /// How long one interactive response may delay bulk data.
+    pub max_bulk_deferral: Duration,
     /// Socket options of interactive connections.
     pub interactive: SocketOptions,
     /// Socket options of connections that carry migrated streams.
@@ -66,8 +66,8 @@ impl Default for ServerSettings {
             smig: SmigConfig::default(),
             rules: MigrationConfig::default(),
             pace_bulk: true,
-            pace_unmoved: false,
-            max_hold: Duration::from_millis(25),
+            pace_unmigrated: false,
+            max_bulk_deferral: Duration::from_millis(25),
             interactive: SocketOptions::interactive(),
             bulk: SocketOptions::bulk(),
             engine: Config::server(),
@@ -77,7 +77,7 @@ impl Default for ServerSettings {
 
 impl ServerSettings {
     const fn pacing(&self) -> Pacing {
-        match (self.pace_unmoved, self.pace_bulk) {
+        match (self.pace_unmigrated, self.pace_bulk) {
             (true, _) => Pacing::Every,
             (false, true) => Pacing::Migrated,
             (false, false) => Pacing::Off,
@@ -97,7 +97,7 @@ impl ServerSettings {
             .interactive_socket(self.interactive.clone())
             .bulk_socket(self.bulk.clone())
             .pacing(self.pacing())
-            .max_hold(self.max_hold)
+            .max_hold(self.max_bulk_deferral)
             .max_connections(self.max_connections)
             .max_connections_per_client(self.max_connections_per_client)
             .handshake_timeout(self.handshake_timeout)

@@ -6,11 +6,11 @@ use crate::{limits, table, transport};
 /// The sections of the shared settings with their descriptions, in the order of an example file.
 pub const SECTIONS: [(&str, &str); 7] = [
     ("server", "Addresses, workers, connections and timeouts"),
-    ("policy", "When a running stream moves to another connection"),
+    ("migration", "When a running stream migrates to another connection"),
     ("smig", "The SMig extension: sessions of several connections"),
     ("http2", "HTTP/2 windows and sizes"),
     ("interactive", "Sockets of connections that carry interactive streams"),
-    ("bulk", "Sockets of connections that carry moved streams"),
+    ("bulk", "Sockets of connections that carry migrated streams"),
     ("limits", "Limits on what a client may cause"),
 ];
 

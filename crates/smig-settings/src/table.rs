@@ -12,11 +12,11 @@ const OFFERS: [(&str, Offers); 2] =
 
 fn parse_mode(text: &str) -> Result<MigrationMode, String> {
     match text {
-        "policy" => Ok(MigrationMode::Policy),
+        "auto" => Ok(MigrationMode::Policy),
         "never" => Ok(MigrationMode::Never),
         _ => {
             let offsets = text.strip_prefix("at:").ok_or_else(|| {
-                format!("{text:?} is not one of policy, never, at:OFFSET[,OFFSET...]")
+                format!("{text:?} is not one of auto, never, at:OFFSET[,OFFSET...]")
             })?;
             let offsets: Result<Vec<u64>, _> = offsets.split(',').map(parse_size).collect();
             let mut offsets = offsets?;
@@ -28,7 +28,7 @@ fn parse_mode(text: &str) -> Result<MigrationMode, String> {
 
 fn show_mode(mode: &MigrationMode) -> String {
     match mode {
-        MigrationMode::Policy => "\"policy\"".to_owned(),
+        MigrationMode::Policy => "\"auto\"".to_owned(),
         MigrationMode::Never => "\"never\"".to_owned(),
         MigrationMode::At(offsets) => {
             let offsets: Vec<_> = offsets.iter().map(u64::to_string).collect();
@@ -90,11 +90,12 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             "How long running transfers may take to finish after SIGTERM or SIGINT"
         ),
         Setting {
-            key: "policy.migrate",
+            key: "migration.mode",
             flag: "migrate",
             kind: ValueKind::Text,
             value: "WHEN",
-            help: "When streams move: policy, never, or at:OFFSET,... to force moves at these offsets (for tests)",
+            help: "When streams migrate: auto (by the rules below), never, or at:OFFSET,... to force migrations at these \
+            offsets (for tests)",
             show: |s| show_mode(&s.rules.mode),
             set: |s, v| {
                 s.rules.mode = parse_mode(last(v))?;
@@ -102,67 +103,67 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             },
         },
         size!(
-            "policy.min_size",
+            "migration.min_size",
             "min-size",
             rules.policy.min_size,
-            "Do not move a body with less than this left to send"
+            "Do not migrate a body with less than this left to send"
         ),
         count!(
-            "policy.min_concurrent",
+            "migration.min_concurrent",
             "min-concurrent",
             rules.policy.min_concurrent,
-            "Move a stream only if this many others are open, or were within the last second"
+            "Migrate a stream only if this many others are open, or were within the last second"
         ),
         time!(
-            "policy.max_blocking",
-            "max-blocking",
+            "migration.min_transfer_time",
+            "min-transfer-time",
             rules.policy.min_transfer_time,
-            "Do not move a body that takes less time than this at the measured rate"
+            "Do not migrate a body that takes less time than this at the measured rate"
         ),
         size!(
-            "policy.unknown_after",
-            "unknown-after",
+            "migration.unknown_length_after",
+            "unknown-length-after",
             rules.policy.unknown_length_after,
-            "Move a body of unknown length after this many bytes"
+            "Migrate a body of unknown length after this many bytes"
         ),
         count!(
-            "policy.tunnel_concurrent",
-            "tunnel-concurrent",
-            rules.policy.tunnel_concurrent,
+            "migration.tunnel_min_concurrent",
+            "tunnel-min-concurrent",
+            rules.policy.tunnel_min_concurrent,
             "Like min_concurrent, for tunnels; later streams would queue behind a tunnel's bytes"
         ),
         size!(
-            "policy.tunnel_after",
-            "tunnel-after",
-            rules.policy.tunnel_after,
-            "Move a tunnel after this many bytes at the latest"
+            "migration.tunnel_min_bytes",
+            "tunnel-min-bytes",
+            rules.policy.tunnel_min_bytes,
+            "Migrate a tunnel after this many bytes at the latest"
         ),
         time!(
-            "policy.tunnel_time",
-            "tunnel-time",
-            rules.policy.tunnel_time,
-            "Move a tunnel after the bytes that the path carries in this time, if fewer (but at least min_size)"
+            "migration.tunnel_min_path_time",
+            "tunnel-min-path-time",
+            rules.policy.tunnel_min_path_time,
+            "Migrate a tunnel after the bytes that the path carries in this time, if fewer (but at least min_size)"
         ),
         time!(
-            "policy.tunnel_age",
-            "tunnel-age",
-            rules.policy.tunnel_age,
-            "Do not move a tunnel that is younger than this"
+            "migration.tunnel_min_age",
+            "tunnel-min-age",
+            rules.policy.tunnel_min_age,
+            "Do not migrate a tunnel that is younger than this"
         ),
         word!(
-            "policy.offers",
+            "migration.offers",
             "offers",
             "WHEN",
             OFFERS,
             rules.offers,
-            "When to ask the client for another connection to move to: when-no-spare or never"
+            "When to ask the client for another connection to migrate to: when-no-spare or never"
         ),
         Setting {
-            key: "policy.pace_bulk",
+            key: "migration.pace_bulk",
             flag: "pace-bulk",
             kind: ValueKind::Bool,
             value: "BOOL",
-            help: "Pace moved streams near the measured rate of the path; false: send as fast as congestion \
+            help: "Pace migrated streams near the measured rate of the path; false: send as fast as congestion \
             control allows",
             show: |s| s.pace_bulk.to_string(),
             set: |s, v| {
@@ -171,22 +172,22 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             },
         },
         Setting {
-            key: "policy.pace_unmoved",
-            flag: "pace-unmoved",
+            key: "migration.pace_unmigrated",
+            flag: "pace-unmigrated",
             kind: ValueKind::Bool,
             value: "BOOL",
-            help: "Pace connections without moved streams too, small and large bodies alike (for \
+            help: "Pace connections without migrated streams too, small and large bodies alike (for \
             comparisons)",
-            show: |s| s.pace_unmoved.to_string(),
+            show: |s| s.pace_unmigrated.to_string(),
             set: |s, v| {
-                s.pace_unmoved = parse_switch(last(v))?;
+                s.pace_unmigrated = parse_switch(last(v))?;
                 Ok(())
             },
         },
         time!(
-            "policy.max_hold",
-            "max-hold",
-            max_hold,
+            "migration.max_bulk_deferral",
+            "max-bulk-deferral",
+            max_bulk_deferral,
             "How long one interactive response may delay bulk data; 0: not at all"
         ),
         Setting {
@@ -221,15 +222,15 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             },
         },
         Setting {
-            key: "smig.tolerated",
-            flag: "tolerated",
+            key: "smig.max_open_migrations",
+            flag: "max-open-migrations",
             kind: ValueKind::Integer,
             value: "N",
-            help: "Maximum number of concurrent moves in a session, at least 1",
-            show: |s| s.smig.tolerated.to_string(),
+            help: "Maximum number of concurrent migrations in a session, at least 1",
+            show: |s| s.smig.max_open_migrations.to_string(),
             set: |s, v| {
-                s.smig.tolerated = parse_count(last(v))?;
-                if s.smig.tolerated == 0 {
+                s.smig.max_open_migrations = parse_count(last(v))?;
+                if s.smig.max_open_migrations == 0 {
                     return Err(
                         "0 would disable the extension; set smig.enabled = false".to_owned()
                     );
@@ -237,30 +238,35 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
                 Ok(())
             },
         },
-        count!("smig.max_moves", "max-moves", smig.max_moves, "Maximum number of moves per stream"),
         count!(
-            "smig.moves_per_second",
-            "moves-per-second",
+            "smig.max_migrations_per_stream",
+            "max-migrations-per-stream",
+            smig.max_migrations_per_stream,
+            "Maximum number of migrations per stream"
+        ),
+        count!(
+            "smig.migrations_per_second",
+            "migrations-per-second",
             smig.migrations_per_second,
-            "Maximum sustained rate of a client's moves in a session, per second"
+            "Maximum sustained rate of a client's migrations in a session, per second"
         ),
         time!(
             "smig.unbound_timeout",
             "unbound-timeout",
             smig.unbound_timeout,
-            "How long data of a moved stream may wait for its MIGRATE frame"
+            "How long data of a migrated stream may wait for its MIGRATE frame"
         ),
         time!(
             "smig.answer_timeout",
             "answer-timeout",
             smig.answer_timeout,
-            "How long to wait for the client's answer to a move"
+            "How long to wait for the client's answer to a migration"
         ),
         size!(
-            "smig.replay",
-            "replay",
+            "smig.replay_limit",
+            "replay-limit",
             smig.replay_limit,
-            "Bytes of a moving stream to keep for resumption until the client answers"
+            "Bytes of a migrating stream to keep for resumption until the client answers"
         ),
     ]
 }

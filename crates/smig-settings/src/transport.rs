@@ -5,7 +5,7 @@ use smig::Dscp;
 use crate::entry::{last, optional, or_zero, show_text};
 use crate::{HasServerSettings, Setting, ValueKind, count, size, word};
 
-const MARKS: [(&str, Dscp); 2] = [("default", Dscp::Default), ("lower-effort", Dscp::LowerEffort)];
+const CODE_POINTS: [(&str, Dscp); 2] = [("default", Dscp::Default), ("le", Dscp::LowerEffort)];
 
 /// Returns the settings, for any type that has them.
 #[expect(clippy::too_many_lines, reason = "a table")]
@@ -42,8 +42,8 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             "Bytes that a stream buffers before the source of its body has to wait"
         ),
         Setting {
-            key: "interactive.not_sent_low_water",
-            flag: "interactive-low-water",
+            key: "interactive.notsent_lowat",
+            flag: "interactive-notsent-lowat",
             kind: ValueKind::Size,
             value: "BYTES",
             help: "TCP_NOTSENT_LOWAT, the limit of unsent data in the kernel; 0: the system's default",
@@ -67,11 +67,11 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             },
         },
         Setting {
-            key: "bulk.not_sent_low_water",
-            flag: "bulk-low-water",
+            key: "bulk.notsent_lowat",
+            flag: "bulk-notsent-lowat",
             kind: ValueKind::Size,
             value: "BYTES",
-            help: "TCP_NOTSENT_LOWAT of connections with moved streams; 0: the system's default",
+            help: "TCP_NOTSENT_LOWAT of connections with migrated streams; 0: the system's default",
             show: |s| or_zero(s.bulk.notsent_lowat),
             set: |s, v| {
                 s.bulk.notsent_lowat = optional(v)?;
@@ -83,7 +83,7 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             flag: "bulk-congestion",
             kind: ValueKind::Text,
             value: "NAME",
-            help: "Congestion control algorithm of connections with moved streams; empty: the system's default",
+            help: "Congestion control algorithm of connections with migrated streams; empty: the system's default",
             show: |s| show_text(s.bulk.congestion_control.as_deref().unwrap_or_default()),
             set: |s, v| {
                 s.bulk.congestion_control = Some(last(v).to_owned()).filter(|n| !n.is_empty());
@@ -95,7 +95,7 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             flag: "bulk-pacing",
             kind: ValueKind::Size,
             value: "BYTES",
-            help: "Maximum rate of each connection with moved streams, per second; 0: no limit",
+            help: "Maximum rate of each connection with migrated streams, per second; 0: no limit",
             show: |s| or_zero(s.bulk.pacing_rate),
             set: |s, v| {
                 s.bulk.pacing_rate = optional(v)?;
@@ -103,12 +103,12 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             },
         },
         word!(
-            "bulk.mark",
-            "bulk-mark",
+            "bulk.dscp",
+            "bulk-dscp",
             "WORD",
-            MARKS,
-            bulk.mark,
-            "DSCP of connections with moved streams: lower-effort (RFC 8622) or default"
+            CODE_POINTS,
+            bulk.dscp,
+            "DSCP of connections with migrated streams: le (lower effort, RFC 8622) or default"
         ),
     ]
 }

@@ -100,7 +100,7 @@ fn client(ground: &RunContext, plan: &Plan) -> Result<Client> {
     let mut engine = Config::client();
     engine.stream_window = plan.stream_window;
     if let Some(smig) = &mut engine.smig {
-        smig.max_moves = plan.max_moves;
+        smig.max_migrations_per_stream = plan.max_moves;
     }
     let mut rules = MigrationConfig::default();
     rules.mode = match &plan.client_moves {

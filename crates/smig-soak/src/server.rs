@@ -46,7 +46,7 @@ pub(crate) fn serve(
     let mut engine = Config::server();
     engine.limits.preface_timeout = HANDSHAKE;
     if let Some(smig) = &mut engine.smig {
-        smig.max_moves = max_moves;
+        smig.max_migrations_per_stream = max_moves;
     }
     // Two workers, so that joins cross from one to the other.
     let workers = NonZeroUsize::new(2).context("two is not zero")?;

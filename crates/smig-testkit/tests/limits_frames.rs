@@ -254,7 +254,7 @@ fn a_window_that_is_kept_tiny_ends_the_connection() {
     for stream in [1, 0] {
         let window = if stream == 1 { 0 } else { 200_000 };
         let mut setup = Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, window);
-        setup.config.limits.max_tiny_frames = 100;
+        setup.config.limits.max_small_data_frames = 100;
         let mut peer = Peer::to_server(setup);
         peer.connect();
         responding(&mut peer, 100_000);
@@ -559,13 +559,13 @@ fn settings_are_acknowledged_within_thirty_seconds() {
 
 #[test]
 fn limits_are_configurable() {
-    let mut peer = limited(|limits| limits.max_empty_frames = 1);
+    let mut peer = limited(|limits| limits.max_consecutive_empty_frames = 1);
     peer.post(C1, 1);
     peer.send(C1, data(1, ""));
     peer.expect_nothing(C1);
     peer.send(C1, data(1, ""));
     expect_limit(&mut peer, "too many empty frames in a row");
-    let mut peer = limited(|limits| limits.max_idle_priorities = 0);
+    let mut peer = limited(|limits| limits.max_idle_priority_updates = 0);
     peer.send(C1, priority_update(1, "u=1"));
     expect_limit(&mut peer, "too many PRIORITY_UPDATE for idle streams");
     let mut peer = limited(|limits| limits.max_continuations = 0);

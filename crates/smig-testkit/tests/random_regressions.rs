@@ -284,7 +284,7 @@ fn a_path_to_a_closed_end_has_room_again() {
     // The test's network deadlocked: data for an end that does not read any more filled it.
     let padded = |plan| Open { on: None, plan: Plan { padding: 20_000, prompt: false, ..plan } };
     passes(
-        Setup { socket: 300, max_unsent: 500, ..seed(1) },
+        Setup { socket: 300, max_buffered_output: 500, ..seed(1) },
         &[
             padded(Plan::download(1)),
             Op::Close { link: 3, side: Server },

@@ -22,7 +22,10 @@ fn server(config: Config) -> (Peer, StreamKey) {
 }
 
 fn tolerating(tolerated: u32, config: Config) -> Config {
-    Config { smig: Some(SmigConfig { tolerated, ..SmigConfig::default() }), ..config }
+    Config {
+        smig: Some(SmigConfig { max_open_migrations: tolerated, ..SmigConfig::default() }),
+        ..config
+    }
 }
 
 fn unbound(peer: &Peer, line: ConnHandle) -> usize {
@@ -419,7 +422,7 @@ fn at_least_256_skipped_ids_are_remembered() {
 fn frames_on_an_abandoned_carrier_are_dropped_without_an_error() {
     // SMIG-5.27/abandoned-dropped at a follower that declined.
     let config = Config { connection_window: 65_535, ..Config::client() };
-    let smig = SmigConfig { max_moves: 0, ..SmigConfig::default() };
+    let smig = SmigConfig { max_migrations_per_stream: 0, ..SmigConfig::default() };
     let (mut peer, key) = client(Config { smig: Some(smig), ..config });
     let cid = peer.cid(C2);
     peer.send(C1, migrate(1, cid, 2));

@@ -285,8 +285,8 @@ fn a_follower_declines_what_its_goaway_excludes() {
 
 #[test]
 fn a_stream_moves_a_bounded_number_of_times() {
-    // SMIG-5.13/must-decline: max_moves, alternating between two connections.
-    let smig = SmigConfig { max_moves: 2, ..SmigConfig::default() };
+    // SMIG-5.13/must-decline: max_migrations_per_stream, alternating between two connections.
+    let smig = SmigConfig { max_migrations_per_stream: 2, ..SmigConfig::default() };
     let mut peer = Peer::of_server(Config { smig: Some(smig), ..Config::server() }).with_spare();
     let key = peer.post(C1, 1);
     let (c1, c2) = (peer.cid(C1), peer.cid(C2));

@@ -270,7 +270,7 @@ fn a_client_that_gives_up_may_still_decline() {
 #[test]
 fn a_follower_that_declines_drops_what_came_on_the_carrier() {
     // SMIG-6.7/decline-drops: including credit; its own direction continues on S1.
-    let smig = SmigConfig { max_moves: 0, ..SmigConfig::default() };
+    let smig = SmigConfig { max_migrations_per_stream: 0, ..SmigConfig::default() };
     let config = Config { smig: Some(smig), ..Config::client() };
     let mut peer = Peer::of_client(config).with_spare();
     let key = peer.open(C1, Method::POST, EndStream::No);

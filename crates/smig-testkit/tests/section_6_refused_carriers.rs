@@ -8,7 +8,7 @@ use smig_testkit::script::{C1, C2, Peer};
 
 /// A client engine that tolerates one unbound carrier, with a stream on C1.
 fn client(end: EndStream) -> (Peer, StreamKey) {
-    let smig = SmigConfig { tolerated: 1, ..SmigConfig::default() };
+    let smig = SmigConfig { max_open_migrations: 1, ..SmigConfig::default() };
     let config = Config { smig: Some(smig), ..Config::client() };
     let mut peer = Peer::of_client(config).with_spare();
     let key = peer.open(C1, Method::POST, end);

@@ -486,7 +486,7 @@ fn c2_ends_behind_the_answer() {
 #[test]
 fn carriers_go_with_their_connection() {
     // SMIG-8.11/ids-go-along: unbound carriers hold no data and do not count any more.
-    let smig = smig_proto::SmigConfig { tolerated: 1, ..Default::default() };
+    let smig = smig_proto::SmigConfig { max_open_migrations: 1, ..Default::default() };
     let mut peer = Peer::of_client(Config { smig: Some(smig), ..Config::client() }).with_spare();
     peer.connect();
     peer.open(C1, Method::GET, EndStream::Yes);

@@ -32,7 +32,7 @@ pub struct TelemetrySpec {
     /// The sampling ratio of traces that start here, 0 to 1; unless set, `OTEL_TRACES_SAMPLER`, or all of them.
     /// For other traces the client's sampling decision holds.
     #[serde(default, deserialize_with = "ratio")]
-    pub sample: Option<f64>,
+    pub sample_ratio: Option<f64>,
     /// CA certificates for the collector, PEM; the system's unless set.
     pub ca: Option<PathBuf>,
 }
@@ -45,7 +45,7 @@ impl TelemetrySpec {
     pub fn new(endpoint: &str) -> Result<Self, String> {
         let endpoint = parse(endpoint)?;
         let headers = HeaderMap::new();
-        Ok(Self { endpoint, headers, service_name: None, sample: None, ca: None })
+        Ok(Self { endpoint, headers, service_name: None, sample_ratio: None, ca: None })
     }
 
     /// Reads the endpoint from the environment: `OTEL_EXPORTER_OTLP_ENDPOINT`; `None` if it is not set.

@@ -29,11 +29,11 @@ const TOKEN: &str = "SMIG_AGENT_TOKEN";
 #[derive(Debug, Args)]
 #[command(
     long_about = "Run a local HTTP proxy, SOCKS5 proxy and forwarded ports, whose traffic goes to a \
-        gateway over one session. Tunnels and requests that turn out to be large move to a separate \
+        gateway over one session. Tunnels and requests that turn out to be large migrate to a separate \
         connection while they run, so that small ones are not delayed. The agent does not decrypt \
         the TLS connections of its clients.\n\nThe gateway resolves host names. If the gateway \
         becomes unreachable, running transfers are reset and the agent reconnects; until then, \
-        requests fail with the reason. A gateway with plain HTTP/2 works too, but no stream moves.",
+        requests fail with the reason. A gateway with plain HTTP/2 works too, but no stream migrates.",
     after_help = "\
 Examples:
   smig agent --via https://gateway.example:8443
@@ -62,7 +62,7 @@ pub(crate) struct AgentArgs {
     /// Read the configuration from this file
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "via", "listen", "socks", "forward", "admin", "token_file", "user", "cacert", "insecure",
-        "connect_timeout", "no_migrate", "spares", "max_connections", "tunnel_idle", "drain_timeout",
+        "connect_timeout", "no_migrate", "spares", "max_connections", "tunnel_idle_timeout", "drain_timeout",
     ])]
     config: Option<PathBuf>,
     /// Address of the HTTP proxy, may be repeated; none disables it
@@ -95,7 +95,7 @@ pub(crate) struct AgentArgs {
     /// Give up on a connection attempt after this many seconds
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "10", help_heading = "Gateway")]
     connect_timeout: Duration,
-    /// Use plain HTTP/2: streams do not move
+    /// Use plain HTTP/2: streams do not migrate
     #[arg(long, help_heading = "Gateway")]
     no_migrate: bool,
     /// Number of spare connections to keep ready for migrations
@@ -107,7 +107,7 @@ pub(crate) struct AgentArgs {
     max_connections: usize,
     /// Reset a tunnel that has been idle for this many seconds; 0: never
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "3600", help_heading = "Limits")]
-    tunnel_idle: Duration,
+    tunnel_idle_timeout: Duration,
     /// How many seconds running streams may take to finish at shutdown
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "5", help_heading = "Limits")]
     drain_timeout: Duration,
@@ -167,7 +167,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
         socks: listen.socks.clone(),
         forwards: listen.forward.clone(),
         max_connections: limits.max_connections,
-        tunnel_idle: limits.tunnel_idle,
+        tunnel_idle_timeout: limits.tunnel_idle_timeout,
         admin,
         telemetry,
     };
@@ -250,7 +250,7 @@ fn described(args: &AgentArgs) -> Result<AgentConfig> {
         listen,
         limits: AgentLimits {
             max_connections: args.max_connections,
-            tunnel_idle: Some(args.tunnel_idle).filter(|idle| !idle.is_zero()),
+            tunnel_idle_timeout: Some(args.tunnel_idle_timeout).filter(|idle| !idle.is_zero()),
             drain_timeout: args.drain_timeout,
         },
         admin: args.admin.map(|listen| AdminSpec { listen }),
@@ -325,11 +325,11 @@ async fn tell(mut link: watch::Receiver<UplinkState>, via: &str, say: impl Fn(St
             UplinkState::Connecting => None,
             _ if said.as_ref() == Some(&now) => None,
             UplinkState::Up(NegotiatedProtocol::Smig) => {
-                Some(format!("gateway {via}: SMig, big streams move"))
+                Some(format!("gateway {via}: SMig, large streams migrate"))
             }
-            UplinkState::Up(_) => {
-                Some(format!("gateway {via}: plain HTTP/2; everything works, but no stream moves"))
-            }
+            UplinkState::Up(_) => Some(format!(
+                "gateway {via}: plain HTTP/2; everything works, but no stream migrates"
+            )),
             UplinkState::Unreachable(why) => {
                 Some(format!("{} gateway {via}: {why}; retrying", paint::bad("away:")))
             }

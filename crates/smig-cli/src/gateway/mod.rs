@@ -1,4 +1,4 @@
-//! `smig gateway`: a reverse and forward proxy whose clients' streams can move.
+//! `smig gateway`: a reverse and forward proxy whose clients' streams can migrate.
 
 mod signals;
 
@@ -22,12 +22,12 @@ use crate::paint;
 use crate::stderr;
 use signals::{Cause, Signals};
 
-/// Run a reverse and forward proxy whose streams can move
+/// Run a reverse and forward proxy whose streams can migrate
 #[derive(Debug, Args)]
 #[command(
     long_about = "Run a reverse proxy for HTTP/2 and HTTP/1.1 and, if the configuration file has one, \
         a forward proxy.\n\nFor clients that support SMig (smig agent, smig get), large responses \
-        move to a separate connection while they are being sent, so that small ones are not \
+        migrate to a separate connection while they are being sent, so that small ones are not \
         delayed. Other clients get plain HTTP. Upstream servers need no support for SMig.\n\nWith \
         --to, all requests go to one server; without a certificate, a development certificate is \
         created. Everything else is set in a configuration file: smig config example gateway.",
@@ -80,7 +80,7 @@ pub(crate) struct GatewayArgs {
     /// Additional name for the development certificate, may be repeated
     #[arg(long, value_name = "NAME", requires = "to", help_heading = "With --to")]
     host: Vec<String>,
-    /// Disable TLS: HTTP/1.1, and HTTP/2 with prior knowledge; streams do not move
+    /// Disable TLS: HTTP/1.1, and HTTP/2 with prior knowledge; streams do not migrate
     #[arg(long, requires = "to", conflicts_with = "cert", help_heading = "With --to")]
     cleartext: bool,
     /// Log each request to standard output: text, combined or json

@@ -12,7 +12,7 @@ use smig_settings::value::{parse_seconds, parse_size};
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[command(
-    long_about = "Fetch URLs, all of one host over one session. A server that supports SMig moves \
+    long_about = "Fetch URLs, all of one host over one session. A server that supports SMig migrates \
         large responses to separate connections while they are being sent.\n\nWithout -o, -O and \
         --output-dir, a single URL is written to standard output, unless that is a terminal; \
         otherwise each URL is written to a file in the current directory, named after the end of \
@@ -57,7 +57,7 @@ pub(crate) struct GetArgs {
     /// Print errors only
     #[arg(short, long, visible_alias = "silent", help_heading = "Output")]
     pub(super) quiet: bool,
-    /// Print connections and moves; twice: debug output too
+    /// Print connections and migrations; twice: debug output too
     #[arg(short, long, action = ArgAction::Count, help_heading = "Output")]
     pub(super) verbose: u8,
 
@@ -96,16 +96,16 @@ pub(crate) struct GetArgs {
     #[arg(long, help_heading = "Connection")]
     pub(super) http2_prior_knowledge: bool,
 
-    /// Use plain HTTP/2: streams do not move
+    /// Use plain HTTP/2: streams do not migrate
     #[arg(long, help_heading = "Migration")]
     pub(super) no_migrate: bool,
-    /// Number of spare connections to keep ready for moves
+    /// Number of spare connections to keep ready for migrations
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Migration")]
     pub(super) spares: usize,
-    /// Let streams move over cleartext connections too; the server needs --trust-cleartext as well
+    /// Let streams migrate over cleartext connections too; the server needs --trust-cleartext as well
     #[arg(long, help_heading = "Migration", requires = "http2_prior_knowledge")]
     pub(super) trust_cleartext: bool,
-    /// For tests: move each stream at these offsets
+    /// For tests: migrate each stream at these offsets
     #[arg(long, value_name = "OFFSET", value_delimiter = ',', value_parser = parse_size, hide = true)]
     pub(super) migrate_at: Vec<u64>,
 }

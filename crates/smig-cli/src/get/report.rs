@@ -130,8 +130,8 @@ impl Report {
         }
         match self.moves() {
             0 => {}
-            1 => words.push_str(", moved once"),
-            moves => words.push_str(&format!(", moved {moves} times")),
+            1 => words.push_str(", migrated once"),
+            moves => words.push_str(&format!(", migrated {moves} times")),
         }
         words
     }

@@ -134,7 +134,7 @@ impl Observer for Screen {
                 self.detail(&format!("connection closed, {open} open"));
             }
             ObserverEvent::SessionEstablished => {
-                self.detail("the server supports SMig: streams can move");
+                self.detail("the server supports SMig: streams can migrate");
             }
             ObserverEvent::Joined { .. } => self.detail("a spare connection joined the session"),
             ObserverEvent::JoinRefused { .. } => {
@@ -146,10 +146,10 @@ impl Observer for Screen {
                     Mover::Peer => "the server",
                 };
                 self.detail(&format!(
-                    "a stream moved from connection {from} to {to}, initiated by {who}"
+                    "a stream migrated from connection {from} to {to}, initiated by {who}"
                 ));
             }
-            ObserverEvent::MigrationDeclined { .. } => self.detail("a move was declined"),
+            ObserverEvent::MigrationDeclined { .. } => self.detail("a migration was declined"),
             ObserverEvent::StreamReset { .. } => self.detail("a stream was reset"),
             ObserverEvent::LimitHit(limit) => self.note(&format!("limit reached: {limit}")),
             _ => {}

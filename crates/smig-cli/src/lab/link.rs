@@ -1,6 +1,6 @@
 //! `smig lab link`: a user's command beside two hosts with an emulated link between them.
 //!
-//! The command is started by `smig lab beside`, which is the init process of a PID namespace:
+//! The command is started by `smig lab link-exec`, which is the init process of a PID namespace:
 //! signals act on the command as usual, and all its descendants end with it.
 
 use std::ffi::OsString;
@@ -90,7 +90,7 @@ pub(crate) struct LinkArgs {
 
 /// Run a command beside the hosts of a link (started by `smig lab link`)
 #[derive(Debug, Args)]
-pub(crate) struct BesideArgs {
+pub(crate) struct LinkExecArgs {
     /// Descriptor of the server's network namespace, and its address
     #[arg(long, num_args = 2, required = true)]
     server: Vec<String>,
@@ -115,7 +115,7 @@ pub(super) fn run(args: &LinkArgs) -> Result<ExitCode> {
     let place = |fd: &OwnedFd, address: Ipv4Addr| [fd.as_raw_fd().to_string(), address.to_string()];
     let mut command =
         Command::new(std::env::current_exe().context("cannot find this program's own file")?);
-    command.args(["lab", "beside", "--server"]).args(place(&server, testbed.server().address()));
+    command.args(["lab", "link-exec", "--server"]).args(place(&server, testbed.server().address()));
     command.arg("--client").args(place(&client, testbed.client().address()));
     command.arg("--").args(&args.command);
     let mut child = testbed.spawn_outside(command).context("cannot start a process")?;
@@ -221,7 +221,7 @@ fn shown(report: &LinkReport) -> String {
     )
 }
 
-pub(super) fn beside(args: &BesideArgs) -> Result<ExitCode> {
+pub(super) fn exec(args: &LinkExecArgs) -> Result<ExitCode> {
     // The process ID in the /proc of the machine, which the command sees.
     let own = fs::read_link("/proc/self").context("cannot read /proc")?;
     let enter = |fd: &str| format!("nsenter --net=/proc/{}/fd/{fd} --", own.display());

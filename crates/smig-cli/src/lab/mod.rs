@@ -3,7 +3,6 @@
 //! Owns the list of subcommands; each has a file. smig-lab does the work.
 
 mod build;
-mod cell;
 mod check;
 mod compare;
 mod link;
@@ -15,6 +14,7 @@ mod server;
 mod survey;
 mod timeline;
 mod trace;
+mod trial;
 
 use std::process::ExitCode;
 
@@ -48,13 +48,13 @@ enum LabCommand {
     Trace(trace::TraceArgs),
     Survey(survey::SurveyArgs),
     #[command(hide = true)]
-    Cell(cell::CellArgs),
+    Trial(trial::TrialArgs),
     #[command(hide = true)]
-    Beside(link::BesideArgs),
+    LinkExec(link::LinkExecArgs),
     #[command(hide = true)]
-    Peer(cell::PeerArgs),
+    ExecChild(trial::ExecChildArgs),
     #[command(hide = true)]
-    Hystart(cell::HystartArgs),
+    Hystart(trial::HystartArgs),
     #[command(hide = true)]
     Server(server::ServerArgs),
 }
@@ -67,14 +67,14 @@ pub(crate) fn run(args: LabArgs) -> Result<ExitCode> {
         LabCommand::Compare(args) => compare::run(&args),
         LabCommand::Timeline(args) => timeline::run(&args),
         LabCommand::Link(args) => link::run(&args),
-        LabCommand::Beside(args) => link::beside(&args),
+        LabCommand::LinkExec(args) => link::exec(&args),
         LabCommand::Check(args) => check::run(&args),
         LabCommand::Profiles(args) => profiles::run(&args),
         LabCommand::Trace(args) => trace::run(&args),
         LabCommand::Survey(args) => survey::run(&args),
-        LabCommand::Cell(args) => cell::run(&args),
-        LabCommand::Peer(args) => cell::peer(&args),
-        LabCommand::Hystart(args) => cell::hystart(&args),
+        LabCommand::Trial(args) => trial::run(&args),
+        LabCommand::ExecChild(args) => trial::exec_child(&args),
+        LabCommand::Hystart(args) => trial::hystart(&args),
         LabCommand::Server(args) => server::run(&args),
     }
 }

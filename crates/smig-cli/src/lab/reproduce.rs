@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 use smig_chart::table::to_text;
 use smig_lab::campaign::{
-    self, CampaignError, Disturbed, Missing, Options, Plan, Summary, plan, read_results,
+    self, CampaignError, Missing, Options, Plan, Summary, plan, read_results,
 };
 use smig_lab::reproduce::{
     Experiment, Extent, SURVEY, findings, read_survey, render_json, summary, survey_test_web,
@@ -23,7 +23,7 @@ use smig_lab::trial::{Builds, estimated_duration};
 use tokio_util::sync::CancellationToken;
 
 use super::build::{BuildArgs, build};
-use super::run::{View, check_setting, jobs};
+use super::run::{DisturbedRuns, View, check_setting, jobs};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{self, INTERRUPTED};
 use crate::stdout::{out, outln};
@@ -72,9 +72,9 @@ pub(crate) struct ReproduceArgs {
     /// Number of repetitions of each setting, instead of the figure's own
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: Option<u32>,
-    /// Drop runs that were disturbed in every attempt, instead of marking them
-    #[arg(long)]
-    drop_disturbed: bool,
+    /// Whether to keep a run that was disturbed in every attempt, with a mark, or to drop it
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = DisturbedRuns::Keep)]
+    disturbed: DisturbedRuns,
     /// Print the report as JSON on standard output
     #[arg(long)]
     json: bool,
@@ -196,7 +196,7 @@ fn measure(args: &ReproduceArgs) -> Result<ExitCode> {
         builds: args.build.builds(),
         smig,
         version: concat!("smig ", env!("CARGO_PKG_VERSION")).into(),
-        disturbed: if args.drop_disturbed { Disturbed::Reject } else { Disturbed::Keep },
+        disturbed: args.disturbed.into(),
     };
     let plan = joined(args, extent, &options)?;
     let stop = CancellationToken::default();

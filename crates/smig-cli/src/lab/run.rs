@@ -62,9 +62,9 @@ pub(crate) struct RunArgs {
     /// Number of repetitions of each variant, instead of the scenario's own
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     repetitions: Option<u32>,
-    /// Keep runs that were disturbed in every attempt; their results are marked
-    #[arg(long)]
-    keep_disturbed: bool,
+    /// Whether to keep a run that was disturbed in every attempt, with a mark, or to drop it
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = DisturbedRuns::Drop)]
+    disturbed: DisturbedRuns,
     #[command(flatten)]
     build: BuildArgs,
     /// Print the configuration of each server, without running anything
@@ -73,6 +73,24 @@ pub(crate) struct RunArgs {
     /// Print a summary as JSON on standard output at the end
     #[arg(long)]
     json: bool,
+}
+
+/// What becomes of a run that was disturbed in every attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum DisturbedRuns {
+    /// It is a result, marked as disturbed
+    Keep,
+    /// It is none; the same command tries it again
+    Drop,
+}
+
+impl From<DisturbedRuns> for Disturbed {
+    fn from(runs: DisturbedRuns) -> Self {
+        match runs {
+            DisturbedRuns::Keep => Self::Keep,
+            DisturbedRuns::Drop => Self::Reject,
+        }
+    }
 }
 
 pub(super) fn jobs(text: &str) -> Result<usize, String> {
@@ -104,7 +122,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode> {
         builds: args.build.builds(),
         smig,
         version: concat!("smig ", env!("CARGO_PKG_VERSION")).into(),
-        disturbed: if args.keep_disturbed { Disturbed::Keep } else { Disturbed::Reject },
+        disturbed: args.disturbed.into(),
     };
     let plan = plan(&campaign, &options).map_err(|error| match error {
         CampaignError::Machine(_) | CampaignError::Io { .. } => anyhow::Error::from(error),

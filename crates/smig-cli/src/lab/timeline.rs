@@ -17,13 +17,13 @@ use smig_settings::value::parse_time;
 use crate::exit::{Exit, Failure};
 use crate::stdout::out;
 
-/// Plot the samples of a run on one time axis: requests, link queue, congestion windows, moves
+/// Plot the samples of a run on one time axis: requests, link queue, congestion windows, migrations
 #[derive(Debug, Args)]
 #[command(
     long_about = "Plot the samples of a run.\n\nOne chart on one time axis: each request as a bar in \
         the colour of the connection that carries it, what arrives over each connection, the queue \
         of the link with every drop, the unacknowledged and unsent data of each connection, its \
-        congestion window and round-trip times, and lines where SMig moved a stream. `smig lab run` writes a \
+        congestion window and round-trip times, and lines where SMig migrated a stream. `smig lab run` writes a \
         timeline for each cell if the scenario enables it.",
     after_help = "\
 Examples:
@@ -39,7 +39,7 @@ pub(crate) struct TimelineArgs {
     /// Write the chart as a standalone SVG file; - is standard output
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Write a page with the chart, a close-up of each move, and a table; - is standard output
+    /// Write a page with the chart, a close-up of each migration, and a table; - is standard output
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Start of the SVG file's time axis

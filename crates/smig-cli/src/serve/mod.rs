@@ -26,7 +26,7 @@ use logged::Logged;
 #[derive(Debug, Args)]
 #[command(
     long_about = "Serve a directory of files over HTTP/2 and HTTP/1.1.\n\nFor clients that support \
-        SMig, large files move to a separate connection while they are being sent, so that small \
+        SMig, large files migrate to a separate connection while they are being sent, so that small \
         files are not delayed. Other clients get plain HTTP.\n\nWithout --cert and --key, a \
         development certificate authority and a certificate for localhost are created on first use \
         and stored in $XDG_DATA_HOME/smig (~/.local/share/smig).\n\n-h shows common options, \

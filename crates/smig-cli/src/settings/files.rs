@@ -36,8 +36,8 @@ pub(super) const TABLE: &[Setting] = &[
         "Names that begin with a dot: refuse or serve them"
     ),
     word!(
-        "files.links",
-        "links",
+        "files.symlinks",
+        "symlinks",
         "WORD",
         LINKS,
         files.links,
@@ -68,27 +68,32 @@ pub(super) const TABLE: &[Setting] = &[
         },
     },
     time!(
-        "files.validity",
-        "validity",
+        "files.cache_ttl",
+        "cache-ttl",
         files.validity,
         "How long a cached path is valid before it is checked again; 0: check at every request"
     ),
-    count!("files.max_entries", "max-entries", files.max_entries, "Maximum number of cached paths"),
     count!(
-        "files.max_open",
-        "max-open-files",
+        "files.cache_entries",
+        "cache-entries",
+        files.max_entries,
+        "Maximum number of cached paths"
+    ),
+    count!(
+        "files.cache_open_files",
+        "cache-open-files",
         files.max_open_files,
         "Maximum number of files to keep open between requests"
     ),
     size!(
-        "files.memory",
-        "file-memory",
+        "files.cache_memory",
+        "cache-memory",
         files.max_memory,
         "Memory for cached file contents; 0: none"
     ),
     size!(
-        "files.max_in_memory",
-        "max-in-memory-file",
+        "files.cache_max_file_size",
+        "cache-max-file-size",
         files.max_in_memory_file,
         "Largest file to cache in memory"
     ),

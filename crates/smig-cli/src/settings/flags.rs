@@ -36,7 +36,7 @@ fn arg(setting: &'static Setting, defaults: &Settings) -> Arg {
         .long(setting.flag)
         .value_name(setting.value)
         .help_heading(heading)
-        .hide_short_help(!matches!(setting.section(), "server" | "policy"))
+        .hide_short_help(!matches!(setting.section(), "server" | "migration"))
         .action(ArgAction::Append);
     let default = (setting.show)(defaults);
     let is_unset = matches!(setting.flag, "cert" | "key" | "root" | "host");

@@ -57,7 +57,7 @@ fn faults(text: &str) -> Vec<String> {
 #[test]
 fn values_of_every_kind() {
     let mut settings = Settings::default();
-    let text = "[policy]\nmin_size = '1MiB'\nmin_concurrent = 2\nmax_blocking = '50ms'\n\
+    let text = "[migration]\nmin_size = '1MiB'\nmin_concurrent = 2\nmin_transfer_time = '50ms'\n\
                 [server]\nhost = ['a.example', 'b.example']\ncleartext = true\n\
                 [http2]\nstream_window = 70_000\n";
     SCHEMA.parse(text, &mut settings).unwrap();
@@ -72,14 +72,17 @@ fn values_of_every_kind() {
 #[test]
 fn an_unknown_key_is_named_with_its_line_and_the_nearest_one() {
     assert_eq!(
-        faults("[policy]\nmin_sise = 5\n"),
-        ["2: unknown key policy.min_sise; did you mean policy.min_size?"]
+        faults("[migration]\nmin_sise = 5\n"),
+        ["2: unknown key migration.min_sise; did you mean migration.min_size?"]
     );
     assert_eq!(
         faults("[server]\nmin_size = 5\n"),
-        ["2: unknown key server.min_size; did you mean policy.min_size?"]
+        ["2: unknown key server.min_size; did you mean migration.min_size?"]
     );
-    assert_eq!(faults("\n[polcy]\n"), ["2: unknown section [polcy]; did you mean [policy]?"]);
+    assert_eq!(
+        faults("\n[migratoin]\n"),
+        ["2: unknown section [migratoin]; did you mean [migration]?"]
+    );
     assert_eq!(
         faults("listen = 'x'\n"),
         ["1: listen belongs in a section; write [server] above it"]
@@ -89,11 +92,13 @@ fn an_unknown_key_is_named_with_its_line_and_the_nearest_one() {
 #[test]
 fn wrong_types_and_values_are_all_reported_in_order() {
     assert_eq!(
-        faults("[policy]\nmax_blocking = 20\nmin_size = 'much'\n[smig]\nmax_connections = 17\n"),
+        faults(
+            "[migration]\nmin_transfer_time = 20\nmin_size = 'much'\n[smig]\nmax_connections = 17\n"
+        ),
         [
-            "2: policy.max_blocking: invalid type: integer, expected a string with a unit, such as \
+            "2: migration.min_transfer_time: invalid type: integer, expected a string with a unit, such as \
              \"500ms\", \"10s\" or \"2min\"",
-            "3: policy.min_size: \"much\" is not a number of bytes, such as 65536 or \"64KiB\"",
+            "3: migration.min_size: \"much\" is not a number of bytes, such as 65536 or \"64KiB\"",
             "5: smig.max_connections: 17 is not between 1 and 16",
         ]
     );
@@ -101,6 +106,6 @@ fn wrong_types_and_values_are_all_reported_in_order() {
 
 #[test]
 fn what_is_no_toml_has_its_line() {
-    let [fault] = &faults("[policy]\nmin_size = \n")[..] else { panic!("one fault expected") };
+    let [fault] = &faults("[migration]\nmin_size = \n")[..] else { panic!("one fault expected") };
     assert!(fault.starts_with("2: "), "{fault}");
 }

@@ -157,7 +157,7 @@ fn a_disturbed_run_is_repeated_and_then_no_result() {
     let rejected = std::fs::read_to_string(place.path("out/rejected.jsonl")).unwrap();
     assert_eq!(rejected.lines().count(), 2);
 
-    let kept = place.run(&[&args[..], &["--keep-disturbed"]].concat());
+    let kept = place.run(&[&args[..], &["--disturbed", "keep"]].concat());
     assert_exit(&kept, 0);
     let results = place.results("out");
     assert_eq!((results.len(), results[0].attempt, results[0].disturbed.len()), (1, 2, 1));

@@ -220,7 +220,7 @@ fn the_example_of_the_documentation_runs() {
     }
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/commands.toml");
     let place = Place::new();
-    let output = place.run(&["run", example, "--out", "out", "--keep-disturbed"]);
+    let output = place.run(&["run", example, "--out", "out", "--disturbed", "keep"]);
     assert_exit(&output, 0);
     let results = place.results("out");
     assert_eq!(results.len(), 2);

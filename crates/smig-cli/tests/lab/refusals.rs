@@ -9,9 +9,9 @@ fn a_wrong_file_is_refused_by_file_line_and_key() {
         ("size = \"10kB\"", "sise = \"10kB\"", ":14: workload.transfers.one", "`size`"),
         (
             "smig.enabled = false",
-            "policy.min_sise = 3",
-            ":18: servers.main.settings.policy.min_sise",
-            "did you mean policy.min_size",
+            "migration.min_sise = 3",
+            ":18: servers.main.settings.migration.min_sise",
+            "did you mean migration.min_size",
         ),
         ("smig.enabled = false", "smig.enabled = 7", ":18: servers.main", "true or false"),
         (

@@ -71,9 +71,9 @@ clients.user = { kind = \"http1\", connections = 3 }
 clients.user = { kind = \"h2\", connections = 2, priorities = \"sent\" }
 [variants.scheme.client]
 clients.user.migrate = \"at:100kB\"
-servers.main.settings.policy.migrate = \"never\"
+servers.main.settings.migration.mode = \"never\"
 [variants.scheme.server]
-servers.main.settings.policy.migrate = \"at:100kB\"
+servers.main.settings.migration.mode = \"at:100kB\"
 ";
     let file = place.scenario(&(SHORT.replace("repetitions = 3", "repetitions = 1") + clients));
     assert_exit(&place.run(&["run", &file, "--out", "out"]), 0);

@@ -86,7 +86,7 @@ fn is_empty(folder: &Path) -> bool {
 
 /// Returns whether hosts and links can be created here; prints the reason if not.
 pub(crate) fn can_run() -> bool {
-    let output = Place::new().run(&["cell", "--check"]);
+    let output = Place::new().run(&["trial", "--check"]);
     if !output.status.success() {
         eprintln!("left out: {}", text(&output.stderr));
     }

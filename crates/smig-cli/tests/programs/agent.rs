@@ -34,7 +34,7 @@ fn it_says_what_the_gateway_speaks_and_ends_in_order() {
     let via = format!("https://localhost:{}", server.address().rsplit_once(':').unwrap().1);
     let mut agent = agent(&place, &["--via", &via, "--socks", "127.0.0.1:0"]);
     line_with(&mut agent.stderr, "SOCKS5 proxy on 127.0.0.1:");
-    line_with(&mut agent.stderr, "SMig, big streams move");
+    line_with(&mut agent.stderr, "SMig, large streams migrate");
     let answer = ask(&agent, "GET /proxy.pac HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     assert!(answer.contains(&format!("PROXY {}", agent.address())), "{answer}");
     // A file server is not a proxy; the agent forwards its error response.

@@ -6,9 +6,10 @@ use crate::support::{Place, assert_exit, text};
 fn an_unknown_key_is_named_with_its_line_and_the_nearest_one() {
     let place = Place::new();
     let file = place.shown("smig.toml");
-    std::fs::write(&file, "[policy]\n\nmin_sise = \"1MiB\"\n").unwrap();
-    let expected =
-        format!("error: {file}:3: unknown key policy.min_sise; did you mean policy.min_size?\n");
+    std::fs::write(&file, "[migration]\n\nmin_sise = \"1MiB\"\n").unwrap();
+    let expected = format!(
+        "error: {file}:3: unknown key migration.min_sise; did you mean migration.min_size?\n"
+    );
     let check = place.run(&["config", "check", &file]);
     assert_exit(&check, 2);
     assert_eq!(text(&check.stderr), expected);

@@ -69,7 +69,7 @@ fn a_forced_move_is_reported_by_both_connections() {
     let mut body = Vec::new();
     child.stdout.take().unwrap().read_to_end(&mut body).unwrap();
     assert_eq!(sha256(&body), hash);
-    line_with(&mut stderr, "a stream moved from connection");
+    line_with(&mut stderr, "a stream migrated from connection");
     line_with(&mut stderr, "bytes 0 to ");
     line_with(&mut stderr, "to 40000000 over connection");
     assert!(child.wait().unwrap().success());

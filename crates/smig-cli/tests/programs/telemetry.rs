@@ -115,7 +115,7 @@ fn what_is_wrong_has_its_line_and_a_change_takes_a_restart() {
         (
             gateway,
             "endpoint = 'http://a'\nsample = 2",
-            "6: telemetry.sample: this takes a number from 0",
+            "6: telemetry.sample_ratio: this takes a number from 0",
         ),
         (
             gateway,
@@ -123,7 +123,7 @@ fn what_is_wrong_has_its_line_and_a_change_takes_a_restart() {
             "5: telemetry.endpont: unknown key; did you mean endpoint?",
         ),
         (gateway, "endpoint = 'http://a'\nca = 'absent'", "6: telemetry.ca: "),
-        (gateway, "sample = 1", "4: telemetry: missing field `endpoint`"),
+        (gateway, "sample_ratio = 1", "4: telemetry: missing field `endpoint`"),
         (
             agent,
             "endpoint = 'http://a'\nheaders = { 'a b' = 'c' }",

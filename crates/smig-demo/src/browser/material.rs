@@ -118,13 +118,13 @@ fn gateway_settings(variant: Variant) -> String {
     let mut settings = format!(
         "[[listen]]\naddress = \"{ADDRESS}:{GATEWAY_PORT}\"\n\
          [[certificate]]\nchain = \"certificate.pem\"\nkey = \"key.pem\"\n\
-         [forward]\nusers = {{ mosaic = \"sha256:{token}\" }}\nallow = [\"{ADDRESS}\"]\n\
+         [forward_proxy]\nusers = {{ mosaic = \"sha256:{token}\" }}\nallow = [\"{ADDRESS}\"]\n\
          [admin]\nlisten = \"{admin}:{admin_port}\"\n"
     );
     if let Some(low_water) = low_water {
         let _ = write!(
             settings,
-            "[smig]\nenabled = false\n[interactive]\nnot_sent_low_water = {low_water}\n"
+            "[smig]\nenabled = false\n[interactive]\nnotsent_lowat = {low_water}\n"
         );
     }
     settings
@@ -138,8 +138,8 @@ mod tests {
     fn variants_differ_in_what_they_are_about() {
         let [plain, lowat, smig] = Variant::ALL.map(gateway_settings);
         assert!(plain.starts_with(&smig) && lowat.starts_with(&smig));
-        assert!(plain.ends_with("not_sent_low_water = 0\n"), "{plain}");
-        assert!(lowat.ends_with("not_sent_low_water = 16384\n"), "{lowat}");
+        assert!(plain.ends_with("notsent_lowat = 0\n"), "{plain}");
+        assert!(lowat.ends_with("notsent_lowat = 16384\n"), "{lowat}");
         for settings in [plain, lowat, smig] {
             settings.parse::<toml::Table>().unwrap();
         }

@@ -68,8 +68,8 @@ pub(super) fn routes(
         if let Err(what) = path(&value.path) {
             fault(&["path"], what);
         }
-        if let Some(Err(what)) = value.replace_path.as_deref().map(path) {
-            fault(&["replace_path"], what);
+        if let Some(Err(what)) = value.prefix_rewrite.as_deref().map(path) {
+            fault(&["prefix_rewrite"], what);
         }
         for host in value.host.all() {
             if let Err(what) = host.parse::<HostPattern>() {
@@ -126,11 +126,11 @@ fn action(route: &RouteSpec) -> Result<(), (&'static str, String)> {
             return bad("redirect", "write an absolute URL without a query: https://example.com");
         }
     }
-    if route.text.is_some() && (route.upstream.is_some() || route.redirect.is_some()) {
-        return bad("text", "only allowed with status; remove upstream and redirect");
+    if route.body.is_some() && (route.upstream.is_some() || route.redirect.is_some()) {
+        return bad("body", "only allowed with status; remove upstream and redirect");
     }
-    if route.replace_path.is_some() && route.upstream.is_none() {
-        return bad("replace_path", "only allowed with upstream");
+    if route.prefix_rewrite.is_some() && route.upstream.is_none() {
+        return bad("prefix_rewrite", "only allowed with upstream");
     }
     Ok(())
 }

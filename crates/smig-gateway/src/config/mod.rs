@@ -19,7 +19,7 @@ pub use host_pattern::HostPattern;
 pub(crate) use host_pattern::MAX_HOST_LENGTH;
 pub use spec::{
     AccessLogSpec, CertificateSpec, ClientCertificate, ClientTlsSpec, ForwardedFields,
-    ForwardedSpec, HeaderSpec, ListenProtocol, ListenSpec, MoveSpec, OneOrMore, RouteSpec,
+    ForwardedSpec, HeaderSpec, ListenProtocol, ListenSpec, OneOrMore, RouteMigration, RouteSpec,
 };
 
 pub use crate::ip_net::IpNet;
@@ -36,7 +36,7 @@ pub const KEYS: [&str; 10] = [
     "route",
     "forwarded",
     "access_log",
-    "forward",
+    "forward_proxy",
     "admin",
     "telemetry",
 ];
@@ -69,7 +69,7 @@ pub struct Config {
     /// The access log.
     pub access_log: AccessLogSpec,
     /// The forward proxy: tunnels and requests to other hosts; disabled if absent.
-    pub forward: Option<ForwardProxySpec>,
+    pub forward_proxy: Option<ForwardProxySpec>,
     /// The admin page; disabled if absent.
     pub admin: Option<AdminSpec>,
     /// The collector of request spans; disabled if absent.
@@ -122,7 +122,7 @@ impl Config {
             source: Some(Source { file: path.to_owned(), text: text.to_owned() }),
             ..Self::default()
         };
-        if document.has("forward") {
+        if document.has("forward_proxy") {
             for_agents(&mut config.server.engine);
         }
         document.settings(&SCHEMA, &mut config.server);
@@ -133,7 +133,7 @@ impl Config {
         let tls = document.one("tls");
         let forwarded = document.one("forwarded");
         let access_log = document.one("access_log");
-        let forward = document.one("forward");
+        let forward_proxy = document.one("forward_proxy");
         let admin = document.one("admin");
         let telemetry = document.one("telemetry");
         check::listeners(&listen, &mut document);
@@ -150,7 +150,7 @@ impl Config {
         config.tls = tls.map(|placed| placed.value).unwrap_or_default();
         config.forwarded = forwarded.map(|placed| placed.value).unwrap_or_default();
         config.access_log = access_log.map(|placed| placed.value).unwrap_or_default();
-        config.forward = forward.map(|placed| placed.value);
+        config.forward_proxy = forward_proxy.map(|placed| placed.value);
         config.admin = admin.map(|placed| placed.value);
         config.telemetry = telemetry.map(|placed| placed.value);
         config.resolve(path);
@@ -176,7 +176,7 @@ impl Config {
         if let Some(telemetry) = &mut self.telemetry {
             telemetry.ca.as_mut().map(join);
         }
-        if let Some(forward) = &mut self.forward {
+        if let Some(forward) = &mut self.forward_proxy {
             forward.users_file.as_mut().map(join);
         }
         for upstream in self.upstreams.values_mut() {

@@ -61,7 +61,7 @@ pub struct ClientTlsSpec {
     pub client_certificate: ClientCertificate,
     /// Interval at which the certificate files are checked for changes.
     #[serde(deserialize_with = "deserialize_time")]
-    pub watch: Duration,
+    pub reload_interval: Duration,
 }
 
 impl Default for ClientTlsSpec {
@@ -69,7 +69,7 @@ impl Default for ClientTlsSpec {
         Self {
             client_ca: None,
             client_certificate: ClientCertificate::Optional,
-            watch: Duration::from_secs(5),
+            reload_interval: Duration::from_secs(5),
         }
     }
 }
@@ -98,16 +98,16 @@ pub struct RouteSpec {
     /// The upstream that handles the requests.
     pub upstream: Option<String>,
     /// Replaces `path` in requests to the upstream.
-    pub replace_path: Option<String>,
+    pub prefix_rewrite: Option<String>,
     /// The URL to redirect to; the request's path and query are appended.
     pub redirect: Option<String>,
     /// The status of a redirect (308 by default), or of a response that the gateway generates.
     pub status: Option<u16>,
     /// The body of a response that the gateway generates.
-    pub text: Option<String>,
+    pub body: Option<String>,
     /// Whether responses migrate.
-    #[serde(default, rename = "move")]
-    pub moves: MoveSpec,
+    #[serde(default)]
+    pub migrate: RouteMigration,
     /// Changes to the fields of requests to the upstream.
     #[serde(default)]
     pub request_headers: HeaderSpec,
@@ -150,12 +150,12 @@ impl OneOrMore {
 /// Whether a route's responses migrate to another connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum MoveSpec {
+pub enum RouteMigration {
     /// By the migration policy.
     #[default]
-    Policy,
+    Auto,
     /// As soon as possible.
-    Soon,
+    Always,
     /// Never.
     Never,
 }
@@ -178,10 +178,10 @@ pub struct HeaderSpec {
 #[serde(deny_unknown_fields, default)]
 pub struct ForwardedSpec {
     /// The fields to send.
-    pub send: ForwardedFields,
+    pub fields: ForwardedFields,
     /// Networks of trusted proxies, whose forwarding fields are passed on. Those of all other peers are
     /// removed.
-    pub trust: Vec<IpNet>,
+    pub trusted_proxies: Vec<IpNet>,
 }
 
 /// The sets of fields that name the client.

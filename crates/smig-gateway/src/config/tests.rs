@@ -19,10 +19,11 @@ fn faults(text: &str) -> Vec<String> {
 fn a_forward_proxy_has_room_for_agents() {
     let of = |text: &str| parse(text).unwrap().server.engine;
     let usual = of("");
-    let agents = of("[forward]\nsubjects = ['ann']");
+    let agents = of("[forward_proxy]\ncertificate_subjects = ['ann']");
     assert_eq!((usual.max_concurrent_streams, agents.max_concurrent_streams), (128, 1024));
     assert!(agents.connection_window > usual.connection_window);
-    let told = of("[http2]\nmax_concurrent_streams = 7\n[forward]\nsubjects = ['ann']");
+    let told =
+        of("[http2]\nmax_concurrent_streams = 7\n[forward_proxy]\ncertificate_subjects = ['ann']");
     assert_eq!(told.max_concurrent_streams, 7);
 }
 
@@ -47,7 +48,7 @@ fn the_example_parses_as_it_is_and_with_every_key_in_force() {
     assert_eq!(config.routes.len(), 3);
     assert_eq!(config.hosts(), ["localhost", "www.example.com"]);
     assert!(config.upstreams["app"].health.is_some());
-    assert!(config.forward.is_some());
+    assert!(config.forward_proxy.is_some());
     // Every key of the file is in the example.
     for key in KEYS {
         assert!(whole.contains(&format!("[{key}")), "{key}");
@@ -59,15 +60,15 @@ fn every_fault_is_named_with_its_line_and_key() {
     assert_eq!(
         faults(
             "[[listen]]\naddress = 'somewhere'\n[[route]]\npath = 'x'\nupstrem = 'app'\n\
-             [policy]\nmin_sise = 5\n[acces_log]\n[tls]\nwatch = 5\n"
+             [migration]\nmin_sise = 5\n[acces_log]\n[tls]\nreload_interval = 5\n"
         ),
         [
             "2: listen.0.address: \"somewhere\" is not an address with a port; write 127.0.0.1:8443, \
              [::1]:8443, localhost:8443 (both), or [::]:8443 for every interface",
             "5: route.0.upstrem: unknown key; did you mean upstream?",
-            "7: unknown key policy.min_sise; did you mean policy.min_size?",
+            "7: unknown key migration.min_sise; did you mean migration.min_size?",
             "8: acces_log: unknown key; did you mean access_log?",
-            "10: tls.watch: this takes a string with a unit, such as \"500ms\", \"10s\" or \"2min\"",
+            "10: tls.reload_interval: this takes a string with a unit, such as \"500ms\", \"10s\" or \"2min\"",
         ]
     );
     assert_eq!(
@@ -150,14 +151,14 @@ fn what_shows_only_in_use_has_its_line_too() {
 
 #[test]
 fn the_shared_settings_are_those_of_every_server() {
-    let text = "[server]\nworkers = 3\ndrain_timeout = '7s'\n[policy]\nmin_size = '1MiB'\n";
+    let text = "[server]\nworkers = 3\ndrain_timeout = '7s'\n[migration]\nmin_size = '1MiB'\n";
     let config = parse(text).unwrap();
     assert_eq!(config.server.workers, Some(3));
     assert_eq!(config.server.drain_timeout, Duration::from_secs(7));
     assert_eq!(config.server.rules.policy.min_size, 1 << 20);
     assert_eq!(
         config.changed_server_settings(&Config::default()),
-        ["server.workers", "server.drain_timeout", "policy.min_size"]
+        ["server.workers", "server.drain_timeout", "migration.min_size"]
     );
 }
 

@@ -152,7 +152,7 @@ impl PlainExchange<'_> {
             lease.release();
             Body::empty()
         } else {
-            let stall = self.upstream.timeouts().stall_of(&parts.headers);
+            let stall = self.upstream.timeouts().stream_idle_of(&parts.headers);
             Body::http1(incoming, lease, active, self.upload().rest(), stall)
         };
         Ok(Response::from_parts(parts, body))
@@ -202,7 +202,7 @@ impl PlainExchange<'_> {
             rest.hold(active);
             Body::empty()
         } else {
-            Body::http2(incoming, active, rest, limits.stall_of(&parts.headers))
+            Body::http2(incoming, active, rest, limits.stream_idle_of(&parts.headers))
         };
         Ok(Response::from_parts(parts, body))
     }

@@ -256,7 +256,7 @@ impl Answered<'_> {
         head::validate_switch_response(&mut response)?;
         if !switches {
             let (parts, incoming) = response.into_parts();
-            let stall = limits.stall_of(&parts.headers);
+            let stall = limits.stream_idle_of(&parts.headers);
             let body = Body::http1(incoming, lease, active, UploadRest::default(), stall);
             return Ok(Response::from_parts(parts, body));
         }
@@ -308,7 +308,7 @@ impl Answered<'_> {
             // Nothing was sent, so nothing is truncated: the request ends regularly, and the response is read to its
             // end.
             sender.finish();
-            let stall = limits.stall_of(&parts.headers);
+            let stall = limits.stream_idle_of(&parts.headers);
             let body = Body::http2(incoming, active, UploadRest::default(), stall);
             return Ok(Response::from_parts(parts, body));
         }

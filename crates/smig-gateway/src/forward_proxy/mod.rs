@@ -161,7 +161,7 @@ impl ForwardProxy {
         permit: TunnelPermit,
         target: HostPort,
     ) -> Response<Body> {
-        let idle = self.spec.tunnel_idle;
+        let idle = self.spec.tunnel_idle_timeout;
         let tunnel = self.tunnels.begin(TunnelKind::Connect, request.body().stream_info());
         if request.version() == Version::HTTP_2 {
             let (near, body) = tunnel::accept(request.into_body());

@@ -36,17 +36,17 @@ impl OriginPool {
         let timeouts = Timeouts {
             connect: spec.connect_timeout,
             queue: spec.connect_timeout,
-            head: spec.response_timeout,
+            response_header: spec.response_timeout,
             // A response may stall as long as the client accepts it.
-            stall: None,
-            idle: UNUSED_TIMEOUT,
+            stream_idle: None,
+            keepalive: UNUSED_TIMEOUT,
             ..Timeouts::default()
         };
         Self {
             resolver,
             timeouts,
             max_connections: spec.max_connections,
-            max_waiting: spec.max_waiting,
+            max_waiting: spec.max_pending_requests,
             origins: Mutex::default(),
         }
     }
@@ -96,8 +96,8 @@ impl OriginPool {
         let spec = UpstreamSpec {
             timeouts: self.timeouts,
             max_connections: self.max_connections,
-            max_waiting: self.max_waiting,
-            ejection: Ejection { failures: 0, ..Ejection::default() },
+            max_pending_requests: self.max_waiting,
+            ejection: Ejection { consecutive_failures: 0, ..Ejection::default() },
             ..UpstreamSpec::new(vec![url])
         };
         let resolver = self.resolver.clone().on_behalf_of(user);

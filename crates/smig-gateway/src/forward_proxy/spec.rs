@@ -23,7 +23,7 @@ pub struct ForwardProxySpec {
     /// skipped. A user may have several lines.
     pub users_file: Option<PathBuf>,
     /// Names in client certificates that authenticate users.
-    pub subjects: Vec<String>,
+    pub certificate_subjects: Vec<String>,
     /// Allowed destinations; empty: all public ones. A network that is not public (private, loopback, link-local with
     /// cloud metadata, and so on) is opened only by an entry for that network or a part of it, not by a wider one:
     /// `0.0.0.0/0` is everything public. This machine's own addresses are opened one by one.
@@ -41,7 +41,7 @@ pub struct ForwardProxySpec {
     pub max_connections: usize,
     /// Maximum number of requests per user to one origin that wait for a connection; further ones are answered with
     /// 503.
-    pub max_waiting: usize,
+    pub max_pending_requests: usize,
     /// Timeout of connecting to the destination.
     #[serde(deserialize_with = "deserialize_time")]
     pub connect_timeout: Duration,
@@ -50,7 +50,7 @@ pub struct ForwardProxySpec {
     pub response_timeout: Duration,
     /// Idle timeout of a tunnel, after which it is reset; `"never"`: no timeout.
     #[serde(deserialize_with = "deserialize_time_or_never")]
-    pub tunnel_idle: Option<Duration>,
+    pub tunnel_idle_timeout: Option<Duration>,
 }
 
 impl Default for ForwardProxySpec {
@@ -58,17 +58,17 @@ impl Default for ForwardProxySpec {
         Self {
             users: BTreeMap::new(),
             users_file: None,
-            subjects: Vec::new(),
+            certificate_subjects: Vec::new(),
             allow: Vec::new(),
             deny: Vec::new(),
             nat64: Vec::new(),
             ports: vec![PortRange::new(1, 24), PortRange::new(26, u16::MAX)],
             max_tunnels: 1024,
             max_connections: 256,
-            max_waiting: 1024,
+            max_pending_requests: 1024,
             connect_timeout: Duration::from_secs(10),
             response_timeout: Duration::from_secs(120),
-            tunnel_idle: Some(Duration::from_secs(3600)),
+            tunnel_idle_timeout: Some(Duration::from_secs(3600)),
         }
     }
 }
@@ -76,8 +76,8 @@ impl Default for ForwardProxySpec {
 impl ForwardProxySpec {
     /// Returns whether the two differ in nothing but their users.
     pub(super) fn leads_as(&self, other: &Self) -> bool {
-        let Self { users, users_file, subjects, .. } = other.clone();
-        Self { users, users_file, subjects, ..self.clone() } == *other
+        let Self { users, users_file, certificate_subjects, .. } = other.clone();
+        Self { users, users_file, certificate_subjects, ..self.clone() } == *other
     }
 }
 
@@ -94,16 +94,16 @@ mod tests {
             allow = ["*.example.com", "10.0.0.0/8:443"]
             deny = ["*:6000-6100"]
             ports = ["443", "8000-8999"]
-            tunnel_idle = "never"
+            tunnel_idle_timeout = "never"
             "#
         ))
         .unwrap();
         assert_eq!(spec.users.len(), 1);
-        assert_eq!(spec.tunnel_idle, None);
+        assert_eq!(spec.tunnel_idle_timeout, None);
         let mut others = ForwardProxySpec { users: BTreeMap::new(), ..spec.clone() };
-        others.subjects.push("ann".to_owned());
+        others.certificate_subjects.push("ann".to_owned());
         assert!(spec.leads_as(&others) && spec.leads_as(&spec));
-        others.max_waiting = 1;
+        others.max_pending_requests = 1;
         assert!(!spec.leads_as(&others));
         assert_eq!(spec.ports, [PortRange::new(443, 443), PortRange::new(8000, 8999)]);
         for bad in

@@ -85,12 +85,12 @@ impl Users {
                 secrets.push((name.to_owned(), digest));
             }
         }
-        if secrets.is_empty() && spec.subjects.is_empty() {
+        if secrets.is_empty() && spec.certificate_subjects.is_empty() {
             return Err(io::Error::other(
-                "the forward proxy has no users; set users, users_file or subjects",
+                "the forward proxy has no users; set users, users_file or certificate_subjects",
             ));
         }
-        Ok(Self { secrets, subjects: spec.subjects.clone() })
+        Ok(Self { secrets, subjects: spec.certificate_subjects.clone() })
     }
 
     /// Returns the user of a request. Credentials take precedence over the certificate.
@@ -153,7 +153,7 @@ mod tests {
         let users = Users::new(&ForwardProxySpec {
             users: [("ann".to_owned(), SecretDigest::of(b"a:b"))].into(),
             users_file: Some(file.path().to_owned()),
-            subjects: vec!["laptop".to_owned()],
+            certificate_subjects: vec!["laptop".to_owned()],
             ..ForwardProxySpec::default()
         })
         .unwrap();

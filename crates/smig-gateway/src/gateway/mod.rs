@@ -122,7 +122,7 @@ impl Gateway {
         for (listener, addr) in listeners.iter_mut().zip(server.local_addrs()) {
             listener.bound = *addr;
         }
-        let interval = config.tls.watch;
+        let interval = config.tls.reload_interval;
         let watched = Arc::new(Mutex::new(CertificateWatch {
             config,
             stamps,
@@ -211,7 +211,7 @@ impl Gateway {
             self.server.close(listener.id);
         }
         self.listeners = listeners;
-        self.background.every(config.tls.watch);
+        self.background.every(config.tls.reload_interval);
         for upstream in live.upstreams().filter(|upstream| !self.live.has(upstream)) {
             self.background.check(upstream);
         }

@@ -68,14 +68,14 @@ pub(super) fn set_forwarded(
     host: Option<&HeaderValue>,
 ) {
     let said = headers.keys().any(|name| is_forwarding_field(name.as_str()));
-    if said && !spec.trust.iter().any(|network| network.contains(client.ip)) {
+    if said && !spec.trusted_proxies.iter().any(|network| network.contains(client.ip)) {
         let names: Vec<_> =
             headers.keys().filter(|name| is_forwarding_field(name.as_str())).cloned().collect();
         for name in names {
             headers.remove(name);
         }
     }
-    if matches!(spec.send, ForwardedFields::XForwarded | ForwardedFields::Both) {
+    if matches!(spec.fields, ForwardedFields::XForwarded | ForwardedFields::Both) {
         extend(headers, &FOR, &client.text);
         // The value from the first proxy describes the client: keep it.
         if !said || !headers.contains_key(PROTO) {
@@ -87,7 +87,7 @@ pub(super) fn set_forwarded(
             headers.insert(HOST, host.clone());
         }
     }
-    if matches!(spec.send, ForwardedFields::Forwarded | ForwardedFields::Both)
+    if matches!(spec.fields, ForwardedFields::Forwarded | ForwardedFields::Both)
         && let Ok(element) = HeaderValue::try_from(element(
             client.ip,
             scheme,
@@ -155,7 +155,7 @@ mod tests {
             ("x-forwarded-ssl", "on"),
             ("x-forwarded", "for=x"),
         ];
-        let headers = told("trust = ['10.0.0.0/8']", &sent, "192.0.2.1:5");
+        let headers = told("trusted_proxies = ['10.0.0.0/8']", &sent, "192.0.2.1:5");
         assert_eq!(headers["x-forwarded-for"], "192.0.2.1");
         assert_eq!(headers["x-forwarded-proto"], "https");
         assert_eq!(headers["x-forwarded-host"], "a.example");
@@ -184,7 +184,7 @@ mod tests {
             ("x-forwarded-proto", "http"),
             ("x-forwarded-prefix", "/app"),
         ];
-        let headers = told("trust = ['10.0.0.0/8']", &sent, "10.0.0.1:5");
+        let headers = told("trusted_proxies = ['10.0.0.0/8']", &sent, "10.0.0.1:5");
         assert_eq!(headers["x-forwarded-for"], "1.1.1.1, 2.2.2.2, 10.0.0.1");
         assert_eq!(headers["x-forwarded-prefix"], "/app");
         assert_eq!(headers["x-forwarded-proto"], "http");

@@ -12,7 +12,7 @@ use smig_proxy::tunnel::Tunnels;
 use smig_settings::Diagnostics;
 
 use super::routes::Routes;
-use crate::config::{Config, ForwardedSpec, HeaderRules, HostPattern, MoveSpec, RouteSpec};
+use crate::config::{Config, ForwardedSpec, HeaderRules, HostPattern, RouteMigration, RouteSpec};
 use crate::forward_proxy::ForwardProxy;
 use crate::upstream::{Upstream, UpstreamSpec};
 
@@ -73,12 +73,13 @@ impl LiveResources {
             upstreams.insert(name.clone(), (spec.clone(), upstream));
         }
         // Reads the users file again, even if the configuration is unchanged.
-        let forward = config.forward.clone().map(|spec| match &self.forward {
+        let forward = config.forward_proxy.clone().map(|spec| match &self.forward {
             Some(before) => before.reconfigured(spec),
             None => ForwardProxy::new(spec, &self.tunnels),
         });
-        let forward =
-            forward.transpose().map_err(|error| config.fault(&["forward"], error.to_string()))?;
+        let forward = forward
+            .transpose()
+            .map_err(|error| config.fault(&["forward_proxy"], error.to_string()))?;
         Ok(Self { upstreams, forward, tunnels: self.tunnels.clone() })
     }
 
@@ -128,10 +129,10 @@ impl RouteTable {
                 action: action(spec, kept).map_err(|what| fault("upstream", what))?,
                 request: rules("request_headers", &spec.request_headers)?,
                 response: rules("response_headers", &spec.response_headers)?,
-                hint: match spec.moves {
-                    MoveSpec::Policy => MigrationHint::None,
-                    MoveSpec::Soon => MigrationHint::Migrate,
-                    MoveSpec::Never => MigrationHint::Stay,
+                hint: match spec.migrate {
+                    RouteMigration::Auto => MigrationHint::None,
+                    RouteMigration::Always => MigrationHint::Migrate,
+                    RouteMigration::Never => MigrationHint::Stay,
                 },
             });
         }
@@ -195,7 +196,7 @@ fn action(spec: &RouteSpec, kept: &LiveResources) -> Result<Action, String> {
         return Ok(Action::Upstream {
             upstream: Arc::clone(upstream),
             name: name.as_str().into(),
-            replace: spec.replace_path.as_deref().map(Into::into),
+            replace: spec.prefix_rewrite.as_deref().map(Into::into),
         });
     }
     if let Some(to) = &spec.redirect {
@@ -203,7 +204,7 @@ fn action(spec: &RouteSpec, kept: &LiveResources) -> Result<Action, String> {
         return Ok(Action::Redirect { to: to.as_str().into(), status });
     }
     let status = status(StatusCode::NOT_FOUND);
-    let text = match &spec.text {
+    let text = match &spec.body {
         Some(text) => format!("{text}\n"),
         None => status.canonical_reason().map(|reason| format!("{reason}\n")).unwrap_or_default(),
     };

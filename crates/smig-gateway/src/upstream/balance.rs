@@ -54,7 +54,7 @@ pub(super) fn choose(
         return (!tried.has(0)).then_some(0);
     }
     let key = match balance {
-        Balance::LeastLoaded => None,
+        Balance::LeastRequest => None,
         Balance::Hash(by) => asked.key(by),
     };
     let among = |well: bool| {
@@ -98,7 +98,12 @@ mod tests {
         (0..n)
             .map(|n| {
                 let url: ServerUrl = format!("http://10.0.0.{n}:80").parse().unwrap();
-                UpstreamServer::new(url, 8, 8, Ejection { failures: 1, ..Ejection::default() })
+                UpstreamServer::new(
+                    url,
+                    8,
+                    8,
+                    Ejection { consecutive_failures: 1, ..Ejection::default() },
+                )
             })
             .collect()
     }
@@ -132,7 +137,7 @@ mod tests {
         let (uri, headers) = (Uri::from_static("/"), HeaderMap::new());
         let client = "192.0.2.1:1".parse().unwrap();
         let asked = BalanceInput { client, uri: &uri, headers: &headers };
-        let least = |tried, turn| choose(&servers, &Balance::LeastLoaded, asked, tried, turn);
+        let least = |tried, turn| choose(&servers, &Balance::LeastRequest, asked, tried, turn);
         assert_eq!(
             (0..3).map(|n| least(TriedServers::default(), n).unwrap()).collect::<Vec<_>>(),
             [0, 1, 2]

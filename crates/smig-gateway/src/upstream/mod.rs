@@ -82,7 +82,7 @@ impl Upstream {
             TlsSpec { .. } => Trust::System,
         };
         let server = |url: &ServerUrl| {
-            let (connections, waiting) = (spec.max_connections, spec.max_waiting);
+            let (connections, waiting) = (spec.max_connections, spec.max_pending_requests);
             UpstreamServer::new(url.clone(), connections, waiting, spec.ejection)
         };
         Ok(Arc::new(Self {

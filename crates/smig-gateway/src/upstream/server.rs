@@ -197,12 +197,13 @@ impl UpstreamServer {
     pub(crate) fn on_failure(&self) {
         self.failed.fetch_add(1, Ordering::Relaxed);
         let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
-        if self.ejection.failures == 0 || failures < self.ejection.failures {
+        if self.ejection.consecutive_failures == 0 || failures < self.ejection.consecutive_failures
+        {
             return;
         }
         self.failures.store(0, Ordering::Relaxed);
         let times = self.ejections.fetch_add(1, Ordering::Relaxed).saturating_add(1).min(10);
-        let time = self.ejection.time.saturating_mul(times);
+        let time = self.ejection.base_time.saturating_mul(times);
         let until = millis().saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
         self.ejected_until.store(until.max(1), Ordering::Relaxed);
         tracing::warn!(server = %self.url, failures, ?time, "server ejected after failures");
@@ -270,8 +271,9 @@ impl Drop for ActiveRequest {
 mod tests {
     use super::*;
 
-    fn server(failures: u32, time: Duration) -> UpstreamServer {
-        UpstreamServer::new("http://a".parse().unwrap(), 1, 1, Ejection { failures, time })
+    fn server(consecutive_failures: u32, base_time: Duration) -> UpstreamServer {
+        let ejection = Ejection { consecutive_failures, base_time };
+        UpstreamServer::new("http://a".parse().unwrap(), 1, 1, ejection)
     }
 
     #[test]

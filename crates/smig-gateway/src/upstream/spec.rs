@@ -30,8 +30,8 @@ pub struct UpstreamSpec {
     pub max_connections: usize,
     /// Maximum number of requests to one server that wait for a connection, or over HTTP/2 for a stream (16 at
     /// least); further ones are answered with 503.
-    #[serde(default = "max_waiting")]
-    pub max_waiting: usize,
+    #[serde(default = "max_pending_requests")]
+    pub max_pending_requests: usize,
     /// Maximum number of retries of a request, where a retry is safe. Whatever it is, a request is sent once more if
     /// the connection that it was sent on had ended or took no more requests.
     #[serde(default = "retries")]
@@ -59,7 +59,7 @@ impl UpstreamSpec {
             balance: Balance::default(),
             timeouts: Timeouts::default(),
             max_connections: max_connections(),
-            max_waiting: max_waiting(),
+            max_pending_requests: max_pending_requests(),
             retries: retries(),
             resolve: resolve(),
             ejection: Ejection::default(),
@@ -73,7 +73,7 @@ const fn max_connections() -> usize {
     1024
 }
 
-const fn max_waiting() -> usize {
+const fn max_pending_requests() -> usize {
     1024
 }
 
@@ -182,12 +182,12 @@ impl<'de> Deserialize<'de> for ServerUrl {
     }
 }
 
-/// The load balancing policy: `least-loaded`, `hash:client`, `hash:path`, `hash:header:NAME`.
+/// The load balancing policy: `least-request`, `hash:client`, `hash:path`, `hash:header:NAME`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Balance {
     /// The server with the fewest active requests.
     #[default]
-    LeastLoaded,
+    LeastRequest,
     /// Consistent hashing: the same server for the same key, as long as it is healthy.
     Hash(HashKey),
 }
@@ -199,7 +199,7 @@ pub enum HashKey {
     Client,
     /// Path and query.
     Path,
-    /// The first header field of this name; least loaded without one.
+    /// The first header field of this name; fewest active requests without one.
     Header(HeaderName),
 }
 
@@ -208,7 +208,7 @@ impl FromStr for Balance {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
-            "least-loaded" => Ok(Self::LeastLoaded),
+            "least-request" => Ok(Self::LeastRequest),
             "hash:client" => Ok(Self::Hash(HashKey::Client)),
             "hash:path" => Ok(Self::Hash(HashKey::Path)),
             _ => text
@@ -217,7 +217,7 @@ impl FromStr for Balance {
                 .map(|name| Self::Hash(HashKey::Header(name)))
                 .ok_or_else(|| {
                     format!(
-                        "{text:?} is none of least-loaded, hash:client, hash:path, hash:header:NAME"
+                        "{text:?} is none of least-request, hash:client, hash:path, hash:header:NAME"
                     )
                 }),
         }
@@ -243,17 +243,17 @@ pub struct Timeouts {
     /// From the end of the request (as far as the server accepts it) to the response's header section; does not begin
     /// while the request waits for a connection or a stream. Not for gRPC, whose calls have deadlines of their own.
     #[serde(deserialize_with = "deserialize_time")]
-    pub head: Duration,
+    pub response_header: Duration,
     /// Between two chunks of a body, while waiting for the server; `"never"`: no limit. Streams that may idle
     /// (gRPC, server-sent events) have no limit either.
     #[serde(deserialize_with = "deserialize_time_or_never")]
-    pub stall: Option<Duration>,
+    pub stream_idle: Option<Duration>,
     /// Idle timeout of a tunnel (WebSocket, CONNECT).
     #[serde(deserialize_with = "deserialize_time")]
     pub tunnel: Duration,
     /// Idle timeout of pooled connections.
     #[serde(deserialize_with = "deserialize_time")]
-    pub idle: Duration,
+    pub keepalive: Duration,
 }
 
 impl Default for Timeouts {
@@ -261,10 +261,10 @@ impl Default for Timeouts {
         Self {
             connect: Duration::from_secs(5),
             queue: Duration::from_secs(5),
-            head: Duration::from_secs(60),
-            stall: Some(Duration::from_secs(60)),
+            response_header: Duration::from_secs(60),
+            stream_idle: Some(Duration::from_secs(60)),
             tunnel: Duration::from_secs(3600),
-            idle: Duration::from_secs(30),
+            keepalive: Duration::from_secs(30),
         }
     }
 }
@@ -272,12 +272,12 @@ impl Default for Timeouts {
 impl Timeouts {
     /// Returns the timeouts of waiting for the response to a request with this body.
     pub(crate) fn response_deadline(&self, upload: &Upload) -> ResponseDeadline {
-        ResponseDeadline::new(upload, self.head, self.stall)
+        ResponseDeadline::new(upload, self.response_header, self.stream_idle)
     }
 
-    /// Returns the `stall` timeout for the body of a response with these header fields.
-    pub(crate) fn stall_of(&self, headers: &http::HeaderMap) -> Option<Duration> {
-        self.stall.filter(|_| !grpc::has_no_idle_limit(headers))
+    /// Returns the `stream_idle` timeout for the body of a response with these header fields.
+    pub(crate) fn stream_idle_of(&self, headers: &http::HeaderMap) -> Option<Duration> {
+        self.stream_idle.filter(|_| !grpc::has_no_idle_limit(headers))
     }
 }
 
@@ -286,15 +286,15 @@ impl Timeouts {
 #[serde(deny_unknown_fields, default)]
 pub struct Ejection {
     /// Consecutive failures (no connection, no response, or a truncated one) until ejection; 0: never.
-    pub failures: u32,
+    pub consecutive_failures: u32,
     /// Base ejection time, multiplied by the number of consecutive ejections, up to ten.
     #[serde(deserialize_with = "deserialize_time")]
-    pub time: Duration,
+    pub base_time: Duration,
 }
 
 impl Default for Ejection {
     fn default() -> Self {
-        Self { failures: 5, time: Duration::from_secs(10) }
+        Self { consecutive_failures: 5, base_time: Duration::from_secs(10) }
     }
 }
 
@@ -376,18 +376,21 @@ mod tests {
             r#"
             servers = ["http://127.0.0.1:1", "unix:/a"]
             balance = "hash:header:X-User"
-            timeouts = { head = "1.5s", stall = "never" }
+            timeouts = { response_header = "1.5s", stream_idle = "never" }
             health = { path = "/ok", interval = "1min" }
             "#,
         )
         .unwrap();
         assert_eq!(spec.servers.len(), 2);
-        assert_eq!(spec.timeouts.head, Duration::from_millis(1500));
-        assert_eq!(spec.timeouts.stall, None);
+        assert_eq!(spec.timeouts.response_header, Duration::from_millis(1500));
+        assert_eq!(spec.timeouts.stream_idle, None);
         assert_eq!(spec.timeouts.connect, Timeouts::default().connect);
         let name = HeaderName::from_static("x-user");
         assert_eq!(spec.balance, Balance::Hash(HashKey::Header(name)));
         assert!(toml::from_str::<UpstreamSpec>("servers = []\nbalanc = 1").is_err());
-        assert!(toml::from_str::<UpstreamSpec>("servers = []\ntimeouts = {head = 5}").is_err());
+        assert!(
+            toml::from_str::<UpstreamSpec>("servers = []\ntimeouts = {response_header = 5}")
+                .is_err()
+        );
     }
 }

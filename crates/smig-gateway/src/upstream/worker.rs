@@ -127,7 +127,7 @@ impl ServerPool {
             }
             ServerAddr::Tcp { .. } | ServerAddr::Unix(_) => None,
         };
-        self.http1.evict_idle(upstream.timeouts.idle, homes.as_deref());
+        self.http1.evict_idle(upstream.timeouts.keepalive, homes.as_deref());
         let Some(session) = session else { return };
         if let Some(homes) = homes {
             session.client.set_addresses(&session.origin, &homes);
@@ -334,7 +334,7 @@ impl Http2Client {
             })
             .connect_timeout(limits.connect)
             .handshake_timeout(limits.connect)
-            .idle_timeout(limits.idle)
+            .idle_timeout(limits.keepalive)
             .build()?;
         let (host, port) = match &url.target {
             ServerAddr::Tcp { host, port } => (host.clone(), *port),

@@ -233,7 +233,8 @@ async fn bytes_behind_a_response_are_not_the_next_response() {
 async fn a_body_that_rests_too_long_is_cut_off() {
     let mut origin = Origin::start().await;
     let mut spec = spec(&[&origin.url()]);
-    spec.timeouts = Timeouts { stall: Some(Duration::from_millis(50)), ..Timeouts::default() };
+    spec.timeouts =
+        Timeouts { stream_idle: Some(Duration::from_millis(50)), ..Timeouts::default() };
     let gateway = Gateway::start(&spec);
     let answering = async {
         let mut got = origin.request().await;

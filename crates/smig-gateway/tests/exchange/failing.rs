@@ -49,7 +49,7 @@ async fn a_server_that_keeps_failing_is_left_alone() {
     let nobody = ReservedPort::new();
     let (good, _) = same_answer(OK).await;
     let mut spec = spec(&[&format!("http://{nobody}"), &format!("http://{good}")]);
-    spec.ejection = Ejection { failures: 2, time: Duration::from_secs(3600) };
+    spec.ejection = Ejection { consecutive_failures: 2, base_time: Duration::from_secs(3600) };
     let gateway = Gateway::start(&spec);
     let client = client();
     for _ in 0..10 {
@@ -67,7 +67,7 @@ async fn a_server_that_keeps_failing_is_left_alone() {
 async fn no_response_in_time() {
     let mut origin = Origin::start().await;
     let mut spec = spec(&[&origin.url()]);
-    spec.timeouts = Timeouts { head: Duration::from_millis(50), ..Timeouts::default() };
+    spec.timeouts = Timeouts { response_header: Duration::from_millis(50), ..Timeouts::default() };
     let gateway = Gateway::start(&spec);
     let client = client();
     let (response, got) = tokio::join!(client.request(get(gateway.url("/"))), origin.request());
@@ -83,8 +83,11 @@ async fn no_response_in_time() {
 async fn no_response_in_time_to_an_upload_whose_end_comes_apart() {
     let mut origin = Origin::start().await;
     let mut spec = spec(&[&origin.url()]);
-    spec.timeouts =
-        Timeouts { head: Duration::from_millis(50), stall: None, ..Timeouts::default() };
+    spec.timeouts = Timeouts {
+        response_header: Duration::from_millis(50),
+        stream_idle: None,
+        ..Timeouts::default()
+    };
     let gateway = Gateway::start(&spec);
     let pieces = [Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"x")))];
     let pieces = stream::iter(pieces).chain(stream::pending());
@@ -336,7 +339,7 @@ async fn health_checks_find_out_without_requests() {
 async fn unused_connections_are_closed() {
     let mut origin = Origin::start().await;
     let mut spec = spec(&[&origin.url()]);
-    spec.timeouts.idle = Duration::from_millis(10);
+    spec.timeouts.keepalive = Duration::from_millis(10);
     let gateway = Gateway::start(&spec);
     let client = client();
     let answering = async {

@@ -84,7 +84,8 @@ async fn calls_and_events_rest_while_others_are_cut_off() {
     let (soon, never) = (Duration::from_millis(50), Duration::from_secs(3600));
     for scheme in ["h2c", "http"] {
         time.send_replace(false);
-        let timeouts = Timeouts { stall: Some(soon), head: never, ..Timeouts::default() };
+        let timeouts =
+            Timeouts { stream_idle: Some(soon), response_header: never, ..Timeouts::default() };
         let (gateway, client) = (before(&server, scheme, timeouts), client());
         let begin = async |media_type: &str| {
             let request = client.request(of(media_type, "/", &gateway));
@@ -114,7 +115,7 @@ async fn calls_and_events_rest_while_others_are_cut_off() {
 async fn a_calls_head_may_come_late() {
     let (time, until) = watch::channel(false);
     let server = resting(until);
-    let timeouts = Timeouts { head: Duration::from_millis(50), ..Timeouts::default() };
+    let timeouts = Timeouts { response_header: Duration::from_millis(50), ..Timeouts::default() };
     let (gateway, client) = (before(&server, "h2c", timeouts), client());
     let call = tokio::spawn(client.clone().call(of("application/grpc", "/late", &gateway)));
     let refused = client.request(of("text/plain", "/late", &gateway)).await.unwrap();

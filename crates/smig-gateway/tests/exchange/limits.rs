@@ -48,7 +48,7 @@ fn slow() -> (Server, watch::Sender<bool>) {
 async fn requests_beyond_the_queue_of_an_http2_server_are_refused() {
     let (server, go) = slow();
     let mut spec = spec(&[&format!("h2c://{}", server.local_addrs()[0])]);
-    spec.max_waiting = 20;
+    spec.max_pending_requests = 20;
     spec.timeouts.queue = Duration::from_secs(3600);
     let gateway = Gateway::start(&spec);
     let client = client();
@@ -134,7 +134,12 @@ fn post(url: String) -> Request<Full<Bytes>> {
 async fn a_server_has_no_time_limit_for_a_request_that_waits_for_a_stream() {
     let server = narrow("");
     let soon = Duration::from_millis(50);
-    let timeouts = Timeouts { queue: HOUR, head: soon, stall: Some(soon), ..Timeouts::default() };
+    let timeouts = Timeouts {
+        queue: HOUR,
+        response_header: soon,
+        stream_idle: Some(soon),
+        ..Timeouts::default()
+    };
     let mut waited_for = spec(&[&format!("h2c://{}", server.local_addrs()[0])]);
     waited_for.timeouts = timeouts;
     let (gateway, client) = (Gateway::start(&waited_for), client());

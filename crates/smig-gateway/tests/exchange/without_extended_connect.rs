@@ -131,7 +131,7 @@ impl Tls {
         // Below the 30 s after which an idle session ends by itself.
         spec.timeouts.queue = Duration::from_secs(25);
         spec.tls.insecure = true;
-        spec.timeouts.head = Duration::from_secs(3600);
+        spec.timeouts.response_header = Duration::from_secs(3600);
         spec
     }
 }

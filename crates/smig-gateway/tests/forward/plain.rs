@@ -95,7 +95,8 @@ async fn the_rules_hold_for_requests_too() {
 
 #[tokio::test]
 async fn an_origin_has_so_many_connections_and_no_more() {
-    let gateway = Gateway::start(ForwardProxySpec { max_connections: 1, max_waiting: 0, ..spec() });
+    let gateway =
+        Gateway::start(ForwardProxySpec { max_connections: 1, max_pending_requests: 0, ..spec() });
     let refused = Arc::new(Notify::new());
     let go_on = Arc::clone(&refused);
     let origin = origin(move |mut tcp| {

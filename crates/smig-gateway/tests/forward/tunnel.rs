@@ -125,7 +125,7 @@ async fn a_reset_reaches_a_peer_that_does_not_read() {
 #[tokio::test]
 async fn a_tunnel_that_rests_too_long_is_reset() {
     let idle = Some(Duration::from_millis(50));
-    let gateway = Gateway::start(ForwardProxySpec { tunnel_idle: idle, ..spec() });
+    let gateway = Gateway::start(ForwardProxySpec { tunnel_idle_timeout: idle, ..spec() });
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let mut stream = gateway.tunnel(listener.local_addr().unwrap()).await;
     let (mut tcp, _) = listener.accept().await.unwrap();

@@ -77,7 +77,7 @@ async fn clients_show_certificates() {
     place.write("clients.pem", &clients.pem);
     let gateway = place.gateway(&config(
         "[tls]\nclient_ca = 'clients.pem'\nclient_certificate = 'required'\n\
-         [forward]\nsubjects = ['ann']\nallow = ['127.0.0.0/8']\n",
+         [forward_proxy]\ncertificate_subjects = ['ann']\nallow = ['127.0.0.0/8']\n",
     ));
     let to = address(&gateway);
     let mut dial = Dial::new(&ca, "http/1.1");

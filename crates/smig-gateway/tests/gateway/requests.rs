@@ -25,7 +25,7 @@ async fn host_and_path_decide() {
         [[route]]
         host = 'a.example'
         path = '/v2/'
-        replace_path = '/new/'
+        prefix_rewrite = '/new/'
         upstream = 'other'
         [[route]]
         host = '*.a.example'
@@ -34,7 +34,7 @@ async fn host_and_path_decide() {
         host = 'b.example'
         path = '/private'
         status = 403
-        text = 'not for you'",
+        body = 'not for you'",
         url(&one),
         url(&other)
     ));
@@ -70,7 +70,7 @@ async fn what_the_gateway_refuses_is_a_status_to_a_call() {
         host = 'a.example'
         path = '/private.Service/'
         status = 403
-        text = 'not for you'
+        body = 'not for you'
         [[route]]
         host = 'a.example'
         path = '/moved'
@@ -148,7 +148,7 @@ async fn a_query_without_a_path_stays_a_query() {
         servers = ['{}']
         [[route]]
         host = 'a.example'
-        replace_path = '/public'
+        prefix_rewrite = '/public'
         upstream = 'one'
         [[route]]
         host = 'b.example'

@@ -91,7 +91,10 @@ async fn a_configuration_that_cannot_be_used_changes_nothing() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     for (text, at) in [
-        (format!("{base}{}[forward]\nusers_file = 'absent'\n", upstream(&one)), ":8: forward: "),
+        (
+            format!("{base}{}[forward_proxy]\nusers_file = 'absent'\n", upstream(&one)),
+            ":8: forward_proxy: ",
+        ),
         (format!("{base}{}{}", clear(port), upstream(&one)), ":5: listen.1.address: "),
         (
             format!(
@@ -262,7 +265,7 @@ fn forward(users: &[&str], more: &str) -> String {
     const TEST: &str = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
     let users: Vec<_> = users.iter().map(|user| format!("{user} = '{TEST}'")).collect();
     format!(
-        "{}{more}[[route]]\nstatus = 200\n[forward]\nallow = ['127.0.0.0/8']\nusers = {{ {} }}\n",
+        "{}{more}[[route]]\nstatus = 200\n[forward_proxy]\nallow = ['127.0.0.0/8']\nusers = {{ {} }}\n",
         clear(0),
         users.join(", ")
     )

@@ -49,7 +49,7 @@ fn gateway(origin: &Server) -> Gateway {
     let mut config = place.config(&format!(
         "[[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'cleartext'\n\
          [upstreams.one]\nservers = ['{}']\nmax_connections = {PLACES}\n\
-         [upstreams.one.timeouts]\nqueue = '1h'\nhead = '1h'\nstall = '1h'\n\
+         [upstreams.one.timeouts]\nqueue = '1h'\nresponse_header = '1h'\nstream_idle = '1h'\n\
          [[route]]\nupstream = 'one'\n",
         url(origin)
     ));

@@ -139,7 +139,8 @@ async fn a_parent_that_is_none_begins_a_trace_and_one_that_is_not_sampled_is_kep
 #[tokio::test]
 async fn a_part_of_the_traces_is_no_trace_at_all_or_all() {
     let (mut collector, origin) = (Collector::start(), origin());
-    let (gateway, address) = gateway(&origin, &telemetry(&collector.endpoint(), "sample = 0"));
+    let (gateway, address) =
+        gateway(&origin, &telemetry(&collector.endpoint(), "sample_ratio = 0"));
     let told = get(address, "/", "").await;
     assert!(told.starts_with("00-") && told.ends_with("-00"), "{told}");
     let parent = format!("traceparent: 00-{TRACE}-{SPAN}-01\r\n");

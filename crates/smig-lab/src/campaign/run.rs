@@ -159,7 +159,7 @@ pub fn run(
 
 /// Checks whether hosts and links can be created on this machine.
 fn check_machine(smig: &Path) -> Result<(), CampaignError> {
-    let output = Command::new(smig).args(["lab", "cell", "--check"]).stdin(Stdio::null()).output();
+    let output = Command::new(smig).args(["lab", "trial", "--check"]).stdin(Stdio::null()).output();
     let output = output.map_err(|cause| CampaignError::Io { path: smig.to_owned(), cause })?;
     if output.status.success() {
         return Ok(());
@@ -296,7 +296,7 @@ impl TrialRunner<'_> {
         order.timeline = self.timeline(cell);
         let order = serde_json::to_vec(&order).map_err(|error| error.to_string())?;
         let mut child = Command::new(&self.options.smig)
-            .args(["lab", "cell"])
+            .args(["lab", "trial"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

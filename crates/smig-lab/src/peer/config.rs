@@ -320,9 +320,9 @@ mod tests {
 
     #[test]
     fn what_the_lab_sets_goes_over_what_the_scenario_sets() {
-        let settings = "[server]\nworkers = 2\naccess_log = 'off'\n[policy]\nmin_size = 5\n";
+        let settings = "[server]\nworkers = 2\naccess_log = 'off'\n[migration]\nmin_size = 5\n";
         let table = with_server(&settings.parse().unwrap(), [("root", Value::from("/m"))]);
-        let expected = "[policy]\nmin_size = 5\n\n[server]\naccess_log = \"off\"\nroot = \"/m\"\nworkers = 2\n";
+        let expected = "[migration]\nmin_size = 5\n\n[server]\naccess_log = \"off\"\nroot = \"/m\"\nworkers = 2\n";
         assert_eq!(table.to_string(), expected);
     }
 }

@@ -87,7 +87,7 @@ impl Drop for ServerProcess {
 
 impl Launch {
     /// Starts the server in a host and waits until it accepts connections. `smig` starts the program
-    /// (`smig lab peer`), so that it ends with the calling process.
+    /// (`smig lab exec-child`), so that it ends with the calling process.
     ///
     /// # Errors
     /// When the server does not start, with the last lines of its log.
@@ -141,7 +141,7 @@ impl Launch {
     fn command(&self, smig: &Path) -> io::Result<Command> {
         let log = File::create(&self.log)?;
         let mut command = Command::new(smig);
-        command.args(["lab", "peer", "--"]).args(&self.command);
+        command.args(["lab", "exec-child", "--"]).args(&self.command);
         command.envs(self.process.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stderr(log.try_clone()?).stdout(log);
         // Its own process group: it gets no signals from the terminal, and its child processes are killed

@@ -16,6 +16,7 @@ use toml::{Table, Value};
 use super::cells::{Campaign, Condition, Fingerprint, Variant, hex};
 use super::check::{self, CheckedLinks};
 use super::command::files_beside;
+use super::published_keys::as_published;
 use super::spec::{Scenario, ServerKind};
 
 /// Validates one setting of `smig serve`, given as TOML text with its section; returns the error.
@@ -168,7 +169,7 @@ impl Reader<'_> {
     ) -> Result<(Scenario, Fingerprint), Vec<Diagnostic>> {
         let mut scenario: Scenario = self.read(merged, &variant.0).map_err(|fault| vec![fault])?;
         // Serialization does not fail: a scenario is plain data with string keys.
-        let written = serde_json::to_string(&scenario).unwrap_or_default();
+        let written = serde_json::to_string(&as_published(&scenario)).unwrap_or_default();
         scenario.link = scenario.link.relative_to(self.folder);
         let more = scenario.more_links.into_iter();
         scenario.more_links = more.map(|link| link.relative_to(self.folder)).collect();

@@ -25,7 +25,7 @@
 //! servers.main.settings.smig.enabled = false
 //!
 //! [variants.scheme.MigSP]
-//! servers.main.settings.policy.migrate = "at:100KiB"
+//! servers.main.settings.migration.mode = "at:100KiB"
 //! ```
 
 mod cells;
@@ -33,6 +33,7 @@ mod check;
 mod command;
 mod load;
 mod placeholder;
+mod published_keys;
 mod spec;
 #[cfg(test)]
 mod tests;

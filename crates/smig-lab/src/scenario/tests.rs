@@ -325,7 +325,7 @@ hosts.server.send_buffer = [\"1MiB\", \"4MiB\", \"8MiB\"]
 fn matrix() -> Campaign {
     let base = SMALL.replace(
         "kind = \"smig\"\n[clients",
-        "kind = \"smig\"\nsettings.policy.max_hold = \"0\"\n[clients",
+        "kind = \"smig\"\nsettings.migration.max_bulk_deferral = \"0\"\n[clients",
     );
     read(&format!("repetitions = 4\nseed = 7\n{base}{MATRIX}"))
 }
@@ -351,7 +351,11 @@ fn variants_are_multiplied_in_the_files_order() {
     assert_eq!(scenario(0).hosts.server.send_buffer, None);
     let main = |index| &scenario(index).servers["main"];
     assert_eq!(main(0).settings["smig"]["enabled"], toml::Value::from(false));
-    assert_eq!(main(0).settings["policy"]["max_hold"], toml::Value::from("0"), "kept from below");
+    assert_eq!(
+        main(0).settings["migration"]["max_bulk_deferral"],
+        toml::Value::from("0"),
+        "kept from below"
+    );
     assert_eq!(scenario(2).clients["user"].migrate, Some(ClientMigration::At(Size(100 << 10))));
     assert_eq!(main(4).kind, ServerKind::Nginx);
     assert!(main(4).settings.is_empty(), "another kind does not keep the first one's settings");

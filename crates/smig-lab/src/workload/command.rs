@@ -111,7 +111,7 @@ impl CommandClient {
     ) -> (u64, Result<Option<Output>, String>) {
         let value = |name: &str| self.value(name, object);
         let mut command = Command::new(&self.env.smig);
-        command.args(["lab", "peer", "--"]).arg(&self.program);
+        command.args(["lab", "exec-child", "--"]).arg(&self.program);
         command.args(self.command.argv.iter().skip(1).map(|text| fill(text, &value)));
         let environment = self.command.environment.iter();
         command.envs(environment.map(|(name, text)| (name, fill(text, &value))));

@@ -23,14 +23,14 @@ pub struct MigrationPolicy {
     /// Like [`min_concurrent`](Self::min_concurrent), for tunnels. The default is 0: the end of a
     /// tunnel cannot be predicted, and streams that start later would queue behind its bytes on the
     /// path.
-    pub tunnel_concurrent: usize,
+    pub tunnel_min_concurrent: usize,
     /// A tunnel moves after it has carried this number of bytes...
-    pub tunnel_after: u64,
+    pub tunnel_min_bytes: u64,
     /// ...or as many as the path transfers in this time, if that is less, but at least
     /// [`min_size`](Self::min_size)...
-    pub tunnel_time: Duration,
+    pub tunnel_min_path_time: Duration,
     /// ...and has at least this age.
-    pub tunnel_age: Duration,
+    pub tunnel_min_age: Duration,
 }
 
 impl Default for MigrationPolicy {
@@ -40,10 +40,10 @@ impl Default for MigrationPolicy {
             min_concurrent: 1,
             min_transfer_time: Duration::from_millis(20),
             unknown_length_after: 100 << 10,
-            tunnel_concurrent: 0,
-            tunnel_after: 1 << 20,
-            tunnel_time: Duration::from_secs(5),
-            tunnel_age: Duration::from_secs(1),
+            tunnel_min_concurrent: 0,
+            tunnel_min_bytes: 1 << 20,
+            tunnel_min_path_time: Duration::from_secs(5),
+            tunnel_min_age: Duration::from_secs(1),
         }
     }
 }
@@ -114,7 +114,7 @@ pub enum StayReason {
     ShortTransfer,
     /// Fewer bytes than [`MigrationPolicy::unknown_length_after`], or than a tunnel must have carried.
     FewBytes,
-    /// Younger than [`MigrationPolicy::tunnel_age`].
+    /// Younger than [`MigrationPolicy::tunnel_min_age`].
     Young,
 }
 
@@ -203,7 +203,7 @@ impl MigrationPolicy {
             Transfer::Tunnel if input.transferred < self.tunnel_threshold(input.delivery_rate) => {
                 Decision::Stay(StayReason::FewBytes)
             }
-            Transfer::Tunnel if input.age < self.tunnel_age => Decision::Stay(StayReason::Young),
+            Transfer::Tunnel if input.age < self.tunnel_min_age => Decision::Stay(StayReason::Young),
             Transfer::Tunnel => Decision::Migrate(MigrationReason::Tunnel),
         }
     }
@@ -212,17 +212,17 @@ impl MigrationPolicy {
     #[must_use]
     pub const fn min_concurrent_for(&self, transfer: Transfer) -> usize {
         match transfer {
-            Transfer::Tunnel => self.tunnel_concurrent,
+            Transfer::Tunnel => self.tunnel_min_concurrent,
             Transfer::Sized(_) | Transfer::Unsized => self.min_concurrent,
         }
     }
 
     /// Returns the bytes that a tunnel must have carried on a path with this rate.
     fn tunnel_threshold(&self, rate: Option<u64>) -> u64 {
-        let Some(rate) = rate else { return self.tunnel_after };
-        let bytes = u128::from(rate) * self.tunnel_time.as_millis() / 1000;
+        let Some(rate) = rate else { return self.tunnel_min_bytes };
+        let bytes = u128::from(rate) * self.tunnel_min_path_time.as_millis() / 1000;
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-        bytes.max(self.min_size).min(self.tunnel_after)
+        bytes.max(self.min_size).min(self.tunnel_min_bytes)
     }
 
     /// Returns whether a transfer would block others for long: the bytes divided by the rate are
@@ -293,7 +293,7 @@ mod tests {
         assert_eq!(policy.decide(&old), Decision::Migrate(MigrationReason::Tunnel));
         // Streams that start later would queue behind the tunnel's bytes.
         assert_eq!(policy.decide(&PolicyInput { others: 0, ..old }), policy.decide(&old));
-        let shared = MigrationPolicy { tunnel_concurrent: 1, ..policy };
+        let shared = MigrationPolicy { tunnel_min_concurrent: 1, ..policy };
         let alone = PolicyInput { others: 0, ..old };
         assert_eq!(shared.decide(&alone), Decision::Stay(StayReason::NoConcurrency));
     }

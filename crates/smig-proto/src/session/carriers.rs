@@ -33,7 +33,8 @@ impl Session {
         carrier: StreamId,
     ) -> Result<Option<&mut EarlyFrames>, InputError> {
         self.arm(now);
-        let tolerated = self.config.smig.as_ref().map_or(0, |smig| smig.tolerated as usize);
+        let tolerated =
+            self.config.smig.as_ref().map_or(0, |smig| smig.max_open_migrations as usize);
         let total: usize = self.conns.iter().map(|conn| conn.carriers.len()).sum();
         let conn = self.conns.known_mut(id);
         let conn = conn.ok_or(Cause::Internal)?;

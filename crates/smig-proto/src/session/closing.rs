@@ -62,7 +62,7 @@ impl Session {
     /// -9515). Nothing is sent to a connection that is gone: a MIGRATE that was received there may
     /// have waited for a JOIN.
     pub(crate) fn count_answer(&mut self, id: ConnId) -> Result<(), InputError> {
-        let most = self.config.limits.max_queued_answers;
+        let most = self.config.limits.max_queued_control_frames;
         let Some(conn) = self.conns.find_mut(id) else { return Ok(()) };
         conn.out.answers += 1;
         if conn.out.answers > most { Err(Cause::TooManyAnswers.into()) } else { Ok(()) }

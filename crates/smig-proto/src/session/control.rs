@@ -285,7 +285,7 @@ impl Session {
             self.set_priority(key, priority);
             return Ok(());
         }
-        let most = self.config.limits.max_idle_priorities;
+        let most = self.config.limits.max_idle_priority_updates;
         if self.id_state(id, stream) != IdState::Idle {
             return Ok(());
         }

@@ -245,7 +245,7 @@ impl Session {
         from: StreamAddr,
         dst: (Cid, StreamId),
     ) -> Option<StreamAddr> {
-        let max_moves = self.config.smig.as_ref()?.max_moves;
+        let max_moves = self.config.smig.as_ref()?.max_migrations_per_stream;
         let to = self.named_carrier(from, dst)?;
         let stream = self.streams.known(key)?;
         if stream.binding.moves() >= max_moves || !self.migration_budget.take(now, 1) {

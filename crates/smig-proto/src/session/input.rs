@@ -38,7 +38,7 @@ impl Session {
     pub fn wants_input(&self, conn: ConnId) -> bool {
         self.conns.find(conn).is_some_and(|conn| {
             !matches!(conn.state, ConnState::JoinPending(_) | ConnState::Dead)
-                && conn.out.provoked() < self.config.limits.max_unsent
+                && conn.out.provoked() < self.config.limits.max_buffered_output
         })
     }
 
@@ -172,7 +172,7 @@ impl Session {
     pub(crate) fn count_empty(&mut self, id: ConnId) -> Result<(), InputError> {
         // Frames of unknown types may be GREASE; only a sequence of them without a useful frame is
         // counted.
-        let most = self.config.limits.max_empty_frames;
+        let most = self.config.limits.max_consecutive_empty_frames;
         let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         conn.abuse.consecutive_empty += 1;
         if conn.abuse.consecutive_empty > most {

@@ -191,7 +191,7 @@ impl Session {
         let named = self.side == Side::Server || conn.cid.is_some();
         if let (Some(smig), true) = (&config.smig, named && conn.spec.may_offer_extension(config)) {
             points = smig.code_points;
-            entries.push(Setting::Smig(smig.tolerated));
+            entries.push(Setting::Smig(smig.max_open_migrations));
             if let Some([hi, mid, low]) = conn.cid.map(Cid::words) {
                 entries.extend([Setting::CidHi(hi), Setting::CidMid(mid), Setting::CidLo(low)]);
             }

@@ -34,7 +34,7 @@ impl Session {
             migration: stream.binding.migration(),
             ended: stream.is_over() || stream.is_complete(),
             moves: stream.binding.moves(),
-            max_moves: smig.max_moves,
+            max_moves: smig.max_migrations_per_stream,
             c1_joined: c1.is_joined(),
             deferred: self.is_deferred(from),
             open_migrations: self.open_migrations(),

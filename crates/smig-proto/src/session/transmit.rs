@@ -82,7 +82,7 @@ impl Session {
         out: &mut OutputBuffer,
     ) {
         let low_water = self.config.send_buffer / 2;
-        let most_tiny = self.config.limits.max_tiny_frames;
+        let most_tiny = self.config.limits.max_small_data_frames;
         let Some(conn) = self.conns.known_mut(id) else { return };
         // A stream leaves its scheduler before it is freed.
         let Some(stream) = self.streams.known_mut(key) else { return };

@@ -103,7 +103,7 @@ fn a_reader_that_stalls_loses_its_stream_whatever_it_says() {
         |config| {
             config.limits.stall_timeout = SOON;
             config.limits.stall_bytes = 1 << 20;
-            config.limits.max_tiny_frames = u32::MAX;
+            config.limits.max_small_data_frames = u32::MAX;
         },
         |builder| builder,
     );

@@ -30,7 +30,7 @@ pub struct Setup {
     /// SETTINGS_MAX_FRAME_SIZE of both ends.
     pub max_frame: u32,
     /// Bytes of unsent control frames above which an end stops reading.
-    pub max_unsent: u32,
+    pub max_buffered_output: u32,
     /// Migrations of a stream that the client initiates or accepts.
     pub client_moves: u8,
     /// Migrations of a stream that the server initiates or accepts.
@@ -59,7 +59,7 @@ impl Default for Setup {
             client_tolerates: 16,
             server_tolerates: 16,
             max_frame: 16_384,
-            max_unsent: 256 << 10,
+            max_buffered_output: 256 << 10,
             client_moves: 4,
             server_moves: 4,
             replay_limit: 1 << 20,
@@ -93,7 +93,7 @@ impl Setup {
             client_tolerates: rng.pick(&tolerates),
             server_tolerates: rng.pick(&tolerates),
             max_frame: rng.pick(&[16_384, 16_384, 50_000]),
-            max_unsent: rng.pick(&[500, 256 << 10, 256 << 10]),
+            max_buffered_output: rng.pick(&[500, 256 << 10, 256 << 10]),
             client_moves: rng.pick(&[0, 1, 4, 200, 200, 200]),
             server_moves: rng.pick(&[0, 1, 4, 200, 200, 200]),
             replay_limit: rng.pick(&[1, 2000, 1 << 20, 1 << 20]),
@@ -115,20 +115,20 @@ impl Setup {
 
     fn config(&self, mut config: Config, tolerated: u32, max_moves: u8) -> Config {
         config.max_frame_size = self.max_frame;
-        config.limits.max_unsent = self.max_unsent as usize;
+        config.limits.max_buffered_output = self.max_buffered_output as usize;
         config.connection_window = self.connection_window;
         config.max_concurrent_streams = self.max_streams;
         config.push = self.push;
         config.send_buffer = self.send_buffer as usize;
         // Disable limits against hostile peers: here drivers are slow at random, and windows tiny.
-        config.limits.max_tiny_frames = u32::MAX;
-        config.limits.max_queued_answers = u32::MAX;
+        config.limits.max_small_data_frames = u32::MAX;
+        config.limits.max_queued_control_frames = u32::MAX;
         config.limits.reset_burst = 10_000;
         match &mut config.smig {
             Some(_) if tolerated == 0 => config.smig = None,
             Some(smig) => {
-                smig.tolerated = tolerated;
-                smig.max_moves = max_moves;
+                smig.max_open_migrations = tolerated;
+                smig.max_migrations_per_stream = max_moves;
                 smig.unbound_timeout = Duration::from_secs(self.patience.into());
                 smig.answer_timeout = 3 * smig.unbound_timeout;
                 smig.replay_limit = self.replay_limit as usize;

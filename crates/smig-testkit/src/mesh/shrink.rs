@@ -130,7 +130,7 @@ const SIMPLER_SETUPS: [fn(Setup) -> Setup; 16] = [
     |s| Setup { client_tolerates: Setup::default().client_tolerates, ..s },
     |s| Setup { server_tolerates: Setup::default().server_tolerates, ..s },
     |s| Setup { max_frame: Setup::default().max_frame, ..s },
-    |s| Setup { max_unsent: Setup::default().max_unsent, ..s },
+    |s| Setup { max_buffered_output: Setup::default().max_buffered_output, ..s },
     |s| Setup { client_moves: Setup::default().client_moves, ..s },
     |s| Setup { server_moves: Setup::default().server_moves, ..s },
     |s| Setup { replay_limit: Setup::default().replay_limit, ..s },

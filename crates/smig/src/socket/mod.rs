@@ -30,7 +30,7 @@ pub struct SocketOptions {
     /// SO_MAX_PACING_RATE, bytes per second.
     pub pacing_rate: Option<u64>,
     /// The DSCP mark.
-    pub mark: Dscp,
+    pub dscp: Dscp,
     /// How long a peer may acknowledge nothing before the connection is closed (TCP keepalive and
     /// TCP_USER_TIMEOUT). It also limits how long the peer's receive buffer may stay full.
     pub user_timeout: Option<Duration>,
@@ -47,7 +47,7 @@ impl SocketOptions {
             notsent_lowat: Some(16 << 10),
             congestion_control: None,
             pacing_rate: None,
-            mark: Dscp::Default,
+            dscp: Dscp::Default,
             user_timeout: None,
             keepalive_timeout: None,
         }
@@ -56,7 +56,7 @@ impl SocketOptions {
     /// For connections that carry large transfers: they yield to others on the path.
     #[must_use]
     pub fn bulk() -> Self {
-        Self { mark: Dscp::LowerEffort, ..Self::interactive() }
+        Self { dscp: Dscp::LowerEffort, ..Self::interactive() }
     }
 }
 

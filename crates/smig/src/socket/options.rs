@@ -37,11 +37,11 @@ pub(crate) fn apply(tcp: &TcpStream, options: &SocketOptions) {
     } else if let Some(limit) = options.keepalive_timeout {
         set_keep_alive(&socket, limit);
     }
-    let tos = match options.mark {
+    let tos = match options.dscp {
         Dscp::Default => 0,
         Dscp::LowerEffort => LOWER_EFFORT,
     };
-    if options.mark == Dscp::Default {
+    if options.dscp == Dscp::Default {
         return;
     }
     let is_v4 = tcp.local_addr().is_ok_and(|addr| addr.ip().to_canonical().is_ipv4());

@@ -41,7 +41,7 @@ impl Telemetry {
         let mut provider = SdkTracerProvider::builder()
             .with_span_processor(processor)
             .with_resource(resource(spec, service));
-        if let Some(ratio) = spec.sample {
+        if let Some(ratio) = spec.sample_ratio {
             let roots = Sampler::TraceIdRatioBased(ratio);
             provider = provider.with_sampler(Sampler::ParentBased(Box::new(roots)));
         }

@@ -53,7 +53,7 @@ impl DemoOptions {
             (vec!["link"], Value::try_from(&self.link)?),
             (vec!["hosts", "server", "congestion_control"], congestion_control()),
             (vec!["hosts", "client", "congestion_control"], congestion_control()),
-            ([&SERVER[..], &["policy", "max_hold"]].concat(), time(self.max_hold)?),
+            ([&SERVER[..], &["migration", "max_bulk_deferral"]].concat(), time(self.max_hold)?),
             (small("size"), Value::try_from(Size(self.object_bytes))?),
             (small("start"), time(interval)?),
             (small("every"), time(interval)?),
@@ -129,7 +129,10 @@ mod tests {
         let big = &scenario.workload.transfers[BIG];
         assert_eq!((big.size_of(0), big.start.0), (1_500_000, Duration::from_millis(325)));
         let settings = scenario.servers["server"].settings.to_string();
-        assert!(settings.contains("bbr") && settings.contains("max_hold = \"0\""), "{settings}");
+        assert!(
+            settings.contains("bbr") && settings.contains("max_bulk_deferral = \"0\""),
+            "{settings}"
+        );
         assert_eq!(trials[1].1.scenario.clients[CLIENT].kind, ClientKind::H2);
     }
 }

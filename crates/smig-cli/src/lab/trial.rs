@@ -1,6 +1,6 @@
-//! `smig lab cell`, `smig lab peer`, `smig lab hystart`: the processes that `smig lab run` starts.
+//! `smig lab trial`, `smig lab exec-child`, `smig lab hystart`: the processes that `smig lab run` starts.
 //!
-//! A cell's process reads its order from standard input and writes its result to standard output.
+//! A trial's process reads its order from standard input and writes its result to standard output.
 //! It and every server in it end with the parent process.
 
 use std::ffi::OsString;
@@ -19,23 +19,23 @@ use tokio_util::sync::CancellationToken;
 
 use crate::interrupt;
 
-/// Run one cell of a campaign (started by `smig lab run`)
+/// Run one trial of a campaign (started by `smig lab run`)
 #[derive(Debug, Args)]
-pub(crate) struct CellArgs {
+pub(crate) struct TrialArgs {
     /// Only check whether hosts and a link can be created here
     #[arg(long)]
     check: bool,
 }
 
-/// Run another program that is killed when its parent exits (started by `smig lab cell`)
+/// Run another program that is killed when its parent exits (started by `smig lab trial`)
 #[derive(Debug, Args)]
-pub(crate) struct PeerArgs {
+pub(crate) struct ExecChildArgs {
     /// The program and its arguments
     #[arg(last = true, required = true)]
     command: Vec<OsString>,
 }
 
-/// Keep HyStart on or off until standard input is closed (started by `smig lab cell`)
+/// Keep HyStart on or off until standard input is closed (started by `smig lab trial`)
 #[derive(Debug, Args)]
 pub(crate) struct HystartArgs {
     state: HystartState,
@@ -47,7 +47,7 @@ enum HystartState {
     Off,
 }
 
-pub(super) fn run(args: &CellArgs) -> Result<ExitCode> {
+pub(super) fn run(args: &TrialArgs) -> Result<ExitCode> {
     set_parent_process_death_signal(Some(Signal::KILL))
         .context("cannot set the parent-death signal")?;
     // User namespaces require a single-threaded process.
@@ -58,8 +58,9 @@ pub(super) fn run(args: &CellArgs) -> Result<ExitCode> {
     }
     crate::trace::start(crate::trace::Level::Errors);
     let mut text = String::new();
-    io::stdin().read_to_string(&mut text).context("cannot read the cell's order")?;
-    let order: TrialRequest = serde_json::from_str(&text).context("the cell's order is invalid")?;
+    io::stdin().read_to_string(&mut text).context("cannot read the trial's order")?;
+    let order: TrialRequest =
+        serde_json::from_str(&text).context("the trial's order is invalid")?;
     let result = run_trial(&order, privilege, workload::run)?;
     let line = serde_json::to_vec(&result).context("cannot serialize the result")?;
     io::stdout().write_all(&line).context("cannot write the result")?;
@@ -74,7 +75,7 @@ pub(super) fn hystart(args: &HystartArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) fn peer(args: &PeerArgs) -> Result<ExitCode> {
+pub(super) fn exec_child(args: &ExecChildArgs) -> Result<ExitCode> {
     set_parent_process_death_signal(Some(Signal::KILL))
         .context("cannot set the parent-death signal")?;
     let (program, arguments) = args.command.split_first().context("no program")?;

@@ -1,0 +1,69 @@
+//! The names that some settings of `smig serve` had when the published results were measured.
+//!
+//! A result belongs to the trial with its hash, and the hash is made from the scenario as it is written. Trials
+//! that set these keys are hashed with their earlier names, so that the published results stay results of the same
+//! trials. Nothing else reads the earlier names.
+
+use toml::{Table, Value};
+
+use super::spec::Scenario;
+
+/// Section and key now, and at the time of the published results.
+const EARLIER: [([&str; 2], [&str; 2]); 8] = [
+    (["migration", "mode"], ["policy", "migrate"]),
+    (["migration", "min_concurrent"], ["policy", "min_concurrent"]),
+    (["migration", "min_transfer_time"], ["policy", "max_blocking"]),
+    (["migration", "max_bulk_deferral"], ["policy", "max_hold"]),
+    (["migration", "pace_bulk"], ["policy", "pace_bulk"]),
+    (["migration", "pace_unmigrated"], ["policy", "pace_unmoved"]),
+    (["interactive", "notsent_lowat"], ["interactive", "not_sent_low_water"]),
+    (["bulk", "notsent_lowat"], ["bulk", "not_sent_low_water"]),
+];
+
+/// Returns a scenario as it was written at the time of the published results.
+pub(super) fn as_published(scenario: &Scenario) -> Scenario {
+    let mut scenario = scenario.clone();
+    for server in scenario.servers.values_mut() {
+        server.settings = renamed(&server.settings);
+    }
+    scenario
+}
+
+fn renamed(settings: &Table) -> Table {
+    let mut all = Table::new();
+    for (section, keys) in settings {
+        let Value::Table(keys) = keys else {
+            all.insert(section.clone(), keys.clone());
+            continue;
+        };
+        for (key, value) in keys {
+            let earlier = EARLIER.iter().find(|(now, _)| *now == [section, key]);
+            let [section, key] = earlier.map_or([section.as_str(), key], |(_, earlier)| *earlier);
+            let place = all.entry(section).or_insert_with(|| Value::Table(Table::new()));
+            if let Value::Table(place) = place {
+                place.insert(key.to_owned(), value.clone());
+            }
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_written_with_their_earlier_names() {
+        let now: Table =
+            "migration = { mode = 'never', min_size = 5 }\nbulk = { notsent_lowat = 0 }\n\
+                          server = { workers = 2 }"
+                .parse()
+                .unwrap();
+        let earlier: Table = "policy = { migrate = 'never' }\nmigration = { min_size = 5 }\n\
+                              bulk = { not_sent_low_water = 0 }\nserver = { workers = 2 }"
+            .parse()
+            .unwrap();
+        assert_eq!(renamed(&now), earlier);
+        assert_eq!(renamed(&earlier), earlier);
+    }
+}
