@@ -163,7 +163,9 @@ async fn ask(
         SwitchTo::Tunnel | SwitchTo::Other => pool.connection(upstream, server).await?,
     };
     let session = match connection {
-        Connection::Http1(_) if switch_to == SwitchTo::Other => {
+        Connection::Http1(lease) if switch_to == SwitchTo::Other => {
+            // Nothing was sent on it.
+            lease.release();
             return Err(ProxyError::NotImplemented("protocols other than websocket"));
         }
         Connection::Http1(lease) => return ask_http1(upstream_head.clone(), lease, limits).await,
@@ -171,7 +173,7 @@ async fn ask(
     };
     match ask_http2(upstream_head.clone(), &session, server, limits).await {
         Err(ProxyError::NoExtendedConnect) if switch_to == SwitchTo::WebSocket => {
-            let lease = pool.without_extended_connect(upstream, server).await?;
+            let lease = pool.without_extended_connect(upstream, server, &session).await?;
             ask_http1(upstream_head.clone(), lease, limits).await
         }
         other => other,
@@ -255,6 +257,12 @@ impl Answered<'_> {
         let upgraded = response.headers().get(UPGRADE).cloned();
         head::validate_switch_response(&mut response)?;
         if !switches {
+            if matches!(upgrade, UpgradeKind::ExtendedConnect(_)) && response.status().is_success()
+            {
+                // The server answers the GET, as it may (RFC 9110 section 7.8); to the client, 2xx would mean that the
+                // WebSocket is open (RFC 8441 section 5).
+                return Err(ProxyError::Upgrade("the server did not switch protocols"));
+            }
             let (parts, incoming) = response.into_parts();
             let stall = limits.stream_idle_of(&parts.headers);
             let body = Body::http1(incoming, lease, active, UploadRest::default(), stall);

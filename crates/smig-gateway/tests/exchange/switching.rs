@@ -139,13 +139,17 @@ async fn a_websocket_may_finish_when_the_gateway_ends() {
     ended.await.unwrap();
 }
 
-/// Opens an extended CONNECT through the gateway.
+/// Opens an extended CONNECT for a WebSocket through the gateway.
 async fn extended(gateway: &Gateway) -> Opened {
+    extended_for("websocket", gateway).await
+}
+
+async fn extended_for(protocol: &'static str, gateway: &Gateway) -> Opened {
     let mut request = Request::connect(gateway.url("/chat"))
         .header("sec-websocket-version", "13")
         .body(())
         .unwrap();
-    request.extensions_mut().insert(Protocol::new("websocket").unwrap());
+    request.extensions_mut().insert(Protocol::new(protocol).unwrap());
     let target = Target::http("127.0.0.1", gateway.addr().port());
     open(&client(), &target, request).await.unwrap()
 }
@@ -175,6 +179,9 @@ async fn a_server_that_does_not_mean_websocket_is_found_out() {
     for answer in [
         accepts(PROOF),
         "HTTP/1.1 101 Other\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n".to_owned(),
+        // To an extended CONNECT, 200 means that the WebSocket is open.
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_owned(),
+        "HTTP/1.1 204 No Content\r\n\r\n".to_owned(),
     ] {
         let mut origin = Origin::start().await;
         let gateway = Gateway::before(origin.url());
@@ -187,7 +194,36 @@ async fn a_server_that_does_not_mean_websocket_is_found_out() {
         let Opened::Refused(response) = opened else { panic!("a tunnel") };
         assert_eq!(response.status(), 502);
         assert_eq!(response.headers()["proxy-status"], "smig; error=http_upgrade_failed");
+        // Any client can ask for a WebSocket where there is none.
+        assert_eq!(gateway.upstream.servers()[0].status().failed, 0);
     }
+}
+
+/// Over HTTP/1.1, a server that ignores Upgrade answers the GET (RFC 9110 section 7.8).
+#[tokio::test]
+async fn an_upgrade_that_is_ignored_over_http1_is_a_get() {
+    let ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    let (addr, _) = crate::support::same_answer(ok).await;
+    let gateway = Gateway::before(format!("http://{addr}"));
+    let answer = gateway.raw(UPGRADE.replace("keep-alive", "close")).await;
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\nok"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_protocol_that_http1_lacks_costs_no_connection() {
+    let (addr, accepted) =
+        crate::support::same_answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
+    let gateway = Gateway::before(format!("http://{addr}"));
+    for _ in 0..3 {
+        let Opened::Refused(response) = extended_for("x", &gateway).await else {
+            panic!("a tunnel")
+        };
+        assert_eq!(response.status(), 501);
+        let response = client().request(get(gateway.url("/"))).await.unwrap();
+        assert_eq!(crate::support::text(response.into_body()).await, "ok");
+    }
+    assert_eq!(gateway.upstream.servers()[0].status().connections, 1);
+    assert_eq!(accepted.load(std::sync::atomic::Ordering::SeqCst), 1);
 }
 
 #[tokio::test]
