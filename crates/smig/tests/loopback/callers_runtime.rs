@@ -19,8 +19,8 @@ use smig::{
     MigrationMode, ObserverEvent, Serve, Server, ServerBuilder, ServerTls, Trust,
 };
 use smig_proto::{
-    AppId, ConnId, ConnectionSpec, Event, Identity, Instant, JoinRefusal, OutputBuffer, Security,
-    Session,
+    AppId, ConnId, ConnectionSpec, Event, Identity, Instant, JoinRefusal, KeyingRequest,
+    OutputBuffer, Security, Session,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -496,8 +496,13 @@ impl ManualConn {
         let (mut events, mut output) = (Vec::new(), OutputBuffer::new());
         loop {
             while let Some(event) = session.poll_event() {
-                if let Event::KeyingMaterialNeeded { conn, .. } = event {
-                    session.handle_keying_material(conn, [1; 32], [2; 16]);
+                if let Event::KeyingMaterialNeeded { conn, request } = &event {
+                    let material = match request {
+                        KeyingRequest::Zero => [0; 32],
+                        // It need not be random here.
+                        _ => [1; 32],
+                    };
+                    session.handle_keying_material(*conn, material, [2; 16]);
                 }
                 events.push(event);
             }
@@ -548,6 +553,35 @@ async fn a_join_to_a_dropped_session_is_refused() {
     served.unwrap();
     let stats = server.view().stats();
     assert_eq!((stats.connections_opened, stats.connections_closed), (2, 2));
+}
+
+#[tokio::test]
+async fn connections_to_two_addresses_of_one_socket_join() {
+    // SMIG-4.5/same-identity: they have the same listener.
+    let server = Server::builder().connection_server(service_fn(answer)).unwrap();
+    let trust = CleartextTrust::TrustedNetwork;
+    let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let serve_next = async || {
+        let (tcp, _) = listener.accept().await.unwrap();
+        server.serve_cleartext_connection(tcp, trust).await
+    };
+    let joined = async {
+        let mut session = Session::client(smig::Config::client(), AppId::new(7), ManualConn::NOW);
+        let mut first = ManualConn::connect(&mut session, ([127, 0, 0, 1], port).into()).await;
+        first.run(&mut session, |session, _| session.can_join()).await;
+        let mut second = ManualConn::connect(&mut session, ([127, 0, 0, 2], port).into()).await;
+        let answered = |event: &Event| match event {
+            Event::Joined { .. } => true,
+            Event::JoinRefused { reason, .. } => panic!("refused: {reason:?}"),
+            _ => false,
+        };
+        second.run(&mut session, |_, events| events.iter().any(answered)).await;
+    };
+    let all = async { tokio::join!(serve_next(), serve_next(), joined) };
+    let (first, second, ()) = within("the join", all).await;
+    first.unwrap();
+    second.unwrap();
 }
 
 #[tokio::test]
