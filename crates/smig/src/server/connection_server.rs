@@ -110,6 +110,9 @@ where
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection and drops its handlers, and those of its session.
+    ///
+    /// A task that a handler has started by [`tokio::task::spawn_local`] ends with the future, also when that completes:
+    /// it runs in a [`LocalSet`] of the connection's own. A task of [`tokio::spawn`] goes on.
     pub async fn serve_connection(&self, tcp: TcpStream, tls: &ServerTls) -> Result<(), Error> {
         self.run(tcp, ListenSecurity::Tls(tls.clone())).await
     }
