@@ -349,6 +349,23 @@ fn a_stream_has_one_open_migration_of_its_mover() {
     peer.expect_silence();
 }
 
+#[test]
+fn a_move_whose_carrier_is_lost_is_in_progress_until_the_answer() {
+    // SMIG-5.8/one-open-move and SMIG-8.9/c2-ends-early: the stream has not ended, since the answer decides.
+    let (mut peer, key) = responding(Config::server(), 2);
+    let c2 = peer.cid(C2);
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, c2, 2));
+    peer.lose(C2);
+    assert_eq!(peer.migrate(key, C3), Err(MigrateError::InProgress));
+    assert_eq!(peer.offer(key), Err(MigrateError::InProgress));
+    peer.expect_silence();
+    peer.send(C1, decline(1).end());
+    let c3 = peer.cid(C3);
+    peer.migrate(key, C3).unwrap();
+    peer.expect(C1, migrate(1, c3, 2));
+}
+
 /// A server engine whose client tolerates `smig` migrations, with streams 1, 3, 5 on C1 and 1 on C2.
 fn tolerated(smig: u32) -> (Peer, [StreamKey; 4]) {
     let mut peer = Peer::to_server(Setup::new(Config::server()).setting(setting::SMIG, smig));

@@ -28,7 +28,8 @@ impl Session {
     ) -> Result<(), MigrateError> {
         let smig = self.config.smig.as_ref().ok_or(MigrateError::Disabled)?;
         let stream = self.streams.find(key).ok_or(MigrateError::Ended)?;
-        let from = stream.binding.send_addr();
+        // C1, also of an open migration: C2 may have ended (SMIG-8.9/c2-ends-early).
+        let from = stream.binding.recv_addr();
         let c1 = self.conns.find(from.conn).ok_or(MigrateError::Ended)?;
         let departure = Departure {
             migration: stream.binding.migration(),

@@ -57,7 +57,8 @@ pub(crate) trait SessionHandler {
     fn deadline(&self) -> Option<Instant>;
     /// Returns whether the task may end: the session has no connection and will get none.
     fn is_done(&self) -> bool;
-    /// Handles the end of the task.
+    /// Handles the end of the task, once: it has completed, or it was dropped before, at any point. There may be
+    /// streams, and commands in the mailbox.
     fn on_end(&mut self);
 }
 
@@ -169,7 +170,6 @@ impl<A: SessionHandler> Future for Driver<A> {
                 continue;
             }
             if this.conns.is_empty() && this.handler.is_done() {
-                this.handler.on_end();
                 return Poll::Ready(());
             }
             let deadline = this.deadline();
@@ -184,5 +184,13 @@ impl<A: SessionHandler> Future for Driver<A> {
         // Still busy: yield to the other tasks of this thread.
         cx.waker().wake_by_ref();
         Poll::Pending
+    }
+}
+
+// Not on completion only: a task may also be dropped, by its runtime, by the application or in a panic. Others then must
+// not find the session any more, and must not wait for it.
+impl<A: SessionHandler> Drop for Driver<A> {
+    fn drop(&mut self) {
+        self.handler.on_end();
     }
 }

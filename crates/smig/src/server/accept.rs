@@ -31,7 +31,9 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0";
 const MAX_LINE_BYTES: usize = 16 << 10;
 /// Pause of the accept loop after the system ran out of file descriptors.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
-/// Maximum number of connections accepted at shutdown: the length of the backlog.
+/// Maximum number of connections accepted at shutdown: the length of the backlog of a socket that the server has bound.
+/// One that the application has bound may have a longer backlog. What waits there beyond this is reset, unless another
+/// process has the socket too.
 const MAX_BACKLOG: i32 = BACKLOG;
 
 /// The protocol of a new connection.

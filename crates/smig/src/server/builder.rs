@@ -117,6 +117,9 @@ impl ServerBuilder {
     /// Like [`listen`](Self::listen), with a socket that is bound already: by the application, by a service manager, or
     /// by tokio (`listener.into_std()?`). All workers accept from its one queue; with [`listen`](Self::listen) each has
     /// its own. The socket is set to non-blocking.
+    ///
+    /// At a graceful shutdown each worker still accepts up to 1024 connections that wait in the socket's backlog; this
+    /// takes them from another process that has the socket too.
     #[must_use]
     pub fn listen_on(self, listener: TcpListener, tls: ServerTls) -> Self {
         self.add_listener(ListenAddr::Bound(listener), ListenSecurity::Tls(tls))

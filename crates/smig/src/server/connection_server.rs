@@ -1,6 +1,6 @@
 //! A server of connections that the application accepts itself.
 
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use http::{Request, Response};
@@ -27,6 +27,9 @@ use crate::stream::Incoming;
 /// A client opens several connections for one session. Serve all of them by one `ConnectionServer` or its clones, in
 /// whichever tasks and threads: a connection that joins a session is handed over to the task that serves the session's
 /// first connection, with its socket, and its own future then completes.
+///
+/// Connections to different ports do not join one session; the local address makes no difference. If you accept at
+/// several addresses of one port whose clients must be kept apart, use a `ConnectionServer` for each.
 ///
 /// ```no_run
 /// use smig::{ConnectionServer, Incoming, Server, ServerTls};
@@ -107,6 +110,9 @@ where
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection and drops its handlers, and those of its session.
+    ///
+    /// A task that a handler has started by [`tokio::task::spawn_local`] ends with the future, also when that completes:
+    /// it runs in a [`LocalSet`] of the connection's own. A task of [`tokio::spawn`] goes on.
     pub async fn serve_connection(&self, tcp: TcpStream, tls: &ServerTls) -> Result<(), Error> {
         self.run(tcp, ListenSecurity::Tls(tls.clone())).await
     }
@@ -125,8 +131,9 @@ where
     }
 
     async fn run(&self, tcp: TcpStream, security: ListenSecurity) -> Result<(), Error> {
-        let addr = tcp.local_addr();
-        let addr: SocketAddr = addr.map_err(|error| Error::io("the connection is lost", error))?;
+        let local = tcp.local_addr().map_err(|error| Error::io("the connection is lost", error))?;
+        // As of a socket that listens at all addresses: the listener is unknown, and a client may reach it by several.
+        let addr = SocketAddr::from((Ipv6Addr::UNSPECIFIED, local.port()));
         let spec = ListenerSpec { id: self.id, addr, kind: security.into() };
         let (shared, sessions) = (Arc::clone(&self.shared), Arc::clone(&self.sessions));
         let worker = Worker::new(self.service.clone(), shared, sessions, self.phase.subscribe());

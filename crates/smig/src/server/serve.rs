@@ -29,8 +29,9 @@ use crate::error::Error;
 ///
 /// # Cancel safety
 /// Dropping it ends the server at once: listeners and connections are closed, handlers are dropped. What a handler has
-/// given to another task goes on there, and so does a connection that it has taken over
-/// ([`UpgradedIo`](crate::UpgradedIo)).
+/// given to a task of [`tokio::spawn`] goes on there, and so does a connection that it has taken over
+/// ([`UpgradedIo`](crate::UpgradedIo)). The tasks that handlers have started by [`tokio::task::spawn_local`] end with the
+/// server: they run in a [`LocalSet`] of its own.
 ///
 /// # `Send`
 /// All its sessions are on the task that polls it, so nothing need be `Send`, and the future is not. It can be awaited in

@@ -1,6 +1,7 @@
 //! Servers on the caller's runtime, and with listeners and connections that the caller provides.
 
 use std::cell::Cell;
+use std::io::IoSlice;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::num::NonZeroUsize;
 use std::rc::Rc;
@@ -9,12 +10,17 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::Path;
 use axum::routing::get as on_get;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use futures_util::stream;
 use http::{Request, Response};
-use http_body_util::{BodyExt as _, Empty, Full};
+use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
 use smig::{
     BoxError, CleartextTrust, Client, ClientBuilder, ConnectionServer, Incoming, MigrationConfig,
     MigrationMode, ObserverEvent, Serve, Server, ServerBuilder, ServerTls, Trust,
+};
+use smig_proto::{
+    AppId, ConnId, ConnectionSpec, Event, Identity, Instant, JoinRefusal, KeyingRequest,
+    OutputBuffer, Security, Session,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -443,6 +449,164 @@ async fn an_accepted_connection_ends_with_its_future() {
     assert_eq!(closed.unwrap_or(0), 0);
     let stats = server.view().stats();
     assert_eq!((stats.connections_opened, stats.connections_closed), (1, 1));
+}
+
+#[tokio::test]
+async fn a_dropped_http2_connection_leaves_no_session() {
+    let (tls, client) = tls();
+    let (sender, mut reports) = mpsc::unbounded_channel();
+    let service = service_fn(move |_: Request<Incoming>| never_answers(sender.clone()));
+    let server = Server::builder().connection_server(service).unwrap();
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let client = client.build().unwrap();
+    let request = tokio::spawn(async move { client.request(get(url(addr, "/"))).await });
+    let (tcp, _) = within("the connection", listener.accept()).await.unwrap();
+    tokio::select! {
+        ended = server.serve_connection(tcp, &tls) => panic!("{ended:?}"),
+        report = within("the handler", reports.recv()) => assert_eq!(report, Some("runs")),
+    }
+    assert_eq!(reports.try_recv(), Ok("dropped"));
+    let snapshot = server.view().sessions().await;
+    assert_eq!((snapshot.sessions.len(), snapshot.not_shown), (0, 0));
+    request.abort();
+}
+
+/// A client's connection in cleartext, which a test reads only when it chooses to.
+struct ManualConn {
+    id: ConnId,
+    tcp: TcpStream,
+    input: BytesMut,
+}
+
+impl ManualConn {
+    const NOW: Instant = Instant::from_nanos(0);
+
+    /// Connects, and adds the connection to the session.
+    async fn connect(session: &mut Session, addr: SocketAddr) -> Self {
+        let tcp = TcpStream::connect(addr).await.unwrap();
+        let spec =
+            ConnectionSpec { security: Security::TrustedCleartext, identity: Identity([0; 32]) };
+        let id = session.add_connection(Self::NOW, spec);
+        Self { id, tcp, input: BytesMut::new() }
+    }
+
+    /// Sends and receives until the session or the events of this call are as wanted.
+    async fn run(&mut self, session: &mut Session, wanted: impl Fn(&Session, &[Event]) -> bool) {
+        let (mut events, mut output) = (Vec::new(), OutputBuffer::new());
+        loop {
+            while let Some(event) = session.poll_event() {
+                if let Event::KeyingMaterialNeeded { conn, request } = &event {
+                    let material = match request {
+                        KeyingRequest::Zero => [0; 32],
+                        // It need not be random here.
+                        _ => [1; 32],
+                    };
+                    session.handle_keying_material(*conn, material, [2; 16]);
+                }
+                events.push(event);
+            }
+            if wanted(session, &events) {
+                return;
+            }
+            session.poll_transmit(Self::NOW, self.id, usize::MAX, &mut output);
+            while !output.is_empty() {
+                let mut slices = [IoSlice::new(&[]); 1];
+                output.chunks(&mut slices);
+                let sent = self.tcp.write(&slices[0]).await.unwrap();
+                output.advance(sent);
+            }
+            let received = self.tcp.read_buf(&mut self.input).await.unwrap();
+            assert_ne!(received, 0, "the server closed the connection: {events:?}");
+            session.handle_input(Self::NOW, self.id, &mut self.input);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_join_to_a_dropped_session_is_refused() {
+    let server = Server::builder().connection_server(service_fn(answer)).unwrap();
+    let trust = CleartextTrust::TrustedNetwork;
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let mut session = Session::client(smig::Config::client(), AppId::new(7), ManualConn::NOW);
+    let mut first = ManualConn::connect(&mut session, addr).await;
+    let (tcp, _) = listener.accept().await.unwrap();
+    let established = first.run(&mut session, |session, _| session.can_join());
+    tokio::select! {
+        ended = server.serve_cleartext_connection(tcp, trust) => panic!("{ended:?}"),
+        () = within("the session", established) => {}
+    }
+    // The client does not read the first connection, so for it the session goes on.
+    let mut second = ManualConn::connect(&mut session, addr).await;
+    let (tcp, _) = listener.accept().await.unwrap();
+    let refused = async {
+        let is_refusal = |event: &Event| {
+            let reason = JoinRefusal::UnknownSession;
+            matches!(event, Event::JoinRefused { reason: given, .. } if *given == reason)
+        };
+        second.run(&mut session, |_, events| events.iter().any(is_refusal)).await;
+        drop(second);
+    };
+    let served = server.serve_cleartext_connection(tcp, trust);
+    let (served, ()) = within("the refusal", async { tokio::join!(served, refused) }).await;
+    served.unwrap();
+    let stats = server.view().stats();
+    assert_eq!((stats.connections_opened, stats.connections_closed), (2, 2));
+}
+
+#[tokio::test]
+async fn connections_to_two_addresses_of_one_socket_join() {
+    // SMIG-4.5/same-identity: they have the same listener.
+    let server = Server::builder().connection_server(service_fn(answer)).unwrap();
+    let trust = CleartextTrust::TrustedNetwork;
+    let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let serve_next = async || {
+        let (tcp, _) = listener.accept().await.unwrap();
+        server.serve_cleartext_connection(tcp, trust).await
+    };
+    let joined = async {
+        let mut session = Session::client(smig::Config::client(), AppId::new(7), ManualConn::NOW);
+        let mut first = ManualConn::connect(&mut session, ([127, 0, 0, 1], port).into()).await;
+        first.run(&mut session, |session, _| session.can_join()).await;
+        let mut second = ManualConn::connect(&mut session, ([127, 0, 0, 2], port).into()).await;
+        let answered = |event: &Event| match event {
+            Event::Joined { .. } => true,
+            Event::JoinRefused { reason, .. } => panic!("refused: {reason:?}"),
+            _ => false,
+        };
+        second.run(&mut session, |_, events| events.iter().any(answered)).await;
+    };
+    let all = async { tokio::join!(serve_next(), serve_next(), joined) };
+    let (first, second, ()) = within("the join", all).await;
+    first.unwrap();
+    second.unwrap();
+}
+
+#[tokio::test]
+async fn an_upload_ends_for_another_task_when_the_server_is_dropped() {
+    let (tls, client) = tls();
+    let (sender, mut reports) = mpsc::unbounded_channel();
+    let (result, read) = oneshot::channel();
+    let result = Rc::new(Cell::new(Some(result)));
+    let service = service_fn(move |request: Request<Incoming>| {
+        let result = result.take().unwrap();
+        tokio::spawn(async move { result.send(request.into_body().collect().await.map(drop)) });
+        never_answers(sender.clone())
+    });
+    let server = Server::builder().listen(loopback(), tls).serve(service).unwrap();
+    let addr = server.local_addrs()[0];
+    let client = client.build().unwrap();
+    let body = StreamBody::new(stream::pending::<Result<http_body::Frame<Bytes>, BoxError>>());
+    let upload = Request::post(url(addr, "/")).body(body).unwrap();
+    let upload = tokio::spawn(async move { client.request(upload).await });
+    let began = async { reports.recv().await.unwrap() };
+    // The server is dropped while the upload goes on.
+    assert_eq!(beside(server, began).await, "runs");
+    let error = within("the end of the upload", read).await.unwrap().unwrap_err();
+    assert!(error.is_transport(), "{error}");
+    upload.abort();
 }
 
 #[tokio::test]

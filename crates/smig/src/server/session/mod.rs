@@ -16,14 +16,14 @@ use rustc_hash::FxHashMap;
 use smig_proto::{AppId, Event, Instant, StreamKey};
 use tower_service::Service;
 
-use super::exchange::{BodySendState, Exchange, Work};
+use super::exchange::{BodySendState, Exchange, Work, guarded};
 use super::informational::PendingInformational;
 use super::join::JoinHandover;
 use super::service::{HttpService, ResponseBody};
 use super::session_registry::Registration;
 use super::worker::Worker;
 use crate::driver::{CLOSE_TIMEOUT, Migration, SessionHandler, Slots, TurnCx};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::mailbox::{Mailbox, Slot};
 use crate::migration::RecentStreams;
 use crate::observer::ObserverEvent;
@@ -274,13 +274,21 @@ where
     }
 
     fn on_end(&mut self) {
+        // Before the rest: from now on a connection that requests to join is returned to its sender. Those that wait here
+        // are closed.
+        drop(self.mailbox.close());
         if let Some(app) = self.app {
             self.worker.shared.registry.remove(app, &self.mailbox);
         }
         self.worker.unregister(self.list_number);
         for exchange in self.slots.drain() {
+            // A handler may have given the body to another task.
             if let Some(shared) = &exchange.shared {
-                shared.fail(Error::new(crate::error::ErrorKind::Connection(None)));
+                shared.fail(Error::new(ErrorKind::Connection(None)));
+            }
+            // A destructor of the application may panic.
+            if guarded(|| drop(exchange)).is_err() {
+                self.worker.shared.counters.on_event(&ObserverEvent::Panicked);
             }
         }
     }
