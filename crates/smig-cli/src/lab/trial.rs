@@ -12,7 +12,6 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use smig_lab::trial::{TrialRequest, check, run as run_trial};
-use smig_lab::workload;
 use smig_testbed::hystart;
 use smig_testbed::netns::enter_user_namespace;
 use tokio_util::sync::CancellationToken;
@@ -61,7 +60,7 @@ pub(super) fn run(args: &TrialArgs) -> Result<ExitCode> {
     io::stdin().read_to_string(&mut text).context("cannot read the trial's order")?;
     let order: TrialRequest =
         serde_json::from_str(&text).context("the trial's order is invalid")?;
-    let result = run_trial(&order, privilege, workload::run)?;
+    let result = run_trial(&order, privilege, None)?;
     let line = serde_json::to_vec(&result).context("cannot serialize the result")?;
     io::stdout().write_all(&line).context("cannot write the result")?;
     Ok(ExitCode::SUCCESS)

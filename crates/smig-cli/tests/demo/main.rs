@@ -79,7 +79,7 @@ mod linux {
     fn three_runs_are_recorded(privilege: Privilege) -> Result<()> {
         let options = short();
         let mut recorder = DemoRecorder::new(options.setup("a test"));
-        // Fails if the large file's hash or an object's length is wrong.
+        // Fails if an object's bytes are wrong.
         drive(&options, programs()?, privilege, &CancellationToken::default(), &mut |event| {
             recorder.apply(event);
             Ok(())

@@ -6,12 +6,12 @@
 //! | [`Variant`](crate::scenario::Variant) | the arm that the trial belongs to: a name on each axis of its campaign |
 //! | [`TrialSetup`] | what all trials of a campaign share: programs, certificate, files to serve |
 //! | [`TrialRequest`] | a trial with its setup: the input of [`run`], also that of another process |
-//! | [`Clients`] | what the users do: the scenario's workload, or a demo's own program |
+//! | [`WorkloadEvent`](crate::workload::WorkloadEvent) | what its clients report while it runs |
 //! | [`TrialResult`] | the only format of a result |
 //!
 //! [`run`] owns the testbed: it exists from before the first server until after the last client, and
 //! no state carries over to the next trial. A campaign runs each trial in a process of its own
-//! (`campaign`), the demo in its own process, because it shows what its clients report meanwhile.
+//! (`campaign`), the demo in its own process, because it shows the clients' events as they occur.
 
 mod folder;
 mod length;
@@ -24,5 +24,5 @@ mod setup;
 pub use length::estimated_duration;
 pub use origin::{Build, Builds, Origin, Unvouched, doubt};
 pub use result::{FORMAT, Machine, TrialResult};
-pub use run::{Clients, TrialError, check, run};
+pub use run::{TrialError, check, run};
 pub use setup::{Programs, TrialRequest, TrialSetup};

@@ -20,7 +20,7 @@ use crate::peer::{PeerError, RunAs, ServerEnv, ServerJob, ServerProcess};
 use crate::recording::{TIMELINES, TrialRecorder};
 use crate::scenario::{HostSettings, ServerKind, ServerSpec};
 use crate::workload::{
-    CommandEnv, Observation, RunPhase, ServerFiles, WorkloadError, WorkloadSpec,
+    self, CommandEnv, EventSender, Observation, RunPhase, ServerFiles, WorkloadError, WorkloadSpec,
 };
 
 /// Why a trial has no result.
@@ -58,37 +58,6 @@ fn io_error(doing: &'static str) -> impl Fn(io::Error) -> TrialError {
     move |cause| TrialError::Io { doing, cause }
 }
 
-/// What the users of a trial do, on a thread inside the clients' host: send requests to the servers,
-/// and return what they observed. They must call `pause` at each [`RunPhase`].
-///
-/// [`workload::run`](crate::workload::run) does what the scenario's workload says.
-pub trait Clients: Send + 'static {
-    /// Runs the clients until the last transfer has ended.
-    ///
-    /// # Errors
-    /// [`WorkloadError`]. The failure of a single object is recorded in its result.
-    fn run(
-        self,
-        spec: WorkloadSpec,
-        pause: &mut dyn FnMut(RunPhase),
-    ) -> Result<Observation, WorkloadError>;
-}
-
-impl<F> Clients for F
-where
-    F: FnOnce(WorkloadSpec, &mut dyn FnMut(RunPhase)) -> Result<Observation, WorkloadError>
-        + Send
-        + 'static,
-{
-    fn run(
-        self,
-        spec: WorkloadSpec,
-        pause: &mut dyn FnMut(RunPhase),
-    ) -> Result<Observation, WorkloadError> {
-        self(spec, pause)
-    }
-}
-
 /// Checks whether hosts and a link can be set up on this machine.
 ///
 /// # Errors
@@ -98,14 +67,15 @@ pub fn check() -> Result<(), LabError> {
 }
 
 /// Runs a trial. [`smig_testbed::netns::enter_user_namespace`] must have been called before the process
-/// started a second thread; `privilege` is its result.
+/// started a second thread; `privilege` is its result. The clients send their events to `events`; the
+/// trial stops with [`WorkloadError::Stopped`] when its receiver is closed.
 ///
 /// # Errors
 /// [`TrialError`]; everything has been torn down.
 pub fn run(
     request: &TrialRequest,
     privilege: Privilege,
-    clients: impl Clients,
+    events: Option<EventSender>,
 ) -> Result<TrialResult, TrialError> {
     let began = Instant::now();
     let load_before = load_average();
@@ -118,7 +88,7 @@ pub fn run(
     let drops_before = testbed.device_drops().map_err(io_error("reading the devices' counters"))?;
     let (peers, ports) = start_servers(request, privilege, &testbed)?;
     let mut run = RunOf { testbed: &mut testbed, recording };
-    let (observation, links) = run.observe(request, &ports, clients)?;
+    let (observation, links) = run.observe(request, &ports, events)?;
     let recording = run.recording;
     let drops = testbed.device_drops().map_err(io_error("reading the devices' counters"))?;
     for peer in &peers {
@@ -265,11 +235,11 @@ impl RunOf<'_> {
         &mut self,
         request: &TrialRequest,
         ports: &BTreeMap<String, u16>,
-        clients: impl Clients,
+        events: Option<EventSender>,
     ) -> Result<(Observation, Vec<LinkReport>), TrialError> {
         let certificate = fs::read_to_string(ServerFiles::at(&request.material).certificate)
             .map_err(io_error("reading the certificate"))?;
-        let workload = WorkloadSpec {
+        let spec = WorkloadSpec {
             scenario: request.trial.scenario.clone(),
             seed: request.trial.seed,
             servers: targets(request, self.testbed.server(), ports),
@@ -279,6 +249,7 @@ impl RunOf<'_> {
                 certificate: ServerFiles::at(&request.material).certificate,
             },
             time_limit: time_limit(&request.trial.scenario),
+            events,
         };
         let (tell, told) = mpsc::channel();
         let (go_on, wait) = mpsc::channel();
@@ -293,7 +264,7 @@ impl RunOf<'_> {
         let clients = self
             .testbed
             .client()
-            .run(move || clients.run(workload, &mut pause))
+            .run(move || workload::run(spec, &mut pause))
             .map_err(io_error("entering the clients' host"))?;
         let mut links = None;
         for moment in told {

@@ -95,8 +95,7 @@ impl TrialSetup {
     }
 
     /// Returns the directory of certificate and files; see [`ServerFiles::at`].
-    #[must_use]
-    pub fn folder(&self) -> &Path {
+    fn folder(&self) -> &Path {
         self.folder.path()
     }
 

@@ -17,11 +17,11 @@ use crate::scenario::{ClientCommand, ResultFormat, fill};
 
 /// What clients that are commands need.
 #[derive(Debug, Clone)]
-pub struct CommandEnv {
+pub(crate) struct CommandEnv {
     /// The `smig` program, which starts them so that they end with the calling process.
-    pub smig: PathBuf,
+    pub(crate) smig: PathBuf,
     /// The certificate that they must trust, PEM.
-    pub certificate: PathBuf,
+    pub(crate) certificate: PathBuf,
 }
 
 /// A client that is a command.

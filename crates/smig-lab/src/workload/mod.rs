@@ -1,7 +1,7 @@
 //! The clients of a run: which requests they send, when, and what they observe.
 //!
 //! Runs on one thread inside the clients' host. Owns the measured times: all are nanoseconds of
-//! `CLOCK_MONOTONIC` since the start of the run.
+//! `CLOCK_MONOTONIC` since the start of the run. A listener may receive them while the run takes place.
 
 mod body;
 mod closing;
@@ -9,19 +9,24 @@ mod command;
 mod connections;
 mod content;
 mod endpoint;
+mod event;
 mod http1;
 mod material;
 mod received_bytes;
 mod result;
 mod run;
 mod schedule;
+#[cfg(test)]
+mod tests;
 mod transfer;
 
-pub use command::CommandEnv;
+pub(crate) use command::CommandEnv;
+pub use event::{EventKind, EventSender, WorkloadEvent};
 pub use http1::connector;
 pub use material::ServerFiles;
 pub use result::{
     CancelRecord, ConnectionBytes, ConnectionRecord, MigrationRecord, ObjectResult, Observation,
     Outcome, ProgressPoint,
 };
-pub use run::{RunPhase, WorkloadError, WorkloadSpec, run};
+pub use run::WorkloadError;
+pub(crate) use run::{RunPhase, WorkloadSpec, run};

@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::command::{CommandClient, CommandEnv};
 use super::connections::Connections;
 use super::endpoint::WorkloadClient;
+use super::event::{EventKind, EventSender, Events};
 use super::result::{ObjectResult, Observation};
 use super::schedule::Schedule;
 use crate::scenario::{ArrivalProcess, ClientSpec, Scenario, Transfer};
@@ -24,22 +25,24 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Input of a run.
 #[derive(Debug, Clone)]
-pub struct WorkloadSpec {
+pub(crate) struct WorkloadSpec {
     /// The scenario.
-    pub scenario: Scenario,
+    pub(crate) scenario: Scenario,
     /// Seed of everything random in the run.
-    pub seed: u64,
+    pub(crate) seed: u64,
     /// Address of each client's server.
-    pub servers: BTreeMap<String, SocketAddr>,
+    pub(crate) servers: BTreeMap<String, SocketAddr>,
     /// The certificate of all servers, PEM.
-    pub certificate: String,
+    pub(crate) certificate: String,
     /// What clients that are commands need.
-    pub commands: CommandEnv,
+    pub(crate) commands: CommandEnv,
     /// Transfers that are unfinished after this time since the start are aborted.
-    pub time_limit: Duration,
+    pub(crate) time_limit: Duration,
+    /// Listener to the run's events.
+    pub(crate) events: Option<EventSender>,
 }
 
-/// Why there was no run.
+/// Why a run has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkloadError {
     /// A client could not open its connections.
@@ -53,6 +56,9 @@ pub enum WorkloadError {
     /// The runtime could not be created.
     #[error("the clients cannot run: {0}")]
     Io(#[from] std::io::Error),
+    /// The listener to its events closed its receiver.
+    #[error("the run was stopped")]
+    Stopped,
     /// A bug in the lab.
     #[error("a client's task panicked; this is a bug, please report it")]
     Panicked,
@@ -69,6 +75,7 @@ pub(super) struct Run {
     /// Bytes of all downloads' bodies so far.
     pub(super) body_bytes: AtomicU64,
     pub(super) progress_every: Duration,
+    pub(super) events: Events,
     pub(super) began_ns: u64,
     began: Instant,
     pub(super) deadline: Instant,
@@ -84,7 +91,7 @@ pub(super) fn now_ns() -> u64 {
 
 /// A point in time at which nothing is transferred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RunPhase {
+pub(crate) enum RunPhase {
     /// All connections are open; the first transfer starts after this.
     Begins,
     /// The last transfer has ended; all connections are still open.
@@ -92,39 +99,52 @@ pub enum RunPhase {
 }
 
 /// Runs the workload on a runtime of its own. Must be called in the clients' host. Calls `pause` at
-/// each [`RunPhase`], which blocks the clients.
+/// each [`RunPhase`], which blocks the clients. Stops soon after the listener to its events, if there
+/// is one, has closed its receiver.
 ///
 /// # Errors
 /// [`WorkloadError`]. The failure of a single object is recorded in its result.
-pub fn run(
+pub(crate) fn run(
     order: WorkloadSpec,
     pause: &mut dyn FnMut(RunPhase),
 ) -> Result<Observation, WorkloadError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let events = Events::new(order.events.clone());
     runtime.block_on(async {
-        let endpoints = open(&order).await?;
-        sleep(order.scenario.workload.settle.0).await;
-        pause(RunPhase::Begins);
-        let transfers = order.scenario.workload.transfers.keys();
-        let began = Instant::now();
-        let run = Run {
-            seed: order.seed,
-            endpoints,
-            commands: commands(&order)?,
-            connections: Connections::default(),
-            body_bytes: AtomicU64::new(0),
-            progress_every: order.scenario.record.progress.0,
-            began_ns: now_ns(),
-            began,
-            deadline: began + order.time_limit,
-            ended: transfers.map(|name| (name.clone(), watch::Sender::new(false))).collect(),
-            scenario: order.scenario,
-        };
-        let run = Arc::new(run);
-        let observation = Arc::clone(&run).all().await;
-        pause(RunPhase::Ended);
-        observation
+        tokio::select! {
+            observation = observe(order, pause) => observation,
+            () = events.closed() => Err(WorkloadError::Stopped),
+        }
     })
+}
+
+async fn observe(
+    order: WorkloadSpec,
+    pause: &mut dyn FnMut(RunPhase),
+) -> Result<Observation, WorkloadError> {
+    let endpoints = open(&order).await?;
+    sleep(order.scenario.workload.settle.0).await;
+    pause(RunPhase::Begins);
+    let transfers = order.scenario.workload.transfers.keys();
+    let began = Instant::now();
+    let run = Run {
+        seed: order.seed,
+        endpoints,
+        commands: commands(&order)?,
+        connections: Connections::default(),
+        body_bytes: AtomicU64::new(0),
+        progress_every: order.scenario.record.progress.0,
+        began_ns: now_ns(),
+        began,
+        deadline: began + order.time_limit,
+        ended: transfers.map(|name| (name.clone(), watch::Sender::new(false))).collect(),
+        events: Events::new(order.events),
+        scenario: order.scenario,
+    };
+    let run = Arc::new(run);
+    let observation = Arc::clone(&run).all().await;
+    pause(RunPhase::Ended);
+    observation
 }
 
 /// Opens every client's connections, one client after the other.
@@ -251,10 +271,16 @@ impl Run {
 
     /// Transfers the object of a request, or all objects of a command.
     async fn objects(&self, name: &str, number: u32, transfer: &Transfer) -> Vec<ObjectResult> {
-        match self.command(transfer) {
-            Some(command) => command.run(self, self.empty(name, number, transfer)).await,
-            None => vec![self.object(name, number, transfer).await],
+        let requested = self.empty(name, number, transfer);
+        self.events.send(&requested, || EventKind::Requested { at_ns: requested.started_ns });
+        let objects = match self.command(transfer) {
+            Some(command) => command.run(self, requested).await,
+            None => vec![self.object(requested, transfer).await],
+        };
+        for object in &objects {
+            self.events.send(object, || EventKind::Ended(Box::new(object.clone())));
         }
+        objects
     }
 
     fn command(&self, transfer: &Transfer) -> Option<&CommandClient> {

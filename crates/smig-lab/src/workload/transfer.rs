@@ -3,12 +3,13 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, Interval, interval_at, sleep, sleep_until, timeout_at};
 
 use super::closing::close_all;
 use super::connections::Key;
 use super::content::Content;
 use super::endpoint::{Answer, RequestSpec};
+use super::event::EventKind;
 use super::received_bytes::ReceivedBytes;
 use super::result::{CancelRecord, MigrationRecord, ObjectResult, Outcome, ProgressPoint};
 use super::run::{Run, now_ns};
@@ -29,14 +30,12 @@ enum ReadEnd {
 }
 
 impl Run {
-    /// Transfers one object; returns its result.
+    /// Transfers one object; returns its result. `result` is that of a request that starts now.
     pub(super) async fn object(
         &self,
-        name: &str,
-        number: u32,
+        mut result: ObjectResult,
         transfer: &Transfer,
     ) -> ObjectResult {
-        let mut result = self.empty(name, number, transfer);
         let fetched = timeout_at(self.deadline, self.fetch(&mut result, transfer)).await;
         if result.ended_ns == 0 {
             result.ended_ns = self.since_began();
@@ -162,6 +161,7 @@ struct Reading<'a> {
 impl Reading<'_> {
     async fn whole(mut self, answer: &mut Answer, result: &mut ObjectResult) -> ReadEnd {
         let mut content = Content::new();
+        let mut clock = self.event_clock(result);
         let is_upload = result.direction == TransferDirection::Upload;
         loop {
             let by = self.cancel_by;
@@ -174,6 +174,10 @@ impl Reading<'_> {
             let piece = tokio::select! {
                 piece = answer.next() => piece,
                 () = cancel => return ReadEnd::Cancel,
+                () = next_tick(clock.as_mut()) => {
+                    self.send_progress(answer, result);
+                    continue;
+                }
             };
             let piece = match piece {
                 Some(Ok(piece)) => piece,
@@ -212,9 +216,27 @@ impl Reading<'_> {
             let number = |key| self.run.connections.number(key);
             let (from, to) = (number(from), number(to));
             let at_ns = self.run.since_began();
-            result.moves.push(MigrationRecord { at_ns, bytes: result.bytes, from, to });
+            let migration = MigrationRecord { at_ns, bytes: result.bytes, from, to };
+            result.moves.push(migration);
+            self.run.events.send(result, || EventKind::Migrated(migration));
         }
         self.at = now;
+    }
+
+    /// Returns the clock of an object's progress events, if there are any.
+    fn event_clock(&self, result: &ObjectResult) -> Option<Interval> {
+        let every = self.run.progress_every;
+        let has_progress = self.run.events.has_listener()
+            && result.role == SizeClass::Big
+            && result.direction == TransferDirection::Download;
+        has_progress.then(|| interval_at(Instant::now() + every, every))
+    }
+
+    fn send_progress(&self, answer: &Answer, result: &ObjectResult) {
+        self.run.events.send(result, || EventKind::Progress {
+            at_ns: self.run.since_began(),
+            connections: answer.totals(&self.run.connections, result.bytes),
+        });
     }
 
     fn record_progress(&self, now: u64, result: &mut ObjectResult) {
@@ -223,6 +245,14 @@ impl Reading<'_> {
         if result.role == SizeClass::Big && (is_due || result.bytes == result.size) {
             result.progress.push(ProgressPoint(now, result.bytes));
         }
+    }
+}
+
+/// Waits for the clock's next tick; without a clock, forever.
+async fn next_tick(clock: Option<&mut Interval>) {
+    match clock {
+        Some(clock) => drop(clock.tick().await),
+        None => std::future::pending().await,
     }
 }
 

@@ -1,24 +1,20 @@
-//! Drives the demonstration: each variant is a trial of the lab, run in this process, whose client emits
-//! events for the live view.
+//! Drives the demonstration: each variant is a trial of the lab, run in this process.
 //!
-//! Owns the order of the runs and the translation of a [`TrialResult`] to events. The lab owns the
-//! testbed, the server and the files.
+//! Owns the order of the runs, and converts the events of a trial's clients and its [`TrialResult`] to
+//! [`DemoEvent`]s. The lab owns the testbed, the server, the files and the clients.
 
-mod clients;
 mod error;
+mod follow;
 mod scenario;
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, BufRead as _, BufReader};
-use std::path::Path;
+use std::io;
 use std::thread;
 use std::time::Duration;
 
-use sha2::{Digest as _, Sha256};
 use smig_lab::scenario::Trial;
 use smig_lab::trial::{self, Machine, Programs, TrialResult, TrialSetup};
-use smig_lab::workload::{Outcome, ServerFiles};
+use smig_lab::workload::{Outcome, WorkloadEvent};
 use smig_link::LinkSpec;
 use smig_testbed::netns::{HostSpec, Privilege, Testbed};
 use tokio::sync::mpsc;
@@ -28,7 +24,7 @@ pub use error::DriveError;
 
 use super::data::{ConnectionBytes, ConnectionId, DemoSetup, Variant};
 use super::recorder::DemoEvent;
-use clients::LiveClients;
+use follow::RunFollower;
 use scenario::SMALL;
 
 /// Options of the demonstration.
@@ -126,9 +122,7 @@ pub fn drive(
     let trials = options.trials()?;
     let all: Vec<_> = trials.iter().map(|(_, trial)| trial.clone()).collect();
     let setup = TrialSetup::make(programs, &all, 1)?;
-    let big_file =
-        ServerFiles::at(setup.folder()).files.join(format!("{}.bin", options.big_file_bytes));
-    let demo = Demo { options, setup, privilege, big_file_digest: digest(&big_file)?, stop };
+    let demo = Demo { options, setup, privilege, stop };
     for (variant, trial) in &trials {
         on_event(&DemoEvent::RunStarted(*variant))?;
         demo.run(*variant, trial, on_event)?;
@@ -136,28 +130,11 @@ pub fn drive(
     Ok(())
 }
 
-/// Returns a file's SHA-256.
-fn digest(path: &Path) -> io::Result<[u8; 32]> {
-    let mut digest = Sha256::new();
-    let mut file = BufReader::with_capacity(1 << 16, File::open(path)?);
-    loop {
-        let bytes = file.fill_buf()?;
-        if bytes.is_empty() {
-            break;
-        }
-        digest.update(bytes);
-        let length = bytes.len();
-        file.consume(length);
-    }
-    Ok(digest.finalize().into())
-}
-
 /// State that all runs share.
 struct Demo<'a> {
     options: &'a DemoOptions,
     setup: TrialSetup,
     privilege: Privilege,
-    big_file_digest: [u8; 32],
     stop: &'a CancellationToken,
 }
 
@@ -178,20 +155,10 @@ impl Demo<'_> {
             )))?;
         }
         let (_scratch, request) = self.setup.request(trial, 1)?;
-        let (events, mut received) = mpsc::unbounded_channel();
-        let (stop, big_file_digest) = (self.stop.clone(), self.big_file_digest);
-        let clients = LiveClients { events, stop, big_file_digest };
+        let (events, received) = mpsc::unbounded_channel();
         let (shown, result) = thread::scope(|scope| {
-            let trial = scope.spawn(|| trial::run(&request, self.privilege, clients));
-            let mut shown = Ok(());
-            while let Some(event) = received.blocking_recv() {
-                shown = on_event(&event);
-                if shown.is_err() {
-                    // The client notices that the receiver is closed, and ends.
-                    break;
-                }
-            }
-            drop(received);
+            let trial = scope.spawn(|| trial::run(&request, self.privilege, Some(events)));
+            let shown = self.follow(received, on_event);
             (shown, trial.join())
         });
         shown?;
@@ -199,6 +166,24 @@ impl Demo<'_> {
             return Err(DriveError::Stopped);
         }
         finish(&result.map_err(|_| DriveError::Panicked("trial"))??, on_event)
+    }
+
+    /// Passes on the events of a run until its end, an error, or the stop. The last two close the
+    /// receiver, which stops the trial.
+    fn follow(
+        &self,
+        mut received: mpsc::UnboundedReceiver<WorkloadEvent>,
+        on_event: OnEvent<'_>,
+    ) -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+        let mut follower = RunFollower::default();
+        loop {
+            let next = self.stop.run_until_cancelled(received.recv());
+            let Some(event) = runtime.block_on(next).flatten() else { return Ok(()) };
+            for event in follower.convert(event) {
+                on_event(&event)?;
+            }
+        }
     }
 }
 
@@ -209,7 +194,7 @@ fn finish(result: &TrialResult, on_event: OnEvent<'_>) -> Result<(), DriveError>
         let name = object.name.clone();
         match &object.outcome {
             Outcome::Complete | Outcome::Cancelled => {}
-            // A problem of the run, of which the client has told.
+            // A problem of the run, which was reported when it occurred.
             Outcome::TimedOut if name == SMALL => {}
             Outcome::TimedOut => {
                 let why = "it did not arrive in time".to_owned();

@@ -11,7 +11,6 @@ use crate::demo::data::Variant;
 /// The axis of the variants.
 const AXIS: &str = "scheme";
 /// Names in the scenario.
-pub(super) const CLIENT: &str = "user";
 pub(super) const SMALL: &str = "small";
 pub(super) const BIG: &str = "big";
 
@@ -95,6 +94,8 @@ mod tests {
     use smig_link::Rate;
 
     use super::*;
+
+    const CLIENT: &str = "user";
 
     #[test]
     fn the_file_is_the_default() {

@@ -1,0 +1,101 @@
+//! Runs over the loopback, and what their listeners receive.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::Ipv4Addr;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::time::Duration;
+
+use smig::{Server, ServerTls};
+use smig_files::{Files, Options};
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::scenario::{Scenario, parse};
+
+const BIG_BYTES: u64 = 8_000_000;
+
+/// Small objects until a big one has ended, all on one connection.
+fn scenario() -> Scenario {
+    let text = format!(
+        "link = 'paper-wired'\n[servers.main]\nkind = 'smig'\n[clients.user]\nkind = 'h2'\n\
+         [record]\nprogress = '1ms'\n[workload]\nsettle = '0'\n\
+         [workload.transfers.big]\nsize = {BIG_BYTES}\nstart = '10ms'\n\
+         [workload.transfers.small]\nsize = 1000\nevery = '20ms'\nuntil = 'big'\n"
+    );
+    let campaign = parse(&text, "test", Path::new("/"), &|_| Ok(())).unwrap();
+    campaign.settings[0].scenario.clone()
+}
+
+/// Runs the workload against a server of this process.
+fn run_with(events: Option<EventSender>) -> Result<Observation, WorkloadError> {
+    let scenario = scenario();
+    let folder = tempfile::tempdir().unwrap();
+    let material = ServerFiles::make(folder.path(), &[Ipv4Addr::LOCALHOST]).unwrap();
+    material.provide(&scenario).unwrap();
+    let certificate = fs::read_to_string(&material.certificate).unwrap();
+    let key = fs::read(&material.key).unwrap();
+    let tls = ServerTls::from_pem(certificate.as_bytes(), &key).unwrap();
+    let server = Server::builder()
+        .workers(NonZeroUsize::MIN)
+        .listen((Ipv4Addr::LOCALHOST, 0).into(), tls)
+        .start(Files::new(&material.files, Options::default()).unwrap())
+        .unwrap();
+    let spec = WorkloadSpec {
+        scenario,
+        seed: 1,
+        servers: BTreeMap::from([("user".into(), server.local_addrs()[0])]),
+        certificate,
+        commands: CommandEnv { smig: "smig".into(), certificate: material.certificate },
+        time_limit: Duration::from_secs(60),
+        events,
+    };
+    run(spec, &mut |_| {})
+}
+
+#[test]
+fn a_listener_follows_every_object_from_request_to_end() {
+    let (events, mut received) = mpsc::unbounded_channel();
+    let observation = run_with(Some(events)).unwrap();
+    let mut kinds = BTreeMap::<_, Vec<EventKind>>::new();
+    while let Ok(WorkloadEvent { name, number, kind }) = received.try_recv() {
+        kinds.entry((name, number)).or_default().push(kind);
+    }
+    assert_eq!(kinds.len(), observation.objects.len());
+    for object in &observation.objects {
+        assert_eq!(object.outcome, Outcome::Complete);
+        let kinds = &kinds[&(object.name.clone(), object.number)];
+        assert_eq!(kinds.first(), Some(&EventKind::Requested { at_ns: object.started_ns }));
+        assert_eq!(kinds.last(), Some(&EventKind::Ended(Box::new(object.clone()))));
+        let progress = kinds.iter().filter_map(|kind| match kind {
+            EventKind::Progress { at_ns, connections } => Some((*at_ns, connections)),
+            _ => None,
+        });
+        let mut last = (object.started_ns, 0);
+        for (at_ns, connections) in progress.clone() {
+            let bytes = connections.iter().map(|by| by.bytes).sum();
+            assert!(last.0 <= at_ns && last.1 <= bytes, "{last:?}, then {bytes} at {at_ns}");
+            last = (at_ns, bytes);
+        }
+        let has_progress = progress.count() > 0;
+        assert_eq!(has_progress, object.name == "big", "{} {}", object.name, object.number);
+        assert!(last.0 <= object.ended_ns && last.1 <= BIG_BYTES);
+    }
+}
+
+#[test]
+fn a_run_without_a_listener_has_the_same_objects() {
+    let observation = run_with(None).unwrap();
+    let big = observation.objects.iter().find(|object| object.name == "big").unwrap();
+    assert_eq!((&big.outcome, big.bytes), (&Outcome::Complete, BIG_BYTES));
+    assert_eq!(big.connections, [ConnectionBytes { connection: 1, bytes: BIG_BYTES }]);
+}
+
+#[test]
+fn a_run_stops_when_its_listener_is_gone() {
+    let (events, received) = mpsc::unbounded_channel();
+    drop(received);
+    let stopped = run_with(Some(events));
+    assert!(matches!(stopped, Err(WorkloadError::Stopped)), "{stopped:?}");
+}
