@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::process::{Pid, Signal, WaitOptions, getpid, set_parent_process_death_signal};
 use smig_lab::trial::{TrialRequest, check, run as run_trial};
 use smig_testbed::hystart;
 use smig_testbed::netns::enter_user_namespace;
@@ -26,7 +26,7 @@ pub(crate) struct TrialArgs {
     check: bool,
 }
 
-/// Run another program that is killed when its parent exits (started by `smig lab trial`)
+/// Run another program; all its processes end with it (started by `smig lab trial`)
 #[derive(Debug, Args)]
 pub(crate) struct ExecChildArgs {
     /// The program and its arguments
@@ -74,11 +74,33 @@ pub(super) fn hystart(args: &HystartArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Runs a program as the first process of a PID namespace: when it ends, the kernel kills everything that
+/// the program has started. The program itself is not the first process, which would ignore the signals
+/// that it does not handle.
 pub(super) fn exec_child(args: &ExecChildArgs) -> Result<ExitCode> {
     set_parent_process_death_signal(Some(Signal::KILL))
         .context("cannot set the parent-death signal")?;
     let (program, arguments) = args.command.split_first().context("no program")?;
-    // Returns only on failure.
-    let error = Command::new(program).args(arguments).exec();
-    Err(error).with_context(|| format!("cannot start {}", program.display()))
+    let mut command = Command::new(program);
+    command.args(arguments);
+    let cannot_start = || format!("cannot start {}", program.display());
+    if !getpid().is_init() {
+        // No namespace of its own: then at least the program ends with the parent.
+        return Err(command.exec()).with_context(cannot_start);
+    }
+    let child = Pid::from_child(&command.spawn().with_context(cannot_start)?);
+    loop {
+        // Also reaps the processes whose parents have ended.
+        let ended = rustix::process::wait(WaitOptions::empty());
+        let Some((pid, status)) = ended.context("cannot wait for the program")? else { continue };
+        if pid != child {
+            continue;
+        }
+        if let Some(signal) = status.terminating_signal() {
+            eprintln!("{} was ended by signal {signal}", program.display());
+            return Ok(ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX)));
+        }
+        let code = status.exit_status().unwrap_or(1);
+        return Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)));
+    }
 }

@@ -1,8 +1,16 @@
 //! Servers and clients that are commands of the user.
 
+use std::process::Child;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
 use smig_lab::workload::Outcome;
 
 use crate::support::{Place, assert_exit, can_run, text};
+
+/// Time for the kernel to end processes whose parent has ended.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 const SERVER: &str = include_str!("../../../../scenarios/commands/server.py");
 const LOAD: &str = include_str!("../../../../scenarios/commands/load.py");
@@ -47,6 +55,80 @@ fn place() -> Place {
     std::fs::write(place.path("server.py"), SERVER).unwrap();
     std::fs::write(place.path("load.py"), LOAD).unwrap();
     place
+}
+
+/// The server as the child of a shell that leaves two more processes behind, one in a session of its own.
+fn leaving(seconds: u32) -> String {
+    COMMANDS.replace(
+        "argv = [\"python3\", \"{dir}/server.py\",",
+        &format!(
+            "argv = [\"sh\", \"-c\", 'sleep {seconds} & setsid sleep {seconds} & exec python3 \"$@\"', \"sh\",
+             \"{{dir}}/server.py\","
+        ),
+    )
+}
+
+/// Returns the number of processes `sleep SECONDS` on this machine.
+fn sleepers(seconds: u32) -> usize {
+    let words = format!("sleep\0{seconds}\0");
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let cmdline = |entry: std::fs::DirEntry| std::fs::read_to_string(entry.path().join("cmdline"));
+    processes.map(cmdline).filter(|line| line.as_ref().is_ok_and(|line| *line == words)).count()
+}
+
+#[track_caller]
+fn wait_for_sleepers(seconds: u32, number: usize) {
+    let began = Instant::now();
+    while sleepers(seconds) != number {
+        let found = sleepers(seconds);
+        assert!(began.elapsed() < END_TIMEOUT, "{found} instead of {number} \"sleep {seconds}\"");
+        sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn no_process_outlives_a_run() {
+    if !can_run() {
+        return;
+    }
+    let place = place();
+    let file = place.scenario(&leaving(86_391));
+    assert_exit(&place.run(&["run", &file, "--out", "out"]), 0);
+    assert_eq!(place.results("out").len(), 1);
+    wait_for_sleepers(86_391, 0);
+}
+
+/// Starts a campaign that never ends, and waits until its first server has left two processes behind.
+fn start_endless(place: &Place, seconds: u32) -> Child {
+    let scenario = leaving(seconds).replace("settle = \"0\"", "settle = \"1h\"");
+    let file = place.scenario(&scenario.replace("repetitions = 1", "repetitions = 2"));
+    let campaign = place.lab(&["run", &file, "--out", "out"]).spawn().unwrap();
+    wait_for_sleepers(seconds, 2);
+    campaign
+}
+
+#[test]
+fn no_process_outlives_an_interrupted_run() {
+    if !can_run() {
+        return;
+    }
+    let place = place();
+    let mut campaign = start_endless(&place, 86_392);
+    kill_process(Pid::from_child(&campaign), Signal::INT).unwrap();
+    assert_eq!(campaign.wait().unwrap().code(), Some(130));
+    wait_for_sleepers(86_392, 0);
+}
+
+#[test]
+fn no_process_outlives_a_killed_run() {
+    if !can_run() {
+        return;
+    }
+    let place = place();
+    let mut campaign = start_endless(&place, 86_393);
+    campaign.kill().unwrap();
+    campaign.wait().unwrap();
+    wait_for_sleepers(86_393, 0);
 }
 
 #[test]
@@ -202,14 +284,15 @@ fn a_command_that_does_not_end_is_killed_at_the_runs_end() {
     }
     let place = place();
     let load = "argv = [\"python3\", \"{dir}/load.py\", \"{url}\", \"3\", \"{cert}\"]";
-    // Two processes: the shell, and its child that holds the output open.
-    let endless = "argv = [\"sh\", \"-c\", \"sleep 3600 & wait\", \"{url}\"]";
+    // The shell, its child that holds the output open, and one in a session of its own.
+    let endless = "argv = [\"sh\", \"-c\", \"sleep 86394 & setsid sleep 86394 & wait\", \"{url}\"]";
     let scenario = COMMANDS.replace(load, endless).replace("\"5min\"", "\"1s\"");
     let file = place.scenario(&scenario);
     assert_exit(&place.run(&["run", &file, "--out", "out"]), 0);
     let objects = &place.results("out")[0].observation.objects;
     let ended = |object: &&smig_lab::workload::ObjectResult| object.outcome == Outcome::TimedOut;
     assert_eq!(objects.iter().filter(ended).count(), 2, "{objects:#?}");
+    wait_for_sleepers(86_394, 0);
     assert!(place.is_clean());
 }
 

@@ -5,13 +5,13 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use smig_testbed::netns::{Host, HostThread};
+use smig_testbed::netns::{Child, Host, HostThread};
 
 use super::config::{Launch, ProcessOptions};
 use crate::scenario::{Readiness, StopSignal};
@@ -87,7 +87,7 @@ impl Drop for ServerProcess {
 
 impl Launch {
     /// Starts the server in a host and waits until it accepts connections. `smig` starts the program
-    /// (`smig lab exec-child`), so that it ends with the calling process.
+    /// (`smig lab exec-child`) in a PID namespace: everything that it starts ends with it, and it with this process.
     ///
     /// # Errors
     /// When the server does not start, with the last lines of its log.
@@ -144,8 +144,8 @@ impl Launch {
         command.args(["lab", "exec-child", "--"]).args(&self.command);
         command.envs(self.process.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stderr(log.try_clone()?).stdout(log);
-        // Its own process group: it gets no signals from the terminal, and its child processes are killed
-        // with it.
+        // Its own process group: it gets no signals from the terminal, and its stop signal reaches its child
+        // processes.
         command.process_group(0);
         Ok(command)
     }
@@ -179,15 +179,14 @@ struct Start {
     process: ProcessOptions,
 }
 
-/// Runs the server until it ends or the sender of `stopped` is dropped, on a thread inside the host. The
-/// thread must live as long as the process: the kernel kills the process when the thread ends.
+/// Runs the server until it ends or the sender of `stopped` is dropped, on a thread inside the host.
 fn supervise(
-    mut command: Command,
+    command: Command,
     start: &Start,
     ready: &mpsc::Sender<Result<(), StartError>>,
     stopped: &mpsc::Receiver<()>,
 ) -> Option<ExitStatus> {
-    let mut child = match command.spawn() {
+    let mut child = match Child::spawn_here(command, || ()) {
         Ok(child) => child,
         Err(error) => {
             // The thread that called `start` waits for it.
@@ -202,13 +201,12 @@ fn supervise(
         let pause = Duration::from_millis(50);
         while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(pause) {
             if let Ok(Some(status)) = child.try_wait() {
-                kill(&mut child);
                 return Some(status);
             }
         }
         request_stop(&mut child, start.process.stop);
     }
-    kill(&mut child);
+    // Dropping the child kills what is left of its processes.
     None
 }
 
@@ -251,19 +249,19 @@ fn request_stop(child: &mut Child, signal: StopSignal) {
         StopSignal::Hup => Signal::HUP,
         StopSignal::Kill => return,
     };
-    // Fails if they have already ended.
-    let _ = kill_process_group(Pid::from_child(child), signal);
+    if let Some(group) = group_of(child) {
+        // Fails if they have already ended.
+        let _ = kill_process_group(group, signal);
+    }
     let began = Instant::now();
     while began.elapsed() < STOP_TIMEOUT && matches!(child.try_wait(), Ok(None)) {
         thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// Kills the process group of the server, and waits for the server.
-fn kill(child: &mut Child) {
-    // Fails if they have already ended.
-    let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
-    let _ = child.wait();
+/// Returns the process group of a command that was started in its own.
+fn group_of(child: &Child) -> Option<Pid> {
+    Pid::from_raw(i32::try_from(child.id()).ok()?)
 }
 
 fn last_lines(logs: &[Option<PathBuf>]) -> String {

@@ -1,12 +1,16 @@
 //! Clients that are commands of the user: one process for each request of a transfer's schedule.
 
+use std::io;
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Deserialize;
-use tokio::process::Command;
+use smig_testbed::netns::Child;
+use tokio::io::AsyncReadExt as _;
+use tokio::process::{ChildStderr, ChildStdout};
+use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
 use super::material::path_of;
@@ -18,7 +22,7 @@ use crate::scenario::{ClientCommand, ResultFormat, fill};
 /// What clients that are commands need.
 #[derive(Debug, Clone)]
 pub(crate) struct CommandEnv {
-    /// The `smig` program, which starts them so that they end with the calling process.
+    /// The `smig` program, which starts them so that everything that they start ends with them.
     pub(crate) smig: PathBuf,
     /// The certificate that they must trust, PEM.
     pub(crate) certificate: PathBuf,
@@ -116,19 +120,10 @@ impl CommandClient {
         let environment = self.command.environment.iter();
         command.envs(environment.map(|(name, text)| (name, fill(text, &value))));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // Its own process group: its child processes are killed with it.
-        command.process_group(0).kill_on_drop(true);
-        let child = match command.spawn() {
-            Ok(child) => child,
-            Err(error) => return (run.since_began(), Err(format!("cannot start it: {error}"))),
-        };
-        let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-        let output = timeout_at(run.deadline, child.wait_with_output()).await;
+        // Its own process group: it gets no signals from the terminal.
+        command.process_group(0);
+        let output = timeout_at(run.deadline, output_of(command)).await;
         let ended = run.since_began();
-        if let Some(group) = group {
-            // Fails if all have ended.
-            let _ = kill_process_group(group, Signal::KILL);
-        }
         (ended, output.ok().transpose().map_err(|error| error.to_string()))
     }
 
@@ -145,6 +140,20 @@ impl CommandClient {
             _ => return None,
         })
     }
+}
+
+/// Runs a command until it has ended and its output is closed. Dropping the future kills all its processes.
+async fn output_of(command: Command) -> io::Result<Output> {
+    let (tell, ended) = oneshot::channel();
+    let mut child = Child::spawn_here(command, || _ = tell.send(()))?;
+    let pipes = (child.stdout.take(), child.stderr.take());
+    let (Some(out), Some(err)) = pipes else { return Err(io::ErrorKind::BrokenPipe.into()) };
+    let (mut out, mut err) = (ChildStdout::from_std(out)?, ChildStderr::from_std(err)?);
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    tokio::try_join!(out.read_to_end(&mut stdout), err.read_to_end(&mut stderr))?;
+    // Fails only if the waiting thread has panicked, which `wait` reports.
+    let _ = ended.await;
+    Ok(Output { status: child.wait()?, stdout, stderr })
 }
 
 fn shown(path: &Path) -> String {

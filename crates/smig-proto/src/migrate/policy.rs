@@ -203,7 +203,9 @@ impl MigrationPolicy {
             Transfer::Tunnel if input.transferred < self.tunnel_threshold(input.delivery_rate) => {
                 Decision::Stay(StayReason::FewBytes)
             }
-            Transfer::Tunnel if input.age < self.tunnel_min_age => Decision::Stay(StayReason::Young),
+            Transfer::Tunnel if input.age < self.tunnel_min_age => {
+                Decision::Stay(StayReason::Young)
+            }
             Transfer::Tunnel => Decision::Migrate(MigrationReason::Tunnel),
         }
     }

@@ -33,15 +33,34 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts a program inside `host`, or outside of both hosts.
+    /// Starts a program where the calling thread is: in its host, if it is in one. Another thread calls
+    /// `ended` once the program and all its descendants have ended.
+    ///
+    /// # Errors
+    /// When the program cannot be started.
+    pub fn spawn_here(command: Command, ended: impl FnOnce() + Send + 'static) -> io::Result<Self> {
+        Self::spawn_with(None, command, ended)
+    }
+
+    /// Starts a program inside `host`, or where the calling thread is.
     pub(super) fn spawn(host: Option<&Host>, command: Command) -> io::Result<Self> {
+        Self::spawn_with(host, command, || ())
+    }
+
+    fn spawn_with(
+        host: Option<&Host>,
+        command: Command,
+        ended: impl FnOnce() + Send + 'static,
+    ) -> io::Result<Self> {
         let (started, wait) = mpsc::sync_channel(1);
         let start = move || match start(command) {
             Ok(mut child) => {
                 let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
                 // The receiver waits for this message.
                 let _ = started.send(open(&child).map(|pidfd| (child.id(), pidfd, pipes)));
-                child.wait()
+                let status = child.wait();
+                ended();
+                status
             }
             Err(error) => {
                 let _ = started.send(Err(error));
@@ -50,7 +69,7 @@ impl Child {
         };
         let waiting = match host {
             Some(host) => host.run(start)?,
-            None => HostThread::outside(start)?,
+            None => HostThread::here(start)?,
         };
         let ended = |_| io::Error::other("the thread that starts programs ended early");
         let (id, pidfd, (stdin, stdout, stderr)) = wait.recv().map_err(ended)??;

@@ -158,8 +158,8 @@ fn new_namespace() -> Result<OwnedFd, LabError> {
 pub struct HostThread<T>(JoinHandle<Option<T>>);
 
 impl<T: Send + 'static> HostThread<T> {
-    /// Runs `work` on a new thread outside of all hosts.
-    pub(super) fn outside(work: impl FnOnce() -> T + Send + 'static) -> io::Result<Self> {
+    /// Runs `work` on a new thread in the network namespace of the calling one.
+    pub(super) fn here(work: impl FnOnce() -> T + Send + 'static) -> io::Result<Self> {
         thread::Builder::new().spawn(|| Some(work())).map(Self)
     }
 }
