@@ -255,6 +255,12 @@ impl Answered<'_> {
         let upgraded = response.headers().get(UPGRADE).cloned();
         head::validate_switch_response(&mut response)?;
         if !switches {
+            if matches!(upgrade, UpgradeKind::ExtendedConnect(_)) && response.status().is_success()
+            {
+                // The server answers the GET, as it may (RFC 9110 section 7.8); to the client, 2xx would mean that the
+                // WebSocket is open (RFC 8441 section 5).
+                return Err(ProxyError::Upgrade("the server did not switch protocols"));
+            }
             let (parts, incoming) = response.into_parts();
             let stall = limits.stall_of(&parts.headers);
             let body = Body::http1(incoming, lease, active, UploadRest::default(), stall);

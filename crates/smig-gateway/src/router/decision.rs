@@ -110,7 +110,7 @@ pub(super) fn decide(
         spans.map(|spans| RequestSpan::begin(&request, authority.as_ref(), &target.path, spans));
     let own = |response| Next::Direct(Box::new(response));
     let next = match &target.action {
-        Action::Answer { status, text } => own(text_response(*status, text.clone())),
+        Action::Answer { status, text } => own(route_text(request.method(), *status, text)),
         Action::Redirect { to, status } => own(redirect(to, *status, request.uri())),
         Action::Upstream { upstream, name, replace } => {
             let scheme = scheme_of(&info);
@@ -142,6 +142,14 @@ pub(super) fn decide(
         }
     };
     Decision { next, target: Some(number), span }
+}
+
+/// Returns a route's text. To an extended CONNECT, 2xx would mean that the tunnel is open (RFC 8441 section 5).
+fn route_text(method: &Method, status: StatusCode, text: &Bytes) -> Response<Body> {
+    if *method == Method::CONNECT && status.is_success() {
+        return text_response(StatusCode::NOT_IMPLEMENTED, "this route opens no tunnel\n");
+    }
+    text_response(status, text.clone())
 }
 
 /// Creates a response of the gateway's own.

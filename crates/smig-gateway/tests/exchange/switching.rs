@@ -175,6 +175,9 @@ async fn a_server_that_does_not_mean_websocket_is_found_out() {
     for answer in [
         accepts(PROOF),
         "HTTP/1.1 101 Other\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n".to_owned(),
+        // To an extended CONNECT, 200 means that the WebSocket is open.
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_owned(),
+        "HTTP/1.1 204 No Content\r\n\r\n".to_owned(),
     ] {
         let mut origin = Origin::start().await;
         let gateway = Gateway::before(origin.url());
@@ -187,7 +190,19 @@ async fn a_server_that_does_not_mean_websocket_is_found_out() {
         let Opened::Refused(response) = opened else { panic!("a tunnel") };
         assert_eq!(response.status(), 502);
         assert_eq!(response.headers()["proxy-status"], "smig; error=http_upgrade_failed");
+        // Any client can ask for a WebSocket where there is none.
+        assert_eq!(gateway.upstream.servers()[0].status().failed, 0);
     }
+}
+
+/// Over HTTP/1.1, a server that ignores Upgrade answers the GET (RFC 9110 section 7.8).
+#[tokio::test]
+async fn an_upgrade_that_is_ignored_over_http1_is_a_get() {
+    let ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    let (addr, _) = crate::support::same_answer(ok).await;
+    let gateway = Gateway::before(format!("http://{addr}"));
+    let answer = gateway.raw(UPGRADE.replace("keep-alive", "close")).await;
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\nok"), "{answer}");
 }
 
 #[tokio::test]

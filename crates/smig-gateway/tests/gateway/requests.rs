@@ -4,6 +4,9 @@ use crate::support::{
     Authority, Dial, Place, address, ask, assert_status, by_http2, exchange, get, origin,
     until_file, url,
 };
+use http::Request;
+use smig::{Cleartext, CleartextTrust, Client, Origin, Protocol};
+use smig_proxy::tunnel::{Opened, open};
 use smig_testkit::port::ReservedPort;
 use tokio::net::TcpStream;
 
@@ -101,6 +104,36 @@ async fn what_the_gateway_refuses_is_a_status_to_a_call() {
     }
     let moved = get(to, "a.example", "/moved", "Content-Type: application/grpc\n").await;
     assert_status(&moved, 308);
+}
+
+/// To an extended CONNECT, 2xx means that the tunnel is open.
+#[tokio::test]
+async fn a_text_opens_no_websocket() {
+    let place = Place::new();
+    let gateway = place.gateway(&format!(
+        "{CLEAR}
+        [[route]]
+        path = '/hello'
+        status = 200
+        text = 'hello'
+        [[route]]
+        path = '/private'
+        status = 403"
+    ));
+    let to = address(&gateway);
+    let client = Client::builder()
+        .cleartext(Cleartext::PriorKnowledge(CleartextTrust::None))
+        .build()
+        .unwrap();
+    for (path, status) in [("/hello", 501), ("/private", 403)] {
+        let mut request = Request::connect(format!("http://{to}{path}")).body(()).unwrap();
+        request.extensions_mut().insert(Protocol::new("websocket").unwrap());
+        let target = Origin::http("127.0.0.1", to.port());
+        let opened = open(&client, &target, request).await.unwrap();
+        let Opened::Refused(response) = opened else { panic!("{path} opened a tunnel") };
+        assert_eq!(response.status(), status, "{path}");
+    }
+    assert_status(&get(to, "a", "/hello", "").await, 200);
 }
 
 #[tokio::test]
