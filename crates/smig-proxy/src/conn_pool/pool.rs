@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,9 +89,13 @@ impl Pool {
             return Err(ProxyError::ConnectionLimit);
         }
         let turn = async {
+            // One future for all turns: a new one would wait behind those that came later.
+            let mut permit = pin!(self.limits.acquire());
             loop {
                 tokio::select! {
-                    permit = self.limits.acquire() => {
+                    // Both are ready when a connection closes.
+                    biased;
+                    permit = &mut permit => {
                         let permit = permit.ok_or(ProxyError::ConnectionLimit)?;
                         return Ok(Acquired::Permit(permit));
                     }
@@ -166,7 +171,11 @@ mod tests {
 
     /// A pool for one connection, which is checked out, and the server's end of it.
     async fn pool() -> (Rc<Pool>, Lease, TcpStream) {
-        let pool = Pool::new(&ConnLimits::new(1, 1));
+        pool_with_queue(1).await
+    }
+
+    async fn pool_with_queue(max_waiting: usize) -> (Rc<Pool>, Lease, TcpStream) {
+        let pool = Pool::new(&ConnLimits::new(1, max_waiting));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let tcp = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (server, _) = listener.accept().await.unwrap();
@@ -220,5 +229,23 @@ mod tests {
         assert_eq!((pool.limits.waiting(), pool.limits.open()), (0, 1));
         drop(waited);
         assert_eq!(pool.limits.open(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_closes_makes_room_for_the_first_in_line() {
+        for round in 0..32 {
+            let (pool, lease, _server) = pool_with_queue(2).await;
+            let order = RefCell::new(Vec::new());
+            let wait = async |name| {
+                let waited = pool.wait(LIMIT).await;
+                assert!(matches!(waited, Ok(Acquired::Permit(_))), "round {round}: {waited:?}");
+                order.borrow_mut().push(name);
+            };
+            tokio::join!(biased; wait("first"), wait("second"), async {
+                assert_eq!(pool.limits.waiting(), 2);
+                drop(lease);
+            });
+            assert_eq!(*order.borrow(), ["first", "second"], "round {round}");
+        }
     }
 }
