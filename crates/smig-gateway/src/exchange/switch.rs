@@ -163,7 +163,9 @@ async fn ask(
         SwitchTo::Tunnel | SwitchTo::Other => pool.connection(upstream, server).await?,
     };
     let session = match connection {
-        Connection::Http1(_) if switch_to == SwitchTo::Other => {
+        Connection::Http1(lease) if switch_to == SwitchTo::Other => {
+            // Nothing was sent on it.
+            lease.release();
             return Err(ProxyError::NotImplemented("protocols other than websocket"));
         }
         Connection::Http1(lease) => return ask_http1(upstream_head.clone(), lease, limits).await,

@@ -139,13 +139,17 @@ async fn a_websocket_may_finish_when_the_gateway_ends() {
     ended.await.unwrap();
 }
 
-/// Opens an extended CONNECT through the gateway.
+/// Opens an extended CONNECT for a WebSocket through the gateway.
 async fn extended(gateway: &Gateway) -> Opened {
+    extended_for("websocket", gateway).await
+}
+
+async fn extended_for(protocol: &'static str, gateway: &Gateway) -> Opened {
     let mut request = Request::connect(gateway.url("/chat"))
         .header("sec-websocket-version", "13")
         .body(())
         .unwrap();
-    request.extensions_mut().insert(Protocol::new("websocket").unwrap());
+    request.extensions_mut().insert(Protocol::new(protocol).unwrap());
     let target = Target::http("127.0.0.1", gateway.addr().port());
     open(&client(), &target, request).await.unwrap()
 }
@@ -203,6 +207,23 @@ async fn an_upgrade_that_is_ignored_over_http1_is_a_get() {
     let gateway = Gateway::before(format!("http://{addr}"));
     let answer = gateway.raw(UPGRADE.replace("keep-alive", "close")).await;
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\nok"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_protocol_that_http1_lacks_costs_no_connection() {
+    let (addr, accepted) =
+        crate::support::same_answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
+    let gateway = Gateway::before(format!("http://{addr}"));
+    for _ in 0..3 {
+        let Opened::Refused(response) = extended_for("x", &gateway).await else {
+            panic!("a tunnel")
+        };
+        assert_eq!(response.status(), 501);
+        let response = client().request(get(gateway.url("/"))).await.unwrap();
+        assert_eq!(crate::support::text(response.into_body()).await, "ok");
+    }
+    assert_eq!(gateway.upstream.servers()[0].status().connections, 1);
+    assert_eq!(accepted.load(std::sync::atomic::Ordering::SeqCst), 1);
 }
 
 #[tokio::test]
