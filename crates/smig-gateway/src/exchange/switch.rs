@@ -173,7 +173,7 @@ async fn ask(
     };
     match ask_http2(upstream_head.clone(), &session, server, limits).await {
         Err(ProxyError::NoExtendedConnect) if switch_to == SwitchTo::WebSocket => {
-            let lease = pool.without_extended_connect(upstream, server).await?;
+            let lease = pool.without_extended_connect(upstream, server, &session).await?;
             ask_http1(upstream_head.clone(), lease, limits).await
         }
         other => other,

@@ -43,9 +43,9 @@ pub struct UpstreamServer {
     /// Whether the server selected HTTP/2 by ALPN last time. Known to all workers: one that had to find out itself
     /// would need a connection for that, and might wait for it in vain.
     selects_http2: AtomicBool,
-    /// Whether the server's HTTP/2 takes no WebSocket (no extended CONNECT), while HTTP/1.1 may: then WebSockets are
-    /// offered that alone.
-    websockets_need_http1: AtomicBool,
+    /// Until when, in [`millis`], WebSockets are offered HTTP/1.1 alone, since the server's HTTP/2 takes none (no
+    /// extended CONNECT); 0: it may.
+    websockets_by_http1_until: AtomicU64,
     requests: AtomicU64,
     failed: AtomicU64,
     connections: AtomicU64,
@@ -75,6 +75,9 @@ pub struct ServerStatus {
 /// Minimum length of the queue, whatever is configured: over HTTP/2 each request passes through it.
 const MIN_QUEUE: usize = 16;
 
+/// Time in milliseconds after which a server whose HTTP/2 took no WebSocket is asked again: it may have been updated.
+const WEBSOCKETS_BY_HTTP1_MS: u64 = 60_000;
+
 /// Flag in `checks`: the health check considers the server down.
 const DOWN: u32 = 1 << 31;
 
@@ -99,7 +102,7 @@ impl UpstreamServer {
             ejected_until: AtomicU64::new(0),
             checks: AtomicU32::new(0),
             selects_http2: AtomicBool::new(false),
-            websockets_need_http1: AtomicBool::new(false),
+            websockets_by_http1_until: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             connections: AtomicU64::new(0),
@@ -162,12 +165,17 @@ impl UpstreamServer {
     }
 
     pub(super) fn websockets_need_http1(&self) -> bool {
-        self.websockets_need_http1.load(Ordering::Relaxed)
+        self.websockets_need_http1_at(millis())
     }
 
-    /// Records that its HTTP/2 takes no WebSocket, or that it turned out to have no HTTP/1.1.
+    fn websockets_need_http1_at(&self, now: u64) -> bool {
+        now < self.websockets_by_http1_until.load(Ordering::Relaxed)
+    }
+
+    /// Records that its HTTP/2 takes no WebSocket, for a while, or that it turned out to have no HTTP/1.1.
     pub(super) fn set_websockets_need_http1(&self, need: bool) {
-        self.websockets_need_http1.store(need, Ordering::Relaxed);
+        let until = if need { millis().saturating_add(WEBSOCKETS_BY_HTTP1_MS) } else { 0 };
+        self.websockets_by_http1_until.store(until, Ordering::Relaxed);
     }
 
     /// Returns whether a request waits for an HTTP/1.1 connection because all connections are in use.
@@ -294,6 +302,19 @@ mod tests {
         let server = server(0, Duration::from_secs(3600));
         (0..100).for_each(|_| server.on_failure());
         assert!(server.is_healthy());
+    }
+
+    #[test]
+    fn http2_is_asked_for_websockets_again_after_a_minute() {
+        let server = server(0, Duration::ZERO);
+        assert!(!server.websockets_need_http1());
+        let before = millis();
+        server.set_websockets_need_http1(true);
+        let after = millis();
+        assert!(server.websockets_need_http1_at(before + 59_999));
+        assert!(!server.websockets_need_http1_at(after + 60_000));
+        server.set_websockets_need_http1(false);
+        assert!(!server.websockets_need_http1_at(after));
     }
 
     #[test]

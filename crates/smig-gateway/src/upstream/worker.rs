@@ -9,7 +9,9 @@ use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use smig::{Cleartext, CleartextTrust, Client, Config, Origin, SocketOptions, Trust};
+use smig::{
+    Cleartext, CleartextTrust, Client, Config, NegotiatedProtocol, Origin, SocketOptions, Trust,
+};
 use smig_proxy::ProxyError;
 use smig_proxy::conn_pool::{Acquired, Http1, Lease, Pool};
 use smig_proxy::dial::{Io, KEEPALIVE_TIMEOUT, Offer, ServerAddr, Tls, connect};
@@ -189,16 +191,23 @@ impl ServerPool {
         }
     }
 
-    /// Records that the server's HTTP/2 takes no WebSocket. Returns a connection over HTTP/1.1 if the server may speak
-    /// that as well.
+    /// Records that the session takes no WebSocket: the server's HTTP/2 has no extended CONNECT, or it speaks HTTP/1.1
+    /// alone by now. Returns a connection over HTTP/1.1 if the server may speak that.
     pub(crate) async fn without_extended_connect(
         &self,
         upstream: &Upstream,
         server: &UpstreamServer,
+        session: &Http2Client,
     ) -> Result<Lease, ProxyError> {
         match server.url().protocol {
             Protocol::Https => {
-                server.set_websockets_need_http1(true);
+                if session.has_only_http1(upstream.timeouts.connect).await {
+                    server.set_selects_http2(false);
+                    // Once the server selects HTTP/2 again, there has to be a new one.
+                    session.client.retire(&session.origin);
+                } else {
+                    server.set_websockets_need_http1(true);
+                }
                 self.http1_alone(upstream, server).await
             }
             Protocol::Http1 | Protocol::H2c | Protocol::Smig => Err(ProxyError::NoExtendedConnect),
@@ -349,6 +358,15 @@ impl Http2Client {
                 Self { client, origin: Origin::https(host, port), scheme: http::uri::Scheme::HTTPS }
             }
         })
+    }
+
+    /// Returns whether there is a session, and it turned out to speak HTTP/1.1.
+    async fn has_only_http1(&self, limit: Duration) -> bool {
+        // Asking opens a session where there is none.
+        self.client.has_session(&self.origin)
+            && timeout(limit, self.client.connect(&self.origin))
+                .await
+                .is_ok_and(|protocol| matches!(protocol, Ok(NegotiatedProtocol::Http1)))
     }
 }
 

@@ -18,7 +18,11 @@ use crate::support::{Gateway, loopback, spec, within};
 use crate::switching::{PROOF, UPGRADE, accepts, greet, head};
 
 /// SETTINGS without an entry.
-const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+/// SETTINGS with SETTINGS_ENABLE_CONNECT_PROTOCOL.
+const EXTENDED_CONNECT: &[u8] = &[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 1];
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
 /// What a server does where no protocol is common.
 #[derive(Clone, Copy)]
@@ -35,14 +39,16 @@ struct Tls {
     sessions: Arc<AtomicUsize>,
     /// False: it speaks HTTP/1.1 alone.
     with_http2: watch::Sender<bool>,
+    /// What it says first over HTTP/2.
+    settings: watch::Sender<&'static [u8]>,
     http1: mpsc::UnboundedReceiver<TlsStream<TcpStream>>,
 }
 
 /// Serves HTTP/2: each request is answered with 200, the first one of a connection without an end; PING is answered.
-async fn http2(tls: &mut TlsStream<TcpStream>) -> std::io::Result<()> {
+async fn http2(tls: &mut TlsStream<TcpStream>, settings: &[u8]) -> std::io::Result<()> {
     const HEADERS: u8 = 1;
     const PING: u8 = 6;
-    tls.write_all(&SETTINGS).await?;
+    tls.write_all(settings).await?;
     tls.flush().await?;
     tls.read_exact(&mut [0; 24]).await?;
     let mut flags = 4;
@@ -75,6 +81,7 @@ impl Tls {
         let config = |alpn: &[&str]| Arc::new(tls_config(alpn).0);
         let (usual, old, lax) = (config(alpn), config(&["http/1.1"]), config(&[]));
         let (with_http2, speaks) = watch::channel(true);
+        let (settings, says) = watch::channel(SETTINGS);
         let listener = TcpListener::bind(loopback()).await.unwrap();
         let addr = listener.local_addr().unwrap();
         let (sessions, (sender, http1)) =
@@ -103,17 +110,17 @@ impl Tls {
                     continue;
                 }
                 counted.fetch_add(1, Ordering::SeqCst);
-                let mut speaks = speaks.clone();
+                let (mut speaks, says) = (speaks.clone(), *says.borrow());
                 tokio::spawn(async move {
                     // The client may have gone.
                     tokio::select! {
-                        _ = http2(&mut tls) => {}
+                        _ = http2(&mut tls, says) => {}
                         _ = speaks.wait_for(|speaks| !speaks) => {}
                     }
                 });
             }
         });
-        Self { addr, sessions, with_http2, http1 }
+        Self { addr, sessions, with_http2, settings, http1 }
     }
 
     fn gateway(&self) -> Gateway {
@@ -178,7 +185,6 @@ async fn an_idle_session_makes_room() {
 /// A WebSocket that waits for a connection displaces no session that has requests.
 #[tokio::test]
 async fn a_busy_session_stays() {
-    const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     let server = Tls::start(&["h2", "http/1.1"]).await;
     let (looked_up, mut lookups) = mpsc::unbounded_channel();
     let resolver = Resolver::by(move |_| {
@@ -210,7 +216,6 @@ async fn a_busy_session_stays() {
 
 #[tokio::test]
 async fn the_workers_share_what_a_server_selects() {
-    const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     let server = Tls::start(&["h2", "http/1.1"]).await;
     let gateway = server.gateway();
     let worker = gateway.another_worker();
@@ -257,6 +262,50 @@ async fn a_server_that_speaks_nothing_else_is_not_to_blame() {
     }
 }
 
+/// Waits until the gateway has no connection to the server.
+async fn none_open(gateway: &Gateway) {
+    let none = async {
+        while gateway.upstream.servers()[0].status().open > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("the session's end", none).await;
+}
+
+/// For a moment it had HTTP/1.1 alone, as while it is replaced.
+#[tokio::test]
+async fn a_server_that_has_http2_again_gets_websockets_over_it() {
+    let mut server = Tls::start(&["h2", "http/1.1"]).await;
+    let gateway = server.gateway();
+    let mut first = gateway.connect(GET).await;
+    let answer = within("the first answer", head(&mut first)).await;
+    assert!(answer.starts_with("http/1.1 200 "), "{answer}");
+    drop(first);
+    server.with_http2.send_replace(false);
+    none_open(&gateway).await;
+    let mut near = gateway.connect(UPGRADE).await;
+    // The session's connection shows that it cannot have the WebSocket.
+    let _unused = within("the session's connection", server.http1.recv()).await.unwrap();
+    let mut far = within("HTTP/1.1", server.http1.recv()).await.unwrap();
+    head(&mut far).await;
+    far.write_all(accepts(PROOF).as_bytes()).await.unwrap();
+    far.flush().await.unwrap();
+    let answer = within("the answer", head(&mut near)).await;
+    assert!(answer.starts_with("http/1.1 101 "), "{answer}");
+    server.settings.send_replace(EXTENDED_CONNECT);
+    server.with_http2.send_replace(true);
+    let mut near = gateway.connect(UPGRADE).await;
+    let answer = async {
+        tokio::select! {
+            answer = head(&mut near) => answer,
+            _ = server.http1.recv() => panic!("over HTTP/1.1"),
+        }
+    };
+    let answer = within("the answer over HTTP/2", answer).await;
+    assert!(answer.starts_with("http/1.1 101 "), "{answer}");
+    assert_eq!(gateway.upstream.servers()[0].status().failed, 0);
+}
+
 #[tokio::test]
 async fn a_server_that_gave_http2_up_is_found_out() {
     const CONNECT: &str = "CONNECT db:5432 HTTP/1.1\r\nHost: db:5432\r\n\r\n";
@@ -273,12 +322,7 @@ async fn a_server_that_gave_http2_up_is_found_out() {
     within("a session", two).await;
     drop(first);
     server.with_http2.send_replace(false);
-    let none = async {
-        while gateway.upstream.servers()[0].status().open > 0 {
-            tokio::task::yield_now().await;
-        }
-    };
-    within("the session's end", none).await;
+    none_open(&gateway).await;
     // The session finds HTTP/1.1, on which it cannot have a tunnel.
     let mut second = gateway.connect(CONNECT).await;
     let mut far = within("the second request", server.http1.recv()).await.unwrap();
