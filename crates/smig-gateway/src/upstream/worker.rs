@@ -129,12 +129,15 @@ impl ServerPool {
             }
             ServerAddr::Tcp { .. } | ServerAddr::Unix(_) => None,
         };
-        self.http1.evict_idle(upstream.timeouts.idle, homes.as_deref());
+        // A session waits for a slot without being counted among the requests that wait in the pools.
+        let wanted = server.connections_limit.is_wanted();
+        let idle = if wanted { Duration::ZERO } else { upstream.timeouts.idle };
+        self.http1.evict_idle(idle, homes.as_deref());
         let Some(session) = session else { return };
         if let Some(homes) = homes {
             session.client.set_addresses(&session.origin, &homes);
         }
-        if server.connections_limit.is_wanted() {
+        if wanted {
             // A worker without a session waits for a slot: free this one after the last request.
             session.client.retire(&session.origin);
         } else if server.has_waiting() {

@@ -306,6 +306,28 @@ async fn a_server_that_has_http2_again_gets_websockets_over_it() {
     assert_eq!(gateway.upstream.servers()[0].status().failed, 0);
 }
 
+/// A worker's HTTP/1.1 connection that is idle makes room for another worker's session.
+#[tokio::test]
+async fn an_idle_connection_makes_room() {
+    let mut server = Tls::start(&["h2", "http/1.1"]).await;
+    server.with_http2.send_replace(false);
+    let gateway = server.gateway_with(2);
+    let worker = gateway.another_worker();
+    let mut old = gateway.connect(GET).await;
+    let mut far = within("HTTP/1.1", server.http1.recv()).await.unwrap();
+    head(&mut far).await;
+    server.with_http2.send_replace(true);
+    let mut endless = gateway.connect(GET).await;
+    let answer = within("an answer over HTTP/2", head(&mut endless)).await;
+    assert!(answer.starts_with("http/1.1 200 "), "{answer}");
+    far.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+    far.flush().await.unwrap();
+    let answer = within("the answer over HTTP/1.1", head(&mut old)).await;
+    assert!(answer.starts_with("http/1.1 200 "), "{answer}");
+    let answer = within("another worker's answer", head(&mut worker.connect(GET).await)).await;
+    assert!(answer.starts_with("http/1.1 200 "), "{answer}");
+}
+
 #[tokio::test]
 async fn a_server_that_gave_http2_up_is_found_out() {
     const CONNECT: &str = "CONNECT db:5432 HTTP/1.1\r\nHost: db:5432\r\n\r\n";
