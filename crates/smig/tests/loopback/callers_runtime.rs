@@ -556,6 +556,41 @@ async fn a_join_to_a_dropped_session_is_refused() {
 }
 
 #[tokio::test]
+async fn a_connection_that_may_not_join_stays_with_its_own_future() {
+    let server = Server::builder().connection_server(service_fn(answer)).unwrap();
+    let trust = CleartextTrust::TrustedNetwork;
+    let (one, other) = (TcpListener::bind(loopback()).await, TcpListener::bind(loopback()).await);
+    let (one, other) = (one.unwrap(), other.unwrap());
+    let mut session = Session::client(smig::Config::client(), AppId::new(7), ManualConn::NOW);
+    let mut first = ManualConn::connect(&mut session, one.local_addr().unwrap()).await;
+    let (tcp, _) = one.accept().await.unwrap();
+    let mut owner = Box::pin(server.serve_cleartext_connection(tcp, trust));
+    let established = first.run(&mut session, |session, _| session.can_join());
+    tokio::select! {
+        ended = &mut owner => panic!("{ended:?}"),
+        () = within("the session", established) => {}
+    }
+    let mut second = ManualConn::connect(&mut session, other.local_addr().unwrap()).await;
+    let (tcp, _) = other.accept().await.unwrap();
+    let mut its_own = Box::pin(server.serve_cleartext_connection(tcp, trust));
+    let is_refusal = |event: &Event| {
+        let reason = JoinRefusal::DifferentIdentity;
+        matches!(event, Event::JoinRefused { reason: given, .. } if *given == reason)
+    };
+    let refused = second.run(&mut session, |_, events| events.iter().any(is_refusal));
+    tokio::select! {
+        ended = &mut owner => panic!("{ended:?}"),
+        ended = &mut its_own => panic!("handed over for ever: {ended:?}"),
+        () = within("the refusal", refused) => {}
+    }
+    drop(owner);
+    assert_eq!(server.view().stats().connections_closed, 1);
+    drop(second);
+    within("the end of the second connection", its_own).await.unwrap();
+    assert_eq!(server.view().stats().connections_closed, 2);
+}
+
+#[tokio::test]
 async fn connections_to_two_addresses_of_one_socket_join() {
     // SMIG-4.5/same-identity: they have the same listener.
     let server = Server::builder().connection_server(service_fn(answer)).unwrap();
