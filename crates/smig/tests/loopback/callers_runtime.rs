@@ -591,6 +591,55 @@ async fn a_connection_that_may_not_join_stays_with_its_own_future() {
 }
 
 #[tokio::test]
+async fn a_join_that_waits_for_a_session_returns_when_that_is_dropped() {
+    let server = Server::builder().connection_server(service_fn(answer)).unwrap();
+    let trust = CleartextTrust::TrustedNetwork;
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let mut session = Session::client(smig::Config::client(), AppId::new(7), ManualConn::NOW);
+    let mut first = ManualConn::connect(&mut session, addr).await;
+    let (tcp, _) = listener.accept().await.unwrap();
+    let mut owner = Box::pin(server.serve_cleartext_connection(tcp, trust));
+    let established = first.run(&mut session, |session, _| session.can_join());
+    tokio::select! {
+        ended = &mut owner => panic!("{ended:?}"),
+        () = within("the session", established) => {}
+    }
+    // From here on the first connection's future is not polled.
+    let mut second = ManualConn::connect(&mut session, addr).await;
+    let (tcp, _) = listener.accept().await.unwrap();
+    let mut its_own = Box::pin(server.serve_cleartext_connection(tcp, trust));
+    let begins = |event: &Event| matches!(event, Event::KeyingMaterialNeeded { .. });
+    let began = second.run(&mut session, |_, events| events.iter().any(begins));
+    tokio::select! {
+        ended = &mut its_own => panic!("{ended:?}"),
+        () = within("the JOIN", began) => {}
+    }
+    let is_refusal = |event: &Event| {
+        let reason = JoinRefusal::UnknownSession;
+        matches!(event, Event::JoinRefused { reason: given, .. } if *given == reason)
+    };
+    let refused = second.run(&mut session, |_, events| events.iter().any(is_refusal));
+    let mut refused = Box::pin(within("the refusal", refused));
+    let view = server.view();
+    let handed_over = async {
+        // The session of the second connection answers, and has no connection any more.
+        let has_connection = |shown: &smig::SessionSnapshot| !shown.connections.is_empty();
+        while view.sessions().await.sessions.iter().any(has_connection) {}
+    };
+    tokio::select! {
+        ended = &mut its_own => panic!("{ended:?}"),
+        () = &mut refused => panic!("refused by a session that does not run"),
+        () = within("the handover", handed_over) => {}
+    }
+    drop(owner);
+    tokio::select! {
+        ended = &mut its_own => panic!("{ended:?}"),
+        () = refused => {}
+    }
+}
+
+#[tokio::test]
 async fn connections_to_two_addresses_of_one_socket_join() {
     // SMIG-4.5/same-identity: they have the same listener.
     let server = Server::builder().connection_server(service_fn(answer)).unwrap();
