@@ -26,7 +26,9 @@ use crate::stream::Incoming;
 ///
 /// A client opens several connections for one session. Serve all of them by one `ConnectionServer` or its clones, in
 /// whichever tasks and threads: a connection that joins a session is handed over to the task that serves the session's
-/// first connection, with its socket, and its own future then completes.
+/// first connection, with its socket, and its own future then completes. One that may not join stays with its own
+/// future. A limit of your own that counts the futures thus misses the connections that have joined;
+/// [`max_connections`](super::ServerBuilder::max_connections) counts all.
 ///
 /// Connections to different ports do not join one session; the local address makes no difference. If you accept at
 /// several addresses of one port whose clients must be kept apart, use a `ConnectionServer` for each.

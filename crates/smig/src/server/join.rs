@@ -1,5 +1,8 @@
 //! A connection that names an existing session: looked up in the registry, passed to the session's worker
 //! with its socket and TLS state, verified there (spec/smig.md section 4).
+//!
+//! A connection that is refused returns to the session that it comes from, which waits for that: it is served where it was
+//! accepted.
 
 use std::sync::Arc;
 
@@ -11,17 +14,38 @@ use super::worker;
 use crate::connection::ConnectionInfo;
 use crate::driver::{DetachedConn, TurnCx};
 use crate::entropy;
+use crate::mailbox::Mailbox;
 use crate::observer::ObserverEvent;
 use crate::seldom;
 use crate::transport::DetachedTransport;
 
-/// A connection in transit to another session, possibly on another thread.
+/// A connection in transit to another session, possibly on another thread, or back.
 #[derive(Debug)]
 pub(crate) struct JoinHandover {
     detached: DetachedConnection,
     transport: DetachedTransport,
     info: Arc<ConnectionInfo>,
     output: OutputBuffer,
+    origin: JoinOrigin,
+}
+
+/// The session that a connection comes from. Tells it when dropped that it waits for one connection less.
+#[derive(Debug)]
+struct JoinOrigin(Arc<Mailbox<Command>>);
+
+impl Drop for JoinOrigin {
+    fn drop(&mut self) {
+        // A closed mailbox belongs to a session that was dropped.
+        drop(self.0.send(Command::JoinDecided));
+    }
+}
+
+impl JoinHandover {
+    /// Returns a refused connection to its session. If that was dropped, the connection is closed.
+    pub(super) fn give_back(self: Box<Self>, refusal: JoinRefusal) {
+        let origin = Arc::clone(&self.origin.0);
+        drop(origin.send(Command::JoinRefused(self, refusal)));
+    }
 }
 
 impl<S, B> ServerSession<S, B>
@@ -50,7 +74,9 @@ where
                 return seldom!(warn, "join", %error, "joining connection lost");
             }
         };
-        let handover = Box::new(JoinHandover { detached, transport, info, output });
+        self.undecided_joins += 1;
+        let origin = JoinOrigin(Arc::clone(&self.mailbox));
+        let handover = Box::new(JoinHandover { detached, transport, info, output, origin });
         if let Err(Command::Join(handover)) = owner.send(Command::Join(handover)) {
             // The session ended in between.
             self.take_back(turn, *handover, JoinRefusal::UnknownSession);
@@ -59,7 +85,7 @@ where
 
     /// Handles a connection that requests to join this session.
     pub(super) fn on_join(&mut self, turn: &mut TurnCx<'_>, handover: JoinHandover) {
-        let JoinHandover { detached, transport, info, output } = handover;
+        let JoinHandover { detached, transport, info, output, origin } = handover;
         let transport = match transport.attach() {
             Ok(transport) => transport,
             Err(error) => {
@@ -81,50 +107,39 @@ where
                 counters.on_event(&ObserverEvent::Joined { conn: id, ends });
                 tracing::debug!(conn = %id, "connection joined");
             }
-            Err(refusal) => {
-                self.start_session(
-                    turn,
-                    detached,
-                    DetachedConn { transport, info, output },
-                    refusal,
-                );
-            }
+            Err(refusal) => match transport.detach() {
+                Ok(transport) => {
+                    let refused = JoinHandover { detached, transport, info, output, origin };
+                    Box::new(refused).give_back(refusal);
+                }
+                Err(error) => seldom!(warn, "join", %error, "joining connection lost"),
+            },
         }
     }
 
-    /// Takes back a connection, because the session that it was to join has ended.
-    fn take_back(&self, turn: &mut TurnCx<'_>, handover: JoinHandover, refusal: JoinRefusal) {
-        let JoinHandover { detached, transport, info, output } = handover;
-        match transport.attach() {
-            Ok(transport) => {
-                self.start_session(
-                    turn,
-                    detached,
-                    DetachedConn { transport, info, output },
-                    refusal,
-                );
-            }
-            Err(error) => seldom!(warn, "join", %error, "joining connection lost"),
-        }
-    }
-
-    /// Starts a new session with a refused connection.
-    fn start_session(
+    /// Starts a new session with a connection that the other session refused.
+    pub(super) fn take_back(
         &self,
-        turn: &mut TurnCx<'_>,
-        detached: DetachedConnection,
-        conn: DetachedConn,
+        turn: &TurnCx<'_>,
+        handover: JoinHandover,
         refusal: JoinRefusal,
     ) {
-        let peer = conn.info.peer_addr();
+        let JoinHandover { detached, transport, info, output, origin: _ } = handover;
+        let transport = match transport.attach() {
+            Ok(transport) => transport,
+            Err(error) => {
+                return seldom!(warn, "join", %error, "joining connection lost");
+            }
+        };
+        let peer = info.peer_addr();
         seldom!(info, "join refused", ?refusal, %peer, "connection refused by its session");
         let counters = &self.worker.shared.counters;
-        let ends = counters.ends(|| Some(conn.info.ends()));
+        let ends = counters.ends(|| Some(info.ends()));
         counters.on_event(&ObserverEvent::JoinRefused { ends });
         let engine = Arc::clone(&self.worker.shared.engine);
         let (session, id) = Session::adopt(engine, turn.now, detached, refusal);
         worker::spawn_session(&self.worker, session, |_, conns| {
-            conns.insert(id, conn);
+            conns.insert(id, DetachedConn { transport, info, output });
         });
     }
 }

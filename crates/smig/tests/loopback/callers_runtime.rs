@@ -556,6 +556,90 @@ async fn a_join_to_a_dropped_session_is_refused() {
 }
 
 #[tokio::test]
+async fn a_connection_that_may_not_join_stays_with_its_own_future() {
+    let server = Server::builder().connection_server(service_fn(answer)).unwrap();
+    let trust = CleartextTrust::TrustedNetwork;
+    let (one, other) = (TcpListener::bind(loopback()).await, TcpListener::bind(loopback()).await);
+    let (one, other) = (one.unwrap(), other.unwrap());
+    let mut session = Session::client(smig::Config::client(), AppId::new(7), ManualConn::NOW);
+    let mut first = ManualConn::connect(&mut session, one.local_addr().unwrap()).await;
+    let (tcp, _) = one.accept().await.unwrap();
+    let mut owner = Box::pin(server.serve_cleartext_connection(tcp, trust));
+    let established = first.run(&mut session, |session, _| session.can_join());
+    tokio::select! {
+        ended = &mut owner => panic!("{ended:?}"),
+        () = within("the session", established) => {}
+    }
+    let mut second = ManualConn::connect(&mut session, other.local_addr().unwrap()).await;
+    let (tcp, _) = other.accept().await.unwrap();
+    let mut its_own = Box::pin(server.serve_cleartext_connection(tcp, trust));
+    let is_refusal = |event: &Event| {
+        let reason = JoinRefusal::DifferentIdentity;
+        matches!(event, Event::JoinRefused { reason: given, .. } if *given == reason)
+    };
+    let refused = second.run(&mut session, |_, events| events.iter().any(is_refusal));
+    tokio::select! {
+        ended = &mut owner => panic!("{ended:?}"),
+        ended = &mut its_own => panic!("handed over for ever: {ended:?}"),
+        () = within("the refusal", refused) => {}
+    }
+    drop(owner);
+    assert_eq!(server.view().stats().connections_closed, 1);
+    drop(second);
+    within("the end of the second connection", its_own).await.unwrap();
+    assert_eq!(server.view().stats().connections_closed, 2);
+}
+
+#[tokio::test]
+async fn a_join_that_waits_for_a_session_returns_when_that_is_dropped() {
+    let server = Server::builder().connection_server(service_fn(answer)).unwrap();
+    let trust = CleartextTrust::TrustedNetwork;
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let mut session = Session::client(smig::Config::client(), AppId::new(7), ManualConn::NOW);
+    let mut first = ManualConn::connect(&mut session, addr).await;
+    let (tcp, _) = listener.accept().await.unwrap();
+    let mut owner = Box::pin(server.serve_cleartext_connection(tcp, trust));
+    let established = first.run(&mut session, |session, _| session.can_join());
+    tokio::select! {
+        ended = &mut owner => panic!("{ended:?}"),
+        () = within("the session", established) => {}
+    }
+    // From here on the first connection's future is not polled.
+    let mut second = ManualConn::connect(&mut session, addr).await;
+    let (tcp, _) = listener.accept().await.unwrap();
+    let mut its_own = Box::pin(server.serve_cleartext_connection(tcp, trust));
+    let begins = |event: &Event| matches!(event, Event::KeyingMaterialNeeded { .. });
+    let began = second.run(&mut session, |_, events| events.iter().any(begins));
+    tokio::select! {
+        ended = &mut its_own => panic!("{ended:?}"),
+        () = within("the JOIN", began) => {}
+    }
+    let is_refusal = |event: &Event| {
+        let reason = JoinRefusal::UnknownSession;
+        matches!(event, Event::JoinRefused { reason: given, .. } if *given == reason)
+    };
+    let refused = second.run(&mut session, |_, events| events.iter().any(is_refusal));
+    let mut refused = Box::pin(within("the refusal", refused));
+    let view = server.view();
+    let handed_over = async {
+        // The session of the second connection answers, and has no connection any more.
+        let has_connection = |shown: &smig::SessionSnapshot| !shown.connections.is_empty();
+        while view.sessions().await.sessions.iter().any(has_connection) {}
+    };
+    tokio::select! {
+        ended = &mut its_own => panic!("{ended:?}"),
+        () = &mut refused => panic!("refused by a session that does not run"),
+        () = within("the handover", handed_over) => {}
+    }
+    drop(owner);
+    tokio::select! {
+        ended = &mut its_own => panic!("{ended:?}"),
+        () = refused => {}
+    }
+}
+
+#[tokio::test]
 async fn connections_to_two_addresses_of_one_socket_join() {
     // SMIG-4.5/same-identity: they have the same listener.
     let server = Server::builder().connection_server(service_fn(answer)).unwrap();

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use rustc_hash::FxHashMap;
-use smig_proto::{AppId, Event, Instant, StreamKey};
+use smig_proto::{AppId, Event, Instant, JoinRefusal, StreamKey};
 use tower_service::Service;
 
 use super::exchange::{BodySendState, Exchange, Work, guarded};
@@ -40,6 +40,10 @@ const MAX_FREE_WORK: usize = 32;
 pub(crate) enum Command {
     /// A connection, possibly of another worker, requests to join.
     Join(Box<JoinHandover>),
+    /// A connection of this session that another one refuses is returned.
+    JoinRefused(Box<JoinHandover>, JoinRefusal),
+    /// A connection of this session that requested to join another one has joined it, is lost, or is served here again.
+    JoinDecided,
     /// Finish the running streams, accept no new ones.
     Drain,
     /// Take a snapshot of the session.
@@ -75,6 +79,8 @@ where
     /// Whether it holds more memory than an idle session should.
     has_burst_memory: bool,
     state: SessionState,
+    /// Connections that other sessions may still return.
+    pub(super) undecided_joins: usize,
     /// When to check for slow request bodies.
     pub(super) check_uploads_at: Option<Instant>,
 }
@@ -111,6 +117,7 @@ where
             idle_since: None,
             has_burst_memory: false,
             state: SessionState::Open,
+            undecided_joins: 0,
             check_uploads_at: None,
         }
     }
@@ -242,6 +249,8 @@ where
     fn on_command(&mut self, turn: &mut TurnCx<'_>, command: Command) {
         match command {
             Command::Join(handover) => self.on_join(turn, *handover),
+            Command::JoinRefused(handover, refusal) => self.take_back(turn, *handover, refusal),
+            Command::JoinDecided => self.undecided_joins -= 1,
             Command::Drain => self.drain(turn),
             Command::Describe(requested) => self.describe(turn, requested),
         }
@@ -270,17 +279,21 @@ where
 
     fn is_done(&self) -> bool {
         // A connection that is sent after this is returned to its sender, which keeps it.
-        self.slots.len() == 0 && self.mailbox.close_if_empty()
+        self.slots.len() == 0 && self.undecided_joins == 0 && self.mailbox.close_if_empty()
     }
 
     fn on_end(&mut self) {
-        // Before the rest: from now on a connection that requests to join is returned to its sender. Those that wait here
-        // are closed.
-        drop(self.mailbox.close());
+        // Before the rest: from now on a connection that requests to join stays with its sender.
+        let commands = self.mailbox.close();
         if let Some(app) = self.app {
             self.worker.shared.registry.remove(app, &self.mailbox);
         }
         self.worker.unregister(self.list_number);
+        for command in commands {
+            if let Command::Join(handover) = command {
+                handover.give_back(JoinRefusal::UnknownSession);
+            }
+        }
         for exchange in self.slots.drain() {
             // A handler may have given the body to another task.
             if let Some(shared) = &exchange.shared {
