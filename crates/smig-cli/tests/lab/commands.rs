@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use smig_lab::workload::Outcome;
+use smig_lab::workload::{ObjectResult, Outcome};
 
 use crate::support::{Place, assert_exit, can_run, text};
 
@@ -290,10 +290,63 @@ fn a_command_that_does_not_end_is_killed_at_the_runs_end() {
     let file = place.scenario(&scenario);
     assert_exit(&place.run(&["run", &file, "--out", "out"]), 0);
     let objects = &place.results("out")[0].observation.objects;
-    let ended = |object: &&smig_lab::workload::ObjectResult| object.outcome == Outcome::TimedOut;
+    let ended = |object: &&ObjectResult| object.outcome == Outcome::TimedOut;
     assert_eq!(objects.iter().filter(ended).count(), 2, "{objects:#?}");
     wait_for_sleepers(86_394, 0);
     assert!(place.is_clean());
+}
+
+/// Runs the example with another client for its two small objects; returns their results.
+fn small_objects(argv: &str, format: &str, limit: &str) -> Vec<ObjectResult> {
+    let place = place();
+    let load = "argv = [\"python3\", \"{dir}/load.py\", \"{url}\", \"3\", \"{cert}\"]";
+    let scenario = COMMANDS.replace(load, argv).replace("\"5min\"", limit);
+    let file = place.scenario(&scenario.replace("result = \"json-lines\"", format));
+    assert_exit(&place.run(&["run", &file, "--out", "out"]), 0);
+    let objects = place.results("out").remove(0).observation.objects;
+    objects.into_iter().filter(|object| object.name == "small").collect()
+}
+
+#[test]
+fn a_command_that_prints_without_end_is_killed() {
+    if !can_run() {
+        return;
+    }
+    let argv = "argv = [\"timeout\", \"60\", \"yes\", \"{url}\"]";
+    let objects = small_objects(argv, "result = \"json-lines\"", "\"5min\"");
+    let why = Outcome::Failed("its output is more than 64 MiB".into());
+    assert_eq!(objects.iter().filter(|object| object.outcome == why).count(), 2, "{objects:#?}");
+}
+
+#[test]
+fn what_a_command_has_reported_counts_when_the_time_is_over() {
+    if !can_run() {
+        return;
+    }
+    let argv = "argv = [\"sh\", \"-c\", '''
+        line=\"{\\\"end_ms\\\": 0, \\\"bytes\\\": 10000}\"
+        echo \"$line\"; echo \"$line\"; echo -n \"{\"; exec sleep 86400''', \"{url}\"]";
+    let objects = small_objects(argv, "result = \"json-lines\"", "\"5s\"");
+    let with = |outcome| objects.iter().filter(|object| object.outcome == outcome).count();
+    assert_eq!((with(Outcome::Complete), with(Outcome::TimedOut)), (4, 2), "{objects:#?}");
+}
+
+#[test]
+fn a_command_has_ended_when_its_first_process_has() {
+    if !can_run() {
+        return;
+    }
+    for format in ["result = \"json-lines\"", ""] {
+        let argv = "argv = [\"sh\", \"-c\", '''
+            sleep 86395 &
+            echo \"{\\\"end_ms\\\": 0, \\\"bytes\\\": 10000}\"''', \"{url}\"]";
+        let objects = small_objects(argv, format, "\"20s\"");
+        assert_eq!(objects.len(), 2);
+        for object in objects {
+            assert_eq!(object.outcome, Outcome::Complete, "{format}");
+        }
+    }
+    wait_for_sleepers(86_395, 0);
 }
 
 #[test]

@@ -6,6 +6,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize as _;
+use serde::de::IntoDeserializer as _;
+use serde::de::value::{Error as ValueError, StrDeserializer};
 use smig_testbed::hystart;
 
 use super::store::{Line, lines, results_in};
@@ -237,7 +240,7 @@ impl Plan {
                     return Err(CampaignError::NoCommand { key, program });
                 }
                 if let Some(words) = version_by(version) {
-                    self.versions.insert(version.join(" "), words);
+                    self.versions.insert(version_key(version), words);
                 }
             }
         }
@@ -293,6 +296,13 @@ impl Plan {
     }
 }
 
+/// Returns the key of a version command in the results. The names of the lab's own servers are theirs.
+fn version_key(command: &[String]) -> String {
+    let key = command.join(" ");
+    let name: StrDeserializer<'_, ValueError> = key.as_str().into_deserializer();
+    if ServerKind::deserialize(name).is_ok() { format!("{key} (command)") } else { key }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -328,6 +338,15 @@ mod tests {
             builds,
             disturbed: Disturbed::Reject,
         }
+    }
+
+    #[test]
+    fn a_version_command_does_not_take_the_name_of_a_server() {
+        let key =
+            |words: &[&str]| version_key(&words.iter().map(|&w| w.into()).collect::<Vec<_>>());
+        assert_eq!(key(&["smig"]), "smig (command)");
+        assert_eq!(key(&["nginx"]), "nginx (command)");
+        assert_eq!(key(&["nginx", "-v"]), "nginx -v");
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl BuiltIn {
         ALL.iter().find(|(other, _)| *other == kind).map(|(_, server)| server)
     }
 
-    /// Returns its command for a server of a scenario: with the scenario's lines and settings.
+    /// Returns its command for a server of a scenario: with the scenario's settings, and still without its lines.
     pub(super) fn command(&self, server: &ServerSpec, is_root: bool) -> ServerCommand {
         let as_root = if is_root { self.as_root.as_str() } else { "" };
         let latency = self.latency_optimization.as_ref().map_or("", |words| {
@@ -65,7 +65,6 @@ impl BuiltIn {
         });
         let mut command = self.command.clone();
         for text in command.files.values_mut() {
-            *text = with_lines(text, "{lines}", server.lines.iter().map(String::as_str));
             *text = with_lines(text, "{as_root}", Some(as_root).filter(|line| !line.is_empty()));
             *text = text.replace("{latency_optimization}", latency);
         }
@@ -74,7 +73,11 @@ impl BuiltIn {
 }
 
 /// Replaces the line that consists of `mark` by others with its indentation.
-fn with_lines<'a>(text: &str, mark: &str, lines: impl IntoIterator<Item = &'a str>) -> String {
+pub(super) fn with_lines<'a>(
+    text: &str,
+    mark: &str,
+    lines: impl IntoIterator<Item = &'a str>,
+) -> String {
     let Some(line) = text.lines().find(|line| line.trim() == mark) else { return text.to_owned() };
     let indentation = &line[..line.len() - line.trim_start().len()];
     let new: String = lines.into_iter().map(|line| format!("{indentation}{line}\n")).collect();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
-use super::built_in::{BuiltIn, with_backend};
+use super::built_in::{BuiltIn, with_backend, with_lines};
 use crate::scenario::{Readiness, ServerCommand, ServerSpec, StopSignal, fill};
 
 /// Port of the first server; each server has its own.
@@ -156,6 +156,10 @@ impl ServerEnv {
             launch.backends.push(self.backend(job, address));
         }
         self.command(job, &command, launch);
+        // Last: braces in the scenario's lines are the server's, not placeholders.
+        for (_, text) in &mut launch.files {
+            *text = with_lines(text, "{lines}", job.server.lines.iter().map(String::as_str));
+        }
     }
 
     /// Our server without TLS, on the loopback.
@@ -265,7 +269,7 @@ mod tests {
             kind,
             settings: Table::new(),
             latency_optimization: Some(true),
-            lines: vec!["more".into()],
+            lines: vec!["header X {port}".into(), "more".into()],
             program: None,
             command: None,
         };
@@ -279,7 +283,8 @@ mod tests {
         for kind in others.into_iter().chain([ServerKind::Smig]) {
             let launch = launch(kind);
             let shown = launch.shown();
-            fill(&shown, &|name| panic!("{kind}: {{{name}}} has no value"));
+            let without_lines = shown.replace("header X {port}", "");
+            fill(&without_lines, &|name| panic!("{kind}: {{{name}}} has no value"));
             assert_eq!(launch.address.to_string(), "10.99.0.1:8445", "{kind}");
             assert_eq!(launch.command[0], "/bin/program", "{kind}");
             assert!(shown.contains("8445"), "{kind}: {shown}");
@@ -293,6 +298,8 @@ mod tests {
             }
             let takes_lines =
                 [ServerKind::Nginx, ServerKind::H2o, ServerKind::Haproxy, ServerKind::Caddy];
+            let as_written = shown.contains("header X {port}\n");
+            assert_eq!(as_written, takes_lines.contains(&kind), "{kind}: {shown}");
             assert_eq!(shown.contains("more\n"), takes_lines.contains(&kind), "{kind}: {shown}");
         }
     }

@@ -1,7 +1,7 @@
 //! A server process in a host: start, readiness, and stop with all its child processes.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -24,6 +24,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Number of log lines in an error message.
 const MAX_LOG_LINES: usize = 12;
+/// Bytes of a log that are read at once.
+const LOG_CHUNK: usize = 64 << 10;
 
 /// Why a server does not run.
 #[derive(Debug, thiserror::Error)]
@@ -212,8 +214,15 @@ fn supervise(
 
 fn wait_until_ready(child: &mut Child, start: &Start) -> Result<(), StartError> {
     let began = Instant::now();
+    let mut log = LogSearch::default();
     loop {
-        if is_ready(start) {
+        let is_ready = match &start.process.ready {
+            Readiness::Port => {
+                TcpStream::connect_timeout(&start.address, Duration::from_secs(1)).is_ok()
+            }
+            Readiness::Line(text) => log.finds(text.as_bytes(), &start.log),
+        };
+        if is_ready {
             return Ok(());
         }
         match child.try_wait() {
@@ -228,15 +237,36 @@ fn wait_until_ready(child: &mut Child, start: &Start) -> Result<(), StartError> 
     }
 }
 
-fn is_ready(start: &Start) -> bool {
-    match &start.process.ready {
-        Readiness::Port => {
-            TcpStream::connect_timeout(&start.address, Duration::from_secs(1)).is_ok()
+/// Looks for a text in what a log has gained since the last time.
+#[derive(Debug, Default)]
+struct LogSearch {
+    /// Bytes that have been read.
+    read: u64,
+    /// The last ones of them: the text may begin there.
+    last: Vec<u8>,
+}
+
+impl LogSearch {
+    fn finds(&mut self, text: &[u8], log: &Path) -> bool {
+        let mut chunk = vec![0; LOG_CHUNK];
+        // A log that cannot be read has no text.
+        let Ok(mut log) = File::open(log) else { return false };
+        if log.seek(SeekFrom::Start(self.read)).is_err() {
+            return false;
         }
-        Readiness::Line(text) => {
-            let output = fs::read(&start.log).unwrap_or_default();
-            String::from_utf8_lossy(&output).lines().any(|line| line.contains(text))
+        let began = Instant::now();
+        // A server that writes faster than it is read must not keep the lab here.
+        while began.elapsed() < Duration::from_secs(1)
+            && let Ok(read @ 1..) = log.read(&mut chunk)
+        {
+            self.read += read as u64;
+            self.last.extend_from_slice(&chunk[..read]);
+            if self.last.windows(text.len()).any(|part| part == text) {
+                return true;
+            }
+            self.last.drain(..self.last.len().saturating_sub(text.len() - 1));
         }
+        false
     }
 }
 
@@ -264,13 +294,46 @@ fn group_of(child: &Child) -> Option<Pid> {
     Pid::from_raw(i32::try_from(child.id()).ok()?)
 }
 
+/// Returns the last bytes of a log.
+fn end_of(log: &Path) -> io::Result<Vec<u8>> {
+    let mut log = File::open(log)?;
+    let from = log.metadata()?.len().saturating_sub(LOG_CHUNK as u64);
+    log.seek(SeekFrom::Start(from))?;
+    let mut text = Vec::new();
+    log.take(LOG_CHUNK as u64).read_to_end(&mut text)?;
+    Ok(text)
+}
+
 fn last_lines(logs: &[Option<PathBuf>]) -> String {
     let last = |log: &PathBuf| {
-        let text = fs::read(log).unwrap_or_default();
+        let text = end_of(log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<_> = text.lines().collect();
         let from = lines.len().saturating_sub(MAX_LOG_LINES);
         lines.iter().skip(from).map(|line| format!("  {line}\n")).collect::<String>()
     };
     logs.iter().flatten().map(last).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn a_log_is_searched_where_it_has_grown() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let mut search = LogSearch::default();
+        assert!(!search.finds(b"serving", &path), "there is none yet");
+        let mut log = File::create(&path).unwrap();
+        log.write_all(&b"x".repeat(LOG_CHUNK)).unwrap();
+        log.write_all(b"\nser").unwrap();
+        assert!(!search.finds(b"serving", &path));
+        assert_eq!(search.last, b"xx\nser");
+        log.write_all(b"ving\n").unwrap();
+        assert!(search.finds(b"serving", &path));
+        assert_eq!(end_of(&path).unwrap().len(), LOG_CHUNK);
+    }
 }

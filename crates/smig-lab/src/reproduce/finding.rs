@@ -201,7 +201,9 @@ impl Finding {
         let shown = |remark: &'static Remark| {
             let applies =
                 remark.when.is_empty() || remark.when.iter().any(|key| self.falls_short(key));
-            let each = facts.each(remark.each.as_deref()).filter(move |_| applies);
+            let each = facts.each(remark.each.as_deref()).filter(move |values| {
+                applies && remark.needs.iter().all(|name| values.contains_key(name.as_str()))
+            });
             each.filter_map(|values| {
                 remark.text.render(&|name| values.get(name).map(String::as_str))
             })

@@ -53,6 +53,9 @@ pub(super) struct Remark {
     /// Keys of claims: only if one of them falls short. Empty: always.
     #[serde(default)]
     pub(super) when: Vec<String>,
+    /// Values that must be known although the text does not name them.
+    #[serde(default)]
+    pub(super) needs: Vec<String>,
     /// The group of facts for each of which there is one sentence.
     pub(super) each: Option<String>,
 }
@@ -170,7 +173,8 @@ mod tests {
             let Some((_, names)) = facts.iter().find(|(known, _)| *known == group) else {
                 return Some(format!("`each`: no group `{group}`"));
             };
-            if let Some(name) = remark.text.names().find(|name| !names.contains(name)) {
+            let mut used = remark.text.names().chain(remark.needs.iter().map(String::as_str));
+            if let Some(name) = used.find(|name| !names.contains(name)) {
                 return Some(format!("no value `{name}`; there are: {}", names.join(", ")));
             }
         }

@@ -137,6 +137,24 @@ fn without_results_everything_is_unmeasured_and_said_to_be() {
 }
 
 #[test]
+fn a_cause_is_not_given_for_what_was_not_measured() {
+    let results = recorded();
+    let without = |results: &[TrialResult]| {
+        let is_plain =
+            |result: &&TrialResult| result.id.variant.on("scheme").is_some_and(|on| on == "NoMig");
+        let rest: Vec<_> = results.iter().filter(|result| !is_plain(result)).cloned().collect();
+        findings(&rest, None)
+    };
+    for finding in without(&results) {
+        let causes = ["a round trip and the link's queue remain", "the file fits into the send"];
+        for cause in causes {
+            let is_given = finding.readings.iter().any(|reading| reading.contains(cause));
+            assert!(!is_given, "{}: {cause}", finding.name);
+        }
+    }
+}
+
+#[test]
 fn recorded_runs_give_the_same_report() {
     let results = recorded();
     let findings = findings(&results, None);

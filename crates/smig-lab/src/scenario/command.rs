@@ -1,14 +1,20 @@
 //! Servers and clients that are commands of the user: `kind = "command"`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
+use super::cells::hex;
 use super::placeholder::{fill, placeholders};
 
 /// The placeholder for the directory of the scenario file.
 const DIR: &str = "{dir}";
+/// Limit of the files and directories there that the texts of one command name.
+const MAX_FILES: u32 = 10_000;
 
 /// Placeholders of a server's command.
 const SERVER: [&str; 9] =
@@ -208,8 +214,73 @@ fn resolve<'a>(texts: impl Iterator<Item = &'a mut String>, folder: &Path) {
     }
 }
 
-/// Returns the files beside the scenario that a command's arguments name: a change of them is another scenario.
-pub(super) fn files_beside(argv: &[String], folder: &Path) -> Vec<PathBuf> {
-    let beside = |text: &String| Some(folder.join(text.strip_prefix(DIR)?.trim_start_matches('/')));
-    argv.iter().filter_map(beside).filter(|path| path.is_file()).collect()
+/// Returns the digests of all below the scenario's directory that a command's texts name: a change there is
+/// another scenario. A file that an argument begins with counts by its bytes, all else by its name too.
+///
+/// # Errors
+/// What cannot be hashed.
+pub(super) fn digests_beside<'a>(
+    argv: &'a [String],
+    others: impl Iterator<Item = &'a String>,
+    folder: &Path,
+) -> Result<String, String> {
+    let mut digests = String::new();
+    let mut left = MAX_FILES;
+    let whole = |text: &&String| text.starts_with(DIR);
+    for text in argv.iter().filter(whole) {
+        let path = folder.join(text[DIR.len()..].trim_start_matches('/'));
+        if path.is_file() {
+            digests += &digest_of(&path)?;
+        }
+    }
+    for text in argv.iter().chain(others) {
+        for (at, _) in text.match_indices(DIR) {
+            let Some(path) = named_path(&text[at + DIR.len()..], folder) else { continue };
+            if at == 0 && folder.join(path).is_file() && argv.contains(text) {
+                continue;
+            }
+            add_digests(&folder.join(path), path, &mut left, &mut digests)?;
+        }
+    }
+    Ok(digests)
+}
+
+/// Returns the longest path that exists below `folder` at the beginning of a text, which ends where a word of a
+/// command line can end. The directory itself holds the results, and is none.
+fn named_path<'a>(text: &'a str, folder: &Path) -> Option<&'a str> {
+    let text = text.strip_prefix('/')?.lines().next()?;
+    let is_end = |c: char| c.is_whitespace() || "\"'`;:,&|<>()[]{}=".contains(c);
+    let ends = text.match_indices(is_end).map(|(end, _)| end).chain([text.len()]);
+    let paths = ends.map(|end| text[..end].trim_end_matches('/')).filter(|path| !path.is_empty());
+    paths.rev().find(|path| folder.join(path).exists())
+}
+
+/// Adds the digests of names and bytes of a file, or of everything in a directory.
+fn add_digests(path: &Path, name: &str, left: &mut u32, to: &mut String) -> Result<(), String> {
+    let fail = |error: io::Error| format!("{}: {error}", path.display());
+    *left = left.checked_sub(1).ok_or_else(|| {
+        format!(
+            "{DIR}/{name}: the commands name more than {MAX_FILES} files, all of which are hashed"
+        )
+    })?;
+    *to += &hex(&Sha256::digest(name));
+    if path.is_file() {
+        *to += &digest_of(path)?;
+    } else if path.is_dir() && !path.is_symlink() {
+        let entries = fs::read_dir(path).map_err(fail)?;
+        let mut names: Vec<_> =
+            entries.map(|entry| Ok(entry?.file_name())).collect::<io::Result<_>>().map_err(fail)?;
+        names.sort();
+        for entry in names {
+            let name = format!("{name}/{}", entry.to_string_lossy());
+            add_digests(&path.join(entry), &name, left, to)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the digest of a file's bytes.
+fn digest_of(path: &Path) -> Result<String, String> {
+    let bytes = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(hex(&Sha256::digest(bytes)))
 }

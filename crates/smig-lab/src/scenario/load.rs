@@ -15,7 +15,7 @@ use toml::{Table, Value};
 
 use super::cells::{Campaign, Condition, Fingerprint, Variant, hex};
 use super::check::{self, CheckedLinks};
-use super::command::files_beside;
+use super::command::digests_beside;
 use super::published_keys::as_published;
 use super::spec::{Scenario, ServerKind};
 
@@ -173,7 +173,7 @@ impl Reader<'_> {
         scenario.link = scenario.link.relative_to(self.folder);
         let more = scenario.more_links.into_iter();
         scenario.more_links = more.map(|link| link.relative_to(self.folder)).collect();
-        let scripts = scripts(&scenario, self.folder);
+        let (scripts, unhashed) = scripts(&scenario, self.folder);
         for command in scenario.servers.values_mut().filter_map(|server| server.command.as_mut()) {
             command.resolve(self.folder);
         }
@@ -182,6 +182,7 @@ impl Reader<'_> {
         }
         let mut faults: Vec<_> = check::faults(&scenario, links)
             .into_iter()
+            .chain(unhashed)
             .map(|(path, what)| self.fault(&path, &variant.0, &what))
             .collect();
         self.check_settings(&scenario, variant, &mut faults);
@@ -272,13 +273,26 @@ fn traces(scenario: &Scenario) -> String {
     rates.filter_map(digest).collect()
 }
 
-/// Returns the digests of the files beside the scenario that its commands name.
-fn scripts(scenario: &Scenario, folder: &Path) -> String {
-    let servers = scenario.servers.values().filter_map(|server| server.command.as_ref());
-    let clients = scenario.clients.values().filter_map(|client| client.command.as_ref());
-    let commands = servers.map(|command| &command.argv).chain(clients.map(|command| &command.argv));
-    let digest = |file| hex(&Sha256::digest(std::fs::read(file).unwrap_or_default()));
-    commands.flat_map(|argv| files_beside(argv, folder)).map(digest).collect()
+/// Returns the digests of what the scenario's commands name beside it, and what cannot be hashed, by key.
+fn scripts(scenario: &Scenario, folder: &Path) -> (String, Vec<(Vec<String>, String)>) {
+    let (mut digests, mut faults) = (String::new(), Vec::new());
+    let mut add = |section, name: &String, found: Result<String, String>| match found {
+        Ok(found) => digests += &found,
+        Err(what) => faults.push((path(&[section, name, "command"]), what)),
+    };
+    for (name, server) in &scenario.servers {
+        if let Some(command) = &server.command {
+            let others = command.environment.values().chain(command.files.values());
+            add("servers", name, digests_beside(&command.argv, others, folder));
+        }
+    }
+    for (name, client) in &scenario.clients {
+        if let Some(command) = &client.command {
+            let others = command.environment.values();
+            add("clients", name, digests_beside(&command.argv, others, folder));
+        }
+    }
+    (digests, faults)
 }
 
 fn word(segment: &Segment) -> Option<String> {

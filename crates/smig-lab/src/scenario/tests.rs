@@ -271,6 +271,35 @@ fn a_command_is_named_by_its_files_bytes_and_not_by_their_place() {
 }
 
 #[test]
+fn what_a_command_names_beside_the_scenario_is_part_of_its_hash() {
+    let hash_with = |argument: &str, rest: &str, script: &str| {
+        let text = format!(
+            "link = \"paper-wired\"\n[servers.main]\nkind = \"command\"\n[servers.main.command]\n\
+             argv = [\"sh\", '{argument}', \"{{port}}\"]\n{rest}\n[clients.user]\nkind = \"http1\"\n\
+             [workload.transfers.big]\nsize = 9\n"
+        );
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("parts/more")).unwrap();
+        std::fs::write(folder.path().join("parts/more/serve.py"), script).unwrap();
+        std::fs::write(folder.path().join("beside.py"), script).unwrap();
+        parse(&text, "test", folder.path(), &settings).unwrap().cells().remove(0).hash().to_owned()
+    };
+    for (argument, rest, is_part) in [
+        ("--config={dir}/parts/more/serve.py", "", true),
+        ("{dir}/parts", "", true),
+        ("cd /; exec python3 \"{dir}/beside.py\" 1", "", true),
+        ("x", "environment = { CONFIG = \"{dir}/beside.py\" }", true),
+        ("x", "files = { config = \"include {dir}/parts/more/;\" }", true),
+        ("{dir}/no-such-file", "", false),
+        ("{dir}", "environment = { OUT = \"{dir}\" }", false),
+    ] {
+        let hash = |script| hash_with(argument, rest, script);
+        assert_eq!(hash("1"), hash("1"), "{argument} {rest}");
+        assert_eq!(hash("1") != hash("2"), is_part, "{argument} {rest}");
+    }
+}
+
+#[test]
 fn errors_name_file_line_key_and_what_is_right() {
     for (text, place, words) in WRONG {
         let errors = refused(&format!("{SMALL}{text}"));

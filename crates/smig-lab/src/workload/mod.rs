@@ -6,6 +6,7 @@
 mod body;
 mod closing;
 mod command;
+mod command_output;
 mod connections;
 mod content;
 mod endpoint;
