@@ -172,7 +172,7 @@ fn cell_of(campaign: &Child) -> Pid {
             // Fields after the name in parentheses: state, parent.
             let stat = read("stat");
             let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1));
-            let is_cell = read("cmdline").ends_with("\0lab\0cell\0");
+            let is_cell = read("cmdline").ends_with("\0lab\0trial\0");
             if is_cell && parent == Some(&campaign.id().to_string()) {
                 let id = entry.file_name().to_string_lossy().parse().unwrap();
                 return Pid::from_raw(id).unwrap();

@@ -114,7 +114,7 @@ fn what_is_wrong_has_its_line_and_a_change_takes_a_restart() {
         ),
         (
             gateway,
-            "endpoint = 'http://a'\nsample = 2",
+            "endpoint = 'http://a'\nsample_ratio = 2",
             "6: telemetry.sample_ratio: this takes a number from 0",
         ),
         (

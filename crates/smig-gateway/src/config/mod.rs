@@ -138,7 +138,9 @@ impl Config {
         let telemetry = document.one("telemetry");
         check::listeners(&listen, &mut document);
         check::routes(&routes, &upstreams, &mut document);
-        document.finish(&KEYS)?;
+        let sections = SCHEMA.sections.iter().map(|(section, _)| *section);
+        let known: Vec<&str> = KEYS.iter().copied().chain(sections).collect();
+        document.finish(&known)?;
 
         config.listen = listen.into_iter().map(|placed| placed.value).collect();
         config.certificates = certificates.into_iter().map(|placed| placed.value).collect();

@@ -86,6 +86,10 @@ fn every_fault_is_named_with_its_line_and_key() {
         ["3: route.0.host: this takes a string or an array of strings"]
     );
     assert!(faults("[[route]\n")[0].starts_with("1: "));
+    assert_eq!(
+        faults("[migratoin]\nmin_size = 5\n"),
+        ["1: migratoin: unknown key; did you mean migration?"]
+    );
 }
 
 #[test]

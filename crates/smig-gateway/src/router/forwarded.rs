@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(headers["x-forwarded-proto"], "https");
         assert_eq!(headers["x-forwarded-host"], "a.example");
         assert_eq!(headers.len(), 3);
-        assert!(told("send = 'off'", &sent, "192.0.2.1:5").is_empty());
+        assert!(told("fields = 'off'", &sent, "192.0.2.1:5").is_empty());
     }
 
     #[test]
@@ -192,12 +192,12 @@ mod tests {
 
     #[test]
     fn the_standard_field() {
-        let headers = told("send = 'forwarded'", &[], "[2001:db8::1]:5");
+        let headers = told("fields = 'forwarded'", &[], "[2001:db8::1]:5");
         let expected = "for=\"[2001:db8::1]\";proto=https;host=\"a.example\"";
         assert_eq!(headers["forwarded"], expected);
         assert_eq!(headers.len(), 1);
         let sent = [("forwarded", "for=1.1.1.1")];
-        let headers = told("send = 'both'\ntrust = ['::1']", &sent, "[::1]:5");
+        let headers = told("fields = 'both'\ntrusted_proxies = ['::1']", &sent, "[::1]:5");
         let expected = "for=1.1.1.1, for=\"[::1]\";proto=https;host=\"a.example\"";
         assert_eq!(headers["forwarded"], expected);
         assert_eq!(headers["x-forwarded-for"], "::1");

@@ -31,7 +31,7 @@ async fn a_renewed_certificate_is_used_and_a_broken_one_is_not() {
     let ca = Authority::new();
     let place = Place::new();
     place.certificate(&ca, "a", &["a.example"]);
-    let gateway = place.gateway(&config("[tls]\nwatch = '10ms'\n"));
+    let gateway = place.gateway(&config("[tls]\nreload_interval = '10ms'\n"));
     let to = address(&gateway);
     let dial = Dial::new(&ca, "h2");
     let first = shown(&dial, to, "a.example").await.unwrap();
@@ -52,8 +52,8 @@ async fn a_reload_changes_how_often_certificates_are_looked_for() {
     let ca = Authority::new();
     let place = Place::new();
     place.certificate(&ca, "a", &["a.example"]);
-    let mut gateway = place.gateway(&config("[tls]\nwatch = '1h'\n"));
-    gateway.reload(place.config(&config("[tls]\nwatch = '10ms'\n"))).unwrap();
+    let mut gateway = place.gateway(&config("[tls]\nreload_interval = '1h'\n"));
+    gateway.reload(place.config(&config("[tls]\nreload_interval = '10ms'\n"))).unwrap();
     let mut renewals = gateway.renewals();
     let before = renewals.borrow_and_update().failed;
     place.write("a.pem", "nothing");

@@ -216,7 +216,7 @@ async fn fields_are_told_changed_and_not_believed() {
         request_headers = {{ remove = ['x-debug'], set = {{ x-gateway = 'smig' }} }}
         response_headers = {{ remove = ['server'], add = {{ x-added = 'yes' }} }}
         [forwarded]
-        send = 'both'",
+        fields = 'both'",
         url(&one)
     ));
     let fields = "X-Forwarded-For: 1.1.1.1\nForwarded: for=1.1.1.1\nX-Real-IP: 1.1.1.1\n\

@@ -42,7 +42,7 @@ async fn a_running_stream_does_not_notice_a_reload() {
     let mut body = ask(&format!("/bytes/{LEN}")).await.unwrap().into_body();
     let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
 
-    let other = place.config(&format!("{base}[[route]]\nstatus = 200\ntext = 'another'\n"));
+    let other = place.config(&format!("{base}[[route]]\nstatus = 200\nbody = 'another'\n"));
     assert_eq!(gateway.reload(other).unwrap(), Vec::<&str>::new());
     let answer = ask("/").await.unwrap().into_body().collect().await.unwrap().to_bytes();
     assert_eq!(answer, "another\n");
@@ -164,7 +164,7 @@ async fn an_address_changes_its_protocol_and_changes_back() {
     let [changes, stays] = held.each_ref().map(|port| port.addr().port());
     let text = |protocol: &str| {
         format!(
-            "[[certificate]]\nchain = 'a.pem'\nkey = 'a.key'\n[[route]]\nstatus = 200\ntext = 'here'\n\
+            "[[certificate]]\nchain = 'a.pem'\nkey = 'a.key'\n[[route]]\nstatus = 200\nbody = 'here'\n\
              [[listen]]\naddress = '127.0.0.1:{changes}'\nprotocol = '{protocol}'\n{}",
             clear(stays)
         )
@@ -324,7 +324,7 @@ async fn an_access_log_that_nobody_reads_holds_nobody_up() {
     let pipe = place.path("pipe");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
     assert!(made.success());
-    let base = format!("{}[[route]]\nstatus = 200\ntext = 'here'\n", clear(0));
+    let base = format!("{}[[route]]\nstatus = 200\nbody = 'here'\n", clear(0));
     let log = |file: &str| format!("{base}[access_log]\nformat = 'json'\nfile = '{file}'\n");
     let mut gateway = place.gateway(&log("pipe"));
     let mut stream = TcpStream::connect(address(&gateway)).await.unwrap();

@@ -51,7 +51,7 @@ pub(crate) fn gateway(origin: &Server, more: &str) -> (Gateway, SocketAddr) {
         "[[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'trusted-cleartext'\n\
          [upstreams.app]\nservers = ['http://{}']\n\
          [[route]]\nupstream = 'app'\n\
-         [[route]]\npath = '/moved/'\nreplace_path = '/bytes/'\nupstream = 'app'\nmove = 'soon'\n\
+         [[route]]\npath = '/moved/'\nprefix_rewrite = '/bytes/'\nupstream = 'app'\nmigrate = 'always'\n\
          [server]\nworkers = 1\n{more}",
         origin.local_addrs()[0]
     );
