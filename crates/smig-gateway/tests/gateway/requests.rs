@@ -115,7 +115,7 @@ async fn a_text_opens_no_websocket() {
         [[route]]
         path = '/hello'
         status = 200
-        text = 'hello'
+        body = 'hello'
         [[route]]
         path = '/private'
         status = 403"
