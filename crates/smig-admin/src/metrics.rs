@@ -159,7 +159,6 @@ struct TunnelLabels {
 struct MetricDef<T> {
     name: &'static str,
     help: &'static str,
-    unit: Option<&'static Unit>,
     kind: MetricType,
     value: fn(&T) -> u64,
 }
@@ -173,8 +172,8 @@ fn encode<T, L: EncodeLabelSet>(
     if all.is_empty() {
         return Ok(());
     }
-    for MetricDef { name, help, unit, kind, value } in kinds {
-        let mut metric = encoder.encode_descriptor(name, help, *unit, *kind)?;
+    for MetricDef { name, help, kind, value } in kinds {
+        let mut metric = encoder.encode_descriptor(name, help, None, *kind)?;
         for one in all {
             let labels = labels(one);
             let family = metric.encode_family(&labels)?;
@@ -198,13 +197,8 @@ fn upstreams(
         upstream: one.upstream.clone(),
         server: one.server.clone(),
     };
-    let kind = |name, help, kind, value: fn(&UpstreamReport) -> u64| MetricDef {
-        name,
-        help,
-        unit: None,
-        kind,
-        value,
-    };
+    let kind =
+        |name, help, kind, value: fn(&UpstreamReport) -> u64| MetricDef { name, help, kind, value };
     encode(
         encoder,
         &reported.upstreams,
@@ -231,24 +225,16 @@ fn tunnels(
 ) -> Result<(), fmt::Error> {
     use MetricType::{Counter, Gauge};
     let labels = |one: &TunnelReport| TunnelLabels { kind: one.kind };
-    let kind = |name, help, unit, kind, value: fn(&TunnelReport) -> u64| MetricDef {
-        name,
-        help,
-        unit,
-        kind,
-        value,
-    };
-    let bytes = Some(&Unit::Bytes);
+    let kind =
+        |name, help, kind, value: fn(&TunnelReport) -> u64| MetricDef { name, help, kind, value };
     encode(
         encoder,
         &reported.tunnels,
         labels,
         &[
-            kind("tunnels", "Open tunnels", None, Gauge, |one| one.open),
-            kind("tunnels_opened", "Tunnels opened", None, Counter, |one| one.opened),
-            kind("tunnels_migrated", "Tunnels whose stream migrated", None, Counter, |one| {
-                one.migrated
-            }),
+            kind("tunnels", "Open tunnels", Gauge, |one| one.open),
+            kind("tunnels_opened", "Tunnels opened", Counter, |one| one.opened),
+            kind("tunnels_migrated", "Tunnels whose stream migrated", Counter, |one| one.migrated),
         ],
     )?;
     tunnel_bytes(encoder, &reported.tunnels)?;
