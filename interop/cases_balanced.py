@@ -80,7 +80,7 @@ def elsewhere(at):
     smig_get(at)
     check(0 not in at.server.each("sessions_established"), "no join landed elsewhere")
     # A join for a session that a gateway does not know begins one there (SMIG-4.8/new-session).
-    check(at.server.total("sessions_established") > 5, f"{at.server.total('sessions'):.0f} sessions: no join went elsewhere")
+    check(at.server.total("sessions_established") > 5, f"{at.server.total('sessions_established'):.0f} sessions: no join went elsewhere")
 
 
 SOURCE_CASES = [one_source, through_agent]
