@@ -176,7 +176,7 @@ impl Side {
     }
 
     /// Returns the first stream ID that this side opens.
-    pub(crate) const fn parity(self) -> u32 {
+    pub(crate) const fn first_stream_id(self) -> u32 {
         match self {
             Self::Client => 1,
             Self::Server => 2,

@@ -27,7 +27,7 @@ fn launch(
 ) -> Launch {
     // The caller's settings must not affect the measurement.
     let mut command =
-        ["env", "-u", "SMIG_AGENT_TOKEN", "-u", "RUST_LOG"].map(str::to_owned).to_vec();
+        ["env", "-u", "SMIG_AGENT_TOKEN", "-u", "SMIG_LOG"].map(str::to_owned).to_vec();
     command.extend([smig.display().to_string(), subcommand.to_owned()]);
     command.extend_from_slice(arguments);
     Launch {

@@ -170,10 +170,10 @@ impl StreamIdSpace {
         self.highest = id;
     }
 
-    /// Allocates the next ID of this side; `parity` is 1 for a client, 2 for a server. `None`:
+    /// Allocates the next ID of this side; `first` is 1 for a client, 2 for a server. `None`:
     /// exhausted.
-    pub(crate) fn next(&mut self, parity: u32) -> Option<StreamId> {
-        let next = if self.highest == 0 { parity } else { self.highest.checked_add(2)? };
+    pub(crate) fn next(&mut self, first: u32) -> Option<StreamId> {
+        let next = if self.highest == 0 { first } else { self.highest.checked_add(2)? };
         if next > StreamId::MAX.value() {
             return None;
         }

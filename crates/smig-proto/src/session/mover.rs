@@ -59,7 +59,7 @@ impl Session {
         }
         let cid = c2.cid.ok_or(MigrateError::NoTarget)?;
         // SMIG-5.2/choice-of-s2
-        let id = c2.local_ids.next(side.parity()).ok_or(MigrateError::NoTarget)?;
+        let id = c2.local_ids.next(side.first_stream_id()).ok_or(MigrateError::NoTarget)?;
         c2.role = ConnectionRole::Bulk;
         c2.streams.insert(id, key);
         self.depart(now, key, StreamAddr { conn: target, id }, cid, before_answer);
