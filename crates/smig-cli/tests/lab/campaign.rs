@@ -2,11 +2,15 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Child;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use smig_lab::workload::Outcome;
 
 use crate::support::{Place, SHORT, assert_exit, can_run, text};
+
+/// From the start of a campaign to that of its first cell.
+const CELL_START_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[test]
 fn each_variant_is_measured_each_time_and_never_twice() {
@@ -165,7 +169,9 @@ fn a_disturbed_run_is_repeated_and_then_no_result() {
 
 /// Waits for the process that runs a cell of this campaign, and returns its ID.
 fn cell_of(campaign: &Child) -> Pid {
+    let limit = Instant::now() + CELL_START_TIMEOUT;
     loop {
+        assert!(Instant::now() < limit, "no process runs a cell after {CELL_START_TIMEOUT:?}");
         for entry in std::fs::read_dir("/proc").unwrap().flatten() {
             let read =
                 |file: &str| std::fs::read_to_string(entry.path().join(file)).unwrap_or_default();

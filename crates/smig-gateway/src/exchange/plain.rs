@@ -180,7 +180,7 @@ impl PlainExchange<'_> {
             await_response(sending, deadline).await?.map_err(ProxyError::from_smig)?;
         if response.version() < Version::HTTP_2 {
             if let Some(server) = active.server() {
-                server.set_selects_http2(false);
+                session.fell_back(server);
             }
             head::validate_response(&mut response)?;
         } else {

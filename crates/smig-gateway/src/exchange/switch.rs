@@ -222,7 +222,7 @@ async fn ask_http2(
     let response = await_response(sending, deadline).await?.map_err(failed)?;
     if response.version() < Version::HTTP_2 {
         // The client sent a CONNECT, and has no tunnel there.
-        server.set_selects_http2(false);
+        session.fell_back(server);
         return Err(ProxyError::Upgrade("the server no longer supports HTTP/2"));
     }
     Ok(Reply::Http2 { response, sender, key })

@@ -205,9 +205,7 @@ impl ServerPool {
         match server.url().protocol {
             Protocol::Https => {
                 if session.has_only_http1(upstream.timeouts.connect).await {
-                    server.set_selects_http2(false);
-                    // Once the server selects HTTP/2 again, there has to be a new one.
-                    session.client.retire(&session.origin);
+                    session.fell_back(server);
                 } else {
                     server.set_websockets_need_http1(true);
                 }
@@ -361,6 +359,15 @@ impl Http2Client {
                 Self { client, origin: Origin::https(host, port), scheme: http::uri::Scheme::HTTPS }
             }
         })
+    }
+
+    /// Records that the server selected HTTP/1.1 for this session. If the server may speak both, the session is retired:
+    /// once the server selects HTTP/2 again, a new session is needed.
+    pub(crate) fn fell_back(&self, server: &UpstreamServer) {
+        server.set_selects_http2(false);
+        if server.url().protocol == Protocol::Https {
+            self.client.retire(&self.origin);
+        }
     }
 
     /// Returns whether there is a session, and it turned out to speak HTTP/1.1.

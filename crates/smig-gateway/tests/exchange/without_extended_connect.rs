@@ -306,6 +306,41 @@ async fn a_server_that_has_http2_again_gets_websockets_over_it() {
     assert_eq!(gateway.upstream.servers()[0].status().failed, 0);
 }
 
+/// The session that the client falls back with must not serve requests once the server has HTTP/2 again.
+#[tokio::test]
+async fn requests_return_to_http2_when_the_server_selects_it_again() {
+    let mut server = Tls::start(&["h2", "http/1.1"]).await;
+    let gateway = server.gateway();
+    let mut first = gateway.connect(GET).await;
+    let response = within("the first response", head(&mut first)).await;
+    assert!(response.starts_with("http/1.1 200 "), "{response}");
+    drop(first);
+    server.with_http2.send_replace(false);
+    none_open(&gateway).await;
+    let mut second = gateway.connect(GET).await;
+    let mut upstream = within("HTTP/1.1", server.http1.recv()).await.unwrap();
+    head(&mut upstream).await;
+    upstream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+    upstream.flush().await.unwrap();
+    let response = within("the second response", head(&mut second)).await;
+    assert!(response.starts_with("http/1.1 200 "), "{response}");
+    let http2 = server.sessions.load(Ordering::SeqCst);
+    server.with_http2.send_replace(true);
+    let mut third = gateway.connect(GET).await;
+    let response = async {
+        tokio::select! {
+            response = head(&mut third) => response,
+            // The retired session closes it.
+            Ok(_) = upstream.read_u8() => panic!("over HTTP/1.1"),
+        }
+    };
+    let response = within("the third response", response).await;
+    assert!(response.starts_with("http/1.1 200 "), "{response}");
+    // One connection to determine the protocol, one of the session.
+    assert_eq!(server.sessions.load(Ordering::SeqCst), http2 + 2);
+    assert_eq!(gateway.upstream.servers()[0].status().failed, 0);
+}
+
 /// A worker's HTTP/1.1 connection that is idle makes room for another worker's session.
 #[tokio::test]
 async fn an_idle_connection_makes_room() {
