@@ -315,10 +315,12 @@ impl SessionHandler for ClientSession {
 
     fn on_end(&mut self) {
         self.context.forget(&self.mailbox);
+        // First of all: a destructor of the application may panic, and no command may wait for ever.
+        let commands = self.mailbox.close();
         for call in self.slots.drain() {
             call.shared.fail(Error::new(ErrorKind::Connection(None)));
         }
-        let left = self.mailbox.close().into_iter().filter_map(|command| match command {
+        let left = commands.into_iter().filter_map(|command| match command {
             Command::Request(outgoing) => Some(outgoing),
             // The receiver of a dropped `AwaitProtocol` is notified by the drop of its sender.
             Command::Dialed(_)
