@@ -1,8 +1,8 @@
 //! A fuzzing peer: frames in any order and with any content, and bytes that are not frames.
 //!
 //! Derives an attack from any input, on one engine with three joined connections and an application
-//! that responds. Checks the invariants: no panic, the engine's audit passes, the number of streams
-//! stays within its limit, and no state is left once the connections are closed.
+//! that responds. Checks the invariants: no panic, `check_invariants` finds nothing, the number of
+//! streams stays within its limit, and no state is left once the connections are closed.
 
 use core::time::Duration;
 
@@ -16,54 +16,54 @@ use crate::script::frame::{
 };
 use crate::script::{C1, C2, C3, ConnHandle, Peer, request_head};
 
-const LINES: [ConnHandle; 3] = [C1, C2, C3];
+const HANDLES: [ConnHandle; 3] = [C1, C2, C3];
 /// Maximum number of streams that the application keeps open towards the peer.
-const MOST_OPEN: usize = 8;
+const MAX_OPEN_STREAMS: usize = 8;
 
 /// Statistics of an attack.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Outcome {
+pub struct AttackStats {
     /// Steps until every connection was closed.
     pub steps: u32,
     /// Streams opened by the peer or the application.
     pub streams: u32,
     /// Migrations that the engine completed.
-    pub moves: u32,
+    pub migrations: u32,
     /// Directions that the application ended.
-    pub ends: u32,
+    pub ended_directions: u32,
     /// Connections closed by the engine.
-    pub closed: u32,
+    pub closed_connections: u32,
 }
 
-/// Runs the attack given by `input` against an engine of this role.
+/// Runs the attack that `input` encodes against an engine of the given side.
 ///
 /// # Panics
 ///
 /// When the engine violates an invariant.
-pub fn attack(role: Side, input: &[u8]) -> Outcome {
-    let peer = match role {
-        Side::Server => Peer::of_server(Config::server()),
-        Side::Client => Peer::of_client(Config::client()),
+pub fn attack(engine_side: Side, input: &[u8]) -> AttackStats {
+    let peer = match engine_side {
+        Side::Server => Peer::connected_to_server(Config::server()),
+        Side::Client => Peer::connected_to_client(Config::client()),
     };
     let peer = peer.with_spare().with_spare();
-    let fresh = if role == Side::Server { [1; 3] } else { [2; 3] };
+    let next_ids = if engine_side == Side::Server { [1; 3] } else { [2; 3] };
     let mut attack = Attack {
-        role,
+        engine_side,
         peer,
         input,
         keys: Vec::new(),
-        places: Vec::new(),
-        fresh,
-        outcome: Outcome::default(),
+        locations: Vec::new(),
+        next_ids,
+        stats: AttackStats::default(),
     };
-    while !attack.input.is_empty() && attack.open().next().is_some() {
+    while !attack.input.is_empty() && attack.open_handles().next().is_some() {
         attack.step();
-        attack.answer();
+        attack.run_application();
         attack.check();
-        attack.outcome.steps += 1;
+        attack.stats.steps += 1;
     }
-    attack.end();
-    attack.outcome
+    attack.close_all();
+    attack.stats
 }
 
 /// An event that the application here responds to.
@@ -75,11 +75,11 @@ enum SeenEvent {
     Offered(StreamKey),
     Migrated,
     Closed,
-    Else,
+    Other,
 }
 
 impl SeenEvent {
-    fn of(event: &Event) -> Self {
+    fn from_event(event: &Event) -> Self {
         match *event {
             Event::Request { stream, .. } => Self::Request(stream),
             Event::Pushed { stream, .. } => Self::Pushed(stream),
@@ -88,212 +88,225 @@ impl SeenEvent {
             Event::MigrationOffered { stream } => Self::Offered(stream),
             Event::Migrated { .. } => Self::Migrated,
             Event::Closed { .. } => Self::Closed,
-            _ => Self::Else,
+            _ => Self::Other,
         }
     }
 }
 
 struct Attack<'a> {
-    role: Side,
+    engine_side: Side,
     peer: Peer,
     input: &'a [u8],
     /// Streams that the application has not released.
     keys: Vec<StreamKey>,
-    /// Current and former positions of streams.
-    places: Vec<(ConnHandle, u32)>,
+    /// Current and former locations of streams.
+    locations: Vec<(ConnHandle, u32)>,
     /// The peer's next stream id on each connection.
-    fresh: [u32; 3],
-    outcome: Outcome,
+    next_ids: [u32; 3],
+    stats: AttackStats,
 }
 
 impl Attack<'_> {
-    fn byte(&mut self) -> u8 {
+    fn next_byte(&mut self) -> u8 {
         let Some((&first, rest)) = self.input.split_first() else { return 0 };
         self.input = rest;
         first
     }
 
-    fn bytes(&mut self) -> Vec<u8> {
-        let length = usize::from(self.byte() % 32).min(self.input.len());
+    fn next_bytes(&mut self) -> Vec<u8> {
+        let length = usize::from(self.next_byte() % 32).min(self.input.len());
         let (taken, rest) = self.input.split_at(length);
         self.input = rest;
         taken.to_vec()
     }
 
-    fn open(&self) -> impl Iterator<Item = ConnHandle> {
-        LINES.into_iter().filter(|&line| !self.peer.is_closed(line))
+    fn open_handles(&self) -> impl Iterator<Item = ConnHandle> {
+        HANDLES.into_iter().filter(|&handle| !self.peer.is_closed(handle))
     }
 
     /// Selects an open connection.
-    fn line(&mut self) -> Option<ConnHandle> {
-        let at = usize::from(self.byte());
-        let open: Vec<_> = self.open().collect();
+    fn pick_handle(&mut self) -> Option<ConnHandle> {
+        let at = usize::from(self.next_byte());
+        let open: Vec<_> = self.open_handles().collect();
         (!open.is_empty()).then(|| open[at % open.len()])
     }
 
     /// Selects the id of a stream that is or was on the connection; rarely an arbitrary id.
-    fn stream(&mut self, line: ConnHandle) -> Option<u32> {
-        let at = self.byte();
+    fn pick_stream_id(&mut self, handle: ConnHandle) -> Option<u32> {
+        let at = self.next_byte();
         if at >= 250 {
             return Some(if at == 255 { 0x7fff_ffff } else { u32::from(at - 250) });
         }
-        let now = self.keys.iter().filter_map(|&key| self.peer.session().stream(key)).map(|view| {
-            (
-                LINES.into_iter().find(|&line| self.peer.conn(line) == view.connection),
-                view.id.value(),
-            )
-        });
-        for (line, id) in now.collect::<Vec<_>>() {
-            let place = (line.unwrap_or(C1), id);
-            if !self.places.contains(&place) {
-                self.places.push(place);
+        let current =
+            self.keys.iter().filter_map(|&key| self.peer.session().stream(key)).map(|view| {
+                (
+                    HANDLES
+                        .into_iter()
+                        .find(|&handle| self.peer.conn_id(handle) == view.connection),
+                    view.id.value(),
+                )
+            });
+        for (handle, id) in current.collect::<Vec<_>>() {
+            let location = (handle.unwrap_or(C1), id);
+            if !self.locations.contains(&location) {
+                self.locations.push(location);
             }
         }
-        let old = self.places.len().saturating_sub(2 * MOST_OPEN);
-        self.places.drain(..old);
-        let here: Vec<u32> =
-            self.places.iter().filter(|(on, _)| *on == line).map(|&(_, id)| id).collect();
-        here.get(usize::from(at) % here.len().max(1)).copied()
+        let excess = self.locations.len().saturating_sub(2 * MAX_OPEN_STREAMS);
+        self.locations.drain(..excess);
+        let ids: Vec<u32> =
+            self.locations.iter().filter(|(on, _)| *on == handle).map(|&(_, id)| id).collect();
+        ids.get(usize::from(at) % ids.len().max(1)).copied()
     }
 
     /// Returns the next id that the peer may use for a new stream.
-    fn fresh(&mut self, line: ConnHandle) -> u32 {
-        let at = LINES.iter().position(|&other| other == line).unwrap_or(0);
-        let id = self.fresh[at];
-        self.fresh[at] += 2;
+    fn next_id(&mut self, handle: ConnHandle) -> u32 {
+        let at = HANDLES.iter().position(|&other| other == handle).unwrap_or(0);
+        let id = self.next_ids[at];
+        self.next_ids[at] += 2;
         id
     }
 
-    fn key(&mut self) -> Option<StreamKey> {
-        let at = usize::from(self.byte());
+    fn pick_key(&mut self) -> Option<StreamKey> {
+        let at = usize::from(self.next_byte());
         (!self.keys.is_empty()).then(|| self.keys[at % self.keys.len()])
     }
 
     fn step(&mut self) {
-        match self.byte() {
-            0..176 => self.frame(),
+        match self.next_byte() {
+            0..176 => self.send_frame(),
             176..178 => {
-                if let Some(line) = self.line() {
-                    let bytes = self.bytes();
-                    self.peer.send_bytes(line, &bytes);
+                if let Some(handle) = self.pick_handle() {
+                    let bytes = self.next_bytes();
+                    self.peer.send_bytes(handle, &bytes);
                 }
             }
             178..190 => {
-                let millis = u64::from(self.byte()).pow(2);
+                let millis = u64::from(self.next_byte()).pow(2);
                 self.peer.advance(Duration::from_millis(millis));
             }
             190..192 => {
-                if let Some(line) = self.line() {
-                    self.peer.lose(line);
+                if let Some(handle) = self.pick_handle() {
+                    self.peer.lose(handle);
                 }
             }
-            _ => self.command(),
+            _ => self.run_command(),
         }
     }
 
     /// Sends one frame: well formed, or of any type with any payload.
-    fn frame(&mut self) {
-        let (Some(line), Some(other)) = (self.line(), self.line()) else { return };
-        let (mut kind, mut stream) = (self.byte(), self.stream(line).unwrap_or(0));
-        if self.role == Side::Server && (kind % 64 < 8 || stream == 0) {
+    fn send_frame(&mut self) {
+        let (Some(handle), Some(other)) = (self.pick_handle(), self.pick_handle()) else { return };
+        let (mut kind, mut stream) = (self.next_byte(), self.pick_stream_id(handle).unwrap_or(0));
+        if self.engine_side == Side::Server && (kind % 64 < 8 || stream == 0) {
             // A new request.
-            (kind, stream) = (0, self.fresh(line));
+            (kind, stream) = (0, self.next_id(handle));
         }
         if stream == 0 {
             return;
         }
         let cid = self.peer.cid(other);
-        let end = self.byte() % 2 == 1;
+        let end = self.next_byte() % 2 == 1;
         let frame = match kind % 64 {
             0..16 => {
-                let head = match (self.role, end) {
+                let head = match (self.engine_side, end) {
                     (Side::Server, true) => headers(stream).get("/").end(),
                     (Side::Server, false) => headers(stream).post("/"),
                     (Side::Client, true) => headers(stream).status(200).end(),
                     (Side::Client, false) => headers(stream).status(200),
                 };
-                return self.peer.send(line, head);
+                return self.peer.send(handle, head);
             }
-            16..24 if end => data(stream, self.bytes()).end(),
-            16..24 => data(stream, self.bytes()),
+            16..24 if end => data(stream, self.next_bytes()).end(),
+            16..24 => data(stream, self.next_bytes()),
             // Sent by a server that has responded and needs no more of the request.
             24..26 => reset(stream, ErrorCode::NoError),
             26..28 => reset(stream, ErrorCode::Cancel),
-            28..32 => window_update(stream, 1 + (u32::from(self.byte()) << 8)),
-            32 => settings(&[(u16::from(self.byte() % 10), u32::from(self.byte()) << 10)]),
-            33..45 => migrate(stream, cid, self.fresh(other)),
-            45..51 => accept(stream, cid, self.stream(other).unwrap_or(stream)),
+            28..32 => window_update(stream, 1 + (u32::from(self.next_byte()) << 8)),
+            32 => {
+                settings(&[(u16::from(self.next_byte() % 10), u32::from(self.next_byte()) << 10)])
+            }
+            33..45 => migrate(stream, cid, self.next_id(other)),
+            45..51 => accept(stream, cid, self.pick_stream_id(other).unwrap_or(stream)),
             51..54 => decline(stream),
             54..57 => offer(stream),
             57 if end => goaway(stream, ErrorCode::NoError),
             57..63 => ping([kind; 8]),
             _ => {
                 const KINDS: [u8; 14] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0x10, 0xf5, 0xf6, 0x77];
-                let kind = KINDS[usize::from(self.byte()) % KINDS.len()];
-                let flags = self.byte();
-                raw(kind, flags, stream, self.bytes())
+                let kind = KINDS[usize::from(self.next_byte()) % KINDS.len()];
+                let flags = self.next_byte();
+                raw(kind, flags, stream, self.next_bytes())
             }
         };
-        self.peer.send(line, frame);
+        self.peer.send(handle, frame);
     }
 
     /// Performs one action of the application.
-    fn command(&mut self) {
-        let what = self.byte();
-        if self.role == Side::Client && what.is_multiple_of(4) && self.streams() < MOST_OPEN {
+    fn run_command(&mut self) {
+        let action = self.next_byte();
+        if self.engine_side == Side::Client
+            && action.is_multiple_of(4)
+            && self.stream_count() < MAX_OPEN_STREAMS
+        {
             let head =
-                request_head(if what < 128 { http::Method::GET } else { http::Method::POST });
-            let end = if what < 128 { EndStream::Yes } else { EndStream::No };
-            if let Ok(key) = self.peer.app(|session, now| session.open(now, None, &head, end)) {
-                self.take(key);
+                request_head(if action < 128 { http::Method::GET } else { http::Method::POST });
+            let end = if action < 128 { EndStream::Yes } else { EndStream::No };
+            if let Ok(key) =
+                self.peer.with_session(|session, now| session.open(now, None, &head, end))
+            {
+                self.track(key);
             }
             return;
         }
-        let Some(key) = self.key() else { return };
-        let body = self.bytes();
-        let end = if what % 8 == 1 { EndStream::Yes } else { EndStream::No };
-        match what % 32 {
+        let Some(key) = self.pick_key() else { return };
+        let body = self.next_bytes();
+        let end = if action % 8 == 1 { EndStream::Yes } else { EndStream::No };
+        match action % 32 {
             0..16 => {
-                let sent = self.peer.app(|session, _| session.send_data(key, body.into(), end));
-                self.outcome.ends += u32::from(end.is_end() && sent.is_ok());
+                let sent =
+                    self.peer.with_session(|session, _| session.send_data(key, body.into(), end));
+                self.stats.ended_directions += u32::from(end.is_end() && sent.is_ok());
             }
             16..24 => drop(
-                self.peer.app(|session, now| session.migrate(now, key, MigrationTarget::Spare)),
+                self.peer
+                    .with_session(|session, now| session.migrate(now, key, MigrationTarget::Spare)),
             ),
-            24..28 => self.peer.app(|session, _| session.reset(key, ErrorCode::Cancel)),
-            28..30 => self.peer.app(|session, _| session.reset(key, ErrorCode::NoError)),
+            24..28 => self.peer.with_session(|session, _| session.reset(key, ErrorCode::Cancel)),
+            28..30 => self.peer.with_session(|session, _| session.reset(key, ErrorCode::NoError)),
             _ => self.release(key),
         }
     }
 
     /// Returns the number of streams in the engine, including released ones that have not ended.
-    fn streams(&self) -> usize {
+    fn stream_count(&self) -> usize {
         self.peer.session().stream_count()
     }
 
-    fn take(&mut self, key: StreamKey) {
-        self.outcome.streams += 1;
+    fn track(&mut self, key: StreamKey) {
+        self.stats.streams += 1;
         self.keys.push(key);
     }
 
     /// Runs the application: it responds to requests, reads the bodies and releases ended streams.
-    fn answer(&mut self) {
-        while let Some(said) = self.peer.find_event(|event| Some(SeenEvent::of(event))) {
-            match said {
+    fn run_application(&mut self) {
+        while let Some(event) = self.peer.try_take_event(|event| Some(SeenEvent::from_event(event)))
+        {
+            match event {
                 SeenEvent::Request(stream) => {
-                    self.take(stream);
+                    self.track(stream);
                     let head = smig_proto::ResponseHead {
                         status: http::StatusCode::OK,
                         headers: http::HeaderMap::new(),
                     };
                     // The stream may have ended already.
-                    let _ = self
-                        .peer
-                        .app(|session, _| session.send_response(stream, &head, EndStream::No));
+                    let _ = self.peer.with_session(|session, _| {
+                        session.send_response(stream, &head, EndStream::No)
+                    });
                 }
-                SeenEvent::Pushed(stream) => self.take(stream),
+                SeenEvent::Pushed(stream) => self.track(stream),
                 SeenEvent::Readable(stream) => {
-                    self.peer.app(
+                    self.peer.with_session(
                         |session, _| {
                             while matches!(session.read(stream), Read::Data(_)) {}
                         },
@@ -301,15 +314,15 @@ impl Attack<'_> {
                 }
                 SeenEvent::Reset(stream) => self.release(stream),
                 SeenEvent::Offered(stream) => {
-                    self.peer.app(|session, _| session.decline_offer(stream));
+                    self.peer.with_session(|session, _| session.decline_offer(stream));
                 }
-                SeenEvent::Migrated => self.outcome.moves += 1,
-                SeenEvent::Closed => self.outcome.closed += 1,
-                SeenEvent::Else => {}
+                SeenEvent::Migrated => self.stats.migrations += 1,
+                SeenEvent::Closed => self.stats.closed_connections += 1,
+                SeenEvent::Other => {}
             }
         }
         if let Some(&oldest) = self.keys.first()
-            && self.keys.len() > MOST_OPEN
+            && self.keys.len() > MAX_OPEN_STREAMS
         {
             self.release(oldest);
         }
@@ -317,33 +330,33 @@ impl Attack<'_> {
 
     fn release(&mut self, key: StreamKey) {
         self.keys.retain(|&other| other != key);
-        self.peer.app(|session, _| session.release(key));
+        self.peer.with_session(|session, _| session.release(key));
     }
 
     fn check(&self) {
-        let wrong = self.peer.session().check_invariants();
-        assert!(wrong.is_empty(), "{wrong:#?}");
-        let most = Config::server().max_concurrent_streams as usize + 2 * MOST_OPEN;
-        let streams = self.streams();
-        assert!(streams <= most, "{streams} streams");
+        let violations = self.peer.session().check_invariants();
+        assert!(violations.is_empty(), "{violations:#?}");
+        let max_streams = Config::server().max_concurrent_streams as usize + 2 * MAX_OPEN_STREAMS;
+        let streams = self.stream_count();
+        assert!(streams <= max_streams, "{streams} streams");
     }
 
     /// Closes all connections, and checks that the engine keeps no state.
-    fn end(&mut self) {
-        for line in LINES {
-            if !self.peer.is_closed(line) {
-                self.peer.lose(line);
+    fn close_all(&mut self) {
+        for handle in HANDLES {
+            if !self.peer.is_closed(handle) {
+                self.peer.lose(handle);
             }
         }
-        self.answer();
+        self.run_application();
         for key in std::mem::take(&mut self.keys) {
             self.release(key);
         }
         self.peer.advance(Duration::from_secs(3600));
         self.check();
         let session = self.peer.session();
-        let left: Vec<ConnId> = session.connections().map(|view| view.id).collect();
-        assert!(left.is_empty(), "connections are left: {left:?}");
+        let remaining: Vec<ConnId> = session.connections().map(|view| view.id).collect();
+        assert!(remaining.is_empty(), "connections are left: {remaining:?}");
         assert_eq!(Session::stream_count(session), 0, "streams are left");
     }
 }

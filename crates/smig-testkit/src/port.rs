@@ -17,7 +17,7 @@ impl ReservedPort {
     /// # Panics
     /// If no port or no socket is available.
     #[must_use]
-    #[expect(clippy::new_without_default, reason = "it takes something of the machine")]
+    #[expect(clippy::new_without_default, reason = "it reserves a port of the machine")]
     pub fn new() -> Self {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
         socket.set_reuse_address(true).expect("SO_REUSEADDR");
@@ -32,7 +32,7 @@ impl ReservedPort {
     /// Never: a bound socket has an address.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
-        self.0.local_addr().expect("it is bound").as_socket().expect("it is of IPv4")
+        self.0.local_addr().expect("a bound socket").as_socket().expect("an IPv4 socket")
     }
 }
 

@@ -19,16 +19,16 @@ enum Progress {
 const PROGRESS: [Progress; 3] = [Progress::BeforeHeaders, Progress::MidBody, Progress::MidUpload];
 
 /// A server engine that has received a request on stream 1 of C1, with the given progress.
-fn serving(progress: Progress, lines: usize) -> (Peer, StreamKey) {
-    let mut peer = Peer::of_server(Config::server());
-    for _ in 1..lines {
+fn responding_server(progress: Progress, connections: usize) -> (Peer, StreamKey) {
+    let mut peer = Peer::connected_to_server(Config::server());
+    for _ in 1..connections {
         peer.connect();
     }
     let uploads = progress == Progress::MidUpload;
     let key = if uploads { peer.post(C1, 1) } else { peer.get(C1, 1) };
     if progress != Progress::BeforeHeaders {
         peer.respond(key, 200, EndStream::No);
-        peer.body(key, "one ", EndStream::No);
+        peer.send_body(key, "one ", EndStream::No);
         peer.expect(C1, headers(1).status(200));
         peer.expect(C1, data(1, "one "));
     }
@@ -38,32 +38,32 @@ fn serving(progress: Progress, lines: usize) -> (Peer, StreamKey) {
     (peer, key)
 }
 
-/// Completes the exchange, with the stream at `id` of `line` at both ends.
-fn finish_serving(
+/// Completes the exchange, with the stream at `id` of `handle` at both ends.
+fn finish_response(
     peer: &mut Peer,
     key: StreamKey,
     progress: Progress,
-    (line, id): (ConnHandle, u32),
+    (handle, id): (ConnHandle, u32),
 ) {
     if progress == Progress::BeforeHeaders {
         peer.respond(key, 200, EndStream::No);
-        peer.body(key, "one ", EndStream::No);
-        peer.expect(line, headers(id).status(200));
-        peer.expect(line, data(id, "one "));
+        peer.send_body(key, "one ", EndStream::No);
+        peer.expect(handle, headers(id).status(200));
+        peer.expect(handle, data(id, "one "));
     }
     if progress == Progress::MidUpload {
-        peer.send(line, data(id, "on").end());
+        peer.send(handle, data(id, "on").end());
         assert_eq!(&peer.read_to_end(key)[..], b"up on");
     }
-    peer.body(key, "two", EndStream::Yes);
-    peer.expect(line, data(id, "two").end());
+    peer.send_body(key, "two", EndStream::Yes);
+    peer.expect(handle, data(id, "two").end());
     peer.expect_silence();
 }
 
 /// A client engine whose request on stream 1 of C1 has the given progress.
-fn fetching(progress: Progress, lines: usize) -> (Peer, StreamKey) {
-    let mut peer = Peer::of_client(Config::client());
-    for _ in 1..lines {
+fn requesting_client(progress: Progress, connections: usize) -> (Peer, StreamKey) {
+    let mut peer = Peer::connected_to_client(Config::client());
+    for _ in 1..connections {
         peer.connect();
     }
     let uploads = progress == Progress::MidUpload;
@@ -71,7 +71,7 @@ fn fetching(progress: Progress, lines: usize) -> (Peer, StreamKey) {
         if uploads { (Method::POST, EndStream::No) } else { (Method::GET, EndStream::Yes) };
     let key = peer.open(C1, method, end);
     if uploads {
-        peer.body(key, "up ", EndStream::No);
+        peer.send_body(key, "up ", EndStream::No);
         peer.expect(C1, data(1, "up "));
     }
     if progress != Progress::BeforeHeaders {
@@ -82,212 +82,212 @@ fn fetching(progress: Progress, lines: usize) -> (Peer, StreamKey) {
     (peer, key)
 }
 
-fn finish_fetching(
+fn finish_request(
     peer: &mut Peer,
     key: StreamKey,
     progress: Progress,
-    (line, id): (ConnHandle, u32),
+    (handle, id): (ConnHandle, u32),
 ) {
     if progress == Progress::MidUpload {
-        peer.body(key, "on", EndStream::Yes);
-        peer.expect(line, data(id, "on").end());
+        peer.send_body(key, "on", EndStream::Yes);
+        peer.expect(handle, data(id, "on").end());
     }
     if progress == Progress::BeforeHeaders {
-        peer.send(line, headers(id).status(200));
-        peer.send(line, data(id, "one "));
+        peer.send(handle, headers(id).status(200));
+        peer.send(handle, data(id, "one "));
         assert_eq!(peer.take_response(key), 200);
     }
-    peer.send(line, data(id, "two").end());
+    peer.send(handle, data(id, "two").end());
     assert_eq!(&peer.read_to_end(key)[..], b"one two");
-    peer.expect_unharmed(key);
+    peer.expect_not_failed(key);
     peer.expect_silence();
 }
 
 /// Adds END_STREAM to a MIGRATE or its answer if the client's direction has ended.
-fn of_client(frame: Frame, progress: Progress) -> Frame {
+fn with_client_end_stream(frame: Frame, progress: Progress) -> Frame {
     if progress == Progress::MidUpload { frame } else { frame.end() }
 }
 
 #[test]
-fn the_server_moves_to_a_spare() {
+fn the_server_migrates_to_a_spare() {
     for progress in PROGRESS {
         // Server engine.
-        let (mut peer, key) = serving(progress, 2);
+        let (mut peer, key) = responding_server(progress, 2);
         let cid = peer.cid(C2);
         peer.migrate_to_spare(key).unwrap();
         peer.expect(C1, migrate(1, cid, 2));
-        peer.send(C1, of_client(accept(1, cid, 2), progress));
+        peer.send(C1, with_client_end_stream(accept(1, cid, 2), progress));
         peer.take_migrated(key);
-        finish_serving(&mut peer, key, progress, (C2, 2));
+        finish_response(&mut peer, key, progress, (C2, 2));
         // Client engine.
-        let (mut peer, key) = fetching(progress, 2);
+        let (mut peer, key) = requesting_client(progress, 2);
         peer.send(C1, migrate(1, cid, 2));
-        peer.expect(C1, of_client(accept(1, cid, 2), progress));
+        peer.expect(C1, with_client_end_stream(accept(1, cid, 2), progress));
         peer.take_migrated(key);
-        finish_fetching(&mut peer, key, progress, (C2, 2));
+        finish_request(&mut peer, key, progress, (C2, 2));
     }
 }
 
 #[test]
-fn the_server_moves_without_a_spare() {
+fn the_server_offers_without_a_spare() {
     // SMIG-6.1/offer, SMIG-6.2/offer-answered: an offer; the client opens a connection and migrates.
     for progress in PROGRESS {
-        let (mut peer, key) = serving(progress, 1);
+        let (mut peer, key) = responding_server(progress, 1);
         peer.offer(key).unwrap();
         peer.expect(C1, offer(1));
         peer.connect();
         let cid = peer.cid(C2);
-        peer.send(C1, of_client(migrate(1, cid, 1), progress));
+        peer.send(C1, with_client_end_stream(migrate(1, cid, 1), progress));
         peer.expect(C1, accept(1, cid, 1));
-        finish_serving(&mut peer, key, progress, (C2, 1));
+        finish_response(&mut peer, key, progress, (C2, 1));
 
-        let (mut peer, key) = fetching(progress, 1);
+        let (mut peer, key) = requesting_client(progress, 1);
         peer.send(C1, offer(1));
         peer.connect();
         peer.migrate(key, C2).unwrap();
-        peer.expect(C1, of_client(migrate(1, cid, 1), progress));
+        peer.expect(C1, with_client_end_stream(migrate(1, cid, 1), progress));
         peer.send(C1, accept(1, cid, 1));
-        finish_fetching(&mut peer, key, progress, (C2, 1));
+        finish_request(&mut peer, key, progress, (C2, 1));
     }
 }
 
 #[test]
-fn the_client_moves_to_a_spare_or_to_a_connection_that_it_opens_first() {
+fn the_client_migrates_to_a_spare_or_a_new_connection() {
     for progress in PROGRESS {
         for opens_first in [false, true] {
-            let lines = if opens_first { 1 } else { 2 };
-            let (mut peer, key) = fetching(progress, lines);
+            let connections = if opens_first { 1 } else { 2 };
+            let (mut peer, key) = requesting_client(progress, connections);
             if opens_first {
                 peer.connect();
             }
             let cid = peer.cid(C2);
             peer.migrate_to_spare(key).unwrap();
-            peer.expect(C1, of_client(migrate(1, cid, 1), progress));
+            peer.expect(C1, with_client_end_stream(migrate(1, cid, 1), progress));
             peer.send(C1, accept(1, cid, 1));
             peer.take_migrated(key);
-            finish_fetching(&mut peer, key, progress, (C2, 1));
+            finish_request(&mut peer, key, progress, (C2, 1));
 
-            let (mut peer, key) = serving(progress, lines);
+            let (mut peer, key) = responding_server(progress, connections);
             if opens_first {
                 peer.connect();
             }
-            peer.send(C1, of_client(migrate(1, cid, 1), progress));
+            peer.send(C1, with_client_end_stream(migrate(1, cid, 1), progress));
             peer.expect(C1, accept(1, cid, 1));
-            finish_serving(&mut peer, key, progress, (C2, 1));
+            finish_response(&mut peer, key, progress, (C2, 1));
         }
     }
 }
 
 #[test]
-fn both_move_at_once() {
+fn both_ends_migrate_at_once() {
     for progress in PROGRESS {
-        let (mut peer, key) = serving(progress, 3);
+        let (mut peer, key) = responding_server(progress, 3);
         let (c2, c3) = (peer.cid(C2), peer.cid(C3));
         peer.migrate(key, C2).unwrap();
         peer.expect(C1, migrate(1, c2, 2));
-        peer.send(C1, of_client(migrate(1, c3, 1), progress));
-        peer.send(C1, of_client(accept(1, c2, 2), progress));
-        finish_serving(&mut peer, key, progress, (C2, 2));
+        peer.send(C1, with_client_end_stream(migrate(1, c3, 1), progress));
+        peer.send(C1, with_client_end_stream(accept(1, c2, 2), progress));
+        finish_response(&mut peer, key, progress, (C2, 2));
 
-        let (mut peer, key) = fetching(progress, 3);
+        let (mut peer, key) = requesting_client(progress, 3);
         peer.migrate(key, C3).unwrap();
-        peer.expect(C1, of_client(migrate(1, c3, 1), progress));
+        peer.expect(C1, with_client_end_stream(migrate(1, c3, 1), progress));
         peer.send(C1, migrate(1, c2, 2));
-        peer.expect(C1, of_client(accept(1, c2, 2), progress));
-        finish_fetching(&mut peer, key, progress, (C2, 2));
+        peer.expect(C1, with_client_end_stream(accept(1, c2, 2), progress));
+        finish_request(&mut peer, key, progress, (C2, 2));
     }
 }
 
 #[test]
-fn a_move_is_declined_and_the_stream_goes_on_where_it_was() {
+fn a_declined_stream_continues_on_its_connection() {
     for progress in PROGRESS {
-        let (mut peer, key) = serving(progress, 2);
+        let (mut peer, key) = responding_server(progress, 2);
         let cid = peer.cid(C2);
         peer.migrate(key, C2).unwrap();
         peer.expect(C1, migrate(1, cid, 2));
-        peer.send(C1, of_client(decline(1), progress));
-        finish_serving(&mut peer, key, progress, (C1, 1));
+        peer.send(C1, with_client_end_stream(decline(1), progress));
+        finish_response(&mut peer, key, progress, (C1, 1));
 
-        let (mut peer, key) = fetching(progress, 2);
+        let (mut peer, key) = requesting_client(progress, 2);
         peer.migrate(key, C2).unwrap();
-        peer.expect(C1, of_client(migrate(1, cid, 1), progress));
+        peer.expect(C1, with_client_end_stream(migrate(1, cid, 1), progress));
         peer.send(C1, decline(1));
-        finish_fetching(&mut peer, key, progress, (C1, 1));
+        finish_request(&mut peer, key, progress, (C1, 1));
     }
 }
 
 #[test]
-fn a_stream_moves_again_and_back() {
+fn a_stream_migrates_twice_and_back() {
     // C1 to C2 by the server, to C3 by the client, to C1 by the server.
     for progress in PROGRESS {
-        let (mut peer, key) = serving(progress, 3);
+        let (mut peer, key) = responding_server(progress, 3);
         let (c1, c2, c3) = (peer.cid(C1), peer.cid(C2), peer.cid(C3));
         peer.migrate(key, C2).unwrap();
         peer.expect(C1, migrate(1, c2, 2));
-        peer.send(C1, of_client(accept(1, c2, 2), progress));
-        peer.send(C2, of_client(migrate(2, c3, 1), progress));
+        peer.send(C1, with_client_end_stream(accept(1, c2, 2), progress));
+        peer.send(C2, with_client_end_stream(migrate(2, c3, 1), progress));
         peer.expect(C2, accept(2, c3, 1));
         peer.migrate(key, C1).unwrap();
         peer.expect(C3, migrate(1, c1, 2));
-        peer.send(C3, of_client(accept(1, c1, 2), progress));
+        peer.send(C3, with_client_end_stream(accept(1, c1, 2), progress));
         assert_eq!(peer.session().stream(key).unwrap().migrations, 3);
-        finish_serving(&mut peer, key, progress, (C1, 2));
+        finish_response(&mut peer, key, progress, (C1, 2));
 
-        let (mut peer, key) = fetching(progress, 3);
+        let (mut peer, key) = requesting_client(progress, 3);
         peer.send(C1, migrate(1, c2, 2));
-        peer.expect(C1, of_client(accept(1, c2, 2), progress));
+        peer.expect(C1, with_client_end_stream(accept(1, c2, 2), progress));
         peer.migrate(key, C3).unwrap();
-        peer.expect(C2, of_client(migrate(2, c3, 1), progress));
+        peer.expect(C2, with_client_end_stream(migrate(2, c3, 1), progress));
         peer.send(C2, accept(2, c3, 1));
         peer.send(C3, migrate(1, c1, 2));
-        peer.expect(C3, of_client(accept(1, c1, 2), progress));
-        finish_fetching(&mut peer, key, progress, (C1, 2));
+        peer.expect(C3, with_client_end_stream(accept(1, c1, 2), progress));
+        finish_request(&mut peer, key, progress, (C1, 2));
     }
 }
 
 /// Exchanges data in both directions of a tunnel at a server engine.
-fn talk(peer: &mut Peer, key: StreamKey, line: ConnHandle, id: u32) {
-    peer.send(line, data(id, "ping"));
+fn exchange_data(peer: &mut Peer, key: StreamKey, handle: ConnHandle, id: u32) {
+    peer.send(handle, data(id, "ping"));
     assert_eq!(&peer.read(key)[..], b"ping");
-    peer.body(key, "pong", EndStream::No);
-    peer.expect(line, data(id, "pong"));
+    peer.send_body(key, "pong", EndStream::No);
+    peer.expect(handle, data(id, "pong"));
     peer.expect_silence();
 }
 
 #[test]
-fn a_connect_tunnel_moves_with_both_directions() {
+fn a_connect_tunnel_migrates_with_both_directions() {
     // A server engine; the tunnel is migrated by the server, then by the client.
-    let mut peer = Peer::of_server(Config::server()).with_spare();
+    let mut peer = Peer::connected_to_server(Config::server()).with_spare();
     let (c1, c2) = (peer.cid(C1), peer.cid(C2));
     peer.send(C1, headers(1).connect("example.com:443"));
     let key = peer.take_request();
     peer.respond(key, 200, EndStream::No);
     peer.expect(C1, headers(1).status(200));
-    talk(&mut peer, key, C1, 1);
+    exchange_data(&mut peer, key, C1, 1);
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, c2, 2));
-    peer.body(key, "first", EndStream::No);
+    peer.send_body(key, "first", EndStream::No);
     peer.expect(C2, data(2, "first"));
     peer.send(C1, data(1, "last on S1"));
     peer.send(C1, accept(1, c2, 2));
     assert_eq!(&peer.read(key)[..], b"last on S1");
-    talk(&mut peer, key, C2, 2);
+    exchange_data(&mut peer, key, C2, 2);
     peer.send(C2, migrate(2, c1, 3));
     peer.expect(C2, accept(2, c1, 3));
-    talk(&mut peer, key, C1, 3);
+    exchange_data(&mut peer, key, C1, 3);
     peer.send(C1, data(3, "").end());
-    peer.body(key, "bye", EndStream::Yes);
+    peer.send_body(key, "bye", EndStream::Yes);
     peer.expect(C1, data(3, "bye").end());
     assert_eq!(peer.read_to_end(key).len(), 0);
     peer.expect_silence();
 }
 
 #[test]
-fn an_extended_connect_moves_at_the_client() {
+fn an_extended_connect_migrates_at_the_client() {
     // RFC 8441: a WebSocket, migrated by the server before the 200 and by the client after it.
     let mut setup = Setup::new(Config::client());
     setup.settings.push((setting::ENABLE_CONNECT_PROTOCOL, 1));
-    let mut peer = Peer::to_client(setup);
+    let mut peer = Peer::for_client(setup);
     peer.connect();
     peer.connect();
     let (c1, c2) = (peer.cid(C1), peer.cid(C2));
@@ -297,8 +297,9 @@ fn an_extended_connect_moves_at_the_client() {
         protocol: Protocol::new("websocket"),
         headers: http::HeaderMap::new(),
     };
-    let conn = peer.conn(C1);
-    let opened = peer.app(|session, now| session.open(now, Some(conn), &head, EndStream::No));
+    let conn = peer.conn_id(C1);
+    let opened =
+        peer.with_session(|session, now| session.open(now, Some(conn), &head, EndStream::No));
     let key = opened.unwrap();
     let expected = headers(1).request("CONNECT", "/chat").field(":protocol", "websocket");
     peer.expect(C1, expected);
@@ -306,11 +307,11 @@ fn an_extended_connect_moves_at_the_client() {
     peer.expect(C1, accept(1, c2, 2));
     peer.send(C2, headers(2).status(200));
     assert_eq!(peer.take_response(key), 200);
-    peer.body(key, "hello", EndStream::No);
+    peer.send_body(key, "hello", EndStream::No);
     peer.expect(C2, data(2, "hello"));
     peer.migrate(key, C1).unwrap();
     peer.expect(C2, migrate(2, c1, 3));
-    peer.body(key, "held", EndStream::No);
+    peer.send_body(key, "held", EndStream::No);
     peer.send(C2, data(2, "still S2"));
     assert_eq!(&peer.read(key)[..], b"still S2");
     peer.expect_silence();
@@ -318,17 +319,17 @@ fn an_extended_connect_moves_at_the_client() {
     peer.expect(C1, data(3, "held"));
     peer.send(C1, data(3, "over").end());
     assert_eq!(&peer.read_to_end(key)[..], b"over");
-    peer.body(key, "", EndStream::Yes);
+    peer.send_body(key, "", EndStream::Yes);
     peer.expect(C1, data(3, "").end());
 }
 
 #[test]
-fn a_server_without_extended_connect_is_not_asked_for_it() {
+fn a_server_without_extended_connect_refuses_it() {
     let config = Config { connect_protocol: ConnectProtocol::Disabled, ..Config::server() };
-    let mut peer = Peer::of_server(config);
+    let mut peer = Peer::connected_to_server(config);
     let head = headers(1).request("CONNECT", "/chat").field(":protocol", "websocket");
     peer.send(C1, head);
     peer.expect(C1, reset(1, smig_proto::ErrorCode::ProtocolError));
     let requested = |event: &Event| matches!(event, Event::Request { .. }).then_some(());
-    assert_eq!(peer.find_event(requested), None);
+    assert_eq!(peer.try_take_event(requested), None);
 }

@@ -11,25 +11,25 @@ use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, C2, Peer, Setup};
 
 fn server() -> Peer {
-    Peer::of_server(Config::server())
+    Peer::connected_to_server(Config::server())
 }
 
-fn limited(change: impl FnOnce(&mut Limits)) -> Peer {
+fn server_with_limits(change: impl FnOnce(&mut Limits)) -> Peer {
     let mut config = Config::server();
     change(&mut config.limits);
-    Peer::of_server(config)
+    Peer::connected_to_server(config)
 }
 
 /// Expects GOAWAY(ENHANCE_YOUR_CALM) and the event that names the limit.
 #[track_caller]
 fn expect_limit(peer: &mut Peer, limit: &str) {
     peer.expect_goaway(C1, ErrorCode::EnhanceYourCalm);
-    assert_eq!(peer.limit(), limit);
+    assert_eq!(peer.take_limit_hit(), limit);
 }
 
 // CONTINUATION (VU#421644).
 
-fn fragment(size: usize) -> Vec<u8> {
+fn header_fragment(size: usize) -> Vec<u8> {
     // A literal field that is too long to end within the test.
     let mut bytes = vec![0, 1, b'x', 0x7f, 0xff, 0xff, 0xff, 0x0f];
     bytes.resize(size, b'v');
@@ -37,7 +37,7 @@ fn fragment(size: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_header_block_has_eight_continuations() {
+fn a_header_block_has_at_most_eight_continuations() {
     // The header block of a valid request, split into nine frames.
     let mut peer = server();
     let block = b"\x82\x84\x87\x01\x0bexample.com";
@@ -57,14 +57,14 @@ fn a_header_block_has_eight_continuations() {
     peer.expect_nothing(C1);
     peer.send(C1, raw(kind::CONTINUATION, 0, 1, &block[9..10]));
     expect_limit(&mut peer, "too many CONTINUATION frames");
-    peer.expect_unharmed(other);
+    peer.expect_not_failed(other);
     peer.expect_silence();
 }
 
 #[test]
-fn a_header_block_has_64_kilobytes() {
+fn a_header_block_has_at_most_64_kilobytes() {
     let mut peer = server();
-    peer.send(C1, raw(kind::HEADERS, flag::END_STREAM, 1, fragment(16_384)));
+    peer.send(C1, raw(kind::HEADERS, flag::END_STREAM, 1, header_fragment(16_384)));
     for _ in 0..3 {
         peer.send(C1, raw(kind::CONTINUATION, 0, 1, vec![b'v'; 16_384]));
     }
@@ -74,9 +74,9 @@ fn a_header_block_has_64_kilobytes() {
 }
 
 #[test]
-fn a_header_block_has_ten_seconds() {
+fn a_header_block_times_out_after_ten_seconds() {
     let mut peer = server();
-    peer.send(C1, raw(kind::HEADERS, flag::END_STREAM, 1, fragment(100)));
+    peer.send(C1, raw(kind::HEADERS, flag::END_STREAM, 1, header_fragment(100)));
     peer.advance(Duration::from_secs(5));
     peer.send(C1, raw(kind::CONTINUATION, 0, 1, "v"));
     peer.advance(Duration::from_secs(4));
@@ -88,7 +88,7 @@ fn a_header_block_has_ten_seconds() {
 // Empty frames (CVE-2019-9518).
 
 #[test]
-fn ten_empty_frames_in_a_row_are_enough() {
+fn at_most_ten_empty_frames_in_a_row_are_allowed() {
     let frames: [Frame; 4] =
         [data(1, ""), padded_data(1, "", 200), raw(0xee, 0xff, 77, "unknown"), raw(0x42, 0, 0, "")];
     for frame in frames {
@@ -116,19 +116,19 @@ fn ten_empty_frames_in_a_row_are_enough() {
 // GOAWAY.
 
 #[test]
-fn a_server_says_goodbye_a_few_times() {
-    let mut peer = Peer::of_client(Config::client());
+fn repeated_goaways_are_bounded() {
+    let mut peer = Peer::connected_to_client(Config::client());
     let kept = peer.open(C1, Method::GET, EndStream::Yes);
     let excluded = peer.open(C1, Method::GET, EndStream::Yes);
     for _ in 0..5 {
         peer.send(C1, goaway(3, ErrorCode::NoError));
     }
-    peer.expect_unharmed(excluded);
+    peer.expect_not_failed(excluded);
     for _ in 0..5 {
         peer.send(C1, goaway(1, ErrorCode::NoError));
     }
     assert_eq!(peer.take_error(excluded).code, ErrorCode::RefusedStream);
-    peer.expect_unharmed(kept);
+    peer.expect_not_failed(kept);
     peer.expect_nothing(C1);
     peer.send(C1, goaway(1, ErrorCode::NoError));
     peer.expect_nothing(C1);
@@ -139,15 +139,15 @@ fn a_server_says_goodbye_a_few_times() {
 // PRIORITY (CVE-2019-9513).
 
 #[test]
-fn a_browser_may_give_all_of_its_streams_other_places() {
+fn a_browser_may_reprioritize_all_of_its_streams() {
     // Chromium when it lays out a page with many images: it sends up to three for each.
     let mut peer = server();
-    let most = Config::server().max_concurrent_streams;
+    let max_streams = Config::server().max_concurrent_streams;
     let priority = |n: u32| raw(kind::PRIORITY, 0, 2 * n + 1, [0x80, 0, 0, 0, 146]);
     for row in 0..2 {
         peer.post(C1, 2 * row + 1);
-        for n in 0..8 * most {
-            peer.send(C1, priority(n % most + 10));
+        for n in 0..8 * max_streams {
+            peer.send(C1, priority(n % max_streams + 10));
         }
         peer.expect_nothing(C1);
     }
@@ -159,7 +159,7 @@ fn a_browser_may_give_all_of_its_streams_other_places() {
 // Queued answers (CVE-2019-9512, -9514, -9515).
 
 #[test]
-fn pings_are_answered_while_the_peer_reads() {
+fn pings_are_answered_until_64_answers_are_queued() {
     let mut peer = server();
     for n in 0..1_000u64 {
         peer.send(C1, ping(n.to_be_bytes()));
@@ -171,9 +171,9 @@ fn pings_are_answered_while_the_peer_reads() {
         peer.send(C1, ping([7; 8]));
     }
     let hit = |event: &Event| matches!(event, Event::LimitHit { .. }).then_some(());
-    assert_eq!(peer.find_event(hit), None);
+    assert_eq!(peer.try_take_event(hit), None);
     peer.send(C1, ping([7; 8]));
-    assert_eq!(peer.limit(), "too many answers owed: read faster");
+    assert_eq!(peer.take_limit_hit(), "too many answers owed: read faster");
     peer.resume(C1);
     for _ in 0..65 {
         assert!(matches!(peer.next(C1), Frame::Pong(_) | Frame::GoAway { .. }));
@@ -206,18 +206,18 @@ fn settings_are_bounded_in_number_and_in_entries() {
 }
 
 #[test]
-fn resets_that_nobody_reads_are_bounded() {
+fn unread_resets_are_bounded() {
     // The peer is a server. A client pays for them from its budget, read or not (limits_offences.rs).
-    let mut peer = Peer::of_client(Config::client());
+    let mut peer = Peer::connected_to_client(Config::client());
     peer.pause(C1);
     for n in 1..=65 {
         peer.send(C1, window_update(2 * n, 0));
     }
-    assert_eq!(peer.limit(), "too many answers owed: read faster");
+    assert_eq!(peer.take_limit_hit(), "too many answers owed: read faster");
 }
 
 #[test]
-fn migrates_that_nobody_reads_the_answers_of_are_bounded() {
+fn unread_answers_to_migrate_are_bounded() {
     let mut peer = server();
     let key = peer.post(C1, 1);
     let cid = peer.cid(C1);
@@ -225,7 +225,7 @@ fn migrates_that_nobody_reads_the_answers_of_are_bounded() {
     for n in 1..=65 {
         peer.send(C1, migrate(1, cid, 2 * n + 1));
     }
-    assert_eq!(peer.limit(), "too many answers owed: read faster");
+    assert_eq!(peer.take_limit_hit(), "too many answers owed: read faster");
     peer.take_error(key);
     // The same for a stream that has ended.
     let mut peer = server();
@@ -235,16 +235,16 @@ fn migrates_that_nobody_reads_the_answers_of_are_bounded() {
     for n in 1..=65 {
         peer.send(C1, migrate(1, cid, 2 * n + 1));
     }
-    assert_eq!(peer.limit(), "too many answers owed: read faster");
+    assert_eq!(peer.take_limit_hit(), "too many answers owed: read faster");
 }
 
 // Windows (CVE-2019-9511, -9517).
 
-fn responding(peer: &mut Peer, bytes: usize) -> StreamKey {
+fn start_response(peer: &mut Peer, bytes: usize) -> StreamKey {
     let key = peer.get(C1, 1);
     peer.respond(key, 200, EndStream::No);
     peer.expect(C1, headers(1).status(200));
-    peer.body(key, vec![b'x'; bytes], EndStream::Yes);
+    peer.send_body(key, vec![b'x'; bytes], EndStream::Yes);
     key
 }
 
@@ -255,9 +255,9 @@ fn a_window_that_is_kept_tiny_ends_the_connection() {
         let window = if stream == 1 { 0 } else { 200_000 };
         let mut setup = Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, window);
         setup.config.limits.max_small_data_frames = 100;
-        let mut peer = Peer::to_server(setup);
+        let mut peer = Peer::for_server(setup);
         peer.connect();
-        responding(&mut peer, 100_000);
+        start_response(&mut peer, 100_000);
         while peer.skip_data(C1) {}
         for n in 0..101 {
             assert!(!peer.is_closed(C1), "after {n} updates");
@@ -270,11 +270,11 @@ fn a_window_that_is_kept_tiny_ends_the_connection() {
 }
 
 #[test]
-fn frames_are_not_small_without_need() {
+fn data_frames_carry_at_least_1_kilobyte() {
     // The driver polls for 100 bytes at a time: no DATA frame is shorter than 1 KB, except the last.
     let mut peer = server();
     peer.limit_transmit(100);
-    responding(&mut peer, 10_000);
+    start_response(&mut peer, 10_000);
     let mut sum = 0;
     loop {
         let Frame::Data { data, end, .. } = peer.next(C1) else { panic!("DATA follows") };
@@ -288,23 +288,24 @@ fn frames_are_not_small_without_need() {
 }
 
 #[test]
-fn own_requests_that_wait_are_no_reason_not_to_read() {
+fn queued_requests_do_not_pause_input() {
     // Two ends that stop reading because of their own unsent data would deadlock.
-    let mut peer = Peer::of_client(Config::client());
+    let mut peer = Peer::connected_to_client(Config::client());
     peer.pause(C1);
     let mut fields = http::HeaderMap::new();
     fields.insert("x-long", "v".repeat(8_000).parse().unwrap());
     let uri = "https://localhost/".parse().unwrap();
     let head = RequestHead { method: Method::GET, uri, protocol: None, headers: fields };
-    let conn = peer.conn(C1);
+    let conn = peer.conn_id(C1);
     for _ in 0..60 {
-        peer.app(|session, now| session.open(now, Some(conn), &head, EndStream::Yes)).unwrap();
+        peer.with_session(|session, now| session.open(now, Some(conn), &head, EndStream::Yes))
+            .unwrap();
         assert!(peer.session().wants_input(conn));
     }
 }
 
 #[test]
-fn a_peer_that_does_not_read_is_not_read() {
+fn input_pauses_when_the_peer_does_not_read() {
     // The engine buffers 64 KB per stream, then the application waits; 256 KB framed and unsent on a
     // connection, then its input waits.
     let mut peer = server();
@@ -313,10 +314,10 @@ fn a_peer_that_does_not_read_is_not_read() {
     let mut fields = http::HeaderMap::new();
     fields.insert("x-long", "v".repeat(8_000).parse().unwrap());
     let head = ResponseHead { status: http::StatusCode::from_u16(103).unwrap(), headers: fields };
-    let conn = peer.conn(C1);
+    let conn = peer.conn_id(C1);
     for _ in 0..60 {
         assert!(peer.session().wants_input(conn) || peer.session().wants_transmit(conn));
-        peer.app(|session, _| session.send_informational(key, &head)).unwrap();
+        peer.with_session(|session, _| session.send_informational(key, &head)).unwrap();
     }
     assert!(!peer.session().wants_input(conn));
     peer.resume(C1);
@@ -325,23 +326,23 @@ fn a_peer_that_does_not_read_is_not_read() {
     peer.pause(C1);
     let key = peer.get(C1, 1);
     peer.respond(key, 200, EndStream::No);
-    assert_eq!(peer.app(|session, _| session.send_capacity(key)), 64 << 10);
-    peer.body(key, vec![0; 64 << 10], EndStream::No);
-    assert_eq!(peer.app(|session, _| session.send_capacity(key)), 0);
+    assert_eq!(peer.with_session(|session, _| session.send_capacity(key)), 64 << 10);
+    peer.send_body(key, vec![0; 64 << 10], EndStream::No);
+    assert_eq!(peer.with_session(|session, _| session.send_capacity(key)), 0);
     let writable = |event: &Event| matches!(event, Event::Writable { .. }).then_some(());
-    assert_eq!(peer.find_event(writable), None);
+    assert_eq!(peer.try_take_event(writable), None);
     peer.resume(C1);
-    peer.event(writable);
+    peer.take_event(writable);
 }
 
 #[test]
-fn a_stalled_stream_is_reset_whatever_frames_come() {
+fn a_stalled_stream_is_reset_despite_small_credit() {
     let mut setup = Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, 0);
     setup.settings.push((0x7777, 1));
-    let mut peer = Peer::to_server(setup);
+    let mut peer = Peer::for_server(setup);
     peer.connect();
     peer.connect();
-    let key = responding(&mut peer, 10_000);
+    let key = start_response(&mut peer, 10_000);
     let other = peer.get(C2, 1);
     for _ in 0..59 {
         peer.advance(Duration::from_secs(1));
@@ -351,25 +352,25 @@ fn a_stalled_stream_is_reset_whatever_frames_come() {
     peer.expect_silence();
     peer.advance(Duration::from_secs(3));
     peer.expect(C1, reset(1, ErrorCode::Cancel));
-    assert_eq!(peer.limit(), "stalled stream");
+    assert_eq!(peer.take_limit_hit(), "stalled stream");
     assert_eq!(peer.take_error(key).code, ErrorCode::Cancel);
-    peer.expect_unharmed(other);
+    peer.expect_not_failed(other);
     // One kilobyte per minute is progress.
     let mut peer =
-        Peer::to_server(Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, 0));
+        Peer::for_server(Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, 0));
     peer.connect();
-    let key = responding(&mut peer, 10_000);
+    let key = start_response(&mut peer, 10_000);
     for _ in 0..9 {
         peer.advance(Duration::from_secs(50));
         peer.send(C1, window_update(1, 1_100));
         peer.next(C1);
     }
-    peer.expect_unharmed(key);
+    peer.expect_not_failed(key);
 }
 
 #[test]
-fn a_stream_with_nothing_to_send_rests_as_long_as_it_likes() {
-    let mut peer = Peer::to_server(Setup::new(Config::server()));
+fn a_stream_with_nothing_to_send_is_not_stalled() {
+    let mut peer = Peer::for_server(Setup::new(Config::server()));
     peer.connect();
     let key = peer.get(C1, 1);
     peer.respond(key, 200, EndStream::No);
@@ -377,21 +378,21 @@ fn a_stream_with_nothing_to_send_rests_as_long_as_it_likes() {
     for _ in 0..100 {
         // Below the minimum rate of a stream that has unsent data.
         peer.advance(Duration::from_secs(59));
-        peer.body(key, "event", EndStream::No);
+        peer.send_body(key, "event", EndStream::No);
         peer.expect(C1, data(1, "event"));
     }
-    peer.expect_unharmed(key);
+    peer.expect_not_failed(key);
 }
 
 #[test]
 fn a_migration_does_not_restart_the_stall_clock() {
     // Repeated migrations, and a declined one.
     let setup = Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, 5_000);
-    let mut peer = Peer::to_server(setup);
+    let mut peer = Peer::for_server(setup);
     peer.connect();
     peer.connect();
     let (c1, c2) = (peer.cid(C1), peer.cid(C2));
-    let key = responding(&mut peer, 20_000);
+    let key = start_response(&mut peer, 20_000);
     peer.expect(C1, data(1, "x".repeat(5_000)));
     peer.advance(Duration::from_secs(2));
     peer.send(C1, migrate(1, c2, 1).end());
@@ -407,14 +408,14 @@ fn a_migration_does_not_restart_the_stall_clock() {
     peer.expect_silence();
     peer.advance(Duration::from_secs(11));
     peer.expect(C1, reset(3, ErrorCode::Cancel));
-    assert_eq!(peer.limit(), "stalled stream");
+    assert_eq!(peer.take_limit_hit(), "stalled stream");
 }
 
 #[test]
-fn a_released_response_that_comes_back_has_its_stall_clock() {
+fn a_released_response_that_is_replayed_can_stall() {
     // The response was sent completely on the carrier, and the application released the stream. After the
     // decline, the response is sent again, and the client never opens the window of the old connection.
-    let mut peer = Peer::of_server(Config::server()).with_spare();
+    let mut peer = Peer::connected_to_server(Config::server()).with_spare();
     let cid = peer.cid(C2);
     let key = peer.post(C1, 1);
     peer.respond(key, 200, EndStream::No);
@@ -424,10 +425,10 @@ fn a_released_response_that_comes_back_has_its_stall_clock() {
     for stream in [0, 2] {
         peer.send(C2, window_update(stream, 1_000_000));
     }
-    peer.body(key, vec![b'x'; 50_000], EndStream::No);
-    peer.body(key, vec![b'x'; 50_000], EndStream::Yes);
+    peer.send_body(key, vec![b'x'; 50_000], EndStream::No);
+    peer.send_body(key, vec![b'x'; 50_000], EndStream::Yes);
     while peer.skip_data(C2) {}
-    peer.app(|session, _| session.release(key));
+    peer.with_session(|session, _| session.release(key));
     for _ in 0..10 {
         peer.advance(Duration::from_secs(1));
     }
@@ -443,19 +444,19 @@ fn a_released_response_that_comes_back_has_its_stall_clock() {
         peer.advance(Duration::from_secs(1));
     }
     peer.expect(C1, reset(1, ErrorCode::Cancel));
-    assert_eq!(peer.limit(), "stalled stream");
+    assert_eq!(peer.take_limit_hit(), "stalled stream");
     assert_eq!(peer.session().stream_count(), 0);
 }
 
 #[test]
-fn bytes_that_a_decline_takes_back_are_no_progress() {
+fn bytes_sent_on_a_declined_carrier_are_no_progress() {
     // The client opens the window only on the carrier, then declines: no data was delivered.
     let setup = Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, 0);
-    let mut peer = Peer::to_server(setup);
+    let mut peer = Peer::for_server(setup);
     peer.connect();
     peer.connect();
     let cid = peer.cid(C2);
-    let key = responding(&mut peer, 20_000);
+    let key = start_response(&mut peer, 20_000);
     peer.advance(Duration::from_secs(30));
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 2));
@@ -463,9 +464,11 @@ fn bytes_that_a_decline_takes_back_are_no_progress() {
     peer.expect(C2, data(2, "x".repeat(2_000)));
     peer.send(C1, decline(1).end());
     peer.advance(Duration::from_secs(20));
-    assert!(peer.find_event(|event| matches!(event, Event::Reset { .. }).then_some(())).is_none());
+    assert!(
+        peer.try_take_event(|event| matches!(event, Event::Reset { .. }).then_some(())).is_none()
+    );
     peer.advance(Duration::from_secs(62));
-    assert_eq!(peer.limit(), "stalled stream");
+    assert_eq!(peer.take_limit_hit(), "stalled stream");
     peer.take_error(key);
 }
 
@@ -492,9 +495,9 @@ fn priority_updates_for_idle_streams_are_bounded() {
 }
 
 #[test]
-fn priority_updates_of_requests_that_come_to_nothing_take_no_place() {
-    type Way = (&'static str, u32, fn(&mut Peer, u32));
-    let ways: [Way; 4] = [
+fn failed_requests_free_their_priority_updates() {
+    type Case = (&'static str, u32, fn(&mut Peer, u32));
+    let cases: [Case; 4] = [
         ("refused", 0, |peer, id| peer.send(C1, headers(id).get("/").end())),
         ("malformed", 128, |peer, id| {
             peer.send(C1, headers(id).get("/").field("connection", "close").end());
@@ -509,11 +512,12 @@ fn priority_updates_of_requests_that_come_to_nothing_take_no_place() {
             }
         }),
     ];
-    for (what, max_concurrent_streams, ask) in ways {
-        let mut peer = Peer::of_server(Config { max_concurrent_streams, ..Config::server() });
+    for (what, max_concurrent_streams, send_request) in cases {
+        let mut peer =
+            Peer::connected_to_server(Config { max_concurrent_streams, ..Config::server() });
         for n in 0..100 {
             peer.send(C1, priority_update(2 * n + 1, "u=1"));
-            ask(&mut peer, 2 * n + 1);
+            send_request(&mut peer, 2 * n + 1);
         }
         while peer.next_if_any(C1).is_some() {}
         peer.clear_events();
@@ -531,44 +535,44 @@ fn priority_updates_of_requests_that_come_to_nothing_take_no_place() {
 // Slow peers.
 
 #[test]
-fn the_preface_has_five_seconds() {
+fn the_preface_times_out_after_five_seconds() {
     for sent in [&b""[..], b"PRI * HTTP/2.0\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04"] {
-        let mut peer = Peer::to_server(Setup::new(Config::server()));
-        peer.open_line();
+        let mut peer = Peer::for_server(Setup::new(Config::server()));
+        peer.open_transport();
         peer.send_bytes(C1, sent);
         peer.advance(Duration::from_secs(4));
         assert!(!peer.is_closed(C1));
         peer.advance(Duration::from_secs(2));
         assert!(peer.is_closed(C1));
-        assert_eq!(peer.limit(), "no connection preface in time");
+        assert_eq!(peer.take_limit_hit(), "no connection preface in time");
     }
 }
 
 #[test]
 fn settings_are_acknowledged_within_thirty_seconds() {
-    let mut peer = Peer::to_server(Setup::new(Config::server()));
-    peer.open_line();
-    peer.greet(C1);
+    let mut peer = Peer::for_server(Setup::new(Config::server()));
+    peer.open_transport();
+    peer.send_preface(C1);
     while !matches!(peer.next(C1), Frame::SettingsAck) {}
     peer.advance(Duration::from_secs(29));
     assert!(!peer.is_closed(C1));
     peer.advance(Duration::from_secs(2));
     peer.expect_goaway(C1, ErrorCode::SettingsTimeout);
-    assert_eq!(peer.limit(), "SETTINGS not acknowledged in time (RFC 9113 section 6.5.3)");
+    assert_eq!(peer.take_limit_hit(), "SETTINGS not acknowledged in time (RFC 9113 section 6.5.3)");
 }
 
 #[test]
 fn limits_are_configurable() {
-    let mut peer = limited(|limits| limits.max_consecutive_empty_frames = 1);
+    let mut peer = server_with_limits(|limits| limits.max_consecutive_empty_frames = 1);
     peer.post(C1, 1);
     peer.send(C1, data(1, ""));
     peer.expect_nothing(C1);
     peer.send(C1, data(1, ""));
     expect_limit(&mut peer, "too many empty frames in a row");
-    let mut peer = limited(|limits| limits.max_idle_priority_updates = 0);
+    let mut peer = server_with_limits(|limits| limits.max_idle_priority_updates = 0);
     peer.send(C1, priority_update(1, "u=1"));
     expect_limit(&mut peer, "too many PRIORITY_UPDATE for idle streams");
-    let mut peer = limited(|limits| limits.max_continuations = 0);
+    let mut peer = server_with_limits(|limits| limits.max_continuations = 0);
     peer.send(C1, raw(kind::HEADERS, 0, 1, "\u{2}"));
     peer.send(C1, raw(kind::CONTINUATION, flag::END_HEADERS, 1, ""));
     expect_limit(&mut peer, "too many CONTINUATION frames");

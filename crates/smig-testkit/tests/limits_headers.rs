@@ -6,20 +6,20 @@ use smig_proto::{Config, EndStream, ErrorCode, Event, Limits};
 use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, Peer};
 
-fn requested(peer: &mut Peer) -> bool {
+fn has_received_request(peer: &mut Peer) -> bool {
     let request = |event: &Event| matches!(event, Event::Request { .. }).then_some(());
-    peer.find_event(request).is_some()
+    peer.try_take_event(request).is_some()
 }
 
 /// Expects that the request is refused with PROTOCOL_ERROR and not passed to the application, and that the
 /// connection and another stream are not affected.
 #[track_caller]
-fn expect_malformed(head: Head) {
-    let mut peer = Peer::of_server(Config::server());
+fn expect_malformed(head: HeadersBuilder) {
+    let mut peer = Peer::connected_to_server(Config::server());
     let other = peer.get(C1, 1);
     let frame: Frame = head.clone().into();
     peer.send(C1, frame);
-    assert!(!requested(&mut peer), "{head:?} reached the application");
+    assert!(!has_received_request(&mut peer), "{head:?} reached the application");
     assert!(!peer.is_closed(C1), "{head:?} ended the connection");
     peer.expect(C1, reset(3, ErrorCode::ProtocolError));
     peer.respond(other, 204, EndStream::Yes);
@@ -28,14 +28,14 @@ fn expect_malformed(head: Head) {
 }
 
 #[track_caller]
-fn expect_fine(head: Head) {
-    let mut peer = Peer::of_server(Config::server());
+fn expect_accepted(head: HeadersBuilder) {
+    let mut peer = Peer::connected_to_server(Config::server());
     peer.send(C1, Frame::from(head.clone()));
     peer.expect_silence();
-    assert!(requested(&mut peer), "{head:?} did not reach the application");
+    assert!(has_received_request(&mut peer), "{head:?} did not reach the application");
 }
 
-fn get() -> Head {
+fn get() -> HeadersBuilder {
     headers(3).get("/")
 }
 
@@ -56,8 +56,8 @@ fn bomb(size: usize, references: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_response_has_a_bounded_number_of_informational_ones_before_it() {
-    let mut peer = Peer::of_client(Config::client());
+fn informational_responses_are_bounded() {
+    let mut peer = Peer::connected_to_client(Config::client());
     let key = peer.open(C1, Method::GET, EndStream::Yes);
     let other = peer.open(C1, Method::GET, EndStream::Yes);
     for _ in 0..50 {
@@ -68,41 +68,41 @@ fn a_response_has_a_bounded_number_of_informational_ones_before_it() {
     peer.expect(C1, reset(1, ErrorCode::EnhanceYourCalm));
     assert_eq!(peer.take_error(key).code, ErrorCode::EnhanceYourCalm);
     peer.clear_events();
-    peer.expect_unharmed(other);
+    peer.expect_not_failed(other);
 }
 
 #[test]
-fn a_decoded_section_has_64_kilobytes() {
+fn a_decoded_section_has_at_most_64_kilobytes() {
     // 4000 bytes on the wire that decode to 20 times as many.
-    let mut peer = Peer::of_server(Config::server());
+    let mut peer = Peer::connected_to_server(Config::server());
     let other = peer.get(C1, 1);
     let flags = flag::END_HEADERS | flag::END_STREAM;
     peer.send(C1, raw(kind::HEADERS, flags, 3, bomb(4_000, 10)));
-    assert!(requested(&mut peer), "44 kilobytes are fine");
+    assert!(has_received_request(&mut peer), "44 kilobytes are fine");
     peer.send(C1, raw(kind::HEADERS, flags, 5, bomb(4_000, 20)));
-    assert_eq!(peer.limit(), "header section size");
-    assert!(!requested(&mut peer));
+    assert_eq!(peer.take_limit_hit(), "header section size");
+    assert!(!has_received_request(&mut peer));
     // The user gets a 431 (RFC 6585); the rest of the request is not needed.
     peer.expect(C1, headers(5).status(431).end());
     peer.expect(C1, reset(5, ErrorCode::NoError));
     // Its block was decoded nevertheless: the next one may refer to its entries.
     let block = b"\x82\x84\x87\x01\x0bexample.com\xbe";
     peer.send(C1, raw(kind::HEADERS, flags, 7, block));
-    assert!(requested(&mut peer));
-    peer.expect_unharmed(other);
+    assert!(has_received_request(&mut peer));
+    peer.expect_not_failed(other);
     peer.expect_silence();
 }
 
 #[test]
-fn a_section_has_128_fields() {
+fn a_section_has_at_most_128_fields() {
     let many = |count: usize, name: &str| (0..count).fold(get(), |head, _| head.field(name, "v"));
-    expect_fine(many(124, "x").end());
+    expect_accepted(many(124, "x").end());
     for name in ["x", "cookie"] {
-        let mut peer = Peer::of_server(Config::server());
+        let mut peer = Peer::connected_to_server(Config::server());
         peer.send(C1, many(125, name).end());
         peer.expect(C1, headers(3).status(431).end());
         peer.expect(C1, reset(3, ErrorCode::NoError));
-        assert_eq!(peer.limit(), "header section size");
+        assert_eq!(peer.take_limit_hit(), "header section size");
     }
 }
 
@@ -110,30 +110,30 @@ fn a_section_has_128_fields() {
 fn trailers_and_responses_are_bounded_too() {
     let mut config = Config::server();
     config.limits = Limits { max_fields: 5, ..Limits::default() };
-    let mut peer = Peer::of_server(config.clone());
+    let mut peer = Peer::connected_to_server(config.clone());
     let key = peer.post(C1, 1);
     let trailers = (0..6).fold(headers(1), |head, n| head.field(format!("x{n}"), "v"));
     peer.send(C1, trailers.end());
     peer.expect(C1, reset(1, ErrorCode::EnhanceYourCalm));
-    assert_eq!(peer.limit(), "header section larger than allowed");
+    assert_eq!(peer.take_limit_hit(), "header section larger than allowed");
     peer.take_error(key);
-    let mut peer = Peer::of_client(Config { limits: config.limits, ..Config::client() });
+    let mut peer = Peer::connected_to_client(Config { limits: config.limits, ..Config::client() });
     let key = peer.open(C1, Method::GET, EndStream::Yes);
     let other = peer.open(C1, Method::GET, EndStream::Yes);
     let large = (0..6).fold(headers(1).status(200), |head, n| head.field(format!("x{n}"), "v"));
     peer.send(C1, large);
     peer.expect(C1, reset(1, ErrorCode::EnhanceYourCalm));
-    assert_eq!(peer.limit(), "header section larger than allowed");
+    assert_eq!(peer.take_limit_hit(), "header section larger than allowed");
     peer.take_error(key);
-    peer.expect_unharmed(other);
+    peer.expect_not_failed(other);
 }
 
 #[test]
 fn cookie_crumbs_are_joined() {
     // RFC 9113 section 8.2.3
-    let mut peer = Peer::of_server(Config::server());
+    let mut peer = Peer::connected_to_server(Config::server());
     peer.send(C1, get().field("cookie", "a=b").field("x", "y").field("cookie", "c=d").end());
-    let cookie = peer.event(|event| match event {
+    let cookie = peer.take_event(|event| match event {
         Event::Request { head, .. } => Some(head.headers["cookie"].clone()),
         _ => None,
     });
@@ -149,15 +149,15 @@ fn names_are_lowercase_tokens() {
     {
         expect_malformed(get().field(name, "v").end());
     }
-    expect_fine(get().field("x-!#$%&'*+-.^_`|~9", "v").end());
+    expect_accepted(get().field("x-!#$%&'*+-.^_`|~9", "v").end());
 }
 
 #[test]
-fn values_hold_no_line_ends_and_no_space_around_them() {
+fn values_have_no_line_ends_and_no_surrounding_space() {
     for value in ["a\r\nb", "a\nb", "a\rb", "a\0b", " a", "a ", "\ta", "a\t", "a\u{7f}"] {
         expect_malformed(get().field("x", value).end());
     }
-    expect_fine(get().field("x", "").field("y", "a b\tc\u{e9}").end());
+    expect_accepted(get().field("x", "").field("y", "a b\tc\u{e9}").end());
     // Pseudo-header fields are checked as well.
     for path in ["/a\r\nx: y", "/a b\r", "/\0"] {
         expect_malformed(headers(3).get(path).end());
@@ -167,36 +167,36 @@ fn values_hold_no_line_ends_and_no_space_around_them() {
 // Pseudo-header fields (RFC 9113 sections 8.3 and 8.3.1).
 
 #[test]
-fn pseudo_fields_are_there_once_and_in_front() {
+fn pseudo_fields_occur_once_and_come_first() {
     let all =
         [(":method", "GET"), (":scheme", "https"), (":path", "/"), (":authority", "a.example")];
-    let of = |fields: &[(&str, &str)]| {
+    let headers_with = |fields: &[(&str, &str)]| {
         fields.iter().fold(headers(3), |head, (name, value)| head.field(name, value))
     };
-    expect_fine(of(&all).end());
+    expect_accepted(headers_with(&all).end());
     for missing in 0..3 {
         let mut fields = all.to_vec();
         fields.remove(missing);
-        expect_malformed(of(&fields).end());
+        expect_malformed(headers_with(&fields).end());
     }
     for twice in 0..4 {
         let mut fields = all.to_vec();
         fields.push(all[twice]);
-        expect_malformed(of(&fields).end());
+        expect_malformed(headers_with(&fields).end());
         // After a regular field.
         let mut fields = all.to_vec();
         let late = fields.remove(twice);
         fields.push(("x", "y"));
         fields.push(late);
-        expect_malformed(of(&fields).end());
+        expect_malformed(headers_with(&fields).end());
     }
-    expect_malformed(of(&all).field(":status", "200").end());
-    expect_malformed(of(&all).field(":protocol", "websocket").end());
+    expect_malformed(headers_with(&all).field(":status", "200").end());
+    expect_malformed(headers_with(&all).field(":protocol", "websocket").end());
 }
 
 #[test]
-fn pseudo_fields_have_a_meaning() {
-    let of = |method: &str, scheme: &str, authority: &str, path: &str| {
+fn pseudo_field_values_are_validated() {
+    let headers_with = |method: &str, scheme: &str, authority: &str, path: &str| {
         headers(3)
             .field(":method", method)
             .field(":scheme", scheme)
@@ -204,17 +204,17 @@ fn pseudo_fields_have_a_meaning() {
             .field(":path", path)
             .end()
     };
-    expect_fine(of("GET", "https", "a.example:8443", "/x?y=%20"));
-    expect_fine(of("GET", "https", "[2001:db8::1]:443", "/"));
-    expect_fine(of("OPTIONS", "https", "a.example", "*"));
+    expect_accepted(headers_with("GET", "https", "a.example:8443", "/x?y=%20"));
+    expect_accepted(headers_with("GET", "https", "[2001:db8::1]:443", "/"));
+    expect_accepted(headers_with("OPTIONS", "https", "a.example", "*"));
     for method in ["", "GE T", "GET\t", "G:T", "GET /x HTTP/1.1"] {
-        expect_malformed(of(method, "https", "a.example", "/"));
+        expect_malformed(headers_with(method, "https", "a.example", "/"));
     }
     for path in ["", "x", "*", "/a b", "/#x", "http://other.example/", "//"] {
         if path == "//" {
-            expect_fine(of("GET", "https", "a.example", path));
+            expect_accepted(headers_with("GET", "https", "a.example", path));
         } else {
-            expect_malformed(of("GET", "https", "a.example", path));
+            expect_malformed(headers_with("GET", "https", "a.example", path));
         }
     }
     for authority in [
@@ -226,46 +226,49 @@ fn pseudo_fields_have_a_meaning() {
         "a.example:x",
         "[::1]:99999",
     ] {
-        expect_malformed(of("GET", "https", authority, "/"));
+        expect_malformed(headers_with("GET", "https", authority, "/"));
     }
     for scheme in ["", "ht tp", "https://"] {
-        expect_malformed(of("GET", scheme, "a.example", "/"));
+        expect_malformed(headers_with("GET", scheme, "a.example", "/"));
     }
 }
 
 #[test]
-fn connect_has_an_authority_alone() {
+fn connect_has_only_method_and_authority() {
     // RFC 9113 section 8.5
-    expect_fine(headers(3).connect("a.example:443"));
+    expect_accepted(headers(3).connect("a.example:443"));
     expect_malformed(headers(3).field(":method", "CONNECT"));
     expect_malformed(headers(3).connect("a.example:443").field(":path", "/"));
     expect_malformed(headers(3).connect("a.example:443").field(":scheme", "https"));
     // RFC 8441 section 4: with :protocol all four are required.
-    expect_fine(headers(3).request("CONNECT", "/").field(":protocol", "websocket"));
+    expect_accepted(headers(3).request("CONNECT", "/").field(":protocol", "websocket"));
     expect_malformed(headers(3).connect("a.example:443").field(":protocol", "websocket"));
     expect_malformed(headers(3).request("CONNECT", "/").field(":protocol", "web socket"));
 }
 
 #[test]
 fn host_and_authority_agree() {
-    expect_fine(get().field("host", "example.com").end());
-    expect_fine(get().field("host", "EXAMPLE.com").end());
+    expect_accepted(get().field("host", "example.com").end());
+    expect_accepted(get().field("host", "EXAMPLE.com").end());
     for host in ["other.example", "example.com:443", "", "example.com, other.example"] {
         expect_malformed(get().field("host", host).end());
     }
     expect_malformed(get().field("host", "example.com").field("host", "example.com").end());
-    let bare = || headers(3).field(":method", "GET").field(":scheme", "https").field(":path", "/");
-    expect_fine(bare().field("host", "example.com").end());
+    let without_authority =
+        || headers(3).field(":method", "GET").field(":scheme", "https").field(":path", "/");
+    expect_accepted(without_authority().field("host", "example.com").end());
     for host in ["user@example.com", "", "a b", "example.com:x"] {
-        expect_malformed(bare().field("host", host).end());
+        expect_malformed(without_authority().field("host", host).end());
     }
-    expect_malformed(bare().field("host", "a.example").field("host", "b.example").end());
+    expect_malformed(
+        without_authority().field("host", "a.example").field("host", "b.example").end(),
+    );
 }
 
 // Connection-specific fields (RFC 9113 section 8.2.2).
 
 #[test]
-fn fields_of_a_connection_are_refused() {
+fn connection_specific_fields_are_refused() {
     let fields = [
         ("connection", "keep-alive"),
         ("connection", "x"),
@@ -280,14 +283,14 @@ fn fields_of_a_connection_are_refused() {
     for (name, value) in fields {
         expect_malformed(get().field(name, value).end());
     }
-    expect_fine(get().field("te", "trailers").end());
+    expect_accepted(get().field("te", "trailers").end());
     // Also in a response, and in trailers.
-    let mut peer = Peer::of_client(Config::client());
+    let mut peer = Peer::connected_to_client(Config::client());
     let key = peer.open(C1, Method::GET, EndStream::Yes);
     peer.send(C1, headers(1).status(200).field("transfer-encoding", "chunked"));
     peer.expect(C1, reset(1, ErrorCode::ProtocolError));
     peer.take_error(key);
-    let mut peer = Peer::of_server(Config::server());
+    let mut peer = Peer::connected_to_server(Config::server());
     let key = peer.post(C1, 1);
     peer.send(C1, headers(1).field("connection", "close").end());
     peer.expect(C1, reset(1, ErrorCode::ProtocolError));
@@ -306,11 +309,11 @@ fn content_length_is_one_number() {
     expect_malformed(post("1").field("content-length", "1"));
     // A request that ends with its HEADERS has no body.
     expect_malformed(post("1").end());
-    expect_fine(post("0").end());
+    expect_accepted(post("0").end());
 }
 
 #[test]
-fn a_body_is_as_long_as_announced() {
+fn a_body_is_as_long_as_its_content_length() {
     // Too long: error at the first excess byte; too short: error at its end, by DATA or by trailers.
     let bodies: [(&[Frame], bool); 5] = [
         (&[data(1, "12345").end()], true),
@@ -320,7 +323,7 @@ fn a_body_is_as_long_as_announced() {
         (&[data(1, "1234"), headers(1).field("x", "y").end().into()], false),
     ];
     for (frames, fits) in bodies {
-        let mut peer = Peer::of_server(Config::server());
+        let mut peer = Peer::connected_to_server(Config::server());
         peer.send(C1, headers(1).post("/").field("content-length", "5"));
         let key = peer.take_request();
         for frame in frames {
@@ -338,24 +341,24 @@ fn a_body_is_as_long_as_announced() {
 
 #[test]
 fn responses_are_checked_like_requests() {
-    let of = |fields: &[(&str, &str)]| {
+    let headers_with = |fields: &[(&str, &str)]| {
         fields.iter().fold(headers(1), |head, (name, value)| head.field(name, value))
     };
     let malformed = [
-        of(&[("x", "y")]),
-        of(&[(":status", "20")]),
-        of(&[(":status", "2000")]),
-        of(&[(":status", "abc")]),
-        of(&[(":status", "101")]),
-        of(&[(":status", "200"), (":status", "200")]),
-        of(&[(":status", "200"), (":path", "/")]),
-        of(&[("x", "y"), (":status", "200")]),
-        of(&[(":status", "200"), ("X", "y")]),
-        of(&[(":status", "100")]).end(),
-        of(&[(":status", "200"), ("content-length", "5")]).end(),
+        headers_with(&[("x", "y")]),
+        headers_with(&[(":status", "20")]),
+        headers_with(&[(":status", "2000")]),
+        headers_with(&[(":status", "abc")]),
+        headers_with(&[(":status", "101")]),
+        headers_with(&[(":status", "200"), (":status", "200")]),
+        headers_with(&[(":status", "200"), (":path", "/")]),
+        headers_with(&[("x", "y"), (":status", "200")]),
+        headers_with(&[(":status", "200"), ("X", "y")]),
+        headers_with(&[(":status", "100")]).end(),
+        headers_with(&[(":status", "200"), ("content-length", "5")]).end(),
     ];
     for head in malformed {
-        let mut peer = Peer::of_client(Config::client());
+        let mut peer = Peer::connected_to_client(Config::client());
         let key = peer.open(C1, Method::GET, EndStream::Yes);
         let other = peer.open(C1, Method::GET, EndStream::Yes);
         peer.send(C1, Frame::from(head.clone()));
@@ -367,7 +370,7 @@ fn responses_are_checked_like_requests() {
     }
     // A response without content must not have any.
     for (method, status) in [(Method::HEAD, 200), (Method::GET, 304), (Method::GET, 204)] {
-        let mut peer = Peer::of_client(Config::client());
+        let mut peer = Peer::connected_to_client(Config::client());
         let key = peer.open(C1, method, EndStream::Yes);
         peer.send(C1, headers(1).status(status));
         peer.send(C1, data(1, "x").end());
@@ -376,7 +379,7 @@ fn responses_are_checked_like_requests() {
     }
     // A response to HEAD and a 304 may announce a length without a body.
     for (method, status) in [(Method::HEAD, 200), (Method::GET, 304)] {
-        let mut peer = Peer::of_client(Config::client());
+        let mut peer = Peer::connected_to_client(Config::client());
         let key = peer.open(C1, method, EndStream::Yes);
         peer.send(C1, headers(1).status(status).field("content-length", "5").end());
         assert_eq!(peer.take_response(key), status);

@@ -13,39 +13,39 @@ use smig_testkit::script::{C1, C2, ConnHandle, Peer};
 
 thread_local! {
     /// Bytes that this thread's test has allocated and not freed.
-    static HELD: Cell<isize> = const { Cell::new(0) };
+    static HELD_BYTES: Cell<isize> = const { Cell::new(0) };
 }
 
-struct Counting;
+struct CountingAllocator;
 
-fn count(bytes: isize) {
+fn add_held(bytes: isize) {
     // A thread that exits frees memory after its thread-locals are destroyed.
-    let _ended = HELD.try_with(|held| held.set(held.get() + bytes));
+    let _ended = HELD_BYTES.try_with(|held| held.set(held.get() + bytes));
 }
 
 // SAFETY: forwards to `System` with the same arguments.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as isize);
+        add_held(layout.size() as isize);
         // SAFETY: guaranteed by the caller.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        count(-(layout.size() as isize));
+        add_held(-(layout.size() as isize));
         // SAFETY: guaranteed by the caller.
         unsafe { System.dealloc(at, layout) }
     }
 }
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// Returns the bytes that `act` leaves allocated.
-fn held_by(act: impl FnOnce()) -> usize {
-    let before = HELD.get();
+fn bytes_held_by(act: impl FnOnce()) -> usize {
+    let before = HELD_BYTES.get();
     act();
-    usize::try_from(HELD.get() - before).unwrap_or(0)
+    usize::try_from(HELD_BYTES.get() - before).unwrap_or(0)
 }
 
 fn frame(kind: u8, stream: u32, length: usize) -> Vec<u8> {
@@ -58,7 +58,7 @@ fn frame(kind: u8, stream: u32, length: usize) -> Vec<u8> {
 
 /// Returns one read buffer of a driver: DATA of `length` bytes, then 48 KiB of frames that are not
 /// stored.
-fn read(stream: u32, length: usize) -> Vec<u8> {
+fn read_buffer(stream: u32, length: usize) -> Vec<u8> {
     let mut bytes = frame(kind::DATA, stream, length);
     for _ in 0..3 {
         bytes.extend(frame(0x42, 0, 16_384));
@@ -67,15 +67,15 @@ fn read(stream: u32, length: usize) -> Vec<u8> {
 }
 
 /// Sends `window` bytes of unread body, each slice in a separate buffer.
-fn fill(peer: &mut Peer, line: ConnHandle, streams: &[u32], length: usize, window: usize) {
+fn fill(peer: &mut Peer, handle: ConnHandle, streams: &[u32], length: usize, window: usize) {
     let each = window / streams.len() / length;
     for &stream in streams {
-        let bytes = read(stream, length);
+        let bytes = read_buffer(stream, length);
         for _ in 0..each {
-            peer.send_bytes(line, &bytes);
+            peer.send_bytes(handle, &bytes);
         }
     }
-    assert!(!peer.is_closed(line));
+    assert!(!peer.is_closed(handle));
     peer.clear_events();
 }
 
@@ -86,12 +86,12 @@ fn unread_uploads_hold_little_more_than_the_window() {
     // The connection's window is 4 MiB. It used to hold 208 MiB in slices of 1 KiB.
     for (length, times) in [(1, 40), (1000, 2), (1024, 2), (4000, 2), (8192, 8), (16_384, 4)] {
         let window = if length == 1 { 4096 } else { 4 * MIB };
-        let mut peer = Peer::of_server(Config::server());
+        let mut peer = Peer::connected_to_server(Config::server());
         let streams = [1, 3, 5, 7];
         for stream in streams {
             peer.post(C1, stream);
         }
-        let held = held_by(|| fill(&mut peer, C1, &streams, length, window));
+        let held = bytes_held_by(|| fill(&mut peer, C1, &streams, length, window));
         assert!(held >= window, "{length}: {held} of {window}");
         assert!(held <= times * window + 200_000, "slices of {length}: {held} of {window}");
     }
@@ -100,16 +100,16 @@ fn unread_uploads_hold_little_more_than_the_window() {
 #[test]
 fn frames_before_their_barrier_hold_little_more_than_the_window() {
     // A client's stream has a window of 8 MiB, its connection one of 16 MiB.
-    let mut peer = Peer::of_client(Config::client()).with_spare();
+    let mut peer = Peer::connected_to_client(Config::client()).with_spare();
     peer.open(C1, Method::GET, EndStream::Yes);
-    let held = held_by(|| fill(&mut peer, C2, &[2, 4], 1024, 8 * MIB));
+    let held = bytes_held_by(|| fill(&mut peer, C2, &[2, 4], 1024, 8 * MIB));
     assert!(held >= 8 * MIB, "{held}");
     assert!(held <= 20 * MIB, "{held}");
     // A mover's carrier.
-    let mut peer = Peer::of_client(Config::client()).with_spare();
+    let mut peer = Peer::connected_to_client(Config::client()).with_spare();
     let key = peer.open(C1, Method::POST, EndStream::No);
     peer.migrate(key, C2).unwrap();
-    let held = held_by(|| fill(&mut peer, C2, &[1], 1024, 4 * MIB));
+    let held = bytes_held_by(|| fill(&mut peer, C2, &[1], 1024, 4 * MIB));
     assert!(held >= 4 * MIB, "{held}");
     assert!(held <= 10 * MIB, "{held}");
 }
@@ -117,7 +117,7 @@ fn frames_before_their_barrier_hold_little_more_than_the_window() {
 /// Sends one frame on a stream of C2 repeatedly, until the connection is closed. Returns the bytes
 /// held.
 fn flood(peer: &mut Peer, frame: &[u8]) -> usize {
-    held_by(|| {
+    bytes_held_by(|| {
         for _ in 0..200_000 {
             if peer.is_closed(C2) {
                 break;
@@ -130,7 +130,7 @@ fn flood(peer: &mut Peer, frame: &[u8]) -> usize {
 }
 
 #[test]
-fn empty_frames_before_their_barrier_hold_nothing() {
+fn empty_frames_before_their_barrier_hold_no_memory() {
     // Each costs its sender nine bytes, and would cost a queue entry of 56 bytes here.
     const END: u8 = 1;
     for flags in [0, END] {
@@ -140,17 +140,17 @@ fn empty_frames_before_their_barrier_hold_nothing() {
             bytes
         };
         // A carrier that no MIGRATE has named yet.
-        let mut peer = Peer::of_client(Config::client()).with_spare();
+        let mut peer = Peer::connected_to_client(Config::client()).with_spare();
         peer.open(C1, Method::GET, EndStream::Yes);
         let held = flood(&mut peer, &empty(2));
         assert!(held <= 64 << 10, "unbound, flags {flags}: {held}");
         // The carrier of a mover, at a server and at a client.
-        let mut peer = Peer::of_server(Config::server()).with_spare();
+        let mut peer = Peer::connected_to_server(Config::server()).with_spare();
         let key = peer.post(C1, 1);
         peer.migrate(key, C2).unwrap();
         let held = flood(&mut peer, &empty(2));
         assert!(held <= 64 << 10, "server, flags {flags}: {held}");
-        let mut peer = Peer::of_client(Config::client()).with_spare();
+        let mut peer = Peer::connected_to_client(Config::client()).with_spare();
         let key = peer.open(C1, Method::POST, EndStream::No);
         peer.migrate(key, C2).unwrap();
         let held = flood(&mut peer, &empty(1));
@@ -159,16 +159,16 @@ fn empty_frames_before_their_barrier_hold_nothing() {
 }
 
 #[test]
-fn fields_and_reasons_hold_no_buffer() {
-    let mut peer = Peer::of_client(Config::client());
+fn fields_and_debug_data_hold_no_read_buffer() {
+    let mut peer = Peer::connected_to_client(Config::client());
     let mut keys = Vec::new();
     for _ in 0..50 {
         keys.push(peer.open(C1, Method::GET, EndStream::Yes));
     }
-    let held = held_by(|| {
+    let held = bytes_held_by(|| {
         for id in (0..50).map(|n| 2 * n + 1) {
             peer.send(C1, headers(id).status(200).field("x-field", "of a few bytes"));
-            peer.send_bytes(C1, &read(id, 1));
+            peer.send_bytes(C1, &read_buffer(id, 1));
         }
         for _ in 0..5 {
             peer.send(

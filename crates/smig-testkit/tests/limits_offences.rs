@@ -34,7 +34,7 @@ fn tokens_left(peer: &mut Peer) -> u32 {
 
 /// A response on stream 1 of C1 whose migration to stream 2 of C2 is open, and an upload of 5 bytes in
 /// progress.
-fn moving(peer: &mut Peer) -> StreamKey {
+fn open_migration(peer: &mut Peer) -> StreamKey {
     peer.send(C1, headers(1).post("/").field("content-length", "5"));
     let key = peer.take_request();
     peer.respond(key, 200, EndStream::No);
@@ -42,32 +42,32 @@ fn moving(peer: &mut Peer) -> StreamKey {
     key
 }
 
-type Way = (&'static str, u32, fn(&mut Peer));
+type Case = (&'static str, u32, fn(&mut Peer));
 
 /// Frames on a stream that has not migrated.
-const ON_A_STREAM: [Way; 16] = [
+const STREAM_CASES: [Case; 16] = [
     ("nothing", 0, |peer| _ = peer.get(C1, 1)),
     ("RST_STREAM", 1, |peer| {
         peer.get(C1, 1);
         peer.send(C1, reset(1, ErrorCode::Cancel));
     }),
-    ("RST_STREAM of an upload behind its whole response", 0, |peer| {
+    ("RST_STREAM of an upload after its complete response", 0, |peer| {
         let key = peer.post(C1, 1);
         peer.respond(key, 200, EndStream::Yes);
         peer.send(C1, reset(1, ErrorCode::Cancel));
     }),
-    ("RST_STREAM of an upload within its response", 1, |peer| {
+    ("RST_STREAM of an upload during its response", 1, |peer| {
         let key = peer.post(C1, 1);
         peer.respond(key, 200, EndStream::No);
-        peer.body(key, "x", EndStream::No);
+        peer.send_body(key, "x", EndStream::No);
         peer.send(C1, reset(1, ErrorCode::Cancel));
     }),
-    ("RST_STREAM of an upload whose response is whole but not sent", 1, |peer| {
+    ("RST_STREAM of an upload whose response is complete but not sent", 1, |peer| {
         let key = peer.post(C1, 1);
         peer.respond(key, 200, EndStream::No);
         // More than the window allows.
         for end in [EndStream::No, EndStream::Yes] {
-            peer.body(key, vec![0; 60_000], end);
+            peer.send_body(key, vec![0; 60_000], end);
         }
         peer.send(C1, reset(1, ErrorCode::Cancel));
     }),
@@ -75,7 +75,7 @@ const ON_A_STREAM: [Way; 16] = [
         peer.send(C1, headers(1).connect("a:1"));
         let key = peer.take_request();
         peer.respond(key, 200, EndStream::No);
-        peer.body(key, "x", EndStream::Yes);
+        peer.send_body(key, "x", EndStream::Yes);
         peer.send(C1, reset(1, ErrorCode::Cancel));
     }),
     ("window update of 0", 2, |peer| {
@@ -86,11 +86,11 @@ const ON_A_STREAM: [Way; 16] = [
         peer.send(C1, headers(1).post("/"));
         peer.send(C1, window_update(1, 0x7fff_ffff));
     }),
-    ("DATA behind the end", 2, |peer| {
+    ("DATA after the end", 2, |peer| {
         peer.get(C1, 1);
         peer.send(C1, data(1, "x"));
     }),
-    ("HEADERS behind the end", 2, |peer| {
+    ("HEADERS after the end", 2, |peer| {
         peer.get(C1, 1);
         peer.send(C1, headers(1).field("x", "y").end());
     }),
@@ -98,7 +98,7 @@ const ON_A_STREAM: [Way; 16] = [
         peer.send(C1, headers(1).post("/"));
         peer.send(C1, headers(1).field("x", "y"));
     }),
-    ("another length than content-length", 2, |peer| {
+    ("a length that differs from content-length", 2, |peer| {
         peer.send(C1, headers(1).post("/").field("content-length", "5"));
         peer.send(C1, data(1, "x").end());
     }),
@@ -119,47 +119,47 @@ const ON_A_STREAM: [Way; 16] = [
         peer.respond(key, 200, EndStream::No);
         // More than the window allows.
         for _ in 0..2 {
-            peer.body(key, vec![0; 60_000], EndStream::No);
+            peer.send_body(key, vec![0; 60_000], EndStream::No);
         }
         peer.advance(Duration::from_secs(70));
     }),
 ];
 
 /// The client's migrations.
-const BY_ITS_MOVE: [Way; 9] = [
-    ("a move that is followed", 0, |peer| {
+const CLIENT_MIGRATION_CASES: [Case; 9] = [
+    ("a migration that is followed", 0, |peer| {
         peer.post(C1, 1);
         let cid = peer.cid(C2);
         peer.send(C1, migrate(1, cid, 1));
     }),
-    ("a move to where there is nothing", 1, |peer| {
+    ("a migration to its own connection", 1, |peer| {
         peer.post(C1, 1);
         let cid = peer.cid(C1);
         peer.send(C1, migrate(1, cid, 3));
     }),
-    ("the same, and its end is too early", 3, |peer| {
+    ("the same, and its end is premature", 3, |peer| {
         peer.send(C1, headers(1).post("/").field("content-length", "5"));
         let cid = peer.cid(C1);
         peer.send(C1, migrate(1, cid, 3).end());
     }),
-    ("a move that is followed, and its end is too early", 2, |peer| {
+    ("a migration that is followed, and its end is premature", 2, |peer| {
         peer.send(C1, headers(1).post("/").field("content-length", "5"));
         let cid = peer.cid(C2);
         peer.send(C1, migrate(1, cid, 1).end());
     }),
-    ("a move of a stream that is over", 1, |peer| {
+    ("a migration of an ended stream", 1, |peer| {
         let key = peer.get(C1, 1);
-        peer.app(|session, _| session.reset(key, ErrorCode::InternalError));
+        peer.with_session(|session, _| session.reset(key, ErrorCode::InternalError));
         let cid = peer.cid(C2);
         peer.send(C1, migrate(1, cid, 1).end());
     }),
-    ("a frame behind its barrier", 2, |peer| {
+    ("a frame after its barrier", 2, |peer| {
         peer.post(C1, 1);
         let cid = peer.cid(C2);
         peer.send(C1, migrate(1, cid, 1));
         peer.send(C1, data(1, "x"));
     }),
-    ("RST_STREAM behind its barrier", 2, |peer| {
+    ("RST_STREAM after its barrier", 2, |peer| {
         peer.post(C1, 1);
         let cid = peer.cid(C2);
         peer.send(C1, migrate(1, cid, 1));
@@ -179,57 +179,57 @@ const BY_ITS_MOVE: [Way; 9] = [
 ];
 
 /// The client's reactions to the server's migrations.
-const BY_OUR_MOVE: [Way; 10] = [
-    ("RST_STREAM behind a whole response that a decline might still ask for again", 1, |peer| {
-        let key = moving(peer);
-        peer.body(key, "whole", EndStream::Yes);
+const SERVER_MIGRATION_CASES: [Case; 10] = [
+    ("RST_STREAM after a complete response that a decline may still replay", 1, |peer| {
+        let key = open_migration(peer);
+        peer.send_body(key, "whole", EndStream::Yes);
         peer.send(C1, reset(1, ErrorCode::Cancel));
     }),
-    ("an answer whose end is too early", 2, |peer| {
-        moving(peer);
+    ("an answer whose end is premature", 2, |peer| {
+        open_migration(peer);
         let cid = peer.cid(C2);
         peer.send(C1, accept(1, cid, 2).end());
     }),
-    ("a decline whose end is too early", 2, |peer| {
-        moving(peer);
+    ("a decline whose end is premature", 2, |peer| {
+        open_migration(peer);
         peer.send(C1, decline(1).end());
     }),
     ("a collision", 1, |peer| {
-        moving(peer);
+        open_migration(peer);
         let cid = peer.cid(C3);
         peer.send(C1, migrate(1, cid, 1));
     }),
-    ("a collision whose end is too early", 3, |peer| {
-        moving(peer);
+    ("a collision whose end is premature", 3, |peer| {
+        open_migration(peer);
         let cid = peer.cid(C3);
         peer.send(C1, migrate(1, cid, 1).end());
     }),
-    ("frames behind its answer that are too many", 2, |peer| {
-        moving(peer);
+    ("too much data after its answer", 2, |peer| {
+        open_migration(peer);
         let cid = peer.cid(C2);
         peer.send(C2, data(2, "too much"));
         peer.send(C1, accept(1, cid, 2));
     }),
-    ("a next move behind its answer, declined", 1, |peer| {
-        moving(peer);
+    ("another migration after its answer, declined", 1, |peer| {
+        open_migration(peer);
         let c2 = peer.cid(C2);
         peer.send(C2, migrate(2, c2, 5));
         peer.send(C1, accept(1, c2, 2));
     }),
-    ("a next move of a stream that failed before the answer", 2, |peer| {
-        let key = moving(peer);
+    ("another migration of a stream that failed before the answer", 2, |peer| {
+        let key = open_migration(peer);
         let cid = peer.cid(C3);
         peer.send(C2, migrate(2, cid, 1));
-        peer.app(|session, _| session.reset(key, ErrorCode::InternalError));
+        peer.with_session(|session, _| session.reset(key, ErrorCode::InternalError));
         // A second MIGRATE, of a stream that has ended.
         peer.send(C1, migrate(1, cid, 3));
     }),
     ("no answer", 1, |peer| {
-        moving(peer);
+        open_migration(peer);
         peer.advance(Duration::from_secs(40));
     }),
     ("a GOAWAY that excludes what it had accepted", 1, |peer| {
-        moving(peer);
+        open_migration(peer);
         let cid = peer.cid(C2);
         peer.send(C1, accept(1, cid, 2));
         peer.send(C2, goaway(0, ErrorCode::NoError));
@@ -237,33 +237,33 @@ const BY_OUR_MOVE: [Way; 10] = [
 ];
 
 #[test]
-fn whoever_makes_streams_fail_or_moves_be_declined_pays() {
-    let ways = ON_A_STREAM.iter().chain(&BY_ITS_MOVE).chain(&BY_OUR_MOVE);
+fn failed_streams_and_declined_migrations_cost_tokens() {
+    let cases = STREAM_CASES.iter().chain(&CLIENT_MIGRATION_CASES).chain(&SERVER_MIGRATION_CASES);
     let mut wrong = Vec::new();
-    for &(what, price, act) in ways {
-        let mut peer = Peer::of_server(config()).with_spare().with_spare();
+    for &(what, price, act) in cases {
+        let mut peer = Peer::connected_to_server(config()).with_spare().with_spare();
         act(&mut peer);
         let paid = TOKENS - tokens_left(&mut peer);
         if paid != price {
-            wrong.push(format!("{what}: {paid} tokens, and not {price}"));
+            wrong.push(format!("{what}: {paid} tokens instead of {price}"));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[test]
-fn a_stream_too_many_is_paid_for() {
-    let mut peer = Peer::of_server(Config { max_concurrent_streams: 1, ..config() });
+fn a_refused_stream_costs_a_token() {
+    let mut peer = Peer::connected_to_server(Config { max_concurrent_streams: 1, ..config() });
     let key = peer.get(C1, 1);
     peer.send(C1, headers(3).get("/").end());
     peer.expect(C1, reset(3, ErrorCode::RefusedStream));
-    peer.app(|session, _| session.release(key));
+    peer.with_session(|session, _| session.release(key));
     peer.clear_events();
     let mut left = 0;
     while !peer.is_closed(C1) {
         let key = peer.get(C1, 5 + 2 * left);
         peer.send(C1, reset(5 + 2 * left, ErrorCode::Cancel));
-        peer.app(|session, _| session.release(key));
+        peer.with_session(|session, _| session.release(key));
         left += 1;
     }
     // The refused stream costs one token, and the last reset, which finds none left, closes the connection.
@@ -271,9 +271,9 @@ fn a_stream_too_many_is_paid_for() {
 }
 
 #[test]
-fn a_flood_of_declined_moves_ends() {
+fn a_flood_of_declined_migrations_closes_the_connection() {
     // CVE-2025-8671: each frame made the server reset a stream, at no cost.
-    let mut peer = Peer::of_server(Config::server()).with_spare();
+    let mut peer = Peer::connected_to_server(Config::server()).with_spare();
     let nowhere = Cid { number: 99, ..peer.cid(C1) };
     let mut streams = 0;
     while !peer.is_closed(C1) {
@@ -281,20 +281,20 @@ fn a_flood_of_declined_moves_ends() {
         peer.send(C1, headers(id).post("/").field("content-length", "5"));
         let key = peer.take_request();
         peer.send_if_open(C1, migrate(id, nowhere, id + 2).end());
-        peer.app(|session, _| session.release(key));
+        peer.with_session(|session, _| session.release(key));
         streams += 1;
-        assert!(streams < 500, "nothing stops it");
+        assert!(streams < 500, "the flood is not stopped");
     }
     // 200 tokens, three for each.
     assert_eq!(streams, 67);
 }
 
 #[test]
-fn a_fault_that_cannot_be_paid_ends_its_stream_wherever_it_is() {
+fn an_error_without_tokens_resets_its_stream_on_the_carrier() {
     // SMIG-5.19/behind-barrier: the stream is on C2, and the error occurred on C1.
     let mut config = config();
     config.limits.reset_burst = 1;
-    let mut peer = Peer::of_server(config).with_spare();
+    let mut peer = Peer::connected_to_server(config).with_spare();
     let other = peer.get(C2, 1);
     peer.send(C1, headers(1).post("/").field("content-length", "5"));
     let key = peer.take_request();
@@ -304,14 +304,14 @@ fn a_fault_that_cannot_be_paid_ends_its_stream_wherever_it_is() {
     peer.expect(C2, reset(3, ErrorCode::ProtocolError));
     assert_eq!(peer.take_error(key).code, ErrorCode::ProtocolError);
     peer.expect_goaway(C1, ErrorCode::EnhanceYourCalm);
-    peer.expect_unharmed(other);
+    peer.expect_not_failed(other);
 }
 
 #[test]
-fn streams_that_are_refused_by_one_read_are_paid_for_and_harm_no_other() {
+fn streams_refused_in_one_read_do_not_harm_others() {
     // RFC 9113 section 5.1.2: after a reset, a client may open another stream, and HEADERS above the limit
     // are a stream error. Here a reset stream counts as long as the application holds it.
-    let mut peer = Peer::of_server(Config::server());
+    let mut peer = Peer::connected_to_server(Config::server());
     let keys: Vec<StreamKey> = (0..128).map(|n| peer.get(C1, 2 * n + 1)).collect();
     let resets = (0..70).map(|n| reset(2 * n + 1, ErrorCode::Cancel));
     let heads = (128..198).map(|n| headers(2 * n + 1).get("/").end().into());
@@ -319,17 +319,18 @@ fn streams_that_are_refused_by_one_read_are_paid_for_and_harm_no_other() {
     for n in 128..198 {
         peer.expect(C1, reset(2 * n + 1, ErrorCode::RefusedStream));
     }
-    keys[70..].iter().for_each(|&key| peer.expect_unharmed(key));
+    keys[70..].iter().for_each(|&key| peer.expect_not_failed(key));
     peer.expect_silence();
     // A client that has not read the server's limit yet.
-    let mut peer = Peer::of_server(Config { max_concurrent_streams: 30, ..Config::server() });
+    let mut peer =
+        Peer::connected_to_server(Config { max_concurrent_streams: 30, ..Config::server() });
     peer.send_all(C1, (0..100).map(|n| headers(2 * n + 1).get("/").end()));
     for n in 30..100 {
         peer.expect(C1, reset(2 * n + 1, ErrorCode::RefusedStream));
     }
     peer.expect_silence();
     // Header sections that are too large.
-    let mut peer = Peer::of_server(Config::server());
+    let mut peer = Peer::connected_to_server(Config::server());
     let key = peer.get(C1, 1);
     let large = |id| (0..200).fold(headers(id).get("/"), |head, _| head.field("x", "v"));
     peer.send_all(C1, (1..71).map(|n| large(2 * n + 1).end()));
@@ -337,19 +338,19 @@ fn streams_that_are_refused_by_one_read_are_paid_for_and_harm_no_other() {
         peer.expect(C1, headers(2 * n + 1).status(431).end());
         peer.expect(C1, reset(2 * n + 1, ErrorCode::NoError));
     }
-    peer.expect_unharmed(key);
+    peer.expect_not_failed(key);
     peer.expect_silence();
 }
 
 #[test]
-fn faults_that_come_in_one_read_are_paid_for() {
-    let mut peer = Peer::of_server(config());
+fn errors_in_one_read_cost_tokens() {
+    let mut peer = Peer::connected_to_server(config());
     let other = peer.get(C1, 1);
     peer.send_all(C1, (1..11).map(|n| window_update(2 * n + 1, 0)));
     for n in 1..11 {
         peer.expect(C1, reset(2 * n + 1, ErrorCode::ProtocolError));
     }
-    peer.expect_unharmed(other);
+    peer.expect_not_failed(other);
     peer.send(C1, window_update(23, 0));
     peer.expect_goaway(C1, ErrorCode::EnhanceYourCalm);
 }

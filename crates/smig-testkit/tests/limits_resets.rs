@@ -7,40 +7,40 @@ use smig_proto::{Config, EndStream, ErrorCode, Initiator, StreamKey};
 use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, C2, ConnHandle, Peer};
 
-const RESETS: &str = "too many streams were reset";
+const RESET_LIMIT: &str = "too many streams were reset";
 
 /// Sends a request and resets it at once; the application releases it.
-fn rapid(peer: &mut Peer, line: ConnHandle, stream: u32) {
-    let key = peer.get(line, stream);
-    peer.send(line, reset(stream, ErrorCode::Cancel));
-    peer.app(|session, _| session.release(key));
+fn request_and_reset(peer: &mut Peer, handle: ConnHandle, stream: u32) {
+    let key = peer.get(handle, stream);
+    peer.send(handle, reset(stream, ErrorCode::Cancel));
+    peer.with_session(|session, _| session.release(key));
 }
 
 #[test]
 fn a_burst_of_200_resets_is_allowed() {
     // CVE-2023-44487
-    let mut peer = Peer::of_server(Config::server());
+    let mut peer = Peer::connected_to_server(Config::server());
     for n in 0..200 {
-        rapid(&mut peer, C1, 2 * n + 1);
+        request_and_reset(&mut peer, C1, 2 * n + 1);
     }
     peer.expect_silence();
     peer.get(C1, 401);
     peer.send(C1, reset(401, ErrorCode::Cancel));
     assert_eq!(peer.expect_goaway(C1, ErrorCode::EnhanceYourCalm), 401);
-    assert_eq!(peer.limit(), RESETS);
+    assert_eq!(peer.take_limit_hit(), RESET_LIMIT);
 }
 
 #[test]
-fn then_33_resets_a_second_are() {
-    let mut peer = Peer::of_server(Config::server());
+fn then_33_resets_per_second_are_allowed() {
+    let mut peer = Peer::connected_to_server(Config::server());
     let mut ids = (0..).map(|n| 2 * n + 1);
     for _ in 0..200 {
-        rapid(&mut peer, C1, ids.next().unwrap());
+        request_and_reset(&mut peer, C1, ids.next().unwrap());
     }
     for _ in 0..10 {
         peer.advance(Duration::from_secs(1));
         for _ in 0..33 {
-            rapid(&mut peer, C1, ids.next().unwrap());
+            request_and_reset(&mut peer, C1, ids.next().unwrap());
         }
     }
     peer.expect_silence();
@@ -51,11 +51,12 @@ fn then_33_resets_a_second_are() {
 }
 
 #[test]
-fn a_reset_behind_a_whole_response_costs_nothing() {
+fn a_reset_after_a_complete_response_costs_nothing() {
     // RFC 9113 section 8.1: a server may answer before it has received the whole request, and a client need
     // not send the rest. This gains an attacker nothing: the response to a request that had ended may be
     // followed by RST_STREAM as well.
-    let mut peer = Peer::of_server(Config { max_concurrent_streams: 1, ..Config::server() });
+    let mut peer =
+        Peer::connected_to_server(Config { max_concurrent_streams: 1, ..Config::server() });
     for n in 0..1_000 {
         let id = 2 * n + 1;
         let key = peer.post(C1, id);
@@ -63,19 +64,19 @@ fn a_reset_behind_a_whole_response_costs_nothing() {
         peer.expect(C1, headers(id).status(200).end());
         // The stream counts as long as the application works on it.
         if n % 2 == 0 {
-            peer.app(|session, _| session.release(key));
+            peer.with_session(|session, _| session.release(key));
             peer.send(C1, reset(id, ErrorCode::Cancel));
         } else {
             peer.send(C1, reset(id, ErrorCode::Cancel));
             assert_eq!(peer.take_error(key).code, ErrorCode::Cancel);
-            peer.app(|session, _| session.release(key));
+            peer.with_session(|session, _| session.release(key));
         }
         assert_eq!(peer.session().stream_count(), 0, "{n}");
     }
     peer.expect_silence();
     // The budget is neither reduced nor increased.
     for n in 1_000..1_200 {
-        rapid(&mut peer, C1, 2 * n + 1);
+        request_and_reset(&mut peer, C1, 2 * n + 1);
     }
     peer.expect_silence();
     peer.get(C1, 2_401);
@@ -86,7 +87,8 @@ fn a_reset_behind_a_whole_response_costs_nothing() {
 #[test]
 fn a_running_handler_counts_as_a_stream_until_it_ends() {
     // CVE-2023-44487: a reset frees no slot while the application works on the request.
-    let mut peer = Peer::of_server(Config { max_concurrent_streams: 10, ..Config::server() });
+    let mut peer =
+        Peer::connected_to_server(Config { max_concurrent_streams: 10, ..Config::server() });
     let mut keys = Vec::new();
     for n in 0..10 {
         keys.push(peer.get(C1, 2 * n + 1));
@@ -94,39 +96,39 @@ fn a_running_handler_counts_as_a_stream_until_it_ends() {
     }
     peer.send(C1, headers(21).get("/").end());
     peer.expect(C1, reset(21, ErrorCode::RefusedStream));
-    peer.app(|session, _| session.release(keys[0]));
+    peer.with_session(|session, _| session.release(keys[0]));
     peer.get(C1, 23);
     peer.expect_silence();
 }
 
 #[test]
-fn a_client_counts_what_it_resets_whoever_wanted_it() {
+fn a_client_counts_its_resets_whatever_their_cause() {
     // A server tolerates a limited number of resets, whatever their cause (CVE-2023-44487).
-    let mut peer = Peer::of_client(Config::client());
+    let mut peer = Peer::connected_to_client(Config::client());
     let count = |peer: &Peer| peer.session().cancelled();
     let key = peer.open(C1, Method::GET, EndStream::Yes);
-    peer.app(|session, _| session.release(key));
+    peer.with_session(|session, _| session.release(key));
     peer.expect(C1, reset(1, ErrorCode::Cancel));
     assert_eq!(count(&peer), 1, "the application");
     // An upload of which the server accepts only one window.
     let key = peer.open(C1, Method::POST, EndStream::No);
-    peer.body(key, vec![0; 70_000], EndStream::No);
+    peer.send_body(key, vec![0; 70_000], EndStream::No);
     while peer.skip_data(C1) {}
     peer.advance(2 * Config::client().limits.stall_timeout);
     peer.expect(C1, reset(3, ErrorCode::Cancel));
     assert_eq!(peer.take_error(key).initiator, Initiator::Local);
-    peer.app(|session, _| session.release(key));
+    peer.with_session(|session, _| session.release(key));
     assert_eq!(count(&peer), 2, "a time limit, and it is counted once");
     let key = peer.open(C1, Method::GET, EndStream::Yes);
     peer.send(C1, headers(5).status(200).field("content-length", "1"));
     peer.send(C1, data(5, "xy"));
     peer.expect(C1, reset(5, ErrorCode::ProtocolError));
-    peer.app(|session, _| session.release(key));
+    peer.with_session(|session, _| session.release(key));
     assert_eq!(count(&peer), 3, "a response that breaks rules");
     // The server's own resets do not count.
     let key = peer.open(C1, Method::GET, EndStream::Yes);
     peer.send(C1, reset(7, ErrorCode::Cancel));
-    peer.app(|session, _| session.release(key));
+    peer.with_session(|session, _| session.release(key));
     assert_eq!(count(&peer), 3);
 }
 
@@ -136,7 +138,7 @@ type Provocation = fn(&mut Peer, u32);
 #[test]
 fn resets_that_the_client_provokes_cost_twice() {
     // CVE-2025-8671, for every frame that makes a server reset a stream.
-    let ways: [(&str, ErrorCode, Provocation); 8] = [
+    let cases: [(&str, ErrorCode, Provocation); 8] = [
         ("window update of 0", ErrorCode::ProtocolError, |peer, id| {
             peer.send(C1, headers(id).post("/"));
             peer.send(C1, window_update(id, 0));
@@ -145,11 +147,11 @@ fn resets_that_the_client_provokes_cost_twice() {
             peer.send(C1, headers(id).post("/"));
             peer.send(C1, window_update(id, 0x7fff_ffff));
         }),
-        ("DATA behind the end", ErrorCode::StreamClosed, |peer, id| {
+        ("DATA after the end", ErrorCode::StreamClosed, |peer, id| {
             peer.send(C1, headers(id).get("/").end());
             peer.send(C1, data(id, "x"));
         }),
-        ("HEADERS behind the end", ErrorCode::StreamClosed, |peer, id| {
+        ("HEADERS after the end", ErrorCode::StreamClosed, |peer, id| {
             peer.send(C1, headers(id).get("/").end());
             peer.send(C1, headers(id).field("x", "y").end());
         }),
@@ -169,38 +171,38 @@ fn resets_that_the_client_provokes_cost_twice() {
             peer.send(C1, headers(id).get("/").field("connection", "close").end());
         }),
     ];
-    for (what, code, provoke) in ways {
-        let mut peer = Peer::of_server(Config::server()).with_spare();
+    for (what, code, provoke) in cases {
+        let mut peer = Peer::connected_to_server(Config::server()).with_spare();
         let other = peer.get(C2, 1);
         for n in 0..100 {
             provoke(&mut peer, 2 * n + 1);
             assert!(!peer.is_closed(C1), "{what}, {n}");
             peer.expect(C1, reset(2 * n + 1, code));
-            release_all(&mut peer, other);
+            release_all_except(&mut peer, other);
         }
         provoke(&mut peer, 201);
         peer.expect_goaway(C1, ErrorCode::EnhanceYourCalm);
-        assert_eq!(peer.limit(), RESETS, "{what}");
-        peer.expect_unharmed(other);
+        assert_eq!(peer.take_limit_hit(), RESET_LIMIT, "{what}");
+        peer.expect_not_failed(other);
     }
 }
 
 /// Releases all requests but one.
-fn release_all(peer: &mut Peer, but: StreamKey) {
-    while let Some(key) = peer.find_event(|event| match event {
-        smig_proto::Event::Request { stream, .. } if *stream != but => Some(*stream),
+fn release_all_except(peer: &mut Peer, kept: StreamKey) {
+    while let Some(key) = peer.try_take_event(|event| match event {
+        smig_proto::Event::Request { stream, .. } if *stream != kept => Some(*stream),
         _ => None,
     }) {
-        peer.app(|session, _| session.release(key));
+        peer.with_session(|session, _| session.release(key));
     }
 }
 
 #[test]
-fn a_moved_stream_that_is_made_to_reset_costs_the_same() {
+fn a_provoked_reset_of_a_migrated_stream_costs_twice() {
     // CVE-2025-8671, with frames after a barrier (SMIG-5.19/behind-barrier).
     let mut config = Config::server();
     config.limits.reset_burst = 2;
-    let mut peer = Peer::of_server(config).with_spare();
+    let mut peer = Peer::connected_to_server(config).with_spare();
     let cid = peer.cid(C2);
     for id in [1, 3] {
         peer.post(C1, id);
@@ -213,17 +215,17 @@ fn a_moved_stream_that_is_made_to_reset_costs_the_same() {
 }
 
 #[test]
-fn streams_that_are_over_are_forgotten() {
+fn ended_streams_are_forgotten() {
     // CVE-2016-0150 and memory: 5000 requests leave only a few numbers.
-    let mut peer = Peer::of_server(Config::server());
+    let mut peer = Peer::connected_to_server(Config::server());
     for n in 0..5_000 {
         let key = peer.get(C1, 2 * n + 1);
         peer.respond(key, 204, EndStream::Yes);
         peer.expect(C1, headers(2 * n + 1).status(204).end());
-        peer.app(|session, _| session.release(key));
+        peer.with_session(|session, _| session.release(key));
     }
     assert_eq!(peer.session().stream_count(), 0);
-    assert_eq!(peer.session().connection(peer.conn(C1)).unwrap().streams, 0);
+    assert_eq!(peer.session().connection(peer.conn_id(C1)).unwrap().streams, 0);
     assert!(!peer.session().has_obligations());
     // Late credit and resets for any of them are no error; DATA is.
     peer.send(C1, window_update(1, 10));
@@ -235,12 +237,12 @@ fn streams_that_are_over_are_forgotten() {
 }
 
 #[test]
-fn late_frames_of_streams_that_were_reset_are_ignored_as_long_as_they_are_remembered() {
-    let mut peer = Peer::of_server(Config::server());
+fn late_frames_of_remembered_reset_streams_are_ignored() {
+    let mut peer = Peer::connected_to_server(Config::server());
     for n in 0..1_100 {
         let key = peer.post(C1, 2 * n + 1);
-        peer.app(|session, _| session.reset(key, ErrorCode::Cancel));
-        peer.app(|session, _| session.release(key));
+        peer.with_session(|session, _| session.reset(key, ErrorCode::Cancel));
+        peer.with_session(|session, _| session.release(key));
         peer.expect(C1, reset(2 * n + 1, ErrorCode::Cancel));
     }
     peer.send(C1, data(2_199, "late"));
@@ -252,33 +254,33 @@ fn late_frames_of_streams_that_were_reset_are_ignored_as_long_as_they_are_rememb
 }
 
 #[test]
-fn streams_that_are_over_wait_for_no_window() {
+fn ended_streams_do_not_wait_for_windows() {
     // The connection's window is exhausted; streams that wait for it are reset, or migrate.
-    let mut peer = Peer::of_server(Config::server()).with_spare();
+    let mut peer = Peer::connected_to_server(Config::server()).with_spare();
     let first = peer.get(C1, 1);
     peer.respond(first, 200, EndStream::No);
-    peer.body(first, vec![0; 65_535], EndStream::No);
+    peer.send_body(first, vec![0; 65_535], EndStream::No);
     for n in 1..100 {
         let key = peer.get(C1, 2 * n + 1);
         peer.respond(key, 200, EndStream::No);
-        peer.body(key, "waits", EndStream::No);
+        peer.send_body(key, "waits", EndStream::No);
         if n == 50 {
             peer.migrate(key, C2).unwrap();
         } else {
             peer.send(C1, reset(2 * n + 1, ErrorCode::Cancel));
-            peer.app(|session, _| session.release(key));
+            peer.with_session(|session, _| session.release(key));
         }
         assert_eq!(peer.session().check_invariants(), [""; 0], "{n} streams");
     }
     // The same for streams that wait because the peer does not read.
-    let mut peer = Peer::of_server(Config::server());
+    let mut peer = Peer::connected_to_server(Config::server());
     peer.pause(C1);
     for n in 0..100 {
         let key = peer.get(C1, 2 * n + 1);
         peer.respond(key, 200, EndStream::No);
-        peer.body(key, "waits", EndStream::No);
+        peer.send_body(key, "waits", EndStream::No);
         peer.send(C1, reset(2 * n + 1, ErrorCode::Cancel));
-        peer.app(|session, _| session.release(key));
+        peer.with_session(|session, _| session.release(key));
         assert_eq!(peer.session().check_invariants(), [""; 0], "{n} streams");
     }
 }

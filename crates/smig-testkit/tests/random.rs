@@ -3,7 +3,7 @@
 //! `SMIG_SEED` and `SMIG_SEQUENCES` select the sequences; `SMIG_SEED=fresh` uses a new seed. Run it with
 //! `--profile sim`.
 
-use smig_testkit::mesh::{Coverage, random_sequences};
+use smig_testkit::mesh::{Coverage, run_random_sequences};
 
 /// Fixed by default, so that results are reproducible on other machines.
 const SEED: u64 = 0x51_4d49_4721;
@@ -14,10 +14,10 @@ fn seed() -> u64 {
             .elapsed()
             .map_or(SEED, |age| age.as_nanos() as u64);
     }
-    number("SMIG_SEED", SEED)
+    number_from_env("SMIG_SEED", SEED)
 }
 
-fn number(name: &str, default: u64) -> u64 {
+fn number_from_env(name: &str, default: u64) -> u64 {
     let Ok(text) = std::env::var(name) else { return default };
     let parsed = match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16),
@@ -35,7 +35,7 @@ fn default_sequences() -> u64 {
 
 /// Minimum frequency of each case, in thousandths of the sequences: about half of what is usual. Below it,
 /// the test does not cover the case any more.
-const EXPECTED: &[(&str, u64)] = &[
+const MIN_FREQUENCIES: &[(&str, u64)] = &[
     ("accepting answer", 200),
     ("collision", 100),
     ("connection closed to cancel", 5),
@@ -53,30 +53,30 @@ const EXPECTED: &[(&str, u64)] = &[
     ("session left", 20),
     ("migration answer time", 20),
     ("migrations", 100),
-    ("move by client", 300),
-    ("move by server", 250),
-    ("move from a connection that is going away", 40),
-    ("move of a push", 40),
-    ("move of a tunnel", 150),
-    ("moved by client", 200),
-    ("moved by server", 150),
-    ("new connection lost during a move", 10),
+    ("MIGRATE by client", 300),
+    ("MIGRATE by server", 250),
+    ("MIGRATE on a connection that is going away", 40),
+    ("migration of a push", 40),
+    ("migration of a tunnel", 150),
+    ("migration completed by client", 200),
+    ("migration completed by server", 150),
+    ("new connection lost during a migration", 10),
     ("offer", 200),
     ("offer declined", 150),
-    ("offer meets a move", 40),
-    ("old connection lost during a move", 25),
+    ("offer in a collision", 40),
+    ("old connection lost during a migration", 25),
     ("push", 150),
     ("refused stream", 30),
-    ("reset during a move", 60),
+    ("reset during a migration", 60),
     ("shutdown", 30),
     ("stalled stream", 10),
     ("unbound carrier time", 1),
     ("upload stopped", 10),
-    ("upload stopped during its own move", 1),
-    ("whole response, rest of the request not wanted", 0),
+    ("upload stopped during its own migration", 1),
+    ("complete response, rest of the request not needed", 0),
 ];
 
-fn check(coverage: &Coverage, sequences: u64) {
+fn check_coverage(coverage: &Coverage, sequences: u64) {
     for (case, count) in coverage {
         println!("{count:>8} sequences: {case}");
     }
@@ -84,23 +84,26 @@ fn check(coverage: &Coverage, sequences: u64) {
         // Too few for the rare cases.
         return;
     }
-    for &(case, thousandths) in EXPECTED {
+    for &(case, thousandths) in MIN_FREQUENCIES {
         let count = coverage.get(case).copied().unwrap_or(0);
-        let least = sequences * thousandths / 1000;
-        assert!(count >= least.max(1), "only {count} sequences met \"{case}\", not {least}");
+        let min_count = sequences * thousandths / 1000;
+        assert!(
+            count >= min_count.max(1),
+            "only {count} sequences met \"{case}\", not {min_count}"
+        );
     }
 }
 
 #[test]
-fn random_steps_lose_and_invent_nothing() {
-    let (seed, sequences) = (seed(), number("SMIG_SEQUENCES", default_sequences()));
+fn random_sequences_pass_all_checks() {
+    let (seed, sequences) = (seed(), number_from_env("SMIG_SEQUENCES", default_sequences()));
     println!("SMIG_SEED={seed:#x} SMIG_SEQUENCES={sequences}");
     let start = std::time::Instant::now();
-    match random_sequences(seed, sequences) {
+    match run_random_sequences(seed, sequences) {
         Ok(coverage) => {
             let seconds = start.elapsed().as_secs_f64();
             println!("{sequences} sequences in {seconds:.1} s");
-            check(&coverage, sequences);
+            check_coverage(&coverage, sequences);
         }
         Err(failure) => panic!("{failure}"),
     }

@@ -1,59 +1,59 @@
 //! Verifies that the checks of the random sequences detect a fault: one frame of a correct run is corrupted.
 
-use smig_testkit::mesh::{FaultInjection, random, replay, replay_with_fault};
+use smig_testkit::mesh::{FaultInjection, replay, replay_with_fault, sequence_from_seed};
 
 /// Corrupts one frame in each of many random sequences. Returns the percentage detected, of those in which
 /// the fault took effect.
-fn noticed(kind: fn(u32) -> FaultInjection) -> u32 {
-    let (mut happened, mut found) = (0, 0);
+fn percent_detected(fault: fn(u32) -> FaultInjection) -> u32 {
+    let (mut injected, mut detected) = (0, 0);
     for seed in 0..250_u64 {
-        let (setup, ops) = random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        match replay_with_fault(setup, &ops, kind(u32::try_from(seed % 5).unwrap())) {
-            Ok(seen) if !seen.contains(&"sabotage") => {}
-            Ok(_) => happened += 1,
+        let (setup, ops) = sequence_from_seed(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        match replay_with_fault(setup, &ops, fault(u32::try_from(seed % 5).unwrap())) {
+            Ok(seen) if !seen.contains(&"fault injected") => {}
+            Ok(_) => injected += 1,
             Err(_) => {
-                happened += 1;
-                found += 1;
+                injected += 1;
+                detected += 1;
             }
         }
     }
-    println!("{:?}: {found} of {happened} noticed", kind(0));
-    assert!(happened >= 20, "the fault hardly ever happened: {happened}");
-    found * 100 / happened
+    println!("{:?}: {detected} of {injected} detected", fault(0));
+    assert!(injected >= 20, "the fault took effect only {injected} times");
+    detected * 100 / injected
 }
 
 #[test]
-fn bytes_that_change_places_are_noticed() {
-    assert!(noticed(FaultInjection::SwapBytes) >= 80);
+fn swapped_bytes_are_detected() {
+    assert!(percent_detected(FaultInjection::SwapBytes) >= 80);
 }
 #[test]
-fn lost_data_is_noticed() {
-    assert!(noticed(FaultInjection::DropData) >= 80);
+fn lost_data_is_detected() {
+    assert!(percent_detected(FaultInjection::DropData) >= 80);
 }
 #[test]
-fn a_body_that_ends_early_is_noticed() {
-    assert!(noticed(FaultInjection::EndEarly) >= 80);
+fn a_body_that_ends_early_is_detected() {
+    assert!(percent_detected(FaultInjection::EndEarly) >= 80);
 }
 #[test]
-fn a_lost_window_update_of_a_stream_is_noticed() {
-    assert!(noticed(FaultInjection::DropStreamCredit) >= 50);
+fn a_lost_window_update_of_a_stream_is_detected() {
+    assert!(percent_detected(FaultInjection::DropStreamCredit) >= 50);
 }
 #[test]
-fn a_lost_window_update_of_a_connection_is_noticed() {
-    assert!(noticed(FaultInjection::DropConnectionCredit) >= 50);
+fn a_lost_window_update_of_a_connection_is_detected() {
+    assert!(percent_detected(FaultInjection::DropConnectionCredit) >= 50);
 }
 #[test]
-fn a_lost_answer_to_migrate_is_noticed() {
-    assert!(noticed(FaultInjection::DropAnswer) >= 80);
+fn a_lost_answer_to_migrate_is_detected() {
+    assert!(percent_detected(FaultInjection::DropAnswer) >= 80);
 }
 #[test]
-fn a_lost_reset_is_noticed() {
-    assert!(noticed(FaultInjection::DropReset) >= 15);
+fn a_lost_reset_is_detected() {
+    assert!(percent_detected(FaultInjection::DropReset) >= 15);
 }
 #[test]
-fn the_same_sequences_pass_unspoiled() {
+fn the_same_sequences_pass_without_faults() {
     for seed in 0..250_u64 {
-        let (setup, ops) = random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let (setup, ops) = sequence_from_seed(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         replay(setup, &ops).unwrap();
     }
 }

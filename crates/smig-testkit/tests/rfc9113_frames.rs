@@ -9,7 +9,7 @@ use smig_testkit::script::{C1, Peer, Setup};
 
 /// A server engine with an open request on stream 1.
 fn server() -> Peer {
-    let mut peer = Peer::of_server(Config::server());
+    let mut peer = Peer::connected_to_server(Config::server());
     peer.post(C1, 1);
     peer
 }
@@ -30,7 +30,7 @@ fn expect_stream_error(frame: Frame, code: ErrorCode) {
     assert!(!peer.is_closed(C1), "{frame:?} ended the connection");
     peer.expect(C1, reset(1, code));
     peer.expect_silence();
-    peer.expect_unharmed(other);
+    peer.expect_not_failed(other);
 }
 
 // Section 3.4: the preface.
@@ -38,8 +38,8 @@ fn expect_stream_error(frame: Frame, code: ErrorCode) {
 #[test]
 fn a_wrong_preface_ends_the_connection() {
     for preface in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n", b"X"] {
-        let mut peer = Peer::to_server(Setup::new(Config::server()));
-        peer.open_line();
+        let mut peer = Peer::for_server(Setup::new(Config::server()));
+        peer.open_transport();
         peer.send_bytes(C1, preface);
         assert!(peer.is_closed(C1));
         let Frame::Settings(_) = peer.next(C1) else { panic!("a server's SETTINGS come first") };
@@ -50,28 +50,28 @@ fn a_wrong_preface_ends_the_connection() {
 
 #[test]
 fn a_preface_may_come_in_pieces() {
-    let mut peer = Peer::to_server(Setup::new(Config::server()));
-    peer.open_line();
+    let mut peer = Peer::for_server(Setup::new(Config::server()));
+    peer.open_transport();
     let bytes =
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x08\x06\0\0\0\0\0pingping";
     for byte in bytes {
         peer.send_bytes(C1, &[*byte]);
     }
-    peer.take_greeting(C1);
+    peer.take_preface(C1);
     peer.expect(C1, pong(*b"pingping"));
 }
 
 #[test]
 fn the_first_frame_is_settings() {
     for frame in [ping([0; 8]), settings_ack(), headers(1).get("/").end().into()] {
-        let mut peer = Peer::to_server(Setup::new(Config::server()));
-        peer.open_line();
+        let mut peer = Peer::for_server(Setup::new(Config::server()));
+        peer.open_transport();
         peer.send_bytes(C1, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
         peer.send(C1, Frame::clone(&frame));
         assert!(peer.is_closed(C1), "{frame:?}");
-        let mut peer = Peer::to_client(Setup::new(Config::client()));
-        peer.open_line();
-        peer.take_greeting(C1);
+        let mut peer = Peer::for_client(Setup::new(Config::client()));
+        peer.open_transport();
+        peer.take_preface(C1);
         peer.send(C1, frame);
         peer.expect_goaway(C1, ErrorCode::ProtocolError);
     }
@@ -92,7 +92,7 @@ fn a_frame_longer_than_allowed_ends_the_connection() {
     peer.send(C1, data(1, vec![0; 16_384]));
     peer.expect_silence();
     let config = Config { max_frame_size: 65_536, ..Config::server() };
-    let mut peer = Peer::of_server(config);
+    let mut peer = Peer::connected_to_server(config);
     peer.post(C1, 1);
     peer.send(C1, data(1, vec![0; 65_536]));
     peer.expect_silence();
@@ -101,17 +101,17 @@ fn a_frame_longer_than_allowed_ends_the_connection() {
 #[test]
 fn the_peers_frame_size_is_respected_and_used() {
     let setup = Setup::new(Config::server()).setting(setting::MAX_FRAME_SIZE, 16_384);
-    let mut peer = Peer::to_server(setup);
+    let mut peer = Peer::for_server(setup);
     peer.connect();
     let key = peer.get(C1, 1);
     let mut fields = http::HeaderMap::new();
     fields.insert("x-long", "~".repeat(40_000).parse().unwrap());
     let head = smig_proto::ResponseHead { status: http::StatusCode::OK, headers: fields };
-    peer.app(|session, _| session.send_response(key, &head, EndStream::No)).unwrap();
+    peer.with_session(|session, _| session.send_response(key, &head, EndStream::No)).unwrap();
     // The script's codec checks each frame's length.
     let Frame::Headers { fields, .. } = peer.next(C1) else { panic!("HEADERS") };
     assert_eq!(fields.0[1].1.len(), 40_000);
-    peer.body(key, vec![0; 16_385], EndStream::Yes);
+    peer.send_body(key, vec![0; 16_385], EndStream::Yes);
     peer.expect(C1, data(1, vec![0; 16_384]));
     peer.expect(C1, data(1, vec![0; 1]).end());
 }
@@ -144,9 +144,9 @@ fn a_broken_header_block_ends_the_connection() {
         );
         peer.expect_goaway(C1, ErrorCode::CompressionError);
     }
-    let mut peer = Peer::of_server(Config::server());
+    let mut peer = Peer::connected_to_server(Config::server());
     let key = peer.post(C1, 1);
-    peer.app(|session, _| session.reset(key, ErrorCode::Cancel));
+    peer.with_session(|session, _| session.reset(key, ErrorCode::Cancel));
     peer.expect(C1, reset(1, ErrorCode::Cancel));
     peer.send(C1, raw(kind::HEADERS, flag::END_HEADERS, 1, [0xbe]));
     peer.expect_goaway(C1, ErrorCode::CompressionError);
@@ -180,7 +180,7 @@ fn a_header_block_is_not_interrupted() {
 // Section 6.
 
 #[test]
-fn frames_belong_on_streams_or_on_none() {
+fn frame_types_require_or_forbid_a_stream() {
     let on_none = [kind::DATA, kind::HEADERS, kind::PRIORITY, kind::RST_STREAM, kind::PUSH_PROMISE];
     for kind in on_none {
         expect_connection_error(raw(kind, 0, 0, [0, 0, 0, 8, 0]), ErrorCode::ProtocolError);
@@ -195,7 +195,7 @@ fn frames_belong_on_streams_or_on_none() {
 }
 
 #[test]
-fn frames_have_their_lengths() {
+fn wrong_frame_lengths_are_errors() {
     let wrong = [
         (kind::RST_STREAM, 1, 3),
         (kind::RST_STREAM, 1, 5),
@@ -228,13 +228,13 @@ fn padding_is_checked_and_counted() {
         ErrorCode::ProtocolError,
     );
     // A frame of padding only has an empty body.
-    let mut peer = Peer::of_server(Config::server());
+    let mut peer = Peer::connected_to_server(Config::server());
     let key = peer.post(C1, 1);
     peer.send(C1, padded_data(1, "x", 100));
     peer.send(C1, raw(kind::DATA, flag::PADDED | flag::END_STREAM, 1, [3, 0, 0, 0]));
     assert_eq!(&peer.read_to_end(key)[..], b"x");
     // A padded HEADERS, with a deprecated priority.
-    let mut peer = Peer::of_server(Config::server());
+    let mut peer = Peer::connected_to_server(Config::server());
     let block = b"\x82\x84\x87\x01\x0bexample.com";
     let payload = [&[2, 0, 0, 0, 5, 200][..], block, &[0, 0]].concat();
     let flags = flag::PADDED | flag::PRIORITY | flag::END_HEADERS | flag::END_STREAM;
@@ -243,11 +243,11 @@ fn padding_is_checked_and_counted() {
 }
 
 #[test]
-fn padding_counts_in_both_windows_and_comes_back() {
+fn padding_counts_in_both_windows_and_is_credited() {
     // Section 6.9.1: the length byte counts as well. 400 frames exhaust a window of 100000 more
     // than once.
     let config = Config { stream_window: 100_000, connection_window: 100_000, ..Config::server() };
-    let mut peer = Peer::of_server(config);
+    let mut peer = Peer::connected_to_server(config);
     let key = peer.post(C1, 1);
     let (mut stream, mut connection) = (100_000i64, 100_000i64);
     for _ in 0..1_000 {
@@ -255,7 +255,7 @@ fn padding_counts_in_both_windows_and_comes_back() {
         assert!(stream >= 0 && connection >= 0, "padding is not credited");
         peer.send(C1, padded_data(1, "x", 255));
         assert_eq!(peer.read(key).len(), 1);
-        while let Some((id, increment)) = peer.skip_credit(C1) {
+        while let Some((id, increment)) = peer.skip_window_update(C1) {
             let window = if id == 0 { &mut connection } else { &mut stream };
             *window += i64::from(increment);
         }
@@ -265,37 +265,37 @@ fn padding_counts_in_both_windows_and_comes_back() {
     peer.expect_silence();
     // Beyond the stream's window it is refused.
     let config = Config { stream_window: 100, ..Config::server() };
-    let mut peer = Peer::of_server(config);
+    let mut peer = Peer::connected_to_server(config);
     peer.post(C1, 1);
     peer.send(C1, padded_data(1, "x", 99));
     peer.expect(C1, reset(1, ErrorCode::FlowControlError));
 }
 
 #[test]
-fn what_nobody_reads_does_not_keep_a_connections_window_from_others() {
+fn unread_data_does_not_block_the_connections_window() {
     // Section 6.9: whether it arrives before or after the data that is read.
     for read_first in [true, false] {
         let config = Config { connection_window: 100_000, ..Config::server() };
-        let mut peer = Peer::of_server(config);
+        let mut peer = Peer::connected_to_server(config);
         let key = peer.post(C1, 1);
         peer.post(C1, 3);
-        let pass = |peer: &mut Peer| {
+        let read_four_frames = |peer: &mut Peer| {
             for _ in 0..4 {
                 peer.send(C1, data(1, vec![0; 10_000]));
                 assert_eq!(peer.read(key).len(), 10_000);
             }
         };
         if read_first {
-            pass(&mut peer);
+            read_four_frames(&mut peer);
         }
         for _ in 0..6 {
             peer.send(C1, data(3, vec![0; 10_000]));
         }
         if !read_first {
-            pass(&mut peer);
+            read_four_frames(&mut peer);
         }
         let mut open = 0;
-        while let Some((0, increment)) = peer.skip_credit(C1) {
+        while let Some((0, increment)) = peer.skip_window_update(C1) {
             open += increment;
         }
         // All but the last DATA and the part of a KiB that each increment leaves.
@@ -322,7 +322,7 @@ fn settings_are_applied_and_acknowledged() {
 }
 
 #[test]
-fn settings_have_their_ranges() {
+fn settings_out_of_range_are_errors() {
     // Section 6.5.2 and RFC 8441 section 3.
     let wrong = [
         (setting::ENABLE_PUSH, 2, ErrorCode::ProtocolError),
@@ -335,10 +335,10 @@ fn settings_have_their_ranges() {
         expect_connection_error(settings(&[(id, value)]), code);
     }
     // A server may not enable push, nor withdraw extended CONNECT.
-    let mut peer = Peer::of_client(Config::client());
+    let mut peer = Peer::connected_to_client(Config::client());
     peer.send(C1, settings(&[(setting::ENABLE_PUSH, 1)]));
     peer.expect_goaway(C1, ErrorCode::ProtocolError);
-    let mut peer = Peer::of_client(Config::client());
+    let mut peer = Peer::connected_to_client(Config::client());
     peer.send(C1, settings(&[(setting::ENABLE_CONNECT_PROTOCOL, 1)]));
     peer.send(C1, settings(&[(setting::ENABLE_CONNECT_PROTOCOL, 0)]));
     peer.expect(C1, settings_ack());
@@ -349,14 +349,14 @@ fn settings_have_their_ranges() {
 fn the_peers_table_size_is_obeyed() {
     // Section 6.5.2 and RFC 7541 section 4.2: the codec's decoder has no dynamic table then.
     let mut peer =
-        Peer::to_server(Setup::new(Config::server()).setting(setting::HEADER_TABLE_SIZE, 0));
+        Peer::for_server(Setup::new(Config::server()).setting(setting::HEADER_TABLE_SIZE, 0));
     peer.connect();
     for id in [1, 3] {
         let key = peer.get(C1, id);
         let mut fields = http::HeaderMap::new();
         fields.insert("server", "smig".parse().unwrap());
         let head = smig_proto::ResponseHead { status: http::StatusCode::OK, headers: fields };
-        peer.app(|session, _| session.send_response(key, &head, EndStream::Yes)).unwrap();
+        peer.with_session(|session, _| session.send_response(key, &head, EndStream::Yes)).unwrap();
         peer.expect(C1, headers(id).status(200).field("server", "smig").end());
     }
 }
@@ -370,12 +370,12 @@ fn a_push_promise_to_a_server_ends_the_connection() {
 #[test]
 fn pings_are_answered_ahead_of_data() {
     // Section 6.7
-    let mut peer = Peer::of_server(Config::server());
+    let mut peer = Peer::connected_to_server(Config::server());
     let key = peer.get(C1, 1);
     peer.respond(key, 200, EndStream::No);
     peer.expect(C1, headers(1).status(200));
     peer.pause(C1);
-    peer.body(key, "data", EndStream::Yes);
+    peer.send_body(key, "data", EndStream::Yes);
     peer.send(C1, ping([9; 8]));
     peer.resume(C1);
     peer.expect(C1, pong([9; 8]));
@@ -386,14 +386,14 @@ fn pings_are_answered_ahead_of_data() {
 }
 
 #[test]
-fn an_orderly_end_takes_two_goaways() {
+fn a_graceful_shutdown_sends_two_goaways() {
     // Section 6.8: streams in flight at the first one are still accepted.
     let mut peer = server();
-    peer.app(|session, now| session.shutdown(now));
+    peer.with_session(|session, now| session.shutdown(now));
     let Frame::GoAway { last: 0x7fff_ffff, code: ErrorCode::NoError, .. } = peer.next(C1) else {
         panic!("a warning first");
     };
-    let Frame::Ping(opaque) = peer.next(C1) else { panic!("a PING measures the way") };
+    let Frame::Ping(opaque) = peer.next(C1) else { panic!("then PING") };
     let late = peer.get(C1, 3);
     peer.send(C1, pong(opaque));
     let Frame::GoAway { last: 3, code: ErrorCode::NoError, .. } = peer.next(C1) else {
@@ -407,24 +407,24 @@ fn an_orderly_end_takes_two_goaways() {
     peer.respond(late, 204, EndStream::Yes);
     peer.expect(C1, headers(3).status(204).end());
     peer.send(C1, reset(1, ErrorCode::Cancel));
-    assert!(peer.should_close(C1), "when the last stream is over");
+    assert!(peer.should_close(C1), "when the last stream has ended");
 }
 
 #[test]
-fn an_orderly_end_does_not_wait_for_a_peer_that_answers_no_ping() {
+fn a_graceful_shutdown_does_not_need_an_answer_to_its_ping() {
     // Section 6.8
     let mut peer = server();
     let running = peer.get(C1, 3);
-    peer.app(|session, now| session.shutdown(now));
+    peer.with_session(|session, now| session.shutdown(now));
     let Frame::GoAway { last: 0x7fff_ffff, .. } = peer.next(C1) else { panic!("a warning first") };
-    let Frame::Ping(opaque) = peer.next(C1) else { panic!("a PING measures the way") };
+    let Frame::Ping(opaque) = peer.next(C1) else { panic!("then PING") };
     peer.advance(Duration::from_secs(9));
     peer.expect_silence();
     peer.advance(Duration::from_secs(3));
     let Frame::GoAway { last: 3, code: ErrorCode::NoError, .. } = peer.next(C1) else {
         panic!("then the last id");
     };
-    assert_eq!(peer.limit(), "drain PING answer time");
+    assert_eq!(peer.take_limit_hit(), "drain PING answer time");
     // A late answer has no effect.
     peer.send(C1, pong(opaque));
     peer.expect_silence();
@@ -435,14 +435,15 @@ fn an_orderly_end_does_not_wait_for_a_peer_that_answers_no_ping() {
 }
 
 #[test]
-fn a_client_sees_what_goaway_did_not_process() {
+fn goaway_reports_requests_that_were_not_processed() {
     // Section 6.8
-    let mut peer = Peer::of_client(Config::client());
+    let mut peer = Peer::connected_to_client(Config::client());
     let keys = [(); 3].map(|()| peer.open(C1, Method::GET, EndStream::Yes));
     peer.send(C1, goaway(0x7fff_ffff, ErrorCode::NoError));
-    let conn = peer.conn(C1);
+    let conn = peer.conn_id(C1);
     let head = smig_testkit::script::request_head(Method::GET);
-    let refused = peer.app(|session, now| session.open(now, Some(conn), &head, EndStream::Yes));
+    let refused =
+        peer.with_session(|session, now| session.open(now, Some(conn), &head, EndStream::Yes));
     assert!(refused.is_err(), "no new streams");
     peer.send(C1, goaway(3, ErrorCode::NoError));
     let error = peer.take_error(keys[2]);
@@ -451,11 +452,11 @@ fn a_client_sees_what_goaway_did_not_process() {
         peer.send(C1, headers(id).status(204).end());
         assert_eq!(peer.take_response(key), 204);
     }
-    let said = peer.event(|event| match event {
+    let received_code = peer.take_event(|event| match event {
         Event::GoingAway { code, .. } => Some(*code),
         _ => None,
     });
-    assert_eq!(said, ErrorCode::NoError);
+    assert_eq!(received_code, ErrorCode::NoError);
     assert!(peer.should_close(C1));
 }
 
@@ -475,13 +476,13 @@ fn windows_do_not_overflow() {
 #[test]
 fn a_window_may_become_negative() {
     // Section 6.9.2
-    let mut peer = Peer::of_server(Config::server());
+    let mut peer = Peer::connected_to_server(Config::server());
     let key = peer.get(C1, 1);
     peer.respond(key, 200, EndStream::No);
-    peer.body(key, vec![0; 60_000], EndStream::No);
+    peer.send_body(key, vec![0; 60_000], EndStream::No);
     peer.send(C1, settings(&[(setting::INITIAL_WINDOW_SIZE, 1_000)]));
     assert_eq!(peer.session().stream(key).unwrap().send_window, 1_000 - 60_000);
-    peer.body(key, "x", EndStream::Yes);
+    peer.send_body(key, "x", EndStream::Yes);
     peer.send(C1, window_update(1, 59_000));
     peer.expect(C1, headers(1).status(200));
     while peer.skip_data(C1) {}
@@ -494,14 +495,14 @@ fn a_window_may_become_negative() {
 #[test]
 fn data_beyond_a_window_is_an_error() {
     let config = Config { stream_window: 20_000, connection_window: 65_535, ..Config::server() };
-    let mut peer = Peer::of_server(config.clone());
+    let mut peer = Peer::connected_to_server(config.clone());
     let other = peer.post(C1, 1);
     peer.post(C1, 3);
     peer.send(C1, data(3, vec![0; 16_000]));
     peer.send(C1, data(3, vec![0; 4_001]));
     peer.expect(C1, reset(3, ErrorCode::FlowControlError));
-    peer.expect_unharmed(other);
-    let mut peer = Peer::of_server(config);
+    peer.expect_not_failed(other);
+    let mut peer = Peer::connected_to_server(config);
     for n in 0..4 {
         peer.post(C1, 2 * n + 1);
         peer.send(C1, data(2 * n + 1, vec![0; 16_000]));

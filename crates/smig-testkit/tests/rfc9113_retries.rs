@@ -16,49 +16,49 @@ enum Refusal {
 impl Refusal {
     const ALL: [Self; 2] = [Self::Reset, Self::GoAway];
 
-    fn send(self, peer: &mut Peer, line: ConnHandle, stream: u32) {
+    fn send(self, peer: &mut Peer, handle: ConnHandle, stream: u32) {
         match self {
-            Self::Reset => peer.send(line, reset(stream, ErrorCode::RefusedStream)),
-            Self::GoAway => peer.send(line, goaway(0, ErrorCode::NoError)),
+            Self::Reset => peer.send(handle, reset(stream, ErrorCode::RefusedStream)),
+            Self::GoAway => peer.send(handle, goaway(0, ErrorCode::NoError)),
         }
     }
 }
 
 /// A client engine with an upload on stream 1 of C1.
-fn upload() -> (Peer, StreamKey) {
-    let mut peer = Peer::of_client(Config::client()).with_spare();
+fn client_with_upload() -> (Peer, StreamKey) {
+    let mut peer = Peer::connected_to_client(Config::client()).with_spare();
     let key = peer.open(C1, Method::POST, EndStream::No);
-    peer.body(key, "begun", EndStream::No);
+    peer.send_body(key, "begun", EndStream::No);
     peer.expect(C1, data(1, "begun"));
     (peer, key)
 }
 
-fn processed(peer: &mut Peer, key: StreamKey) -> Processed {
+fn take_processed(peer: &mut Peer, key: StreamKey) -> Processed {
     let error = peer.take_error(key);
     assert_eq!((error.code, error.initiator), (ErrorCode::RefusedStream, Initiator::Peer));
     error.processed
 }
 
 #[test]
-fn a_refused_stream_on_which_nothing_came_was_not_processed() {
+fn a_stream_refused_before_any_frame_was_not_processed() {
     for refusal in Refusal::ALL {
-        let (mut peer, key) = upload();
+        let (mut peer, key) = client_with_upload();
         refusal.send(&mut peer, C1, 1);
-        assert_eq!(processed(&mut peer, key), Processed::No, "{refusal:?}");
+        assert_eq!(take_processed(&mut peer, key), Processed::No, "{refusal:?}");
         // The same while the client's own migration is open: the server has not read the MIGRATE.
-        let (mut peer, key) = upload();
+        let (mut peer, key) = client_with_upload();
         peer.migrate(key, C2).unwrap();
         refusal.send(&mut peer, C1, 1);
-        assert_eq!(processed(&mut peer, key), Processed::No, "{refusal:?}, moving");
+        assert_eq!(take_processed(&mut peer, key), Processed::No, "{refusal:?}, migrating");
     }
 }
 
 /// A frame that shows that the server has seen the request, with its name.
-type Way = (&'static str, fn(&mut Peer));
+type Case = (&'static str, fn(&mut Peer));
 
 #[test]
-fn a_stream_on_which_something_came_may_have_been_processed() {
-    let ways: [Way; 6] = [
+fn a_stream_refused_after_a_frame_may_have_been_processed() {
+    let cases: [Case; 6] = [
         ("1xx", |peer| peer.send(C1, headers(1).status(100))),
         ("a head", |peer| peer.send(C1, headers(1).status(200))),
         ("a body", |peer| {
@@ -67,59 +67,59 @@ fn a_stream_on_which_something_came_may_have_been_processed() {
         }),
         ("credit", |peer| peer.send(C1, window_update(1, 5))),
         ("an offer", |peer| peer.send(C1, offer(1))),
-        ("a move that is declined", |peer| {
+        ("a migration that is declined", |peer| {
             let cid = peer.cid(C1);
             peer.send(C1, migrate(1, cid, 2));
         }),
     ];
     for refusal in Refusal::ALL {
-        for (what, act) in ways {
-            let (mut peer, key) = upload();
+        for (what, act) in cases {
+            let (mut peer, key) = client_with_upload();
             act(&mut peer);
             refusal.send(&mut peer, C1, 1);
-            assert_eq!(processed(&mut peer, key), Processed::Maybe, "{what}, {refusal:?}");
+            assert_eq!(take_processed(&mut peer, key), Processed::Maybe, "{what}, {refusal:?}");
         }
     }
 }
 
 #[test]
-fn a_stream_that_moved_may_have_been_processed() {
+fn a_migrated_stream_may_have_been_processed() {
     for refusal in Refusal::ALL {
         // The server accepted the client's migration.
-        let (mut peer, key) = upload();
+        let (mut peer, key) = client_with_upload();
         let cid = peer.cid(C2);
         peer.migrate(key, C2).unwrap();
         peer.send(C1, accept(1, cid, 1));
         refusal.send(&mut peer, C2, 1);
-        assert_eq!(processed(&mut peer, key), Processed::Maybe, "{refusal:?}");
+        assert_eq!(take_processed(&mut peer, key), Processed::Maybe, "{refusal:?}");
         // The server declined it, so it knows the stream.
-        let (mut peer, key) = upload();
+        let (mut peer, key) = client_with_upload();
         peer.migrate(key, C2).unwrap();
         peer.send(C1, decline(1));
         refusal.send(&mut peer, C1, 1);
-        assert_eq!(processed(&mut peer, key), Processed::Maybe, "{refusal:?}, declined");
+        assert_eq!(take_processed(&mut peer, key), Processed::Maybe, "{refusal:?}, declined");
     }
     // The server migrated the stream itself.
-    let (mut peer, key) = upload();
+    let (mut peer, key) = client_with_upload();
     let cid = peer.cid(C2);
     peer.send(C1, migrate(1, cid, 2));
     peer.send(C2, reset(2, ErrorCode::RefusedStream));
-    assert_eq!(processed(&mut peer, key), Processed::Maybe);
+    assert_eq!(take_processed(&mut peer, key), Processed::Maybe);
 }
 
 #[test]
-fn a_carrier_that_is_refused_says_nothing_of_the_request() {
+fn a_refused_carrier_does_not_mean_an_unprocessed_request() {
     // SMIG-5.23/unbound-count: REFUSED_STREAM on S2 before the answer, while the request runs on S1.
-    let (mut peer, key) = upload();
+    let (mut peer, key) = client_with_upload();
     peer.migrate(key, C2).unwrap();
     peer.send(C2, reset(1, ErrorCode::RefusedStream));
-    assert_eq!(processed(&mut peer, key), Processed::Maybe);
+    assert_eq!(take_processed(&mut peer, key), Processed::Maybe);
 }
 
 #[test]
-fn a_server_does_not_say_so_behind_the_head_of_its_response() {
+fn a_server_does_not_send_refused_stream_after_a_response_head() {
     for answered in [false, true] {
-        let mut peer = Peer::of_server(Config::server());
+        let mut peer = Peer::connected_to_server(Config::server());
         let key = peer.post(C1, 1);
         let expected = if answered {
             peer.respond(key, 200, EndStream::No);
@@ -128,7 +128,7 @@ fn a_server_does_not_say_so_behind_the_head_of_its_response() {
         } else {
             ErrorCode::RefusedStream
         };
-        peer.app(|session, _| session.reset(key, ErrorCode::RefusedStream));
+        peer.with_session(|session, _| session.reset(key, ErrorCode::RefusedStream));
         peer.expect(C1, reset(1, expected));
     }
 }

@@ -9,11 +9,11 @@ fn an_unknown_reason_means_not_here() {
     // SMIG-10.1/unknown-reason: any unknown reason, with ACK or without.
     for reason in [0, 6, 255] {
         for flags in [4, 6] {
-            let mut peer = Peer::to_client(Setup::new(Config::client()).joins_by_script());
+            let mut peer = Peer::for_client(Setup::new(Config::client()).with_scripted_joins());
             peer.connect();
             peer.connect();
             peer.send(C2, raw(0xf6, flags, 0, [reason]));
-            let refused = peer.event(|event| match event {
+            let refused = peer.take_event(|event| match event {
                 Event::JoinRefused { reason, .. } => Some(*reason),
                 _ => None,
             });
@@ -25,9 +25,11 @@ fn an_unknown_reason_means_not_here() {
 }
 
 #[test]
-fn reserved_frame_types_are_ignored_wherever_they_stand() {
+fn reserved_frame_types_are_ignored() {
     // SMIG-10.2/reserved-types: on the connection, and on idle ids of either side.
-    for mut peer in [Peer::of_server(Config::server()), Peer::of_client(Config::client())] {
+    for mut peer in
+        [Peer::connected_to_server(Config::server()), Peer::connected_to_client(Config::client())]
+    {
         peer.connect();
         for kind in [0xf7, 0xf8] {
             for (stream, length) in [(0, 0), (1, 16), (2, 1), (7, 48)] {

@@ -5,14 +5,14 @@ use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, C2, Peer, Setup};
 
 /// A client with two joined connections to a server engine.
-fn two_to_server() -> Peer {
-    let mut peer = Peer::of_server(Config::server());
+fn server_with_two_connections() -> Peer {
+    let mut peer = Peer::connected_to_server(Config::server());
     peer.connect();
     peer
 }
 
-fn two_to_client() -> Peer {
-    let mut peer = Peer::of_client(Config::client());
+fn client_with_two_connections() -> Peer {
+    let mut peer = Peer::connected_to_client(Config::client());
     peer.connect();
     peer
 }
@@ -21,7 +21,7 @@ fn two_to_client() -> Peer {
 fn migrate_of_a_wrong_length_ends_the_connection() {
     // SMIG-2.1/frame-size
     for length in [0, 15, 17, 32] {
-        let mut peer = two_to_server();
+        let mut peer = server_with_two_connections();
         peer.get(C1, 1);
         peer.send(C1, raw(kind::MIGRATE, 0, 1, vec![0; length]));
         peer.expect_goaway(C1, ErrorCode::FrameSizeError);
@@ -33,26 +33,26 @@ fn migrate_of_a_wrong_length_ends_the_connection() {
 fn join_of_a_wrong_length_ends_the_connection() {
     // SMIG-2.1/frame-size
     for length in [0, 1, 47, 49] {
-        let mut peer = Peer::of_server(Config::server());
+        let mut peer = Peer::connected_to_server(Config::server());
         peer.send(C1, raw(kind::JOIN, 0, 0, vec![1; length]));
         peer.expect_goaway(C1, ErrorCode::FrameSizeError);
     }
     for (flags, length) in [(flag::REFUSED, 0), (flag::REFUSED, 48), (flag::SMIG_ACK, 1)] {
-        let mut peer = Peer::of_client(Config::client());
+        let mut peer = Peer::connected_to_client(Config::client());
         peer.send(C1, raw(kind::JOIN, flags, 0, vec![1; length]));
         peer.expect_goaway(C1, ErrorCode::FrameSizeError);
     }
 }
 
 #[test]
-fn smig_frames_mean_nothing_while_the_extension_is_off() {
+fn smig_frames_are_ignored_while_the_extension_is_off() {
     // SMIG-2.2/off-ignored, at a server whose client does not offer the extension.
     let mut setup = Setup::new(Config::server());
     setup.settings.clear();
-    let mut peer = Peer::to_server(setup);
+    let mut peer = Peer::for_server(setup);
     peer.connect();
     let key = peer.get(C1, 1);
-    for frame in nonsense() {
+    for frame in invalid_smig_frames() {
         peer.send(C1, frame);
     }
     peer.expect_silence();
@@ -62,22 +62,22 @@ fn smig_frames_mean_nothing_while_the_extension_is_off() {
     // SMIG-2.2/off-ignored, at a client whose server does not offer it.
     let mut setup = Setup::new(Config::client());
     setup.settings.clear();
-    let mut peer = Peer::to_client(setup);
+    let mut peer = Peer::for_client(setup);
     peer.connect();
-    for frame in nonsense() {
+    for frame in invalid_smig_frames() {
         peer.send(C1, frame);
     }
     peer.expect_silence();
 
     // SMIG-2.2/off-ignored, where the engine itself does not offer it.
-    let mut peer = Peer::of_server(Config { smig: None, ..Config::server() });
-    for frame in nonsense() {
+    let mut peer = Peer::connected_to_server(Config { smig: None, ..Config::server() });
+    for frame in invalid_smig_frames() {
         peer.send(C1, frame);
     }
     peer.expect_silence();
 }
 
-fn nonsense() -> Vec<Frame> {
+fn invalid_smig_frames() -> Vec<Frame> {
     vec![
         raw(kind::MIGRATE, 0, 1, [9; 16]),
         raw(kind::MIGRATE, 0, 0, [0; 3]),
@@ -91,18 +91,18 @@ fn nonsense() -> Vec<Frame> {
 fn migrate_on_stream_zero_or_an_idle_stream_ends_the_connection() {
     // SMIG-2.3/where-allowed
     for stream in [0, 1, 2, 9] {
-        let mut peer = two_to_server();
+        let mut peer = server_with_two_connections();
         let cid = peer.cid(C2);
         peer.send(C1, migrate(stream, cid, 1));
         peer.expect_goaway(C1, ErrorCode::ProtocolError);
         peer.expect_nothing(C2);
-        let mut peer = two_to_client();
+        let mut peer = client_with_two_connections();
         let cid = peer.cid(C2);
         peer.send(C1, migrate(stream, cid, 2));
         peer.expect_goaway(C1, ErrorCode::ProtocolError);
     }
     // An answer on an idle stream is a connection error as well.
-    let mut peer = two_to_server();
+    let mut peer = server_with_two_connections();
     peer.send(C1, decline(5));
     peer.expect_goaway(C1, ErrorCode::ProtocolError);
 }
@@ -110,7 +110,7 @@ fn migrate_on_stream_zero_or_an_idle_stream_ends_the_connection() {
 #[test]
 fn migrate_on_a_connection_that_is_not_joined_ends_it() {
     // SMIG-2.3/where-allowed: C2's JOIN is refused, then it is plain HTTP/2.
-    let mut peer = Peer::to_server(Setup::new(Config::server()).joins_by_script());
+    let mut peer = Peer::for_server(Setup::new(Config::server()).with_scripted_joins());
     peer.connect();
     peer.connect();
     peer.refuse_join(C2, smig_proto::JoinRefusal::NotHere);
@@ -123,19 +123,19 @@ fn migrate_on_a_connection_that_is_not_joined_ends_it() {
 }
 
 #[test]
-fn join_where_it_has_no_place_ends_the_connection() {
+fn a_misplaced_join_ends_the_connection() {
     // SMIG-2.3/where-allowed: on a stream.
-    let mut peer = Peer::of_server(Config::server());
+    let mut peer = Peer::connected_to_server(Config::server());
     peer.send(C1, raw(kind::JOIN, 0, 1, [0; 48]));
     peer.expect_goaway(C1, ErrorCode::ProtocolError);
     // SMIG-2.3/where-allowed: an answer, at a server.
     for answer in [raw(kind::JOIN, flag::SMIG_ACK, 0, [0; 48]), join_refused(1)] {
-        let mut peer = Peer::of_server(Config::server());
+        let mut peer = Peer::connected_to_server(Config::server());
         peer.send(C1, answer);
         peer.expect_goaway(C1, ErrorCode::ProtocolError);
     }
     // SMIG-2.3/where-allowed: a JOIN without ACK, at a client.
-    let mut peer = Peer::of_client(Config::client());
+    let mut peer = Peer::connected_to_client(Config::client());
     peer.send(C1, raw(kind::JOIN, 0, 0, [0; 48]));
     peer.expect_goaway(C1, ErrorCode::ProtocolError);
 }
@@ -144,7 +144,7 @@ fn join_where_it_has_no_place_ends_the_connection() {
 fn reserved_bits_and_undefined_flags_are_ignored() {
     // SMIG-2.4/reserved-bits: R of dstSID, and all flags that MIGRATE does not define. The script's
     // codec checks this for every frame that the engine sends.
-    let mut peer = two_to_server();
+    let mut peer = server_with_two_connections();
     let key = peer.get(C1, 1);
     let Cid { app, number } = peer.cid(C2);
     let payload = [&app.to_bytes()[..], &number.to_be_bytes(), &(1u32 | 1 << 31).to_be_bytes()];
@@ -158,26 +158,28 @@ fn reserved_bits_and_undefined_flags_are_ignored() {
 fn an_offers_dst_sid_is_ignored_and_a_client_may_not_offer() {
     // SMIG-2.5/zero-cid: dstSID of an offer and of a decline are ignored.
     let payload = [&[0; 12][..], &77u32.to_be_bytes()].concat();
-    let mut peer = two_to_client();
+    let mut peer = client_with_two_connections();
     let key = peer.open(C1, http::Method::GET, EndStream::Yes);
     peer.send(C1, raw(kind::MIGRATE, 0, 1, &payload));
     peer.expect_silence();
-    peer.app(|session, _| session.decline_offer(key));
+    peer.with_session(|session, _| session.decline_offer(key));
     peer.expect(C1, decline(1).end());
 
-    let mut peer = two_to_server();
+    let mut peer = server_with_two_connections();
     let key = peer.get(C1, 1);
-    let to = peer.conn(C2);
-    peer.app(|session, now| session.migrate(now, key, smig_proto::MigrationTarget::Connection(to)))
-        .unwrap();
+    let to = peer.conn_id(C2);
+    peer.with_session(|session, now| {
+        session.migrate(now, key, smig_proto::MigrationTarget::Connection(to))
+    })
+    .unwrap();
     let cid = peer.cid(C2);
     peer.expect(C1, migrate(1, cid, 2));
     peer.send(C1, raw(kind::MIGRATE, flag::SMIG_ACK | flag::END_STREAM, 1, &payload));
-    peer.expect_unharmed(key);
-    assert_eq!(peer.session().stream(key).unwrap().connection, peer.conn(C1));
+    peer.expect_not_failed(key);
+    assert_eq!(peer.session().stream(key).unwrap().connection, peer.conn_id(C1));
 
     // SMIG-2.5/zero-cid: an offer from a client.
-    let mut peer = two_to_server();
+    let mut peer = server_with_two_connections();
     peer.get(C1, 1);
     peer.send(C1, offer(1));
     peer.expect_goaway(C1, ErrorCode::ProtocolError);
@@ -188,31 +190,31 @@ fn an_offers_dst_sid_is_ignored_and_a_client_may_not_offer() {
 fn a_destination_that_the_mover_may_not_open_ends_the_connection() {
     // SMIG-2.6/bad-destination: 0, and the other side's parity.
     for to in [0, 2] {
-        let mut peer = two_to_server();
+        let mut peer = server_with_two_connections();
         let cid = peer.cid(C2);
         peer.get(C1, 1);
         peer.send(C1, migrate(1, cid, to));
         peer.expect_goaway(C1, ErrorCode::ProtocolError);
     }
     for to in [0, 3] {
-        let mut peer = two_to_client();
+        let mut peer = client_with_two_connections();
         let cid = peer.cid(C2);
         peer.open(C1, http::Method::GET, EndStream::Yes);
         peer.send(C1, migrate(1, cid, to));
         peer.expect_goaway(C1, ErrorCode::ProtocolError);
     }
     // SMIG-2.6/bad-destination: an open stream.
-    let mut peer = two_to_server();
+    let mut peer = server_with_two_connections();
     let cid = peer.cid(C2);
     peer.get(C1, 1);
     let other = peer.get(C2, 1);
     peer.send(C1, migrate(1, cid, 1));
     peer.expect_goaway(C1, ErrorCode::ProtocolError);
-    peer.expect_unharmed(other);
+    peer.expect_not_failed(other);
     peer.expect_nothing(C2);
     // SMIG-2.6/bad-destination: a promised stream.
     let config = Config { push: smig_proto::Push::Enabled, ..Config::client() };
-    let mut peer = Peer::of_client(config);
+    let mut peer = Peer::connected_to_client(config);
     peer.connect();
     let cid = peer.cid(C2);
     peer.open(C1, http::Method::GET, EndStream::Yes);
@@ -226,7 +228,7 @@ fn a_destination_that_the_mover_may_not_open_ends_the_connection() {
 #[test]
 fn an_answer_on_a_closed_id_is_dropped_and_on_an_open_one_an_error() {
     // SMIG-2.7/stray-answer: the stream is closed.
-    let mut peer = two_to_server();
+    let mut peer = server_with_two_connections();
     let cid = peer.cid(C2);
     let key = peer.get(C1, 1);
     peer.respond(key, 204, EndStream::Yes);
@@ -236,7 +238,7 @@ fn an_answer_on_a_closed_id_is_dropped_and_on_an_open_one_an_error() {
     peer.expect_silence();
     // SMIG-2.7/stray-answer: it is open, and has no open migration.
     for answer in [decline(1), accept(1, cid, 2)] {
-        let mut peer = two_to_server();
+        let mut peer = server_with_two_connections();
         peer.get(C1, 1);
         peer.send(C1, answer);
         peer.expect_goaway(C1, ErrorCode::ProtocolError);
@@ -251,15 +253,15 @@ fn an_answer_that_does_not_fit_the_migrate_ends_the_connection() {
     for reset_first in [None, Some(ErrorCode::Cancel)] {
         let unknown = Cid { app: AppId::new(0x0102_0304_0506_0708), number: 9 };
         for wrong in 0..3 {
-            let mut peer = two_to_server();
+            let mut peer = server_with_two_connections();
             let (c1, c2) = (peer.cid(C1), peer.cid(C2));
             let key = peer.get(C1, 1);
-            let to = peer.conn(C2);
+            let to = peer.conn_id(C2);
             let target = smig_proto::MigrationTarget::Connection(to);
-            peer.app(|session, now| session.migrate(now, key, target)).unwrap();
+            peer.with_session(|session, now| session.migrate(now, key, target)).unwrap();
             peer.expect(C1, migrate(1, c2, 2));
             if let Some(code) = reset_first {
-                peer.app(|session, _| session.reset(key, code));
+                peer.with_session(|session, _| session.reset(key, code));
                 peer.expect(C2, reset(2, code));
             }
             let wrong = [accept(1, c2, 4), accept(1, c1, 2), accept(1, unknown, 2)][wrong].clone();
@@ -268,31 +270,32 @@ fn an_answer_that_does_not_fit_the_migrate_ends_the_connection() {
         }
     }
     // SMIG-2.7/stray-answer: an accepting answer to an offer.
-    let mut peer = two_to_server();
+    let mut peer = server_with_two_connections();
     let cid = peer.cid(C2);
     let key = peer.get(C1, 1);
-    peer.app(|session, now| session.migrate(now, key, smig_proto::MigrationTarget::Offer)).unwrap();
+    peer.with_session(|session, now| session.migrate(now, key, smig_proto::MigrationTarget::Offer))
+        .unwrap();
     peer.expect(C1, offer(1));
     peer.send(C1, accept(1, cid, 2));
     peer.expect_goaway(C1, ErrorCode::ProtocolError);
 }
 
 #[test]
-fn an_answer_to_no_join_ends_the_connection() {
+fn an_unsolicited_join_answer_ends_the_connection() {
     // SMIG-2.8/unasked-answer: on the first connection, and on one that has received its answer.
-    for line in [C1, C2] {
+    for handle in [C1, C2] {
         for answer in [raw(kind::JOIN, flag::SMIG_ACK, 0, [0; 48]), join_refused(4)] {
-            let mut peer = two_to_client();
-            peer.send(line, answer);
-            peer.expect_goaway(line, ErrorCode::ProtocolError);
+            let mut peer = client_with_two_connections();
+            peer.send(handle, answer);
+            peer.expect_goaway(handle, ErrorCode::ProtocolError);
         }
     }
 }
 
 #[test]
-fn migrate_comes_in_any_state_of_a_stream_but_not_within_a_header_block() {
+fn migrate_may_follow_end_stream_but_not_interrupt_a_header_block() {
     // SMIG-2.9/stream-states: after END_STREAM of the sender's direction, here of a GET.
-    let mut peer = two_to_server();
+    let mut peer = server_with_two_connections();
     let key = peer.get(C1, 1);
     let cid = peer.cid(C2);
     peer.send(C1, migrate(1, cid, 1).end());
@@ -313,9 +316,9 @@ fn migrate_comes_in_any_state_of_a_stream_but_not_within_a_header_block() {
 }
 
 #[test]
-fn an_offer_ends_nothing() {
+fn end_stream_on_an_offer_is_ignored() {
     // SMIG-2.5/zero-cid: END_STREAM of an offer is ignored.
-    let mut peer = two_to_client();
+    let mut peer = client_with_two_connections();
     let key = peer.open(C1, http::Method::GET, EndStream::Yes);
     peer.send(C1, headers(1).status(200));
     peer.send(C1, offer(1).end());

@@ -5,33 +5,33 @@ use smig_testkit::script::frame::*;
 use smig_testkit::script::{ConnHandle, Peer};
 
 /// Further errors of a JOIN to a session that is full.
-struct Wrong {
+struct JoinErrors {
     session: bool,
     proof: bool,
     identity: bool,
 }
 
-fn join(wrong: &Wrong) -> (Peer, ConnHandle) {
+fn join(errors: &JoinErrors) -> (Peer, ConnHandle) {
     let smig = SmigConfig { max_connections: 1, ..SmigConfig::default() };
-    let mut peer = Peer::of_server(Config { smig: Some(smig), ..Config::server() });
+    let mut peer = Peer::connected_to_server(Config { smig: Some(smig), ..Config::server() });
     let setup = peer.setup_mut();
-    if wrong.session {
-        setup.app = AppId::new(99);
+    if errors.session {
+        setup.app_id = AppId::new(99);
     }
-    if wrong.identity {
+    if errors.identity {
         setup.identity = Identity([8; 32]);
     }
-    let line = peer.open_line();
-    peer.greet(line);
-    peer.take_greeting(line);
-    let Frame::Join { nonce, mut mac, ack } = peer.proof(line) else { panic!("a JOIN") };
-    mac[31] ^= u8::from(wrong.proof);
-    peer.send_as_join(line, Frame::Join { nonce, mac, ack });
-    (peer, line)
+    let handle = peer.open_transport();
+    peer.send_preface(handle);
+    peer.take_preface(handle);
+    let Frame::Join { nonce, mut mac, ack } = peer.join_request(handle) else { panic!("a JOIN") };
+    mac[31] ^= u8::from(errors.proof);
+    peer.send_join(handle, Frame::Join { nonce, mac, ack });
+    (peer, handle)
 }
 
 #[test]
-fn a_refusal_says_no_more_than_it_must() {
+fn a_refusal_gives_the_first_reason_that_applies() {
     // SMIG-4.6/refusal-reasons: unknown session takes precedence over bad proof, identity, limit,
     // in this order.
     for (session, proof, identity, reason) in [
@@ -41,8 +41,8 @@ fn a_refusal_says_no_more_than_it_must() {
         (false, false, true, 3),
         (false, false, false, 4),
     ] {
-        let (mut peer, line) = join(&Wrong { session, proof, identity });
-        peer.expect(line, join_refused(reason));
-        peer.expect_nothing(line);
+        let (mut peer, handle) = join(&JoinErrors { session, proof, identity });
+        peer.expect(handle, join_refused(reason));
+        peer.expect_nothing(handle);
     }
 }

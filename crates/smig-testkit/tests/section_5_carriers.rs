@@ -9,31 +9,31 @@ use smig_testkit::script::{C1, C2, C3, ConnHandle, Peer, Setup};
 
 /// A client engine with a GET on stream 1 of C1, and a spare.
 fn client(config: Config) -> (Peer, StreamKey) {
-    let mut peer = Peer::of_client(config).with_spare();
+    let mut peer = Peer::connected_to_client(config).with_spare();
     let key = peer.open(C1, Method::GET, EndStream::Yes);
     (peer, key)
 }
 
 /// A server engine with an upload on stream 1 of C1, and a spare.
 fn server(config: Config) -> (Peer, StreamKey) {
-    let mut peer = Peer::of_server(config).with_spare();
+    let mut peer = Peer::connected_to_server(config).with_spare();
     let key = peer.post(C1, 1);
     (peer, key)
 }
 
-fn tolerating(tolerated: u32, config: Config) -> Config {
+fn with_max_open_migrations(tolerated: u32, config: Config) -> Config {
     Config {
         smig: Some(SmigConfig { max_open_migrations: tolerated, ..SmigConfig::default() }),
         ..config
     }
 }
 
-fn unbound(peer: &Peer, line: ConnHandle) -> usize {
-    peer.session().connection(peer.conn(line)).unwrap().unbound
+fn unbound_count(peer: &Peer, handle: ConnHandle) -> usize {
+    peer.session().connection(peer.conn_id(handle)).unwrap().unbound
 }
 
 #[test]
-fn a_client_takes_four_kinds_of_frames_on_an_unbound_carrier() {
+fn a_client_accepts_four_frame_types_on_an_unbound_carrier() {
     // SMIG-5.21/unbound-frames
     let (mut peer, key) = client(Config::client());
     let cid = peer.cid(C2);
@@ -42,21 +42,21 @@ fn a_client_takes_four_kinds_of_frames_on_an_unbound_carrier() {
     peer.send(C2, data(2, "body").end());
     peer.send(C2, reset(4, ErrorCode::Cancel));
     peer.expect_silence();
-    assert_eq!(unbound(&peer, C2), 1, "the reset one is closed");
+    assert_eq!(unbound_count(&peer, C2), 1, "the reset one is closed");
     peer.send(C1, migrate(1, cid, 2));
     peer.expect(C1, accept(1, cid, 2).end());
     assert_eq!(peer.take_response(key), 200);
     assert_eq!(&peer.read_to_end(key)[..], b"body");
-    assert_eq!(unbound(&peer, C2), 0);
+    assert_eq!(unbound_count(&peer, C2), 0);
 }
 
 #[test]
-fn a_server_takes_credit_and_resets_on_an_unbound_carrier() {
+fn a_server_accepts_credit_and_resets_on_an_unbound_carrier() {
     // SMIG-5.21/unbound-frames
     let (mut peer, _) = server(Config::server());
     peer.send(C2, window_update(1, 100));
     peer.send(C2, reset(3, ErrorCode::Cancel));
-    assert_eq!(unbound(&peer, C2), 1);
+    assert_eq!(unbound_count(&peer, C2), 1);
     peer.expect_silence();
     // HEADERS on an idle odd id is a new request.
     peer.get(C2, 5);
@@ -69,7 +69,7 @@ fn any_other_use_of_an_idle_id_ends_the_connection() {
     let (mut peer, other) = server(Config::server());
     peer.send(C2, data(1, "x"));
     peer.expect_goaway(C2, ErrorCode::ProtocolError);
-    peer.expect_unharmed(other);
+    peer.expect_not_failed(other);
     // SMIG-5.21/unbound-frames: the receiver's own idle ids.
     for frame in [window_update(2, 1), data(2, "x"), reset(2, ErrorCode::Cancel)] {
         let (mut peer, _) = server(Config::server());
@@ -89,7 +89,7 @@ fn any_other_use_of_an_idle_id_ends_the_connection() {
         let (mut peer, other) = client(Config::client());
         peer.send(C2, frame);
         peer.expect_goaway(C2, ErrorCode::ProtocolError);
-        peer.expect_unharmed(other);
+        peer.expect_not_failed(other);
         peer.expect_nothing(C1);
     }
     // SMIG-5.21/unbound-frames: MIGRATE and its answer are not permitted on an unbound carrier.
@@ -106,14 +106,14 @@ fn any_other_use_of_an_idle_id_ends_the_connection() {
 #[test]
 fn there_are_no_carriers_on_a_connection_that_has_not_joined() {
     // SMIG-5.21/unbound-frames
-    let mut peer = Peer::to_server(Setup::new(Config::server()).joins_by_script());
+    let mut peer = Peer::for_server(Setup::new(Config::server()).with_scripted_joins());
     peer.connect();
     peer.connect();
     peer.refuse_join(C2, JoinRefusal::NotHere);
     peer.expect(C2, join_refused(5));
     peer.send(C2, window_update(1, 10));
     peer.expect_goaway(C2, ErrorCode::ProtocolError);
-    let mut peer = Peer::to_client(Setup::new(Config::client()).joins_by_script());
+    let mut peer = Peer::for_client(Setup::new(Config::client()).with_scripted_joins());
     peer.connect();
     peer.connect();
     peer.send(C2, data(2, "x"));
@@ -122,7 +122,7 @@ fn there_are_no_carriers_on_a_connection_that_has_not_joined() {
 }
 
 #[test]
-fn nothing_is_kept_behind_the_end_of_a_carrier() {
+fn frames_after_the_end_of_a_carrier_reset_it() {
     // SMIG-5.31/ended-carrier: no MIGRATE has named it yet. It is closed, and the stream continues.
     let ends: [Frame; 2] = [data(2, "").end(), headers(2).status(200).end().into()];
     let behind: [Frame; 3] = [data(2, "").end(), data(2, "x"), headers(2).field("a", "b").into()];
@@ -136,13 +136,13 @@ fn nothing_is_kept_behind_the_end_of_a_carrier() {
             peer.expect_silence();
             peer.send(C2, frame);
             peer.expect(C2, reset(2, ErrorCode::StreamClosed));
-            assert_eq!(unbound(&peer, C2), 0);
-            assert_eq!(peer.session().connection(peer.conn(C2)).unwrap().unread, 0);
+            assert_eq!(unbound_count(&peer, C2), 0);
+            assert_eq!(peer.session().connection(peer.conn_id(C2)).unwrap().unread, 0);
             peer.send(C2, data(2, "late").end());
             peer.send(C1, migrate(1, cid, 2));
             peer.expect(C1, decline(1).end());
             peer.expect_silence();
-            peer.expect_unharmed(key);
+            peer.expect_not_failed(key);
         }
     }
     // SMIG-5.31/ended-carrier, at a mover: the stream has failed.
@@ -170,8 +170,8 @@ fn nothing_is_kept_behind_the_end_of_a_carrier() {
         peer.send(C1, accept(1, c2, 2));
         peer.expect(C2, accept(2, c1, 3));
         peer.expect_silence();
-        peer.expect_unharmed(key);
-        assert_eq!(peer.place(key), (C1, 3));
+        peer.expect_not_failed(key);
+        assert_eq!(peer.location(key), (C1, 3));
     }
 }
 
@@ -192,9 +192,9 @@ fn an_unbound_carrier_holds_no_more_than_the_largest_window() {
     peer.expect_silence();
     peer.send(C2, data(2, "x"));
     peer.expect(C2, reset(2, ErrorCode::FlowControlError));
-    assert_eq!(peer.limit(), "unbound carrier holds more than a stream's window");
+    assert_eq!(peer.take_limit_hit(), "unbound carrier holds more than a stream's window");
     // Its data is credited, it is closed, and the stream is not affected.
-    assert_eq!(peer.session().connection(peer.conn(C2)).unwrap().unread, 0);
+    assert_eq!(peer.session().connection(peer.conn_id(C2)).unwrap().unread, 0);
     peer.send(C2, data(2, "late"));
     peer.expect_silence();
     peer.send(C1, migrate(1, cid, 2));
@@ -204,7 +204,7 @@ fn an_unbound_carrier_holds_no_more_than_the_largest_window() {
 }
 
 #[test]
-fn an_unbound_carrier_may_be_of_a_stream_that_has_not_begun() {
+fn an_unbound_carrier_may_belong_to_a_stream_that_has_not_begun() {
     // SMIG-5.22/unbound-bytes: the DATA of a pushed stream arrives on C2 before its promise on C1, and no
     // other stream has a window.
     let config = Config { stream_window: 4_000, ..Config::client() };
@@ -232,7 +232,7 @@ fn a_bound_carrier_holds_no_more_than_its_streams_window() {
     peer.send(C2, data(2, vec![0; 4_001]));
     peer.expect(C2, reset(2, ErrorCode::FlowControlError));
     assert_eq!(peer.take_error(key).code, ErrorCode::FlowControlError);
-    assert_eq!(peer.session().connection(peer.conn(C2)).unwrap().unread, 0);
+    assert_eq!(peer.session().connection(peer.conn_id(C2)).unwrap().unread, 0);
 }
 
 #[test]
@@ -245,8 +245,8 @@ fn a_carrier_holds_no_more_than_16_header_sections() {
     peer.expect_silence();
     peer.send(C2, headers(2).status(103));
     peer.expect(C2, reset(2, ErrorCode::EnhanceYourCalm));
-    assert_eq!(peer.limit(), "unbound carrier holds too many header sections");
-    peer.expect_unharmed(key);
+    assert_eq!(peer.take_limit_hit(), "unbound carrier holds too many header sections");
+    peer.expect_not_failed(key);
     let cid = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 1).end());
@@ -260,7 +260,7 @@ fn a_carrier_holds_no_more_than_16_header_sections() {
 }
 
 #[test]
-fn small_data_on_an_unbound_carrier_comes_out_whole_and_in_order() {
+fn small_data_on_an_unbound_carrier_is_complete_and_in_order() {
     // SMIG-5.22/unbound-bytes and SMIG-5.15/kept-in-order: one byte per frame.
     let (mut peer, key) = client(Config::client());
     let cid = peer.cid(C2);
@@ -280,7 +280,7 @@ fn small_data_on_an_unbound_carrier_comes_out_whole_and_in_order() {
 #[test]
 fn more_unbound_carriers_than_tolerated_are_refused() {
     // SMIG-5.23/unbound-count: in the session, not per connection; offers do not count.
-    let (mut peer, _) = client(tolerating(2, Config::client()));
+    let (mut peer, _) = client(with_max_open_migrations(2, Config::client()));
     peer.connect();
     peer.send(C2, data(2, "x"));
     peer.send(C3, window_update(2, 1));
@@ -288,7 +288,7 @@ fn more_unbound_carriers_than_tolerated_are_refused() {
     peer.send(C2, data(2, "more of the same"));
     peer.send(C2, headers(4).status(200));
     peer.expect(C2, reset(4, ErrorCode::RefusedStream));
-    assert_eq!(peer.limit(), "unbound carriers");
+    assert_eq!(peer.take_limit_hit(), "unbound carriers");
     peer.send(C3, window_update(4, 1));
     peer.expect(C3, reset(4, ErrorCode::RefusedStream));
     // The reset of an unused id does not create one.
@@ -301,7 +301,7 @@ fn more_unbound_carriers_than_tolerated_are_refused() {
 }
 
 #[test]
-fn a_carrier_that_nobody_binds_is_cancelled() {
+fn a_carrier_that_stays_unbound_is_cancelled() {
     // SMIG-5.24/unbound-timeout: after 10 seconds, with a timer that fires once per second.
     let (mut peer, key) = client(Config::client());
     let cid = peer.cid(C2);
@@ -310,10 +310,10 @@ fn a_carrier_that_nobody_binds_is_cancelled() {
     peer.expect_silence();
     peer.advance(Duration::from_secs(2));
     peer.expect(C2, reset(2, ErrorCode::Cancel));
-    assert_eq!(peer.limit(), "unbound carrier time");
+    assert_eq!(peer.take_limit_hit(), "unbound carrier time");
     peer.send(C1, migrate(1, cid, 2));
     peer.expect(C1, decline(1).end());
-    peer.expect_unharmed(key);
+    peer.expect_not_failed(key);
     // A carrier that is bound in time is not affected.
     let (mut peer, key) = client(Config::client());
     peer.send(C2, window_update(2, 5));
@@ -322,7 +322,7 @@ fn a_carrier_that_nobody_binds_is_cancelled() {
     peer.expect(C1, accept(1, cid, 2).end());
     peer.advance(Duration::from_secs(20));
     peer.expect_silence();
-    peer.expect_unharmed(key);
+    peer.expect_not_failed(key);
 }
 
 #[test]
@@ -333,7 +333,7 @@ fn a_reset_closes_an_unbound_carrier() {
     peer.send(C2, headers(2).status(200));
     peer.send(C2, data(2, vec![0; 1_000]));
     peer.send(C2, reset(2, ErrorCode::InternalError));
-    let view = peer.session().connection(peer.conn(C2)).unwrap();
+    let view = peer.session().connection(peer.conn_id(C2)).unwrap();
     assert_eq!((view.unbound, view.unread), (0, 0));
     peer.send(C1, migrate(1, cid, 2));
     peer.expect(C1, decline(1).end());
@@ -351,10 +351,10 @@ fn an_error_on_an_unbound_carrier_closes_it_alone() {
     peer.send(C2, data(2, "x"));
     peer.send(C2, window_update(2, 0));
     peer.expect(C2, reset(2, ErrorCode::ProtocolError));
-    assert_eq!(unbound(&peer, C2), 0);
+    assert_eq!(unbound_count(&peer, C2), 0);
     peer.send(C1, migrate(1, cid, 2));
     peer.expect(C1, decline(1).end());
-    peer.expect_unharmed(key);
+    peer.expect_not_failed(key);
     peer.advance(Duration::from_secs(11));
     peer.expect_silence();
 }
@@ -371,7 +371,7 @@ fn skipped_ids_stay_available_as_carriers() {
     peer.send(C2, window_update(1, 9));
     peer.send(C1, migrate(3, cid, 1));
     peer.expect(C1, accept(3, cid, 1));
-    assert_eq!((peer.place(first), peer.place(second)), ((C2, 3), (C2, 1)));
+    assert_eq!((peer.location(first), peer.location(second)), ((C2, 3), (C2, 1)));
     peer.send(C2, data(1, "x").end());
     assert_eq!(&peer.read_to_end(second)[..], b"x");
     peer.expect_silence();
@@ -436,7 +436,7 @@ fn frames_on_an_abandoned_carrier_are_dropped_without_an_error() {
     peer.send(C2, window_update(2, 5));
     peer.send(C2, reset(2, ErrorCode::Cancel));
     peer.expect_silence();
-    peer.expect_unharmed(key);
+    peer.expect_not_failed(key);
     // SMIG-5.27/abandoned-dropped at a mover whose migration was declined: the follower's frames there are
     // dropped too.
     let (mut peer, key) = server(Config::server());
@@ -447,5 +447,5 @@ fn frames_on_an_abandoned_carrier_are_dropped_without_an_error() {
     peer.send(C2, data(2, "x"));
     peer.send(C2, reset(2, ErrorCode::Cancel));
     peer.expect_silence();
-    peer.expect_unharmed(key);
+    peer.expect_not_failed(key);
 }

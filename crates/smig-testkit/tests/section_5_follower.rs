@@ -6,8 +6,8 @@ use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, C2, C3, Peer, Setup};
 
 /// A client engine that has received the response head on stream 1 of C1.
-fn downloading(config: Config) -> (Peer, StreamKey) {
-    let mut peer = Peer::of_client(config).with_spare();
+fn client_with_download(config: Config) -> (Peer, StreamKey) {
+    let mut peer = Peer::connected_to_client(config).with_spare();
     let key = peer.open(C1, Method::GET, EndStream::Yes);
     peer.send(C1, headers(1).status(200));
     assert_eq!(peer.take_response(key), 200);
@@ -15,16 +15,16 @@ fn downloading(config: Config) -> (Peer, StreamKey) {
 }
 
 /// A server engine that receives an upload on stream 1 of C1.
-fn receiving() -> (Peer, StreamKey) {
-    let mut peer = Peer::of_server(Config::server()).with_spare();
+fn server_with_upload() -> (Peer, StreamKey) {
+    let mut peer = Peer::connected_to_server(Config::server()).with_spare();
     let key = peer.post(C1, 1);
     (peer, key)
 }
 
 #[test]
-fn every_migrate_is_answered_once_where_it_was_read() {
+fn every_migrate_is_answered_once_on_its_connection() {
     // SMIG-5.10/always-answer: an open stream.
-    let (mut peer, key) = downloading(Config::client());
+    let (mut peer, key) = client_with_download(Config::client());
     let cid = peer.cid(C2);
     peer.send(C1, migrate(1, cid, 2));
     peer.expect(C1, accept(1, cid, 2).end());
@@ -32,14 +32,14 @@ fn every_migrate_is_answered_once_where_it_was_read() {
     peer.expect_silence();
     // SMIG-5.10/always-answer: a stream that the follower reset, and one that is complete.
     for complete in [false, true] {
-        let (mut peer, key) = receiving();
+        let (mut peer, key) = server_with_upload();
         let cid = peer.cid(C2);
         if complete {
             peer.respond(key, 204, EndStream::Yes);
             peer.expect(C1, headers(1).status(204).end());
             peer.send(C1, data(1, "").end());
         } else {
-            peer.app(|session, _| session.reset(key, ErrorCode::Cancel));
+            peer.with_session(|session, _| session.reset(key, ErrorCode::Cancel));
             peer.expect(C1, reset(1, ErrorCode::Cancel));
         }
         peer.send(C1, migrate(1, cid, 1));
@@ -54,12 +54,12 @@ fn every_migrate_is_answered_once_where_it_was_read() {
 #[test]
 fn the_answer_is_the_followers_barrier() {
     // SMIG-5.11/follower-barrier: the response continues on S2 at once; none of it follows on S1.
-    let (mut peer, key) = receiving();
+    let (mut peer, key) = server_with_upload();
     peer.respond(key, 200, EndStream::No);
-    peer.body(key, "one", EndStream::No);
+    peer.send_body(key, "one", EndStream::No);
     let cid = peer.cid(C2);
     peer.send(C1, migrate(1, cid, 1));
-    peer.body(key, "two", EndStream::Yes);
+    peer.send_body(key, "two", EndStream::Yes);
     peer.expect(C1, headers(1).status(200));
     peer.expect(C1, data(1, "one"));
     peer.expect(C1, accept(1, cid, 1));
@@ -68,10 +68,10 @@ fn the_answer_is_the_followers_barrier() {
 }
 
 #[test]
-fn the_event_says_where_the_body_goes_on() {
+fn the_event_reports_the_offset_of_the_carriers_data() {
     // SMIG-5.15/kept-in-order: the carrier's bytes arrived first and are read after those of the old
     // connection.
-    let (mut peer, key) = downloading(Config::client());
+    let (mut peer, key) = client_with_download(Config::client());
     let cid = peer.cid(C2);
     peer.send(C1, data(1, "old"));
     peer.send(C2, data(2, "behind the barrier"));
@@ -82,14 +82,14 @@ fn the_event_says_where_the_body_goes_on() {
 }
 
 #[test]
-fn what_waits_for_a_slow_connection_goes_out_on_the_new_one() {
+fn queued_data_is_sent_on_the_new_connection() {
     // SMIG-5.11/follower-barrier, and the purpose of migration: DATA that is not framed yet is sent on the
     // new connection.
-    let (mut peer, key) = receiving();
+    let (mut peer, key) = server_with_upload();
     peer.respond(key, 200, EndStream::No);
     peer.expect(C1, headers(1).status(200));
     peer.pause(C1);
-    peer.body(key, vec![b'x'; 30_000], EndStream::Yes);
+    peer.send_body(key, vec![b'x'; 30_000], EndStream::Yes);
     let cid = peer.cid(C2);
     peer.send(C1, migrate(1, cid, 1));
     peer.expect(C2, data(1, vec![b'x'; 16_384]));
@@ -100,8 +100,8 @@ fn what_waits_for_a_slow_connection_goes_out_on_the_new_one() {
 }
 
 /// A client engine whose JOIN on C2 is unanswered, with an upload on C1.
-fn joining() -> (Peer, StreamKey) {
-    let mut peer = Peer::to_client(Setup::new(Config::client()).joins_by_script());
+fn client_with_pending_join() -> (Peer, StreamKey) {
+    let mut peer = Peer::for_client(Setup::new(Config::client()).with_scripted_joins());
     peer.connect();
     peer.connect();
     let key = peer.open(C1, Method::POST, EndStream::No);
@@ -111,27 +111,27 @@ fn joining() -> (Peer, StreamKey) {
 #[test]
 fn a_migrate_to_a_connection_that_is_joining_waits_for_the_answer() {
     // SMIG-5.12/join-pending: it is kept, and the client's direction continues on S1.
-    let (mut peer, key) = joining();
+    let (mut peer, key) = client_with_pending_join();
     let cid = peer.cid(C2);
     peer.send(C1, headers(1).status(200));
     peer.send(C1, migrate(1, cid, 2));
-    peer.body(key, "up", EndStream::No);
+    peer.send_body(key, "up", EndStream::No);
     peer.expect(C1, data(1, "up"));
     peer.expect_silence();
     let answer = peer.join_answer(C2);
     peer.send(C2, answer);
     peer.expect(C1, accept(1, cid, 2));
-    peer.body(key, "on", EndStream::Yes);
+    peer.send_body(key, "on", EndStream::Yes);
     peer.expect(C2, data(2, "on").end());
     peer.send(C2, data(2, "down").end());
     assert_eq!(&peer.read_to_end(key)[..], b"down");
 }
 
 #[test]
-fn a_waiting_migrate_is_declined_when_the_join_fails() {
+fn a_deferred_migrate_is_declined_when_the_join_fails() {
     // SMIG-5.12/join-pending: the JOIN is refused, or its connection ends.
     for lost in [false, true] {
-        let (mut peer, key) = joining();
+        let (mut peer, key) = client_with_pending_join();
         let cid = peer.cid(C2);
         peer.send(C1, migrate(1, cid, 2));
         peer.expect_silence();
@@ -141,18 +141,18 @@ fn a_waiting_migrate_is_declined_when_the_join_fails() {
             peer.send(C2, join_refused(5))
         }
         peer.expect(C1, decline(1));
-        peer.body(key, "here", EndStream::Yes);
+        peer.send_body(key, "here", EndStream::Yes);
         peer.expect(C1, data(1, "here").end());
         peer.expect_silence();
     }
 }
 
 #[test]
-fn a_waiting_migrate_is_declined_when_the_session_is_left() {
+fn a_deferred_migrate_is_declined_when_the_session_is_left() {
     // SMIG-5.12/join-pending and SMIG-4.8/new-session: the server that C3 reached does not know the session,
     // so the client leaves it while C2 is still joining. The outcome of that JOIN does not matter.
     for end in ["accepted", "refused", "lost"] {
-        let (mut peer, key) = joining();
+        let (mut peer, key) = client_with_pending_join();
         peer.connect();
         let cid = peer.cid(C2);
         peer.send(C1, migrate(1, cid, 2));
@@ -165,31 +165,31 @@ fn a_waiting_migrate_is_declined_when_the_session_is_left() {
             "refused" => peer.send(C2, join_refused(5)),
             _ => peer.lose(C2),
         }
-        peer.body(key, "here", EndStream::Yes);
+        peer.send_body(key, "here", EndStream::Yes);
         peer.expect(C1, data(1, "here").end());
         peer.expect_silence();
     }
 }
 
 #[test]
-fn a_waiting_migrate_is_declined_when_its_connection_is_closed_here() {
+fn a_deferred_migrate_is_declined_when_the_client_closes_its_target() {
     // SMIG-5.12/join-pending: the client closes the connection; its transport may remain open for a while.
-    let (mut peer, key) = joining();
+    let (mut peer, key) = client_with_pending_join();
     let cid = peer.cid(C2);
     peer.send(C1, migrate(1, cid, 2));
     peer.expect_silence();
-    let c2 = peer.conn(C2);
-    peer.app(|session, now| session.close(now, c2, ErrorCode::NoError, "not needed"));
+    let c2 = peer.conn_id(C2);
+    peer.with_session(|session, now| session.close(now, c2, ErrorCode::NoError, "not needed"));
     peer.expect(C1, decline(1));
-    peer.body(key, "here", EndStream::Yes);
+    peer.send_body(key, "here", EndStream::Yes);
     peer.expect(C1, data(1, "here").end());
 }
 
 #[test]
-fn a_connection_is_not_closed_to_cancel_while_a_migrate_of_it_waits() {
+fn a_connection_with_a_deferred_migrate_is_not_closed_to_cancel() {
     // SMIG-8.4/cancel-by-close and SMIG-5.12/join-pending: the stream is the only one on C2, and its MIGRATE
     // to C3 is unanswered.
-    let (mut peer, key) = joining();
+    let (mut peer, key) = client_with_pending_join();
     let answer = peer.join_answer(C2);
     peer.send(C2, answer);
     peer.connect();
@@ -198,7 +198,7 @@ fn a_connection_is_not_closed_to_cancel_while_a_migrate_of_it_waits() {
     peer.expect(C1, accept(1, c2, 2));
     peer.send(C2, migrate(2, c3, 2));
     peer.expect_silence();
-    peer.app(|session, _| session.reset(key, ErrorCode::Cancel));
+    peer.with_session(|session, _| session.reset(key, ErrorCode::Cancel));
     peer.expect(C2, reset(2, ErrorCode::Cancel));
     let answer = peer.join_answer(C3);
     peer.send(C3, answer);
@@ -207,12 +207,12 @@ fn a_connection_is_not_closed_to_cancel_while_a_migrate_of_it_waits() {
 }
 
 #[test]
-fn a_stream_that_ends_while_its_migrate_waits_is_declined() {
+fn a_deferred_migrate_of_an_ended_stream_is_declined() {
     // SMIG-5.12/join-pending and SMIG-5.10/always-answer
-    let (mut peer, key) = joining();
+    let (mut peer, key) = client_with_pending_join();
     let cid = peer.cid(C2);
     peer.send(C1, migrate(1, cid, 2));
-    peer.app(|session, _| session.reset(key, ErrorCode::Cancel));
+    peer.with_session(|session, _| session.reset(key, ErrorCode::Cancel));
     peer.expect(C1, reset(1, ErrorCode::Cancel));
     let answer = peer.join_answer(C2);
     peer.send(C2, answer);
@@ -226,7 +226,7 @@ fn a_stream_that_ends_while_its_migrate_waits_is_declined() {
 #[test]
 fn a_follower_declines_what_it_cannot_follow() {
     // SMIG-5.13/must-decline: C1 itself; an unknown CID; a connection that ended.
-    let (mut peer, key) = receiving();
+    let (mut peer, key) = server_with_upload();
     let (c1, c2) = (peer.cid(C1), peer.cid(C2));
     peer.send(C1, migrate(1, c1, 3));
     peer.expect(C1, decline(1));
@@ -237,8 +237,8 @@ fn a_follower_declines_what_it_cannot_follow() {
     peer.send(C1, migrate(1, c2, 1));
     peer.expect(C1, decline(1));
     // SMIG-5.13/must-decline: a connection of another session.
-    peer.setup_mut().app = smig_proto::AppId::new(5);
-    peer.connect_apart();
+    peer.setup_mut().app_id = smig_proto::AppId::new(5);
+    peer.connect_new_session();
     let foreign = peer.cid(C3);
     peer.send(C1, migrate(1, foreign, 1));
     peer.expect(C1, decline(1));
@@ -251,7 +251,7 @@ fn a_follower_declines_what_it_cannot_follow() {
 #[test]
 fn a_follower_declines_a_closed_carrier() {
     // SMIG-5.13/must-decline: an id that a request used, one that was reset, one that was forgotten.
-    let (mut peer, _) = receiving();
+    let (mut peer, _) = server_with_upload();
     let cid = peer.cid(C2);
     let other = peer.get(C2, 1);
     peer.respond(other, 204, EndStream::Yes);
@@ -268,10 +268,10 @@ fn a_follower_declines_a_closed_carrier() {
 fn a_follower_declines_what_its_goaway_excludes() {
     // SMIG-5.13/must-decline: the GOAWAY on C2 names 0 as the last stream, after the drain's PING was
     // answered.
-    let (mut peer, key) = receiving();
+    let (mut peer, key) = server_with_upload();
     let cid = peer.cid(C2);
-    let conn = peer.conn(C2);
-    peer.app(|session, now| session.drain(now, conn));
+    let conn = peer.conn_id(C2);
+    peer.with_session(|session, now| session.drain(now, conn));
     let Frame::GoAway { last: 0x7fff_ffff, .. } = peer.next(C2) else { panic!("a warning first") };
     let Frame::Ping(opaque) = peer.next(C2) else { panic!("then PING") };
     peer.send(C2, pong(opaque));
@@ -284,10 +284,11 @@ fn a_follower_declines_what_its_goaway_excludes() {
 }
 
 #[test]
-fn a_stream_moves_a_bounded_number_of_times() {
+fn migrations_per_stream_are_bounded() {
     // SMIG-5.13/must-decline: max_migrations_per_stream, alternating between two connections.
     let smig = SmigConfig { max_migrations_per_stream: 2, ..SmigConfig::default() };
-    let mut peer = Peer::of_server(Config { smig: Some(smig), ..Config::server() }).with_spare();
+    let mut peer =
+        Peer::connected_to_server(Config { smig: Some(smig), ..Config::server() }).with_spare();
     let key = peer.post(C1, 1);
     let (c1, c2) = (peer.cid(C1), peer.cid(C2));
     peer.send(C1, migrate(1, c2, 1));
@@ -296,17 +297,18 @@ fn a_stream_moves_a_bounded_number_of_times() {
     peer.expect(C2, accept(1, c1, 3));
     peer.send(C1, migrate(3, c2, 3));
     peer.expect(C1, decline(3));
-    assert_eq!(peer.limit(), "migrations");
+    assert_eq!(peer.take_limit_hit(), "migrations");
     assert!(peer.migrate(key, C2).is_err());
     peer.send(C1, data(3, "here").end());
     assert_eq!(&peer.read_to_end(key)[..], b"here");
 }
 
 #[test]
-fn a_session_that_moves_streams_without_end_is_declined() {
+fn migrations_per_second_are_bounded() {
     // SMIG-5.13/must-decline: 10 per second in the long run; a burst is allowed.
     let smig = SmigConfig { migrations_per_second: 1, ..SmigConfig::default() };
-    let mut peer = Peer::of_server(Config { smig: Some(smig), ..Config::server() }).with_spare();
+    let mut peer =
+        Peer::connected_to_server(Config { smig: Some(smig), ..Config::server() }).with_spare();
     let cid = peer.cid(C2);
     for n in 0..4 {
         peer.get(C1, 2 * n + 1);
@@ -316,27 +318,27 @@ fn a_session_that_moves_streams_without_end_is_declined() {
     peer.get(C1, 9);
     peer.send(C1, migrate(9, cid, 9).end());
     peer.expect(C1, decline(9));
-    assert_eq!(peer.limit(), "migrations");
+    assert_eq!(peer.take_limit_hit(), "migrations");
     peer.advance(core::time::Duration::from_secs(1));
     peer.send(C1, migrate(9, cid, 11).end());
     peer.expect(C1, accept(9, cid, 11));
 }
 
 #[test]
-fn the_stream_is_the_carrier_from_the_answer_on() {
+fn the_carrier_carries_the_stream_after_the_answer() {
     // SMIG-5.14/moved: frames of the mover on S2 belong to the stream, including a reset.
-    let (mut peer, key) = receiving();
+    let (mut peer, key) = server_with_upload();
     let cid = peer.cid(C2);
     peer.send(C1, data(1, "one "));
     peer.send(C1, migrate(1, cid, 1));
     peer.expect(C1, accept(1, cid, 1));
-    assert_eq!(peer.place(key), (C2, 1));
+    assert_eq!(peer.location(key), (C2, 1));
     peer.send(C2, data(1, "two"));
     peer.send(C2, headers(1).field("x", "y").end());
     assert_eq!(&peer.read(key)[..], b"one two");
-    let view = peer.session().connection(peer.conn(C1)).unwrap();
+    let view = peer.session().connection(peer.conn_id(C1)).unwrap();
     assert_eq!(view.streams, 0, "S1 is closed");
-    peer.app(|session, _| session.reset(key, ErrorCode::InternalError));
+    peer.with_session(|session, _| session.reset(key, ErrorCode::InternalError));
     peer.expect(C2, reset(1, ErrorCode::InternalError));
     peer.expect_silence();
 }
@@ -344,7 +346,7 @@ fn the_stream_is_the_carrier_from_the_answer_on() {
 #[test]
 fn frames_that_overtake_their_barrier_wait_for_it() {
     // SMIG-5.15/kept-in-order, a follower: order is kept on each connection, not between them.
-    let (mut peer, key) = downloading(Config::client());
+    let (mut peer, key) = client_with_download(Config::client());
     let cid = peer.cid(C2);
     peer.send(C2, data(2, "three "));
     peer.send(C2, data(2, "four "));
@@ -355,15 +357,15 @@ fn frames_that_overtake_their_barrier_wait_for_it() {
     peer.send(C1, migrate(1, cid, 2));
     peer.expect(C1, accept(1, cid, 2).end());
     assert_eq!(&peer.read(key)[..], b"three four ");
-    let trailers = peer.app(|session, _| session.read(key));
-    assert!(matches!(trailers, smig_proto::Read::End), "`read` took the trailers on its way");
+    let trailers = peer.with_session(|session, _| session.read(key));
+    assert!(matches!(trailers, smig_proto::Read::End), "`Peer::read` consumed the trailers");
     peer.expect_silence();
 }
 
 #[test]
 fn the_followers_frames_wait_for_the_answer_at_the_mover() {
     // SMIG-5.15/kept-in-order, a mover: the client's DATA on S2 follows its answer on C1.
-    let (mut peer, key) = receiving();
+    let (mut peer, key) = server_with_upload();
     let cid = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 2));
@@ -377,9 +379,9 @@ fn the_followers_frames_wait_for_the_answer_at_the_mover() {
 }
 
 #[test]
-fn a_stream_may_be_moved_on_before_the_answer_is_read() {
+fn a_stream_may_migrate_again_before_the_answer_is_read() {
     // SMIG-5.16/next-move-kept: the client accepts on C1 and migrates to C3 at once; C2 is faster.
-    let mut peer = Peer::of_server(Config::server()).with_spare().with_spare();
+    let mut peer = Peer::connected_to_server(Config::server()).with_spare().with_spare();
     let key = peer.post(C1, 1);
     let (c2, c3) = (peer.cid(C2), peer.cid(C3));
     peer.migrate(key, C2).unwrap();
@@ -390,25 +392,25 @@ fn a_stream_may_be_moved_on_before_the_answer_is_read() {
     peer.send(C1, data(1, "one "));
     peer.send(C1, accept(1, c2, 2));
     peer.expect(C2, accept(2, c3, 1));
-    assert_eq!(peer.place(key), (C3, 1));
+    assert_eq!(peer.location(key), (C3, 1));
     peer.send(C3, data(1, "three").end());
     assert_eq!(&peer.read_to_end(key)[..], b"one two three");
     peer.expect_silence();
     // SMIG-5.16/next-move-kept: the server offers on S2 before the client has read the answer.
-    let mut peer = Peer::of_client(Config::client()).with_spare();
+    let mut peer = Peer::connected_to_client(Config::client()).with_spare();
     let key = peer.open(C1, Method::GET, EndStream::Yes);
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, c2, 1).end());
     peer.send(C2, offer(1));
     let offered = |event: &Event| matches!(event, Event::MigrationOffered { .. }).then_some(());
-    assert_eq!(peer.find_event(offered), None);
+    assert_eq!(peer.try_take_event(offered), None);
     peer.send(C1, accept(1, c2, 1));
-    peer.event(offered);
-    peer.app(|session, _| session.decline_offer(key));
+    peer.take_event(offered);
+    peer.with_session(|session, _| session.decline_offer(key));
     peer.expect(C2, decline(1).end());
     // SMIG-5.16/next-move-kept: when the answer is a decline, frames kept after it are dropped with the
     // carrier.
-    let mut peer = Peer::of_client(Config::client()).with_spare();
+    let mut peer = Peer::connected_to_client(Config::client()).with_spare();
     let key = peer.open(C1, Method::GET, EndStream::Yes);
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, c2, 1).end());
@@ -419,9 +421,9 @@ fn a_stream_may_be_moved_on_before_the_answer_is_read() {
 }
 
 #[test]
-fn one_migrate_is_kept_and_a_second_is_an_error() {
+fn one_migrate_is_deferred_and_a_second_is_an_error() {
     // SMIG-5.16/next-move-kept with SMIG-5.8/one-open-move: a follower that migrates twice without an answer.
-    let mut peer = Peer::of_server(Config::server()).with_spare().with_spare();
+    let mut peer = Peer::connected_to_server(Config::server()).with_spare().with_spare();
     let key = peer.post(C1, 1);
     let (c2, c3) = (peer.cid(C2), peer.cid(C3));
     peer.migrate(key, C2).unwrap();
@@ -432,26 +434,26 @@ fn one_migrate_is_kept_and_a_second_is_an_error() {
 }
 
 /// A header block: `prefix`, then `x-note: kept` as a literal that enters the dynamic table.
-fn indexing(prefix: &[u8]) -> Vec<u8> {
+fn note_block(prefix: &[u8]) -> Vec<u8> {
     let mut block = prefix.to_vec();
     block.extend(b"\x40\x06x-note\x04kept");
     block
 }
 
 /// `:status: 200` and the newest entry of the dynamic table.
-const INDEXED: [u8; 2] = [0x88, 0xbe];
+const NOTE_REFERENCE: [u8; 2] = [0x88, 0xbe];
 
 #[test]
 fn header_blocks_are_decoded_where_and_when_they_arrive() {
     // SMIG-5.17/hpack-stays: a block on an unbound carrier enters C2's table before another stream's block
     // refers to it, and does not enter C1's table.
-    let (mut peer, key) = downloading(Config::client());
+    let (mut peer, key) = client_with_download(Config::client());
     let cid = peer.cid(C2);
     peer.send(C2, data(2, "body"));
-    peer.send(C2, raw(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 2, indexing(&[])));
+    peer.send(C2, raw(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 2, note_block(&[])));
     let other = peer.open(C2, Method::GET, EndStream::Yes);
-    peer.send(C2, raw(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 1, INDEXED));
-    let note = peer.event(|event| match event {
+    peer.send(C2, raw(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 1, NOTE_REFERENCE));
+    let note = peer.take_event(|event| match event {
         Event::Response { stream, head, .. } if *stream == other => {
             Some(head.headers["x-note"].clone())
         }
@@ -462,11 +464,11 @@ fn header_blocks_are_decoded_where_and_when_they_arrive() {
     peer.expect(C1, accept(1, cid, 2).end());
     assert_eq!(&peer.read_to_end(key)[..], b"body");
     // SMIG-5.17/hpack-stays: dropped blocks are decoded too: on an abandoned carrier.
-    let (mut peer, _) = downloading(Config::client());
+    let (mut peer, _) = client_with_download(Config::client());
     peer.send(C2, reset(2, ErrorCode::Cancel));
-    peer.send(C2, raw(kind::HEADERS, flag::END_HEADERS, 2, indexing(&[0x88])));
+    peer.send(C2, raw(kind::HEADERS, flag::END_HEADERS, 2, note_block(&[0x88])));
     let other = peer.open(C2, Method::GET, EndStream::Yes);
-    peer.send(C2, raw(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 1, INDEXED));
+    peer.send(C2, raw(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 1, NOTE_REFERENCE));
     assert_eq!(peer.take_response(other), 200);
     peer.expect_silence();
 }
@@ -476,10 +478,10 @@ fn data_is_charged_to_the_connection_on_which_it_arrives() {
     // SMIG-5.18/connection-window: at once, although the stream gets it later; it is credited there when it
     // is read.
     let config = Config { connection_window: 65_535, ..Config::client() };
-    let (mut peer, key) = downloading(config.clone());
+    let (mut peer, key) = client_with_download(config.clone());
     let cid = peer.cid(C2);
     let window =
-        |peer: &Peer, line| peer.session().connection(peer.conn(line)).unwrap().recv_window;
+        |peer: &Peer, handle| peer.session().connection(peer.conn_id(handle)).unwrap().recv_window;
     peer.send(C2, data(2, vec![0; 16_000]));
     assert_eq!((window(&peer, C1), window(&peer, C2)), (65_535, 49_535));
     peer.send(C1, data(1, vec![0; 10_000]));
@@ -493,7 +495,7 @@ fn data_is_charged_to_the_connection_on_which_it_arrives() {
     peer.expect(C2, window_update(0, 48_000));
     peer.expect_silence();
     // SMIG-5.18/connection-window: beyond it the connection is closed, whatever the stream's window.
-    let (mut peer, _) = downloading(config);
+    let (mut peer, _) = client_with_download(config);
     for _ in 0..4 {
         peer.send(C2, data(2, vec![0; 16_000]));
     }
@@ -503,7 +505,7 @@ fn data_is_charged_to_the_connection_on_which_it_arrives() {
 }
 
 #[test]
-fn frames_behind_the_barrier_on_the_old_id_reset_the_stream() {
+fn frames_after_the_barrier_on_the_old_id_reset_the_stream() {
     // SMIG-5.19/behind-barrier: each type of frame, at a follower; RST_STREAM is sent on the current id of
     // the stream.
     let frames: [Frame; 5] = [
@@ -514,7 +516,7 @@ fn frames_behind_the_barrier_on_the_old_id_reset_the_stream() {
         migrate(1, smig_proto::Cid { app: smig_proto::AppId::new(1), number: 1 }, 9),
     ];
     for frame in &frames {
-        let (mut peer, key) = receiving();
+        let (mut peer, key) = server_with_upload();
         let cid = peer.cid(C2);
         peer.send(C1, migrate(1, cid, 1));
         peer.expect(C1, accept(1, cid, 1));
@@ -525,7 +527,7 @@ fn frames_behind_the_barrier_on_the_old_id_reset_the_stream() {
     }
     // SMIG-5.19/behind-barrier at a mover, after the answer.
     for frame in &frames[..4] {
-        let (mut peer, key) = receiving();
+        let (mut peer, key) = server_with_upload();
         let cid = peer.cid(C2);
         peer.migrate(key, C2).unwrap();
         peer.expect(C1, migrate(1, cid, 2));
@@ -538,7 +540,7 @@ fn frames_behind_the_barrier_on_the_old_id_reset_the_stream() {
     // SMIG-5.19/behind-barrier at a client that keeps a MIGRATE until a JOIN is answered: it has read the
     // barrier.
     for frame in &frames[..3] {
-        let (mut peer, key) = joining();
+        let (mut peer, key) = client_with_pending_join();
         let cid = peer.cid(C2);
         peer.send(C1, headers(1).status(200));
         peer.send(C1, migrate(1, cid, 2));
@@ -552,25 +554,25 @@ fn frames_behind_the_barrier_on_the_old_id_reset_the_stream() {
 fn stray_data_counts_for_the_connection_and_stray_headers_for_hpack() {
     // SMIG-5.19/behind-barrier
     let config = Config { connection_window: 65_535, ..Config::server() };
-    let mut peer = Peer::of_server(config).with_spare();
+    let mut peer = Peer::connected_to_server(config).with_spare();
     peer.post(C1, 1);
     let cid = peer.cid(C2);
     peer.send(C1, migrate(1, cid, 1));
     peer.expect(C1, accept(1, cid, 1));
     peer.send(C1, data(1, vec![0; 16_000]));
     peer.expect(C2, reset(1, ErrorCode::StreamClosed));
-    let view = peer.session().connection(peer.conn(C1)).unwrap();
+    let view = peer.session().connection(peer.conn_id(C1)).unwrap();
     assert_eq!((view.recv_window, view.unread), (49_535, 0), "charged, and free again");
-    let mut peer = Peer::of_server(Config::server()).with_spare();
+    let mut peer = Peer::connected_to_server(Config::server()).with_spare();
     peer.post(C1, 1);
     peer.send(C1, migrate(1, cid, 1));
     peer.expect(C1, accept(1, cid, 1));
-    peer.send(C1, raw(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 1, indexing(&[])));
+    peer.send(C1, raw(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 1, note_block(&[])));
     peer.expect(C2, reset(1, ErrorCode::StreamClosed));
     // GET / https, :authority example.com, and the entry.
     let block = b"\x82\x84\x87\x01\x0bexample.com\xbe";
     peer.send(C1, raw(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 3, block));
-    let note = peer.event(|event| match event {
+    let note = peer.take_event(|event| match event {
         Event::Request { head, .. } => head.headers.get("x-note").cloned(),
         _ => None,
     });
@@ -580,7 +582,7 @@ fn stray_data_counts_for_the_connection_and_stray_headers_for_hpack() {
 #[test]
 fn a_reset_on_a_bound_carrier_takes_effect_at_once() {
     // SMIG-5.20/reset-at-once, a mover that waits for the answer.
-    let (mut peer, key) = receiving();
+    let (mut peer, key) = server_with_upload();
     let cid = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 2));
@@ -590,7 +592,7 @@ fn a_reset_on_a_bound_carrier_takes_effect_at_once() {
     peer.send(C1, accept(1, cid, 2));
     peer.expect_silence();
     // SMIG-5.20/reset-at-once, a follower.
-    let (mut peer, key) = receiving();
+    let (mut peer, key) = server_with_upload();
     peer.send(C1, migrate(1, cid, 1));
     peer.expect(C1, accept(1, cid, 1));
     peer.send(C2, reset(1, ErrorCode::Cancel));

@@ -9,8 +9,8 @@ use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, C2, C3, ConnHandle, Peer, Setup};
 
 /// A server engine that responds on stream 1 of C1, with `spares` more connections.
-fn responding(config: Config, spares: usize) -> (Peer, StreamKey) {
-    let mut peer = Peer::of_server(config);
+fn server_with_response(config: Config, spares: usize) -> (Peer, StreamKey) {
+    let mut peer = Peer::connected_to_server(config);
     for _ in 0..spares {
         peer.connect();
     }
@@ -21,8 +21,8 @@ fn responding(config: Config, spares: usize) -> (Peer, StreamKey) {
 }
 
 /// A client engine that uploads on stream 1 of C1.
-fn uploading() -> (Peer, StreamKey) {
-    let mut peer = Peer::of_client(Config::client()).with_spare();
+fn client_with_upload() -> (Peer, StreamKey) {
+    let mut peer = Peer::connected_to_client(Config::client()).with_spare();
     let key = peer.open(C1, Method::POST, EndStream::No);
     (peer, key)
 }
@@ -30,14 +30,14 @@ fn uploading() -> (Peer, StreamKey) {
 #[test]
 fn the_target_is_another_joined_connection() {
     // SMIG-5.1/choice-of-c2: not C1 itself, not one that was closed, not one that has not joined.
-    let (mut peer, key) = responding(Config::server(), 0);
+    let (mut peer, key) = server_with_response(Config::server(), 0);
     assert_eq!(peer.migrate(key, C1), Err(MigrateError::NoTarget));
     assert_eq!(peer.migrate_to_spare(key), Err(MigrateError::NoTarget));
     peer.connect();
     peer.lose(C2);
     assert_eq!(peer.migrate(key, C2), Err(MigrateError::NoTarget));
     peer.expect_silence();
-    let mut peer = Peer::to_client(Setup::new(Config::client()).joins_by_script());
+    let mut peer = Peer::for_client(Setup::new(Config::client()).with_scripted_joins());
     peer.connect();
     peer.connect();
     let key = peer.open(C1, Method::GET, EndStream::Yes);
@@ -46,13 +46,13 @@ fn the_target_is_another_joined_connection() {
 }
 
 #[test]
-fn no_stream_moves_to_a_connection_that_is_going_away() {
+fn no_stream_migrates_to_a_connection_that_is_going_away() {
     // SMIG-5.1/choice-of-c2: GOAWAY received, GOAWAY sent.
-    let (mut peer, key) = responding(Config::server(), 2);
+    let (mut peer, key) = server_with_response(Config::server(), 2);
     peer.send(C2, goaway(0, ErrorCode::NoError));
     assert_eq!(peer.migrate(key, C2), Err(MigrateError::NoTarget));
-    let conn = peer.conn(C3);
-    peer.app(|session, now| session.drain(now, conn));
+    let conn = peer.conn_id(C3);
+    peer.with_session(|session, now| session.drain(now, conn));
     assert_eq!(peer.migrate(key, C3), Err(MigrateError::NoTarget));
     assert_eq!(peer.migrate_to_spare(key), Err(MigrateError::NoTarget));
     peer.expect_nothing(C1);
@@ -62,15 +62,15 @@ fn no_stream_moves_to_a_connection_that_is_going_away() {
 fn the_spare_with_the_smallest_cid_is_taken() {
     // SMIG-5.1/choice-of-c2: C3 has the smallest CID. In the second migration, C4's CID is smaller than C2's,
     // but C4 has a stream and so is no spare.
-    let mut peer = Peer::of_server(Config::server());
+    let mut peer = Peer::connected_to_server(Config::server());
     for number in [7, 3, 5] {
-        let line = peer.open_line();
-        peer.rename(line, number);
-        peer.greet(line);
-        let join = peer.proof(line);
-        peer.send(line, join);
-        peer.take_greeting(line);
-        peer.expect_joined(line);
+        let handle = peer.open_transport();
+        peer.set_conn_no(handle, number);
+        peer.send_preface(handle);
+        let join = peer.join_request(handle);
+        peer.send(handle, join);
+        peer.take_preface(handle);
+        peer.expect_joined(handle);
     }
     let (first, second) = (peer.get(C1, 1), peer.get(C1, 3));
     peer.migrate_to_spare(first).unwrap();
@@ -82,9 +82,9 @@ fn the_spare_with_the_smallest_cid_is_taken() {
 }
 
 #[test]
-fn carrier_ids_are_the_movers_own_and_count_up() {
+fn carrier_ids_have_the_movers_parity_and_increase() {
     // SMIG-5.2/choice-of-s2, a server: even ids, each once.
-    let (mut peer, first) = responding(Config::server(), 1);
+    let (mut peer, first) = server_with_response(Config::server(), 1);
     let second = peer.get(C1, 3);
     let cid = peer.cid(C2);
     peer.migrate(first, C2).unwrap();
@@ -93,38 +93,38 @@ fn carrier_ids_are_the_movers_own_and_count_up() {
     peer.migrate(second, C2).unwrap();
     peer.expect(C1, migrate(3, cid, 4));
     // SMIG-5.2/choice-of-s2, a client: odd ids, above those of its requests there.
-    let (mut peer, key) = uploading();
+    let (mut peer, key) = client_with_upload();
     let cid = peer.cid(C2);
     peer.open(C2, Method::GET, EndStream::Yes);
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 3));
     peer.open(C2, Method::GET, EndStream::Yes);
-    assert_eq!(peer.session().connection(peer.conn(C2)).unwrap().streams, 3);
+    assert_eq!(peer.session().connection(peer.conn_id(C2)).unwrap().streams, 3);
 }
 
 #[test]
 fn nothing_follows_the_barrier_on_the_old_id() {
     // SMIG-5.3/mover-barrier, a server: the body continues on S2, as do credit and a reset.
     let (mut peer, key) = {
-        let mut peer = Peer::of_server(Config::server()).with_spare();
+        let mut peer = Peer::connected_to_server(Config::server()).with_spare();
         let key = peer.post(C1, 1);
         peer.respond(key, 200, EndStream::No);
         peer.expect(C1, headers(1).status(200));
         (peer, key)
     };
-    peer.body(key, "one", EndStream::No);
+    peer.send_body(key, "one", EndStream::No);
     peer.expect(C1, data(1, "one"));
     let cid = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 2));
-    peer.body(key, "two", EndStream::No);
+    peer.send_body(key, "two", EndStream::No);
     for _ in 0..33 {
         peer.send(C1, data(1, vec![0; 16_000]));
     }
     peer.read(key);
     peer.expect(C2, data(2, "two"));
     peer.expect(C2, window_update(2, 528_000));
-    peer.app(|session, _| session.reset(key, ErrorCode::Cancel));
+    peer.with_session(|session, _| session.reset(key, ErrorCode::Cancel));
     peer.expect(C2, reset(2, ErrorCode::Cancel));
     peer.expect_silence();
 }
@@ -132,10 +132,10 @@ fn nothing_follows_the_barrier_on_the_old_id() {
 #[test]
 fn what_was_framed_before_the_barrier_stays_before_it() {
     // SMIG-5.3/mover-barrier: a peer that reads slowly receives DATA, then the barrier, and the rest on C2.
-    let (mut peer, key) = responding(Config::server(), 1);
+    let (mut peer, key) = server_with_response(Config::server(), 1);
     peer.pause(C1);
     peer.pause(C2);
-    peer.body(key, vec![b'x'; 60_000], EndStream::Yes);
+    peer.send_body(key, vec![b'x'; 60_000], EndStream::Yes);
     peer.take_output(C1, 16_384);
     let cid = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
@@ -152,28 +152,28 @@ fn what_was_framed_before_the_barrier_stays_before_it() {
 #[test]
 fn priority_updates_name_the_old_id_until_the_answer() {
     // SMIG-5.3/mover-barrier and SMIG-7.7/priority-moves
-    let (mut peer, key) = uploading();
+    let (mut peer, key) = client_with_upload();
     let cid = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 1));
-    peer.app(|session, _| session.reprioritize(key, Priority::sequential(1)));
+    peer.with_session(|session, _| session.reprioritize(key, Priority::sequential(1)));
     peer.expect(C1, priority_update(1, "u=1"));
     peer.send(C1, accept(1, cid, 1));
-    peer.app(|session, _| session.reprioritize(key, Priority::sequential(2)));
+    peer.with_session(|session, _| session.reprioritize(key, Priority::sequential(2)));
     peer.expect(C2, priority_update(1, "u=2"));
     peer.expect_silence();
 }
 
 #[test]
-fn a_closed_direction_says_so_on_every_migrate() {
+fn a_closed_direction_sets_end_stream_on_every_migrate() {
     // SMIG-5.4/end-stream: MIGRATE of a GET by its client.
-    let mut peer = Peer::of_client(Config::client()).with_spare();
+    let mut peer = Peer::connected_to_client(Config::client()).with_spare();
     let key = peer.open(C1, Method::GET, EndStream::Yes);
     let cid = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 1).end());
     // SMIG-5.4/end-stream: MIGRATE of a response whose end has been sent, while the upload continues.
-    let mut peer = Peer::of_server(Config::server()).with_spare();
+    let mut peer = Peer::connected_to_server(Config::server()).with_spare();
     let key = peer.post(C1, 1);
     peer.respond(key, 200, EndStream::Yes);
     peer.expect(C1, headers(1).status(200).end());
@@ -193,7 +193,7 @@ fn a_closed_direction_says_so_on_every_migrate() {
 fn end_stream_on_a_migrate_ends_the_movers_direction() {
     // SMIG-5.4/end-stream: on an accepted MIGRATE, and on a declined one.
     for to in [C2, C1] {
-        let mut peer = Peer::of_server(Config::server()).with_spare();
+        let mut peer = Peer::connected_to_server(Config::server()).with_spare();
         let key = peer.post(C1, 1);
         peer.send(C1, data(1, "all"));
         let cid = peer.cid(to);
@@ -205,7 +205,7 @@ fn end_stream_on_a_migrate_ends_the_movers_direction() {
     }
     // SMIG-5.4/end-stream: on either kind of answer.
     for accepts in [true, false] {
-        let mut peer = Peer::of_server(Config::server()).with_spare();
+        let mut peer = Peer::connected_to_server(Config::server()).with_spare();
         let key = peer.post(C1, 1);
         peer.send(C1, data(1, "all"));
         let cid = peer.cid(C2);
@@ -216,7 +216,7 @@ fn end_stream_on_a_migrate_ends_the_movers_direction() {
         assert_eq!(&peer.read_to_end(key)[..], b"all");
     }
     // SMIG-5.4/end-stream: DATA after it is an error, as after any END_STREAM.
-    let mut peer = Peer::of_server(Config::server()).with_spare();
+    let mut peer = Peer::connected_to_server(Config::server()).with_spare();
     let key = peer.post(C1, 1);
     let cid = peer.cid(C2);
     peer.send(C1, migrate(1, cid, 1).end());
@@ -227,9 +227,9 @@ fn end_stream_on_a_migrate_ends_the_movers_direction() {
 }
 
 #[test]
-fn content_length_is_checked_at_an_end_that_a_migrate_brings() {
+fn content_length_is_checked_at_end_stream_on_a_migrate() {
     // SMIG-5.4/end-stream: it ends a body as DATA would, so that a short one is malformed.
-    let mut peer = Peer::of_server(Config::server()).with_spare();
+    let mut peer = Peer::connected_to_server(Config::server()).with_spare();
     peer.send(C1, headers(1).post("/").field("content-length", "10"));
     let key = peer.take_request();
     peer.send(C1, data(1, "short"));
@@ -241,29 +241,29 @@ fn content_length_is_checked_at_an_end_that_a_migrate_brings() {
 }
 
 #[test]
-fn a_server_that_moves_sends_on_at_once() {
+fn a_migrating_server_continues_at_once() {
     // SMIG-5.5/server-at-once
-    let (mut peer, key) = responding(Config::server(), 1);
+    let (mut peer, key) = server_with_response(Config::server(), 1);
     let cid = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
-    peer.body(key, "no round trip lost", EndStream::Yes);
+    peer.send_body(key, "no round trip lost", EndStream::Yes);
     peer.expect(C1, migrate(1, cid, 2));
     peer.expect(C2, data(2, "no round trip lost").end());
 }
 
 #[test]
-fn a_client_that_moves_holds_its_direction() {
+fn a_migrating_client_holds_its_direction() {
     // SMIG-5.6/client-holds: DATA and trailers wait for the accepting answer; credit does not.
-    let (mut peer, key) = uploading();
-    peer.body(key, "one", EndStream::No);
+    let (mut peer, key) = client_with_upload();
+    peer.send_body(key, "one", EndStream::No);
     peer.expect(C1, data(1, "one"));
     let cid = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 1));
-    peer.body(key, "two", EndStream::No);
+    peer.send_body(key, "two", EndStream::No);
     let mut trailers = http::HeaderMap::new();
     trailers.insert("x-sum", "6".parse().unwrap());
-    peer.app(|session, _| session.send_trailers(key, trailers)).unwrap();
+    peer.with_session(|session, _| session.send_trailers(key, trailers)).unwrap();
     peer.expect_silence();
     peer.send(C1, headers(1).status(200));
     for _ in 0..263 {
@@ -278,19 +278,19 @@ fn a_client_that_moves_holds_its_direction() {
 }
 
 #[test]
-fn a_declined_server_sends_again_what_it_sent_on_the_carrier() {
+fn a_declined_server_replays_what_it_sent_on_the_carrier() {
     // SMIG-5.7/replay and SMIG-6.8/resume: HEADERS, DATA and trailers, even if both directions have ended and
     // the application has released the stream.
-    let mut peer = Peer::of_server(Config::server()).with_spare();
+    let mut peer = Peer::connected_to_server(Config::server()).with_spare();
     let key = peer.get(C1, 1);
     let cid = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
     peer.respond(key, 200, EndStream::No);
-    peer.body(key, "whole", EndStream::No);
+    peer.send_body(key, "whole", EndStream::No);
     let mut trailers = http::HeaderMap::new();
     trailers.insert("x-sum", "5".parse().unwrap());
-    peer.app(|session, _| session.send_trailers(key, trailers)).unwrap();
-    peer.app(|session, _| session.release(key));
+    peer.with_session(|session, _| session.send_trailers(key, trailers)).unwrap();
+    peer.with_session(|session, _| session.release(key));
     peer.expect(C1, migrate(1, cid, 2));
     let message = |id| -> [Frame; 3] {
         [
@@ -312,14 +312,14 @@ fn a_declined_server_sends_again_what_it_sent_on_the_carrier() {
 }
 
 #[test]
-fn what_is_kept_for_a_decline_is_bounded() {
+fn the_data_kept_for_replay_is_bounded() {
     // SMIG-5.7/replay: the mover pauses at the configured limit, and continues when the answer arrives.
     let smig = SmigConfig { replay_limit: 20_000, ..SmigConfig::default() };
-    let (mut peer, key) = responding(Config { smig: Some(smig), ..Config::server() }, 1);
+    let (mut peer, key) = server_with_response(Config { smig: Some(smig), ..Config::server() }, 1);
     let cid = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 2));
-    peer.body(key, vec![1; 60_000], EndStream::Yes);
+    peer.send_body(key, vec![1; 60_000], EndStream::Yes);
     peer.expect(C2, data(2, vec![1; 16_384]));
     peer.expect(C2, data(2, vec![1; 16_384]));
     peer.expect_nothing(C2);
@@ -331,7 +331,7 @@ fn what_is_kept_for_a_decline_is_bounded() {
 #[test]
 fn a_stream_has_one_open_migration_of_its_mover() {
     // SMIG-5.8/one-open-move
-    let (mut peer, key) = responding(Config::server(), 2);
+    let (mut peer, key) = server_with_response(Config::server(), 2);
     let (c2, c3) = (peer.cid(C2), peer.cid(C3));
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, c2, 2));
@@ -341,7 +341,7 @@ fn a_stream_has_one_open_migration_of_its_mover() {
     peer.migrate(key, C3).unwrap();
     peer.expect(C2, migrate(2, c3, 2));
     // SMIG-5.8/one-open-move: an offer counts as a migration.
-    let (mut peer, key) = responding(Config::server(), 1);
+    let (mut peer, key) = server_with_response(Config::server(), 1);
     peer.offer(key).unwrap();
     peer.expect(C1, offer(1));
     assert_eq!(peer.migrate(key, C2), Err(MigrateError::InProgress));
@@ -350,9 +350,9 @@ fn a_stream_has_one_open_migration_of_its_mover() {
 }
 
 #[test]
-fn a_move_whose_carrier_is_lost_is_in_progress_until_the_answer() {
+fn a_migration_whose_carrier_is_lost_is_open_until_the_answer() {
     // SMIG-5.8/one-open-move and SMIG-8.9/c2-ends-early: the stream has not ended, since the answer decides.
-    let (mut peer, key) = responding(Config::server(), 2);
+    let (mut peer, key) = server_with_response(Config::server(), 2);
     let c2 = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, c2, 2));
@@ -367,19 +367,19 @@ fn a_move_whose_carrier_is_lost_is_in_progress_until_the_answer() {
 }
 
 /// A server engine whose client tolerates `smig` migrations, with streams 1, 3, 5 on C1 and 1 on C2.
-fn tolerated(smig: u32) -> (Peer, [StreamKey; 4]) {
-    let mut peer = Peer::to_server(Setup::new(Config::server()).setting(setting::SMIG, smig));
+fn server_with_tolerant_peer(smig: u32) -> (Peer, [StreamKey; 4]) {
+    let mut peer = Peer::for_server(Setup::new(Config::server()).setting(setting::SMIG, smig));
     peer.connect();
     peer.connect();
     peer.connect();
-    let keys = [(C1, 1), (C1, 3), (C1, 5), (C2, 1)].map(|(line, id)| peer.get(line, id));
+    let keys = [(C1, 1), (C1, 3), (C1, 5), (C2, 1)].map(|(handle, id)| peer.get(handle, id));
     (peer, keys)
 }
 
 #[test]
 fn no_more_migrations_are_open_than_the_peer_tolerates() {
     // SMIG-5.9/open-limit: in the whole session, offers included.
-    let (mut peer, [a, b, c, d]) = tolerated(2);
+    let (mut peer, [a, b, c, d]) = server_with_tolerant_peer(2);
     let c3 = peer.cid(C3);
     peer.migrate(a, C3).unwrap();
     peer.offer(b).unwrap();
@@ -395,25 +395,25 @@ fn no_more_migrations_are_open_than_the_peer_tolerates() {
     peer.migrate(c, C3).unwrap();
     peer.expect(C1, migrate(5, c3, 6));
     // SMIG-5.9/open-limit: a stream that was reset before the answer counts until the answer arrives.
-    let (mut peer, [a, b, ..]) = tolerated(1);
+    let (mut peer, [a, b, ..]) = server_with_tolerant_peer(1);
     let c3 = peer.cid(C3);
     peer.migrate(a, C3).unwrap();
-    peer.app(|session, _| session.reset(a, ErrorCode::Cancel));
+    peer.with_session(|session, _| session.reset(a, ErrorCode::Cancel));
     assert_eq!(peer.migrate(b, C3), Err(MigrateError::TooMany));
     peer.expect(C1, migrate(1, c3, 2));
     peer.send(C1, decline(1).end());
     peer.migrate(b, C3).unwrap();
     // SMIG-5.9/open-limit: the end of the connection counts as an answer.
-    let (mut peer, [a, _, _, d]) = tolerated(1);
+    let (mut peer, [a, _, _, d]) = server_with_tolerant_peer(1);
     peer.migrate(a, C3).unwrap();
     peer.lose(C1);
     peer.migrate(d, C3).unwrap();
 }
 
 #[test]
-fn a_response_may_move_before_its_head() {
+fn a_response_may_migrate_before_its_head() {
     // SMIG-5.28/before-headers: 1xx and final HEADERS are sent on S2.
-    let mut peer = Peer::of_server(Config::server()).with_spare();
+    let mut peer = Peer::connected_to_server(Config::server()).with_spare();
     let key = peer.get(C1, 1);
     let cid = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
@@ -422,45 +422,45 @@ fn a_response_may_move_before_its_head() {
         status: http::StatusCode::from_u16(103).unwrap(),
         headers: http::HeaderMap::new(),
     };
-    peer.app(|session, _| session.send_informational(key, &early)).unwrap();
+    peer.with_session(|session, _| session.send_informational(key, &early)).unwrap();
     peer.respond(key, 200, EndStream::No);
-    peer.body(key, "body", EndStream::Yes);
+    peer.send_body(key, "body", EndStream::Yes);
     peer.expect(C2, headers(2).status(103));
     peer.expect(C2, headers(2).status(200));
     peer.expect(C2, data(2, "body").end());
     peer.expect_nothing(C1);
     // SMIG-5.28/before-headers at the client: they may arrive before the barrier.
-    let mut peer = Peer::of_client(Config::client()).with_spare();
+    let mut peer = Peer::connected_to_client(Config::client()).with_spare();
     let key = peer.open(C1, Method::GET, EndStream::Yes);
     let cid = peer.cid(C2);
     peer.send(C2, headers(2).status(103));
     peer.send(C2, headers(2).status(200));
     peer.send(C2, data(2, "body").end());
     let early = |event: &Event| matches!(event, Event::Informational { .. }).then_some(());
-    assert_eq!(peer.find_event(early), None);
+    assert_eq!(peer.try_take_event(early), None);
     peer.send(C1, migrate(1, cid, 2));
     peer.expect(C1, accept(1, cid, 2).end());
-    peer.event(early);
+    peer.take_event(early);
     assert_eq!(peer.take_response(key), 200);
     assert_eq!(&peer.read_to_end(key)[..], b"body");
 }
 
 #[test]
-fn a_declined_move_before_the_head_keeps_the_length_that_the_head_announced() {
+fn a_replayed_body_counts_once_against_content_length() {
     // SMIG-5.28/before-headers and SMIG-6.8/resume: the body is counted once against content-length, not
     // twice.
-    let mut peer = Peer::of_server(Config::server()).with_spare();
+    let mut peer = Peer::connected_to_server(Config::server()).with_spare();
     let key = peer.get(C1, 1);
     let cid = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
     let mut fields = http::HeaderMap::new();
     fields.insert("content-length", "8".parse().unwrap());
     let head = smig_proto::ResponseHead { status: http::StatusCode::OK, headers: fields };
-    peer.app(|session, _| session.send_response(key, &head, EndStream::No)).unwrap();
-    peer.body(key, "four", EndStream::No);
+    peer.with_session(|session, _| session.send_response(key, &head, EndStream::No)).unwrap();
+    peer.send_body(key, "four", EndStream::No);
     peer.expect(C1, migrate(1, cid, 2));
     peer.send(C1, decline(1).end());
-    peer.body(key, "more", EndStream::Yes);
+    peer.send_body(key, "more", EndStream::Yes);
     peer.expect(C1, headers(1).status(200).field("content-length", "8"));
     let mut body = Vec::new();
     loop {
@@ -474,26 +474,27 @@ fn a_declined_move_before_the_head_keeps_the_length_that_the_head_announced() {
 }
 
 #[test]
-fn what_is_not_open_does_not_move() {
+fn an_ended_stream_does_not_migrate() {
     // SMIG-5.29/only-requested: every stream of an engine was opened by the client or promised
     // (section_9_push.rs migrates a promised one); a stream that has ended cannot migrate.
-    let (mut peer, key) = responding(Config::server(), 1);
-    peer.body(key, "", EndStream::Yes);
+    let (mut peer, key) = server_with_response(Config::server(), 1);
+    peer.send_body(key, "", EndStream::Yes);
     peer.expect(C1, data(1, "").end());
     assert_eq!(peer.migrate(key, C2), Err(MigrateError::Ended));
-    let (mut peer, key) = responding(Config::server(), 1);
+    let (mut peer, key) = server_with_response(Config::server(), 1);
     peer.send(C1, reset(1, ErrorCode::Cancel));
     assert_eq!(peer.migrate(key, C2), Err(MigrateError::Ended));
-    peer.app(|session, _| session.release(key));
+    peer.with_session(|session, _| session.release(key));
     assert_eq!(peer.migrate(key, C2), Err(MigrateError::Ended));
     peer.expect_silence();
 }
 
 #[test]
 fn a_client_does_not_offer() {
-    let (mut peer, key) = uploading();
-    let tried = peer.app(|session, now| session.migrate(now, key, MigrationTarget::Offer));
-    assert_eq!(tried, Err(MigrateError::NotServer));
-    let nothing: [ConnHandle; 2] = [C1, C2];
-    nothing.into_iter().for_each(|line| peer.expect_nothing(line));
+    let (mut peer, key) = client_with_upload();
+    let result =
+        peer.with_session(|session, now| session.migrate(now, key, MigrationTarget::Offer));
+    assert_eq!(result, Err(MigrateError::NotServer));
+    let handles: [ConnHandle; 2] = [C1, C2];
+    handles.into_iter().for_each(|handle| peer.expect_nothing(handle));
 }

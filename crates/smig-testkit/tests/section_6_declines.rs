@@ -6,7 +6,7 @@ use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, C2, C3, Peer};
 
 fn server() -> (Peer, StreamKey) {
-    let mut peer = Peer::of_server(Config::server()).with_spare();
+    let mut peer = Peer::connected_to_server(Config::server()).with_spare();
     let key = peer.post(C1, 1);
     peer.respond(key, 200, EndStream::No);
     peer.expect(C1, headers(1).status(200));
@@ -15,15 +15,15 @@ fn server() -> (Peer, StreamKey) {
 
 /// A client engine that uploads on stream 1 of C1 and has received the response head.
 fn client() -> (Peer, StreamKey) {
-    let mut peer = Peer::of_client(Config::client()).with_spare().with_spare();
+    let mut peer = Peer::connected_to_client(Config::client()).with_spare().with_spare();
     let key = peer.open(C1, Method::POST, EndStream::No);
     peer.send(C1, headers(1).status(200));
     peer.take_response(key);
     (peer, key)
 }
 
-fn offered(peer: &mut Peer) -> StreamKey {
-    peer.event(|event| match event {
+fn take_offer(peer: &mut Peer) -> StreamKey {
+    peer.take_event(|event| match event {
         Event::MigrationOffered { stream } => Some(*stream),
         _ => None,
     })
@@ -36,7 +36,7 @@ fn an_offer_is_no_barrier() {
     // SMIG-6.1/offer: the server continues to send on S1.
     let (mut peer, key) = server();
     peer.offer(key).unwrap();
-    peer.body(key, "on", EndStream::No);
+    peer.send_body(key, "on", EndStream::No);
     peer.expect(C1, offer(1));
     peer.expect(C1, data(1, "on"));
     peer.send(C1, data(1, "up"));
@@ -44,22 +44,22 @@ fn an_offer_is_no_barrier() {
     // SMIG-6.1/offer at a client: it continues, too.
     let (mut peer, key) = client();
     peer.send(C1, offer(1));
-    assert_eq!(offered(&mut peer), key);
+    assert_eq!(take_offer(&mut peer), key);
     peer.send(C1, data(1, "down"));
     assert_eq!(&peer.read(key)[..], b"down");
-    peer.body(key, "up", EndStream::No);
+    peer.send_body(key, "up", EndStream::No);
     peer.expect(C1, data(1, "up"));
 }
 
 #[test]
-fn a_client_answers_an_offer_by_a_move_of_its_own() {
+fn a_client_answers_an_offer_by_migrate_or_decline() {
     // SMIG-6.2/offer-answered: to a connection that the client opens for it (Figure 2: the server
     // migrates, without a spare).
-    let mut peer = Peer::of_client(Config::client());
+    let mut peer = Peer::connected_to_client(Config::client());
     let key = peer.open(C1, Method::GET, EndStream::Yes);
     peer.send(C1, headers(1).status(200));
     peer.send(C1, offer(1));
-    offered(&mut peer);
+    take_offer(&mut peer);
     peer.connect();
     peer.migrate_to_spare(key).unwrap();
     let cid = peer.cid(C2);
@@ -72,14 +72,14 @@ fn a_client_answers_an_offer_by_a_move_of_its_own() {
     // SMIG-6.2/offer-answered: a decline, which ends nothing.
     let (mut peer, key) = client();
     peer.send(C1, offer(1));
-    peer.app(|session, _| session.decline_offer(key));
+    peer.with_session(|session, _| session.decline_offer(key));
     peer.expect(C1, decline(1));
-    peer.app(|session, _| session.decline_offer(key));
+    peer.with_session(|session, _| session.decline_offer(key));
     peer.expect_silence();
 }
 
 #[test]
-fn an_offer_that_meets_the_clients_own_move_is_answered_by_it() {
+fn the_clients_open_migration_answers_an_offer() {
     // SMIG-6.2/offer-answered: no further answer; also if the stream was reset meanwhile.
     for reset_first in [false, true] {
         let (mut peer, key) = client();
@@ -87,7 +87,7 @@ fn an_offer_that_meets_the_clients_own_move_is_answered_by_it() {
         peer.migrate(key, C2).unwrap();
         peer.expect(C1, migrate(1, cid, 1));
         if reset_first {
-            peer.app(|session, _| session.reset(key, ErrorCode::Cancel));
+            peer.with_session(|session, _| session.reset(key, ErrorCode::Cancel));
             peer.expect(C2, reset(1, ErrorCode::Cancel));
         }
         peer.send(C1, offer(1));
@@ -103,7 +103,7 @@ fn an_offer_that_meets_the_clients_own_move_is_answered_by_it() {
     let cid = peer.cid(C2);
     peer.send(C1, migrate(1, cid, 1));
     peer.expect(C1, accept(1, cid, 1));
-    assert_eq!(peer.place(key), (C2, 1));
+    assert_eq!(peer.location(key), (C2, 1));
     peer.migrate(key, C1).unwrap();
 }
 
@@ -116,7 +116,7 @@ fn an_offer_stays_open_until_it_is_answered() {
     peer.advance(core::time::Duration::from_secs(50));
     assert_eq!(peer.migrate(key, C2), Err(MigrateError::InProgress));
     peer.send(C1, decline(1));
-    let declined = peer.find_event(|event| match event {
+    let declined = peer.try_take_event(|event| match event {
         Event::MigrationDeclined { stream } => Some(*stream),
         _ => None,
     });
@@ -155,25 +155,25 @@ fn a_declined_stream_is_not_offered_again() {
     // An accepted offer may be followed by another; after a decline, further offers are declined.
     let (mut peer, key) = client();
     peer.send(C1, offer(1));
-    offered(&mut peer);
+    take_offer(&mut peer);
     let cid = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 1));
     peer.send(C1, accept(1, cid, 1));
     peer.send(C2, offer(1));
-    assert_eq!(offered(&mut peer), key);
-    peer.app(|session, _| session.decline_offer(key));
+    assert_eq!(take_offer(&mut peer), key);
+    peer.with_session(|session, _| session.decline_offer(key));
     peer.expect(C2, decline(1));
     peer.send(C2, offer(1));
     peer.expect(C2, decline(1));
     let again = |event: &Event| matches!(event, Event::MigrationOffered { .. }).then_some(());
-    assert_eq!(peer.find_event(again), None);
+    assert_eq!(peer.try_take_event(again), None);
 }
 
 // Collisions.
 
 #[test]
-fn the_servers_move_wins_at_the_server() {
+fn the_servers_migration_wins_at_the_server() {
     // SMIG-6.5/server-wins: the client's MIGRATE is not answered, its id is abandoned, its
     // END_STREAM counts.
     let (mut peer, key) = server();
@@ -185,24 +185,24 @@ fn the_servers_move_wins_at_the_server() {
     peer.send(C3, window_update(1, 1_000));
     peer.send(C1, migrate(1, c3, 1).end());
     peer.expect_silence();
-    assert_eq!(peer.session().connection(peer.conn(C3)).unwrap().unbound, 0);
+    assert_eq!(peer.session().connection(peer.conn_id(C3)).unwrap().unbound, 0);
     let window = peer.session().stream(key).unwrap().send_window;
     assert_eq!(window, 65_535, "SMIG-6.10/lost-credit: credit of the abandoned id counts nowhere");
     peer.send(C3, reset(1, ErrorCode::Cancel));
     peer.send(C1, accept(1, c2, 2).end());
     assert_eq!(&peer.read_to_end(key)[..], b"all");
-    assert_eq!(peer.place(key), (C2, 2));
+    assert_eq!(peer.location(key), (C2, 2));
     peer.expect_silence();
 }
 
 #[test]
-fn a_collision_over_a_stream_that_the_server_has_reset_is_ignored_as_well() {
+fn a_colliding_migrate_of_a_reset_stream_is_ignored() {
     // SMIG-6.5/server-wins: the server's migration is still open.
     let (mut peer, key) = server();
     peer.connect();
     let (c2, c3) = (peer.cid(C2), peer.cid(C3));
     peer.migrate(key, C2).unwrap();
-    peer.app(|session, _| session.reset(key, ErrorCode::InternalError));
+    peer.with_session(|session, _| session.reset(key, ErrorCode::InternalError));
     peer.expect(C1, migrate(1, c2, 2));
     peer.expect(C2, reset(2, ErrorCode::InternalError));
     peer.send(C1, migrate(1, c3, 1));
@@ -214,20 +214,20 @@ fn a_collision_over_a_stream_that_the_server_has_reset_is_ignored_as_well() {
 }
 
 #[test]
-fn the_client_gives_its_move_up_and_follows() {
+fn the_client_abandons_its_migration_and_follows() {
     // SMIG-6.6/client-yields: its data is sent on the server's S2; its own carrier was not used and
     // needs no reset.
     let (mut peer, key) = client();
     let (c2, c3) = (peer.cid(C2), peer.cid(C3));
-    peer.body(key, "one", EndStream::No);
+    peer.send_body(key, "one", EndStream::No);
     peer.expect(C1, data(1, "one"));
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, c2, 1));
-    peer.body(key, "two", EndStream::Yes);
+    peer.send_body(key, "two", EndStream::Yes);
     peer.send(C1, migrate(1, c3, 2));
     peer.expect(C1, accept(1, c3, 2));
     peer.expect(C3, data(2, "two").end());
-    assert_eq!(peer.place(key), (C3, 2));
+    assert_eq!(peer.location(key), (C3, 2));
     peer.send(C3, data(2, "down").end());
     assert_eq!(&peer.read_to_end(key)[..], b"down");
     peer.expect_silence();
@@ -251,28 +251,28 @@ fn both_ends_may_choose_the_same_connection() {
 }
 
 #[test]
-fn a_client_that_gives_up_may_still_decline() {
+fn a_client_that_yields_may_still_decline() {
     // SMIG-6.6/client-yields: the stream is back on S1, and all held data is sent there.
     let (mut peer, key) = client();
     let (c1, c2) = (peer.cid(C1), peer.cid(C2));
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, c2, 1));
-    peer.body(key, "held", EndStream::Yes);
+    peer.send_body(key, "held", EndStream::Yes);
     peer.send(C1, migrate(1, c1, 2));
     peer.expect(C1, decline(1));
     peer.expect(C1, data(1, "held").end());
-    assert_eq!(peer.place(key), (C1, 1));
+    assert_eq!(peer.location(key), (C1, 1));
     peer.expect_silence();
 }
 
 // Declines.
 
 #[test]
-fn a_follower_that_declines_drops_what_came_on_the_carrier() {
+fn a_follower_that_declines_drops_the_carriers_frames() {
     // SMIG-6.7/decline-drops: including credit; its own direction continues on S1.
     let smig = SmigConfig { max_migrations_per_stream: 0, ..SmigConfig::default() };
     let config = Config { smig: Some(smig), ..Config::client() };
-    let mut peer = Peer::of_client(config).with_spare();
+    let mut peer = Peer::connected_to_client(config).with_spare();
     let key = peer.open(C1, Method::POST, EndStream::No);
     let cid = peer.cid(C2);
     peer.send(C2, headers(2).status(404));
@@ -281,9 +281,9 @@ fn a_follower_that_declines_drops_what_came_on_the_carrier() {
     peer.send(C1, migrate(1, cid, 2));
     peer.expect(C1, decline(1));
     assert_eq!(peer.session().stream(key).unwrap().send_window, 65_535);
-    let view = peer.session().connection(peer.conn(C2)).unwrap();
+    let view = peer.session().connection(peer.conn_id(C2)).unwrap();
     assert_eq!((view.unbound, view.unread), (0, 0));
-    peer.body(key, "up", EndStream::Yes);
+    peer.send_body(key, "up", EndStream::Yes);
     peer.expect(C1, data(1, "up").end());
     peer.send(C1, headers(1).status(200));
     peer.send(C1, data(1, "right").end());
@@ -293,43 +293,43 @@ fn a_follower_that_declines_drops_what_came_on_the_carrier() {
 }
 
 #[test]
-fn a_declined_mover_goes_on_with_the_first_byte_behind_its_barrier() {
+fn a_declined_mover_resumes_after_its_barrier() {
     // SMIG-6.8/resume, and SMIG-6.9/lost-bytes: data sent on S2 counts against no window of the
     // stream.
     let (mut peer, key) = server();
     let cid = peer.cid(C2);
-    peer.body(key, "one", EndStream::No);
+    peer.send_body(key, "one", EndStream::No);
     peer.expect(C1, data(1, "one"));
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 2));
-    peer.body(key, "two", EndStream::No);
+    peer.send_body(key, "two", EndStream::No);
     peer.expect(C2, data(2, "two"));
     assert_eq!(peer.session().stream(key).unwrap().send_window, 65_529);
     peer.send(C1, decline(1));
     peer.expect(C1, data(1, "two"));
     peer.expect(C2, reset(2, ErrorCode::Cancel));
-    peer.body(key, "three", EndStream::Yes);
+    peer.send_body(key, "three", EndStream::Yes);
     peer.expect(C1, data(1, "three").end());
     assert_eq!(peer.session().stream(key).unwrap().send_window, 65_535 - 11);
     peer.expect_silence();
 }
 
 #[test]
-fn the_connection_window_of_the_abandoned_carrier_was_used() {
+fn the_connection_window_stays_charged_for_an_abandoned_carrier() {
     // SMIG-6.9/lost-bytes concerns the stream's windows; C2's own window stays charged
     // (SMIG-5.27/abandoned-dropped credits it).
     let (mut peer, key) = server();
-    let window = |peer: &Peer| peer.session().connection(peer.conn(C2)).unwrap().send_window;
+    let window = |peer: &Peer| peer.session().connection(peer.conn_id(C2)).unwrap().send_window;
     peer.migrate(key, C2).unwrap();
-    peer.body(key, "two", EndStream::No);
+    peer.send_body(key, "two", EndStream::No);
     peer.send(C1, decline(1));
     assert_eq!(window(&peer), 65_532);
 }
 
 #[test]
-fn an_end_that_the_barrier_brought_is_not_sent_again() {
+fn an_end_sent_with_the_barrier_is_not_sent_again() {
     // SMIG-6.8/resume: the client's GET had ended before; after the decline nothing follows.
-    let mut peer = Peer::of_client(Config::client()).with_spare();
+    let mut peer = Peer::connected_to_client(Config::client()).with_spare();
     let key = peer.open(C1, Method::GET, EndStream::Yes);
     let cid = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
@@ -340,7 +340,7 @@ fn an_end_that_the_barrier_brought_is_not_sent_again() {
     let (mut peer, key) = server();
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 2));
-    peer.body(key, "", EndStream::Yes);
+    peer.send_body(key, "", EndStream::Yes);
     peer.expect(C2, data(2, "").end());
     peer.send(C1, decline(1));
     peer.expect(C1, data(1, "").end());
@@ -349,7 +349,7 @@ fn an_end_that_the_barrier_brought_is_not_sent_again() {
 }
 
 #[test]
-fn credit_that_was_given_on_an_abandoned_carrier_is_given_again() {
+fn credit_sent_on_an_abandoned_carrier_is_repeated() {
     // SMIG-6.10/lost-credit, a decline.
     let (mut peer, key) = server();
     let cid = peer.cid(C2);
@@ -382,7 +382,7 @@ fn credit_that_was_given_on_an_abandoned_carrier_is_given_again() {
 }
 
 #[test]
-fn a_used_carrier_is_closed_and_an_unused_one_is_not() {
+fn an_abandoned_carrier_is_reset_only_if_it_was_used() {
     // SMIG-6.11/close-abandoned, a decline: nothing was sent on S2.
     let (mut peer, key) = server();
     let cid = peer.cid(C2);
@@ -393,7 +393,7 @@ fn a_used_carrier_is_closed_and_an_unused_one_is_not() {
     // SMIG-6.11/close-abandoned: C2 has ended, so no reset can be sent.
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 4));
-    peer.body(key, "x", EndStream::No);
+    peer.send_body(key, "x", EndStream::No);
     peer.expect(C2, data(4, "x"));
     peer.lose(C2);
     peer.send(C1, decline(1));

@@ -6,9 +6,9 @@ use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, C2, ConnHandle, Peer, Setup};
 
 /// A server engine that responds on stream 1 of C1; C2's SETTINGS have another initial window.
-fn responding(windows: [u32; 2]) -> (Peer, StreamKey) {
+fn server_with_response(windows: [u32; 2]) -> (Peer, StreamKey) {
     let setup = Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, windows[0]);
-    let mut peer = Peer::to_server(setup);
+    let mut peer = Peer::for_server(setup);
     peer.connect();
     let mut second = peer.setup_mut().clone();
     second = second.setting(setting::INITIAL_WINDOW_SIZE, windows[1]);
@@ -28,23 +28,23 @@ fn recv_window(peer: &Peer, key: StreamKey) -> i64 {
     peer.session().stream(key).unwrap().recv_window
 }
 
-fn set_initial_window(peer: &mut Peer, line: ConnHandle, size: u32) {
-    peer.send(line, settings(&[(setting::INITIAL_WINDOW_SIZE, size)]));
-    peer.expect(line, settings_ack());
+fn set_initial_window(peer: &mut Peer, handle: ConnHandle, size: u32) {
+    peer.send(handle, settings(&[(setting::INITIAL_WINDOW_SIZE, size)]));
+    peer.expect(handle, settings_ack());
 }
 
 #[test]
-fn the_windows_move_with_the_stream() {
+fn the_windows_migrate_with_the_stream() {
     // SMIG-7.1/windows-move: 400 of 1000 bytes are used on S1; S2 has the other 600, whatever C2's SETTINGS
     // are.
     for other in [0, 50, 1_000_000] {
-        let (mut peer, key) = responding([1_000, other]);
+        let (mut peer, key) = server_with_response([1_000, other]);
         let cid = peer.cid(C2);
-        peer.body(key, vec![1; 400], EndStream::No);
+        peer.send_body(key, vec![1; 400], EndStream::No);
         peer.expect(C1, data(1, vec![1; 400]));
         peer.migrate(key, C2).unwrap();
         peer.expect(C1, migrate(1, cid, 2));
-        peer.body(key, vec![2; 1_000], EndStream::No);
+        peer.send_body(key, vec![2; 1_000], EndStream::No);
         peer.expect(C2, data(2, vec![2; 600]));
         peer.send(C1, accept(1, cid, 2));
         peer.expect_silence();
@@ -54,7 +54,7 @@ fn the_windows_move_with_the_stream() {
     }
     // SMIG-7.1/windows-move, the receiver: the part used on S1 counts on S2.
     let config = Config { stream_window: 100_000, ..Config::server() };
-    let mut peer = Peer::of_server(config).with_spare();
+    let mut peer = Peer::connected_to_server(config).with_spare();
     let key = peer.post(C1, 1);
     let cid = peer.cid(C2);
     for _ in 0..5 {
@@ -71,11 +71,11 @@ fn the_windows_move_with_the_stream() {
 #[test]
 fn credit_on_the_old_id_counts_until_the_barrier() {
     // SMIG-7.2/credit-on-s2: the follower's WINDOW_UPDATE on S1, before its answer.
-    let (mut peer, key) = responding([100, 0]);
+    let (mut peer, key) = server_with_response([100, 0]);
     let cid = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 2));
-    peer.body(key, vec![1; 300], EndStream::No);
+    peer.send_body(key, vec![1; 300], EndStream::No);
     peer.expect(C2, data(2, vec![1; 100]));
     peer.send(C1, window_update(1, 150));
     peer.expect(C2, data(2, vec![1; 150]));
@@ -87,7 +87,7 @@ fn credit_on_the_old_id_counts_until_the_barrier() {
     peer.expect(C2, reset(2, ErrorCode::StreamClosed));
     // SMIG-7.2/credit-on-s2: the engine's own credit is sent on S2, here after its answer (section_5_mover.rs
     // shows it after MIGRATE).
-    let mut peer = Peer::of_server(Config::server()).with_spare();
+    let mut peer = Peer::connected_to_server(Config::server()).with_spare();
     let key = peer.post(C1, 1);
     for _ in 0..33 {
         peer.send(C1, data(1, vec![0; 16_000]));
@@ -102,9 +102,9 @@ fn credit_on_the_old_id_counts_until_the_barrier() {
 #[test]
 fn credit_for_an_unbound_carrier_is_added_when_it_is_bound() {
     // SMIG-7.3/unbound-credit
-    let (mut peer, key) = responding([100, 100]);
+    let (mut peer, key) = server_with_response([100, 100]);
     let cid = peer.cid(C2);
-    peer.body(key, vec![1; 1_000], EndStream::No);
+    peer.send_body(key, vec![1; 1_000], EndStream::No);
     peer.expect(C1, data(1, vec![1; 100]));
     peer.send(C2, window_update(1, 30));
     peer.send(C2, window_update(1, 40));
@@ -116,7 +116,7 @@ fn credit_for_an_unbound_carrier_is_added_when_it_is_bound() {
     peer.expect(C2, data(1, vec![1; 70]));
     peer.expect_silence();
     // SMIG-7.3/unbound-credit: credit above the maximum window overflows when the carrier is bound.
-    let (mut peer, key) = responding([100, 100]);
+    let (mut peer, key) = server_with_response([100, 100]);
     peer.send(C2, window_update(1, 0x7fff_ffff));
     peer.send(C2, window_update(1, 0x7fff_ffff));
     peer.send(C1, migrate(1, cid, 1));
@@ -126,9 +126,9 @@ fn credit_for_an_unbound_carrier_is_added_when_it_is_bound() {
 }
 
 #[test]
-fn a_new_initial_window_adjusts_the_streams_that_have_not_left() {
+fn a_new_initial_window_adjusts_the_streams_that_have_not_migrated() {
     // SMIG-7.4/initial-window, the sender of data.
-    let (mut peer, key) = responding([1_000, 1_000]);
+    let (mut peer, key) = server_with_response([1_000, 1_000]);
     let cid = peer.cid(C2);
     set_initial_window(&mut peer, C1, 1_500);
     assert_eq!(send_window(&peer, key), 1_500);
@@ -143,7 +143,7 @@ fn a_new_initial_window_adjusts_the_streams_that_have_not_left() {
     set_initial_window(&mut peer, C2, 10);
     assert_eq!(send_window(&peer, key), 1_500, "carriers are never adjusted");
     // SMIG-7.4/initial-window: for a follower, the answer is the barrier.
-    let (mut peer, key) = responding([1_000, 1_000]);
+    let (mut peer, key) = server_with_response([1_000, 1_000]);
     peer.send(C1, migrate(1, cid, 1));
     peer.expect(C1, accept(1, cid, 1));
     set_initial_window(&mut peer, C1, 2_000);
@@ -152,11 +152,11 @@ fn a_new_initial_window_adjusts_the_streams_that_have_not_left() {
 
 /// A server engine with a stream window of 10000 and an upload on stream 1, whose client has not acknowledged
 /// C1's SETTINGS.
-fn unacknowledged() -> (Peer, StreamKey) {
+fn server_with_unacknowledged_settings() -> (Peer, StreamKey) {
     let config = Config { stream_window: 10_000, ..Config::server() };
-    let mut peer = Peer::to_server(Setup::new(config));
-    peer.open_line();
-    peer.greet(C1);
+    let mut peer = Peer::for_server(Setup::new(config));
+    peer.open_transport();
+    peer.send_preface(C1);
     let (Frame::Settings(_), Frame::WindowUpdate { .. }) = (peer.next(C1), peer.next(C1)) else {
         panic!("SETTINGS and the connection's window come first");
     };
@@ -170,11 +170,11 @@ fn unacknowledged() -> (Peer, StreamKey) {
 #[test]
 fn a_receiver_adjusts_when_it_reads_the_acknowledgement() {
     // SMIG-7.4/initial-window: as in RFC 9113, without a migration.
-    let (mut peer, key) = unacknowledged();
+    let (mut peer, key) = server_with_unacknowledged_settings();
     peer.send(C1, settings_ack());
     assert_eq!(recv_window(&peer, key), 10_000);
     // SMIG-7.4/initial-window: the client's barrier was read before.
-    let (mut peer, key) = unacknowledged();
+    let (mut peer, key) = server_with_unacknowledged_settings();
     let cid = peer.cid(C2);
     peer.send(C1, migrate(1, cid, 1));
     peer.expect(C1, accept(1, cid, 1));
@@ -182,7 +182,7 @@ fn a_receiver_adjusts_when_it_reads_the_acknowledgement() {
     assert_eq!(recv_window(&peer, key), 65_535);
     // SMIG-7.4/initial-window: the server's own barrier concerns the other direction; the client's was not
     // read yet.
-    let (mut peer, key) = unacknowledged();
+    let (mut peer, key) = server_with_unacknowledged_settings();
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 2));
     peer.send(C1, settings_ack());
@@ -192,13 +192,13 @@ fn a_receiver_adjusts_when_it_reads_the_acknowledgement() {
 }
 
 #[test]
-fn a_barrier_that_came_to_nothing_never_was_one() {
+fn an_undone_barrier_does_not_exclude_settings() {
     // SMIG-7.5/undone-barrier: declined.
-    let (mut peer, key) = responding([1_000, 1_000]);
+    let (mut peer, key) = server_with_response([1_000, 1_000]);
     let cid = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 2));
-    peer.body(key, vec![1; 600], EndStream::No);
+    peer.send_body(key, vec![1; 600], EndStream::No);
     peer.expect(C2, data(2, vec![1; 600]));
     set_initial_window(&mut peer, C1, 2_000);
     set_initial_window(&mut peer, C1, 1_200);
@@ -210,7 +210,7 @@ fn a_barrier_that_came_to_nothing_never_was_one() {
     assert_eq!(send_window(&peer, key), 700, "and it counts again");
     // SMIG-7.5/undone-barrier: abandoned, by a client that then follows.
     let setup = Setup::new(Config::client()).setting(setting::INITIAL_WINDOW_SIZE, 1_000);
-    let mut peer = Peer::to_client(setup);
+    let mut peer = Peer::for_client(setup);
     peer.connect();
     peer.connect();
     let key = peer.open(C1, Method::POST, EndStream::No);
@@ -224,7 +224,7 @@ fn a_barrier_that_came_to_nothing_never_was_one() {
     set_initial_window(&mut peer, C1, 5_000);
     assert_eq!(send_window(&peer, key), 1_700, "its answer is a barrier");
     // SMIG-7.5/undone-barrier: ignored in a collision, at the receiving server.
-    let (mut peer, key) = unacknowledged();
+    let (mut peer, key) = server_with_unacknowledged_settings();
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 2));
     peer.send(C1, migrate(1, cid, 1));
@@ -233,14 +233,14 @@ fn a_barrier_that_came_to_nothing_never_was_one() {
 }
 
 #[test]
-fn a_kept_migrate_does_not_hide_an_acknowledgement() {
+fn a_deferred_migrate_does_not_hide_an_acknowledgement() {
     // SMIG-7.5/undone-barrier: a client that keeps a MIGRATE applies the acknowledgement if it declines, and
     // ignores it if it accepts.
     for accepts in [true, false] {
         let config = Config { stream_window: 10_000, ..Config::client() };
-        let mut peer = Peer::to_client(Setup::new(config).joins_by_script());
-        peer.open_line();
-        peer.take_greeting(C1);
+        let mut peer = Peer::for_client(Setup::new(config).with_scripted_joins());
+        peer.open_transport();
+        peer.take_preface(C1);
         peer.send(C1, settings(&[(setting::SMIG, 16)]));
         peer.expect(C1, settings_ack());
         let key = peer.open(C1, Method::GET, EndStream::Yes);
@@ -264,34 +264,34 @@ fn a_kept_migrate_does_not_hide_an_acknowledgement() {
 fn a_carrier_does_not_count_as_a_stream_of_its_connection() {
     // SMIG-7.6/counts-once: one stream is allowed, and it may migrate; it still counts once.
     let config = Config { max_concurrent_streams: 1, ..Config::server() };
-    let mut peer = Peer::of_server(config).with_spare();
+    let mut peer = Peer::connected_to_server(config).with_spare();
     let key = peer.post(C1, 1);
     let cid = peer.cid(C2);
     peer.send(C1, migrate(1, cid, 1));
     peer.expect(C1, accept(1, cid, 1));
-    for line in [C1, C2] {
-        peer.send(line, headers(3).get("/").end());
-        peer.expect(line, reset(3, ErrorCode::RefusedStream));
+    for handle in [C1, C2] {
+        peer.send(handle, headers(3).get("/").end());
+        peer.expect(handle, reset(3, ErrorCode::RefusedStream));
     }
-    peer.app(|session, _| session.release(key));
+    peer.with_session(|session, _| session.release(key));
     peer.expect(C2, reset(1, ErrorCode::Cancel));
     peer.get(C2, 5);
     peer.expect_silence();
     // SMIG-7.6/counts-once, a client: C2's limit of 0 does not exclude carriers.
-    let mut peer = Peer::of_client(Config::client());
+    let mut peer = Peer::connected_to_client(Config::client());
     let setup = peer.setup_mut().clone().setting(setting::MAX_CONCURRENT_STREAMS, 0);
     *peer.setup_mut() = setup;
     peer.connect();
     let key = peer.open(C1, Method::GET, EndStream::Yes);
     peer.send(C1, migrate(1, cid, 2));
     peer.expect(C1, accept(1, cid, 2).end());
-    peer.expect_unharmed(key);
+    peer.expect_not_failed(key);
 }
 
 #[test]
-fn priorities_move_with_the_stream() {
+fn priorities_migrate_with_the_stream() {
     // SMIG-7.7/priority-moves: urgency and incremental of the request apply on C2.
-    let mut peer = Peer::of_server(Config::server()).with_spare();
+    let mut peer = Peer::connected_to_server(Config::server()).with_spare();
     let cid = peer.cid(C2);
     let mut keys = Vec::new();
     for (id, priority) in [(1, "u=5"), (3, "u=1"), (5, "u=3, i")] {
@@ -304,7 +304,7 @@ fn priorities_move_with_the_stream() {
     for (n, &key) in keys.iter().enumerate() {
         peer.migrate(key, C2).unwrap();
         peer.expect(C1, migrate(2 * n as u32 + 1, cid, 2 * n as u32 + 2));
-        peer.body(key, "x", EndStream::Yes);
+        peer.send_body(key, "x", EndStream::Yes);
     }
     assert_eq!(peer.session().stream(keys[2]).unwrap().priority, Priority::incremental(3));
     peer.resume(C2);
@@ -326,9 +326,9 @@ fn priorities_move_with_the_stream() {
 }
 
 #[test]
-fn priorities_of_even_ids_may_be_faster_than_the_answer() {
+fn a_carriers_priority_update_may_overtake_the_answer() {
     // SMIG-7.8/even-priorities: sent after the client's answer on C1, and read before it.
-    let (mut peer, key) = responding([65_535, 65_535]);
+    let (mut peer, key) = server_with_response([65_535, 65_535]);
     let cid = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 2));
@@ -349,16 +349,16 @@ fn priorities_of_even_ids_may_be_faster_than_the_answer() {
 fn a_stream_counts_against_the_limit_of_the_connection_that_opens_it() {
     // SMIG-7.9/whose-limit: C1's SETTINGS allow three open streams, C2's two.
     let setup = Setup::new(Config::client()).setting(setting::MAX_CONCURRENT_STREAMS, 3);
-    let mut peer = Peer::to_client(setup);
+    let mut peer = Peer::for_client(setup);
     peer.connect();
     let other = peer.setup_mut().clone().setting(setting::MAX_CONCURRENT_STREAMS, 2);
     *peer.setup_mut() = other;
     peer.connect();
     peer.open(C2, Method::GET, EndStream::Yes);
     peer.open(C1, Method::GET, EndStream::Yes);
-    let open = |peer: &mut Peer, line| {
-        let (conn, head) = (Some(peer.conn(line)), request());
-        peer.app(|session, now| session.open(now, conn, &head, EndStream::Yes)).map(|_| ())
+    let open = |peer: &mut Peer, handle| {
+        let (conn, head) = (Some(peer.conn_id(handle)), request());
+        peer.with_session(|session, now| session.open(now, conn, &head, EndStream::Yes)).map(|_| ())
     };
     assert_eq!(open(&mut peer, C2), Err(OpenError::Blocked), "two are open, wherever they are");
     assert_eq!(open(&mut peer, C1), Ok(()));
@@ -375,15 +375,15 @@ fn request() -> RequestHead {
 }
 
 #[test]
-fn a_carrier_holds_the_window_of_its_connection_alone() {
+fn a_carrier_uses_only_its_connections_window() {
     // SMIG-7.10/own-window: an unbound carrier, then a bound one that is not read.
     let config = Config { connection_window: 65_535, stream_window: 32_000, ..Config::client() };
-    let mut peer = Peer::of_client(config).with_spare();
+    let mut peer = Peer::connected_to_client(config).with_spare();
     let key = peer.open(C1, Method::GET, EndStream::Yes);
     peer.send(C1, headers(1).status(200));
     let cid = peer.cid(C2);
     let windows = |peer: &Peer| {
-        [C1, C2].map(|line| peer.session().connection(peer.conn(line)).unwrap().recv_window)
+        [C1, C2].map(|handle| peer.session().connection(peer.conn_id(handle)).unwrap().recv_window)
     };
     for _ in 0..2 {
         peer.send(C2, data(2, vec![0; 16_000]));
@@ -393,16 +393,17 @@ fn a_carrier_holds_the_window_of_its_connection_alone() {
     peer.expect(C1, accept(1, cid, 2).end());
     assert_eq!(windows(&peer), [65_535, 33_535], "bound, and not read");
     // Another stream of C1 is not affected, and another of C2 has the rest.
-    for (line, id) in [(C1, 3), (C2, 1)] {
-        let other = peer.open(line, Method::GET, EndStream::Yes);
-        peer.send(line, headers(id).status(200));
-        peer.send(line, data(id, vec![0; 16_000]));
-        peer.send(line, data(id, vec![0; 16_000]).end());
+    for (handle, id) in [(C1, 3), (C2, 1)] {
+        let other = peer.open(handle, Method::GET, EndStream::Yes);
+        peer.send(handle, headers(id).status(200));
+        peer.send(handle, data(id, vec![0; 16_000]));
+        peer.send(handle, data(id, vec![0; 16_000]).end());
         assert_eq!(peer.read_to_end(other).len(), 32_000);
-        while peer.skip_credit(line).is_some() {}
+        while peer.skip_window_update(handle).is_some() {}
     }
-    let unread = |peer: &Peer, line| peer.session().connection(peer.conn(line)).unwrap().unread;
-    assert_eq!([C1, C2].map(|line| unread(&peer, line)), [0, 32_000]);
+    let unread =
+        |peer: &Peer, handle| peer.session().connection(peer.conn_id(handle)).unwrap().unread;
+    assert_eq!([C1, C2].map(|handle| unread(&peer, handle)), [0, 32_000]);
     peer.read(key);
     assert_eq!(unread(&peer, C2), 0);
     peer.expect_nothing(C1);
@@ -411,9 +412,9 @@ fn a_carrier_holds_the_window_of_its_connection_alone() {
 #[test]
 fn a_barrier_waits_for_no_window() {
     // SMIG-7.10/own-window: C1's connection window is exhausted, the stream's is not.
-    let (mut peer, key) = responding([100_000, 100_000]);
+    let (mut peer, key) = server_with_response([100_000, 100_000]);
     let cid = peer.cid(C2);
-    peer.body(key, vec![0; 70_000], EndStream::No);
+    peer.send_body(key, vec![0; 70_000], EndStream::No);
     let mut sent = 0;
     while let Some(Frame::Data { data, .. }) = peer.next_if_any(C1) {
         sent += data.len();

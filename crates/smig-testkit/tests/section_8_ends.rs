@@ -10,7 +10,7 @@ use smig_testkit::script::{C1, C2, C3, ConnHandle, Peer, Setup};
 
 /// A server engine that responds on stream 1 of C1 while the upload continues.
 fn server() -> (Peer, StreamKey) {
-    let mut peer = Peer::of_server(Config::server()).with_spare();
+    let mut peer = Peer::connected_to_server(Config::server()).with_spare();
     let key = peer.post(C1, 1);
     peer.respond(key, 200, EndStream::No);
     peer.expect(C1, headers(1).status(200));
@@ -18,7 +18,7 @@ fn server() -> (Peer, StreamKey) {
 }
 
 /// The same with an open migration to stream 2 of C2.
-fn moving() -> (Peer, StreamKey) {
+fn server_with_open_migration() -> (Peer, StreamKey) {
     let (mut peer, key) = server();
     let cid = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
@@ -28,7 +28,7 @@ fn moving() -> (Peer, StreamKey) {
 
 /// A client engine with a download on stream 1 of C1, whose head has arrived.
 fn client() -> (Peer, StreamKey) {
-    let mut peer = Peer::of_client(Config::client()).with_spare();
+    let mut peer = Peer::connected_to_client(Config::client()).with_spare();
     let key = peer.open(C1, Method::GET, EndStream::Yes);
     peer.send(C1, headers(1).status(200));
     peer.take_response(key);
@@ -36,13 +36,13 @@ fn client() -> (Peer, StreamKey) {
 }
 
 fn cancel(peer: &mut Peer, key: StreamKey) {
-    peer.app(|session, _| session.reset(key, ErrorCode::Cancel));
+    peer.with_session(|session, _| session.reset(key, ErrorCode::Cancel));
 }
 
 // The table of resets, in the order of its rows.
 
 #[test]
-fn before_any_migrate_a_reset_goes_to_s1() {
+fn before_any_migrate_a_reset_is_sent_on_s1() {
     let (mut peer, key) = server();
     cancel(&mut peer, key);
     peer.expect(C1, reset(1, ErrorCode::Cancel));
@@ -53,7 +53,7 @@ fn before_any_migrate_a_reset_goes_to_s1() {
 fn a_mover_resets_on_the_carrier() {
     // SMIG-8.2/reset-on-s2, row "mover, before the answer"; SMIG-8.3/reset-remembered: after an accepting
     // answer nothing follows.
-    let (mut peer, key) = moving();
+    let (mut peer, key) = server_with_open_migration();
     cancel(&mut peer, key);
     peer.expect(C2, reset(2, ErrorCode::Cancel));
     let cid = peer.cid(C2);
@@ -61,8 +61,8 @@ fn a_mover_resets_on_the_carrier() {
     peer.send(C1, decline(1));
     peer.expect_silence();
     // SMIG-8.3/reset-remembered: after a decline, a reset with the same code follows on S1.
-    let (mut peer, key) = moving();
-    peer.app(|session, _| session.reset(key, ErrorCode::ConnectError));
+    let (mut peer, key) = server_with_open_migration();
+    peer.with_session(|session, _| session.reset(key, ErrorCode::ConnectError));
     peer.expect(C2, reset(2, ErrorCode::ConnectError));
     peer.send(C1, data(1, "late"));
     peer.send(C1, decline(1));
@@ -71,14 +71,14 @@ fn a_mover_resets_on_the_carrier() {
     peer.expect_silence();
     // SMIG-2.7/stray-answer: an answer that names another carrier closes the connection, and the migration
     // does not count as open any more.
-    let (mut peer, key) = moving();
+    let (mut peer, key) = server_with_open_migration();
     cancel(&mut peer, key);
     peer.expect(C2, reset(2, ErrorCode::Cancel));
     peer.send(C1, accept(1, cid, 4));
     peer.expect_goaway(C1, ErrorCode::ProtocolError);
     assert_eq!(peer.session().check_invariants(), [""; 0]);
     // SMIG-8.2/reset-on-s2 with C2 closed: no reset, then one on S1 after the decline.
-    let (mut peer, key) = moving();
+    let (mut peer, key) = server_with_open_migration();
     peer.lose(C2);
     cancel(&mut peer, key);
     peer.expect_silence();
@@ -87,9 +87,9 @@ fn a_mover_resets_on_the_carrier() {
 }
 
 #[test]
-fn a_reset_that_the_movers_peer_sends_on_the_carrier_is_remembered() {
+fn a_reset_by_the_follower_on_the_carrier_is_remembered() {
     // SMIG-8.3/reset-remembered: "by either end".
-    let (mut peer, key) = moving();
+    let (mut peer, key) = server_with_open_migration();
     peer.send(C2, reset(2, ErrorCode::InternalError));
     assert_eq!(peer.take_error(key).code, ErrorCode::InternalError);
     peer.send(C1, decline(1));
@@ -101,8 +101,8 @@ fn a_reset_that_the_movers_peer_sends_on_the_carrier_is_remembered() {
 fn a_reset_on_s1_that_crosses_the_migrate_stops_the_mover() {
     // SMIG-8.1/reset-crosses: the mover closes S2 if it has sent frames there; the decline is read and
     // dropped.
-    let (mut peer, key) = moving();
-    peer.body(key, "x", EndStream::No);
+    let (mut peer, key) = server_with_open_migration();
+    peer.send_body(key, "x", EndStream::No);
     peer.expect(C2, data(2, "x"));
     peer.send(C1, reset(1, ErrorCode::Cancel));
     peer.expect(C2, reset(2, ErrorCode::Cancel));
@@ -112,7 +112,7 @@ fn a_reset_on_s1_that_crosses_the_migrate_stops_the_mover() {
     peer.expect_silence();
     // SMIG-8.1/reset-crosses with SMIG-6.11/close-abandoned: no frame was sent there, so that none is needed
     // to close it.
-    let (mut peer, _) = moving();
+    let (mut peer, _) = server_with_open_migration();
     peer.send(C1, reset(1, ErrorCode::Cancel));
     peer.send(C1, decline(1).end());
     peer.expect_silence();
@@ -132,7 +132,7 @@ fn a_reset_on_s1_that_crosses_the_migrate_stops_the_mover() {
 #[test]
 fn a_follower_resets_on_the_carrier_once_it_has_accepted() {
     // Row "follower, after an accepting answer".
-    let mut peer = Peer::of_client(Config::client()).with_spare();
+    let mut peer = Peer::connected_to_client(Config::client()).with_spare();
     let key = peer.open(C1, Method::GET, EndStream::Yes);
     let other = peer.open(C2, Method::GET, EndStream::Yes);
     let cid = peer.cid(C2);
@@ -140,18 +140,18 @@ fn a_follower_resets_on_the_carrier_once_it_has_accepted() {
     peer.expect(C1, accept(1, cid, 2).end());
     cancel(&mut peer, key);
     peer.expect(C2, reset(2, ErrorCode::Cancel));
-    peer.expect_unharmed(other);
+    peer.expect_not_failed(other);
     peer.expect_silence();
 }
 
 #[test]
-fn after_the_answer_both_reset_where_the_stream_is() {
+fn after_the_answer_resets_use_the_streams_current_id() {
     // Rows "either, after a decline" and "either, after the accepting answer".
-    let (mut peer, key) = moving();
+    let (mut peer, key) = server_with_open_migration();
     peer.send(C1, decline(1));
     cancel(&mut peer, key);
     peer.expect(C1, reset(1, ErrorCode::Cancel));
-    let (mut peer, key) = moving();
+    let (mut peer, key) = server_with_open_migration();
     let cid = peer.cid(C2);
     peer.send(C1, accept(1, cid, 2));
     cancel(&mut peer, key);
@@ -160,15 +160,15 @@ fn after_the_answer_both_reset_where_the_stream_is() {
 }
 
 #[test]
-fn a_client_that_gives_up_a_move_brings_its_reset_along() {
+fn a_client_that_yields_repeats_its_reset() {
     // SMIG-8.3/reset-remembered: the client accepts the server's migration and resets there, without
     // END_STREAM: the direction was cut off, not completed.
-    let mut peer = Peer::of_client(Config::client()).with_spare().with_spare();
+    let mut peer = Peer::connected_to_client(Config::client()).with_spare().with_spare();
     let key = peer.open(C1, Method::POST, EndStream::No);
     let (c1, c2, c3) = (peer.cid(C1), peer.cid(C2), peer.cid(C3));
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, c2, 1));
-    peer.app(|session, _| session.reset(key, ErrorCode::ConnectError));
+    peer.with_session(|session, _| session.reset(key, ErrorCode::ConnectError));
     peer.expect(C2, reset(1, ErrorCode::ConnectError));
     peer.send(C3, data(2, "early"));
     peer.send(C1, migrate(1, c3, 2));
@@ -180,7 +180,7 @@ fn a_client_that_gives_up_a_move_brings_its_reset_along() {
     let key = peer.open(C1, Method::POST, EndStream::No);
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(3, c2, 3));
-    peer.app(|session, _| session.reset(key, ErrorCode::ConnectError));
+    peer.with_session(|session, _| session.reset(key, ErrorCode::ConnectError));
     peer.expect(C2, reset(3, ErrorCode::ConnectError));
     peer.send(C1, migrate(3, c1, 4));
     peer.expect(C1, reset(3, ErrorCode::ConnectError));
@@ -195,9 +195,9 @@ fn a_cancelled_stream_that_is_alone_closes_its_connection() {
     let cid = peer.cid(C2);
     peer.send(C1, migrate(1, cid, 2));
     peer.expect(C1, accept(1, cid, 2).end());
-    let conn = peer.conn(C2);
-    peer.app(|session, _| session.release(key));
-    let abandoned = peer.event(|event| match event {
+    let conn = peer.conn_id(C2);
+    peer.with_session(|session, _| session.release(key));
+    let abandoned = peer.take_event(|event| match event {
         Event::AbortTransport { conn } => Some(*conn),
         _ => None,
     });
@@ -208,21 +208,22 @@ fn a_cancelled_stream_that_is_alone_closes_its_connection() {
     peer.connect();
     // SMIG-8.4/cancel-by-close, the peer: C2 ends as in SMIG-8.10/c2-ends-late; other streams are not
     // affected.
-    let (mut peer, key) = moving();
+    let (mut peer, key) = server_with_open_migration();
     peer.send(C1, accept(1, cid, 2));
     let other = peer.get(C1, 3);
     peer.lose(C2);
     assert_eq!(peer.take_error(key).initiator, Initiator::Transport);
-    peer.expect_unharmed(other);
+    peer.expect_not_failed(other);
     peer.expect_silence();
 }
 
-fn is_abandoned(peer: &mut Peer) -> bool {
-    peer.find_event(|event| matches!(event, Event::AbortTransport { .. }).then_some(())).is_some()
+fn has_aborted_transport(peer: &mut Peer) -> bool {
+    peer.try_take_event(|event| matches!(event, Event::AbortTransport { .. }).then_some(()))
+        .is_some()
 }
 
 #[test]
-fn a_stream_that_is_over_takes_nobodys_connection_along() {
+fn cancelling_an_ended_stream_closes_no_connection() {
     // SMIG-8.4/cancel-by-close: the cancelled stream has ended already, and another one is alone on C2.
     for end in [data(2, "x").end(), reset(2, ErrorCode::InternalError)] {
         let (mut peer, key) = client();
@@ -232,8 +233,8 @@ fn a_stream_that_is_over_takes_nobodys_connection_along() {
         let other = peer.open(C2, Method::GET, EndStream::Yes);
         peer.send(C2, end);
         cancel(&mut peer, key);
-        assert!(!is_abandoned(&mut peer));
-        peer.expect_unharmed(other);
+        assert!(!has_aborted_transport(&mut peer));
+        peer.expect_not_failed(other);
         peer.expect_silence();
         // Data received completely can still be read.
         if peer.session().stream(key).is_some_and(|view| view.received > 0) {
@@ -243,7 +244,7 @@ fn a_stream_that_is_over_takes_nobodys_connection_along() {
 }
 
 #[test]
-fn a_connection_with_an_answer_under_way_is_not_closed_to_cancel() {
+fn a_connection_with_an_answer_in_flight_is_not_closed_to_cancel() {
     // SMIG-8.4/cancel-by-close: without the answer, the server would fail the stream that has migrated on
     // (SMIG-8.8/c1-ends-at-mover), even if it is complete here.
     for whole in [false, true] {
@@ -261,21 +262,21 @@ fn a_connection_with_an_answer_under_way_is_not_closed_to_cancel() {
             peer.send(C3, data(2, "whole").end());
         }
         cancel(&mut peer, other);
-        assert!(!is_abandoned(&mut peer));
+        assert!(!has_aborted_transport(&mut peer));
         peer.resume(C2);
         peer.expect(C2, accept(2, c3, 2).end());
         peer.expect(C2, reset(4, ErrorCode::Cancel));
-        peer.expect_unharmed(key);
+        peer.expect_not_failed(key);
         peer.expect_silence();
     }
 }
 
 #[test]
-fn a_connection_with_the_end_of_an_upload_under_way_is_not_closed_to_cancel() {
+fn a_connection_with_an_end_of_upload_in_flight_is_not_closed_to_cancel() {
     // SMIG-8.4/cancel-by-close: a stream that is complete here may not be complete at the peer, also if its
     // end is an empty DATA frame or trailers.
     for (body, trailers) in [("tail", false), ("", false), ("", true)] {
-        let mut peer = Peer::of_client(Config::client()).with_spare();
+        let mut peer = Peer::connected_to_client(Config::client()).with_spare();
         let upload = peer.open(C1, Method::POST, EndStream::No);
         let other = peer.open(C1, Method::GET, EndStream::Yes);
         let c2 = peer.cid(C2);
@@ -287,14 +288,14 @@ fn a_connection_with_the_end_of_an_upload_under_way_is_not_closed_to_cancel() {
         peer.take_response(upload);
         if trailers {
             let fields = HeaderMap::from_iter([(EXPIRES, HeaderValue::from_static("0"))]);
-            peer.app(|session, _| session.send_trailers(upload, fields)).unwrap();
+            peer.with_session(|session, _| session.send_trailers(upload, fields)).unwrap();
             peer.expect(C2, headers(2).field("expires", "0").end());
         } else {
-            peer.body(upload, body, EndStream::Yes);
+            peer.send_body(upload, body, EndStream::Yes);
             peer.expect(C2, data(2, body).end());
         }
         cancel(&mut peer, other);
-        assert!(!is_abandoned(&mut peer), "{body:?}, trailers: {trailers}");
+        assert!(!has_aborted_transport(&mut peer), "{body:?}, trailers: {trailers}");
         peer.expect(C2, reset(4, ErrorCode::Cancel));
         peer.expect_silence();
     }
@@ -306,12 +307,12 @@ fn a_connection_with_the_end_of_an_upload_under_way_is_not_closed_to_cancel() {
 fn a_complete_stream_still_waits_for_the_answer() {
     // SMIG-8.5/ended-before-answer: an accepting answer is dropped; for the application the stream was
     // complete before.
-    let (mut peer, key) = moving();
+    let (mut peer, key) = server_with_open_migration();
     peer.send(C1, data(1, "up").end());
-    peer.body(key, "down", EndStream::Yes);
+    peer.send_body(key, "down", EndStream::Yes);
     peer.expect(C2, data(2, "down").end());
     assert_eq!(&peer.read_to_end(key)[..], b"up");
-    peer.app(|session, _| session.release(key));
+    peer.with_session(|session, _| session.release(key));
     assert_eq!(peer.session().stream_count(), 1);
     let cid = peer.cid(C2);
     peer.send(C1, accept(1, cid, 2).end());
@@ -319,11 +320,11 @@ fn a_complete_stream_still_waits_for_the_answer() {
     peer.expect_silence();
     // SMIG-8.5/ended-before-answer: after a decline, everything is sent again (section_5_mover.rs: HEADERS
     // and trailers too).
-    let (mut peer, key) = moving();
+    let (mut peer, key) = server_with_open_migration();
     peer.send(C1, data(1, "up").end());
-    peer.body(key, "down", EndStream::Yes);
+    peer.send_body(key, "down", EndStream::Yes);
     peer.expect(C2, data(2, "down").end());
-    peer.app(|session, _| session.release(key));
+    peer.with_session(|session, _| session.release(key));
     peer.send(C1, decline(1).end());
     peer.expect(C1, data(1, "down").end());
     peer.expect(C2, reset(2, ErrorCode::Cancel));
@@ -355,7 +356,7 @@ fn c1_ends_before_the_follower_has_read_the_migrate() {
 }
 
 #[test]
-fn c1_ends_behind_the_followers_answer() {
+fn c1_ends_after_the_followers_answer() {
     // SMIG-8.7/c1-ends-accepted
     let (mut peer, key) = client();
     let cid = peer.cid(C2);
@@ -365,16 +366,16 @@ fn c1_ends_behind_the_followers_answer() {
     peer.lose(C1);
     peer.send(C2, data(2, "two").end());
     assert_eq!(&peer.read_to_end(key)[..], b"one two");
-    peer.expect_unharmed(key);
+    peer.expect_not_failed(key);
 }
 
 #[test]
 fn c1_ends_before_the_mover_has_read_the_answer() {
     // SMIG-8.8/c1-ends-at-mover: the stream fails, and its carrier is reset, whether it was used or not.
     for used in [false, true] {
-        let (mut peer, key) = moving();
+        let (mut peer, key) = server_with_open_migration();
         if used {
-            peer.body(key, "x", EndStream::No);
+            peer.send_body(key, "x", EndStream::No);
             peer.expect(C2, data(2, "x"));
         }
         peer.lose(C1);
@@ -383,48 +384,48 @@ fn c1_ends_before_the_mover_has_read_the_answer() {
         peer.expect_silence();
     }
     // SMIG-8.8/c1-ends-at-mover: END_STREAM was sent, but the peer's was not read: it fails as well.
-    let (mut peer, key) = moving();
-    peer.body(key, "x", EndStream::Yes);
+    let (mut peer, key) = server_with_open_migration();
+    peer.send_body(key, "x", EndStream::Yes);
     peer.expect(C2, data(2, "x").end());
     peer.lose(C1);
     peer.expect(C2, reset(2, ErrorCode::Cancel));
     peer.take_error(key);
     // SMIG-8.8/c1-ends-at-mover: with both ended the stream is complete, and the carrier is not reset.
-    let (mut peer, key) = moving();
-    peer.body(key, "x", EndStream::Yes);
+    let (mut peer, key) = server_with_open_migration();
+    peer.send_body(key, "x", EndStream::Yes);
     peer.expect(C2, data(2, "x").end());
     peer.send(C1, data(1, "up").end());
     peer.lose(C1);
     assert_eq!(&peer.read_to_end(key)[..], b"up");
-    peer.expect_unharmed(key);
+    peer.expect_not_failed(key);
     peer.expect_silence();
     // SMIG-8.8/c1-ends-at-mover: after the accepting answer the stream continues on C2.
-    let (mut peer, key) = moving();
+    let (mut peer, key) = server_with_open_migration();
     let cid = peer.cid(C2);
     peer.send(C1, accept(1, cid, 2));
     peer.lose(C1);
-    peer.body(key, "on", EndStream::Yes);
+    peer.send_body(key, "on", EndStream::Yes);
     peer.expect(C2, data(2, "on").end());
-    peer.expect_unharmed(key);
+    peer.expect_not_failed(key);
 }
 
 #[test]
 fn c2_ends_before_the_answer() {
     // SMIG-8.9/c2-ends-early, the mover: it waits on C1; after a decline, it continues there.
-    let (mut peer, key) = moving();
-    peer.body(key, "one", EndStream::No);
+    let (mut peer, key) = server_with_open_migration();
+    peer.send_body(key, "one", EndStream::No);
     peer.expect(C2, data(2, "one"));
     peer.lose(C2);
-    peer.body(key, "two", EndStream::Yes);
+    peer.send_body(key, "two", EndStream::Yes);
     peer.expect_silence();
     peer.send(C1, decline(1));
     peer.expect(C1, data(1, "onetwo").end());
     peer.expect_silence();
     // SMIG-8.9/c2-ends-early: after an accepting answer (the follower had read the MIGRATE before), the rest
     // is as in SMIG-8.10/c2-ends-late.
-    let (mut peer, key) = moving();
+    let (mut peer, key) = server_with_open_migration();
     let cid = peer.cid(C2);
-    peer.body(key, "one", EndStream::No);
+    peer.send_body(key, "one", EndStream::No);
     peer.lose(C2);
     peer.send(C1, accept(1, cid, 2));
     assert_eq!(peer.take_error(key).initiator, Initiator::Transport);
@@ -440,33 +441,33 @@ fn c2_ends_before_the_answer() {
 }
 
 #[test]
-fn what_was_read_on_c2_before_it_ended_is_kept() {
+fn data_received_on_c2_before_it_ended_is_kept() {
     // SMIG-8.9/c2-ends-early and SMIG-8.10/c2-ends-late: the client's end arrived on S2, and the complete
     // response was sent there.
-    let (mut peer, key) = moving();
+    let (mut peer, key) = server_with_open_migration();
     let cid = peer.cid(C2);
-    peer.body(key, "down", EndStream::Yes);
+    peer.send_body(key, "down", EndStream::Yes);
     peer.expect(C2, data(2, "down").end());
     peer.send(C2, data(2, "up").end());
     peer.lose(C2);
     assert_eq!(peer.read(key).len(), 0, "the answer is missing");
     peer.send(C1, accept(1, cid, 2));
     assert_eq!(&peer.read_to_end(key)[..], b"up");
-    peer.expect_unharmed(key);
+    peer.expect_not_failed(key);
     peer.expect_silence();
 }
 
 #[test]
-fn c2_ends_behind_the_answer() {
+fn c2_ends_after_the_answer() {
     // SMIG-8.10/c2-ends-late: the stream fails at each end where it is not complete.
-    let (mut peer, key) = moving();
+    let (mut peer, key) = server_with_open_migration();
     let cid = peer.cid(C2);
     let other = peer.get(C1, 3);
     peer.send(C1, accept(1, cid, 2));
     peer.lose(C2);
     let error = peer.take_error(key);
     assert_eq!((error.initiator, error.code), (Initiator::Transport, ErrorCode::Cancel));
-    peer.expect_unharmed(other);
+    peer.expect_not_failed(other);
     let (mut peer, key) = client();
     peer.send(C1, migrate(1, cid, 2));
     peer.expect(C1, accept(1, cid, 2).end());
@@ -480,14 +481,15 @@ fn c2_ends_behind_the_answer() {
     peer.send(C2, data(2, "whole").end());
     peer.lose(C2);
     assert_eq!(&peer.read_to_end(key)[..], b"whole");
-    peer.expect_unharmed(key);
+    peer.expect_not_failed(key);
 }
 
 #[test]
-fn carriers_go_with_their_connection() {
+fn unbound_carriers_end_with_their_connection() {
     // SMIG-8.11/ids-go-along: unbound carriers hold no data and do not count any more.
     let smig = smig_proto::SmigConfig { max_open_migrations: 1, ..Default::default() };
-    let mut peer = Peer::of_client(Config { smig: Some(smig), ..Config::client() }).with_spare();
+    let mut peer =
+        Peer::connected_to_client(Config { smig: Some(smig), ..Config::client() }).with_spare();
     peer.connect();
     peer.open(C1, Method::GET, EndStream::Yes);
     peer.send(C2, data(2, "x"));
@@ -499,28 +501,29 @@ fn carriers_go_with_their_connection() {
     assert!(!peer.session().has_obligations());
 }
 
-fn drain(peer: &mut Peer, line: ConnHandle) {
-    let conn = peer.conn(line);
-    peer.app(|session, now| session.drain(now, conn));
-    let Frame::GoAway { last: 0x7fff_ffff, code: ErrorCode::NoError, .. } = peer.next(line) else {
+fn drain(peer: &mut Peer, handle: ConnHandle) {
+    let conn = peer.conn_id(handle);
+    peer.with_session(|session, now| session.drain(now, conn));
+    let Frame::GoAway { last: 0x7fff_ffff, code: ErrorCode::NoError, .. } = peer.next(handle)
+    else {
         panic!("a warning comes first");
     };
-    let Frame::Ping(opaque) = peer.next(line) else { panic!("then PING") };
-    peer.send(line, pong(opaque));
-    let Frame::GoAway { code: ErrorCode::NoError, .. } = peer.next(line) else {
+    let Frame::Ping(opaque) = peer.next(handle) else { panic!("then PING") };
+    peer.send(handle, pong(opaque));
+    let Frame::GoAway { code: ErrorCode::NoError, .. } = peer.next(handle) else {
         panic!("then the last id");
     };
 }
 
 #[test]
-fn no_orderly_close_while_a_migrate_is_not_answered() {
+fn no_graceful_close_while_a_migrate_is_unanswered() {
     // SMIG-8.12/no-close-unanswered: one that this side sent, for an open stream and for one that was reset.
     for reset_first in [false, true] {
-        let (mut peer, key) = moving();
+        let (mut peer, key) = server_with_open_migration();
         drain(&mut peer, C1);
         if reset_first {
             cancel(&mut peer, key);
-            peer.app(|session, _| session.release(key));
+            peer.with_session(|session, _| session.release(key));
         }
         assert!(!peer.should_close(C1));
         let cid = peer.cid(C2);
@@ -529,7 +532,7 @@ fn no_orderly_close_while_a_migrate_is_not_answered() {
     }
     // SMIG-8.12/no-close-unanswered: one that this side read and keeps (SMIG-5.12/join-pending), although the
     // stream has ended.
-    let mut peer = Peer::to_client(Setup::new(Config::client()).joins_by_script());
+    let mut peer = Peer::for_client(Setup::new(Config::client()).with_scripted_joins());
     peer.connect();
     peer.connect();
     let key = peer.open(C1, Method::GET, EndStream::Yes);
@@ -546,14 +549,14 @@ fn no_orderly_close_while_a_migrate_is_not_answered() {
 }
 
 #[test]
-fn a_mover_does_not_wait_for_ever() {
+fn an_unanswered_migrate_times_out() {
     // SMIG-8.13/answer-timeout: after 30 seconds a reset as in SMIG-8.2/reset-on-s2, and an event.
-    let (mut peer, key) = moving();
+    let (mut peer, key) = server_with_open_migration();
     peer.advance(Duration::from_secs(29));
     peer.expect_silence();
     peer.advance(Duration::from_secs(2));
     peer.expect(C2, reset(2, ErrorCode::Cancel));
-    assert_eq!(peer.limit(), "migration answer time");
+    assert_eq!(peer.take_limit_hit(), "migration answer time");
     assert_eq!(peer.take_error(key).initiator, Initiator::Local);
     // A late decline is still followed by the reset (SMIG-8.3/reset-remembered).
     peer.send(C1, decline(1));
@@ -563,7 +566,7 @@ fn a_mover_does_not_wait_for_ever() {
 // GOAWAY.
 
 #[test]
-fn a_connection_is_drained_without_killing_its_downloads() {
+fn streams_migrate_from_a_draining_connection() {
     // SMIG-8.14/drain-by-moving: after a received GOAWAY, a server's stream can still migrate.
     let (mut peer, key) = server();
     let cid = peer.cid(C2);
@@ -571,7 +574,7 @@ fn a_connection_is_drained_without_killing_its_downloads() {
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 2));
     peer.send(C1, accept(1, cid, 2));
-    peer.body(key, "on", EndStream::Yes);
+    peer.send_body(key, "on", EndStream::Yes);
     peer.expect(C2, data(2, "on").end());
     // SMIG-8.14/drain-by-moving: a GOAWAY sent by the engine, and the follower's side.
     let (mut peer, key) = server();
@@ -580,9 +583,9 @@ fn a_connection_is_drained_without_killing_its_downloads() {
     peer.expect(C1, accept(1, cid, 1));
     assert!(peer.should_close(C1));
     // SMIG-8.14/drain-by-moving: a stream that has left is not affected by C1's GOAWAY.
-    let conn = peer.conn(C1);
-    peer.app(|session, now| session.close(now, conn, ErrorCode::NoError, "drained"));
-    peer.body(key, "on", EndStream::Yes);
+    let conn = peer.conn_id(C1);
+    peer.with_session(|session, now| session.close(now, conn, ErrorCode::NoError, "drained"));
+    peer.send_body(key, "on", EndStream::Yes);
     peer.expect(C2, data(1, "on").end());
     let (mut peer, key) = client();
     peer.send(C1, migrate(1, cid, 2));
@@ -590,15 +593,15 @@ fn a_connection_is_drained_without_killing_its_downloads() {
     peer.send(C1, goaway(0, ErrorCode::NoError));
     peer.send(C2, data(2, "whole").end());
     assert_eq!(&peer.read_to_end(key)[..], b"whole");
-    peer.expect_unharmed(key);
+    peer.expect_not_failed(key);
 }
 
 #[test]
-fn a_stream_that_goaway_excludes_fails_also_while_it_moves() {
+fn a_migrating_stream_that_goaway_excludes_fails() {
     // SMIG-8.15/goaway-excludes-s1: safe to repeat unless a part of the response arrived; the carrier is
     // closed if it was used.
     for used in [false, true] {
-        let mut peer = Peer::of_client(Config::client()).with_spare();
+        let mut peer = Peer::connected_to_client(Config::client()).with_spare();
         let first = peer.open(C1, Method::GET, EndStream::Yes);
         let key = peer.open(C1, Method::POST, EndStream::No);
         let cid = peer.cid(C2);
@@ -616,14 +619,14 @@ fn a_stream_that_goaway_excludes_fails_also_while_it_moves() {
         let error = peer.take_error(key);
         let processed = if used { Processed::Maybe } else { Processed::No };
         assert_eq!((error.code, error.processed), (ErrorCode::RefusedStream, processed));
-        peer.expect_unharmed(first);
+        peer.expect_not_failed(first);
         if used {
             peer.expect(C2, reset(1, ErrorCode::Cancel));
         }
         peer.expect_silence();
     }
     // SMIG-8.15/goaway-excludes-s1 without a migration, as in RFC 9113.
-    let mut peer = Peer::of_client(Config::client());
+    let mut peer = Peer::connected_to_client(Config::client());
     let key = peer.open(C1, Method::GET, EndStream::Yes);
     peer.send(C1, goaway(0, ErrorCode::NoError));
     assert_eq!(peer.take_error(key).processed, Processed::No);
@@ -645,34 +648,34 @@ fn a_bound_carrier_counts_as_processed() {
     let (mut peer, _) = server();
     peer.send(C2, window_update(9, 1));
     drain(&mut peer, C2);
-    assert_eq!(peer.session().connection(peer.conn(C2)).unwrap().unbound, 0);
+    assert_eq!(peer.session().connection(peer.conn_id(C2)).unwrap().unbound, 0);
     peer.send(C1, migrate(1, cid, 9));
     peer.expect(C1, decline(1));
 }
 
 #[test]
-fn a_mover_whose_carrier_is_excluded_waits_for_the_answer() {
+fn a_mover_whose_carrier_goaway_excludes_waits_for_the_answer() {
     // SMIG-8.17/goaway-excludes-s2
-    let (mut peer, key) = moving();
-    peer.body(key, "one", EndStream::No);
+    let (mut peer, key) = server_with_open_migration();
+    peer.send_body(key, "one", EndStream::No);
     peer.expect(C2, data(2, "one"));
     peer.send(C2, goaway(0, ErrorCode::NoError));
-    peer.body(key, "two", EndStream::Yes);
+    peer.send_body(key, "two", EndStream::Yes);
     peer.expect_silence();
     peer.send(C1, decline(1));
     peer.expect(C1, data(1, "onetwo").end());
     peer.expect(C2, reset(2, ErrorCode::Cancel));
     // SMIG-8.17/goaway-excludes-s2: a GOAWAY that does not exclude it changes nothing.
-    let (mut peer, key) = moving();
+    let (mut peer, key) = server_with_open_migration();
     peer.send(C2, goaway(2, ErrorCode::NoError));
-    peer.body(key, "on", EndStream::Yes);
+    peer.send_body(key, "on", EndStream::Yes);
     peer.expect(C2, data(2, "on").end());
 }
 
 // Invariants.
 
 #[test]
-fn a_stream_is_never_cut_in_silence() {
+fn a_body_is_never_truncated_silently() {
     // SMIG-8.18/same-bytes: whatever connection is lost at whatever step of a migration, the reader gets the
     // complete body, or a prefix and then an error.
     for lost in [C1, C2] {
@@ -685,19 +688,19 @@ fn a_stream_is_never_cut_in_silence() {
                 (C1, migrate(1, cid, 2)),
                 (C2, data(2, "three").end()),
             ];
-            for (line, frame) in &script[..step] {
-                peer.send(*line, frame.clone());
+            for (handle, frame) in &script[..step] {
+                peer.send(*handle, frame.clone());
             }
             peer.lose(lost);
-            for (line, frame) in &script[step..] {
-                if *line != lost {
-                    peer.send(*line, frame.clone());
+            for (handle, frame) in &script[step..] {
+                if *handle != lost {
+                    peer.send(*handle, frame.clone());
                 }
             }
             let body = peer.read(key);
             let whole = b"one two three";
             assert!(whole.starts_with(&body), "{body:?} with {lost:?} lost at {step}");
-            let failed = peer.find_event(|event| match event {
+            let failed = peer.try_take_event(|event| match event {
                 Event::Reset { stream, error } if *stream == key => Some(error.clone()),
                 _ => None,
             });

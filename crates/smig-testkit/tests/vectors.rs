@@ -43,33 +43,33 @@ fn page() -> BTreeMap<String, Vec<u8>> {
 }
 
 /// Returns the page's value of `name`.
-fn given<const N: usize>(name: &str) -> [u8; N] {
+fn page_value<const N: usize>(name: &str) -> [u8; N] {
     let value = page().remove(name).unwrap_or_else(|| panic!("spec/vectors.md lacks {name}"));
     value.try_into().unwrap_or_else(|value| panic!("{name} has not {N} bytes: {value:?}"))
 }
 
 /// Checks that the page's value of `name` is what the engine produced.
 #[track_caller]
-fn check(name: &str, made: &[u8]) {
-    check_line(name, made, &words(made));
+fn check(name: &str, actual: &[u8]) {
+    check_line(name, actual, &hex_words(actual));
 }
 
 /// The same for a frame: length, type, flags and stream, then the payload on separate lines.
 #[track_caller]
-fn check_frame(name: &str, made: &[u8]) {
-    let (head, payload) = made.split_at(9);
-    let head = [&head[..3], &head[3..4], &head[4..5], &head[5..]].map(words);
-    check_line(name, made, &format!("{}\n    {}", head.join(" "), words(payload)));
+fn check_frame(name: &str, actual: &[u8]) {
+    let (head, payload) = actual.split_at(9);
+    let head = [&head[..3], &head[3..4], &head[4..5], &head[5..]].map(hex_words);
+    check_line(name, actual, &format!("{}\n    {}", head.join(" "), hex_words(payload)));
 }
 
 #[track_caller]
-fn check_line(name: &str, made: &[u8], right: &str) {
-    let said = page().remove(name).unwrap_or_default();
-    assert!(said == made, "spec/vectors.md is wrong; it should say\n{name} = {right}\n");
+fn check_line(name: &str, actual: &[u8], expected: &str) {
+    let on_page = page().remove(name).unwrap_or_default();
+    assert!(on_page == actual, "spec/vectors.md is wrong; it should say\n{name} = {expected}\n");
 }
 
 /// Formats hex in words of four bytes, eight words per line.
-fn words(bytes: &[u8]) -> String {
+fn hex_words(bytes: &[u8]) -> String {
     let mut text = String::new();
     for (n, byte) in bytes.iter().enumerate() {
         if n > 0 && n % 4 == 0 {
@@ -102,12 +102,12 @@ fn exporter(secret: &[u8], label: &str, context: &[u8]) -> [u8; 32] {
 }
 
 /// One engine's end of one connection.
-struct End<'a> {
+struct EngineEnd<'a> {
     session: &'a mut Session,
     conn: ConnId,
 }
 
-impl End<'_> {
+impl EngineEnd<'_> {
     fn output(&mut self) -> Vec<u8> {
         let mut out = OutputBuffer::new();
         self.session.poll_transmit(NOW, self.conn, usize::MAX, &mut out);
@@ -121,16 +121,21 @@ impl End<'_> {
     }
 
     /// Answers every request for keying material; each must be `expected`.
-    fn key(&mut self, expected: &KeyingRequest, material: [u8; 32], nonce: [u8; 16]) {
-        let mut asked = 0;
+    fn answer_keying_requests(
+        &mut self,
+        expected: &KeyingRequest,
+        material: [u8; 32],
+        nonce: [u8; 16],
+    ) {
+        let mut request_count = 0;
         while let Some(event) = self.session.poll_event() {
             if let Event::KeyingMaterialNeeded { conn, request } = event {
                 assert_eq!((conn, &request), (self.conn, expected));
                 self.session.handle_keying_material(conn, material, nonce);
-                asked += 1;
+                request_count += 1;
             }
         }
-        assert_eq!(asked, 1, "{expected:?}");
+        assert_eq!(request_count, 1, "{expected:?}");
     }
 }
 
@@ -159,42 +164,42 @@ fn request(label: &'static str, context: &[u8]) -> KeyingRequest {
 }
 
 /// A session over TLS with two connections, C1 and C2, and the frames that created it.
-struct Two {
+struct TwoConnections {
     client: Session,
     server: Session,
     /// The client's id and the server's id of each connection.
-    lines: [(ConnId, ConnId); 2],
+    conns: [(ConnId, ConnId); 2],
     settings: Vec<u8>,
     join: Vec<u8>,
-    joined: Vec<u8>,
+    join_ack: Vec<u8>,
 }
 
-impl Two {
-    fn client(&mut self, line: usize) -> End<'_> {
-        End { session: &mut self.client, conn: self.lines[line].0 }
+impl TwoConnections {
+    fn client(&mut self, index: usize) -> EngineEnd<'_> {
+        EngineEnd { session: &mut self.client, conn: self.conns[index].0 }
     }
 
-    fn server(&mut self, line: usize) -> End<'_> {
-        End { session: &mut self.server, conn: self.lines[line].1 }
+    fn server(&mut self, index: usize) -> EngineEnd<'_> {
+        EngineEnd { session: &mut self.server, conn: self.conns[index].1 }
     }
 
-    fn up(&mut self, line: usize) -> Vec<u8> {
-        let bytes = self.client(line).output();
-        self.server(line).input(&bytes);
+    fn client_to_server(&mut self, index: usize) -> Vec<u8> {
+        let bytes = self.client(index).output();
+        self.server(index).input(&bytes);
         bytes
     }
 
-    fn down(&mut self, line: usize) -> Vec<u8> {
-        let bytes = self.server(line).output();
-        self.client(line).input(&bytes);
+    fn server_to_client(&mut self, index: usize) -> Vec<u8> {
+        let bytes = self.server(index).output();
+        self.client(index).input(&bytes);
         bytes
     }
 
     fn new() -> Self {
-        let app: [u8; 8] = given("AppID");
-        let k = exporter(&given::<32>("secret of C1"), "EXPORTER-smig-session", &app);
-        let cid: [u8; 12] = given("CID of C2");
-        let e = exporter(&given::<32>("secret of C2"), "EXPORTER-smig-join", &cid);
+        let app: [u8; 8] = page_value("AppID");
+        let k = exporter(&page_value::<32>("secret of C1"), "EXPORTER-smig-session", &app);
+        let cid: [u8; 12] = page_value("CID of C2");
+        let e = exporter(&page_value::<32>("secret of C2"), "EXPORTER-smig-join", &cid);
         let app_id = AppId::new(u64::from_be_bytes(app));
         let mut client = Session::client(Config::client(), app_id, NOW);
         let mut server = Session::server(Config::server(), NOW);
@@ -205,30 +210,34 @@ impl Two {
         let mut two = Self {
             client,
             server,
-            lines: [first; 2],
+            conns: [first; 2],
             settings: vec![],
             join: vec![],
-            joined: vec![],
+            join_ack: vec![],
         };
-        two.up(0);
-        two.server(0).key(&request("EXPORTER-smig-session", &app), k, [0; 16]);
-        two.down(0);
-        two.client(0).key(&request("EXPORTER-smig-session", &app), k, [0; 16]);
-        two.up(0);
-        two.lines[1].0 = two.client.add_connection(NOW, spec(Security::Tls13));
-        two.client(1).key(&request("EXPORTER-smig-join", &cid), e, given("nonce_c"));
+        two.client_to_server(0);
+        two.server(0).answer_keying_requests(&request("EXPORTER-smig-session", &app), k, [0; 16]);
+        two.server_to_client(0);
+        two.client(0).answer_keying_requests(&request("EXPORTER-smig-session", &app), k, [0; 16]);
+        two.client_to_server(0);
+        two.conns[1].0 = two.client.add_connection(NOW, spec(Security::Tls13));
+        two.client(1).answer_keying_requests(
+            &request("EXPORTER-smig-join", &cid),
+            e,
+            page_value("nonce_c"),
+        );
         let flight = two.client(1).output();
         // C2 reaches a separate session, which hands it over.
         let mut other = Session::server(Config::server(), NOW);
         let conn = other.add_connection(NOW, spec(Security::Tls13));
-        End { session: &mut other, conn }.input(&flight);
+        EngineEnd { session: &mut other, conn }.input(&flight);
         let detached = other.detach(conn).expect("its JOIN is undecided");
         assert_eq!(detached.exporter_request(), request("EXPORTER-smig-join", &cid));
         let proof = two.server.verify_join(&detached, e).expect("the proof is right");
-        two.lines[1].1 = two.server.attach(NOW, detached, &proof, given("nonce_s"));
+        two.conns[1].1 = two.server.attach(NOW, detached, &proof, page_value("nonce_s"));
         two.settings = frame(&flight, 4);
         two.join = frame(&flight, JOIN);
-        two.joined = frame(&two.down(1), JOIN);
+        two.join_ack = frame(&two.server_to_client(1), JOIN);
         two
     }
 
@@ -240,21 +249,22 @@ impl Two {
             protocol: None,
             headers: HeaderMap::new(),
         };
-        let conn = Some(self.lines[0].0);
-        let asked = self.client.open(NOW, conn, &head, EndStream::Yes).expect("it takes streams");
-        self.up(0);
-        let mut taken = None;
+        let conn = Some(self.conns[0].0);
+        let client_key =
+            self.client.open(NOW, conn, &head, EndStream::Yes).expect("it takes streams");
+        self.client_to_server(0);
+        let mut server_key = None;
         while let Some(event) = self.server.poll_event() {
             if let Event::Request { stream, .. } = event {
-                taken = Some(stream);
+                server_key = Some(stream);
             }
         }
-        let taken = taken.expect("the request came");
+        let server_key = server_key.expect("the request arrived");
         let ok = ResponseHead { status: http::StatusCode::OK, headers: HeaderMap::new() };
-        self.server.send_response(taken, &ok, EndStream::No).expect("nothing was sent");
-        self.server.send_data(taken, Bytes::from_static(b"x"), EndStream::No).expect("open");
-        self.down(0);
-        (asked, taken)
+        self.server.send_response(server_key, &ok, EndStream::No).expect("nothing was sent");
+        self.server.send_data(server_key, Bytes::from_static(b"x"), EndStream::No).expect("open");
+        self.server_to_client(0);
+        (client_key, server_key)
     }
 }
 
@@ -262,38 +272,38 @@ impl Two {
 fn keys_are_exporters_of_both_connections() {
     // SMIG-3.7/session-key, SMIG-4.1/client-proof: K and E from TLS secrets, and the exporter
     // arguments that the engine requests.
-    let app: [u8; 8] = given("AppID");
-    check("K", &exporter(&given::<32>("secret of C1"), "EXPORTER-smig-session", &app));
-    let cid: [u8; 12] = given("CID of C2");
+    let app: [u8; 8] = page_value("AppID");
+    check("K", &exporter(&page_value::<32>("secret of C1"), "EXPORTER-smig-session", &app));
+    let cid: [u8; 12] = page_value("CID of C2");
     assert_eq!(cid[..8], app);
-    check("E", &exporter(&given::<32>("secret of C2"), "EXPORTER-smig-join", &cid));
-    Two::new();
+    check("E", &exporter(&page_value::<32>("secret of C2"), "EXPORTER-smig-join", &cid));
+    TwoConnections::new();
 }
 
 #[test]
-fn a_join_and_its_answers_are_these_bytes() {
+fn a_join_and_its_answers_match_the_page() {
     // SMIG-4.1/client-proof, SMIG-4.3/server-proof: the MACs, computed here and by the engine.
-    let (k, e): ([u8; 32], [u8; 32]) = (given("K"), given("E"));
-    let cid: [u8; 12] = given("CID of C2");
-    let (ours, theirs): ([u8; 16], [u8; 16]) = (given("nonce_c"), given("nonce_s"));
+    let (k, e): ([u8; 32], [u8; 32]) = (page_value("K"), page_value("E"));
+    let cid: [u8; 12] = page_value("CID of C2");
+    let (ours, theirs): ([u8; 16], [u8; 16]) = (page_value("nonce_c"), page_value("nonce_s"));
     let client = hmac(&k, &[b"smig client", &cid, &ours, &e]);
     let server = hmac(&k, &[b"smig server", &cid, &ours, &theirs, &e]);
     check("MAC of the client", &client);
     check("MAC of the server", &server);
-    let two = Two::new();
-    let entries: [u8; 24] = given("entries of C2's SETTINGS");
+    let two = TwoConnections::new();
+    let entries: [u8; 24] = page_value("entries of C2's SETTINGS");
     assert!(two.settings.windows(24).any(|window| window == entries), "SMIG-3.1/client-settings");
     check_frame("JOIN", &two.join);
-    check_frame("JOIN with ACK", &two.joined);
+    check_frame("JOIN with ACK", &two.join_ack);
     assert_eq!(two.join[25..], client);
-    assert_eq!(two.joined[25..], server);
+    assert_eq!(two.join_ack[25..], server);
 }
 
 #[test]
-fn a_refusal_is_these_bytes() {
+fn a_refusal_matches_the_page() {
     // SMIG-4.6/refusal-reasons
-    let mut two = Two::new();
-    two.lines[1].0 = two.client.add_connection(NOW, spec(Security::Tls13));
+    let mut two = TwoConnections::new();
+    two.conns[1].0 = two.client.add_connection(NOW, spec(Security::Tls13));
     while let Some(event) = two.client.poll_event() {
         if let Event::KeyingMaterialNeeded { conn, .. } = event {
             two.client.handle_keying_material(conn, [7; 32], [7; 16]);
@@ -302,47 +312,47 @@ fn a_refusal_is_these_bytes() {
     let flight = two.client(1).output();
     let mut other = Session::server(Config::server(), NOW);
     let conn = other.add_connection(NOW, spec(Security::Tls13));
-    End { session: &mut other, conn }.input(&flight);
+    EngineEnd { session: &mut other, conn }.input(&flight);
     other.refuse_join(NOW, conn, JoinRefusal::DifferentIdentity);
-    let output = End { session: &mut other, conn }.output();
+    let output = EngineEnd { session: &mut other, conn }.output();
     check_frame("JOIN with REFUSED", &frame(&output, JOIN));
 }
 
 #[test]
-fn a_founding_join_on_cleartext_is_these_bytes() {
+fn a_founding_join_on_cleartext_matches_the_page() {
     // SMIG-3.9/cleartext-key
-    let app_id = AppId::new(u64::from_be_bytes(given("AppID")));
+    let app_id = AppId::new(u64::from_be_bytes(page_value("AppID")));
     let mut client = Session::client(Config::client(), app_id, NOW);
     let conn = client.add_connection(NOW, spec(Security::TrustedCleartext));
-    let mut end = End { session: &mut client, conn };
-    end.key(&KeyingRequest::Random, given("K on cleartext"), [0; 16]);
+    let mut end = EngineEnd { session: &mut client, conn };
+    end.answer_keying_requests(&KeyingRequest::Random, page_value("K on cleartext"), [0; 16]);
     let flight = end.output();
     check_frame("founding JOIN", &frame(&flight, JOIN));
     let mut server = Session::server(Config::server(), NOW);
     let conn = server.add_connection(NOW, spec(Security::TrustedCleartext));
-    let mut end = End { session: &mut server, conn };
+    let mut end = EngineEnd { session: &mut server, conn };
     end.input(&flight);
     check_frame("its answer", &frame(&end.output(), JOIN));
 }
 
 #[test]
-fn a_move_and_its_answers_are_these_bytes() {
+fn a_migration_and_its_answers_match_the_page() {
     // SMIG-5.3/mover-barrier, SMIG-5.11/follower-barrier, SMIG-6.1/offer, SMIG-6.2/offer-answered
-    let mut two = Two::new();
-    let (_, taken) = two.exchange();
-    let to = two.lines[1].1;
-    two.server.migrate(NOW, taken, MigrationTarget::Connection(to)).expect("C2 is joined");
-    check_frame("MIGRATE of stream 1 to 2 on C2", &frame(&two.down(0), MIGRATE));
-    check_frame("its accepting answer", &frame(&two.up(0), MIGRATE));
-    let (asked, taken) = two.exchange();
-    two.server.migrate(NOW, taken, MigrationTarget::Offer).expect("it was not offered before");
-    check_frame("an offer of stream 3", &frame(&two.down(0), MIGRATE));
-    two.client.decline_offer(asked);
-    check_frame("its decline", &frame(&two.up(0), MIGRATE));
+    let mut two = TwoConnections::new();
+    let (_, server_key) = two.exchange();
+    let to = two.conns[1].1;
+    two.server.migrate(NOW, server_key, MigrationTarget::Connection(to)).expect("C2 is joined");
+    check_frame("MIGRATE of stream 1 to 2 on C2", &frame(&two.server_to_client(0), MIGRATE));
+    check_frame("its accepting answer", &frame(&two.client_to_server(0), MIGRATE));
+    let (client_key, server_key) = two.exchange();
+    two.server.migrate(NOW, server_key, MigrationTarget::Offer).expect("it was not offered before");
+    check_frame("an offer of stream 3", &frame(&two.server_to_client(0), MIGRATE));
+    two.client.decline_offer(client_key);
+    check_frame("its decline", &frame(&two.client_to_server(0), MIGRATE));
 }
 
 #[test]
-fn the_page_says_nothing_that_is_not_checked() {
+fn every_value_of_the_page_is_checked() {
     let names = page().into_keys();
     let used = include_str!("vectors.rs");
     for name in names {

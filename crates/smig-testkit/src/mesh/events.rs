@@ -2,62 +2,66 @@
 
 use smig_proto::{Cause, ErrorCode, Event, Initiator, Mover, StreamError, StreamKey};
 
-use crate::mesh::link::{Doom, Side};
+use crate::mesh::link::{CloseCause, Side};
 use crate::mesh::net::DriverEvent;
 use crate::mesh::plan::number_of;
 use crate::mesh::world::World;
 
 impl World {
     /// Handles the events for the applications.
-    pub(crate) fn react(&mut self) {
-        while let Some(happening) = self.mesh.next_happening() {
-            self.on_happening(happening);
+    pub(crate) fn handle_events(&mut self) {
+        while let Some(event) = self.mesh.next_event() {
+            self.on_driver_event(event);
         }
         for (at, side, text) in core::mem::take(&mut self.unconfirmed_ends) {
-            if self.talks[at].part_at(side).failed.is_none() {
-                self.fault(format!("exchange {at} at {side:?}: {text}, and no event says so"));
+            if self.exchanges[at].side(side).failed.is_none() {
+                self.report_fault(format!(
+                    "exchange {at} at {side:?}: {text}, but there was no event"
+                ));
             }
         }
-        let faults = core::mem::take(&mut self.mesh.watch.faults);
+        let faults = core::mem::take(&mut self.mesh.inspector.faults);
         self.faults.extend(faults);
     }
 
-    fn find(&self, side: Side, session: usize, key: StreamKey) -> Option<usize> {
-        self.talks.iter().position(|talk| {
-            let part = talk.part_at(side);
-            part.key == Some(key) && part.session == session
+    fn find_exchange(&self, side: Side, session: usize, key: StreamKey) -> Option<usize> {
+        self.exchanges.iter().position(|exchange| {
+            let model = exchange.side(side);
+            model.key == Some(key) && model.session == session
         })
     }
 
-    fn on_happening(&mut self, DriverEvent { side, session, event }: DriverEvent) {
+    fn on_driver_event(&mut self, DriverEvent { side, session, event }: DriverEvent) {
         match event {
             Event::Request { stream, head, end, .. } => {
-                let Some(at) = number_of(&head.headers).filter(|&at| at < self.talks.len()) else {
-                    return self.fault("a request that no application sent".to_owned());
+                let Some(at) = number_of(&head.headers).filter(|&at| at < self.exchanges.len())
+                else {
+                    return self.report_fault("a request that no application sent".to_owned());
                 };
-                let plan = self.talks[at].plan;
-                let part = self.talks[at].part(Side::Server);
-                if part.key.is_some() || plan.is_bare(Side::Client) != end.is_end() {
-                    self.fault(format!("request {at} came twice or changed"));
+                let plan = self.exchanges[at].plan;
+                let model = self.exchanges[at].side_mut(Side::Server);
+                if model.key.is_some() || plan.is_head_only(Side::Client) != end.is_end() {
+                    self.report_fault(format!("request {at} arrived twice or changed"));
                     return;
                 }
-                let part = self.talks[at].part(Side::Server);
-                (part.key, part.session) = (Some(stream), session);
-                (part.head_got, part.readable) = (true, true);
-                if plan.prompt {
+                let model = self.exchanges[at].side_mut(Side::Server);
+                (model.key, model.session) = (Some(stream), session);
+                (model.head_received, model.readable) = (true, true);
+                if plan.responds_at_once {
                     self.send_head(at);
                 }
             }
             Event::Pushed { stream, head, .. } => {
-                let Some(at) = number_of(&head.headers).filter(|&at| at < self.talks.len()) else {
-                    return self.fault("a push that no application sent".to_owned());
+                let Some(at) = number_of(&head.headers).filter(|&at| at < self.exchanges.len())
+                else {
+                    return self.report_fault("a push that no application sent".to_owned());
                 };
-                self.talks[at].part(Side::Client).key = Some(stream);
+                self.exchanges[at].side_mut(Side::Client).key = Some(stream);
             }
             Event::Closed { error: Some(error), .. } => {
                 let caused = error.cause.is_some_and(|cause| self.is_expected(cause));
                 if error.initiator == Initiator::Local && !caused {
-                    self.fault(format!("{side:?} found a connection error: {error}"));
+                    self.report_fault(format!("{side:?} found a connection error: {error}"));
                 }
             }
             Event::LimitHit { limit, .. } => self.on_limit(side, limit),
@@ -66,22 +70,22 @@ impl World {
     }
 
     fn on_limit(&mut self, side: Side, limit: &'static str) {
-        let times = [
+        let time_limits = [
             Cause::SlowHeaders.describe(),
             Cause::SlowPreface.describe(),
             Cause::SettingsTimeout.describe(),
             Cause::JoinTimeout.describe(),
             "drain PING answer time",
         ];
-        let late = self.mesh.watch.slept_long && times.contains(&limit);
+        let may_time_out = self.mesh.inspector.timeouts_expected && time_limits.contains(&limit);
         match limit {
             "migrations"
             | "unbound carriers"
             | "unbound carrier time"
             | "migration answer time"
-            | "stalled stream" => self.seen(limit),
-            _ if late => self.seen("a time limit of a connection"),
-            other => self.fault(format!("{side:?} hit the limit of {other}")),
+            | "stalled stream" => self.add_case(limit),
+            _ if may_time_out => self.add_case("a time limit of a connection"),
+            other => self.report_fault(format!("{side:?} hit the limit of {other}")),
         }
     }
 
@@ -97,38 +101,44 @@ impl World {
             | Event::MigrationDeclined { stream } => *stream,
             _ => return,
         };
-        let Some(at) = self.find(side, session, stream) else {
-            return self.fault(format!("{side:?}: an event for an unknown stream: {event:?}"));
+        let Some(at) = self.find_exchange(side, session, stream) else {
+            return self
+                .report_fault(format!("{side:?}: an event for an unknown stream: {event:?}"));
         };
-        let plan = self.talks[at].plan;
-        let part = self.talks[at].part(side);
+        let plan = self.exchanges[at].plan;
+        let model = self.exchanges[at].side_mut(side);
         match event {
             Event::Response { head, end, .. } => {
-                let again = core::mem::replace(&mut part.head_got, true);
-                part.readable = true;
-                let right = number_of(&head.headers) == Some(at) && head.status == 200;
-                if again || !right || end.is_end() && !plan.flow_of(Side::Server).is_bare() {
-                    self.fault(format!("response {at} came twice or changed: {head:?} {end:?}"));
+                let is_repeated = core::mem::replace(&mut model.head_received, true);
+                model.readable = true;
+                let is_correct = number_of(&head.headers) == Some(at) && head.status == 200;
+                if is_repeated
+                    || !is_correct
+                    || end.is_end() && !plan.body_of(Side::Server).is_empty()
+                {
+                    self.report_fault(format!(
+                        "response {at} arrived twice or changed: {head:?} {end:?}"
+                    ));
                 }
             }
             Event::Informational { .. } => {
-                part.hints_got += 1;
-                if part.head_got || part.hints_got > plan.informational {
-                    self.fault(format!("1xx of {at} came too often or too late"));
+                model.informational_count += 1;
+                if model.head_received || model.informational_count > plan.informational {
+                    self.report_fault(format!("1xx of {at} arrived too often or too late"));
                 }
             }
-            Event::Readable { .. } => part.readable = true,
-            Event::Writable { .. } => part.writable = true,
+            Event::Readable { .. } => model.readable = true,
+            Event::Writable { .. } => model.writable = true,
             Event::Reset { error, .. } => {
-                part.failed = Some(error.clone());
-                self.talks[at].offered &= side == Side::Server;
+                model.failed = Some(error.clone());
+                self.exchanges[at].has_open_offer &= side == Side::Server;
                 self.check_error(at, side, &error);
             }
-            Event::MigrationOffered { .. } => self.talks[at].offered = true,
-            Event::Migrated { mover, .. } => self.seen(match (side, mover) {
-                (Side::Client, Mover::Local) => "moved by client",
+            Event::MigrationOffered { .. } => self.exchanges[at].has_open_offer = true,
+            Event::Migrated { mover, .. } => self.add_case(match (side, mover) {
+                (Side::Client, Mover::Local) => "migration completed by client",
                 (Side::Client, Mover::Peer) => "followed by client",
-                (Side::Server, Mover::Local) => "moved by server",
+                (Side::Server, Mover::Local) => "migration completed by server",
                 (Side::Server, Mover::Peer) => "followed by server",
             }),
             _ => {}
@@ -138,79 +148,82 @@ impl World {
     fn is_expected(&self, cause: Cause) -> bool {
         match cause {
             Cause::ConnectionLost | Cause::GoingAway | Cause::TooManyStreams => true,
-            Cause::CarrierTimeout => self.slept >= 1000 * u32::from(self.mesh.setup.patience),
+            Cause::CarrierTimeout => {
+                self.slept_ms >= 1000 * u32::from(self.mesh.setup.unbound_timeout_s)
+            }
             Cause::Stalled
             | Cause::SlowPreface
             | Cause::SlowHeaders
             | Cause::SettingsTimeout
-            | Cause::JoinTimeout => self.mesh.watch.slept_long,
+            | Cause::JoinTimeout => self.mesh.inspector.timeouts_expected,
             _ => false,
         }
     }
 
     fn check_error(&mut self, at: usize, side: Side, error: &StreamError) {
-        let gave_up = Side::BOTH.iter().any(|&side| self.talks[at].part_at(side).gave_up);
-        let cause = error.cause.is_none_or(|cause| self.is_expected(cause));
-        let code = matches!(
+        let was_abandoned = Side::BOTH.iter().any(|&side| self.exchanges[at].side(side).abandoned);
+        let has_expected_cause = error.cause.is_none_or(|cause| self.is_expected(cause));
+        let has_expected_code = matches!(
             error.code,
             ErrorCode::NoError
                 | ErrorCode::InternalError
                 | ErrorCode::RefusedStream
                 | ErrorCode::Cancel
                 | ErrorCode::SettingsTimeout
-        ) || self.mesh.watch.slept_long && error.code == ErrorCode::EnhanceYourCalm;
-        if !self.troubled && error.code != ErrorCode::RefusedStream {
-            self.fault(format!("exchange {at} failed at {side:?}, and nothing happened: {error}"));
+        ) || self.mesh.inspector.timeouts_expected
+            && error.code == ErrorCode::EnhanceYourCalm;
+        if !self.failures_expected && error.code != ErrorCode::RefusedStream {
+            self.report_fault(format!("exchange {at} failed at {side:?} without a cause: {error}"));
         }
-        let user = error.initiator == Initiator::User;
-        let whole = error.code == ErrorCode::NoError && error.initiator == Initiator::Peer;
-        if side == Side::Client && whole {
+        let by_user = error.initiator == Initiator::User;
+        let is_stop = error.code == ErrorCode::NoError && error.initiator == Initiator::Peer;
+        if side == Side::Client && is_stop {
             // NO_ERROR means that the response is complete (RFC 9113 section 8.1), migrated or not.
-            self.fault(format!("exchange {at}: a complete response was discarded"));
+            self.report_fault(format!("exchange {at}: a complete response was discarded"));
         }
-        if !cause || !code || (user && !gave_up) {
-            self.fault(format!("exchange {at} failed at {side:?} without need: {error}"));
+        if !has_expected_cause || !has_expected_code || (by_user && !was_abandoned) {
+            self.report_fault(format!("exchange {at} failed at {side:?} unexpectedly: {error}"));
         }
         if error.cause == Some(Cause::ConnectionLost) {
             self.check_loss(at, side, error);
         }
-        let other = self.talks[at].part_at(side.other());
+        let other = self.exchanges[at].side(side.other());
         let by_peer = error.initiator == Initiator::Peer && error.code != ErrorCode::RefusedStream;
         // A carrier that stays unbound until the timeout is reset, while its stream continues at that end.
-        let late = self.slept >= 1000 * u32::from(self.mesh.setup.patience);
-        if by_peer && other.is_alive() && !gave_up && !late {
+        let has_timed_out = self.slept_ms >= 1000 * u32::from(self.mesh.setup.unbound_timeout_s);
+        if by_peer && other.is_alive() && !was_abandoned && !has_timed_out {
             let text = "by an end that continues it";
-            self.fault(format!("exchange {at} was reset at {side:?} {text}: {error}"));
+            self.report_fault(format!("exchange {at} was reset at {side:?} {text}: {error}"));
         }
     }
 
     /// Checks a stream lost with its connection: there must be a cause. If the client closed the connection
     /// to cancel another stream, this one must not have depended on it (SMIG-8.4/cancel-by-close).
     fn check_loss(&mut self, at: usize, side: Side, error: &StreamError) {
-        let session = self.talks[at].part_at(side).session;
-        match self.mesh.doom_of(side, session, error.connection) {
-            Some(Doom::Step) => {}
-            Some(Doom::Cancel) if !self.was_at_work(at, side) => {}
-            Some(Doom::Cancel) => {
+        let session = self.exchanges[at].side(side).session;
+        match self.mesh.close_cause_of(side, session, error.connection) {
+            Some(CloseCause::Step) => {}
+            Some(CloseCause::Cancel) if !self.was_in_progress(at, side) => {}
+            Some(CloseCause::Cancel) => {
                 let text = "the client closed its connection to cancel another";
-                self.fault(format!("exchange {at} failed at {side:?}, for {text}: {error}"));
+                self.report_fault(format!("exchange {at} failed at {side:?}, for {text}: {error}"));
             }
-            None if self.mesh.watch.slept_long => {}
+            None if self.mesh.inspector.timeouts_expected => {}
             None => {
                 let text = "its connection ended without a cause";
-                self.fault(format!("exchange {at} failed at {side:?}, for {text}: {error}"));
+                self.report_fault(format!("exchange {at} failed at {side:?}, for {text}: {error}"));
             }
         }
     }
 
     /// Returns whether the client still waited for a part of the exchange that neither end had abandoned.
-    fn was_at_work(&self, at: usize, side: Side) -> bool {
-        let talk = &self.talks[at];
-        let [client, server] = &talk.parts;
+    fn was_in_progress(&self, at: usize, side: Side) -> bool {
+        let exchange = &self.exchanges[at];
+        let [client, server] = &exchange.sides;
         let waits = match side {
             Side::Client => true,
             Side::Server => client.is_alive(),
         };
-        waits && !client.gave_up && !server.gave_up
+        waits && !client.abandoned && !server.abandoned
     }
 }

@@ -39,48 +39,48 @@ pub(crate) struct Pipe {
     /// Taken from the engine, not written.
     pub(crate) backlog: BytesMut,
     /// Written, in flight.
-    pub(crate) flight: BytesMut,
+    pub(crate) in_flight: BytesMut,
     /// Arrived; the receiver's engine has not consumed it.
     pub(crate) inbox: BytesMut,
     /// No more is written.
-    pub(crate) ended: bool,
+    pub(crate) is_closed: bool,
 }
 
 impl Pipe {
-    /// Writes up to `bytes` bytes of the backlog while fewer than `room` are in flight.
-    pub(crate) fn write(&mut self, bytes: usize, room: usize) -> usize {
-        if self.ended {
+    /// Writes up to `bytes` bytes of the backlog while fewer than `capacity` are in flight.
+    pub(crate) fn write(&mut self, bytes: usize, capacity: usize) -> usize {
+        if self.is_closed {
             self.backlog.clear();
             return 0;
         }
-        let free = room.saturating_sub(self.flight.len());
+        let free = capacity.saturating_sub(self.in_flight.len());
         let bytes = bytes.min(self.backlog.len()).min(free);
-        let part = self.backlog.split_to(bytes);
-        self.flight.unsplit(part);
+        let chunk = self.backlog.split_to(bytes);
+        self.in_flight.unsplit(chunk);
         bytes
     }
 
     /// Delivers up to `bytes` bytes.
-    pub(crate) fn arrive(&mut self, bytes: usize) -> usize {
-        let bytes = bytes.min(self.flight.len());
-        let part = self.flight.split_to(bytes);
-        self.inbox.unsplit(part);
+    pub(crate) fn deliver(&mut self, bytes: usize) -> usize {
+        let bytes = bytes.min(self.in_flight.len());
+        let chunk = self.in_flight.split_to(bytes);
+        self.inbox.unsplit(chunk);
         bytes
     }
 }
 
 /// The session and connection id at one end.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct End {
+pub(crate) struct LinkEnd {
     /// Index of the server's session; 0 for the client.
     pub(crate) session: usize,
     /// The engine's id of the connection; `None` once this end is closed.
     pub(crate) conn: Option<ConnId>,
 }
 
-/// Why streams lose their connection.
+/// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Doom {
+pub(crate) enum CloseCause {
     /// A step of the sequence cuts or closes it.
     Step,
     /// The client's engine closes it to cancel its only stream.
@@ -92,15 +92,15 @@ pub(crate) struct Link {
     /// The secret from which both ends' TLS derives exporters.
     pub(crate) secret: u64,
     /// The ConnNo that the client chose, or 0.
-    pub(crate) number: u32,
-    pub(crate) ends: [End; 2],
+    pub(crate) conn_no: u32,
+    pub(crate) ends: [LinkEnd; 2],
     pub(crate) pipes: [Pipe; 2],
     /// The connection failed; it was not closed.
-    pub(crate) broken: bool,
+    pub(crate) has_failed: bool,
     /// The first cause.
-    pub(crate) doom: Option<Doom>,
-    /// Session and connection id that an engine used, once it was notified of the end.
-    pub(crate) lost: [Option<(usize, ConnId)>; 2],
+    pub(crate) close_cause: Option<CloseCause>,
+    /// Session and connection id at each end, once its engine was notified of the end.
+    pub(crate) former_ids: [Option<(usize, ConnId)>; 2],
 }
 
 impl Link {
@@ -112,16 +112,16 @@ impl Link {
     pub(crate) fn is_known_as(&self, side: Side, session: usize, conn: ConnId) -> bool {
         let end = self.ends[side.index()];
         (end.session == session && end.conn == Some(conn))
-            || self.lost[side.index()] == Some((session, conn))
+            || self.former_ids[side.index()] == Some((session, conn))
     }
 
     /// Fails the connection: of the bytes in flight, `keep` in each direction still arrive.
     pub(crate) fn cut(&mut self, keep: [usize; 2]) {
-        self.broken = true;
+        self.has_failed = true;
         for (pipe, keep) in self.pipes.iter_mut().zip(keep) {
-            pipe.ended = true;
+            pipe.is_closed = true;
             pipe.backlog.clear();
-            pipe.flight.truncate(keep);
+            pipe.in_flight.truncate(keep);
         }
     }
 }

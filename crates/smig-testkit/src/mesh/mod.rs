@@ -4,7 +4,7 @@
 //! [`Op`] is one step: an application writes, an engine migrates a stream, bytes arrive, a
 //! connection fails. A reference model stores what each application sent, so that every byte
 //! received is checked, and at the end no stream may be stuck and no state left.
-//! [`random_sequences`] runs random steps and shrinks those that fail; [`replay`] runs a fixed
+//! [`run_random_sequences`] runs random steps and shrinks those that fail; [`replay`] runs a fixed
 //! sequence.
 //!
 //! Plain synchronous code: the same seed gives the same run.
@@ -12,6 +12,8 @@
 mod apps;
 mod check;
 mod events;
+mod exchange;
+mod frame_inspector;
 mod link;
 mod net;
 mod op;
@@ -21,17 +23,17 @@ mod run;
 mod setup;
 mod shrink;
 mod steps;
-mod talk;
-mod watch;
 mod world;
 
+pub use frame_inspector::FaultInjection;
 pub use link::Side;
 pub use net::Mesh;
-pub use op::{MigrateTo, Op, sequence};
-pub use plan::{Flow, Kind, Plan};
+pub use op::{MigrateTo, Op, random_sequence};
+pub use plan::{BodyPlan, ExchangeKind, Plan};
 pub use rng::Rng;
-pub use run::{Coverage, random, random_sequences, replay, replay_with_fault, trace};
+pub use run::{
+    Coverage, replay, replay_with_fault, run_random_sequences, sequence_from_seed, trace,
+};
 pub use setup::Setup;
 pub use shrink::Failure;
-pub use watch::FaultInjection;
 pub use world::World;

@@ -1,7 +1,7 @@
 //! The two ends and their connections: the drivers, in virtual time and without sockets.
 //!
 //! Owns engines, connections, the registry of sessions and the keying material. Makes no decisions about
-//! streams; events for the application are queued in [`Mesh::next_happening`].
+//! streams; events for the application are queued for [`Mesh::next_event`].
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -12,10 +12,10 @@ use smig_proto::{
     LostReason, OutputBuffer, Session,
 };
 
-use crate::mesh::link::{Doom, End, Link, Pipe, Side};
+use crate::mesh::frame_inspector::{FrameInspector, FrameSource};
+use crate::mesh::link::{CloseCause, Link, LinkEnd, Pipe, Side};
 use crate::mesh::rng::{Rng, mix};
 use crate::mesh::setup::Setup;
-use crate::mesh::watch::{FrameSource, Watch};
 
 /// An event of an engine.
 pub(crate) struct DriverEvent {
@@ -31,11 +31,11 @@ pub struct Mesh {
     pub(crate) client: Session,
     pub(crate) servers: Vec<Session>,
     pub(crate) links: Vec<Link>,
-    pub(crate) watch: Watch,
+    pub(crate) inspector: FrameInspector,
     /// Refusals for the next joins, regardless of their proof.
-    pub(crate) refusals: VecDeque<JoinRefusal>,
+    pub(crate) join_refusals: VecDeque<JoinRefusal>,
     registry: Vec<(AppId, usize)>,
-    happenings: VecDeque<DriverEvent>,
+    driver_events: VecDeque<DriverEvent>,
     scratch: OutputBuffer,
     rng: Rng,
 }
@@ -56,10 +56,10 @@ impl Mesh {
             client: Session::client(setup.client_config(), app, now),
             servers: Vec::new(),
             links: Vec::new(),
-            watch: Watch::default(),
-            refusals: VecDeque::new(),
+            inspector: FrameInspector::default(),
+            join_refusals: VecDeque::new(),
             registry: Vec::new(),
-            happenings: VecDeque::new(),
+            driver_events: VecDeque::new(),
             scratch: OutputBuffer::new(),
             rng: Rng::new(setup.seed ^ 0x6d65_7368),
             now,
@@ -67,11 +67,11 @@ impl Mesh {
         }
     }
 
-    pub(crate) fn next_happening(&mut self) -> Option<DriverEvent> {
-        self.happenings.pop_front()
+    pub(crate) fn next_event(&mut self) -> Option<DriverEvent> {
+        self.driver_events.pop_front()
     }
 
-    pub(crate) fn session(&mut self, side: Side, index: usize) -> &mut Session {
+    pub(crate) fn session_mut(&mut self, side: Side, index: usize) -> &mut Session {
         match side {
             Side::Client => &mut self.client,
             Side::Server => &mut self.servers[index],
@@ -92,9 +92,14 @@ impl Mesh {
         })
     }
 
-    /// Returns why streams lost the connection that an end knew by this id.
-    pub(crate) fn doom_of(&self, side: Side, session: usize, conn: ConnId) -> Option<Doom> {
-        self.links.iter().find(|link| link.is_known_as(side, session, conn))?.doom
+    /// Returns why the connection that an end knows or knew by this id ended.
+    pub(crate) fn close_cause_of(
+        &self,
+        side: Side,
+        session: usize,
+        conn: ConnId,
+    ) -> Option<CloseCause> {
+        self.links.iter().find(|link| link.is_known_as(side, session, conn))?.close_cause
     }
 
     /// Opens a connection, if the client is permitted to.
@@ -104,22 +109,22 @@ impl Mesh {
         }
         let spec = ConnectionSpec { security: self.setup.security, identity: Identity([1; 32]) };
         let mut server = Session::server(self.setup.server_config(), self.now);
-        let at_server = server.add_connection(self.now, spec);
+        let server_conn = server.add_connection(self.now, spec);
         self.servers.push(server);
-        let at_client = self.client.add_connection(self.now, spec);
-        let cid = self.client.connection(at_client).and_then(|view| view.cid);
+        let client_conn = self.client.add_connection(self.now, spec);
+        let cid = self.client.connection(client_conn).and_then(|view| view.cid);
         let ends = [
-            End { session: 0, conn: Some(at_client) },
-            End { session: self.servers.len() - 1, conn: Some(at_server) },
+            LinkEnd { session: 0, conn: Some(client_conn) },
+            LinkEnd { session: self.servers.len() - 1, conn: Some(server_conn) },
         ];
         self.links.push(Link {
             secret: self.rng.bits(),
-            number: cid.map_or(0, |cid| cid.number),
+            conn_no: cid.map_or(0, |cid| cid.number),
             ends,
             pipes: [Pipe::default(), Pipe::default()],
-            broken: false,
-            doom: None,
-            lost: [None, None],
+            has_failed: false,
+            close_cause: None,
+            former_ids: [None, None],
         });
         self.pump_events();
         true
@@ -127,15 +132,17 @@ impl Mesh {
 
     /// Takes about `bytes` bytes of frames from an engine. Returns the number taken.
     pub(crate) fn take_frames(&mut self, link: usize, side: Side, bytes: usize) -> usize {
-        let End { session, conn } = self.links[link].ends[side.index()];
+        let LinkEnd { session, conn } = self.links[link].ends[side.index()];
         let Some(conn) = conn else { return 0 };
         let now = self.now;
         let mut scratch = std::mem::take(&mut self.scratch);
-        let engine = self.session(side, session);
+        let engine = self.session_mut(side, session);
         let wanted = engine.wants_transmit(conn);
         let taken = engine.poll_transmit(now, conn, bytes, &mut scratch);
         if taken > 0 && !wanted {
-            self.watch.faults.push(format!("link {link}: {side:?} sends, and did not want to"));
+            self.inspector
+                .faults
+                .push(format!("link {link}: {side:?} sends, but does not want to"));
         }
         let mut flat = Vec::with_capacity(taken);
         while !scratch.is_empty() {
@@ -147,10 +154,10 @@ impl Mesh {
             scratch.advance(bytes);
         }
         self.scratch = scratch;
-        let place = FrameSource { link, number: self.links[link].number, side };
-        let flat = self.watch.frames(place, flat);
+        let source = FrameSource { link, conn_no: self.links[link].conn_no, side };
+        let flat = self.inspector.inspect(source, flat);
         let pipe = &mut self.links[link].pipes[side.index()];
-        if !pipe.ended {
+        if !pipe.is_closed {
             pipe.backlog.extend_from_slice(&flat);
         }
         self.pump_events();
@@ -159,16 +166,16 @@ impl Mesh {
 
     /// Takes frames and writes up to `bytes` bytes; closes the connection when its engine requests it.
     pub(crate) fn transmit(&mut self, link: usize, side: Side, bytes: usize) -> usize {
-        let room = self.setup.socket as usize;
+        let capacity = self.setup.pipe_capacity as usize;
         let mut taken = 0;
         let backlog = self.links[link].pipes[side.index()].backlog.len();
-        if backlog < bytes && self.links[link].pipes[side.index()].flight.len() < room {
+        if backlog < bytes && self.links[link].pipes[side.index()].in_flight.len() < capacity {
             taken = self.take_frames(link, side, bytes - backlog);
         }
         let pipe = &mut self.links[link].pipes[side.index()];
-        let written = pipe.write(bytes, room);
+        let written = pipe.write(bytes, capacity);
         let flushed = pipe.backlog.is_empty();
-        let End { session, conn } = self.links[link].ends[side.index()];
+        let LinkEnd { session, conn } = self.links[link].ends[side.index()];
         if let Some(conn) = conn
             && flushed
             && self.session_at(side, session).should_close(conn)
@@ -178,13 +185,13 @@ impl Mesh {
         written.max(taken)
     }
 
-    /// Delivers up to `bytes` bytes to `to`. Returns how many left the path; the end counts as one.
+    /// Delivers up to `bytes` bytes to `to`. Returns how many left the pipe; the end counts as one.
     pub(crate) fn deliver(&mut self, link: usize, to: Side, bytes: usize) -> usize {
-        let End { session, conn } = self.links[link].ends[to.index()];
+        let LinkEnd { session, conn } = self.links[link].ends[to.index()];
         let from = to.other().index();
         let Some(conn) = conn else {
-            // This end does not read any more; the sender has room again.
-            let flight = &mut self.links[link].pipes[from].flight;
+            // This end no longer reads: bytes in flight are dropped.
+            let flight = &mut self.links[link].pipes[from].in_flight;
             let dropped = flight.len();
             flight.clear();
             return dropped;
@@ -192,17 +199,17 @@ impl Mesh {
         if !self.session_at(to, session).wants_input(conn) {
             return 0;
         }
-        let arrived = self.links[link].pipes[from].arrive(bytes);
+        let arrived = self.links[link].pipes[from].deliver(bytes);
         if arrived > 0 {
             self.feed(link, to);
             if to == Side::Client && self.client.connections().any(|conn| conn.unbound > 0) {
-                self.watch.seen.insert("frames before their barrier");
+                self.inspector.cases.insert("frames before their barrier");
             }
         }
         let pipe = &self.links[link].pipes[from];
-        let over = pipe.ended && pipe.flight.is_empty();
-        if over && self.links[link].is_open_at(to) {
-            self.lose(link, to);
+        let has_ended = pipe.is_closed && pipe.in_flight.is_empty();
+        if has_ended && self.links[link].is_open_at(to) {
+            self.notify_end(link, to);
             return arrived + 1;
         }
         arrived
@@ -210,27 +217,27 @@ impl Mesh {
 
     /// Passes arrived bytes to the engine.
     fn feed(&mut self, link: usize, to: Side) {
-        let End { session, conn } = self.links[link].ends[to.index()];
+        let LinkEnd { session, conn } = self.links[link].ends[to.index()];
         let Some(conn) = conn else { return };
         let from = to.other().index();
         let mut inbox = std::mem::take(&mut self.links[link].pipes[from].inbox);
         let now = self.now;
-        self.session(to, session).handle_input(now, conn, &mut inbox);
+        self.session_mut(to, session).handle_input(now, conn, &mut inbox);
         // The engine leaves the beginning of a frame, or input that waits for a JOIN's answer.
         self.links[link].pipes[from].inbox = BytesMut::from(&inbox[..]);
         self.pump_events();
     }
 
     /// Notifies `side` of the end of a connection, closed or failed.
-    fn lose(&mut self, link: usize, side: Side) {
-        let End { session, conn } = self.links[link].ends[side.index()];
+    fn notify_end(&mut self, link: usize, side: Side) {
+        let LinkEnd { session, conn } = self.links[link].ends[side.index()];
         let Some(conn) = conn else { return };
         self.links[link].ends[side.index()].conn = None;
-        self.links[link].lost[side.index()] = Some((session, conn));
-        self.links[link].pipes[side.index()].ended = true;
+        self.links[link].former_ids[side.index()] = Some((session, conn));
+        self.links[link].pipes[side.index()].is_closed = true;
         self.links[link].pipes[side.index()].backlog.clear();
-        let (now, broken) = (self.now, self.links[link].broken);
-        let engine = self.session(side, session);
+        let (now, broken) = (self.now, self.links[link].has_failed);
+        let engine = self.session_mut(side, session);
         if broken {
             engine.handle_lost(now, conn, LostReason::Failed("cut".to_owned()));
         } else {
@@ -244,45 +251,45 @@ impl Mesh {
         while self.take_frames(link, side, 1 << 20) > 0 {}
         let pipe = &mut self.links[link].pipes[side.index()];
         pipe.write(usize::MAX, usize::MAX);
-        pipe.ended = true;
-        self.links[link].pipes[side.other().index()].flight.clear();
-        self.lose(link, side);
+        pipe.is_closed = true;
+        self.links[link].pipes[side.other().index()].in_flight.clear();
+        self.notify_end(link, side);
     }
 
     /// Fails the connection: of the bytes in flight, `keep` thousandths still arrive.
     pub(crate) fn cut(&mut self, link: usize, keep: [u16; 2]) {
-        let number = self.links[link].number;
-        self.watch.on_cut(link, number);
-        let share = |at: usize| {
-            let flight = self.links[link].pipes[at].flight.len();
+        let number = self.links[link].conn_no;
+        self.inspector.on_cut(link, number);
+        let bytes_kept = |at: usize| {
+            let flight = self.links[link].pipes[at].in_flight.len();
             flight * usize::from(keep[at].min(1000)) / 1000
         };
-        let keep = [share(0), share(1)];
-        self.links[link].doom.get_or_insert(Doom::Step);
+        let keep = [bytes_kept(0), bytes_kept(1)];
+        self.links[link].close_cause.get_or_insert(CloseCause::Step);
         self.links[link].cut(keep);
     }
 
-    pub(crate) fn wake(&mut self, side: Side, session: usize) {
+    pub(crate) fn handle_timeout(&mut self, side: Side, session: usize) {
         let now = self.now;
-        self.session(side, session).handle_timeout(now);
+        self.session_mut(side, session).handle_timeout(now);
         self.pump_events();
     }
 
     /// Drains the events of all engines: handles those for the driver, queues the others.
     pub(crate) fn pump_events(&mut self) {
         loop {
-            let mut quiet = true;
+            let mut is_idle = true;
             while let Some(event) = self.client.poll_event() {
-                quiet = false;
+                is_idle = false;
                 self.on_event(Side::Client, 0, event);
             }
             for session in 0..self.servers.len() {
                 while let Some(event) = self.servers[session].poll_event() {
-                    quiet = false;
+                    is_idle = false;
                     self.on_event(Side::Server, session, event);
                 }
             }
-            if quiet {
+            if is_idle {
                 return;
             }
         }
@@ -292,9 +299,9 @@ impl Mesh {
         match &event {
             Event::KeyingMaterialNeeded { conn, request } => {
                 let Some(link) = self.link_of(side, session, *conn) else { return };
-                let material = self.material(link, request);
-                let nonce = self.nonce();
-                self.session(side, session).handle_keying_material(*conn, material, nonce);
+                let material = self.keying_material(link, request);
+                let nonce = self.next_nonce();
+                self.session_mut(side, session).handle_keying_material(*conn, material, nonce);
             }
             Event::SessionEstablished { app, .. }
                 if side == Side::Server && self.owner_of(*app).is_none() =>
@@ -310,15 +317,15 @@ impl Mesh {
             }
             Event::AbortTransport { conn } => {
                 if let Some(link) = self.link_of(side, session, *conn) {
-                    self.watch.seen.insert("connection closed to cancel");
-                    self.links[link].doom.get_or_insert(Doom::Cancel);
+                    self.inspector.cases.insert("connection closed to cancel");
+                    self.links[link].close_cause.get_or_insert(CloseCause::Cancel);
                     self.links[link].cut([0, 0]);
-                    self.lose(link, side);
+                    self.notify_end(link, side);
                 }
             }
             _ => {}
         }
-        self.happenings.push_back(DriverEvent { side, session, event });
+        self.driver_events.push_back(DriverEvent { side, session, event });
     }
 
     fn owner_of(&self, app: AppId) -> Option<usize> {
@@ -328,14 +335,14 @@ impl Mesh {
 
     fn on_join(&mut self, session: usize, conn: ConnId, app: AppId) {
         let Some(link) = self.link_of(Side::Server, session, conn) else { return };
-        let (now, refusal) = (self.now, self.refusals.pop_front());
+        let (now, refusal) = (self.now, self.join_refusals.pop_front());
         let owner = self.owner_of(app).filter(|&owner| owner != session);
         match (owner, refusal) {
             (None, _) => {
                 self.servers[session].refuse_join(now, conn, JoinRefusal::UnknownSession);
             }
             (Some(_), Some(reason)) => {
-                self.watch.seen.insert(match reason {
+                self.inspector.cases.insert(match reason {
                     JoinRefusal::UnknownSession => "session left",
                     _ => "join refused",
                 });
@@ -349,31 +356,31 @@ impl Mesh {
     /// Hands a connection over from the session where it arrived to the one that it joins.
     fn hand_over(&mut self, link: usize, session: usize, conn: ConnId, owner: usize) {
         let Some(detached) = self.servers[session].detach(conn) else { return };
-        let exporter = self.material(link, &detached.exporter_request());
-        let (now, nonce) = (self.now, self.nonce());
+        let exporter = self.keying_material(link, &detached.exporter_request());
+        let (now, nonce) = (self.now, self.next_nonce());
         let end = match self.servers[owner].verify_join(&detached, exporter) {
             Ok(proof) => {
-                self.watch.seen.insert("join accepted");
+                self.inspector.cases.insert("join accepted");
                 let conn = self.servers[owner].attach(now, detached, &proof, nonce);
-                End { session: owner, conn: Some(conn) }
+                LinkEnd { session: owner, conn: Some(conn) }
             }
             Err(reason) => {
-                self.watch.seen.insert("join refused by its owner");
+                self.inspector.cases.insert("join refused by its owner");
                 let config = self.setup.server_config();
                 let (adopted, conn) = Session::adopt(config, now, detached, reason);
                 self.servers.push(adopted);
-                End { session: self.servers.len() - 1, conn: Some(conn) }
+                LinkEnd { session: self.servers.len() - 1, conn: Some(conn) }
             }
         };
         self.links[link].ends[Side::Server.index()] = end;
     }
 
-    fn nonce(&mut self) -> [u8; 16] {
+    fn next_nonce(&mut self) -> [u8; 16] {
         (u128::from(self.rng.bits()) << 64 | u128::from(self.rng.bits())).to_be_bytes()
     }
 
     /// Returns a TLS exporter's output: equal at both ends of one connection, and different elsewhere.
-    fn material(&mut self, link: usize, request: &KeyingRequest) -> [u8; 32] {
+    fn keying_material(&mut self, link: usize, request: &KeyingRequest) -> [u8; 32] {
         let seed = match request {
             KeyingRequest::Zero => return [0; 32],
             KeyingRequest::Random => self.rng.bits(),

@@ -20,7 +20,7 @@ pub enum MigrateTo {
 
 /// A step of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "fields are the numbers of things, and amounts")]
+#[expect(missing_docs, reason = "fields are indices and amounts")]
 pub enum Op {
     /// The client opens another connection.
     Connect,
@@ -31,31 +31,31 @@ pub enum Op {
     /// Bytes arrive.
     Deliver { link: u8, to: Side, bytes: u32 },
     /// Both engines write, and everything arrives.
-    Exchange { link: u8 },
+    Flush { link: u8 },
     /// The server's application sends the response's head.
-    Respond { talk: u8 },
+    Respond { exchange: u8 },
     /// An application sends part of its body.
-    Write { talk: u8, side: Side, bytes: u32 },
+    Write { exchange: u8, side: Side, bytes: u32 },
     /// An application reads some chunks.
-    Read { talk: u8, side: Side, pieces: u8 },
+    Read { exchange: u8, side: Side, chunks: u8 },
     /// An application stops reading.
-    Pause { talk: u8, side: Side },
+    Pause { exchange: u8, side: Side },
     /// The server's application sends its complete response and needs no more of the request.
-    Stop { talk: u8 },
+    StopUpload { exchange: u8 },
     /// An application resets a stream.
-    Reset { talk: u8, side: Side },
+    Reset { exchange: u8, side: Side },
     /// An application releases a stream.
-    Release { talk: u8, side: Side },
+    Release { exchange: u8, side: Side },
     /// An end migrates a stream.
-    Migrate { talk: u8, side: Side, to: MigrateTo },
+    Migrate { exchange: u8, side: Side, to: MigrateTo },
     /// The client accepts an offer.
-    TakeOffer { talk: u8, to: MigrateTo },
+    AcceptOffer { exchange: u8, to: MigrateTo },
     /// The client declines an offer.
-    DeclineOffer { talk: u8 },
+    DeclineOffer { exchange: u8 },
     /// The server promises a response.
-    Push { talk: u8, plan: Plan },
+    Push { exchange: u8, plan: Plan },
     /// An end changes a priority.
-    Reprioritize { talk: u8, side: Side, urgency: u8 },
+    Reprioritize { exchange: u8, side: Side, urgency: u8 },
     /// An end sends PING.
     Ping { link: u8, side: Side },
     /// An end drains a connection.
@@ -65,7 +65,7 @@ pub enum Op {
     /// An end closes a connection at once.
     Close { link: u8, side: Side },
     /// A connection fails; the given thousandths of the bytes in flight still arrive.
-    Cut { link: u8, keep: [u16; 2] },
+    Cut { link: u8, delivered_permille: [u16; 2] },
     /// The next JOIN is refused.
     RefuseJoin(JoinRefusal),
     /// Time passes.
@@ -86,60 +86,60 @@ enum OpMix {
 }
 
 impl Op {
-    fn random(rng: &mut Rng, temper: OpMix) -> Self {
+    fn random(rng: &mut Rng, mix: OpMix) -> Self {
         let side = rng.pick(&Side::BOTH);
         let link = rng.below(6) as u8;
-        let talk = rng.below(12) as u8;
-        let trouble = match temper {
+        let exchange = rng.below(12) as u8;
+        let failure_permille = match mix {
             OpMix::Calm => 0,
             OpMix::Migrating => 8,
             OpMix::Rough => 50,
         };
-        if rng.below(1000) < trouble {
-            return Self::random_end(rng, link, talk, side);
+        if rng.below(1000) < failure_permille {
+            return Self::random_failure(rng, link, exchange, side);
         }
-        if temper == OpMix::Migrating && rng.chance(30) {
-            return Self::random_move(rng, talk, side);
+        if mix == OpMix::Migrating && rng.chance(30) {
+            return Self::random_migration(rng, exchange, side);
         }
         match rng.below(1000) {
             0..50 => Self::Connect,
             50..150 => Self::Open { on: rng.chance(30).then_some(link), plan: Plan::random(rng) },
-            150..340 => Self::Transmit { link, side, bytes: amount(rng) },
-            340..540 => Self::Deliver { link, to: side, bytes: amount(rng) },
-            540..610 => Self::Exchange { link },
-            610..630 => Self::Respond { talk },
-            630..710 => Self::Write { talk, side, bytes: rng.length(40_000) },
-            710..770 => Self::Read { talk, side, pieces: 1 + rng.below(6) as u8 },
-            770..920 => Self::random_move(rng, talk, side),
-            920..935 => Self::Push { talk, plan: Plan::random_push(rng) },
-            935..945 => Self::Reprioritize { talk, side, urgency: rng.below(8) as u8 },
-            945..955 => Self::Pause { talk, side },
-            955..965 if temper == OpMix::Calm => Self::Pause { talk, side },
-            955..965 => Self::Stop { talk },
+            150..340 => Self::Transmit { link, side, bytes: random_bytes(rng) },
+            340..540 => Self::Deliver { link, to: side, bytes: random_bytes(rng) },
+            540..610 => Self::Flush { link },
+            610..630 => Self::Respond { exchange },
+            630..710 => Self::Write { exchange, side, bytes: rng.log_uniform(40_000) },
+            710..770 => Self::Read { exchange, side, chunks: 1 + rng.below(6) as u8 },
+            770..920 => Self::random_migration(rng, exchange, side),
+            920..935 => Self::Push { exchange, plan: Plan::random_push(rng) },
+            935..945 => Self::Reprioritize { exchange, side, urgency: rng.below(8) as u8 },
+            945..955 => Self::Pause { exchange, side },
+            955..965 if mix == OpMix::Calm => Self::Pause { exchange, side },
+            955..965 => Self::StopUpload { exchange },
             965..985 => Self::Settle,
             985..990 => Self::Ping { link, side },
             _ => Self::Sleep { millis: rng.pick(&[10, 500, 1500]) },
         }
     }
 
-    fn random_move(rng: &mut Rng, talk: u8, side: Side) -> Self {
+    fn random_migration(rng: &mut Rng, exchange: u8, side: Side) -> Self {
         let to = match rng.below(10) {
             0..4 => MigrateTo::Spare,
             4..9 => MigrateTo::Link(rng.below(6) as u8),
             _ => MigrateTo::Offer,
         };
         match rng.below(12) {
-            0 => Self::TakeOffer { talk, to },
-            1 => Self::DeclineOffer { talk },
-            2 => Self::Migrate { talk, side: Side::Server, to: MigrateTo::Offer },
-            _ => Self::Migrate { talk, side, to },
+            0 => Self::AcceptOffer { exchange, to },
+            1 => Self::DeclineOffer { exchange },
+            2 => Self::Migrate { exchange, side: Side::Server, to: MigrateTo::Offer },
+            _ => Self::Migrate { exchange, side, to },
         }
     }
 
-    fn random_end(rng: &mut Rng, link: u8, talk: u8, side: Side) -> Self {
+    fn random_failure(rng: &mut Rng, link: u8, exchange: u8, side: Side) -> Self {
         match rng.below(40) {
-            0..7 => Self::Reset { talk, side },
-            7..14 => Self::Release { talk, side },
+            0..7 => Self::Reset { exchange, side },
+            7..14 => Self::Release { exchange, side },
             14..19 => Self::Drain { link, side },
             19..20 => Self::Shutdown { side },
             20..23 => Self::Close { link, side },
@@ -147,36 +147,36 @@ impl Op {
             24 => Self::RefuseJoin(JoinRefusal::UnknownSession),
             25..31 => Self::Sleep { millis: rng.pick(&[6000, 11_000, 31_000, 61_000]) },
             _ => {
-                let mut keep = || {
-                    let part = rng.below(1000) as u16;
-                    rng.pick(&[0, 1000, part])
+                let mut random_permille = || {
+                    let permille = rng.below(1000) as u16;
+                    rng.pick(&[0, 1000, permille])
                 };
-                Self::Cut { link, keep: [keep(), keep()] }
+                Self::Cut { link, delivered_permille: [random_permille(), random_permille()] }
             }
         }
     }
 }
 
-fn amount(rng: &mut Rng) -> u32 {
+fn random_bytes(rng: &mut Rng) -> u32 {
     match rng.below(10) {
         0 => 1 + rng.below(40),
-        1..4 => 1 + rng.length(20_000),
+        1..4 => 1 + rng.log_uniform(20_000),
         _ => 1 << 20,
     }
 }
 
 /// Returns a random sequence.
-pub fn sequence(rng: &mut Rng) -> Vec<Op> {
+pub fn random_sequence(rng: &mut Rng) -> Vec<Op> {
     let length = rng.pick(&[60, 150, 300, 600]);
     // Most sequences need a second connection and a stream to migrate.
-    let mut ops = vec![Op::Exchange { link: 0 }, Op::Exchange { link: 0 }];
+    let mut ops = vec![Op::Flush { link: 0 }, Op::Flush { link: 0 }];
     if rng.chance(90) {
-        ops.extend([Op::Connect, Op::Exchange { link: 1 }]);
+        ops.extend([Op::Connect, Op::Flush { link: 1 }]);
         if rng.chance(80) {
-            ops.push(Op::Exchange { link: 1 });
+            ops.push(Op::Flush { link: 1 });
         }
     }
-    let temper = rng.pick(&[OpMix::Calm, OpMix::Migrating, OpMix::Migrating, OpMix::Rough]);
-    ops.extend((0..length).map(|_| Op::random(rng, temper)));
+    let mix = rng.pick(&[OpMix::Calm, OpMix::Migrating, OpMix::Migrating, OpMix::Rough]);
+    ops.extend((0..length).map(|_| Op::random(rng, mix)));
     ops
 }

@@ -9,9 +9,9 @@ use smig_proto::{RequestHead, ResponseHead};
 use crate::mesh::link::Side;
 use crate::mesh::rng::{Rng, mix};
 
-/// A direction's body.
+/// The body of one direction of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flow {
+pub struct BodyPlan {
     /// Length in bytes.
     pub length: u32,
     /// Whether content-length announces it.
@@ -20,22 +20,22 @@ pub struct Flow {
     pub trailers: bool,
 }
 
-impl Flow {
+impl BodyPlan {
     /// Returns a body with content-length and without trailers.
     #[must_use]
     pub const fn plain(length: u32) -> Self {
         Self { length, announced: true, trailers: false }
     }
 
-    /// Returns whether the message is only a head.
-    pub(crate) const fn is_bare(self) -> bool {
+    /// Returns whether there is neither a body nor trailers.
+    pub(crate) const fn is_empty(self) -> bool {
         self.length == 0 && !self.trailers
     }
 }
 
-/// The kind of an exchange.
+/// The kind of an exchange, given by its method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ExchangeKind {
     /// A download.
     Get,
     /// A request for a response's head only.
@@ -46,21 +46,21 @@ pub enum Kind {
     Connect,
 }
 
-/// An exchange.
+/// Specification of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: ExchangeKind,
     /// The request's body; none for GET and HEAD.
-    pub up: Flow,
+    pub up: BodyPlan,
     /// The response's body.
-    pub down: Flow,
+    pub down: BodyPlan,
     /// Number of 1xx responses before the final one.
     pub informational: u8,
     /// Bytes of padding in each head: above 16384 it needs CONTINUATION.
     pub padding: u16,
-    /// Whether the server answers as soon as it reads the request, or later.
-    pub prompt: bool,
+    /// Whether the server sends its response head as soon as it reads the request.
+    pub responds_at_once: bool,
 }
 
 impl Plan {
@@ -68,94 +68,101 @@ impl Plan {
     #[must_use]
     pub const fn download(length: u32) -> Self {
         Self {
-            kind: Kind::Get,
-            up: Flow::plain(0),
-            down: Flow::plain(length),
+            kind: ExchangeKind::Get,
+            up: BodyPlan::plain(0),
+            down: BodyPlan::plain(length),
             informational: 0,
             padding: 0,
-            prompt: true,
+            responds_at_once: true,
         }
     }
 
-    /// Returns an upload of `length` bytes, answered by `answer` bytes.
+    /// Returns an upload of `length` bytes with a response of `answer` bytes.
     #[must_use]
     pub const fn upload(length: u32, answer: u32) -> Self {
-        Self { kind: Kind::Post, up: Flow::plain(length), ..Self::download(answer) }
+        Self { kind: ExchangeKind::Post, up: BodyPlan::plain(length), ..Self::download(answer) }
     }
 
     /// Returns a random plan.
     pub fn random(rng: &mut Rng) -> Self {
-        let kind =
-            rng.pick(&[Kind::Get, Kind::Get, Kind::Post, Kind::Post, Kind::Connect, Kind::Head]);
-        let flow = |rng: &mut Rng| {
-            let most = rng.pick(&[100, 3000, 20_000, 20_000, 150_000]);
-            let tunnel = kind == Kind::Connect;
-            Flow {
-                length: rng.length(most),
+        let kind = rng.pick(&[
+            ExchangeKind::Get,
+            ExchangeKind::Get,
+            ExchangeKind::Post,
+            ExchangeKind::Post,
+            ExchangeKind::Connect,
+            ExchangeKind::Head,
+        ]);
+        let body = |rng: &mut Rng| {
+            let max = rng.pick(&[100, 3000, 20_000, 20_000, 150_000]);
+            let tunnel = kind == ExchangeKind::Connect;
+            BodyPlan {
+                length: rng.log_uniform(max),
                 announced: !tunnel && rng.chance(50),
                 trailers: !tunnel && rng.chance(15),
             }
         };
         let up = match kind {
-            Kind::Get | Kind::Head => Flow::plain(0),
-            Kind::Post | Kind::Connect => flow(rng),
+            ExchangeKind::Get | ExchangeKind::Head => BodyPlan::plain(0),
+            ExchangeKind::Post | ExchangeKind::Connect => body(rng),
         };
-        let down = flow(rng);
+        let down = body(rng);
         let informational = if rng.chance(15) { 1 } else { 0 };
         let padding = if rng.chance(4) { 20_000 } else { 0 };
-        Self { kind, up, down, informational, padding, prompt: rng.chance(70) }
+        Self { kind, up, down, informational, padding, responds_at_once: rng.chance(70) }
     }
 
     /// Returns a random plan for a push.
     pub fn random_push(rng: &mut Rng) -> Self {
-        Self { kind: Kind::Get, up: Flow::plain(0), ..Self::random(rng) }
+        Self { kind: ExchangeKind::Get, up: BodyPlan::plain(0), ..Self::random(rng) }
     }
 
-    /// Returns what `side` sends. A response to HEAD has no body.
-    pub(crate) const fn flow_of(&self, side: Side) -> Flow {
+    /// Returns the body that `side` sends; a response to HEAD has none.
+    pub(crate) const fn body_of(&self, side: Side) -> BodyPlan {
         match (side, self.kind) {
             (Side::Client, _) => self.up,
-            (Side::Server, Kind::Head) => Flow::plain(0),
+            (Side::Server, ExchangeKind::Head) => BodyPlan::plain(0),
             (Side::Server, _) => self.down,
         }
     }
 
     /// Returns whether the head of `side` ends its direction.
-    pub(crate) const fn is_bare(&self, side: Side) -> bool {
+    pub(crate) const fn is_head_only(&self, side: Side) -> bool {
         match (side, self.kind) {
-            (_, Kind::Connect) => false,
-            (Side::Client, Kind::Post) => false,
-            (Side::Client, Kind::Get | Kind::Head) | (Side::Server, Kind::Head) => true,
-            (Side::Server, Kind::Get | Kind::Post) => self.down.is_bare(),
+            (_, ExchangeKind::Connect) => false,
+            (Side::Client, ExchangeKind::Post) => false,
+            (Side::Client, ExchangeKind::Get | ExchangeKind::Head)
+            | (Side::Server, ExchangeKind::Head) => true,
+            (Side::Server, ExchangeKind::Get | ExchangeKind::Post) => self.down.is_empty(),
         }
     }
 
     pub(crate) fn request(&self, number: usize) -> RequestHead {
         let (method, uri) = match self.kind {
-            Kind::Get => (Method::GET, format!("https://mesh.test/{number}")),
-            Kind::Head => (Method::HEAD, format!("https://mesh.test/{number}")),
-            Kind::Post => (Method::POST, format!("https://mesh.test/{number}")),
-            Kind::Connect => (Method::CONNECT, format!("t{number}:1")),
+            ExchangeKind::Get => (Method::GET, format!("https://mesh.test/{number}")),
+            ExchangeKind::Head => (Method::HEAD, format!("https://mesh.test/{number}")),
+            ExchangeKind::Post => (Method::POST, format!("https://mesh.test/{number}")),
+            ExchangeKind::Connect => (Method::CONNECT, format!("t{number}:1")),
         };
         let mut headers = HeaderMap::new();
-        if self.kind == Kind::Post && self.up.announced {
+        if self.kind == ExchangeKind::Post && self.up.announced {
             headers.insert("content-length", HeaderValue::from(self.up.length));
         }
-        self.identify(&mut headers, number);
+        self.add_number(&mut headers, number);
         let uri = uri.parse().expect("made of digits and letters");
         RequestHead { method, uri, protocol: None, headers }
     }
 
     pub(crate) fn response(&self, number: usize) -> ResponseHead {
         let mut headers = HeaderMap::new();
-        if self.kind != Kind::Connect && self.down.announced {
+        if self.kind != ExchangeKind::Connect && self.down.announced {
             headers.insert("content-length", HeaderValue::from(self.down.length));
         }
-        self.identify(&mut headers, number);
+        self.add_number(&mut headers, number);
         ResponseHead { status: StatusCode::OK, headers }
     }
 
-    fn identify(&self, headers: &mut HeaderMap, number: usize) {
+    fn add_number(&self, headers: &mut HeaderMap, number: usize) {
         headers.insert("x-number", HeaderValue::from(number));
         if self.padding > 0 {
             let padding = "&".repeat(self.padding.into());
@@ -183,37 +190,37 @@ pub(crate) fn number_of(headers: &HeaderMap) -> Option<usize> {
 }
 
 /// A prime, so that it divides no frame or window size.
-const PERIOD: usize = 65_521;
+const PATTERN_BYTES: usize = 65_521;
 
 fn pattern() -> &'static Bytes {
     static PATTERN: OnceLock<Bytes> = OnceLock::new();
     PATTERN.get_or_init(|| {
         let mut rng = Rng::new(7);
-        let once: Vec<u8> = (0..PERIOD).map(|_| rng.bits() as u8).collect();
+        let once: Vec<u8> = (0..PATTERN_BYTES).map(|_| rng.bits() as u8).collect();
         Bytes::from([&once[..], &once[..]].concat())
     })
 }
 
-fn start(number: usize, side: Side, offset: u64) -> usize {
-    let turn = mix((number as u64) * 2 + side.index() as u64) % PERIOD as u64;
-    usize::try_from((turn + offset) % PERIOD as u64).unwrap_or(0)
+fn pattern_offset(number: usize, side: Side, offset: u64) -> usize {
+    let shift = mix((number as u64) * 2 + side.index() as u64) % PATTERN_BYTES as u64;
+    usize::try_from((shift + offset) % PATTERN_BYTES as u64).unwrap_or(0)
 }
 
 /// Returns the bytes from `offset` of what `side` sends in exchange `number`.
 pub(crate) fn content(number: usize, side: Side, offset: u64, bytes: usize) -> Bytes {
-    let from = start(number, side, offset);
-    pattern().slice(from..from + bytes.min(PERIOD))
+    let from = pattern_offset(number, side, offset);
+    pattern().slice(from..from + bytes.min(PATTERN_BYTES))
 }
 
 /// Returns the offset of the first byte of `data`, received at `offset`, that differs from what was
 /// sent.
-pub(crate) fn first_wrong(number: usize, side: Side, offset: u64, data: &[u8]) -> Option<u64> {
-    for (at, part) in data.chunks(PERIOD).enumerate() {
-        let offset = offset + (at * PERIOD) as u64;
-        let sent = content(number, side, offset, part.len());
-        if sent != part {
-            let wrong = sent.iter().zip(part).position(|(a, b)| a != b).unwrap_or(0);
-            return Some(offset + wrong as u64);
+pub(crate) fn first_mismatch(number: usize, side: Side, offset: u64, data: &[u8]) -> Option<u64> {
+    for (at, chunk) in data.chunks(PATTERN_BYTES).enumerate() {
+        let offset = offset + (at * PATTERN_BYTES) as u64;
+        let sent = content(number, side, offset, chunk.len());
+        if sent != chunk {
+            let mismatch = sent.iter().zip(chunk).position(|(a, b)| a != b).unwrap_or(0);
+            return Some(offset + mismatch as u64);
         }
     }
     None

@@ -33,12 +33,12 @@ impl Rng {
         choices[self.below(u32::try_from(choices.len()).unwrap_or(1)) as usize]
     }
 
-    /// Returns a length of at most `most`, distributed over its magnitudes: short ones are as
+    /// Returns a length of at most `max`, distributed over its magnitudes: short ones are as
     /// likely as long ones.
-    pub fn length(&mut self, most: u32) -> u32 {
-        let bits = 32 - most.leading_zeros();
+    pub fn log_uniform(&mut self, max: u32) -> u32 {
+        let bits = 32 - max.leading_zeros();
         let width = self.below(bits + 1);
-        self.below(1_u32.checked_shl(width).unwrap_or(u32::MAX)).min(most)
+        self.below(1_u32.checked_shl(width).unwrap_or(u32::MAX)).min(max)
     }
 }
 

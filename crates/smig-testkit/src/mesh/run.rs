@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::mesh::op::{Op, sequence};
+use crate::mesh::frame_inspector::FaultInjection;
+use crate::mesh::op::{Op, random_sequence};
 use crate::mesh::rng::{Rng, mix};
 use crate::mesh::setup::Setup;
 use crate::mesh::shrink::{Failure, shrink};
-use crate::mesh::watch::FaultInjection;
 use crate::mesh::world::World;
 
 /// Number of sequences in which each case occurred.
 pub type Coverage = BTreeMap<&'static str, u64>;
 
-/// Runs one sequence.
+/// Runs one sequence. Returns the cases that occurred.
 ///
 /// # Errors
 ///
@@ -22,8 +22,8 @@ pub fn replay(setup: Setup, ops: &[Op]) -> Result<Vec<&'static str>, String> {
     run(setup, ops, None, &mut None)
 }
 
-/// Runs one sequence with a fault of delivery. The cases that occurred contain `"sabotage"` if the fault took
-/// effect.
+/// Runs one sequence with an injected fault. The returned cases contain `"fault injected"` if the
+/// fault took effect.
 ///
 /// # Errors
 ///
@@ -31,9 +31,9 @@ pub fn replay(setup: Setup, ops: &[Op]) -> Result<Vec<&'static str>, String> {
 pub fn replay_with_fault(
     setup: Setup,
     ops: &[Op],
-    sabotage: FaultInjection,
+    injection: FaultInjection,
 ) -> Result<Vec<&'static str>, String> {
-    run(setup, ops, Some(sabotage), &mut None)
+    run(setup, ops, Some(injection), &mut None)
 }
 
 /// Returns the frames of a sequence as text.
@@ -47,16 +47,16 @@ pub fn trace(setup: Setup, ops: &[Op]) -> Vec<String> {
 fn run(
     setup: Setup,
     ops: &[Op],
-    sabotage: Option<FaultInjection>,
+    injection: Option<FaultInjection>,
     log: &mut Option<Vec<String>>,
 ) -> Result<Vec<&'static str>, String> {
     let mut world = World::new(setup);
-    world.mesh.watch.sabotage = sabotage;
-    world.mesh.watch.log = log.take();
-    let logs = world.mesh.watch.log.is_some();
+    world.mesh.inspector.fault_injection = injection;
+    world.mesh.inspector.log = log.take();
+    let has_log = world.mesh.inspector.log.is_some();
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         for (at, &op) in ops.iter().enumerate() {
-            if let Some(log) = &mut world.mesh.watch.log {
+            if let Some(log) = &mut world.mesh.inspector.log {
                 log.push(format!("--- {at} {op:?}"));
             }
             world.apply(op);
@@ -64,24 +64,24 @@ fn run(
                 return;
             }
         }
-        if let Some(log) = &mut world.mesh.watch.log {
+        if let Some(log) = &mut world.mesh.inspector.log {
             log.push("--- finish".to_owned());
         }
         world.finish();
     }));
-    if logs {
-        *log = world.mesh.watch.log.take();
+    if has_log {
+        *log = world.mesh.inspector.log.take();
     }
     match (outcome, world.faults.first()) {
         (Err(panic), _) => Err(format!("panic: {}", panic_text(panic.as_ref()))),
         (Ok(()), Some(fault)) => Err(fault.clone()),
-        (Ok(()), None) => Ok(world.mesh.watch.seen.iter().copied().collect()),
+        (Ok(()), None) => Ok(world.mesh.inspector.cases.iter().copied().collect()),
     }
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a text").to_owned()
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message").to_owned()
 }
 
 /// Runs `sequences` random sequences; the first uses `seed` itself.
@@ -89,14 +89,14 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
 /// # Errors
 ///
 /// The first failure, shrunk.
-pub fn random_sequences(seed: u64, sequences: u64) -> Result<Coverage, Box<Failure>> {
+pub fn run_random_sequences(seed: u64, sequences: u64) -> Result<Coverage, Box<Failure>> {
     let mut coverage = Coverage::new();
     for number in 0..sequences {
         let seed = if number == 0 { seed } else { mix(mix(seed).wrapping_add(number)) };
-        let (setup, ops) = random(seed);
+        let (setup, ops) = sequence_from_seed(seed);
         match replay(setup, &ops) {
-            Ok(seen) => {
-                for case in seen {
+            Ok(cases) => {
+                for case in cases {
                     *coverage.entry(case).or_default() += 1;
                 }
             }
@@ -108,7 +108,7 @@ pub fn random_sequences(seed: u64, sequences: u64) -> Result<Coverage, Box<Failu
 
 /// Returns the sequence of a seed.
 #[must_use]
-pub fn random(seed: u64) -> (Setup, Vec<Op>) {
+pub fn sequence_from_seed(seed: u64) -> (Setup, Vec<Op>) {
     let mut rng = Rng::new(seed);
-    (Setup::random(&mut rng), sequence(&mut rng))
+    (Setup::random(&mut rng), random_sequence(&mut rng))
 }

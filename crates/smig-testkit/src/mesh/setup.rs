@@ -22,24 +22,24 @@ pub struct Setup {
     /// A stream's send buffer.
     pub send_buffer: u32,
     /// Capacity of each direction of a connection.
-    pub socket: u32,
+    pub pipe_capacity: u32,
     /// SETTINGS_SMIG of the client; 0: the extension is off.
-    pub client_tolerates: u32,
+    pub client_max_open_migrations: u32,
     /// SETTINGS_SMIG of the server; 0: the extension is off.
-    pub server_tolerates: u32,
+    pub server_max_open_migrations: u32,
     /// SETTINGS_MAX_FRAME_SIZE of both ends.
-    pub max_frame: u32,
+    pub max_frame_size: u32,
     /// Bytes of unsent control frames above which an end stops reading.
     pub max_buffered_output: u32,
     /// Migrations of a stream that the client initiates or accepts.
-    pub client_moves: u8,
+    pub client_max_migrations: u8,
     /// Migrations of a stream that the server initiates or accepts.
-    pub server_moves: u8,
+    pub server_max_migrations: u8,
     /// Data that a mover sends on a carrier before the answer.
     pub replay_limit: u32,
     /// Seconds for which a carrier may stay unbound; a mover waits three times as long for an
     /// answer.
-    pub patience: u8,
+    pub unbound_timeout_s: u8,
     /// Maximum number of concurrent streams, at the server and for pushes.
     pub max_streams: u32,
     /// Whether the client accepts pushes.
@@ -55,15 +55,15 @@ impl Default for Setup {
             server_window: 65_535,
             connection_window: 1 << 20,
             send_buffer: 16 << 10,
-            socket: 64 << 10,
-            client_tolerates: 16,
-            server_tolerates: 16,
-            max_frame: 16_384,
+            pipe_capacity: 64 << 10,
+            client_max_open_migrations: 16,
+            server_max_open_migrations: 16,
+            max_frame_size: 16_384,
             max_buffered_output: 256 << 10,
-            client_moves: 4,
-            server_moves: 4,
+            client_max_migrations: 4,
+            server_max_migrations: 4,
             replay_limit: 1 << 20,
-            patience: 10,
+            unbound_timeout_s: 10,
             max_streams: 100,
             push: Push::Enabled,
         }
@@ -74,7 +74,8 @@ impl Setup {
     /// Returns random initial conditions.
     pub fn random(rng: &mut Rng) -> Self {
         let windows = [700, 3000, 10_000, 65_535, 65_535, 200_000];
-        let tolerates: Vec<u32> = (0..20).map(|n| if n < 17 { 16 } else { n - 17 }).collect();
+        let open_migration_limits: Vec<u32> =
+            (0..20).map(|n| if n < 17 { 16 } else { n - 17 }).collect();
         Self {
             seed: rng.bits(),
             security: rng.pick(&[
@@ -89,15 +90,15 @@ impl Setup {
             server_window: rng.pick(&windows),
             connection_window: rng.pick(&[65_535, 65_535, 300_000, 1 << 20]),
             send_buffer: rng.pick(&[500, 5000, 16 << 10, 64 << 10]),
-            socket: rng.pick(&[300, 3000, 20_000, 100_000]),
-            client_tolerates: rng.pick(&tolerates),
-            server_tolerates: rng.pick(&tolerates),
-            max_frame: rng.pick(&[16_384, 16_384, 50_000]),
+            pipe_capacity: rng.pick(&[300, 3000, 20_000, 100_000]),
+            client_max_open_migrations: rng.pick(&open_migration_limits),
+            server_max_open_migrations: rng.pick(&open_migration_limits),
+            max_frame_size: rng.pick(&[16_384, 16_384, 50_000]),
             max_buffered_output: rng.pick(&[500, 256 << 10, 256 << 10]),
-            client_moves: rng.pick(&[0, 1, 4, 200, 200, 200]),
-            server_moves: rng.pick(&[0, 1, 4, 200, 200, 200]),
+            client_max_migrations: rng.pick(&[0, 1, 4, 200, 200, 200]),
+            server_max_migrations: rng.pick(&[0, 1, 4, 200, 200, 200]),
             replay_limit: rng.pick(&[1, 2000, 1 << 20, 1 << 20]),
-            patience: rng.pick(&[10, 10, 10, 1]),
+            unbound_timeout_s: rng.pick(&[10, 10, 10, 1]),
             max_streams: rng.pick(&[2, 100, 100, 100]),
             push: rng.pick(&[Push::Enabled, Push::Enabled, Push::Disabled]),
         }
@@ -105,16 +106,16 @@ impl Setup {
 
     pub(crate) fn client_config(&self) -> Config {
         let config = Config { stream_window: self.client_window, ..Config::client() };
-        self.config(config, self.client_tolerates, self.client_moves)
+        self.config(config, self.client_max_open_migrations, self.client_max_migrations)
     }
 
     pub(crate) fn server_config(&self) -> Config {
         let config = Config { stream_window: self.server_window, ..Config::server() };
-        self.config(config, self.server_tolerates, self.server_moves)
+        self.config(config, self.server_max_open_migrations, self.server_max_migrations)
     }
 
-    fn config(&self, mut config: Config, tolerated: u32, max_moves: u8) -> Config {
-        config.max_frame_size = self.max_frame;
+    fn config(&self, mut config: Config, max_open_migrations: u32, max_migrations: u8) -> Config {
+        config.max_frame_size = self.max_frame_size;
         config.limits.max_buffered_output = self.max_buffered_output as usize;
         config.connection_window = self.connection_window;
         config.max_concurrent_streams = self.max_streams;
@@ -125,11 +126,11 @@ impl Setup {
         config.limits.max_queued_control_frames = u32::MAX;
         config.limits.reset_burst = 10_000;
         match &mut config.smig {
-            Some(_) if tolerated == 0 => config.smig = None,
+            Some(_) if max_open_migrations == 0 => config.smig = None,
             Some(smig) => {
-                smig.max_open_migrations = tolerated;
-                smig.max_migrations_per_stream = max_moves;
-                smig.unbound_timeout = Duration::from_secs(self.patience.into());
+                smig.max_open_migrations = max_open_migrations;
+                smig.max_migrations_per_stream = max_migrations;
+                smig.unbound_timeout = Duration::from_secs(self.unbound_timeout_s.into());
                 smig.answer_timeout = 3 * smig.unbound_timeout;
                 smig.replay_limit = self.replay_limit as usize;
                 smig.migrations_per_second = 1000;

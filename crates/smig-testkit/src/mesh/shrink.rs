@@ -1,7 +1,7 @@
 //! Shrinks a failing sequence to a minimal one that still fails, and prints it as source.
 
 use crate::mesh::op::Op;
-use crate::mesh::plan::{Flow, Kind, Plan};
+use crate::mesh::plan::{BodyPlan, ExchangeKind, Plan};
 use crate::mesh::run::{replay, trace};
 use crate::mesh::setup::Setup;
 
@@ -23,17 +23,17 @@ pub(crate) fn shrink(seed: u64, setup: Setup, ops: Vec<Op>) -> Failure {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let mut failure = Failure { seed, setup, ops, fault: String::new() };
-    failure.leave_out();
+    failure.remove_steps();
     failure.simplify_steps();
     failure.simplify_setup();
-    failure.leave_out();
+    failure.remove_steps();
     failure.fault = replay(failure.setup, &failure.ops).err().unwrap_or_default();
     std::panic::set_hook(hook);
     failure
 }
 
 impl Failure {
-    fn leave_out(&mut self) {
+    fn remove_steps(&mut self) {
         let mut size = self.ops.len().div_ceil(2);
         while size > 0 {
             let (mut start, before) = (0, self.ops.len());
@@ -85,35 +85,38 @@ fn simpler_steps(op: Op) -> Vec<Op> {
             }
             simpler
         }
-        Op::Push { talk, plan } => {
+        Op::Push { exchange, plan } => {
             // A push that announces a request body fails for another reason.
-            let bodiless = |plan| Plan { kind: Kind::Get, up: Flow::plain(0), ..plan };
+            let bodiless = |plan| Plan { kind: ExchangeKind::Get, up: BodyPlan::plain(0), ..plan };
             let plans = simpler_plans(plan).into_iter().map(bodiless);
-            plans.map(|plan| Op::Push { talk, plan }).collect()
+            plans.map(|plan| Op::Push { exchange, plan }).collect()
         }
         Op::Transmit { link, side, .. } => {
-            vec![Op::Exchange { link }, { Op::Transmit { link, side, bytes: 1 << 20 } }]
+            vec![Op::Flush { link }, { Op::Transmit { link, side, bytes: 1 << 20 } }]
         }
         Op::Deliver { link, to, .. } => vec![Op::Deliver { link, to, bytes: 1 << 20 }],
-        Op::Cut { link, .. } => vec![Op::Cut { link, keep: [0, 0] }],
+        Op::Cut { link, .. } => vec![Op::Cut { link, delivered_permille: [0, 0] }],
         other => vec![other],
     }
 }
 
 fn simpler_plans(plan: Plan) -> Vec<Plan> {
-    let short = |flow: Flow| Flow { length: flow.length.min(9), ..flow };
-    let bare = Plan { informational: 0, padding: 0, ..plan };
+    let short_body = |body: BodyPlan| BodyPlan { length: body.length.min(9), ..body };
+    let short_heads = Plan { informational: 0, padding: 0, ..plan };
     vec![
         Plan::download(9),
         Plan::upload(9, 9),
-        Plan { prompt: false, ..Plan::download(9) },
-        Plan { prompt: false, ..Plan::upload(9, 9) },
+        Plan { responds_at_once: false, ..Plan::download(9) },
+        Plan { responds_at_once: false, ..Plan::upload(9, 9) },
         Plan::download(plan.down.length),
         Plan::upload(plan.up.length, plan.down.length),
-        Plan { prompt: plan.prompt, ..Plan::upload(plan.up.length, plan.down.length) },
-        Plan { up: short(plan.up), down: short(plan.down), ..bare },
-        Plan { up: short(plan.up), ..bare },
-        bare,
+        Plan {
+            responds_at_once: plan.responds_at_once,
+            ..Plan::upload(plan.up.length, plan.down.length)
+        },
+        Plan { up: short_body(plan.up), down: short_body(plan.down), ..short_heads },
+        Plan { up: short_body(plan.up), ..short_heads },
+        short_heads,
         plan,
     ]
 }
@@ -126,41 +129,41 @@ const SIMPLER_SETUPS: [fn(Setup) -> Setup; 16] = [
     |s| Setup { server_window: Setup::default().server_window, ..s },
     |s| Setup { connection_window: Setup::default().connection_window, ..s },
     |s| Setup { send_buffer: Setup::default().send_buffer, ..s },
-    |s| Setup { socket: Setup::default().socket, ..s },
-    |s| Setup { client_tolerates: Setup::default().client_tolerates, ..s },
-    |s| Setup { server_tolerates: Setup::default().server_tolerates, ..s },
-    |s| Setup { max_frame: Setup::default().max_frame, ..s },
+    |s| Setup { pipe_capacity: Setup::default().pipe_capacity, ..s },
+    |s| Setup { client_max_open_migrations: Setup::default().client_max_open_migrations, ..s },
+    |s| Setup { server_max_open_migrations: Setup::default().server_max_open_migrations, ..s },
+    |s| Setup { max_frame_size: Setup::default().max_frame_size, ..s },
     |s| Setup { max_buffered_output: Setup::default().max_buffered_output, ..s },
-    |s| Setup { client_moves: Setup::default().client_moves, ..s },
-    |s| Setup { server_moves: Setup::default().server_moves, ..s },
+    |s| Setup { client_max_migrations: Setup::default().client_max_migrations, ..s },
+    |s| Setup { server_max_migrations: Setup::default().server_max_migrations, ..s },
     |s| Setup { replay_limit: Setup::default().replay_limit, ..s },
-    |s| Setup { patience: Setup::default().patience, ..s },
+    |s| Setup { unbound_timeout_s: Setup::default().unbound_timeout_s, ..s },
     |s| Setup { max_streams: Setup::default().max_streams, ..s },
 ];
 
 /// Returns a plan as source.
-fn source(plan: Plan) -> String {
-    let base = if plan.kind == Kind::Get {
+fn plan_source(plan: Plan) -> String {
+    let base = if plan.kind == ExchangeKind::Get {
         (Plan::download(plan.down.length), format!("Plan::download({})", plan.down.length))
     } else {
         let (up, down) = (plan.up.length, plan.down.length);
         (Plan::upload(up, down), format!("Plan::upload({up}, {down})"))
     };
     let (base, mut text) = base;
-    let mut differs = String::new();
-    let mut field = |name: &str, same: bool, value: String| {
-        if !same {
-            differs += &format!("{name}: {value}, ");
+    let mut changes = String::new();
+    let mut field = |name: &str, is_same: bool, value: String| {
+        if !is_same {
+            changes += &format!("{name}: {value}, ");
         }
     };
-    field("kind", plan.kind == base.kind, format!("Kind::{:?}", plan.kind));
+    field("kind", plan.kind == base.kind, format!("ExchangeKind::{:?}", plan.kind));
     field("up", plan.up == base.up, format!("{:?}", plan.up));
     field("down", plan.down == base.down, format!("{:?}", plan.down));
     field("informational", plan.informational == 0, plan.informational.to_string());
     field("padding", plan.padding == 0, plan.padding.to_string());
-    field("prompt", plan.prompt, plan.prompt.to_string());
-    if !differs.is_empty() {
-        text = format!("Plan {{ {differs}..{text} }}");
+    field("responds_at_once", plan.responds_at_once, plan.responds_at_once.to_string());
+    if !changes.is_empty() {
+        text = format!("Plan {{ {changes}..{text} }}");
     }
     text
 }
@@ -172,10 +175,14 @@ impl std::fmt::Display for Failure {
         for op in &self.ops {
             match *op {
                 Op::Open { on, plan } => {
-                    writeln!(f, "    Open {{ on: {on:?}, plan: {} }},", source(plan))?;
+                    writeln!(f, "    Open {{ on: {on:?}, plan: {} }},", plan_source(plan))?;
                 }
-                Op::Push { talk, plan } => {
-                    writeln!(f, "    Push {{ talk: {talk}, plan: {} }},", source(plan))?;
+                Op::Push { exchange, plan } => {
+                    writeln!(
+                        f,
+                        "    Push {{ exchange: {exchange}, plan: {} }},",
+                        plan_source(plan)
+                    )?;
                 }
                 op => writeln!(f, "    {op:?},")?,
             }

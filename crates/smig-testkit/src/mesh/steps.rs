@@ -2,155 +2,167 @@
 
 use smig_proto::{EndStream, ErrorCode, MigrationTarget, Priority};
 
-use crate::mesh::link::{Doom, Side};
+use crate::mesh::exchange::ExchangeModel;
+use crate::mesh::link::{CloseCause, Side};
 use crate::mesh::op::{MigrateTo, Op};
 use crate::mesh::plan::Plan;
-use crate::mesh::talk::ExchangeModel;
-use crate::mesh::world::{ALL, AppActivity, World};
+use crate::mesh::world::{AppActivity, UNLIMITED, World};
 
 impl World {
     pub(crate) fn step(&mut self, op: Op) {
-        self.troubled |=
+        self.failures_expected |=
             matches!(op, Op::Cut { .. } | Op::Close { .. } | Op::Reset { .. } | Op::Release { .. });
         match op {
             Op::Connect => {
-                if !self.shut.contains(&(Side::Client, 0)) {
+                if !self.shut_down_sessions.contains(&(Side::Client, 0)) {
                     self.mesh.connect();
                 }
             }
             Op::Open { on, plan } => self.open(on, plan),
             Op::Transmit { link, side, bytes } => {
-                let link = self.link(link);
+                let link = self.link_index(link);
                 self.mesh.transmit(link, side, bytes as usize);
             }
             Op::Deliver { link, to, bytes } => {
-                let link = self.link(link);
+                let link = self.link_index(link);
                 self.mesh.deliver(link, to, bytes as usize);
             }
-            Op::Exchange { link } => {
-                let link = self.link(link);
+            Op::Flush { link } => {
+                let link = self.link_index(link);
                 for side in Side::BOTH {
-                    self.mesh.transmit(link, side, ALL);
-                    self.mesh.deliver(link, side.other(), ALL);
+                    self.mesh.transmit(link, side, UNLIMITED);
+                    self.mesh.deliver(link, side.other(), UNLIMITED);
                 }
             }
-            Op::Respond { talk } => self.on_talk(talk, |world, at| world.send_head(at)),
-            Op::Write { talk, side, bytes } => {
-                self.on_talk(talk, |world, at| _ = world.write(at, side, bytes as usize));
+            Op::Respond { exchange } => self.on_exchange(exchange, |world, at| world.send_head(at)),
+            Op::Write { exchange, side, bytes } => {
+                self.on_exchange(exchange, |world, at| _ = world.write(at, side, bytes as usize));
             }
-            Op::Read { talk, side, pieces } => {
-                self.on_talk(talk, |world, at| _ = world.read(at, side, pieces.into()));
+            Op::Read { exchange, side, chunks } => {
+                self.on_exchange(exchange, |world, at| _ = world.read(at, side, chunks.into()));
             }
-            Op::Pause { talk, side } => {
-                self.on_talk(talk, |world, at| world.talks[at].part(side).paused = true);
+            Op::Pause { exchange, side } => {
+                self.on_exchange(exchange, |world, at| {
+                    world.exchanges[at].side_mut(side).paused = true
+                });
             }
-            Op::Stop { talk } => self.on_talk(talk, Self::stop),
-            Op::Reset { talk, side } => self.on_talk(talk, |world, at| world.reset(at, side)),
-            Op::Release { talk, side } => self.on_talk(talk, |world, at| world.release(at, side)),
-            Op::Migrate { talk, side, to } => {
-                self.on_talk(talk, |world, at| world.migrate(at, side, to));
+            Op::StopUpload { exchange } => self.on_exchange(exchange, Self::stop_upload),
+            Op::Reset { exchange, side } => {
+                self.on_exchange(exchange, |world, at| world.reset(at, side))
             }
-            Op::TakeOffer { talk, to } => self.on_talk(talk, |world, at| {
-                if world.talks[at].offered {
+            Op::Release { exchange, side } => {
+                self.on_exchange(exchange, |world, at| world.release(at, side))
+            }
+            Op::Migrate { exchange, side, to } => {
+                self.on_exchange(exchange, |world, at| world.migrate(at, side, to));
+            }
+            Op::AcceptOffer { exchange, to } => self.on_exchange(exchange, |world, at| {
+                if world.exchanges[at].has_open_offer {
                     world.migrate(at, Side::Client, to);
                 }
             }),
-            Op::DeclineOffer { talk } => self.on_talk(talk, Self::decline_offer),
-            Op::Push { talk, plan } => self.on_talk(talk, |world, at| world.push(at, plan)),
-            Op::Reprioritize { talk, side, urgency } => self.on_talk(talk, |world, at| {
-                let priority = match urgency % 2 {
-                    0 => Priority::incremental(urgency),
-                    _ => Priority::sequential(urgency),
-                };
-                world.on_stream(at, side, |session, key| session.reprioritize(key, priority));
-            }),
+            Op::DeclineOffer { exchange } => self.on_exchange(exchange, Self::decline_offer),
+            Op::Push { exchange, plan } => {
+                self.on_exchange(exchange, |world, at| world.push(at, plan))
+            }
+            Op::Reprioritize { exchange, side, urgency } => {
+                self.on_exchange(exchange, |world, at| {
+                    let priority = match urgency % 2 {
+                        0 => Priority::incremental(urgency),
+                        _ => Priority::sequential(urgency),
+                    };
+                    world.on_stream(at, side, |session, key| session.reprioritize(key, priority));
+                })
+            }
             Op::Ping { link, side } => self.on_conn(link, side, |session, conn| session.ping(conn)),
             Op::Drain { link, side } => {
-                self.seen("drain");
+                self.add_case("drain");
                 let now = self.mesh.now;
                 self.on_conn(link, side, |session, conn| session.drain(now, conn));
             }
             Op::Shutdown { side } => {
-                self.seen("shutdown");
+                self.add_case("shutdown");
                 self.shutdown(side);
             }
             Op::Close { link, side } => self.close(link, side),
-            Op::Cut { link, keep } => {
-                let link = self.link(link);
-                self.seen("cut");
+            Op::Cut { link, delivered_permille: keep } => {
+                let link = self.link_index(link);
+                self.add_case("cut");
                 self.mesh.cut(link, keep);
             }
-            Op::RefuseJoin(reason) => self.mesh.refusals.push_back(reason),
+            Op::RefuseJoin(reason) => self.mesh.join_refusals.push_back(reason),
             Op::Sleep { millis } => self.sleep(millis),
             Op::Settle => {
-                self.settle(AppActivity::Idle);
-                self.check_still();
+                self.settle(AppActivity::ReadOnly);
+                self.check_quiescent();
             }
         }
     }
 
     fn open(&mut self, on: Option<u8>, plan: Plan) {
-        if self.talks.len() >= 60 {
+        if self.exchanges.len() >= 60 {
             return;
         }
-        let at = self.talks.len();
-        let conn = match on.map(|link| self.mesh.links[self.link(link)].ends[0].conn) {
+        let at = self.exchanges.len();
+        let conn = match on.map(|link| self.mesh.links[self.link_index(link)].ends[0].conn) {
             Some(None) => return,
             Some(conn) => conn,
             None => None,
         };
-        let bare = plan.is_bare(Side::Client);
-        let end = if bare { EndStream::Yes } else { EndStream::No };
+        let is_head_only = plan.is_head_only(Side::Client);
+        let end = if is_head_only { EndStream::Yes } else { EndStream::No };
         let now = self.mesh.now;
         let Ok(key) = self.mesh.client.open(now, conn, &plan.request(at), end) else {
             self.mesh.pump_events();
             return;
         };
-        let mut talk = ExchangeModel::new(plan);
-        let part = talk.part(Side::Client);
-        (part.key, part.head_sent, part.finished) = (Some(key), true, bare);
-        self.talks.push(talk);
+        let mut exchange = ExchangeModel::new(plan);
+        let model = exchange.side_mut(Side::Client);
+        (model.key, model.head_sent, model.end_sent) = (Some(key), true, is_head_only);
+        self.exchanges.push(exchange);
         self.mesh.pump_events();
     }
 
     fn reset(&mut self, at: usize, side: Side) {
-        if self.talks[at].part_at(side).is_alive() {
-            self.talks[at].part(side).gave_up = true;
+        if self.exchanges[at].side(side).is_alive() {
+            self.exchanges[at].side_mut(side).abandoned = true;
             self.on_stream(at, side, |session, key| session.reset(key, ErrorCode::Cancel));
         }
     }
 
     /// Sends the complete response at the server, then stops the upload.
-    fn stop(&mut self, at: usize) {
-        let talk = &self.talks[at];
-        if talk.pushed || talk.plan.kind == crate::mesh::plan::Kind::Connect {
+    fn stop_upload(&mut self, at: usize) {
+        let exchange = &self.exchanges[at];
+        if exchange.is_push || exchange.plan.kind == crate::mesh::plan::ExchangeKind::Connect {
             return;
         }
-        while self.write(at, Side::Server, ALL) > 0 {}
-        let part = self.talks[at].part(Side::Server);
-        if part.is_alive() && part.finished {
-            (part.gave_up, part.stopped) = (true, true);
-            self.troubled = true;
+        while self.write(at, Side::Server, UNLIMITED) > 0 {}
+        let model = self.exchanges[at].side_mut(Side::Server);
+        if model.is_alive() && model.end_sent {
+            (model.abandoned, model.upload_stopped) = (true, true);
+            self.failures_expected = true;
             self.on_stream(at, Side::Server, |s, key| s.reset(key, ErrorCode::NoError));
         }
     }
 
     pub(crate) fn release(&mut self, at: usize, side: Side) {
-        let part = self.talks[at].part(side);
-        let (Some(key), false, session) = (part.key, part.released, part.session) else { return };
-        part.gave_up |= !part.is_complete();
-        part.released = true;
-        self.mesh.session(side, session).release(key);
+        let model = self.exchanges[at].side_mut(side);
+        let (Some(key), false, session) = (model.key, model.released, model.session) else {
+            return;
+        };
+        model.abandoned |= !model.is_complete();
+        model.released = true;
+        self.mesh.session_mut(side, session).release(key);
         self.mesh.pump_events();
     }
 
     fn migrate(&mut self, at: usize, side: Side, to: MigrateTo) {
-        let session = self.talks[at].part_at(side).session;
+        let session = self.exchanges[at].side(side).session;
         let target = match to {
             MigrateTo::Spare => MigrationTarget::Spare,
             MigrateTo::Offer => MigrationTarget::Offer,
             MigrateTo::Link(link) => {
-                let end = self.mesh.links[self.link(link)].ends[side.index()];
+                let end = self.mesh.links[self.link_index(link)].ends[side.index()];
                 match end.conn.filter(|_| end.session == session) {
                     Some(conn) => MigrationTarget::Connection(conn),
                     None => return,
@@ -158,52 +170,52 @@ impl World {
             }
         };
         let now = self.mesh.now;
-        let moved = self.on_stream(at, side, |session, key| session.migrate(now, key, target));
-        if moved == Some(Ok(())) && side == Side::Client {
-            self.talks[at].offered = false;
+        let migrated = self.on_stream(at, side, |session, key| session.migrate(now, key, target));
+        if migrated == Some(Ok(())) && side == Side::Client {
+            self.exchanges[at].has_open_offer = false;
         }
-        if moved == Some(Ok(())) {
-            let talk = &self.talks[at];
-            if talk.pushed {
-                self.seen("move of a push");
-            } else if talk.plan.kind == crate::mesh::plan::Kind::Connect {
-                self.seen("move of a tunnel");
+        if migrated == Some(Ok(())) {
+            let exchange = &self.exchanges[at];
+            if exchange.is_push {
+                self.add_case("migration of a push");
+            } else if exchange.plan.kind == crate::mesh::plan::ExchangeKind::Connect {
+                self.add_case("migration of a tunnel");
             }
         }
     }
 
     pub(crate) fn decline_offer(&mut self, at: usize) {
-        if self.talks[at].offered {
-            self.talks[at].offered = false;
+        if self.exchanges[at].has_open_offer {
+            self.exchanges[at].has_open_offer = false;
             self.on_stream(at, Side::Client, |session, key| session.decline_offer(key));
         }
     }
 
     fn push(&mut self, parent: usize, plan: Plan) {
-        if self.talks.len() >= 60 {
+        if self.exchanges.len() >= 60 {
             return;
         }
-        let at = self.talks.len();
-        let session = self.talks[parent].part_at(Side::Server).session;
+        let at = self.exchanges.len();
+        let session = self.exchanges[parent].side(Side::Server).session;
         let (now, head) = (self.mesh.now, plan.request(at));
         let pushed =
             self.on_stream(parent, Side::Server, |session, key| session.push(now, key, &head));
         let Some(Ok(key)) = pushed else { return };
-        self.seen("push");
-        let mut talk = ExchangeModel::new(plan);
-        talk.pushed = true;
-        let part = talk.part(Side::Server);
-        (part.key, part.session, part.ended) = (Some(key), session, true);
-        talk.part(Side::Client).finished = true;
-        self.talks.push(talk);
+        self.add_case("push");
+        let mut exchange = ExchangeModel::new(plan);
+        exchange.is_push = true;
+        let model = exchange.side_mut(Side::Server);
+        (model.key, model.session, model.end_received) = (Some(key), session, true);
+        exchange.side_mut(Side::Client).end_sent = true;
+        self.exchanges.push(exchange);
     }
 
     fn close(&mut self, link: u8, side: Side) {
         let now = self.mesh.now;
-        let at = self.link(link);
-        self.mesh.links[at].doom.get_or_insert(Doom::Step);
+        let at = self.link_index(link);
+        self.mesh.links[at].close_cause.get_or_insert(CloseCause::Step);
         self.on_conn(link, side, |session, conn| {
-            session.close(now, conn, ErrorCode::NoError, "the test says so");
+            session.close(now, conn, ErrorCode::NoError, "closed by the test");
         });
     }
 
@@ -212,24 +224,26 @@ impl World {
         match side {
             Side::Client => {
                 self.mesh.client.shutdown(now);
-                self.shut.push((side, 0));
+                self.shut_down_sessions.push((side, 0));
             }
             Side::Server => {
                 self.mesh.servers.iter_mut().for_each(|session| session.shutdown(now));
-                self.shut.extend((0..self.mesh.servers.len()).map(|session| (side, session)));
+                self.shut_down_sessions
+                    .extend((0..self.mesh.servers.len()).map(|session| (side, session)));
             }
         }
         self.mesh.pump_events();
     }
 
     pub(crate) fn sleep(&mut self, millis: u32) {
-        self.slept += millis;
-        self.mesh.watch.slept_long |= self.slept >= 4000;
-        self.troubled |= self.slept >= 1000 * u32::from(self.mesh.setup.patience).min(4);
+        self.slept_ms += millis;
+        self.mesh.inspector.timeouts_expected |= self.slept_ms >= 4000;
+        self.failures_expected |=
+            self.slept_ms >= 1000 * u32::from(self.mesh.setup.unbound_timeout_s).min(4);
         self.mesh.now = self.mesh.now + core::time::Duration::from_millis(millis.into());
-        self.mesh.wake(Side::Client, 0);
+        self.mesh.handle_timeout(Side::Client, 0);
         for session in 0..self.mesh.servers.len() {
-            self.mesh.wake(Side::Server, session);
+            self.mesh.handle_timeout(Side::Server, session);
         }
     }
 }

@@ -3,29 +3,29 @@
 use bytes::Bytes;
 use smig_proto::{Session, StreamKey};
 
+use crate::mesh::exchange::ExchangeModel;
 use crate::mesh::link::Side;
 use crate::mesh::net::Mesh;
 use crate::mesh::op::Op;
 use crate::mesh::rng::Rng;
 use crate::mesh::setup::Setup;
-use crate::mesh::talk::ExchangeModel;
 
-/// No limit.
-pub(crate) const ALL: usize = 1 << 24;
+/// More bytes than any transfer has.
+pub(crate) const UNLIMITED: usize = 1 << 24;
 
 /// Both ends, their applications, and the faults found.
 #[derive(Debug)]
 pub struct World {
     pub(crate) mesh: Mesh,
-    pub(crate) talks: Vec<ExchangeModel>,
+    pub(crate) exchanges: Vec<ExchangeModel>,
     pub(crate) faults: Vec<String>,
     pub(crate) rng: Rng,
     /// Sessions that were shut down gracefully.
-    pub(crate) shut: Vec<(Side, usize)>,
-    /// An event occurred that may fail streams: a failure, a reset, a long pause.
-    pub(crate) troubled: bool,
+    pub(crate) shut_down_sessions: Vec<(Side, usize)>,
+    /// A step occurred that may fail streams: a failure, a reset, a long pause.
+    pub(crate) failures_expected: bool,
     /// Total time slept, in milliseconds.
-    pub(crate) slept: u32,
+    pub(crate) slept_ms: u32,
     /// Streams that an engine reported as ended by an error return; an event must confirm it.
     pub(crate) unconfirmed_ends: Vec<(usize, Side, String)>,
 }
@@ -36,28 +36,28 @@ impl World {
     pub fn new(setup: Setup) -> Self {
         let mut world = Self {
             mesh: Mesh::new(setup),
-            talks: Vec::new(),
+            exchanges: Vec::new(),
             faults: Vec::new(),
             rng: Rng::new(setup.seed ^ 0x776f_726c),
-            shut: Vec::new(),
-            troubled: false,
-            slept: 0,
+            shut_down_sessions: Vec::new(),
+            failures_expected: false,
+            slept_ms: 0,
             unconfirmed_ends: Vec::new(),
         };
         world.mesh.connect();
         world
     }
 
-    pub(crate) fn fault(&mut self, text: String) {
+    pub(crate) fn report_fault(&mut self, text: String) {
         self.faults.push(text);
     }
 
-    pub(crate) fn seen(&mut self, case: &'static str) {
-        self.mesh.watch.seen.insert(case);
+    pub(crate) fn add_case(&mut self, case: &'static str) {
+        self.mesh.inspector.cases.insert(case);
     }
 
-    /// Records that the engine reported the stream as ended.
-    pub(crate) fn doubt(&mut self, at: usize, side: Side, text: String) {
+    /// Records that a call reported the stream as ended: an event must confirm it.
+    pub(crate) fn expect_end_event(&mut self, at: usize, side: Side, text: String) {
         self.unconfirmed_ends.push((at, side, text));
     }
 
@@ -65,31 +65,32 @@ impl World {
     pub fn apply(&mut self, op: Op) {
         self.mesh.now = self.mesh.now + core::time::Duration::from_micros(300);
         self.step(op);
-        self.react();
-        self.audit();
+        self.handle_events();
+        self.check_engines();
     }
 
     /// Checks the invariants inside each engine.
-    pub(crate) fn audit(&mut self) {
-        let mut wrong = self.mesh.client.check_invariants();
+    pub(crate) fn check_engines(&mut self) {
+        let mut violations = self.mesh.client.check_invariants();
         for server in &self.mesh.servers {
-            wrong.extend(server.check_invariants());
+            violations.extend(server.check_invariants());
         }
-        self.faults.extend(wrong);
+        self.faults.extend(violations);
     }
 
-    pub(crate) fn link(&self, link: u8) -> usize {
+    pub(crate) fn link_index(&self, link: u8) -> usize {
         usize::from(link) % self.mesh.links.len()
     }
 
-    pub(crate) fn on_talk(&mut self, talk: u8, act: impl FnOnce(&mut Self, usize)) {
-        let runs = |talk: &ExchangeModel| {
-            talk.parts.iter().any(|part| part.is_alive() && !part.is_complete())
+    pub(crate) fn on_exchange(&mut self, index: u8, act: impl FnOnce(&mut Self, usize)) {
+        let is_running = |exchange: &ExchangeModel| {
+            exchange.sides.iter().any(|model| model.is_alive() && !model.is_complete())
         };
-        let running = || self.talks.iter().enumerate().filter(|(_, talk)| runs(talk));
+        let running =
+            || self.exchanges.iter().enumerate().filter(|(_, exchange)| is_running(exchange));
         let at = match running().count() {
-            0 => (!self.talks.is_empty()).then(|| usize::from(talk) % self.talks.len()),
-            count => running().nth(usize::from(talk) % count).map(|(at, _)| at),
+            0 => (!self.exchanges.is_empty()).then(|| usize::from(index) % self.exchanges.len()),
+            count => running().nth(usize::from(index) % count).map(|(at, _)| at),
         };
         if let Some(at) = at {
             act(self, at);
@@ -102,9 +103,9 @@ impl World {
         side: Side,
         act: impl FnOnce(&mut Session, smig_proto::ConnId),
     ) {
-        let end = self.mesh.links[self.link(link)].ends[side.index()];
+        let end = self.mesh.links[self.link_index(link)].ends[side.index()];
         if let Some(conn) = end.conn {
-            act(self.mesh.session(side, end.session), conn);
+            act(self.mesh.session_mut(side, end.session), conn);
         }
         self.mesh.pump_events();
     }
@@ -115,76 +116,79 @@ impl World {
         side: Side,
         act: impl FnOnce(&mut Session, StreamKey) -> T,
     ) -> Option<T> {
-        let part = self.talks[at].part_at(side);
-        let key = part.live_key()?;
-        let result = act(self.mesh.session(side, part.session), key);
+        let model = self.exchanges[at].side(side);
+        let key = model.live_key()?;
+        let result = act(self.mesh.session_mut(side, model.session), key);
         self.mesh.pump_events();
         Some(result)
     }
 
-    /// Delivers everything, and lets the applications act as `zeal` specifies, until no progress is made.
-    pub(crate) fn settle(&mut self, zeal: AppActivity) {
+    /// Delivers everything, and lets the applications act as `activity` specifies, until no
+    /// progress is made.
+    pub(crate) fn settle(&mut self, activity: AppActivity) {
         for _round in 0..20_000 {
-            let mut moved = self.run_network();
-            self.react();
-            for at in 0..self.talks.len() {
-                moved += self.run_applications(at, zeal);
+            let mut progress = self.run_network();
+            self.handle_events();
+            for at in 0..self.exchanges.len() {
+                progress += self.run_applications(at, activity);
             }
-            self.react();
+            self.handle_events();
             self.mesh.now = self.mesh.now + core::time::Duration::from_micros(100);
-            if moved == 0 || !self.faults.is_empty() {
+            if progress == 0 || !self.faults.is_empty() {
                 return;
             }
         }
-        self.fault("the mesh does not come to rest".to_owned());
+        self.report_fault("the mesh does not become quiescent".to_owned());
     }
 
     fn run_network(&mut self) -> usize {
-        let mut moved = 0;
+        let mut progress = 0;
         let links = self.mesh.links.len();
         let first = self.rng.below(12) as usize;
-        let piece = |rng: &mut Rng| {
-            if rng.chance(30) { 1 + rng.length(4000) as usize } else { ALL }
+        let chunk_size = |rng: &mut Rng| {
+            if rng.chance(30) { 1 + rng.log_uniform(4000) as usize } else { UNLIMITED }
         };
         for turn in 0..links {
             let link = (first + turn) % links;
             for side in Side::BOTH {
-                let bytes = piece(&mut self.rng);
-                moved += self.mesh.transmit(link, side, bytes);
-                let bytes = piece(&mut self.rng);
-                moved += self.mesh.deliver(link, side.other(), bytes);
+                let bytes = chunk_size(&mut self.rng);
+                progress += self.mesh.transmit(link, side, bytes);
+                let bytes = chunk_size(&mut self.rng);
+                progress += self.mesh.deliver(link, side.other(), bytes);
             }
         }
-        moved
+        progress
     }
 
-    fn run_applications(&mut self, at: usize, zeal: AppActivity) -> usize {
-        let mut moved = 0;
-        if zeal == AppActivity::Finishing {
-            if self.talks[at].offered {
+    fn run_applications(&mut self, at: usize, activity: AppActivity) -> usize {
+        let mut progress = 0;
+        if activity == AppActivity::Finishing {
+            if self.exchanges[at].has_open_offer {
                 self.decline_offer(at);
-                moved += 1;
+                progress += 1;
             }
-            let server = self.talks[at].part_at(Side::Server);
+            let server = self.exchanges[at].side(Side::Server);
             if server.is_alive() && !server.head_sent {
                 self.send_head(at);
-                moved += 1;
+                progress += 1;
             }
         }
         for side in Side::BOTH {
-            let part = self.talks[at].part_at(side);
-            if part.is_alive() && part.readable && (zeal == AppActivity::Finishing || !part.paused)
+            let model = self.exchanges[at].side(side);
+            if model.is_alive()
+                && model.readable
+                && (activity == AppActivity::Finishing || !model.paused)
             {
-                moved += self.read(at, side, usize::MAX);
+                progress += self.read(at, side, usize::MAX);
             }
-            let part = self.talks[at].part_at(side);
-            let ready = part.head_sent && part.writable && !part.finished;
-            if zeal == AppActivity::Finishing && part.is_alive() && ready {
-                moved += self.write(at, side, usize::MAX);
+            let model = self.exchanges[at].side(side);
+            let ready = model.head_sent && model.writable && !model.end_sent;
+            if activity == AppActivity::Finishing && model.is_alive() && ready {
+                progress += self.write(at, side, usize::MAX);
             }
-            self.react();
+            self.handle_events();
         }
-        moved
+        progress
     }
 }
 
@@ -192,12 +196,12 @@ impl World {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AppActivity {
     /// They read what the engine reports as readable, unless paused.
-    Idle,
+    ReadOnly,
     /// They complete all exchanges.
     Finishing,
 }
 
 /// Returns the empty chunk that ends an empty body.
-pub(crate) const fn nothing() -> Bytes {
+pub(crate) const fn empty_chunk() -> Bytes {
     Bytes::new()
 }

@@ -14,13 +14,13 @@ pub(super) fn cid_bytes(cid: Cid) -> [u8; 12] {
     bytes
 }
 
-fn cid_of(bytes: &[u8]) -> Option<Cid> {
+fn parse_cid(bytes: &[u8]) -> Option<Cid> {
     let app = u64::from_be_bytes(bytes[..8].try_into().expect("8 bytes"));
     let number = u32::from_be_bytes(bytes[8..12].try_into().expect("4 bytes"));
     (app != 0 || number != 0).then_some(Cid { app: AppId::new(app), number })
 }
 
-fn put(out: &mut BytesMut, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+fn put_frame(out: &mut BytesMut, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
     out.put_uint(payload.len() as u64, 3);
     out.put_u8(kind);
     out.put_u8(flags);
@@ -30,7 +30,7 @@ fn put(out: &mut BytesMut, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
 
 /// Encodes a header block, every field as a literal without indexing, so that both tables stay
 /// empty.
-pub(super) fn block(fields: &Fields) -> Bytes {
+pub(super) fn encode_block(fields: &Fields) -> Bytes {
     let mut out = BytesMut::new();
     for (name, value) in &fields.0 {
         out.put_u8(0);
@@ -55,25 +55,33 @@ fn put_length(out: &mut BytesMut, length: usize) {
     out.put_u8(rest as u8);
 }
 
-const fn fin(end: EndStream) -> u8 {
+const fn end_stream_flag(end: EndStream) -> u8 {
     if end.is_end() { flag::END_STREAM } else { 0 }
 }
 
 /// Writes one frame. A header block that exceeds a frame continues in CONTINUATION frames.
 pub(super) fn encode(frame: &Frame, out: &mut BytesMut) {
     match frame {
-        Frame::Data { stream, data, end } => put(out, kind::DATA, fin(*end), *stream, data),
+        Frame::Data { stream, data, end } => {
+            put_frame(out, kind::DATA, end_stream_flag(*end), *stream, data)
+        }
         Frame::Headers { stream, fields, end } => {
-            put_block(out, kind::HEADERS, fin(*end), *stream, block(fields));
+            put_header_block(
+                out,
+                kind::HEADERS,
+                end_stream_flag(*end),
+                *stream,
+                encode_block(fields),
+            );
         }
         Frame::PushPromise { stream, promised, fields } => {
             let mut payload = BytesMut::new();
             payload.put_u32(*promised);
-            payload.put_slice(&block(fields));
-            put_block(out, kind::PUSH_PROMISE, 0, *stream, payload.freeze());
+            payload.put_slice(&encode_block(fields));
+            put_header_block(out, kind::PUSH_PROMISE, 0, *stream, payload.freeze());
         }
         Frame::Reset { stream, code } => {
-            put(out, kind::RST_STREAM, 0, *stream, &code.to_wire().to_be_bytes());
+            put_frame(out, kind::RST_STREAM, 0, *stream, &code.to_wire().to_be_bytes());
         }
         Frame::Settings(entries) => {
             let mut payload = BytesMut::new();
@@ -81,60 +89,62 @@ pub(super) fn encode(frame: &Frame, out: &mut BytesMut) {
                 payload.put_u16(id);
                 payload.put_u32(value);
             }
-            put(out, kind::SETTINGS, 0, 0, &payload);
+            put_frame(out, kind::SETTINGS, 0, 0, &payload);
         }
-        Frame::SettingsAck => put(out, kind::SETTINGS, flag::ACK, 0, &[]),
-        Frame::Ping(opaque) => put(out, kind::PING, 0, 0, opaque),
-        Frame::Pong(opaque) => put(out, kind::PING, flag::ACK, 0, opaque),
+        Frame::SettingsAck => put_frame(out, kind::SETTINGS, flag::ACK, 0, &[]),
+        Frame::Ping(opaque) => put_frame(out, kind::PING, 0, 0, opaque),
+        Frame::Pong(opaque) => put_frame(out, kind::PING, flag::ACK, 0, opaque),
         Frame::GoAway { last, code, debug } => {
             let mut payload = BytesMut::new();
             payload.put_u32(*last);
             payload.put_u32(code.to_wire());
             payload.put_slice(debug);
-            put(out, kind::GOAWAY, 0, 0, &payload);
+            put_frame(out, kind::GOAWAY, 0, 0, &payload);
         }
         Frame::WindowUpdate { stream, increment } => {
-            put(out, kind::WINDOW_UPDATE, 0, *stream, &increment.to_be_bytes());
+            put_frame(out, kind::WINDOW_UPDATE, 0, *stream, &increment.to_be_bytes());
         }
         Frame::PriorityUpdate { stream, value } => {
             let payload = [&stream.to_be_bytes()[..], value].concat();
-            put(out, kind::PRIORITY_UPDATE, 0, 0, &payload);
+            put_frame(out, kind::PRIORITY_UPDATE, 0, 0, &payload);
         }
         Frame::Migrate { stream, ack, dst, end } => {
             let (cid, id) = dst.map_or(([0; 12], 0), |(cid, id)| (cid_bytes(cid), id));
             let payload = [&cid[..], &id.to_be_bytes()].concat();
             let ack = if *ack == Ack::Yes { flag::SMIG_ACK } else { 0 };
-            put(out, kind::MIGRATE, ack | fin(*end), *stream, &payload);
+            put_frame(out, kind::MIGRATE, ack | end_stream_flag(*end), *stream, &payload);
         }
         Frame::Join { nonce, mac, ack } => {
             let flags = if *ack == Ack::Yes { flag::SMIG_ACK } else { 0 };
-            put(out, kind::JOIN, flags, 0, &[&nonce[..], &mac[..]].concat());
+            put_frame(out, kind::JOIN, flags, 0, &[&nonce[..], &mac[..]].concat());
         }
-        Frame::JoinRefused(reason) => put(out, kind::JOIN, flag::REFUSED, 0, &[*reason]),
-        Frame::Raw { kind, flags, stream, payload } => put(out, *kind, *flags, *stream, payload),
+        Frame::JoinRefused(reason) => put_frame(out, kind::JOIN, flag::REFUSED, 0, &[*reason]),
+        Frame::Raw { kind, flags, stream, payload } => {
+            put_frame(out, *kind, *flags, *stream, payload)
+        }
     }
 }
 
-fn put_block(out: &mut BytesMut, kind: u8, flags: u8, stream: u32, mut block: Bytes) {
+fn put_header_block(out: &mut BytesMut, kind: u8, flags: u8, stream: u32, mut block: Bytes) {
     let first = block.split_to(block.len().min(16_384));
-    let done = |rest: &Bytes| if rest.is_empty() { flag::END_HEADERS } else { 0 };
-    put(out, kind, flags | done(&block), stream, &first);
+    let end_headers = |rest: &Bytes| if rest.is_empty() { flag::END_HEADERS } else { 0 };
+    put_frame(out, kind, flags | end_headers(&block), stream, &first);
     while !block.is_empty() {
         let part = block.split_to(block.len().min(16_384));
-        put(out, kind::CONTINUATION, done(&block), stream, &part);
+        put_frame(out, kind::CONTINUATION, end_headers(&block), stream, &part);
     }
 }
 
 /// Parses the engine's frames on one connection. Panics on input that no engine may send.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(super) struct FrameReader {
     hpack: Decoder,
-    open: Option<(u8, u8, u32, BytesMut)>,
+    open_block: Option<(u8, u8, u32, BytesMut)>,
 }
 
-impl Reader {
+impl FrameReader {
     pub(super) fn new() -> Self {
-        Self { hpack: Decoder::new(4096), open: None }
+        Self { hpack: Decoder::new(4096), open_block: None }
     }
 
     /// Returns the next frame, if `buf` contains all of it.
@@ -150,35 +160,45 @@ impl Reader {
             assert!(stream < 1 << 31, "the reserved bit of the stream id is set");
             buf.advance(9);
             let payload = buf.split_to(length).freeze();
-            if let Some(frame) = self.take(kind, flags, stream, payload) {
+            if let Some(frame) = self.parse(kind, flags, stream, payload) {
                 return Some(frame);
             }
         }
     }
 
-    fn take(&mut self, kind: u8, flags: u8, stream: u32, payload: Bytes) -> Option<Frame> {
+    fn parse(&mut self, kind: u8, flags: u8, stream: u32, payload: Bytes) -> Option<Frame> {
         if kind == kind::CONTINUATION {
-            let (kind, first, on, mut block) = self.open.take().expect("CONTINUATION of nothing");
+            let (kind, first, on, mut block) = self.open_block.take().expect("stray CONTINUATION");
             assert_eq!(on, stream, "CONTINUATION on another stream");
             block.put_slice(&payload);
-            return self.finish(kind, first, flags, stream, block);
+            return self.finish_block(kind, first, flags, stream, block);
         }
-        assert!(self.open.is_none(), "a header block was interrupted by frame type {kind:#04x}");
+        assert!(
+            self.open_block.is_none(),
+            "a header block was interrupted by frame type {kind:#04x}"
+        );
         if kind == kind::HEADERS || kind == kind::PUSH_PROMISE {
-            return self.finish(kind, flags, flags, stream, BytesMut::from(&payload[..]));
+            return self.finish_block(kind, flags, flags, stream, BytesMut::from(&payload[..]));
         }
-        Some(whole(kind, flags, stream, payload))
+        Some(parse_frame(kind, flags, stream, payload))
     }
 
-    fn finish(&mut self, kind: u8, first: u8, last: u8, id: u32, block: BytesMut) -> Option<Frame> {
+    fn finish_block(
+        &mut self,
+        kind: u8,
+        first: u8,
+        last: u8,
+        id: u32,
+        block: BytesMut,
+    ) -> Option<Frame> {
         if last & flag::END_HEADERS == 0 {
-            self.open = Some((kind, first, id, block));
+            self.open_block = Some((kind, first, id, block));
             return None;
         }
         assert_eq!(
             first & (flag::PADDED | flag::PRIORITY),
             0,
-            "the engine neither pads nor depends"
+            "the engine sends no padding and no priority"
         );
         let mut block = block.freeze();
         if kind == kind::PUSH_PROMISE {
@@ -191,14 +211,14 @@ impl Reader {
     fn fields(&mut self, block: &[u8]) -> Fields {
         let mut fields = Vec::new();
         let copy = Bytes::copy_from_slice;
-        let take = |field| match field {
+        let collect = |field| match field {
             Field::Pseudo(name, value) => fields.push((copy(name.as_str().as_bytes()), value)),
             Field::Regular(name, value) => {
                 fields.push((copy(name.as_str().as_bytes()), copy(value.as_bytes())));
             }
             Field::Malformed(why, _) => panic!("the engine sent a malformed field: {why}"),
         };
-        self.hpack.decode(block, take).expect("the engine's header blocks decode");
+        self.hpack.decode(block, collect).expect("the engine's header blocks decode");
         Fields(fields)
     }
 }
@@ -207,10 +227,10 @@ const fn end_of(flags: u8) -> EndStream {
     if flags & flag::END_STREAM == 0 { EndStream::No } else { EndStream::Yes }
 }
 
-fn whole(kind: u8, flags: u8, stream: u32, payload: Bytes) -> Frame {
+fn parse_frame(kind: u8, flags: u8, stream: u32, payload: Bytes) -> Frame {
     let mut rest = payload.clone();
     let ack = if flags & flag::SMIG_ACK == 0 { Ack::No } else { Ack::Yes };
-    let known = flags
+    let undefined = flags
         & !match kind {
             kind::DATA => flag::END_STREAM,
             kind::SETTINGS | kind::PING => flag::ACK,
@@ -219,7 +239,7 @@ fn whole(kind: u8, flags: u8, stream: u32, payload: Bytes) -> Frame {
             _ => 0,
         };
     // SMIG-2.4/reserved-bits and RFC 9113 section 4.1: undefined flags are 0 when sent.
-    assert_eq!(known, 0, "undefined flags {known:#04x} on frame type {kind:#04x}");
+    assert_eq!(undefined, 0, "undefined flags {undefined:#04x} on frame type {kind:#04x}");
     match (kind, payload.len()) {
         (kind::DATA, _) => Frame::Data { stream, data: payload, end: end_of(flags) },
         (kind::RST_STREAM, 4) => {
@@ -247,7 +267,7 @@ fn whole(kind: u8, flags: u8, stream: u32, payload: Bytes) -> Frame {
         }
         (kind::MIGRATE, 16) => {
             let id = u32::from_be_bytes(payload[12..].try_into().expect("4 bytes"));
-            let dst = cid_of(&payload[..12]).map(|cid| (cid, id));
+            let dst = parse_cid(&payload[..12]).map(|cid| (cid, id));
             // SMIG-2.4/reserved-bits and SMIG-2.5/zero-cid: R is 0, and so is dstSID without a
             // destination.
             assert!(id < 1 << 31 && (dst.is_some() || id == 0), "MIGRATE with dstSID {id:#x}");

@@ -13,30 +13,30 @@ impl Peer {
     ///
     /// If there is none.
     #[track_caller]
-    pub fn next(&mut self, line: ConnHandle) -> Frame {
-        match self.link_mut(line).seen.pop_front() {
+    pub fn next(&mut self, handle: ConnHandle) -> Frame {
+        match self.link_mut(handle).frames.pop_front() {
             Some(frame) => frame,
-            None => panic!("{line:?}: expected a frame, but the engine sent none"),
+            None => panic!("{handle:?}: expected a frame, but the engine sent none"),
         }
     }
 
     /// Takes the engine's next frame, if there is one.
-    pub fn next_if_any(&mut self, line: ConnHandle) -> Option<Frame> {
-        self.link_mut(line).seen.pop_front()
+    pub fn next_if_any(&mut self, handle: ConnHandle) -> Option<Frame> {
+        self.link_mut(handle).frames.pop_front()
     }
 
     /// Drops the engine's next frame if it is DATA. Returns whether it was.
-    pub fn skip_data(&mut self, line: ConnHandle) -> bool {
-        let seen = &mut self.link_mut(line).seen;
-        let is_data = matches!(seen.front(), Some(Frame::Data { .. }));
-        is_data && seen.pop_front().is_some()
+    pub fn skip_data(&mut self, handle: ConnHandle) -> bool {
+        let frames = &mut self.link_mut(handle).frames;
+        let is_data = matches!(frames.front(), Some(Frame::Data { .. }));
+        is_data && frames.pop_front().is_some()
     }
 
     /// Takes the engine's next frame if it is WINDOW_UPDATE. Returns its stream and increment.
-    pub fn skip_credit(&mut self, line: ConnHandle) -> Option<(u32, u32)> {
-        match self.link(line).seen.front() {
+    pub fn skip_window_update(&mut self, handle: ConnHandle) -> Option<(u32, u32)> {
+        match self.link(handle).frames.front() {
             Some(&Frame::WindowUpdate { stream, increment }) => {
-                self.next(line);
+                self.next(handle);
                 Some((stream, increment))
             }
             _ => None,
@@ -49,15 +49,15 @@ impl Peer {
     ///
     /// If it is not.
     #[track_caller]
-    pub fn expect(&mut self, line: ConnHandle, expected: impl Into<Frame>) {
+    pub fn expect(&mut self, handle: ConnHandle, expected: impl Into<Frame>) {
         let expected = expected.into();
-        let Some(got) = self.link_mut(line).seen.pop_front() else {
-            panic!("{line:?}: expected {expected:?}, but the engine sent nothing");
+        let Some(got) = self.link_mut(handle).frames.pop_front() else {
+            panic!("{handle:?}: expected {expected:?}, but the engine sent nothing");
         };
-        let rest = &self.link(line).seen;
+        let rest = &self.link(handle).frames;
         assert!(
             got == expected,
-            "{line:?}:\nexpected {expected:?}\n     got {got:?}\n    then {rest:?}"
+            "{handle:?}:\nexpected {expected:?}\n     got {got:?}\n    then {rest:?}"
         );
     }
 
@@ -67,10 +67,10 @@ impl Peer {
     ///
     /// If it did.
     #[track_caller]
-    pub fn expect_nothing(&mut self, line: ConnHandle) {
-        let link = self.link(line);
-        assert!(link.seen.is_empty(), "{line:?}: expected nothing more, got {:?}", link.seen);
-        assert!(link.output.is_empty(), "{line:?}: half a frame is left: {:?}", link.output);
+    pub fn expect_nothing(&mut self, handle: ConnHandle) {
+        let link = self.link(handle);
+        assert!(link.frames.is_empty(), "{handle:?}: expected nothing more, got {:?}", link.frames);
+        assert!(link.output.is_empty(), "{handle:?}: a partial frame is left: {:?}", link.output);
     }
 
     /// Asserts that the engine sent nothing more on any connection.
@@ -80,8 +80,8 @@ impl Peer {
     /// If it did.
     #[track_caller]
     pub fn expect_silence(&mut self) {
-        for line in (0..self.links.len()).map(ConnHandle) {
-            self.expect_nothing(line);
+        for handle in (0..self.links.len()).map(ConnHandle) {
+            self.expect_nothing(handle);
         }
     }
 
@@ -92,32 +92,35 @@ impl Peer {
     ///
     /// If not.
     #[track_caller]
-    pub fn expect_goaway(&mut self, line: ConnHandle, code: ErrorCode) -> u32 {
-        let last = match self.next(line) {
+    pub fn expect_goaway(&mut self, handle: ConnHandle, code: ErrorCode) -> u32 {
+        let last = match self.next(handle) {
             Frame::GoAway { last, code: got, .. } if got == code => last,
-            other => panic!("{line:?}: expected GOAWAY({code}), got {other:?}"),
+            other => panic!("{handle:?}: expected GOAWAY({code}), got {other:?}"),
         };
-        assert!(self.is_closed(line), "{line:?}: the connection goes on behind GOAWAY({code})");
-        self.expect_nothing(line);
+        assert!(
+            self.is_closed(handle),
+            "{handle:?}: the connection stays open after GOAWAY({code})"
+        );
+        self.expect_nothing(handle);
         last
     }
 
     /// Takes the first event of the session under test for which `pick` returns a value; others
     /// stay queued.
-    pub fn find_event<T>(&mut self, pick: impl FnMut(&Event) -> Option<T>) -> Option<T> {
-        self.find_event_of(0, pick)
+    pub fn try_take_event<T>(&mut self, pick: impl FnMut(&Event) -> Option<T>) -> Option<T> {
+        self.try_take_event_of(0, pick)
     }
 
-    /// Like [`Self::find_event`], for the session that has `line`.
-    pub fn find_event_on<T>(
+    /// Like [`Self::try_take_event`], for the session that has `handle`.
+    pub fn try_take_event_on<T>(
         &mut self,
-        line: ConnHandle,
+        handle: ConnHandle,
         pick: impl FnMut(&Event) -> Option<T>,
     ) -> Option<T> {
-        self.find_event_of(self.link(line).session, pick)
+        self.try_take_event_of(self.link(handle).session, pick)
     }
 
-    fn find_event_of<T>(
+    fn try_take_event_of<T>(
         &mut self,
         session: usize,
         mut pick: impl FnMut(&Event) -> Option<T>,
@@ -130,14 +133,14 @@ impl Peer {
         Some(found)
     }
 
-    /// Like [`Self::find_event`].
+    /// Like [`Self::try_take_event`].
     ///
     /// # Panics
     ///
     /// If there is no such event.
     #[track_caller]
-    pub fn event<T>(&mut self, pick: impl FnMut(&Event) -> Option<T>) -> T {
-        match self.find_event(pick) {
+    pub fn take_event<T>(&mut self, pick: impl FnMut(&Event) -> Option<T>) -> T {
+        match self.try_take_event(pick) {
             Some(found) => found,
             None => panic!("no such event among {:?}", self.events),
         }
@@ -154,8 +157,8 @@ impl Peer {
     ///
     /// If there is none.
     #[track_caller]
-    pub fn limit(&mut self) -> &'static str {
-        self.event(|event| match event {
+    pub fn take_limit_hit(&mut self) -> &'static str {
+        self.take_event(|event| match event {
             Event::LimitHit { limit, .. } => Some(*limit),
             _ => None,
         })
@@ -164,7 +167,7 @@ impl Peer {
     /// Reads the available part of a body.
     pub fn read(&mut self, key: StreamKey) -> Bytes {
         let mut body = BytesMut::new();
-        self.app(|session, _| {
+        self.with_session(|session, _| {
             while let Read::Data(data) = session.read(key) {
                 body.extend_from_slice(&data);
             }
@@ -180,8 +183,8 @@ impl Peer {
     #[track_caller]
     pub fn read_to_end(&mut self, key: StreamKey) -> Bytes {
         let body = self.read(key);
-        let end = self.app(|session, _| session.read(key));
-        assert!(matches!(end, Read::End), "expected the body's end behind {body:?}, got {end:?}");
+        let end = self.with_session(|session, _| session.read(key));
+        assert!(matches!(end, Read::End), "expected the body's end after {body:?}, got {end:?}");
         body
     }
 
@@ -191,8 +194,9 @@ impl Peer {
     ///
     /// If the engine does not accept it.
     #[track_caller]
-    pub fn body(&mut self, key: StreamKey, body: impl AsRef<[u8]>, end: EndStream) {
+    pub fn send_body(&mut self, key: StreamKey, body: impl AsRef<[u8]>, end: EndStream) {
         let body = Bytes::copy_from_slice(body.as_ref());
-        self.app(|session, _| session.send_data(key, body, end)).expect("the body is taken");
+        self.with_session(|session, _| session.send_data(key, body, end))
+            .expect("the body is accepted");
     }
 }

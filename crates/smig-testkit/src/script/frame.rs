@@ -51,7 +51,7 @@ impl fmt::Debug for Fields {
 
 impl fmt::Debug for Frame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let fin = |end: &EndStream| if end.is_end() { " END_STREAM" } else { "" };
+        let end_stream = |end: &EndStream| if end.is_end() { " END_STREAM" } else { "" };
         match self {
             Self::Data { stream, data, end } => {
                 let shown = &data[..data.len().min(24)];
@@ -61,10 +61,10 @@ impl fmt::Debug for Frame {
                     data.len(),
                     Bytes::copy_from_slice(shown)
                 )?;
-                write!(f, "{})", fin(end))
+                write!(f, "{})", end_stream(end))
             }
             Self::Headers { stream, fields, end } => {
-                write!(f, "HEADERS({stream}, {fields:?}{})", fin(end))
+                write!(f, "HEADERS({stream}, {fields:?}{})", end_stream(end))
             }
             Self::Reset { stream, code } => write!(f, "RST_STREAM({stream}, {code})"),
             Self::Settings(entries) => write!(f, "SETTINGS({entries:x?})"),
@@ -88,7 +88,7 @@ impl fmt::Debug for Frame {
                     Some((cid, id)) => write!(f, "{cid} {id}")?,
                     None => f.write_str("none")?,
                 }
-                write!(f, "{})", fin(end))
+                write!(f, "{})", end_stream(end))
             }
             Self::Join { ack, .. } => {
                 f.write_str(if *ack == Ack::Yes { "JOIN(ACK)" } else { "JOIN" })
@@ -107,7 +107,7 @@ impl fmt::Debug for Frame {
 
 /// Builder of a HEADERS frame.
 #[derive(Clone, Debug)]
-pub struct Head {
+pub struct HeadersBuilder {
     stream: u32,
     fields: Fields,
     end: EndStream,
@@ -115,11 +115,11 @@ pub struct Head {
 
 /// Creates HEADERS without fields.
 #[must_use]
-pub fn headers(stream: u32) -> Head {
-    Head { stream, fields: Fields::default(), end: EndStream::No }
+pub fn headers(stream: u32) -> HeadersBuilder {
+    HeadersBuilder { stream, fields: Fields::default(), end: EndStream::No }
 }
 
-impl Head {
+impl HeadersBuilder {
     /// Adds a field without validation.
     #[must_use]
     pub fn field(mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Self {
@@ -128,7 +128,7 @@ impl Head {
         self
     }
 
-    /// Adds the pseudo-header fields of a request of `method` for `path` of `https://example.com`.
+    /// Adds the pseudo-header fields of a `method` request for `path` at `https://example.com`.
     #[must_use]
     pub fn request(self, method: &str, path: &str) -> Self {
         self.field(":method", method)
@@ -175,8 +175,8 @@ impl Head {
     }
 }
 
-impl From<Head> for Frame {
-    fn from(Head { stream, fields, end }: Head) -> Self {
+impl From<HeadersBuilder> for Frame {
+    fn from(HeadersBuilder { stream, fields, end }: HeadersBuilder) -> Self {
         Self::Headers { stream, fields, end }
     }
 }
@@ -225,7 +225,7 @@ pub const fn settings_ack() -> Frame {
 
 /// PUSH_PROMISE with the fields of `head`.
 #[must_use]
-pub fn push_promise(stream: u32, promised: u32, head: Head) -> Frame {
+pub fn push_promise(stream: u32, promised: u32, head: HeadersBuilder) -> Frame {
     Frame::PushPromise { stream, promised, fields: head.into_fields() }
 }
 
@@ -277,7 +277,7 @@ pub const fn decline(stream: u32) -> Frame {
     Frame::Migrate { stream, ack: Ack::Yes, dst: None, end: EndStream::No }
 }
 
-/// A MIGRATE that offers a move.
+/// A MIGRATE that is an offer.
 #[must_use]
 pub const fn offer(stream: u32) -> Frame {
     Frame::Migrate { stream, ack: Ack::No, dst: None, end: EndStream::No }

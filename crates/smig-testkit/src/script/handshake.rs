@@ -13,8 +13,8 @@ impl Peer {
     /// Creates a client with one connection to a server engine.
     #[must_use]
     #[track_caller]
-    pub fn of_server(config: Config) -> Self {
-        let mut peer = Self::to_server(Setup::new(config));
+    pub fn connected_to_server(config: Config) -> Self {
+        let mut peer = Self::for_server(Setup::new(config));
         peer.connect();
         peer
     }
@@ -22,22 +22,22 @@ impl Peer {
     /// Creates a server with one connection from a client engine.
     #[must_use]
     #[track_caller]
-    pub fn of_client(config: Config) -> Self {
-        let mut peer = Self::to_client(Setup::new(config));
+    pub fn connected_to_client(config: Config) -> Self {
+        let mut peer = Self::for_client(Setup::new(config));
         peer.connect();
         peer
     }
 
     /// Creates a client of a server engine, without connections.
     #[must_use]
-    pub fn to_server(setup: Setup) -> Self {
-        Self::bare(Side::Server, setup)
+    pub fn for_server(setup: Setup) -> Self {
+        Self::new(Side::Server, setup)
     }
 
     /// Creates a server of a client engine, without connections.
     #[must_use]
-    pub fn to_client(setup: Setup) -> Self {
-        Self::bare(Side::Client, setup)
+    pub fn for_client(setup: Setup) -> Self {
+        Self::new(Side::Client, setup)
     }
 
     /// Adds a joined connection.
@@ -57,77 +57,81 @@ impl Peer {
     /// it.
     #[track_caller]
     pub fn connect(&mut self) -> ConnHandle {
-        let line = self.open_line();
-        match self.role {
+        let handle = self.open_transport();
+        match self.engine_side {
             Side::Server => {
-                self.greet(line);
-                if line != C1 && self.speaks_smig() {
-                    let join = self.proof(line);
-                    self.send(line, join);
+                self.send_preface(handle);
+                if handle != C1 && self.is_smig_enabled() {
+                    let join = self.join_request(handle);
+                    self.send(handle, join);
                 }
-                self.take_greeting(line);
-                if line != C1 && self.speaks_smig() && self.setup.joins == JoinAnswers::AtOnce {
-                    self.expect_joined(line);
+                self.take_preface(handle);
+                if handle != C1
+                    && self.is_smig_enabled()
+                    && self.setup.joins == JoinAnswers::Automatic
+                {
+                    self.expect_joined(handle);
                 }
             }
             Side::Client => {
-                self.take_greeting(line);
-                self.greet(line);
-                self.expect(line, settings_ack());
+                self.take_preface(handle);
+                self.send_preface(handle);
+                self.expect(handle, settings_ack());
             }
         }
-        self.expect_nothing(line);
-        line
+        self.expect_nothing(handle);
+        handle
     }
 
     /// Opens a client's connection that creates another session.
     #[track_caller]
-    pub fn connect_apart(&mut self) -> ConnHandle {
-        let line = self.open_line();
-        self.greet(line);
-        self.take_greeting(line);
-        line
+    pub fn connect_new_session(&mut self) -> ConnHandle {
+        let handle = self.open_transport();
+        self.send_preface(handle);
+        self.take_preface(handle);
+        handle
     }
 
-    fn speaks_smig(&self) -> bool {
+    fn is_smig_enabled(&self) -> bool {
         self.setup.config.smig.is_some()
             && self.setup.settings.iter().any(|&(id, value)| id == setting::SMIG && value > 0)
     }
 
     /// Opens a transport on which the peer has sent nothing.
-    pub fn open_line(&mut self) -> ConnHandle {
-        let session = if self.role == Side::Server && !self.links.is_empty() {
+    pub fn open_transport(&mut self) -> ConnHandle {
+        let session = if self.engine_side == Side::Server && !self.links.is_empty() {
             self.sessions.push(Session::server(self.setup.config.clone(), self.now));
             self.sessions.len() - 1
         } else {
             0
         };
-        let line = self.add_link(session);
-        if self.role == Side::Server {
-            let number = u32::try_from(line.0).expect("few lines") + 1;
-            self.link_mut(line).cid = Some(Cid { app: self.setup.app, number });
+        let handle = self.add_link(session);
+        if self.engine_side == Side::Server {
+            let number = u32::try_from(handle.0).expect("few connections") + 1;
+            self.link_mut(handle).cid = Some(Cid { app: self.setup.app_id, number });
         }
         self.pump();
-        line
+        handle
     }
 
     /// Sends the peer's first bytes: a client's preface, and SETTINGS. A server also acknowledges
     /// the client's SETTINGS, and answers its JOIN.
     #[track_caller]
-    pub fn greet(&mut self, line: ConnHandle) {
+    pub fn send_preface(&mut self, handle: ConnHandle) {
         let mut entries = self.setup.settings.clone();
-        if self.role == Side::Server {
-            self.send_bytes(line, PREFACE);
-            if self.speaks_smig() {
-                entries.extend(cid_settings(self.cid(line)));
+        if self.engine_side == Side::Server {
+            self.send_bytes(handle, PREFACE);
+            if self.is_smig_enabled() {
+                entries.extend(cid_settings(self.cid(handle)));
             }
         }
-        self.send(line, Frame::Settings(entries));
-        if self.role == Side::Client {
-            self.send(line, settings_ack());
-            if line != C1 && self.speaks_smig() && self.setup.joins == JoinAnswers::AtOnce {
-                let answer = self.join_answer(line);
-                self.send(line, answer);
+        self.send(handle, Frame::Settings(entries));
+        if self.engine_side == Side::Client {
+            self.send(handle, settings_ack());
+            if handle != C1 && self.is_smig_enabled() && self.setup.joins == JoinAnswers::Automatic
+            {
+                let answer = self.join_answer(handle);
+                self.send(handle, answer);
             }
         }
     }
@@ -135,60 +139,63 @@ impl Peer {
     /// Takes the engine's first frames: SETTINGS, a client's JOIN, the connection's window, and a
     /// server's acknowledgement, which the peer answers with its own. Returns the SETTINGS.
     #[track_caller]
-    pub fn take_greeting(&mut self, line: ConnHandle) -> Vec<(u16, u32)> {
-        let Frame::Settings(entries) = self.next(line) else {
+    pub fn take_preface(&mut self, handle: ConnHandle) -> Vec<(u16, u32)> {
+        let Frame::Settings(entries) = self.next(handle) else {
             panic!("the engine's first frame is not SETTINGS");
         };
-        if self.role == Side::Client {
-            self.link_mut(line).cid = cid_in(&entries);
-            if line != C1 && self.speaks_smig() {
-                self.take_join(line);
+        if self.engine_side == Side::Client {
+            self.link_mut(handle).cid = cid_from_settings(&entries);
+            if handle != C1 && self.is_smig_enabled() {
+                self.take_join(handle);
             }
         }
-        if matches!(self.link(line).seen.front(), Some(Frame::WindowUpdate { stream: 0, .. })) {
-            self.next(line);
+        if matches!(self.link(handle).frames.front(), Some(Frame::WindowUpdate { stream: 0, .. })) {
+            self.next(handle);
         }
-        if self.role == Side::Server {
-            self.expect(line, settings_ack());
-            self.send(line, settings_ack());
+        if self.engine_side == Side::Server {
+            self.expect(handle, settings_ack());
+            self.send(handle, settings_ack());
         }
         entries
     }
 
     /// Takes the engine's JOIN and verifies its proof.
     #[track_caller]
-    pub fn take_join(&mut self, line: ConnHandle) {
-        let cid = self.cid(line);
-        let Frame::Join { nonce, mac, ack: Ack::No } = self.next(line) else {
-            panic!("{line:?}: JOIN is not the engine's next frame (SMIG-4.1/client-proof)");
+    pub fn take_join(&mut self, handle: ConnHandle) {
+        let cid = self.cid(handle);
+        let Frame::Join { nonce, mac, ack: Ack::No } = self.next(handle) else {
+            panic!("{handle:?}: JOIN is not the engine's next frame (SMIG-4.1/client-proof)");
         };
-        let right = proof::client(self.key(), cid, nonce, self.join_exporter(line));
-        assert_eq!(mac, right, "{line:?}: the client's proof is wrong (SMIG-4.1/client-proof)");
-        self.link_mut(line).nonce = nonce;
+        let expected_mac = proof::client(self.key(), cid, nonce, self.join_exporter(handle));
+        assert_eq!(
+            mac, expected_mac,
+            "{handle:?}: the client's proof is wrong (SMIG-4.1/client-proof)"
+        );
+        self.link_mut(handle).nonce = nonce;
     }
 
     /// Sends a JOIN constructed by the script, and stores its nonce.
     #[track_caller]
-    pub fn send_as_join(&mut self, line: ConnHandle, join: Frame) {
+    pub fn send_join(&mut self, handle: ConnHandle, join: Frame) {
         if let Frame::Join { nonce, .. } = join {
-            self.note_nonce(line, nonce);
+            self.set_join_nonce(handle, nonce);
         }
-        self.send(line, join);
+        self.send(handle, join);
     }
 
     /// Sets the ConnNo that the client chose for a connection.
-    pub fn rename(&mut self, line: ConnHandle, number: u32) {
-        self.link_mut(line).cid = Some(Cid { app: self.setup.app, number });
+    pub fn set_conn_no(&mut self, handle: ConnHandle, number: u32) {
+        self.link_mut(handle).cid = Some(Cid { app: self.setup.app_id, number });
     }
 
     /// Sets the nonce of the engine's JOIN.
-    pub fn note_nonce(&mut self, line: ConnHandle, nonce: [u8; 16]) {
-        self.link_mut(line).nonce = nonce;
+    pub fn set_join_nonce(&mut self, handle: ConnHandle, nonce: [u8; 16]) {
+        self.link_mut(handle).nonce = nonce;
     }
 
     /// Sets the connection's CID from the engine's SETTINGS.
-    pub fn adopt_cid(&mut self, line: ConnHandle, entries: &[(u16, u32)]) {
-        self.link_mut(line).cid = cid_in(entries);
+    pub fn set_cid_from_settings(&mut self, handle: ConnHandle, entries: &[(u16, u32)]) {
+        self.link_mut(handle).cid = cid_from_settings(entries);
     }
 
     /// Returns K of the session.
@@ -202,70 +209,75 @@ impl Peer {
         self.key = Some(key);
     }
 
-    /// Sets K to that of a session created on `line`.
+    /// Sets K to that of a session created on `handle`.
     #[track_caller]
-    pub fn key_from(&mut self, line: ConnHandle) {
-        self.key = Some(proof::session_key(line, self.cid(line)));
+    pub fn set_key_from(&mut self, handle: ConnHandle) {
+        self.key = Some(proof::session_key(handle, self.cid(handle)));
     }
 
     /// Returns a valid JOIN for a client's connection.
     #[track_caller]
-    pub fn proof(&mut self, line: ConnHandle) -> Frame {
-        let (nonce, cid) = (self.next_nonce(), self.cid(line));
-        self.link_mut(line).nonce = nonce;
-        let mac = proof::client(self.key(), cid, nonce, self.join_exporter(line));
+    pub fn join_request(&mut self, handle: ConnHandle) -> Frame {
+        let (nonce, cid) = (self.next_nonce(), self.cid(handle));
+        self.link_mut(handle).nonce = nonce;
+        let mac = proof::client(self.key(), cid, nonce, self.join_exporter(handle));
         Frame::Join { nonce, mac, ack: Ack::No }
     }
 
     /// Returns a server's valid answer to the last JOIN.
     #[track_caller]
-    pub fn join_answer(&mut self, line: ConnHandle) -> Frame {
-        let (ours, cid, nonce) = (self.next_nonce(), self.cid(line), self.link(line).nonce);
-        let mac = proof::server(self.key(), cid, (nonce, ours), self.join_exporter(line));
-        Frame::Join { nonce: ours, mac, ack: Ack::Yes }
+    pub fn join_answer(&mut self, handle: ConnHandle) -> Frame {
+        let (server_nonce, cid, nonce) =
+            (self.next_nonce(), self.cid(handle), self.link(handle).nonce);
+        let mac = proof::server(self.key(), cid, (nonce, server_nonce), self.join_exporter(handle));
+        Frame::Join { nonce: server_nonce, mac, ack: Ack::Yes }
     }
 
     /// Asserts that the engine accepts the peer's JOIN, with a valid proof (SMIG-4.3/server-proof).
     #[track_caller]
-    pub fn expect_joined(&mut self, line: ConnHandle) {
-        let (cid, nonce) = (self.cid(line), self.link(line).nonce);
-        let Frame::Join { nonce: theirs, mac, ack: Ack::Yes } = self.next(line) else {
-            panic!("{line:?}: expected JOIN(ACK)");
+    pub fn expect_joined(&mut self, handle: ConnHandle) {
+        let (cid, nonce) = (self.cid(handle), self.link(handle).nonce);
+        let Frame::Join { nonce: server_nonce, mac, ack: Ack::Yes } = self.next(handle) else {
+            panic!("{handle:?}: expected JOIN(ACK)");
         };
-        let right = proof::server(self.key(), cid, (nonce, theirs), self.join_exporter(line));
-        assert_eq!(mac, right, "{line:?}: the server's proof is wrong (SMIG-4.3/server-proof)");
+        let expected_mac =
+            proof::server(self.key(), cid, (nonce, server_nonce), self.join_exporter(handle));
+        assert_eq!(
+            mac, expected_mac,
+            "{handle:?}: the server's proof is wrong (SMIG-4.3/server-proof)"
+        );
     }
 
     /// Returns E of a join (SMIG-4.1/client-proof, SMIG-3.9/cleartext-key).
-    fn join_exporter(&self, line: ConnHandle) -> [u8; 32] {
+    fn join_exporter(&self, handle: ConnHandle) -> [u8; 32] {
         match self.setup.security {
-            Security::Tls13 => proof::join_exporter(line, self.cid(line)),
+            Security::Tls13 => proof::join_exporter(handle, self.cid(handle)),
             Security::TrustedCleartext | Security::Ineligible => [0; 32],
         }
     }
 
     pub(super) fn next_nonce(&mut self) -> [u8; 16] {
-        self.nonces += 1;
+        self.nonce_count += 1;
         let mut nonce = [0x0a; 16];
-        nonce[8..].copy_from_slice(&self.nonces.to_be_bytes());
+        nonce[8..].copy_from_slice(&self.nonce_count.to_be_bytes());
         nonce
     }
 
-    pub(super) fn give_keying_material(
+    pub(super) fn provide_keying_material(
         &mut self,
         session: usize,
         conn: ConnId,
         request: &KeyingRequest,
     ) {
-        let Some(line) = self.line_at(session, conn) else { return };
-        let material = self.exported(line, request);
+        let Some(handle) = self.handle_of(session, conn) else { return };
+        let material = self.keying_material(handle, request);
         let nonce = self.next_nonce();
         self.sessions[session].handle_keying_material(conn, material, nonce);
     }
 
-    fn exported(&self, line: ConnHandle, request: &KeyingRequest) -> [u8; 32] {
+    fn keying_material(&self, handle: ConnHandle, request: &KeyingRequest) -> [u8; 32] {
         match request {
-            KeyingRequest::Exporter { label, context } => proof::exporter(line, label, context),
+            KeyingRequest::Exporter { label, context } => proof::exporter(handle, label, context),
             KeyingRequest::Random => [0x5a; 32],
             KeyingRequest::Zero => [0; 32],
         }
@@ -273,23 +285,23 @@ impl Peer {
 
     /// Verifies a JOIN as the driver: the session registered for its AppID decides.
     #[track_caller]
-    pub fn decide_join(&mut self, line: ConnHandle) {
-        let (session, conn) = (self.link(line).session, self.conn(line));
-        let app = self.session_of(line).app_id().expect("a JOIN needs an AppID");
+    pub fn decide_join(&mut self, handle: ConnHandle) {
+        let (session, conn) = (self.link(handle).session, self.conn_id(handle));
+        let app = self.session_of(handle).app_id().expect("a JOIN needs an AppID");
         match self.owner(app).filter(|&owner| owner != session) {
             None => {
                 self.sessions[session].refuse_join(self.now, conn, JoinRefusal::UnknownSession);
             }
-            Some(owner) => self.hand_over(line, owner),
+            Some(owner) => self.hand_over(handle, owner),
         }
-        self.feed(line);
+        self.feed(handle);
         self.pump();
     }
 
-    fn hand_over(&mut self, line: ConnHandle, owner: usize) {
-        let (session, conn, now) = (self.link(line).session, self.conn(line), self.now);
+    fn hand_over(&mut self, handle: ConnHandle, owner: usize) {
+        let (session, conn, now) = (self.link(handle).session, self.conn_id(handle), self.now);
         let detached = self.sessions[session].detach(conn).expect("a JOIN is undecided");
-        let exporter = self.exported(line, &detached.exporter_request());
+        let exporter = self.keying_material(handle, &detached.exporter_request());
         let nonce = self.next_nonce();
         let (session, conn) = match self.sessions[owner].verify_join(&detached, exporter) {
             Ok(proof) => (owner, self.sessions[owner].attach(now, detached, &proof, nonce)),
@@ -300,16 +312,16 @@ impl Peer {
                 (self.sessions.len() - 1, conn)
             }
         };
-        let link = self.link_mut(line);
+        let link = self.link_mut(handle);
         (link.session, link.conn) = (session, conn);
     }
 
     /// Refuses a JOIN as the driver.
     #[track_caller]
-    pub fn refuse_join(&mut self, line: ConnHandle, reason: JoinRefusal) {
-        let (session, conn) = (self.link(line).session, self.conn(line));
+    pub fn refuse_join(&mut self, handle: ConnHandle, reason: JoinRefusal) {
+        let (session, conn) = (self.link(handle).session, self.conn_id(handle));
         self.sessions[session].refuse_join(self.now, conn, reason);
-        self.feed(line);
+        self.feed(handle);
         self.pump();
     }
 }
@@ -325,7 +337,7 @@ pub fn cid_settings(cid: Cid) -> [(u16, u32); 3] {
     ]
 }
 
-fn cid_in(entries: &[(u16, u32)]) -> Option<Cid> {
+fn cid_from_settings(entries: &[(u16, u32)]) -> Option<Cid> {
     let find = |id| entries.iter().find(|(other, _)| *other == id).map(|&(_, value)| value);
     let app =
         u64::from(find(setting::SMIG_CID_HI)?) << 32 | u64::from(find(setting::SMIG_CID_MID)?);

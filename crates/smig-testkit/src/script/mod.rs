@@ -7,7 +7,7 @@
 //! use smig_testkit::script::{C1, Peer, frame::*};
 //! use smig_proto::{Config, ErrorCode};
 //!
-//! let mut peer = Peer::of_server(Config::server());
+//! let mut peer = Peer::connected_to_server(Config::server());
 //! peer.send(C1, headers(1).get("/").end());
 //! peer.send(C1, window_update(1, 0));
 //! peer.expect(C1, reset(1, ErrorCode::ProtocolError));

@@ -10,7 +10,7 @@ use smig_proto::{
     AppId, Cid, ConnId, ConnectionSpec, Event, Instant, LostReason, OutputBuffer, Session, Side,
 };
 
-use super::codec::{self, Reader};
+use super::codec::{self, FrameReader};
 use super::frame::Frame;
 use super::setup::{JoinAnswers, Setup};
 
@@ -27,9 +27,9 @@ pub const C3: ConnHandle = ConnHandle(2);
 /// The fourth connection.
 pub const C4: ConnHandle = ConnHandle(3);
 
-/// Whether the engine's output on a connection is taken.
+/// Whether the peer reads the engine's output on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flow {
+pub(super) enum OutputState {
     Running,
     /// The peer does not read.
     Paused,
@@ -43,20 +43,20 @@ pub(super) struct Link {
     pub(super) cid: Option<Cid>,
     /// Sent by the peer, not consumed by the engine.
     pub(super) unread: BytesMut,
-    pub(super) reader: Reader,
+    pub(super) reader: FrameReader,
     pub(super) output: BytesMut,
-    pub(super) seen: VecDeque<Frame>,
-    pub(super) flow: Flow,
+    pub(super) frames: VecDeque<Frame>,
+    pub(super) output_state: OutputState,
     /// The nonce of the JOIN that this side sent or received.
     pub(super) nonce: [u8; 16],
-    pub(super) preface_due: usize,
+    pub(super) preface_bytes_due: usize,
     /// The engine reported the connection as closed.
-    given_up: bool,
+    closed_by_engine: bool,
 }
 
 /// A scripted peer; see the [module's description](super).
 pub struct Peer {
-    pub(super) role: Side,
+    pub(super) engine_side: Side,
     pub(super) setup: Setup,
     pub(super) now: Instant,
     /// The session under test is the first; a server has another one for each connection that has
@@ -67,27 +67,27 @@ pub struct Peer {
     pub(super) registry: Vec<(AppId, usize)>,
     /// K, if it is not derived from the exporter of the session's first connection.
     pub(super) key: Option<[u8; 32]>,
-    pub(super) nonces: u64,
+    pub(super) nonce_count: u64,
     /// Bytes taken from the engine per poll.
     transmit_limit: usize,
 }
 
 impl fmt::Debug for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Peer").field("role", &self.role).finish_non_exhaustive()
+        f.debug_struct("Peer").field("engine_side", &self.engine_side).finish_non_exhaustive()
     }
 }
 
 impl Peer {
     /// Creates a peer without connections.
-    pub(super) fn bare(role: Side, setup: Setup) -> Self {
+    pub(super) fn new(engine_side: Side, setup: Setup) -> Self {
         let now = Instant::from_nanos(1_000_000_000);
-        let session = match role {
+        let session = match engine_side {
             Side::Server => Session::server(setup.config.clone(), now),
-            Side::Client => Session::client(setup.config.clone(), setup.app, now),
+            Side::Client => Session::client(setup.config.clone(), setup.app_id, now),
         };
         Self {
-            role,
+            engine_side,
             setup,
             now,
             sessions: vec![session],
@@ -95,7 +95,7 @@ impl Peer {
             events: VecDeque::new(),
             registry: Vec::new(),
             key: None,
-            nonces: 0,
+            nonce_count: 0,
             transmit_limit: 1 << 20,
         }
     }
@@ -115,14 +115,14 @@ impl Peer {
     /// Returns the session that has this connection; a server's connection that has not joined has
     /// its own.
     #[must_use]
-    pub fn session_of(&self, line: ConnHandle) -> &Session {
-        &self.sessions[self.link(line).session]
+    pub fn session_of(&self, handle: ConnHandle) -> &Session {
+        &self.sessions[self.link(handle).session]
     }
 
     /// Returns the engine's id of a connection.
     #[must_use]
-    pub fn conn(&self, line: ConnHandle) -> ConnId {
-        self.link(line).conn
+    pub fn conn_id(&self, handle: ConnHandle) -> ConnId {
+        self.link(handle).conn
     }
 
     /// Returns a connection's CID.
@@ -132,19 +132,19 @@ impl Peer {
     /// If it has none.
     #[must_use]
     #[track_caller]
-    pub fn cid(&self, line: ConnHandle) -> Cid {
-        self.link(line).cid.expect("the connection has a CID")
+    pub fn cid(&self, handle: ConnHandle) -> Cid {
+        self.link(handle).cid.expect("the connection has a CID")
     }
 
-    pub(super) fn link(&self, line: ConnHandle) -> &Link {
-        &self.links[line.0]
+    pub(super) fn link(&self, handle: ConnHandle) -> &Link {
+        &self.links[handle.0]
     }
 
-    pub(super) fn link_mut(&mut self, line: ConnHandle) -> &mut Link {
-        &mut self.links[line.0]
+    pub(super) fn link_mut(&mut self, handle: ConnHandle) -> &mut Link {
+        &mut self.links[handle.0]
     }
 
-    pub(super) fn line_at(&self, session: usize, conn: ConnId) -> Option<ConnHandle> {
+    pub(super) fn handle_of(&self, session: usize, conn: ConnId) -> Option<ConnHandle> {
         self.links.iter().position(|l| l.session == session && l.conn == conn).map(ConnHandle)
     }
 
@@ -162,13 +162,13 @@ impl Peer {
             conn,
             cid: None,
             unread: BytesMut::new(),
-            reader: Reader::new(),
+            reader: FrameReader::new(),
             output: BytesMut::new(),
-            seen: VecDeque::new(),
-            flow: Flow::Running,
+            frames: VecDeque::new(),
+            output_state: OutputState::Running,
             nonce: [0; 16],
-            preface_due: if self.role == Side::Client { 24 } else { 0 },
-            given_up: false,
+            preface_bytes_due: if self.engine_side == Side::Client { 24 } else { 0 },
+            closed_by_engine: false,
         });
         ConnHandle(self.links.len() - 1)
     }
@@ -177,92 +177,92 @@ impl Peer {
 
     /// Sends one frame.
     #[track_caller]
-    pub fn send(&mut self, line: ConnHandle, frame: impl Into<Frame>) {
+    pub fn send(&mut self, handle: ConnHandle, frame: impl Into<Frame>) {
         let mut bytes = BytesMut::new();
         codec::encode(&frame.into(), &mut bytes);
-        self.send_bytes(line, &bytes);
+        self.send_bytes(handle, &bytes);
     }
 
     /// Sends frames that the engine reads together.
     #[track_caller]
     pub fn send_all<F: Into<Frame>>(
         &mut self,
-        line: ConnHandle,
+        handle: ConnHandle,
         frames: impl IntoIterator<Item = F>,
     ) {
         let mut bytes = BytesMut::new();
         for frame in frames {
             codec::encode(&frame.into(), &mut bytes);
         }
-        self.send_bytes(line, &bytes);
+        self.send_bytes(handle, &bytes);
     }
 
     /// Sends one frame, unless the engine has closed the connection.
-    pub fn send_if_open(&mut self, line: ConnHandle, frame: impl Into<Frame>) {
-        if !self.is_closed(line) {
-            self.send(line, frame);
+    pub fn send_if_open(&mut self, handle: ConnHandle, frame: impl Into<Frame>) {
+        if !self.is_closed(handle) {
+            self.send(handle, frame);
         }
     }
 
     /// Sends bytes unchanged.
     #[track_caller]
-    pub fn send_bytes(&mut self, line: ConnHandle, bytes: &[u8]) {
-        assert_ne!(self.link(line).flow, Flow::Closed, "{line:?} is closed");
-        self.link_mut(line).unread.extend_from_slice(bytes);
-        self.feed(line);
+    pub fn send_bytes(&mut self, handle: ConnHandle, bytes: &[u8]) {
+        assert_ne!(self.link(handle).output_state, OutputState::Closed, "{handle:?} is closed");
+        self.link_mut(handle).unread.extend_from_slice(bytes);
+        self.feed(handle);
         self.pump();
     }
 
     /// Passes the peer's bytes to the engine.
-    pub(super) fn feed(&mut self, line: ConnHandle) {
-        let (now, link) = (self.now, &mut self.links[line.0]);
+    pub(super) fn feed(&mut self, handle: ConnHandle) {
+        let (now, link) = (self.now, &mut self.links[handle.0]);
         self.sessions[link.session].handle_input(now, link.conn, &mut link.unread);
     }
 
     /// Calls the session under test as the application.
-    pub fn app<R>(&mut self, act: impl FnOnce(&mut Session, Instant) -> R) -> R {
+    pub fn with_session<R>(&mut self, act: impl FnOnce(&mut Session, Instant) -> R) -> R {
         let result = act(&mut self.sessions[0], self.now);
         self.pump();
         result
     }
 
     /// Fails the transport, in both directions at once.
-    pub fn lose(&mut self, line: ConnHandle) {
-        self.end(line, LostReason::Failed("lost".to_owned()));
+    pub fn lose(&mut self, handle: ConnHandle) {
+        self.end_transport(handle, LostReason::Failed("lost".to_owned()));
     }
 
     /// Closes the transport cleanly.
-    pub fn close(&mut self, line: ConnHandle) {
-        self.end(line, LostReason::Closed);
+    pub fn close(&mut self, handle: ConnHandle) {
+        self.end_transport(handle, LostReason::Closed);
     }
 
-    fn end(&mut self, line: ConnHandle, reason: LostReason) {
-        let (now, link) = (self.now, &mut self.links[line.0]);
-        link.flow = Flow::Closed;
+    fn end_transport(&mut self, handle: ConnHandle, reason: LostReason) {
+        let (now, link) = (self.now, &mut self.links[handle.0]);
+        link.output_state = OutputState::Closed;
         self.sessions[link.session].handle_lost(now, link.conn, reason);
         self.pump();
     }
 
     /// Returns whether the engine requests that the connection be closed.
     #[must_use]
-    pub fn should_close(&self, line: ConnHandle) -> bool {
-        self.session_of(line).should_close(self.conn(line))
+    pub fn should_close(&self, handle: ConnHandle) -> bool {
+        self.session_of(handle).should_close(self.conn_id(handle))
     }
 
     /// Returns whether the connection is closed, by either end.
     #[must_use]
-    pub fn is_closed(&self, line: ConnHandle) -> bool {
-        self.link(line).flow == Flow::Closed
+    pub fn is_closed(&self, handle: ConnHandle) -> bool {
+        self.link(handle).output_state == OutputState::Closed
     }
 
     /// Stops reading the engine's output.
-    pub fn pause(&mut self, line: ConnHandle) {
-        self.link_mut(line).flow = Flow::Paused;
+    pub fn pause(&mut self, handle: ConnHandle) {
+        self.link_mut(handle).output_state = OutputState::Paused;
     }
 
     /// Resumes reading the engine's output.
-    pub fn resume(&mut self, line: ConnHandle) {
-        self.link_mut(line).flow = Flow::Running;
+    pub fn resume(&mut self, handle: ConnHandle) {
+        self.link_mut(handle).output_state = OutputState::Running;
         self.pump();
     }
 
@@ -272,9 +272,9 @@ impl Peer {
     }
 
     /// Takes up to `limit` bytes of output from a paused connection.
-    pub fn take_output(&mut self, line: ConnHandle, limit: usize) {
-        self.transmit(line, limit);
-        self.parse(line);
+    pub fn take_output(&mut self, handle: ConnHandle, limit: usize) {
+        self.transmit(handle, limit);
+        self.parse(handle);
     }
 
     /// Advances the time; the engine's timers run when they are due.
@@ -303,41 +303,41 @@ impl Peer {
                     self.on_event(session, event);
                 }
             }
-            for line in (0..self.links.len()).map(ConnHandle) {
-                if self.link(line).flow == Flow::Running {
-                    progress |= self.transmit(line, self.transmit_limit) > 0;
+            for handle in (0..self.links.len()).map(ConnHandle) {
+                if self.link(handle).output_state == OutputState::Running {
+                    progress |= self.transmit(handle, self.transmit_limit) > 0;
                 }
             }
             if !progress {
                 break;
             }
         }
-        for line in (0..self.links.len()).map(ConnHandle) {
-            self.parse(line);
-            self.hang_up(line);
+        for handle in (0..self.links.len()).map(ConnHandle) {
+            self.parse(handle);
+            self.close_if_engine_closed(handle);
         }
     }
 
-    /// Closes connections that the engine gave up, as a driver does after [`Event::Closed`].
-    fn hang_up(&mut self, line: ConnHandle) {
-        let link = &mut self.links[line.0];
-        if link.given_up && link.flow == Flow::Running {
-            link.flow = Flow::Closed;
+    /// Closes a connection that the engine has closed, as a driver does after [`Event::Closed`].
+    fn close_if_engine_closed(&mut self, handle: ConnHandle) {
+        let link = &mut self.links[handle.0];
+        if link.closed_by_engine && link.output_state == OutputState::Running {
+            link.output_state = OutputState::Closed;
             let (session, conn) = (link.session, link.conn);
             self.sessions[session].handle_lost(self.now, conn, LostReason::Closed);
             self.pump();
         }
     }
 
-    fn transmit(&mut self, line: ConnHandle, limit: usize) -> usize {
-        let link = &mut self.links[line.0];
+    fn transmit(&mut self, handle: ConnHandle, limit: usize) -> usize {
+        let link = &mut self.links[handle.0];
         let session = &mut self.sessions[link.session];
         if !session.wants_transmit(link.conn) {
             return 0;
         }
         let mut out = OutputBuffer::new();
         let taken = session.poll_transmit(self.now, link.conn, limit, &mut out);
-        assert_eq!(taken, out.len(), "poll_transmit says how much it appended");
+        assert_eq!(taken, out.len(), "poll_transmit returns how much it appended");
         while !out.is_empty() {
             let mut slices = [IoSlice::new(&[]); 8];
             let filled = out.chunks(&mut slices);
@@ -348,16 +348,16 @@ impl Peer {
         taken
     }
 
-    fn parse(&mut self, line: ConnHandle) {
-        let link = self.link_mut(line);
-        if link.preface_due > 0 && link.output.len() >= link.preface_due {
-            let preface = link.output.split_to(link.preface_due);
+    fn parse(&mut self, handle: ConnHandle) {
+        let link = self.link_mut(handle);
+        if link.preface_bytes_due > 0 && link.output.len() >= link.preface_bytes_due {
+            let preface = link.output.split_to(link.preface_bytes_due);
             assert_eq!(&preface[..], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
-            link.preface_due = 0;
+            link.preface_bytes_due = 0;
         }
-        if link.preface_due == 0 {
+        if link.preface_bytes_due == 0 {
             while let Some(frame) = link.reader.next(&mut link.output) {
-                link.seen.push_back(frame);
+                link.frames.push_back(frame);
             }
         }
     }
@@ -365,26 +365,26 @@ impl Peer {
     fn on_event(&mut self, session: usize, event: Event) {
         match &event {
             Event::KeyingMaterialNeeded { conn, request } => {
-                self.give_keying_material(session, *conn, request);
+                self.provide_keying_material(session, *conn, request);
             }
             Event::JoinRequested { conn, .. } => {
-                let line = self.line_at(session, *conn);
-                if let (Some(line), JoinAnswers::AtOnce) = (line, self.setup.joins) {
+                let handle = self.handle_of(session, *conn);
+                if let (Some(handle), JoinAnswers::Automatic) = (handle, self.setup.joins) {
                     self.events.push_back((session, event));
-                    return self.decide_join(line);
+                    return self.decide_join(handle);
                 }
             }
             Event::SessionEstablished { app, .. } if self.owner(*app).is_none() => {
                 self.registry.push((*app, session));
             }
             Event::Closed { conn, .. } => {
-                if let Some(line) = self.line_at(session, *conn) {
-                    self.links[line.0].given_up = true;
+                if let Some(handle) = self.handle_of(session, *conn) {
+                    self.links[handle.0].closed_by_engine = true;
                 }
             }
             Event::AbortTransport { conn } => {
-                if let Some(line) = self.line_at(session, *conn) {
-                    self.links[line.0].flow = Flow::Closed;
+                if let Some(handle) = self.handle_of(session, *conn) {
+                    self.links[handle.0].output_state = OutputState::Closed;
                     self.sessions[session].handle_lost(self.now, *conn, LostReason::Closed);
                 }
             }

@@ -9,23 +9,23 @@ use super::peer::ConnHandle;
 
 /// Simulates a TLS exporter of this connection: returns 32 bytes that differ for different
 /// arguments.
-pub(super) fn exporter(line: ConnHandle, label: &str, context: &[u8]) -> [u8; 32] {
+pub(super) fn exporter(handle: ConnHandle, label: &str, context: &[u8]) -> [u8; 32] {
     let mut hash = Sha256::new();
-    hash.update((line.0 as u64).to_be_bytes());
+    hash.update((handle.0 as u64).to_be_bytes());
     hash.update((label.len() as u64).to_be_bytes());
     hash.update(label);
     hash.update(context);
     hash.finalize().into()
 }
 
-/// Returns the session key K of a session created on `line` (SMIG-3.7/session-key).
-pub(super) fn session_key(line: ConnHandle, cid: Cid) -> [u8; 32] {
-    exporter(line, "EXPORTER-smig-session", &cid.app.to_bytes())
+/// Returns the session key K of a session created on `handle` (SMIG-3.7/session-key).
+pub(super) fn session_key(handle: ConnHandle, cid: Cid) -> [u8; 32] {
+    exporter(handle, "EXPORTER-smig-session", &cid.app.to_bytes())
 }
 
-/// Returns E of a join on `line` (SMIG-4.1/client-proof).
-pub(super) fn join_exporter(line: ConnHandle, cid: Cid) -> [u8; 32] {
-    exporter(line, "EXPORTER-smig-join", &cid_bytes(cid))
+/// Returns E of a join on `handle` (SMIG-4.1/client-proof).
+pub(super) fn join_exporter(handle: ConnHandle, cid: Cid) -> [u8; 32] {
+    exporter(handle, "EXPORTER-smig-join", &cid_bytes(cid))
 }
 
 fn mac(key: [u8; 32], parts: &[&[u8]]) -> [u8; 32] {

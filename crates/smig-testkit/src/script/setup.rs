@@ -8,9 +8,9 @@ use super::frame::setting;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JoinAnswers {
     /// They are answered automatically and correctly.
-    AtOnce,
+    Automatic,
     /// The script, with [`super::Peer::decide_join`], [`super::Peer::refuse_join`] or a frame.
-    ByScript,
+    Scripted,
 }
 
 /// Parameters of a script.
@@ -25,7 +25,7 @@ pub struct Setup {
     /// The peer's first SETTINGS; a client's CID is added to them.
     pub settings: Vec<(u16, u32)>,
     /// The session's AppID.
-    pub app: AppId,
+    pub app_id: AppId,
     /// What answers JOINs.
     pub joins: JoinAnswers,
 }
@@ -40,8 +40,8 @@ impl Setup {
             security: Security::Tls13,
             identity: Identity([7; 32]),
             settings: vec![(setting::SMIG, 16)],
-            app: AppId::new(0x0102_0304_0506_0708),
-            joins: JoinAnswers::AtOnce,
+            app_id: AppId::new(0x0102_0304_0506_0708),
+            joins: JoinAnswers::Automatic,
         }
     }
 
@@ -55,8 +55,8 @@ impl Setup {
 
     /// Lets the script answer JOINs.
     #[must_use]
-    pub const fn joins_by_script(mut self) -> Self {
-        self.joins = JoinAnswers::ByScript;
+    pub const fn with_scripted_joins(mut self) -> Self {
+        self.joins = JoinAnswers::Scripted;
         self
     }
 

@@ -15,8 +15,8 @@ impl Peer {
     ///
     /// The engine's.
     pub fn migrate(&mut self, key: StreamKey, to: ConnHandle) -> Result<(), MigrateError> {
-        let to = MigrationTarget::Connection(self.conn(to));
-        self.app(|session, now| session.migrate(now, key, to))
+        let to = MigrationTarget::Connection(self.conn_id(to));
+        self.with_session(|session, now| session.migrate(now, key, to))
     }
 
     /// Migrates a stream to a spare that the engine selects.
@@ -25,7 +25,7 @@ impl Peer {
     ///
     /// The engine's.
     pub fn migrate_to_spare(&mut self, key: StreamKey) -> Result<(), MigrateError> {
-        self.app(|session, now| session.migrate(now, key, MigrationTarget::Spare))
+        self.with_session(|session, now| session.migrate(now, key, MigrationTarget::Spare))
     }
 
     /// Offers a stream, as the engine's application.
@@ -34,35 +34,35 @@ impl Peer {
     ///
     /// The engine's.
     pub fn offer(&mut self, key: StreamKey) -> Result<(), MigrateError> {
-        self.app(|session, now| session.migrate(now, key, MigrationTarget::Offer))
+        self.with_session(|session, now| session.migrate(now, key, MigrationTarget::Offer))
     }
 
     /// Returns a stream's connection and id in the engine.
     #[must_use]
     #[track_caller]
-    pub fn place(&self, key: StreamKey) -> (ConnHandle, u32) {
+    pub fn location(&self, key: StreamKey) -> (ConnHandle, u32) {
         let view = self.session().stream(key).expect("the stream is known");
-        (self.line_at(0, view.connection).expect("a line"), view.id.value())
+        (self.handle_of(0, view.connection).expect("a connection"), view.id.value())
     }
 
     /// Server engine: sends a GET on `stream`. Returns its key.
     #[track_caller]
-    pub fn get(&mut self, line: ConnHandle, stream: u32) -> StreamKey {
-        self.send(line, headers(stream).get("/").end());
+    pub fn get(&mut self, handle: ConnHandle, stream: u32) -> StreamKey {
+        self.send(handle, headers(stream).get("/").end());
         self.take_request()
     }
 
     /// Server engine: starts an upload on `stream`. Returns its key.
     #[track_caller]
-    pub fn post(&mut self, line: ConnHandle, stream: u32) -> StreamKey {
-        self.send(line, headers(stream).post("/"));
+    pub fn post(&mut self, handle: ConnHandle, stream: u32) -> StreamKey {
+        self.send(handle, headers(stream).post("/"));
         self.take_request()
     }
 
     /// Server engine: takes the next request. Returns its key.
     #[track_caller]
     pub fn take_request(&mut self) -> StreamKey {
-        self.event(|event| match event {
+        self.take_event(|event| match event {
             Event::Request { stream, .. } => Some(*stream),
             _ => None,
         })
@@ -73,26 +73,27 @@ impl Peer {
     pub fn respond(&mut self, key: StreamKey, status: u16, end: EndStream) {
         let status = StatusCode::from_u16(status).expect("a status code");
         let head = ResponseHead { status, headers: HeaderMap::new() };
-        self.app(|session, _| session.send_response(key, &head, end)).expect("it can be answered");
+        self.with_session(|session, _| session.send_response(key, &head, end))
+            .expect("it can be answered");
     }
 
-    /// Client engine: opens a stream on `line`; the peer takes its HEADERS.
+    /// Client engine: opens a stream on `handle`; the peer takes its HEADERS.
     #[track_caller]
-    pub fn open(&mut self, line: ConnHandle, method: Method, end: EndStream) -> StreamKey {
-        let conn = self.conn(line);
+    pub fn open(&mut self, handle: ConnHandle, method: Method, end: EndStream) -> StreamKey {
+        let conn = self.conn_id(handle);
         let head = request_head(method);
-        let opened = self.app(|session, now| session.open(now, Some(conn), &head, end));
+        let opened = self.with_session(|session, now| session.open(now, Some(conn), &head, end));
         let key = opened.expect("the stream can be opened");
         let id = self.session().stream(key).expect("the stream is open").id.value();
         let expected = headers(id).request(head.method.as_str(), "/");
-        self.expect(line, if end.is_end() { expected.end() } else { expected });
+        self.expect(handle, if end.is_end() { expected.end() } else { expected });
         key
     }
 
     /// Client engine: takes the response for `key`. Returns its status.
     #[track_caller]
     pub fn take_response(&mut self, key: StreamKey) -> u16 {
-        self.event(|event| match event {
+        self.take_event(|event| match event {
             Event::Response { stream, head, .. } if *stream == key => Some(head.status.as_u16()),
             _ => None,
         })
@@ -101,7 +102,7 @@ impl Peer {
     /// Takes the error with which a stream ended.
     #[track_caller]
     pub fn take_error(&mut self, key: StreamKey) -> smig_proto::StreamError {
-        self.event(|event| match event {
+        self.take_event(|event| match event {
             Event::Reset { stream, error } if *stream == key => Some(error.clone()),
             _ => None,
         })
@@ -109,8 +110,8 @@ impl Peer {
 
     /// Asserts that the stream has not failed.
     #[track_caller]
-    pub fn expect_unharmed(&mut self, key: StreamKey) {
-        let failed = self.find_event(|event| match event {
+    pub fn expect_not_failed(&mut self, key: StreamKey) {
+        let failed = self.try_take_event(|event| match event {
             Event::Reset { stream, error } if *stream == key => Some(error.clone()),
             _ => None,
         });
@@ -122,7 +123,7 @@ impl Peer {
     /// body.
     #[track_caller]
     pub fn take_migrated(&mut self, key: StreamKey) -> u64 {
-        self.event(|event| match event {
+        self.take_event(|event| match event {
             Event::Migrated { stream, received, .. } if *stream == key => Some(*received),
             _ => None,
         })

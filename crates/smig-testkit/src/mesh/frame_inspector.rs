@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::mesh::link::Side;
 
-const FRAME_HEAD: usize = 9;
+const FRAME_HEADER_BYTES: usize = 9;
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -15,8 +15,8 @@ const WINDOW_UPDATE: u8 = 8;
 const MIGRATE: u8 = 0xf5;
 const ACK: u8 = 2;
 
-/// A fault of delivery, for tests of the checks themselves. The number is that of the frames of that kind
-/// that pass unchanged first.
+/// A fault to inject, for tests of the checks themselves. The number is how many frames of that
+/// kind pass unchanged first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultInjection {
     /// Two bytes of a DATA frame are swapped.
@@ -37,25 +37,25 @@ pub enum FaultInjection {
 
 /// A MIGRATE that was sent and not answered.
 #[derive(Debug)]
-struct OpenMove {
+struct OpenMigration {
     link: usize,
     stream: u32,
     side: Side,
     to: Option<(u32, u32)>,
     /// DATA or HEADERS were sent on the carrier.
-    used: bool,
+    carrier_used: bool,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
-    pub(crate) sabotage: Option<FaultInjection>,
+pub(crate) struct FrameInspector {
+    pub(crate) fault_injection: Option<FaultInjection>,
     pub(crate) faults: Vec<String>,
     /// The cases that occurred.
-    pub(crate) seen: BTreeSet<&'static str>,
-    open: Vec<OpenMove>,
-    draining: BTreeSet<usize>,
+    pub(crate) cases: BTreeSet<&'static str>,
+    open_migrations: Vec<OpenMigration>,
+    draining_links: BTreeSet<usize>,
     /// The sequence paused so long that timeouts of connections may have expired.
-    pub(crate) slept_long: bool,
+    pub(crate) timeouts_expected: bool,
     /// Every frame as text, if enabled.
     pub(crate) log: Option<Vec<String>>,
 }
@@ -65,27 +65,27 @@ pub(crate) struct Watch {
 pub(crate) struct FrameSource {
     pub(crate) link: usize,
     /// The ConnNo.
-    pub(crate) number: u32,
+    pub(crate) conn_no: u32,
     pub(crate) side: Side,
 }
 
-impl Watch {
+impl FrameInspector {
     /// Inspects complete frames; returns the bytes to send.
-    pub(crate) fn frames(&mut self, at: FrameSource, bytes: Vec<u8>) -> Vec<u8> {
+    pub(crate) fn inspect(&mut self, at: FrameSource, bytes: Vec<u8>) -> Vec<u8> {
         let skip = if bytes.starts_with(PREFACE) { PREFACE.len() } else { 0 };
         let mut frames = Vec::new();
         let mut start = skip;
         while start < bytes.len() {
             let Some(length) = frame_length(&bytes[start..]) else {
                 self.faults
-                    .push(format!("poll_transmit gave a part of a frame on link {}", at.link));
+                    .push(format!("poll_transmit wrote a partial frame on link {}", at.link));
                 return bytes;
             };
-            self.frame(at, &bytes[start..start + length]);
+            self.inspect_frame(at, &bytes[start..start + length]);
             frames.push(start..start + length);
             start += length;
         }
-        if self.sabotage.is_none() {
+        if self.fault_injection.is_none() {
             return bytes;
         }
         let mut out = bytes[..skip].to_vec();
@@ -98,20 +98,22 @@ impl Watch {
         out
     }
 
-    fn frame(&mut self, at: FrameSource, frame: &[u8]) {
-        let (kind, flags, stream) = (frame[3], frame[4], word(&frame[5..9]) & 0x7fff_ffff);
-        let payload = &frame[FRAME_HEAD..];
+    fn inspect_frame(&mut self, at: FrameSource, frame: &[u8]) {
+        let (kind, flags, stream) = (frame[3], frame[4], read_u32(&frame[5..9]) & 0x7fff_ffff);
+        let payload = &frame[FRAME_HEADER_BYTES..];
         if let Some(log) = &mut self.log {
             log.push(describe(at, kind, flags, stream, payload));
         }
         match kind {
-            RST_STREAM => self.reset(at, stream, word(payload)),
-            GOAWAY => self.goaway(at, word(&payload[4..])),
+            RST_STREAM => self.reset(at, stream, read_u32(payload)),
+            GOAWAY => self.goaway(at, read_u32(&payload[4..])),
             MIGRATE => self.migrate(at, flags, stream, payload),
             DATA | HEADERS => {
-                let here = Some((at.number, stream));
-                for open in self.open.iter_mut().filter(|m| m.side == at.side && m.to == here) {
-                    open.used = true;
+                let here = Some((at.conn_no, stream));
+                for open in
+                    self.open_migrations.iter_mut().filter(|m| m.side == at.side && m.to == here)
+                {
+                    open.carrier_used = true;
                 }
             }
             _ => {}
@@ -125,86 +127,102 @@ impl Watch {
                 .push(format!("RST_STREAM({code:#x}) on {}/{stream} by {:?}", at.link, at.side));
         }
         if code == 7 {
-            self.seen.insert("refused stream");
+            self.cases.insert("refused stream");
         }
-        let here = Some((at.number, stream));
-        let names = |m: &&OpenMove| m.to == here || (m.link == at.link && m.stream == stream);
-        if self.open.iter().any(|m| names(&m)) {
-            self.seen.insert("reset during a move");
+        let here = Some((at.conn_no, stream));
+        let names = |m: &&OpenMigration| m.to == here || (m.link == at.link && m.stream == stream);
+        if self.open_migrations.iter().any(|m| names(&m)) {
+            self.cases.insert("reset during a migration");
         }
         if code != 0 || at.side != Side::Server {
             return;
         }
-        self.seen.insert("upload stopped");
+        self.cases.insert("upload stopped");
         // After a decline, the response would have to be sent again (SMIG-8.19/stop-after-answer).
-        let own = |m: &&OpenMove| names(m) && m.side == Side::Server && m.to.is_some();
-        if self.open.iter().any(|m| own(&m)) {
+        let own = |m: &&OpenMigration| names(m) && m.side == Side::Server && m.to.is_some();
+        if self.open_migrations.iter().any(|m| own(&m)) {
             self.faults.push(format!("NO_ERROR on {}/{stream} before the answer", at.link));
-        } else if self.open.iter().any(|m| names(&m)) {
-            self.seen.insert("upload stopped during its own move");
+        } else if self.open_migrations.iter().any(|m| names(&m)) {
+            self.cases.insert("upload stopped during its own migration");
         }
     }
 
     fn goaway(&mut self, at: FrameSource, code: u32) {
         // SETTINGS_TIMEOUT, and ENHANCE_YOUR_CALM for a header block that took too long.
-        if code != 0 && !(self.slept_long && matches!(code, 4 | 0xb)) {
+        if code != 0 && !(self.timeouts_expected && matches!(code, 4 | 0xb)) {
             self.faults.push(format!("GOAWAY({code:#x}) on link {} by {:?}", at.link, at.side));
         }
-        self.seen.insert("goaway");
-        self.draining.insert(at.link);
+        self.cases.insert("goaway");
+        self.draining_links.insert(at.link);
     }
 
     fn migrate(&mut self, at: FrameSource, flags: u8, stream: u32, payload: &[u8]) {
         let (link, side) = (at.link, at.side);
-        let (number, carrier) = (word(&payload[8..]), word(&payload[12..]));
+        let (number, carrier) = (read_u32(&payload[8..]), read_u32(&payload[12..]));
         let to = (number != 0).then_some((number, carrier));
         if flags & ACK == 0 {
-            if self.open.iter().any(|m| m.link == link && m.stream == stream && m.side != side) {
-                self.seen.insert(if to.is_some() { "collision" } else { "offer meets a move" });
+            if self
+                .open_migrations
+                .iter()
+                .any(|m| m.link == link && m.stream == stream && m.side != side)
+            {
+                self.cases.insert(if to.is_some() { "collision" } else { "offer in a collision" });
             }
-            self.open.push(OpenMove { link, stream, side, to, used: false });
-            if self.draining.contains(&link) {
-                self.seen.insert("move from a connection that is going away");
+            self.open_migrations.push(OpenMigration {
+                link,
+                stream,
+                side,
+                to,
+                carrier_used: false,
+            });
+            if self.draining_links.contains(&link) {
+                self.cases.insert("MIGRATE on a connection that is going away");
             }
-            self.seen.insert(match (to, side) {
+            self.cases.insert(match (to, side) {
                 (None, _) => "offer",
-                (Some(_), Side::Client) => "move by client",
-                (Some(_), Side::Server) => "move by server",
+                (Some(_), Side::Client) => "MIGRATE by client",
+                (Some(_), Side::Server) => "MIGRATE by server",
             });
             return;
         }
-        let answered =
-            self.open.iter().position(|m| m.link == link && m.stream == stream && m.side != side);
-        if let Some(answered) = answered.map(|at| self.open.swap_remove(at)) {
-            if to.is_none() && answered.used {
-                self.seen.insert("decline after the carrier was used");
+        let answered = self
+            .open_migrations
+            .iter()
+            .position(|m| m.link == link && m.stream == stream && m.side != side);
+        if let Some(answered) = answered.map(|at| self.open_migrations.swap_remove(at)) {
+            if to.is_none() && answered.carrier_used {
+                self.cases.insert("decline after the carrier was used");
             }
             if to.is_none() && answered.to.is_none() {
-                self.seen.insert("offer declined");
+                self.cases.insert("offer declined");
             }
             // The answerer's own MIGRATE there, if any, was abandoned or answers an offer.
-            self.open.retain(|m| m.link != link || m.stream != stream);
+            self.open_migrations.retain(|m| m.link != link || m.stream != stream);
         }
-        self.seen.insert(if to.is_some() { "accepting answer" } else { "decline" });
+        self.cases.insert(if to.is_some() { "accepting answer" } else { "decline" });
     }
 
     /// Handles the failure of a connection.
     pub(crate) fn on_cut(&mut self, link: usize, number: u32) {
-        if self.open.iter().any(|m| m.link == link) {
-            self.seen.insert("old connection lost during a move");
+        if self.open_migrations.iter().any(|m| m.link == link) {
+            self.cases.insert("old connection lost during a migration");
         }
-        if self.open.iter().any(|m| m.to.is_some_and(|(to, _)| to == number && number != 0)) {
-            self.seen.insert("new connection lost during a move");
+        if self
+            .open_migrations
+            .iter()
+            .any(|m| m.to.is_some_and(|(to, _)| to == number && number != 0))
+        {
+            self.cases.insert("new connection lost during a migration");
         }
-        self.open.retain(|m| m.link != link);
+        self.open_migrations.retain(|m| m.link != link);
     }
 
     /// Corrupts the frame if it is the selected one. Returns false if the frame is dropped.
     fn inject_fault(&mut self, frame: &mut [u8]) -> bool {
         let (kind, flags) = (frame[3], frame[4]);
-        let stream = word(&frame[5..9]);
-        let has_body = frame.len() > FRAME_HEAD + 1;
-        let hit = match self.sabotage {
+        let stream = read_u32(&frame[5..9]);
+        let has_body = frame.len() > FRAME_HEADER_BYTES + 1;
+        let is_candidate = match self.fault_injection {
             Some(FaultInjection::SwapBytes(_) | FaultInjection::DropData(_)) => {
                 kind == DATA && has_body
             }
@@ -215,14 +233,16 @@ impl Watch {
             Some(FaultInjection::DropReset(_)) => kind == RST_STREAM,
             None => false,
         };
-        if !hit || self.sabotage.as_mut().is_some_and(|sabotage| sabotage.waits()) {
+        if !is_candidate
+            || self.fault_injection.as_mut().is_some_and(|sabotage| sabotage.count_down())
+        {
             return true;
         }
-        let sabotage = self.sabotage.take();
-        self.seen.insert("sabotage");
-        match sabotage {
+        let injection = self.fault_injection.take();
+        self.cases.insert("fault injected");
+        match injection {
             Some(FaultInjection::SwapBytes(_)) => {
-                let body = &mut frame[FRAME_HEAD..];
+                let body = &mut frame[FRAME_HEADER_BYTES..];
                 let at = (1..body.len()).find(|&at| body[at] != body[0]);
                 if let Some(at) = at {
                     body.swap(0, at);
@@ -240,7 +260,7 @@ impl Watch {
 
 impl FaultInjection {
     /// Counts a frame of the kind; returns true if it is to pass unchanged.
-    const fn waits(&mut self) -> bool {
+    const fn count_down(&mut self) -> bool {
         let (Self::SwapBytes(n)
         | Self::DropStreamCredit(n)
         | Self::DropConnectionCredit(n)
@@ -257,12 +277,12 @@ impl FaultInjection {
 }
 
 fn frame_length(bytes: &[u8]) -> Option<usize> {
-    let head = bytes.get(..FRAME_HEAD)?;
-    let length = FRAME_HEAD + (word(&[0, head[0], head[1], head[2]]) as usize);
+    let head = bytes.get(..FRAME_HEADER_BYTES)?;
+    let length = FRAME_HEADER_BYTES + (read_u32(&[0, head[0], head[1], head[2]]) as usize);
     (bytes.len() >= length).then_some(length)
 }
 
-fn word(bytes: &[u8]) -> u32 {
+fn read_u32(bytes: &[u8]) -> u32 {
     u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
 
@@ -271,15 +291,15 @@ fn describe(at: FrameSource, kind: u8, flags: u8, stream: u32, payload: &[u8]) -
     let what = match kind {
         DATA => format!("DATA {}", payload.len()),
         HEADERS => "HEADERS".to_owned(),
-        RST_STREAM => format!("RST_STREAM {:#x}", word(payload)),
+        RST_STREAM => format!("RST_STREAM {:#x}", read_u32(payload)),
         4 => "SETTINGS".to_owned(),
-        5 => format!("PUSH_PROMISE {}", word(payload)),
+        5 => format!("PUSH_PROMISE {}", read_u32(payload)),
         6 => "PING".to_owned(),
-        GOAWAY => format!("GOAWAY last {} code {:#x}", word(payload), word(&payload[4..])),
-        WINDOW_UPDATE => format!("WINDOW_UPDATE {}", word(payload)),
-        MIGRATE => format!("MIGRATE to C{} S{}", word(&payload[8..]), word(&payload[12..])),
+        GOAWAY => format!("GOAWAY last {} code {:#x}", read_u32(payload), read_u32(&payload[4..])),
+        WINDOW_UPDATE => format!("WINDOW_UPDATE {}", read_u32(payload)),
+        MIGRATE => format!("MIGRATE to C{} S{}", read_u32(&payload[8..]), read_u32(&payload[12..])),
         0xf6 => "JOIN".to_owned(),
         other => format!("type {other:#x}"),
     };
-    format!("link {} (C{}) {arrow} S{stream} {what} flags {flags:#x}", at.link, at.number)
+    format!("link {} (C{}) {arrow} S{stream} {what} flags {flags:#x}", at.link, at.conn_no)
 }

@@ -19,26 +19,26 @@ pub(crate) struct SideModel {
     /// Bytes passed to the engine.
     pub(crate) queued: u64,
     /// The end was passed to the engine.
-    pub(crate) finished: bool,
+    pub(crate) end_sent: bool,
     /// The peer's head was received.
-    pub(crate) head_got: bool,
-    pub(crate) hints_got: u8,
+    pub(crate) head_received: bool,
+    pub(crate) informational_count: u8,
     /// Bytes read and verified.
     pub(crate) received: u64,
-    pub(crate) trailers_got: bool,
+    pub(crate) trailers_received: bool,
     /// The end was read.
-    pub(crate) ended: bool,
+    pub(crate) end_received: bool,
     pub(crate) failed: Option<StreamError>,
     /// This application reset the stream, or released it before its end.
-    pub(crate) gave_up: bool,
+    pub(crate) abandoned: bool,
     pub(crate) released: bool,
-    /// This application, at the server, needs no more of the request.
-    pub(crate) stopped: bool,
+    /// This application, at the server, stopped the upload after its response.
+    pub(crate) upload_stopped: bool,
     /// The application does not read at present.
     pub(crate) paused: bool,
     /// The engine has reported readable data.
     pub(crate) readable: bool,
-    /// The engine has reported room, or has never reported a lack of it.
+    /// The engine has reported send capacity, or has never reported a lack of it.
     pub(crate) writable: bool,
 }
 
@@ -50,7 +50,7 @@ impl SideModel {
 
     /// Returns whether both directions are complete for this application.
     pub(crate) const fn is_complete(&self) -> bool {
-        self.finished && self.ended
+        self.end_sent && self.end_received
     }
 
     pub(crate) fn live_key(&self) -> Option<StreamKey> {
@@ -62,23 +62,23 @@ impl SideModel {
 #[derive(Debug)]
 pub(crate) struct ExchangeModel {
     pub(crate) plan: Plan,
-    pub(crate) parts: [SideModel; 2],
+    pub(crate) sides: [SideModel; 2],
     /// The client was offered a migration and has not answered.
-    pub(crate) offered: bool,
-    pub(crate) pushed: bool,
+    pub(crate) has_open_offer: bool,
+    pub(crate) is_push: bool,
 }
 
 impl ExchangeModel {
     pub(crate) fn new(plan: Plan) -> Self {
-        let part = || SideModel { writable: true, ..SideModel::default() };
-        Self { plan, parts: [part(), part()], offered: false, pushed: false }
+        let model = || SideModel { writable: true, ..SideModel::default() };
+        Self { plan, sides: [model(), model()], has_open_offer: false, is_push: false }
     }
 
-    pub(crate) fn part(&mut self, side: Side) -> &mut SideModel {
-        &mut self.parts[side.index()]
+    pub(crate) fn side_mut(&mut self, side: Side) -> &mut SideModel {
+        &mut self.sides[side.index()]
     }
 
-    pub(crate) const fn part_at(&self, side: Side) -> &SideModel {
-        &self.parts[side.index()]
+    pub(crate) const fn side(&self, side: Side) -> &SideModel {
+        &self.sides[side.index()]
     }
 }
