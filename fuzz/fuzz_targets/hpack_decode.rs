@@ -1,5 +1,5 @@
 //! Decodes arbitrary bytes as field blocks. The input is a sequence of records: one byte `n`, and
-//! `n` bytes of a block. After `n` = 0 follow two bytes, a new SETTINGS_HEADER_TABLE_SIZE.
+//! `n` bytes of a block. If `n` is 0, two bytes follow, a new SETTINGS_HEADER_TABLE_SIZE.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Attacks the engine with arbitrary bytes. The first byte selects its role; the rest are frames,
+//! Attacks the engine with arbitrary bytes. The first byte selects its side; the rest are frames,
 //! raw bytes, time and commands of an application (`smig_testkit::hostile`).
 
 #![no_main]

@@ -12,13 +12,13 @@ use crate::world::{Machine, World};
 
 /// Result of an exploration.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct ExplorationResult {
     /// Number of distinct states reached.
     pub states: usize,
     /// Length of the longest path, in steps.
     pub depth: usize,
     /// Time spent.
-    pub took: Duration,
+    pub elapsed: Duration,
     /// The violated property and a trace to it, if any.
     pub violation: Option<Violation>,
 }
@@ -34,7 +34,7 @@ pub struct Violation {
 
 /// Explores every state within the scenario's bounds, or until a violation.
 #[must_use]
-pub fn check(scenario: Scenario, threads: usize) -> Outcome {
+pub fn check(scenario: Scenario, threads: usize) -> ExplorationResult {
     let start = Instant::now();
     let checker = Machine(scenario)
         .checker()
@@ -42,21 +42,21 @@ pub fn check(scenario: Scenario, threads: usize) -> Outcome {
         .finish_when(HasDiscoveries::Any)
         .spawn_bfs()
         .join();
-    let violation = first(&checker).map(|found| {
-        let (property, path) = shortest(scenario, found);
-        Violation { property, trace: trace(path) }
+    let violation = first_violation(&checker).map(|found| {
+        let (property, path) = shortest_violation(scenario, found);
+        Violation { property, trace: render_trace(path) }
     });
-    Outcome {
+    ExplorationResult {
         states: checker.unique_state_count(),
         depth: checker.max_depth(),
-        took: start.elapsed(),
+        elapsed: start.elapsed(),
         violation,
     }
 }
 
-type Found = (&'static str, Path<World, Action>);
+type Discovery = (&'static str, Path<World, Action>);
 
-fn first(checker: &impl Checker<Machine>) -> Option<Found> {
+fn first_violation(checker: &impl Checker<Machine>) -> Option<Discovery> {
     checker.discoveries().into_iter().min_by_key(|(_, path)| steps(path))
 }
 
@@ -66,7 +66,7 @@ fn steps(path: &Path<World, Action>) -> usize {
 
 /// Returns a violation with the fewest steps, for readability: the checker stops some time after
 /// the first, so the search is repeated with a smaller depth until nothing is found.
-fn shortest(scenario: Scenario, mut found: Found) -> Found {
+fn shortest_violation(scenario: Scenario, mut found: Discovery) -> Discovery {
     loop {
         let fewer = steps(&found.1); // depths start at 1, and the bound is exclusive
         let checker = Machine(scenario)
@@ -75,14 +75,14 @@ fn shortest(scenario: Scenario, mut found: Found) -> Found {
             .target_max_depth(fewer + 1)
             .spawn_bfs()
             .join();
-        match first(&checker) {
+        match first_violation(&checker) {
             Some(better) if steps(&better.1) < fewer => found = better,
             _ => return found,
         }
     }
 }
 
-fn trace(path: Path<World, Action>) -> String {
+fn render_trace(path: Path<World, Action>) -> String {
     let mut text = String::new();
     let mut last = None;
     for (number, (world, action)) in path.into_vec().into_iter().enumerate() {
@@ -100,18 +100,19 @@ fn trace(path: Path<World, Action>) -> String {
 fn describe(world: &World, action: Action) -> String {
     match action {
         Action::Deliver(conn, side, choice) => {
-            let frame = world.network.head(conn, side).map(ToString::to_string).unwrap_or_default();
-            let how = if choice == Choice::Decline { ", and will decline" } else { "" };
+            let frame =
+                world.network.next_frame(conn, side).map(ToString::to_string).unwrap_or_default();
+            let how = if choice == Choice::Decline { ", and declines" } else { "" };
             format!("{side} reads {conn} {frame}{how}")
         }
-        Action::Notice(conn, side) => format!("{side} notices the end of {conn}"),
+        Action::NoticeEnd(conn, side) => format!("{side} notices the end of {conn}"),
         Action::Send(side) => format!("{side} sends data"),
         Action::Credit(side) => format!("{side} gives credit"),
         Action::DeclineOffer => "client declines the offer".to_owned(),
-        Action::TimeOutLate(side, at) | Action::TimeOutEarly(side, at) => {
+        Action::TimeOutWhenQuiet(side, at) | Action::TimeOutInFlight(side, at) => {
             format!("{side} drops the unbound carrier {at} after its timeout")
         }
-        Action::Move(side, conn) => format!("{side} moves the stream to {conn}"),
+        Action::Migrate(side, conn) => format!("{side} moves the stream to {conn}"),
         Action::Offer => "server offers".to_owned(),
         Action::Reset(side) => format!("{side} resets the stream"),
         Action::Stop => "server stops the upload".to_owned(),

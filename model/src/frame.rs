@@ -4,37 +4,37 @@
 
 use std::fmt;
 
-use crate::id::Carrier;
+use crate::id::StreamAddr;
 
 /// DATA, or HEADERS with END_STREAM: one numbered unit, or none if there is only the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Data {
     /// Position of the unit in its direction, from 0.
     pub(crate) unit: Option<u8>,
-    pub(crate) end: End,
+    pub(crate) end: EndStream,
 }
 
 /// The END_STREAM flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum End {
-    Stream,
+pub(crate) enum EndStream {
+    Yes,
     No,
 }
 
-impl End {
-    pub(crate) fn when(ended: bool) -> Self {
-        if ended { Self::Stream } else { Self::No }
+impl EndStream {
+    pub(crate) fn from_bool(ended: bool) -> Self {
+        if ended { Self::Yes } else { Self::No }
     }
 
     pub(crate) fn is_set(self) -> bool {
-        self == Self::Stream
+        self == Self::Yes
     }
 }
 
 /// The content of a MIGRATE without ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Request {
-    Move { to: Carrier, end: End },
+pub(crate) enum MigrateRequest {
+    Move { to: StreamAddr, end: EndStream },
     Offer,
 }
 
@@ -42,8 +42,8 @@ pub(crate) enum Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Answer {
     /// The repeated destination; `None` is a decline.
-    pub(crate) to: Option<Carrier>,
-    pub(crate) end: End,
+    pub(crate) to: Option<StreamAddr>,
+    pub(crate) end: EndStream,
 }
 
 /// A frame with its stream ID; its connection is that of its queue.
@@ -54,7 +54,7 @@ pub(crate) enum Frame {
     Reset(u8),
     /// RST_STREAM(NO_ERROR): the response is complete, and the rest of the request is not needed.
     Stop(u8),
-    Migrate(u8, Request),
+    Migrate(u8, MigrateRequest),
     Answer(u8, Answer),
     GoAway {
         last: u8,
@@ -75,7 +75,7 @@ impl fmt::Display for Data {
     }
 }
 
-impl fmt::Display for End {
+impl fmt::Display for EndStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.is_set() { " END_STREAM" } else { "" })
     }
@@ -88,8 +88,10 @@ impl fmt::Display for Frame {
             Self::WindowUpdate(id, by) => write!(f, "[{id}] WINDOW_UPDATE +{by}"),
             Self::Reset(id) => write!(f, "[{id}] RST_STREAM"),
             Self::Stop(id) => write!(f, "[{id}] RST_STREAM(NO_ERROR)"),
-            Self::Migrate(id, Request::Move { to, end }) => write!(f, "[{id}] MIGRATE({to}){end}"),
-            Self::Migrate(id, Request::Offer) => write!(f, "[{id}] MIGRATE(0): offer"),
+            Self::Migrate(id, MigrateRequest::Move { to, end }) => {
+                write!(f, "[{id}] MIGRATE({to}){end}")
+            }
+            Self::Migrate(id, MigrateRequest::Offer) => write!(f, "[{id}] MIGRATE(0): offer"),
             Self::Answer(id, Answer { to: Some(to), end }) => {
                 write!(f, "[{id}] MIGRATE(ACK, {to}){end}")
             }

@@ -1,4 +1,4 @@
-//! Identifiers of endpoints, connections and carriers.
+//! Identifiers of endpoints, connections and stream addresses.
 //!
 //! Owns the parity rule of stream IDs. Must never depend on frames.
 
@@ -64,14 +64,14 @@ impl fmt::Display for Conn {
     }
 }
 
-/// A stream ID on a connection: a former, current or future route of the stream.
+/// A stream ID on a connection: a former, current or future address of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Carrier {
+pub(crate) struct StreamAddr {
     pub(crate) conn: Conn,
     pub(crate) id: u8,
 }
 
-impl Carrier {
+impl StreamAddr {
     /// The request's original ID, on the first connection.
     pub(crate) const ORIGIN: Self = Self { conn: Conn(0), id: 1 };
 
@@ -86,22 +86,22 @@ impl Carrier {
     }
 }
 
-impl fmt::Display for Carrier {
+impl fmt::Display for StreamAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.conn, self.id)
     }
 }
 
-/// A set of carriers.
+/// A set of addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Carriers(u64);
+pub(crate) struct StreamAddrSet(u64);
 
-impl Carriers {
-    pub(crate) fn insert(&mut self, carrier: Carrier) {
-        self.0 |= carrier.bit();
+impl StreamAddrSet {
+    pub(crate) fn insert(&mut self, addr: StreamAddr) {
+        self.0 |= addr.bit();
     }
 
-    pub(crate) fn contains(self, carrier: Carrier) -> bool {
-        self.0 & carrier.bit() != 0
+    pub(crate) fn contains(self, addr: StreamAddr) -> bool {
+        self.0 & addr.bit() != 0
     }
 }

@@ -31,7 +31,7 @@ mod scenario;
 mod suite;
 mod world;
 
-pub use check::{Outcome, Violation, check};
+pub use check::{ExplorationResult, Violation, check};
 pub use omission::Omission;
 pub use scenario::{Budget, EndAt, Scenario};
 pub use suite::{Size, suite, witness};

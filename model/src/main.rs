@@ -1,7 +1,7 @@
 //! Checks every scenario, prints statistics of the exploration, and fails on a violation.
 //!
-//! With the argument `omissions` it leaves out the rules one by one instead, and prints for each
-//! the trace of a violation.
+//! With the argument `omissions` it leaves out the rules one by one instead, and prints the trace
+//! of a violation for each.
 
 use std::process::ExitCode;
 use std::thread::available_parallelism;
@@ -11,18 +11,18 @@ use smig_model::{Omission, Size, check, suite, witness};
 
 fn main() -> ExitCode {
     let threads = available_parallelism().map_or(1, usize::from);
-    let holds = match std::env::args().nth(1).as_deref() {
-        None => rules_hold(threads),
-        Some("omissions") => omissions_show(),
+    let is_success = match std::env::args().nth(1).as_deref() {
+        None => check_rules(threads),
+        Some("omissions") => check_omissions(),
         Some(other) => {
             eprintln!("unknown argument {other:?}: give none to check the rules, or `omissions`");
             false
         }
     };
-    if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if is_success { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn rules_hold(threads: usize) -> bool {
+fn check_rules(threads: usize) -> bool {
     let start = Instant::now();
     let mut states = 0;
     let mut broken = 0;
@@ -34,7 +34,7 @@ fn rules_hold(threads: usize) -> bool {
             scenario.to_string(),
             outcome.states,
             outcome.depth,
-            outcome.took.as_secs_f64()
+            outcome.elapsed.as_secs_f64()
         );
         if let Some(violation) = outcome.violation {
             broken += 1;
@@ -48,7 +48,7 @@ fn rules_hold(threads: usize) -> bool {
     broken == 0
 }
 
-fn omissions_show() -> bool {
+fn check_omissions() -> bool {
     let mut missed = 0;
     for omission in Omission::ALL {
         let scenario = witness(omission).without(omission);
@@ -57,7 +57,7 @@ fn omissions_show() -> bool {
             Some(violation) => println!("  breaks: {}\n{}", violation.property, violation.trace),
             None => {
                 missed += 1;
-                println!("  NOT NOTICED");
+                println!("  NOT DETECTED");
             }
         }
     }

@@ -32,7 +32,7 @@ impl Network {
         }
     }
 
-    pub(crate) fn head(&self, conn: Conn, to: Side) -> Option<&Frame> {
+    pub(crate) fn next_frame(&self, conn: Conn, to: Side) -> Option<&Frame> {
         self.links[conn.index()].queues[to.index()].front()
     }
 
@@ -44,18 +44,18 @@ impl Network {
         self.links[conn.index()].broken
     }
 
-    pub(crate) fn break_up(&mut self, conn: Conn) {
+    pub(crate) fn break_connection(&mut self, conn: Conn) {
         self.links[conn.index()].broken = true;
     }
 
     /// Returns whether the connection is broken and this side has not noticed.
-    pub(crate) fn end_is_near(&self, conn: Conn, to: Side) -> bool {
+    pub(crate) fn has_unnoticed_end(&self, conn: Conn, to: Side) -> bool {
         let link = &self.links[conn.index()];
         link.broken && !link.noticed[to.index()]
     }
 
     /// Makes the side notice the end; frames in flight to it are lost.
-    pub(crate) fn cut(&mut self, conn: Conn, to: Side) {
+    pub(crate) fn notice_end(&mut self, conn: Conn, to: Side) {
         let link = &mut self.links[conn.index()];
         link.noticed[to.index()] = true;
         link.queues[to.index()].clear();

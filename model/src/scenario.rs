@@ -11,12 +11,12 @@ use crate::omission::Omission;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Budget {
     /// Moves by the client.
-    pub client_moves: u8,
+    pub client_migrations: u8,
     /// Moves by the server.
-    pub server_moves: u8,
+    pub server_migrations: u8,
     /// Offers by the server.
     pub offers: u8,
-    /// Declines by the follower's free choice; those that the rules require are not counted.
+    /// Declines that the follower chooses; those that the rules require are not counted.
     pub declines: u8,
     /// Resets by the client, by RST_STREAM or by closing the stream's connection.
     pub client_resets: u8,
@@ -47,19 +47,19 @@ pub enum EndAt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scenario {
     /// The side that moves.
-    pub who: &'static str,
+    pub mover: &'static str,
     /// The kind of transfer, and the possible events.
-    pub what: &'static str,
+    pub description: &'static str,
     /// Number of connections in the session, at most 3.
     pub conns: u8,
     /// Units from client to server; 0: the request ends with its HEADERS.
-    pub up: u8,
+    pub upload_units: u8,
     /// Units from server to client.
-    pub down: u8,
+    pub download_units: u8,
     /// Initial window of both directions, in units.
     pub window: u8,
     /// The frame that carries END_STREAM.
-    pub end: EndAt,
+    pub end_at: EndAt,
     /// Whether the answer to the second connection's JOIN is in flight to the client.
     pub joining: bool,
     /// The possible events.
@@ -78,21 +78,21 @@ impl Scenario {
     /// Reduces units and events. Scenarios with two movers have the most states, so they are
     /// reduced the most.
     pub(crate) fn narrow(&mut self) {
-        self.up = if self.conns > 2 { 0 } else { self.up.min(1) };
-        self.down = self.down.min(if self.up == 0 { 2 } else { 1 });
+        self.upload_units = if self.conns > 2 { 0 } else { self.upload_units.min(1) };
+        self.download_units = self.download_units.min(if self.upload_units == 0 { 2 } else { 1 });
         let budget = &mut self.budget;
         budget.losses = budget.losses.min(1);
         budget.goaways = budget.goaways.min(1);
-        let moves = budget.client_moves + budget.server_moves;
-        if moves > 1 || self.joining || self.up > 0 {
+        let migrations = budget.client_migrations + budget.server_migrations;
+        if migrations > 1 || self.joining || self.upload_units > 0 {
             budget.server_resets = 0;
         }
-        if moves > 1 || self.joining {
+        if migrations > 1 || self.joining {
             budget.losses = 0;
         }
-        if moves > 1 {
-            budget.client_moves = budget.client_moves.min(1);
-            budget.server_moves = budget.server_moves.min(2);
+        if migrations > 1 {
+            budget.client_migrations = budget.client_migrations.min(1);
+            budget.server_migrations = budget.server_migrations.min(2);
             budget.timeouts = 0;
             budget.declines = 0;
             budget.offers = budget.offers.min(1);
@@ -102,7 +102,7 @@ impl Scenario {
 
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} moves {}", self.who, self.what)?;
+        write!(f, "{} moves {}", self.mover, self.description)?;
         if let Some(omission) = self.omission {
             write!(f, ", {omission}")?;
         }

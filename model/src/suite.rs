@@ -15,9 +15,9 @@ pub enum Size {
     Small,
 }
 
-const NONE: Budget = Budget {
-    client_moves: 0,
-    server_moves: 0,
+const NO_EVENTS: Budget = Budget {
+    client_migrations: 0,
+    server_migrations: 0,
     offers: 0,
     declines: 0,
     client_resets: 0,
@@ -31,30 +31,31 @@ const NONE: Budget = Budget {
 
 /// A GET: the client's direction ends with its HEADERS.
 const DOWNLOAD: Scenario = Scenario {
-    who: "",
-    what: "",
+    mover: "",
+    description: "",
     conns: 2,
-    up: 0,
-    down: 2,
+    upload_units: 0,
+    download_units: 2,
     window: 1,
-    end: EndAt::LastUnit,
+    end_at: EndAt::LastUnit,
     joining: false,
-    budget: NONE,
+    budget: NO_EVENTS,
     omission: None,
 };
 
 /// Data in both directions; the request's END_STREAM is sent alone.
-const UPLOAD: Scenario = Scenario { up: 2, down: 1, end: EndAt::Alone, ..DOWNLOAD };
+const UPLOAD: Scenario =
+    Scenario { upload_units: 2, download_units: 1, end_at: EndAt::Alone, ..DOWNLOAD };
 
 /// A tunnel; the last unit of each direction has END_STREAM.
-const TUNNEL: Scenario = Scenario { up: 2, down: 2, ..DOWNLOAD };
+const TUNNEL: Scenario = Scenario { upload_units: 2, download_units: 2, ..DOWNLOAD };
 
 /// Returns all scenarios of a size.
 #[must_use]
 pub fn suite(size: Size) -> Vec<Scenario> {
     let mut all = Vec::new();
-    all.extend(one_mover("server", Budget { server_moves: 1, ..NONE }));
-    all.extend(one_mover("client", Budget { client_moves: 1, ..NONE }));
+    all.extend(one_mover("server", Budget { server_migrations: 1, ..NO_EVENTS }));
+    all.extend(one_mover("client", Budget { client_migrations: 1, ..NO_EVENTS }));
     all.extend(two_movers());
     all.extend(joining());
     all.extend(offers());
@@ -69,19 +70,26 @@ pub fn suite(size: Size) -> Vec<Scenario> {
 /// Returns a small scenario whose properties hold, and are violated if the rule is left out.
 #[must_use]
 pub fn witness(omission: Omission) -> Scenario {
-    let server = Budget { server_moves: 1, ..NONE };
-    let client = Budget { client_moves: 1, ..NONE };
-    let both = Budget { server_moves: 1, client_moves: 1, ..NONE };
-    let upload = Scenario { who: "each side", what: "an upload", up: 1, budget: both, ..UPLOAD };
-    let download = Scenario { who: "server", what: "a download", budget: server, ..DOWNLOAD };
+    let server = Budget { server_migrations: 1, ..NO_EVENTS };
+    let client = Budget { client_migrations: 1, ..NO_EVENTS };
+    let both = Budget { server_migrations: 1, client_migrations: 1, ..NO_EVENTS };
+    let upload = Scenario {
+        mover: "each side",
+        description: "an upload",
+        upload_units: 1,
+        budget: both,
+        ..UPLOAD
+    };
+    let download =
+        Scenario { mover: "server", description: "a download", budget: server, ..DOWNLOAD };
     let declined = Budget { declines: 1, ..server };
     match omission {
-        Omission::ClientDoesNotHold => Scenario { who: "client", budget: client, ..upload },
+        Omission::ClientSendsBeforeAnswer => Scenario { mover: "client", budget: client, ..upload },
         Omission::InitialWindowOfCarrier => download,
-        Omission::NoOrder => Scenario { window: 2, ..download },
-        Omission::ForgetAtEnd | Omission::ResumeElsewhere | Omission::DroppedBytesCount => {
-            Scenario { budget: declined, ..download }
-        }
+        Omission::EarlyDataDelivered => Scenario { window: 2, ..download },
+        Omission::ForgetAtEnd
+        | Omission::ResumeAfterDroppedBytes
+        | Omission::DroppedBytesStayCounted => Scenario { budget: declined, ..download },
         Omission::NoAnswerWhenClosed => {
             Scenario { budget: Budget { client_resets: 1, ..server }, ..download }
         }
@@ -91,57 +99,62 @@ pub fn witness(omission: Omission) -> Scenario {
         Omission::ResetForgotten => {
             Scenario { budget: Budget { server_resets: 1, ..declined }, ..download }
         }
-        Omission::AnswerTakenAsGiven => {
+        Omission::AcceptanceAssumed => {
             Scenario { budget: Budget { losses: 1, ..server }, ..download }
         }
-        Omission::GoAwayBelowBound => {
+        Omission::GoAwayExcludesBound => {
             Scenario { budget: Budget { goaways: 1, ..server }, ..download }
         }
-        Omission::CreditNotRepeated => Scenario { up: 2, budget: declined, ..upload },
+        Omission::CreditNotRepeated => Scenario { upload_units: 2, budget: declined, ..upload },
         Omission::SettingsSkipped => {
             Scenario { window: 2, budget: Budget { settings: 1, ..declined }, ..download }
         }
-        Omission::UnboundCreditDropped => Scenario { up: 2, budget: server, ..upload },
+        Omission::UnboundCreditDropped => Scenario { upload_units: 2, budget: server, ..upload },
         Omission::OfferWithdrawn => Scenario { budget: Budget { offers: 1, ..server }, ..download },
-        Omission::CutTakenForWhole => {
+        Omission::TruncatedRequestAccepted => {
             Scenario { budget: Budget { client_resets: 1, declines: 1, ..both }, ..upload }
         }
         Omission::EndLostInCollision => {
             Scenario { budget: Budget { declines: 1, ..both }, ..upload }
         }
-        Omission::NextMoveIgnored | Omission::ServerFollowsInCollision => upload,
+        Omission::NextMigrateIgnored | Omission::ServerFollowsInCollision => upload,
         Omission::StopBeforeAnswer => {
             Scenario { budget: Budget { stops: 1, ..declined }, ..upload }
         }
-        Omission::StopTakenAtOnce | Omission::StopFailsTheMove => {
+        Omission::StopProcessedAtOnce | Omission::StopFailsMigration => {
             Scenario { budget: Budget { stops: 1, ..client }, ..upload }
         }
     }
 }
 
 /// One side moves once, combined with every kind of failure.
-fn one_mover(who: &'static str, moves: Budget) -> Vec<Scenario> {
-    let trouble = Budget { declines: 1, losses: 2, client_resets: 1, server_resets: 1, ..moves };
+fn one_mover(mover: &'static str, moves: Budget) -> Vec<Scenario> {
+    let failures = Budget { declines: 1, losses: 2, client_resets: 1, server_resets: 1, ..moves };
     let drain = Budget { goaways: 1, timeouts: 1, declines: 1, losses: 1, ..moves };
     let settings = Budget { declines: 1, settings: 1, ..moves };
     vec![
         Scenario {
-            who,
-            what: "a download; declines, losses, resets",
-            down: 3,
-            budget: trouble,
+            mover,
+            description: "a download; declines, losses, resets",
+            download_units: 3,
+            budget: failures,
             ..DOWNLOAD
         },
-        Scenario { who, what: "an upload; declines, losses, resets", budget: trouble, ..UPLOAD },
         Scenario {
-            who,
-            what: "a tunnel; GOAWAY, timeout, declines, a loss",
+            mover,
+            description: "an upload; declines, losses, resets",
+            budget: failures,
+            ..UPLOAD
+        },
+        Scenario {
+            mover,
+            description: "a tunnel; GOAWAY, timeout, declines, a loss",
             budget: drain,
             ..TUNNEL
         },
         Scenario {
-            who,
-            what: "an upload; SETTINGS, declines",
+            mover,
+            description: "an upload; SETTINGS, declines",
             window: 2,
             budget: settings,
             ..UPLOAD
@@ -151,26 +164,31 @@ fn one_mover(who: &'static str, moves: Budget) -> Vec<Scenario> {
 
 /// Both sides move, simultaneously or one after the other.
 fn two_movers() -> Vec<Scenario> {
-    let who = "each side";
-    let movers = Budget { server_moves: 1, client_moves: 1, declines: 1, ..NONE };
+    let mover = "each side";
+    let movers = Budget { server_migrations: 1, client_migrations: 1, declines: 1, ..NO_EVENTS };
     let losses = Budget { losses: 2, ..movers };
     let resets = Budget { client_resets: 1, server_resets: 1, ..movers };
     let drain = Budget { goaways: 2, timeouts: 1, ..movers };
     let all = Budget { losses: 1, client_resets: 1, timeouts: 1, ..movers };
     let settings = Budget { settings: 1, ..movers };
     vec![
-        Scenario { who, what: "an upload; declines, losses", budget: losses, ..UPLOAD },
+        Scenario { mover, description: "an upload; declines, losses", budget: losses, ..UPLOAD },
         Scenario {
-            who,
-            what: "a tunnel; declines, a loss, a reset, timeout",
+            mover,
+            description: "a tunnel; declines, a loss, a reset, timeout",
             budget: all,
             ..TUNNEL
         },
-        Scenario { who, what: "an upload; declines, resets", budget: resets, ..UPLOAD },
-        Scenario { who, what: "a tunnel; GOAWAYs, timeout, declines", budget: drain, ..TUNNEL },
+        Scenario { mover, description: "an upload; declines, resets", budget: resets, ..UPLOAD },
         Scenario {
-            who,
-            what: "an upload; SETTINGS, declines",
+            mover,
+            description: "a tunnel; GOAWAYs, timeout, declines",
+            budget: drain,
+            ..TUNNEL
+        },
+        Scenario {
+            mover,
+            description: "an upload; SETTINGS, declines",
             window: 2,
             budget: settings,
             ..UPLOAD
@@ -180,26 +198,26 @@ fn two_movers() -> Vec<Scenario> {
 
 /// The answer to the second connection's JOIN is in flight.
 fn joining() -> Vec<Scenario> {
-    let base = Scenario { who: "server", joining: true, ..UPLOAD };
-    let moves = Budget { server_moves: 1, declines: 1, ..NONE };
-    let trouble = Budget { losses: 1, client_resets: 1, server_resets: 1, ..moves };
+    let base = Scenario { mover: "server", joining: true, ..UPLOAD };
+    let moves = Budget { server_migrations: 1, declines: 1, ..NO_EVENTS };
+    let failures = Budget { losses: 1, client_resets: 1, server_resets: 1, ..moves };
     let settings = Budget { settings: 1, ..moves };
-    let both = Budget { client_moves: 1, goaways: 1, ..moves };
+    let both = Budget { client_migrations: 1, goaways: 1, ..moves };
     vec![
         Scenario {
-            what: "to a joining connection; declines, a loss, resets",
-            budget: trouble,
+            description: "to a joining connection; declines, a loss, resets",
+            budget: failures,
             ..base
         },
         Scenario {
-            what: "to a joining connection; SETTINGS, declines",
+            description: "to a joining connection; SETTINGS, declines",
             window: 2,
             budget: settings,
             ..base
         },
         Scenario {
-            who: "each side",
-            what: "to a joining connection; GOAWAY, declines",
+            mover: "each side",
+            description: "to a joining connection; GOAWAY, declines",
             budget: both,
             ..base
         },
@@ -208,21 +226,21 @@ fn joining() -> Vec<Scenario> {
 
 /// The server sends an offer; the client moves or declines.
 fn offers() -> Vec<Scenario> {
-    let who = "client";
-    let offer = Budget { offers: 1, client_moves: 1, declines: 1, ..NONE };
-    let trouble = Budget { losses: 2, client_resets: 1, server_resets: 1, ..offer };
-    let again = Budget { offers: 2, server_moves: 1, losses: 1, ..offer };
+    let mover = "client";
+    let offer = Budget { offers: 1, client_migrations: 1, declines: 1, ..NO_EVENTS };
+    let failures = Budget { losses: 2, client_resets: 1, server_resets: 1, ..offer };
+    let again = Budget { offers: 2, server_migrations: 1, losses: 1, ..offer };
     vec![
         Scenario {
-            who,
-            what: "on an offer, a download; declines, losses, resets",
-            down: 3,
-            budget: trouble,
+            mover,
+            description: "on an offer, a download; declines, losses, resets",
+            download_units: 3,
+            budget: failures,
             ..DOWNLOAD
         },
         Scenario {
-            who: "each side",
-            what: "with two offers, a tunnel; declines, a loss",
+            mover: "each side",
+            description: "with two offers, a tunnel; declines, a loss",
             budget: again,
             ..TUNNEL
         },
@@ -231,75 +249,86 @@ fn offers() -> Vec<Scenario> {
 
 /// Three connections and several moves.
 fn repeated() -> Vec<Scenario> {
-    let download = Scenario { who: "server", conns: 3, ..DOWNLOAD };
-    let tunnel =
-        Scenario { who: "each side", conns: 3, up: 1, down: 1, end: EndAt::Alone, ..DOWNLOAD };
-    let server = Budget { server_moves: 3, declines: 1, losses: 2, ..NONE };
-    let both = Budget { server_moves: 1, client_moves: 1, ..NONE };
+    let download = Scenario { mover: "server", conns: 3, ..DOWNLOAD };
+    let tunnel = Scenario {
+        mover: "each side",
+        conns: 3,
+        upload_units: 1,
+        download_units: 1,
+        end_at: EndAt::Alone,
+        ..DOWNLOAD
+    };
+    let server = Budget { server_migrations: 3, declines: 1, losses: 2, ..NO_EVENTS };
+    let both = Budget { server_migrations: 1, client_migrations: 1, ..NO_EVENTS };
     let losses = Budget { declines: 1, losses: 1, ..both };
     let resets = Budget { client_resets: 1, server_resets: 1, ..both };
     let drain = Budget { goaways: 1, timeouts: 1, ..both };
-    let often = Budget { server_moves: 2, client_moves: 2, ..NONE };
+    let often = Budget { server_migrations: 2, client_migrations: 2, ..NO_EVENTS };
     vec![
-        Scenario { what: "three times, a download; declines, losses", budget: server, ..download },
         Scenario {
-            what: "among 3 connections, a tunnel; declines, a loss",
+            description: "three times, a download; declines, losses",
+            budget: server,
+            ..download
+        },
+        Scenario {
+            description: "among 3 connections, a tunnel; declines, a loss",
             budget: losses,
             ..tunnel
         },
-        Scenario { what: "among 3 connections, a tunnel; resets", budget: resets, ..tunnel },
+        Scenario { description: "among 3 connections, a tunnel; resets", budget: resets, ..tunnel },
         Scenario {
-            what: "among 3 connections, a tunnel; GOAWAY, timeout",
+            description: "among 3 connections, a tunnel; GOAWAY, timeout",
             budget: drain,
             ..tunnel
         },
-        Scenario { what: "twice among 3 connections, a tunnel", budget: often, ..tunnel },
+        Scenario { description: "twice among 3 connections, a tunnel", budget: often, ..tunnel },
     ]
 }
 
 /// The response completes before its upload, which the server stops (RFC 9113 section 8.1).
 fn stopped_uploads() -> Vec<Scenario> {
-    let stop = Budget { stops: 1, declines: 1, ..NONE };
-    let server = Budget { server_moves: 1, ..stop };
-    let client = Budget { client_moves: 1, ..stop };
-    let both = Budget { server_moves: 1, client_moves: 1, ..stop };
+    let stop = Budget { stops: 1, declines: 1, ..NO_EVENTS };
+    let server = Budget { server_migrations: 1, ..stop };
+    let client = Budget { client_migrations: 1, ..stop };
+    let both = Budget { server_migrations: 1, client_migrations: 1, ..stop };
     let settings = Budget { settings: 1, ..server };
-    let trouble = |moves| Budget { losses: 1, client_resets: 1, timeouts: 1, ..moves };
-    let upload = Scenario { what: "an upload that is stopped; declines, a loss, resets", ..UPLOAD };
+    let failures = |moves| Budget { losses: 1, client_resets: 1, timeouts: 1, ..moves };
+    let upload =
+        Scenario { description: "an upload that is stopped; declines, a loss, resets", ..UPLOAD };
     vec![
-        Scenario { who: "server", budget: trouble(server), ..upload },
-        Scenario { who: "client", budget: trouble(client), ..upload },
+        Scenario { mover: "server", budget: failures(server), ..upload },
+        Scenario { mover: "client", budget: failures(client), ..upload },
         Scenario {
-            who: "each side",
-            what: "an upload that is stopped; declines, GOAWAY",
+            mover: "each side",
+            description: "an upload that is stopped; declines, GOAWAY",
             budget: Budget { goaways: 1, ..both },
             ..upload
         },
         Scenario {
-            who: "client",
-            what: "on an offer, an upload that is stopped; declines, a loss",
+            mover: "client",
+            description: "on an offer, an upload that is stopped; declines, a loss",
             budget: Budget { offers: 1, losses: 1, ..client },
             ..upload
         },
         Scenario {
-            who: "server",
-            what: "an upload that is stopped, to a joining connection; declines, a loss",
+            mover: "server",
+            description: "an upload that is stopped, to a joining connection; declines, a loss",
             joining: true,
             budget: Budget { losses: 1, ..server },
             ..upload
         },
         Scenario {
-            who: "server",
-            what: "an upload that is stopped; SETTINGS, declines",
+            mover: "server",
+            description: "an upload that is stopped; SETTINGS, declines",
             window: 2,
             budget: settings,
             ..upload
         },
         Scenario {
-            who: "each side",
-            what: "among 3 connections, an upload that is stopped",
+            mover: "each side",
+            description: "among 3 connections, an upload that is stopped",
             conns: 3,
-            up: 1,
+            upload_units: 1,
             budget: Budget { declines: 0, ..both },
             ..upload
         },

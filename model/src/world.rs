@@ -4,7 +4,7 @@
 
 use stateright::{Model, Property};
 
-use crate::action::{Action, may_happen, must_happen};
+use crate::action::{Action, add_optional_actions, add_required_actions};
 use crate::endpoint::{Choice, Endpoint};
 use crate::frame::Frame;
 use crate::id::{Conn, Side};
@@ -46,7 +46,7 @@ impl World {
         Side::BOTH.map(|side| format!("    {side}: {}", self.endpoint(side).summary())).join("\n")
     }
 
-    /// Applies `act` to one end, and sends its output to the network.
+    /// Applies `act` to one endpoint, and sends its output to the network.
     fn with(&mut self, side: Side, act: impl FnOnce(&mut Endpoint)) {
         let endpoint = &mut self.endpoints[side.index()];
         act(endpoint);
@@ -83,25 +83,25 @@ impl World {
     pub(crate) fn step(&mut self, action: Action) {
         match action {
             Action::Deliver(conn, side, choice) => self.deliver(conn, side, choice),
-            Action::Notice(conn, side) => {
-                self.network.cut(conn, side);
-                self.with(side, |endpoint| endpoint.connection_ended(conn));
+            Action::NoticeEnd(conn, side) => {
+                self.network.notice_end(conn, side);
+                self.with(side, |endpoint| endpoint.on_connection_ended(conn));
             }
             Action::Send(side) => self.with(side, Endpoint::send),
             Action::Credit(side) => self.with(side, Endpoint::credit),
             Action::DeclineOffer => self.with(Side::Client, Endpoint::decline_offer),
-            Action::TimeOutLate(side, at) => self.with(side, |endpoint| endpoint.time_out(at)),
-            Action::Move(side, conn) => {
+            Action::TimeOutWhenQuiet(side, at) => self.with(side, |endpoint| endpoint.time_out(at)),
+            Action::Migrate(side, conn) => {
                 self.spend(
                     side,
-                    |budget| &mut budget.client_moves,
-                    |budget| &mut budget.server_moves,
+                    |budget| &mut budget.client_migrations,
+                    |budget| &mut budget.server_migrations,
                 );
-                self.with(side, |endpoint| endpoint.start_move(conn));
+                self.with(side, |endpoint| endpoint.start_migration(conn));
             }
             Action::Offer => {
                 self.budget.offers -= 1;
-                self.with(Side::Server, Endpoint::make_offer);
+                self.with(Side::Server, Endpoint::send_offer);
             }
             Action::Reset(side) => {
                 self.spend_reset(side);
@@ -113,23 +113,23 @@ impl World {
             }
             Action::CancelByClose(side, conn) => {
                 self.spend_reset(side);
-                self.network.break_up(conn);
-                self.network.cut(conn, side);
+                self.network.break_connection(conn);
+                self.network.notice_end(conn, side);
                 self.with(side, |endpoint| endpoint.cancel_by_close(conn));
             }
             Action::Lose(conn) => {
                 self.budget.losses -= 1;
-                self.network.break_up(conn);
+                self.network.break_connection(conn);
             }
             Action::GoAway(side, conn) => {
                 self.budget.goaways -= 1;
-                self.with(side, |endpoint| endpoint.go_away(conn));
+                self.with(side, |endpoint| endpoint.send_goaway(conn));
             }
             Action::ChangeSettings(side, by) => {
                 self.budget.settings -= 1;
                 self.with(side, |endpoint| endpoint.change_settings(by));
             }
-            Action::TimeOutEarly(side, at) => {
+            Action::TimeOutInFlight(side, at) => {
                 self.budget.timeouts -= 1;
                 self.with(side, |endpoint| endpoint.time_out(at));
             }
@@ -150,8 +150,8 @@ impl Model for Machine {
     }
 
     fn actions(&self, world: &World, actions: &mut Vec<Action>) {
-        must_happen(&self.0, world, actions);
-        may_happen(&self.0, world, actions);
+        add_required_actions(&self.0, world, actions);
+        add_optional_actions(&self.0, world, actions);
     }
 
     fn next_state(&self, world: &World, action: Action) -> Option<World> {

@@ -52,7 +52,7 @@ const fn is_logged(what: &ObserverEvent) -> bool {
     !matches!(
         what,
         ObserverEvent::PolicyDecided {
-            verdict: PolicyOutcome::Stays(StayReason::FewBytes | StayReason::Young),
+            verdict: PolicyOutcome::Stays(StayReason::FewBytesSoFar | StayReason::YoungTunnel),
             ..
         } | ObserverEvent::StreamOpened { .. }
             | ObserverEvent::StreamEnded { .. }

@@ -3,7 +3,7 @@
 //! DATA arrives as a slice of the buffer that the driver read into, and a slice keeps the entire
 //! buffer alive. A flow-control window alone would not bound memory: slices of 1 KiB in buffers of
 //! 64 KiB retain 64 times the window. Queues therefore hold [`Body`]. Input becomes [`Body`] only
-//! through [`Buffer::keep`], which copies a slice that is much smaller than its buffer.
+//! through [`BufferTracker::make_body`], which copies a slice that is much smaller than its buffer.
 
 use core::ops::Deref;
 
@@ -12,25 +12,25 @@ use bytes::{Bytes, BytesMut};
 use crate::flow::Credit;
 use crate::ids::ConnId;
 
-/// Largest ratio of a buffer's size to the length of a slice that retains it. Frames of 16 KiB, and
+/// Maximum ratio of a buffer's size to the length of a slice that retains it. Frames of 16 KiB, and
 /// of 8 KiB as some servers prefer, are not copied out of the 64 to 80 KiB that a driver reads
 /// into.
-const HELD: usize = 8;
+const MAX_RETENTION_RATIO: usize = 8;
 
 /// Payloads shorter than this are coalesced, so that a peer that sends one byte per frame neither
 /// pins a receive buffer nor adds a queue entry with each frame (CVE-2019-9511).
-pub(crate) const SMALL: usize = 1024;
+pub(crate) const MIN_UNCOALESCED_BYTES: usize = 1024;
 /// Short payloads are coalesced up to this size.
-pub(crate) const GATHERED: usize = 8 * 1024;
+pub(crate) const MAX_COALESCED_BYTES: usize = 8 * 1024;
 
-/// Body that retains at most [`HELD`] times its length.
+/// Body that retains at most [`MAX_RETENTION_RATIO`] times its length.
 #[derive(Debug, Default)]
 pub(crate) struct Body(Bytes);
 
 impl Body {
     /// Converts to a buffer to which more can be appended. Does not copy if the body is already a
     /// copy.
-    pub(crate) fn into_gathered(self) -> BytesMut {
+    pub(crate) fn into_bytes_mut(self) -> BytesMut {
         BytesMut::from(self.0)
     }
 
@@ -48,9 +48,9 @@ impl Deref for Body {
 }
 
 impl From<BytesMut> for Body {
-    /// The gathered bytes are alone in their buffer, which grows at most by doubling.
-    fn from(gathered: BytesMut) -> Self {
-        Self(gathered.freeze())
+    /// No other data shares the buffer of coalesced bytes, and it grows at most by doubling.
+    fn from(coalesced: BytesMut) -> Self {
+        Self(coalesced.freeze())
     }
 }
 
@@ -67,15 +67,15 @@ pub(crate) struct Chunk {
 
 /// Tracks the size of the buffer that contains a connection's input.
 #[derive(Debug, Default)]
-pub(crate) struct Buffer {
+pub(crate) struct BufferTracker {
     /// End address of the buffer. It stays the same while frames are split off the front.
     end: usize,
     size: usize,
 }
 
-impl Buffer {
+impl BufferTracker {
     /// Records the driver's buffer, before frames are split off.
-    pub(crate) fn look(&mut self, input: &BytesMut) {
+    pub(crate) fn record(&mut self, input: &BytesMut) {
         let end = input.as_ptr().addr() + input.capacity();
         if end != self.end {
             *self = Self { end, size: 0 };
@@ -85,9 +85,9 @@ impl Buffer {
     }
 
     /// Converts a slice of the input to a body. Copies it if the slice would retain more than
-    /// [`HELD`] times its length.
-    pub(crate) fn keep(&self, slice: Bytes) -> Body {
-        if slice.len().saturating_mul(HELD) >= self.size {
+    /// [`MAX_RETENTION_RATIO`] times its length.
+    pub(crate) fn make_body(&self, slice: Bytes) -> Body {
+        if slice.len().saturating_mul(MAX_RETENTION_RATIO) >= self.size {
             return Body(slice);
         }
         Body(Bytes::copy_from_slice(&slice))
@@ -99,20 +99,20 @@ mod tests {
     use super::*;
 
     /// Returns the tracker of a buffer of `size` bytes, and slices of `lengths` from its front.
-    fn cut<const N: usize>(size: usize, lengths: [usize; N]) -> (Buffer, [Bytes; N]) {
+    fn cut<const N: usize>(size: usize, lengths: [usize; N]) -> (BufferTracker, [Bytes; N]) {
         let mut input = BytesMut::zeroed(size);
-        let mut buffer = Buffer::default();
-        buffer.look(&input);
+        let mut buffer = BufferTracker::default();
+        buffer.record(&input);
         let slices = lengths.map(|length| {
             let slice = input.split_to(length).freeze();
-            buffer.look(&input);
+            buffer.record(&input);
             slice
         });
         (buffer, slices)
     }
 
-    fn is_copied(buffer: &Buffer, slice: &Bytes) -> bool {
-        !core::ptr::eq(buffer.keep(slice.clone()).as_ptr(), slice.as_ptr())
+    fn is_copied(buffer: &BufferTracker, slice: &Bytes) -> bool {
+        !core::ptr::eq(buffer.make_body(slice.clone()).as_ptr(), slice.as_ptr())
     }
 
     #[test]
@@ -130,20 +130,20 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_is_known_by_its_whole_size_until_it_is_another() {
+    fn the_full_size_is_tracked_until_the_buffer_is_replaced() {
         // All but the last 100 bytes were split off before.
         let (mut buffer, _slices) = cut(64 << 10, [16_384, 16_384, 16_384, 16_384 - 100]);
         assert_eq!(buffer.size, 64 << 10);
         let other = BytesMut::zeroed(2000);
-        buffer.look(&other);
+        buffer.record(&other);
         assert_eq!(buffer.size, other.capacity());
     }
 
     #[test]
-    fn what_was_copied_is_not_copied_again_to_gather_behind_it() {
+    fn a_copied_body_is_not_copied_again_to_append_to_it() {
         let (buffer, [slice]) = cut(64 << 10, [100]);
-        let body = buffer.keep(slice);
+        let body = buffer.make_body(slice);
         let at = body.as_ptr();
-        assert_eq!(body.into_gathered().as_ptr(), at);
+        assert_eq!(body.into_bytes_mut().as_ptr(), at);
     }
 }

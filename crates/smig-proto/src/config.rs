@@ -59,7 +59,7 @@ pub struct SmigConfig {
     /// Sustained number of migrations per second that a session follows.
     pub migrations_per_second: u32,
     /// How long a client waits for the answer to a JOIN before it closes the connection. A server
-    /// decides immediately, or after it has asked another of its workers.
+    /// answers immediately, or after a request to another of its workers.
     pub join_timeout: Duration,
     /// How long a carrier may remain unbound.
     pub unbound_timeout: Duration,

@@ -116,12 +116,12 @@ impl Cid {
     }
 
     /// Assembles the CID from the values of the three settings; `None` if ConnNo is 0.
-    pub(crate) fn from_words(hi: u32, mid: u32, low: u32) -> Option<Self> {
+    pub(crate) fn from_settings(hi: u32, mid: u32, low: u32) -> Option<Self> {
         let app = AppId((u64::from(hi) << 32) | u64::from(mid));
         (low != 0).then_some(Self { app, number: low })
     }
 
-    pub(crate) const fn words(self) -> [u32; 3] {
+    pub(crate) const fn to_settings(self) -> [u32; 3] {
         let [a, b, c, d, e, f, g, h] = self.app.to_bytes();
         [u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]), self.number]
     }
@@ -157,7 +157,7 @@ pub(crate) struct StreamAddr {
     pub(crate) id: StreamId,
 }
 
-/// The side of the session.
+/// A side of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Opens connections and sends requests.

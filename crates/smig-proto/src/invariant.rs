@@ -3,11 +3,11 @@
 /// An `Option` that an invariant of the engine makes `Some`.
 pub(crate) trait DebugExpect {
     /// Panics if there is no value, in builds with debug assertions: tests, random operations and
-    /// fuzzing. In a release build it changes nothing, and the caller returns without an effect:
+    /// fuzzing. In a release build it has no effect, and the caller returns without an effect:
     /// a peer must not be able to stop a server by an unforeseen state.
     ///
     /// `why` is the invariant, as a sentence. An absence that the peer, the application or an
-    /// earlier step can cause needs no invariant, and no call of this.
+    /// earlier step can cause is not an invariant, and must not use this.
     #[must_use]
     fn debug_expect(self, why: &str) -> Self;
 }
@@ -27,7 +27,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "broken invariant: it is there")]
-    fn an_impossible_absence_is_seen_in_tests() {
+    fn a_missing_value_panics_in_tests() {
         let _absent = None::<u8>.debug_expect("it is there");
     }
 }

@@ -43,7 +43,7 @@ pub use migrate::{MigrateError, MigrationTarget, Mover, policy};
 pub use priority::Priority;
 pub use session::{
     ConnectionView, DetachedConnection, Event, JoinProof, KeyingRequest, LostReason, OpenError,
-    PushError, Read, SendError, Session, StreamView,
+    PushError, ReadResult, SendError, Session, StreamView,
 };
 pub use stream::{StallClock, StreamKey};
 pub use time::Instant;

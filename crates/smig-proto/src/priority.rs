@@ -22,7 +22,7 @@ impl Priority {
     pub const UNSIGNALLED: Self = Self { urgency: 3, incremental: true };
 
     /// Returns the priority of a request with these fields.
-    pub(crate) fn of(headers: &http::HeaderMap) -> Self {
+    pub(crate) fn from_headers(headers: &http::HeaderMap) -> Self {
         headers.get("priority").map_or(Self::UNSIGNALLED, |value| Self::parse(value.as_bytes()))
     }
 
@@ -52,7 +52,7 @@ impl Priority {
         self.incremental
     }
 
-    /// Parses a priority field value: a structured-field dictionary, of which `u` and `i` are
+    /// Parses a priority field value: a structured-field dictionary; only `u` and `i` are
     /// evaluated.
     ///
     /// Members that cannot be parsed keep their defaults (RFC 9218 section 4).

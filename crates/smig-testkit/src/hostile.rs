@@ -7,7 +7,8 @@
 use core::time::Duration;
 
 use smig_proto::{
-    Config, ConnId, EndStream, ErrorCode, Event, MigrationTarget, Read, Session, Side, StreamKey,
+    Config, ConnId, EndStream, ErrorCode, Event, MigrationTarget, ReadResult, Session, Side,
+    StreamKey,
 };
 
 use crate::script::frame::{
@@ -306,11 +307,9 @@ impl Attack<'_> {
                 }
                 SeenEvent::Pushed(stream) => self.track(stream),
                 SeenEvent::Readable(stream) => {
-                    self.peer.with_session(
-                        |session, _| {
-                            while matches!(session.read(stream), Read::Data(_)) {}
-                        },
-                    );
+                    self.peer.with_session(|session, _| {
+                        while matches!(session.read(stream), ReadResult::Data(_)) {}
+                    });
                 }
                 SeenEvent::Reset(stream) => self.release(stream),
                 SeenEvent::Offered(stream) => {

@@ -153,7 +153,7 @@ fn a_browser_may_reprioritize_all_of_its_streams() {
     }
     // No browser sends so many without other frames.
     peer.send(C1, priority(1));
-    expect_limit(&mut peer, "too many PRIORITY in a row");
+    expect_limit(&mut peer, "too many consecutive PRIORITY frames");
 }
 
 // Queued answers (CVE-2019-9512, -9514, -9515).
@@ -173,7 +173,7 @@ fn pings_are_answered_until_64_answers_are_queued() {
     let hit = |event: &Event| matches!(event, Event::LimitHit { .. }).then_some(());
     assert_eq!(peer.try_take_event(hit), None);
     peer.send(C1, ping([7; 8]));
-    assert_eq!(peer.take_limit_hit(), "too many answers owed: read faster");
+    assert_eq!(peer.take_limit_hit(), "too many unsent replies: read faster");
     peer.resume(C1);
     for _ in 0..65 {
         assert!(matches!(peer.next(C1), Frame::Pong(_) | Frame::GoAway { .. }));
@@ -213,7 +213,7 @@ fn unread_resets_are_bounded() {
     for n in 1..=65 {
         peer.send(C1, window_update(2 * n, 0));
     }
-    assert_eq!(peer.take_limit_hit(), "too many answers owed: read faster");
+    assert_eq!(peer.take_limit_hit(), "too many unsent replies: read faster");
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn unread_answers_to_migrate_are_bounded() {
     for n in 1..=65 {
         peer.send(C1, migrate(1, cid, 2 * n + 1));
     }
-    assert_eq!(peer.take_limit_hit(), "too many answers owed: read faster");
+    assert_eq!(peer.take_limit_hit(), "too many unsent replies: read faster");
     peer.take_error(key);
     // The same for a stream that has ended.
     let mut peer = server();
@@ -235,7 +235,7 @@ fn unread_answers_to_migrate_are_bounded() {
     for n in 1..=65 {
         peer.send(C1, migrate(1, cid, 2 * n + 1));
     }
-    assert_eq!(peer.take_limit_hit(), "too many answers owed: read faster");
+    assert_eq!(peer.take_limit_hit(), "too many unsent replies: read faster");
 }
 
 // Windows (CVE-2019-9511, -9517).
@@ -265,7 +265,7 @@ fn a_window_that_is_kept_tiny_ends_the_connection() {
             peer.expect(C1, data(1, "x"));
         }
         peer.send_if_open(C1, window_update(stream, 1));
-        expect_limit(&mut peer, "window kept too small for too long");
+        expect_limit(&mut peer, "the window forces too many small DATA frames");
     }
 }
 

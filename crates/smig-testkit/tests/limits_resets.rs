@@ -105,7 +105,7 @@ fn a_running_handler_counts_as_a_stream_until_it_ends() {
 fn a_client_counts_its_resets_whatever_their_cause() {
     // A server tolerates a limited number of resets, whatever their cause (CVE-2023-44487).
     let mut peer = Peer::connected_to_client(Config::client());
-    let count = |peer: &Peer| peer.session().cancelled();
+    let count = |peer: &Peer| peer.session().local_resets();
     let key = peer.open(C1, Method::GET, EndStream::Yes);
     peer.with_session(|session, _| session.release(key));
     peer.expect(C1, reset(1, ErrorCode::Cancel));

@@ -4,7 +4,7 @@ use bytes::BytesMut;
 use http::Method;
 use smig_proto::{
     AppId, Config, ConnectionSpec, EndStream, ErrorCode, Event, Identity, Initiator, Instant,
-    OpenError, Processed, Read, RequestHead, Security, SendError, Session,
+    OpenError, Processed, ReadResult, RequestHead, Security, SendError, Session,
 };
 use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, Peer, Setup, request_head};
@@ -150,7 +150,7 @@ fn the_peers_reset_drops_queued_data_too() {
     peer.send(C1, reset(1, ErrorCode::Cancel));
     peer.resume(C1);
     peer.expect_silence();
-    assert!(matches!(peer.with_session(|session, _| session.read(key)), Read::Reset(_)));
+    assert!(matches!(peer.with_session(|session, _| session.read(key)), ReadResult::Reset(_)));
     let late = peer.with_session(|session, _| session.send_data(key, "x".into(), EndStream::No));
     assert_eq!(late, Err(SendError::Ended));
 }
@@ -273,9 +273,9 @@ fn an_exchange_has_informational_heads_a_body_and_trailers() {
     let (mut body, mut trailers) = (Vec::new(), None);
     loop {
         match peer.with_session(|session, _| session.read(key)) {
-            Read::Data(data) => body.extend_from_slice(&data),
-            Read::Trailers(fields) => trailers = Some(fields),
-            Read::End => break,
+            ReadResult::Data(data) => body.extend_from_slice(&data),
+            ReadResult::Trailers(fields) => trailers = Some(fields),
+            ReadResult::End => break,
             other => panic!("{other:?}"),
         }
     }
@@ -462,7 +462,7 @@ fn a_refused_connect_gets_an_ordinary_response() {
     assert_eq!(&peer.read(key)[..], b"sorry");
     peer.send(C1, headers(1).field("x", "y").end());
     let read = peer.with_session(|session, _| session.read(key));
-    assert!(matches!(read, Read::Trailers(fields) if fields["x"] == "y"));
+    assert!(matches!(read, ReadResult::Trailers(fields) if fields["x"] == "y"));
 
     // Its content-length is checked as well.
     let (mut peer, key) = client_with_connect();

@@ -29,7 +29,7 @@ fn with_max_open_migrations(tolerated: u32, config: Config) -> Config {
 }
 
 fn unbound_count(peer: &Peer, handle: ConnHandle) -> usize {
-    peer.session().connection(peer.conn_id(handle)).unwrap().unbound
+    peer.session().connection(peer.conn_id(handle)).unwrap().unbound_carriers
 }
 
 #[test]
@@ -334,7 +334,7 @@ fn a_reset_closes_an_unbound_carrier() {
     peer.send(C2, data(2, vec![0; 1_000]));
     peer.send(C2, reset(2, ErrorCode::InternalError));
     let view = peer.session().connection(peer.conn_id(C2)).unwrap();
-    assert_eq!((view.unbound, view.unread), (0, 0));
+    assert_eq!((view.unbound_carriers, view.unread), (0, 0));
     peer.send(C1, migrate(1, cid, 2));
     peer.expect(C1, decline(1).end());
     // The mover sends the reset on S1 (SMIG-8.3/reset-remembered).

@@ -358,7 +358,7 @@ fn frames_that_overtake_their_barrier_wait_for_it() {
     peer.expect(C1, accept(1, cid, 2).end());
     assert_eq!(&peer.read(key)[..], b"three four ");
     let trailers = peer.with_session(|session, _| session.read(key));
-    assert!(matches!(trailers, smig_proto::Read::End), "`Peer::read` consumed the trailers");
+    assert!(matches!(trailers, smig_proto::ReadResult::End), "`Peer::read` consumed the trailers");
     peer.expect_silence();
 }
 

@@ -383,8 +383,8 @@ fn no_more_migrations_are_open_than_the_peer_tolerates() {
     let c3 = peer.cid(C3);
     peer.migrate(a, C3).unwrap();
     peer.offer(b).unwrap();
-    assert_eq!(peer.migrate(c, C3), Err(MigrateError::TooMany));
-    assert_eq!(peer.migrate(d, C3), Err(MigrateError::TooMany));
+    assert_eq!(peer.migrate(c, C3), Err(MigrateError::TooManyOpen));
+    assert_eq!(peer.migrate(d, C3), Err(MigrateError::TooManyOpen));
     peer.expect(C1, migrate(1, c3, 2));
     peer.expect(C1, offer(3));
     peer.expect_silence();
@@ -399,7 +399,7 @@ fn no_more_migrations_are_open_than_the_peer_tolerates() {
     let c3 = peer.cid(C3);
     peer.migrate(a, C3).unwrap();
     peer.with_session(|session, _| session.reset(a, ErrorCode::Cancel));
-    assert_eq!(peer.migrate(b, C3), Err(MigrateError::TooMany));
+    assert_eq!(peer.migrate(b, C3), Err(MigrateError::TooManyOpen));
     peer.expect(C1, migrate(1, c3, 2));
     peer.send(C1, decline(1).end());
     peer.migrate(b, C3).unwrap();

@@ -202,7 +202,7 @@ fn a_cancelled_stream_that_is_alone_closes_its_connection() {
         _ => None,
     });
     assert_eq!(abandoned, conn);
-    assert_eq!(peer.session().cancelled(), 0, "the server sees no reset of a stream");
+    assert_eq!(peer.session().local_resets(), 0, "the server sees no reset of a stream");
     // SMIG-8.4/cancel-by-close: the session continues.
     peer.open(C1, Method::GET, EndStream::Yes);
     peer.connect();
@@ -648,7 +648,7 @@ fn a_bound_carrier_counts_as_processed() {
     let (mut peer, _) = server();
     peer.send(C2, window_update(9, 1));
     drain(&mut peer, C2);
-    assert_eq!(peer.session().connection(peer.conn_id(C2)).unwrap().unbound, 0);
+    assert_eq!(peer.session().connection(peer.conn_id(C2)).unwrap().unbound_carriers, 0);
     peer.send(C1, migrate(1, cid, 9));
     peer.expect(C1, decline(1));
 }

@@ -189,7 +189,7 @@ impl Candidate {
             transferred,
             age: turn.now.saturating_duration_since(self.opened),
             priority: view.priority,
-            others,
+            other_streams: others,
             delivery_rate: recent.rate(turn, view.connection),
             hint: self.hint,
         };

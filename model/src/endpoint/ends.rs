@@ -1,50 +1,56 @@
 //! Resets, lost connections and GOAWAY: section 8.
 
-use super::{EarlyFrame, Endpoint, Fate, Fault, OpenMove, ResetOn};
-use crate::frame::{End, Frame, Request};
-use crate::id::{Carrier, Conn, Side};
+use super::{EarlyFrame, Endpoint, Fault, OpenMigration, ResetOn, StreamState};
+use crate::frame::{EndStream, Frame, MigrateRequest};
+use crate::id::{Conn, Side, StreamAddr};
 use crate::omission::Omission;
 
 impl Endpoint {
     pub(crate) fn can_reset(&self) -> bool {
-        self.fate == Fate::Running
+        self.state == StreamState::Running
     }
 
     /// Resets the stream for the application.
     pub(crate) fn reset(&mut self) {
-        self.fate = Fate::Failed;
+        self.state = StreamState::Failed;
         if let Some(open) = &mut self.open {
             open.reset = Some(ResetOn::Carrier); // SMIG-8.2/reset-on-s2
             let to = open.to;
-            self.push(to, Frame::Reset);
+            self.queue_frame(to, Frame::Reset);
         } else {
-            self.push(self.place, Frame::Reset);
-            self.closed.insert(self.place);
-            if let Some(kept) = self.kept.take() {
-                self.decline(self.place, Request::Move { to: kept.to, end: End::No });
+            self.queue_frame(self.addr, Frame::Reset);
+            self.closed.insert(self.addr);
+            if let Some(deferred) = self.deferred.take() {
+                self.decline(
+                    self.addr,
+                    MigrateRequest::Move { to: deferred.to, end: EndStream::No },
+                );
             }
         }
-        self.settle();
+        self.finish_if_ended();
     }
 
-    /// Returns the connection that this end may close to cancel the stream
+    /// Returns the connection that this side may close to cancel the stream
     /// (SMIG-8.4/cancel-by-close).
-    pub(crate) fn closable(&self) -> Option<Conn> {
-        let at = self.open.as_ref().map_or(self.place, |open| open.to);
-        (self.can_reset() && self.kept.is_none() && at.conn != Conn(0) && !self.view(at.conn).ended)
+    pub(crate) fn closable_connection(&self) -> Option<Conn> {
+        let at = self.open.as_ref().map_or(self.addr, |open| open.to);
+        (self.can_reset()
+            && self.deferred.is_none()
+            && at.conn != Conn(0)
+            && !self.view(at.conn).ended)
             .then_some(at.conn)
     }
 
     /// Cancels the stream by closing the connection on which it is alone.
     pub(crate) fn cancel_by_close(&mut self, conn: Conn) {
-        self.fate = Fate::Failed;
+        self.state = StreamState::Failed;
         if let Some(open) = &mut self.open {
             open.reset = Some(ResetOn::Carrier);
         }
-        self.connection_ended(conn);
+        self.on_connection_ended(conn);
     }
 
-    pub(super) fn reset_read(&mut self, at: Carrier) {
+    pub(super) fn on_reset(&mut self, at: StreamAddr) {
         if self.closed.contains(at) {
             return;
         }
@@ -53,14 +59,14 @@ impl Endpoint {
             if let Some(open) = &mut self.open {
                 open.reset.get_or_insert(ResetOn::Carrier);
             }
-        } else if at == self.place {
-            if self.kept.is_some() {
-                return self.blame(Fault::BehindBarrier);
+        } else if at == self.addr {
+            if self.deferred.is_some() {
+                return self.report_fault(Fault::AfterBarrier);
             }
             self.fail();
-            self.origin_reset();
+            self.on_origin_reset();
         } else if at.owner() == self.side {
-            self.blame(Fault::IdleId);
+            self.report_fault(Fault::IdleId);
         } else {
             self.abandon(at); // SMIG-5.25/unbound-reset
         }
@@ -71,53 +77,53 @@ impl Endpoint {
     pub(crate) fn can_stop(&self) -> bool {
         let answered = self.open.is_none() || self.omits(Omission::StopBeforeAnswer);
         self.side == Side::Server
-            && self.fate == Fate::Running
+            && self.state == StreamState::Running
             && self.send.ended
             && !self.recv.ended
-            && self.kept.is_none()
+            && self.deferred.is_none()
             && answered
     }
 
     /// Stops the upload: the exchange is complete for the server (RFC 9113 section 8.1).
     pub(crate) fn stop(&mut self) {
-        self.fate = Fate::Complete;
+        self.state = StreamState::Complete;
         match &mut self.open {
             None => {
-                self.push(self.place, Frame::Stop);
-                self.closed.insert(self.place);
+                self.queue_frame(self.addr, Frame::Stop);
+                self.closed.insert(self.addr);
             }
             Some(open) => {
                 // Recorded like any reset.
                 open.reset = Some(ResetOn::Carrier);
                 let to = open.to;
-                self.push(to, Frame::Stop);
+                self.queue_frame(to, Frame::Stop);
             }
         }
-        self.settle();
+        self.finish_if_ended();
     }
 
-    pub(super) fn stop_read(&mut self, at: Carrier) {
+    pub(super) fn on_stop(&mut self, at: StreamAddr) {
         if self.closed.contains(at) {
             return;
         }
-        if self.is_destination(at) && !self.omits(Omission::StopTakenAtOnce) {
+        if self.is_destination(at) && !self.omits(Omission::StopProcessedAtOnce) {
             if let Some(open) = &mut self.open {
                 open.early.push(EarlyFrame::Stop); // SMIG-5.30/stop-kept
             }
             return;
         }
-        let kept = self.open.is_none() || !self.omits(Omission::StopFailsTheMove); // SMIG-8.20/stop-crosses
-        if (at == self.place || self.is_destination(at)) && self.recv.ended && kept {
+        let keeps_result = self.open.is_none() || !self.omits(Omission::StopFailsMigration); // SMIG-8.20/stop-crosses
+        if (at == self.addr || self.is_destination(at)) && self.recv.ended && keeps_result {
             self.send.ended = true;
-            self.fate = Fate::Complete;
+            self.state = StreamState::Complete;
         }
-        self.reset_read(at);
+        self.on_reset(at);
     }
 
     /// Handles RST_STREAM on S1, which may have crossed a MIGRATE (SMIG-8.1/reset-crosses).
-    fn origin_reset(&mut self) {
+    fn on_origin_reset(&mut self) {
         match self.open.take() {
-            None => self.closed.insert(self.place),
+            None => self.closed.insert(self.addr),
             Some(mut open) => {
                 if open.reset.is_none() {
                     self.close_carrier(&open);
@@ -129,71 +135,74 @@ impl Endpoint {
     }
 
     fn fail(&mut self) {
-        if self.fate == Fate::Running {
-            self.fate = Fate::Failed;
+        if self.state == StreamState::Running {
+            self.state = StreamState::Failed;
         }
     }
 
     /// Handles the end of a connection, after everything that arrived on it was read.
-    pub(crate) fn connection_ended(&mut self, conn: Conn) {
+    pub(crate) fn on_connection_ended(&mut self, conn: Conn) {
         self.conns[conn.index()].ended = true;
         self.unbound.retain(|unbound| unbound.at.conn != conn); // SMIG-8.11/ids-go-along
-        if self.place.conn == conn {
+        if self.addr.conn == conn {
             match self.open.take() {
-                Some(open) => self.ended_before_answer(open),
-                None => self.place_ended(),
+                Some(open) => self.on_ended_before_answer(open),
+                None => self.on_current_connection_ended(),
             }
-        } else if let Some(kept) = self.kept.take_if(|kept| kept.to.conn == conn) {
-            self.answer_kept(&kept);
+        } else if let Some(deferred) = self.deferred.take_if(|kept| kept.to.conn == conn) {
+            self.answer_deferred(&deferred);
         }
-        self.settle();
+        self.finish_if_ended();
     }
 
     /// The stream's connection ended: SMIG-8.6/c1-ends-unanswered, SMIG-8.10/c2-ends-late.
-    fn place_ended(&mut self) {
-        if let Some(kept) = self.kept.take() {
-            self.abandon(kept.to);
+    fn on_current_connection_ended(&mut self) {
+        if let Some(deferred) = self.deferred.take() {
+            self.abandon(deferred.to);
         }
         self.fail();
-        self.closed.insert(self.place);
+        self.closed.insert(self.addr);
     }
 
     /// C1 ended, so the answer will not arrive (SMIG-8.8/c1-ends-at-mover).
-    fn ended_before_answer(&mut self, open: OpenMove) {
+    fn on_ended_before_answer(&mut self, open: OpenMigration) {
         self.closed.insert(open.from);
-        if self.omits(Omission::AnswerTakenAsGiven) && open.reset.is_none() && self.recv.ended {
-            self.place = open.to;
+        if self.omits(Omission::AcceptanceAssumed) && open.reset.is_none() && self.recv.ended {
+            self.addr = open.to;
             return;
         }
-        if self.fate == Fate::Running {
+        if self.state == StreamState::Running {
             self.fail();
-            self.push(open.to, Frame::Reset);
+            self.queue_frame(open.to, Frame::Reset);
         }
         self.closed.insert(open.to);
-        self.refuse(&open);
+        self.decline_early_requests(&open);
     }
 
-    pub(crate) fn can_go_away(&self, conn: Conn) -> bool {
+    pub(crate) fn can_send_goaway(&self, conn: Conn) -> bool {
         let view = self.view(conn);
-        self.fate == Fate::Running && !view.ended && view.goaway_sent.is_none()
+        self.state == StreamState::Running && !view.ended && view.goaway_sent.is_none()
     }
 
     /// Sends GOAWAY with the lowest last stream ID that SMIG-8.16/bound-is-processed permits.
-    pub(crate) fn go_away(&mut self, conn: Conn) {
-        let bound = self.place.conn == conn && self.place.owner() != self.side;
-        let processed = if bound { self.place.id } else { 0 };
+    pub(crate) fn send_goaway(&mut self, conn: Conn) {
+        let bound = self.addr.conn == conn && self.addr.owner() != self.side;
+        let processed = if bound { self.addr.id } else { 0 };
         let request = u8::from(conn == Conn(0) && self.side == Side::Server);
-        let last =
-            if self.omits(Omission::GoAwayBelowBound) { request } else { processed.max(request) };
+        let last = if self.omits(Omission::GoAwayExcludesBound) {
+            request
+        } else {
+            processed.max(request)
+        };
         self.conns[conn.index()].goaway_sent = Some(last);
         self.outbox.push((conn, Frame::GoAway { last }));
     }
 
-    pub(super) fn goaway_read(&mut self, conn: Conn, last: u8) {
-        self.conns[conn.index()].goaway_read = Some(last);
-        let ours = self.place.conn == conn && self.place.owner() == self.side;
-        if ours && self.place.id > last {
-            self.blame(Fault::AcceptedButExcluded);
+    pub(super) fn on_goaway(&mut self, conn: Conn, last: u8) {
+        self.conns[conn.index()].goaway_received = Some(last);
+        let ours = self.addr.conn == conn && self.addr.owner() == self.side;
+        if ours && self.addr.id > last {
+            self.report_fault(Fault::AcceptedButExcluded);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One end of the stream, as `spec/smig.md` specifies.
+//! One side of the stream, as `spec/smig.md` specifies.
 //!
 //! An endpoint processes a frame, a choice of its application or the end of a connection, and puts
 //! the frames that it sends into its outbox. It must never access its peer or the network.
@@ -13,34 +13,34 @@ mod follower;
 mod mover;
 mod stream;
 
-use crate::frame::{Data, End, Frame, Request};
-use crate::id::{Carrier, Carriers, Conn, MAX_CONNS, Side};
+use crate::frame::{Data, EndStream, Frame, MigrateRequest};
+use crate::id::{Conn, MAX_CONNS, Side, StreamAddr, StreamAddrSet};
 use crate::omission::Omission;
 use crate::scenario::{EndAt, Scenario};
 
 /// The stream's state for the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Fate {
+pub(crate) enum StreamState {
     Running,
     Complete,
     Failed,
 }
 
-/// Errors that a correct peer never causes. Each violates a property.
+/// Errors that a correct peer never causes. Each is a violation of a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Fault {
     /// A unit is missing or duplicated.
     OutOfOrder,
     /// END_STREAM arrived before the last unit.
-    SilentCut,
+    EarlyEnd,
     /// DATA arrived after END_STREAM.
-    DataBehindEnd,
+    DataAfterEnd,
     /// DATA arrived without credit.
     WindowExceeded,
     /// A frame that RFC 9113 forbids on an idle ID.
     IdleId,
     /// A frame on S1 after its sender's barrier.
-    BehindBarrier,
+    AfterBarrier,
     /// An answer without a request, or to a different one.
     UnexpectedAnswer,
     /// GOAWAY excludes a carrier that the peer accepted.
@@ -74,10 +74,10 @@ struct ReceiveHalf {
 
 /// An offer: unanswered or declined at the server, or to be answered by the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Offer {
+enum OfferState {
     No,
     Open,
-    Refused,
+    Declined,
 }
 
 /// The ID on which a stream was reset while the migration was open.
@@ -89,16 +89,16 @@ enum ResetOn {
 
 /// The mover's state from its MIGRATE to the answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct OpenMove {
-    from: Carrier,
-    to: Carrier,
+struct OpenMigration {
+    from: StreamAddr,
+    to: StreamAddr,
     /// The sending half at the barrier.
     next_at_barrier: u8,
     ended_at_barrier: bool,
     /// Credit sent on the carrier.
     credit: u8,
     /// Changes of the initial window that were processed after the barrier.
-    settings: i8,
+    window_change: i8,
     /// A frame was sent on the carrier.
     used: bool,
     reset: Option<ResetOn>,
@@ -109,21 +109,21 @@ struct OpenMove {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum EarlyFrame {
     Data(Data),
-    Request(Request),
+    Request(MigrateRequest),
     Stop,
 }
 
 /// A MIGRATE that waits for the answer to a JOIN (SMIG-5.12/join-pending).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct DeferredMigrate {
-    to: Carrier,
+    to: StreamAddr,
     /// Acknowledged changes of the initial window, which a decline applies.
-    settings: i8,
+    window_change: i8,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Unbound {
-    at: Carrier,
+struct UnboundCarrier {
+    at: StreamAddr,
     data: Vec<Data>,
     credit: u8,
 }
@@ -133,10 +133,10 @@ struct ConnView {
     joined: bool,
     ended: bool,
     goaway_sent: Option<u8>,
-    goaway_read: Option<u8>,
+    goaway_received: Option<u8>,
 }
 
-/// One end of the stream.
+/// One side of the stream.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Endpoint {
     side: Side,
@@ -145,15 +145,15 @@ pub(crate) struct Endpoint {
     initial_window: i8,
     send: SendHalf,
     recv: ReceiveHalf,
-    fate: Fate,
-    place: Carrier,
-    open: Option<OpenMove>,
-    kept: Option<DeferredMigrate>,
-    offer: Offer,
-    /// A reset was sent on a carrier that was then given up (SMIG-8.3/reset-remembered).
+    state: StreamState,
+    addr: StreamAddr,
+    open: Option<OpenMigration>,
+    deferred: Option<DeferredMigrate>,
+    offer: OfferState,
+    /// A reset was sent on a carrier that was then abandoned (SMIG-8.3/reset-remembered).
     reset_owed: bool,
-    unbound: Vec<Unbound>,
-    closed: Carriers,
+    unbound: Vec<UnboundCarrier>,
+    closed: StreamAddrSet,
     next_id: [u8; MAX_CONNS],
     conns: [ConnView; MAX_CONNS],
     settings_sent: Option<i8>,
@@ -163,15 +163,15 @@ pub(crate) struct Endpoint {
 
 impl Endpoint {
     pub(crate) fn new(side: Side, scenario: &Scenario) -> Self {
-        let (out, inward) = match side {
-            Side::Client => (scenario.up, scenario.down),
-            Side::Server => (scenario.down, scenario.up),
+        let (send_units, recv_units) = match side {
+            Side::Client => (scenario.upload_units, scenario.download_units),
+            Side::Server => (scenario.download_units, scenario.upload_units),
         };
         let window = i8::try_from(scenario.window).unwrap_or(i8::MAX);
         let mut conns: [ConnView; MAX_CONNS] = Default::default();
         for conn in Conn::all(scenario.conns) {
-            let waits = scenario.joining && side == Side::Client && conn == Conn(1);
-            conns[conn.index()].joined = !waits;
+            let is_joining = scenario.joining && side == Side::Client && conn == Conn(1);
+            conns[conn.index()].joined = !is_joining;
         }
         let first_id = match side {
             Side::Client => 3,
@@ -180,18 +180,24 @@ impl Endpoint {
         Self {
             side,
             omission: scenario.omission,
-            end_at: scenario.end,
+            end_at: scenario.end_at,
             initial_window: window,
-            send: SendHalf { total: out, next: 0, ended: out == 0, window },
-            recv: ReceiveHalf { total: inward, next: 0, ended: inward == 0, window, owed: 0 },
-            fate: Fate::Running,
-            place: Carrier::ORIGIN,
+            send: SendHalf { total: send_units, next: 0, ended: send_units == 0, window },
+            recv: ReceiveHalf {
+                total: recv_units,
+                next: 0,
+                ended: recv_units == 0,
+                window,
+                owed: 0,
+            },
+            state: StreamState::Running,
+            addr: StreamAddr::ORIGIN,
             open: None,
-            kept: None,
-            offer: Offer::No,
+            deferred: None,
+            offer: OfferState::No,
             reset_owed: false,
             unbound: Vec::new(),
-            closed: Carriers::default(),
+            closed: StreamAddrSet::default(),
             next_id: [first_id; MAX_CONNS],
             conns,
             settings_sent: None,
@@ -200,8 +206,8 @@ impl Endpoint {
         }
     }
 
-    pub(crate) fn fate(&self) -> Fate {
-        self.fate
+    pub(crate) fn state(&self) -> StreamState {
+        self.state
     }
 
     pub(crate) fn fault(&self) -> Option<Fault> {
@@ -213,45 +219,45 @@ impl Endpoint {
         std::mem::take(&mut self.outbox)
     }
 
-    /// Processes one frame. `choice` matters only for a MIGRATE that this end may decline.
+    /// Processes one frame. `choice` matters only for a MIGRATE that this side may decline.
     pub(crate) fn receive(&mut self, conn: Conn, frame: Frame, choice: Choice) {
-        let at = |id| Carrier { conn, id };
+        let at = |id| StreamAddr { conn, id };
         match frame {
-            Frame::Data(id, data) => self.data_read(at(id), data),
-            Frame::WindowUpdate(id, by) => self.credit_read(at(id), by),
-            Frame::Reset(id) => self.reset_read(at(id)),
-            Frame::Stop(id) => self.stop_read(at(id)),
-            Frame::Migrate(id, request) => self.request_read(at(id), request, choice),
-            Frame::Answer(id, answer) => self.answer_read(at(id), answer),
-            Frame::GoAway { last } => self.goaway_read(conn, last),
-            Frame::Settings(by) => self.settings_read(conn, by),
-            Frame::SettingsAck => self.settings_ack_read(),
-            Frame::Joined => self.joined(conn),
+            Frame::Data(id, data) => self.on_data(at(id), data),
+            Frame::WindowUpdate(id, by) => self.on_credit(at(id), by),
+            Frame::Reset(id) => self.on_reset(at(id)),
+            Frame::Stop(id) => self.on_stop(at(id)),
+            Frame::Migrate(id, request) => self.on_request(at(id), request, choice),
+            Frame::Answer(id, answer) => self.on_answer(at(id), answer),
+            Frame::GoAway { last } => self.on_goaway(conn, last),
+            Frame::Settings(by) => self.on_settings(conn, by),
+            Frame::SettingsAck => self.on_settings_ack(),
+            Frame::Joined => self.on_joined(conn),
         }
-        self.settle();
+        self.finish_if_ended();
     }
 
     /// Returns whether nothing is buffered or outstanding, except for the stream itself.
-    pub(crate) fn keeps_nothing(&self) -> bool {
+    pub(crate) fn has_nothing_pending(&self) -> bool {
         self.open.is_none()
-            && self.kept.is_none()
-            && self.offer != Offer::Open
+            && self.deferred.is_none()
+            && self.offer != OfferState::Open
             && self.unbound.is_empty()
             && !self.reset_owed
     }
 
     /// Returns whether no move is open, waiting or partly received, so that the windows can be
     /// compared.
-    pub(crate) fn keeps_no_move(&self) -> bool {
-        self.open.is_none() && self.kept.is_none() && self.unbound.is_empty()
+    pub(crate) fn has_no_migration(&self) -> bool {
+        self.open.is_none() && self.deferred.is_none() && self.unbound.is_empty()
     }
 
-    /// Returns the window of the direction in which this end sends.
+    /// Returns the window of the direction in which this side sends.
     pub(crate) fn send_window(&self) -> i8 {
         self.send.window
     }
 
-    /// Returns the window of the direction in which this end receives.
+    /// Returns the window of the direction in which this side receives.
     pub(crate) fn receive_window(&self) -> i8 {
         self.recv.window
     }
@@ -260,20 +266,20 @@ impl Endpoint {
     pub(crate) fn summary(&self) -> String {
         let (send, recv) = (&self.send, &self.recv);
         format!(
-            "{:?} on {}; sent {}/{}{}, window {}; got {}/{}{}, window {}, owes {}; move {:?}, kept {:?}, offer {:?}, unbound {:?}, fault {:?}",
-            self.fate,
-            self.place,
+            "{:?} on {}; sent {}/{}{}, window {}; got {}/{}{}, window {}, owes {}; migration {:?}, deferred {:?}, offer {:?}, unbound {:?}, fault {:?}",
+            self.state,
+            self.addr,
             send.next,
             send.total,
-            End::when(send.ended),
+            EndStream::from_bool(send.ended),
             send.window,
             recv.next,
             recv.total,
-            End::when(recv.ended),
+            EndStream::from_bool(recv.ended),
             recv.window,
             recv.owed,
             self.open,
-            self.kept,
+            self.deferred,
             self.offer,
             self.unbound,
             self.fault
@@ -284,7 +290,7 @@ impl Endpoint {
         self.omission == Some(omission)
     }
 
-    fn push(&mut self, at: Carrier, frame: impl FnOnce(u8) -> Frame) {
+    fn queue_frame(&mut self, at: StreamAddr, frame: impl FnOnce(u8) -> Frame) {
         if !self.view(at.conn).ended {
             self.outbox.push((at.conn, frame(at.id)));
         }
@@ -294,32 +300,32 @@ impl Endpoint {
         &self.conns[conn.index()]
     }
 
-    fn blame(&mut self, fault: Fault) {
+    fn report_fault(&mut self, fault: Fault) {
         self.fault.get_or_insert(fault);
     }
 
-    fn is_destination(&self, at: Carrier) -> bool {
+    fn is_destination(&self, at: StreamAddr) -> bool {
         self.open.as_ref().is_some_and(|open| open.to == at)
     }
 
     /// Runs after every step: completes the stream if both directions have ended, and closes the ID
     /// of a finished stream.
-    fn settle(&mut self) {
-        if self.fate == Fate::Running && self.send.ended && self.recv.ended {
-            self.fate = Fate::Complete;
+    fn finish_if_ended(&mut self) {
+        if self.state == StreamState::Running && self.send.ended && self.recv.ended {
+            self.state = StreamState::Complete;
         }
-        if self.fate == Fate::Running {
+        if self.state == StreamState::Running {
             return;
         }
-        self.offer = Offer::No;
-        if self.fate == Fate::Complete
+        self.offer = OfferState::No;
+        if self.state == StreamState::Complete
             && self.omits(Omission::ForgetAtEnd)
             && let Some(open) = self.open.take()
         {
             self.closed.insert(open.to);
         }
-        if self.open.is_none() && self.kept.is_none() {
-            self.closed.insert(self.place);
+        if self.open.is_none() && self.deferred.is_none() {
+            self.closed.insert(self.addr);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What a header block costs, in both directions: the first of a connection, where all is literal,
-//! and a later one, where most is in the table.
+//! Cost of encoding and decoding a header block: the first one of a connection, which is all
+//! literals, and a later one, most of whose fields are in the table.
 
 use std::hint::black_box;
 
@@ -79,7 +79,7 @@ fn encode(encoder: &mut Encoder, fields: &[Field], out: &mut BytesMut) {
     }
 }
 
-fn message(criterion: &mut Criterion, name: &str, fields: &[Field]) {
+fn bench_message(criterion: &mut Criterion, name: &str, fields: &[Field]) {
     let mut group = criterion.benchmark_group(name);
     let mut block = BytesMut::with_capacity(4096);
     let mut encoder = Encoder::new();
@@ -109,7 +109,7 @@ fn message(criterion: &mut Criterion, name: &str, fields: &[Field]) {
     group.bench_function("decode later", |bencher| {
         let mut encoder = Encoder::new();
         let mut decoder = Decoder::new(4096);
-        // The third block is the first that finds all that the encoder will ever index.
+        // From the third block on, all fields that the encoder indexes are in the table.
         for _ in 0..3 {
             block.clear();
             encode(&mut encoder, fields, &mut block);
@@ -120,11 +120,11 @@ fn message(criterion: &mut Criterion, name: &str, fields: &[Field]) {
     group.finish();
 }
 
-fn messages(criterion: &mut Criterion) {
-    message(criterion, "browser request", &browser_request());
-    message(criterion, "file response", &file_response());
-    message(criterion, "grpc request", &grpc_request());
+fn bench_messages(criterion: &mut Criterion) {
+    bench_message(criterion, "browser request", &browser_request());
+    bench_message(criterion, "file response", &file_response());
+    bench_message(criterion, "grpc request", &grpc_request());
 }
 
-criterion_group!(benches, messages);
+criterion_group!(benches, bench_messages);
 criterion_main!(benches);

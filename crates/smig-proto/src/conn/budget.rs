@@ -9,30 +9,31 @@ use crate::time::Instant;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TokenBucket {
     /// Thousandths of a token.
-    level: u64,
+    millitokens: u64,
     burst: u32,
     per_second: u32,
-    last: Instant,
+    updated_at: Instant,
 }
 
 impl TokenBucket {
     pub(crate) const fn new(burst: u32, per_second: u32, now: Instant) -> Self {
-        Self { level: burst as u64 * 1000, burst, per_second, last: now }
+        Self { millitokens: burst as u64 * 1000, burst, per_second, updated_at: now }
     }
 
     /// Takes `tokens`; returns false, and takes none, if there are fewer.
     #[must_use]
     pub(crate) fn take(&mut self, now: Instant, tokens: u32) -> bool {
-        let elapsed = now.saturating_duration_since(self.last).as_millis();
+        let elapsed = now.saturating_duration_since(self.updated_at).as_millis();
         let gained =
             u64::try_from(elapsed).unwrap_or(u64::MAX).saturating_mul(self.per_second.into());
         if gained > 0 {
-            self.level = self.level.saturating_add(gained).min(u64::from(self.burst) * 1000);
-            self.last = now;
+            self.millitokens =
+                self.millitokens.saturating_add(gained).min(u64::from(self.burst) * 1000);
+            self.updated_at = now;
         }
-        match self.level.checked_sub(u64::from(tokens) * 1000) {
+        match self.millitokens.checked_sub(u64::from(tokens) * 1000) {
             Some(rest) => {
-                self.level = rest;
+                self.millitokens = rest;
                 true
             }
             None => false,
@@ -40,8 +41,8 @@ impl TokenBucket {
     }
 
     /// Takes up to `tokens`, as far as available.
-    const fn owe(&mut self, tokens: u32) {
-        self.level = self.level.saturating_sub(tokens as u64 * 1000);
+    const fn take_up_to(&mut self, tokens: u32) {
+        self.millitokens = self.millitokens.saturating_sub(tokens as u64 * 1000);
     }
 }
 
@@ -55,11 +56,11 @@ pub(crate) enum Offence {
     /// the stream counted against the limit of concurrent streams, and the response was subject to
     /// flow control like any other. If the request had ended first, the stream would be closed
     /// here, and the same RST_STREAM would have no effect.
-    Leftover,
+    ResetAfterResponse,
     /// It caused this side to reset a stream.
-    Fault,
-    /// It let a stream reach a time limit.
-    Delay,
+    CausedReset,
+    /// It let a timeout of a stream expire.
+    Timeout,
     /// It sent something that was refused without affecting a stream: a migration, a carrier, an
     /// oversized head, or a request above the limit. That limit includes handlers that still run
     /// after a reset, which the peer cannot know.
@@ -68,16 +69,16 @@ pub(crate) enum Offence {
 
 impl Offence {
     /// Returns the offence for the cause of a stream error.
-    pub(crate) fn of(cause: Cause) -> Self {
-        if cause == Cause::TooManyStreams { Self::Refused } else { Self::Fault }
+    pub(crate) fn from_cause(cause: Cause) -> Self {
+        if cause == Cause::TooManyStreams { Self::Refused } else { Self::CausedReset }
     }
 
-    const fn price(self) -> u32 {
+    const fn cost(self) -> u32 {
         match self {
-            // Twice the price of the peer's own reset: it costs the peer only one cheap frame.
-            Self::Fault => 2,
-            Self::Reset | Self::Delay | Self::Refused => 1,
-            Self::Leftover => 0,
+            // Twice the cost of the peer's own reset: the peer sends only one cheap frame.
+            Self::CausedReset => 2,
+            Self::Reset | Self::Timeout | Self::Refused => 1,
+            Self::ResetAfterResponse => 0,
         }
     }
 }
@@ -103,15 +104,15 @@ impl ResetBudget {
     /// Charges the peer. Returns an error if the budget is exhausted: the connection must be
     /// closed.
     pub(crate) fn charge(&mut self, now: Instant, offence: Offence) -> (Charge, Result<(), Cause>) {
-        let paid = self.0.as_mut().is_none_or(|bucket| bucket.take(now, offence.price()));
+        let paid = self.0.as_mut().is_none_or(|bucket| bucket.take(now, offence.cost()));
         (Charge(()), if paid { Ok(()) } else { Err(Cause::TooManyResets) })
     }
 
-    /// Charges the peer where no connection can be closed for it: takes what is left, so that a
+    /// Charges the peer where no connection can be closed for it: takes the remaining tokens, so a
     /// later [`Self::charge`] may fail.
     pub(crate) fn debit(&mut self, offence: Offence) -> Charge {
         if let Some(bucket) = &mut self.0 {
-            bucket.owe(offence.price());
+            bucket.take_up_to(offence.cost());
         }
         Charge(())
     }
@@ -125,16 +126,16 @@ pub(crate) struct Counter {
 }
 
 impl Counter {
-    const WINDOW: Duration = Duration::from_secs(10);
+    const INTERVAL: Duration = Duration::from_secs(10);
 
-    /// Counts an event; returns true if the interval has more than `most`.
+    /// Counts an event; returns true if the interval has more than `max`.
     #[must_use]
-    pub(crate) fn exceeds(&mut self, now: Instant, most: u32) -> bool {
-        if now.saturating_duration_since(self.since) >= Self::WINDOW {
+    pub(crate) fn exceeds(&mut self, now: Instant, max: u32) -> bool {
+        if now.saturating_duration_since(self.since) >= Self::INTERVAL {
             *self = Self { since: now, count: 0 };
         }
         self.count = self.count.saturating_add(1);
-        self.count > most
+        self.count > max
     }
 }
 
@@ -160,16 +161,16 @@ mod tests {
     #[test]
     fn offences_are_paid_for_while_there_are_tokens() {
         let mut budget = ResetBudget::of_client(TokenBucket::new(5, 1, at(0)));
-        assert_eq!(budget.charge(at(0), Offence::Fault).1, Ok(()));
-        budget.debit(Offence::Delay);
+        assert_eq!(budget.charge(at(0), Offence::CausedReset).1, Ok(()));
+        budget.debit(Offence::Timeout);
         assert_eq!(budget.charge(at(0), Offence::Reset).1, Ok(()));
-        assert_eq!(budget.charge(at(0), Offence::Fault).1, Err(Cause::TooManyResets));
-        budget.debit(Offence::Fault);
-        assert_eq!(budget.charge(at(0), Offence::Leftover).1, Ok(()));
+        assert_eq!(budget.charge(at(0), Offence::CausedReset).1, Err(Cause::TooManyResets));
+        budget.debit(Offence::CausedReset);
+        assert_eq!(budget.charge(at(0), Offence::ResetAfterResponse).1, Ok(()));
         assert_eq!(budget.charge(at(999), Offence::Refused).1, Err(Cause::TooManyResets));
         assert_eq!(budget.charge(at(1000), Offence::Refused).1, Ok(()));
         let mut unlimited = ResetBudget::of_server();
-        assert!((0..1000).all(|_| unlimited.charge(at(0), Offence::Fault).1.is_ok()));
+        assert!((0..1000).all(|_| unlimited.charge(at(0), Offence::CausedReset).1.is_ok()));
     }
 
     #[test]

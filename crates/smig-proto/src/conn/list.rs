@@ -17,13 +17,13 @@ impl Connections {
         self.0.iter_mut().find(|conn| conn.id == id)
     }
 
-    /// Returns a connection to which something can be sent, unless it has ended or is gone.
+    /// Returns a connection on which frames can be sent, unless it has ended or was removed.
     pub(crate) fn live_mut(&mut self, id: ConnId) -> Option<&mut Connection> {
         self.find_mut(id).filter(|conn| !conn.is_dead())
     }
 
-    /// Returns the connection of the frame that is being handled, or one that the caller has found:
-    /// only the driver removes connections, and not meanwhile.
+    /// Returns the connection of the frame that is being handled, or one that the caller has found
+    /// already: only the driver removes connections, between calls.
     #[track_caller]
     pub(crate) fn known(&self, id: ConnId) -> Option<&Connection> {
         self.find(id).debug_expect("the connection is in the session")

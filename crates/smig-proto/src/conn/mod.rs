@@ -24,7 +24,7 @@ pub(crate) use scheduler::Scheduler;
 pub(crate) use settings::PeerSettings;
 pub(crate) use stream_ids::{IdState, StreamIdSpace};
 
-use crate::body::Buffer;
+use crate::body::BufferTracker;
 use crate::config::Config;
 use crate::error::{ConnectionError, ErrorCode};
 use crate::flow::{INITIAL_WINDOW, RecvWindow, SendWindow};
@@ -59,7 +59,7 @@ pub enum ConnectionRole {
     /// New streams are opened here.
     #[default]
     Interactive,
-    /// Large transfers were moved here.
+    /// Large transfers were migrated here.
     Bulk,
 }
 
@@ -79,7 +79,7 @@ impl ConnectionSpec {
     }
 }
 
-/// Phase of a connection's receiving side. The sending side needs no state until the connection is
+/// State of a connection's receiving side. The sending side needs no state until the connection is
 /// closed.
 #[derive(Clone, Debug)]
 pub(crate) enum ConnState {
@@ -127,12 +127,12 @@ pub(crate) enum Membership {
 
 /// Server: whether a connection may send JOIN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum JoinTurn {
+pub(crate) enum JoinPermission {
     /// It may: its session is not final.
-    Open,
+    Allowed,
     /// Its session is final: it joined the session, founded it by a JOIN, or other connections have
     /// joined it (SMIG-4.14/join-once).
-    Over,
+    Forbidden,
 }
 
 /// Counters of frames that RFC 9113 permits but that only an attacker sends in large numbers.
@@ -141,8 +141,8 @@ pub(crate) struct AbuseCounters {
     pub(crate) consecutive_empty: u32,
     /// PRIORITY frames, which have no effect here.
     pub(crate) consecutive_priorities: u32,
-    pub(crate) settings: Counter,
-    pub(crate) tiny_frames: Counter,
+    pub(crate) settings_frames: Counter,
+    pub(crate) small_data_frames: Counter,
     /// Refused JOINs, for any reason.
     pub(crate) refused_joins: u8,
 }
@@ -161,8 +161,8 @@ pub(crate) struct GoAways {
     /// The last ID that this side announced; frames on higher IDs are ignored.
     pub(crate) sent: Option<StreamId>,
     pub(crate) received: Option<StreamId>,
-    /// When the PING was sent whose answer triggers the second GOAWAY.
-    pub(crate) draining: Option<Instant>,
+    /// When the PING was sent. Its answer triggers the second GOAWAY.
+    pub(crate) drain_started_at: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -172,17 +172,17 @@ pub(crate) struct Connection {
     pub(crate) cid: Option<Cid>,
     pub(crate) state: ConnState,
     pub(crate) membership: Membership,
-    pub(crate) join_turn: JoinTurn,
-    /// Client: the time since which its JOIN is unanswered.
-    pub(crate) join_since: Option<Instant>,
+    pub(crate) join_permission: JoinPermission,
+    /// Client: the first tick at which its JOIN was unanswered.
+    pub(crate) join_awaited_since: Option<Instant>,
     pub(crate) role: ConnectionRole,
     pub(crate) decoder: hpack::Decoder,
     pub(crate) encoder: hpack::Encoder,
     /// Authority of the last request: most requests repeat it.
     pub(crate) authority: Option<Authority>,
     pub(crate) field_block: Option<FieldBlockAssembly>,
-    pub(crate) input: Buffer,
-    pub(crate) peer: PeerSettings,
+    pub(crate) input_tracker: BufferTracker,
+    pub(crate) peer_settings: PeerSettings,
     /// Whether the peer acknowledged this side's SETTINGS.
     pub(crate) settings_acked: bool,
     pub(crate) send_window: SendWindow,
@@ -190,10 +190,10 @@ pub(crate) struct Connection {
     pub(crate) streams: FxHashMap<StreamId, StreamKey>,
     /// Streams that moved away from this connection.
     pub(crate) vacated: FxHashMap<StreamId, StreamKey>,
-    /// Something was sent here on which a stream depends that is no longer here: the answer that
-    /// let it move on (SMIG-8.8/c1-ends-at-mover), or the end of its request, which completed it at
-    /// this side. The peer does not acknowledge its arrival.
-    pub(crate) relied_on: bool,
+    /// A stream that is not here any more depends on something that was sent here: the answer by
+    /// which it followed (SMIG-8.8/c1-ends-at-mover), or the end of its request, which completed it
+    /// on this side. The peer does not acknowledge its arrival.
+    pub(crate) has_needed_output: bool,
     pub(crate) pending_answers: Vec<PendingAnswer>,
     pub(crate) deferred_migrates: Vec<DeferredMigrate>,
     pub(crate) local_ids: StreamIdSpace,
@@ -202,7 +202,7 @@ pub(crate) struct Connection {
     pub(crate) idle_priorities: Vec<(StreamId, Priority)>,
     pub(crate) scheduler: Scheduler,
     /// Streams that wait for the connection's window.
-    pub(crate) blocked: Vec<StreamKey>,
+    pub(crate) blocked_streams: Vec<StreamKey>,
     pub(crate) out: ControlQueue,
     pub(crate) goaway: GoAways,
     pub(crate) abuse: AbuseCounters,
@@ -221,21 +221,21 @@ impl Connection {
             cid: None,
             state,
             membership: Membership::NotMember,
-            join_turn: JoinTurn::Open,
-            join_since: None,
+            join_permission: JoinPermission::Allowed,
+            join_awaited_since: None,
             role: ConnectionRole::default(),
             decoder: hpack::Decoder::new(4096),
             encoder: hpack::Encoder::new(),
             authority: None,
             field_block: None,
-            input: Buffer::default(),
-            peer: PeerSettings::default(),
+            input_tracker: BufferTracker::default(),
+            peer_settings: PeerSettings::default(),
             settings_acked: false,
             send_window: SendWindow::new(INITIAL_WINDOW),
             recv_window: RecvWindow::of_connection(INITIAL_WINDOW),
             streams: FxHashMap::default(),
             vacated: FxHashMap::default(),
-            relied_on: false,
+            has_needed_output: false,
             pending_answers: Vec::new(),
             deferred_migrates: Vec::new(),
             local_ids: StreamIdSpace::default(),
@@ -243,14 +243,14 @@ impl Connection {
             carriers: UnboundCarriers::default(),
             idle_priorities: Vec::new(),
             scheduler: Scheduler::default(),
-            blocked: Vec::new(),
+            blocked_streams: Vec::new(),
             out: ControlQueue::default(),
             goaway: GoAways::default(),
             abuse: AbuseCounters {
                 consecutive_empty: 0,
                 consecutive_priorities: 0,
-                settings: Counter::default(),
-                tiny_frames: Counter::default(),
+                settings_frames: Counter::default(),
+                small_data_frames: Counter::default(),
                 refused_joins: 0,
             },
             created_at: now,
@@ -300,7 +300,7 @@ impl Connection {
             && self.carriers.len() == 0
             && self.pending_answers.is_empty()
             && self.deferred_migrates.is_empty()
-            && !self.relied_on
+            && !self.has_needed_output
     }
 
     /// Returns whether the connection belongs to a session or is about to.
@@ -339,9 +339,9 @@ impl Connection {
     pub(crate) fn is_joined(&self) -> bool {
         // Over TLS the first connection is joined from the start (SMIG-3.6/founding): its frames
         // may arrive before the driver has supplied the key, which only later joins need.
-        let founds =
+        let is_founder =
             self.membership == Membership::KeyingFounder && self.spec.security == Security::Tls13;
-        !self.is_dead() && (founds || self.membership == Membership::Joined)
+        !self.is_dead() && (is_founder || self.membership == Membership::Joined)
     }
 
     /// Returns whether MIGRATE is permitted here: the peer may still regard the connection as a
@@ -362,7 +362,7 @@ impl Connection {
     }
 
     pub(crate) fn max_frame(&self) -> usize {
-        self.peer.max_frame_size as usize
+        self.peer_settings.max_frame_size as usize
     }
 
     /// Returns the error code for streams that fail with the connection.

@@ -7,36 +7,36 @@ use bytes::{Buf, Bytes, BytesMut};
 
 /// Payloads shorter than this are copied after the preceding frame, which is cheaper than another
 /// slice in a vectored write.
-const COPY: usize = 2048;
+const MIN_SLICE_BYTES: usize = 2048;
 
 /// Framed control frames and field blocks that the driver has not taken yet.
 #[derive(Debug, Default)]
 pub(crate) struct ControlQueue {
     pub(crate) frames: BytesMut,
-    /// Number of responses to the peer among them: acknowledgements and resets.
-    pub(crate) answers: u32,
-    /// Bytes of requests among them, which the application caused and not the peer.
-    unprovoked: usize,
+    /// Number of replies to the peer among them: acknowledgements and resets.
+    pub(crate) replies: u32,
+    /// Bytes of requests among them, which the application caused, not the peer.
+    request_bytes: usize,
 }
 
 impl ControlQueue {
     /// Frames a request.
-    pub(crate) fn open_stream(&mut self, frame: impl FnOnce(&mut BytesMut)) {
+    pub(crate) fn push_request(&mut self, frame: impl FnOnce(&mut BytesMut)) {
         let before = self.frames.len();
         frame(&mut self.frames);
-        self.unprovoked += self.frames.len().saturating_sub(before);
+        self.request_bytes += self.frames.len().saturating_sub(before);
     }
 
     /// Returns the bytes that the peer caused; they accumulate if it sends but does not read.
     /// Requests do not count: if each end stopped reading because of its own requests, the
     /// connection could deadlock.
-    pub(crate) fn provoked(&self) -> usize {
-        self.frames.len().saturating_sub(self.unprovoked)
+    pub(crate) fn peer_caused_bytes(&self) -> usize {
+        self.frames.len().saturating_sub(self.request_bytes)
     }
 
     /// Resets the counters after the driver has taken everything.
-    pub(crate) fn on_taken(&mut self) {
-        (self.answers, self.unprovoked) = (0, 0);
+    pub(crate) fn reset_counters(&mut self) {
+        (self.replies, self.request_bytes) = (0, 0);
     }
 }
 
@@ -50,7 +50,7 @@ pub struct OutputBuffer {
     /// Largest length of `open` since [`Self::shrink`] last released memory.
     peak: usize,
     /// Value of `peak` at that time.
-    expected: usize,
+    released_peak: usize,
 }
 
 impl OutputBuffer {
@@ -104,21 +104,21 @@ impl OutputBuffer {
     /// connections. The next DATA allocates the same capacity at once: growing by doubling copies
     /// the content each time.
     pub fn shrink(&mut self, keep: usize) {
-        let most = self.peak.max(self.open.capacity());
-        if self.is_empty() && most > keep {
-            *self = Self { expected: self.peak, ..Self::default() };
+        let used = self.peak.max(self.open.capacity());
+        if self.is_empty() && used > keep {
+            *self = Self { released_peak: self.peak, ..Self::default() };
         }
     }
 
     /// Reserves the capacity that was in use before memory was last released.
-    pub(crate) fn expect_data(&mut self) {
-        let expected = std::mem::take(&mut self.expected);
+    pub(crate) fn restore_capacity(&mut self) {
+        let expected = std::mem::take(&mut self.released_peak);
         if expected > self.open.capacity() {
             self.open.reserve(expected - self.open.len());
         }
     }
 
-    pub(crate) fn open_buffer(&mut self, write: impl FnOnce(&mut BytesMut)) {
+    pub(crate) fn append_with(&mut self, write: impl FnOnce(&mut BytesMut)) {
         let before = self.open.len();
         write(&mut self.open);
         self.length += self.open.len() - before;
@@ -126,8 +126,8 @@ impl OutputBuffer {
     }
 
     pub(crate) fn push(&mut self, payload: Bytes) {
-        if payload.len() < COPY {
-            return self.open_buffer(|open| open.extend_from_slice(&payload));
+        if payload.len() < MIN_SLICE_BYTES {
+            return self.append_with(|open| open.extend_from_slice(&payload));
         }
         self.length += payload.len();
         if !self.open.is_empty() {
@@ -142,14 +142,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_come_out_in_the_order_they_went_in() {
+    fn bytes_are_returned_in_order() {
         let mut out = OutputBuffer::new();
         let mut expected = Vec::new();
         for length in [9, 3000, 9, 10, 9, 5000, 2047] {
             let part = vec![(length % 251) as u8; length];
             expected.extend_from_slice(&part);
             if length == 9 {
-                out.open_buffer(|b| b.extend_from_slice(&part))
+                out.append_with(|b| b.extend_from_slice(&part))
             } else {
                 out.push(part.into())
             }

@@ -3,7 +3,7 @@
 //! round-robin order.
 //!
 //! Owns keys only. A stream that has an entry may have nothing to send any more, if its window was
-//! reduced: the caller checks. It leaves the scheduler before it moves or ends.
+//! reduced: the caller checks. Its entry is removed before it moves or ends.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ struct Level {
     /// In ascending order of IDs.
     sequential: VecDeque<(StreamId, StreamKey)>,
     incremental: VecDeque<(StreamId, StreamKey)>,
-    /// The kind that is next when both have streams, so that neither starves the other.
+    /// The queue that is next when both have streams, so that neither starves the other.
     turn: Turn,
 }
 

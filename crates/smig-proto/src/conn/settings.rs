@@ -8,11 +8,11 @@ pub(crate) struct PeerSettings {
     pub(crate) initial_window: u32,
     pub(crate) max_frame_size: u32,
     pub(crate) max_concurrent_streams: u32,
-    pub(crate) push: bool,
-    pub(crate) connect_protocol: bool,
+    pub(crate) enable_push: bool,
+    pub(crate) enable_connect_protocol: bool,
     /// SETTINGS_SMIG: number of simultaneous migrations that the peer tolerates; 0 if the extension
     /// is off.
-    pub(crate) smig: u32,
+    pub(crate) max_open_migrations: u32,
     /// The values of the three CID settings received so far: high, middle, low.
     pub(crate) cid: [Option<u32>; 3],
 }
@@ -25,9 +25,9 @@ impl Default for PeerSettings {
             // "It is recommended that this value be no smaller than 100" (RFC 9113 section 6.5.2):
             // the value that a client assumes before it has received the server's SETTINGS.
             max_concurrent_streams: 100,
-            push: true,
-            connect_protocol: false,
-            smig: 0,
+            enable_push: true,
+            enable_connect_protocol: false,
+            max_open_migrations: 0,
             cid: [None; 3],
         }
     }

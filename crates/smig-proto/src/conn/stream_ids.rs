@@ -10,11 +10,11 @@ use rustc_hash::FxHashSet;
 use crate::ids::StreamId;
 use crate::invariant::DebugExpect;
 
-/// Number of ranges of skipped IDs that are stored, each with at least one ID. Older ranges count
+/// Maximum number of stored ranges of skipped IDs, each with at least one ID. Older ranges count
 /// as closed.
-const SKIPPED: usize = 256;
-/// Number of stored IDs whose late frames are ignored. Older ones count as closed.
-const IGNORED: usize = 1024;
+const MAX_SKIPPED_RANGES: usize = 256;
+/// Maximum number of stored IDs whose late frames are ignored. Older ones count as closed.
+const MAX_IGNORED_IDS: usize = 1024;
 
 /// State of an ID that has no stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,22 +34,22 @@ pub(crate) struct StreamIdSpace {
     highest: u32,
     /// The highest ID that a request or a promise opened; carriers do not count.
     opened: u32,
-    skipped: Skipped,
-    ignored: Recent,
+    skipped: SkippedRanges,
+    ignored: RecentIds,
 }
 
 /// Skipped IDs: one range for each gap, whatever its length, in ascending order.
 #[derive(Debug, Default)]
-struct Skipped {
+struct SkippedRanges {
     /// The first and the last ID of each range.
-    rows: VecDeque<(u32, u32)>,
+    ranges: VecDeque<(u32, u32)>,
 }
 
-impl Skipped {
+impl SkippedRanges {
     /// Returns the index of the range that contains `id`.
     fn find(&self, id: u32) -> Option<usize> {
-        let at = self.rows.partition_point(|&(_, last)| last < id);
-        self.rows.get(at).is_some_and(|&(first, _)| first <= id).then_some(at)
+        let at = self.ranges.partition_point(|&(_, last)| last < id);
+        self.ranges.get(at).is_some_and(|&(first, _)| first <= id).then_some(at)
     }
 
     fn contains(&self, id: u32) -> bool {
@@ -58,44 +58,44 @@ impl Skipped {
 
     /// Appends a range above all others.
     fn push(&mut self, first: u32, last: u32) {
-        self.rows.push_back((first, last));
-        self.forget();
+        self.ranges.push_back((first, last));
+        self.evict_oldest();
     }
 
     /// Removes one ID, which may split a range in two.
     fn remove(&mut self, id: u32) {
         let Some(at) = self.find(id) else { return };
-        let row = self.rows.get_mut(at);
-        let Some(row) = row.debug_expect("find returns an index of a range") else { return };
-        let (first, last) = *row;
+        let range = self.ranges.get_mut(at);
+        let Some(range) = range.debug_expect("find returns an index of a range") else { return };
+        let (first, last) = *range;
         match (first == id, last == id) {
-            (true, true) => drop(self.rows.remove(at)),
-            (true, false) => row.0 = id + 2,
-            (false, true) => row.1 = id - 2,
+            (true, true) => drop(self.ranges.remove(at)),
+            (true, false) => range.0 = id + 2,
+            (false, true) => range.1 = id - 2,
             (false, false) => {
-                row.1 = id - 2;
-                self.rows.insert(at + 1, (id + 2, last));
-                self.forget();
+                range.1 = id - 2;
+                self.ranges.insert(at + 1, (id + 2, last));
+                self.evict_oldest();
             }
         }
     }
 
-    fn forget(&mut self) {
-        if self.rows.len() > SKIPPED {
-            self.rows.pop_front();
+    fn evict_oldest(&mut self) {
+        if self.ranges.len() > MAX_SKIPPED_RANGES {
+            self.ranges.pop_front();
         }
     }
 }
 
-/// The newest [`IGNORED`] IDs that were added, with a constant-time membership test.
+/// The newest [`MAX_IGNORED_IDS`] IDs that were added, with a constant-time membership test.
 #[derive(Debug, Default)]
-struct Recent {
+struct RecentIds {
     ids: FxHashSet<u32>,
     /// The same IDs in the order of insertion.
     order: VecDeque<u32>,
 }
 
-impl Recent {
+impl RecentIds {
     fn contains(&self, id: u32) -> bool {
         self.ids.contains(&id)
     }
@@ -105,7 +105,7 @@ impl Recent {
             return;
         }
         self.order.push_back(id);
-        if self.order.len() > IGNORED
+        if self.order.len() > MAX_IGNORED_IDS
             && let Some(oldest) = self.order.pop_front()
         {
             self.ids.remove(&oldest);
@@ -161,9 +161,9 @@ impl StreamIdSpace {
             return self.skipped.remove(id);
         }
         let first = if self.highest == 0 { 2 - id % 2 } else { self.highest + 2 };
-        // Of a large gap only the highest IDs matter: an endpoint has fewer migrations in flight.
-        let newest = id.saturating_sub(2 * SKIPPED as u32);
-        let first = first.max(newest);
+        // Only the highest IDs of a large gap matter: an endpoint has fewer migrations in flight.
+        let lowest_stored = id.saturating_sub(2 * MAX_SKIPPED_RANGES as u32);
+        let first = first.max(lowest_stored);
         if first < id {
             self.skipped.push(first, id - 2);
         }
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_below_the_highest_stay_usable_for_a_carrier() {
+    fn skipped_ids_stay_usable_for_a_carrier() {
         // SMIG-5.26/skipped-ids: a higher ID does not close one that its owner skipped.
         let mut ids = StreamIdSpace::default();
         ids.mark_used(StreamId::new(1));
@@ -217,19 +217,19 @@ mod tests {
         ids.mark_used(StreamId::new(5));
         assert!(ids.may_open(StreamId::new(3)));
         ids.mark_opened(StreamId::new(3));
-        assert!(!ids.may_open(StreamId::new(1)), "requests count up");
-        assert!(!ids.may_open(StreamId::new(5)), "a carrier has it");
+        assert!(!ids.may_open(StreamId::new(1)), "request IDs ascend");
+        assert!(!ids.may_open(StreamId::new(5)), "a carrier uses it");
         assert!(ids.may_open(StreamId::new(7)));
     }
 
     #[test]
-    fn a_jump_costs_one_row_however_far_it_is() {
+    fn a_gap_costs_one_range_whatever_its_length() {
         // SMIG-5.26/skipped-ids: RST_STREAM on distant IDs of a joined connection opens and closes
         // carriers.
         let mut ids = StreamIdSpace::default();
         for jump in 1..=100 {
             ids.ignore(StreamId::new(jump * 100_000));
-            assert_eq!(ids.skipped.rows.len(), jump as usize);
+            assert_eq!(ids.skipped.ranges.len(), jump as usize);
         }
         assert_eq!(ids.state(StreamId::new(100_000)), IdState::Ignored);
         assert_eq!(ids.state(StreamId::new(99_998)), IdState::Skipped);
@@ -243,7 +243,7 @@ mod tests {
         for id in (1..4_000).step_by(4) {
             ids.mark_used(StreamId::new(id));
         }
-        assert_eq!(ids.skipped.rows.len(), SKIPPED);
+        assert_eq!(ids.skipped.ranges.len(), MAX_SKIPPED_RANGES);
         assert_eq!(ids.state(StreamId::new(3_995)), IdState::Skipped);
         assert_eq!(ids.state(StreamId::new(3)), IdState::Closed);
         // One range per gap, split into half as many ranges as it has IDs.
@@ -254,7 +254,7 @@ mod tests {
         for id in (3..4_000).step_by(4) {
             ids.mark_used(StreamId::new(id));
         }
-        assert_eq!(ids.skipped.rows.len(), SKIPPED);
+        assert_eq!(ids.skipped.ranges.len(), MAX_SKIPPED_RANGES);
         assert_eq!(ids.state(StreamId::new(3_997)), IdState::Skipped);
         assert_eq!(ids.state(StreamId::new(3_999)), IdState::Closed);
     }
@@ -266,7 +266,10 @@ mod tests {
         for id in (1..6_001).step_by(2) {
             ids.ignore(StreamId::new(id));
         }
-        assert_eq!((ids.ignored.ids.len(), ids.ignored.order.len()), (IGNORED, IGNORED));
+        assert_eq!(
+            (ids.ignored.ids.len(), ids.ignored.order.len()),
+            (MAX_IGNORED_IDS, MAX_IGNORED_IDS)
+        );
         assert_eq!(ids.state(StreamId::new(5_999)), IdState::Ignored);
         assert_eq!(ids.state(StreamId::new(3_953)), IdState::Ignored);
         assert_eq!(ids.state(StreamId::new(3_951)), IdState::Closed);
@@ -275,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ignored_no_more_takes_no_place() {
+    fn ids_that_are_no_longer_ignored_evict_no_others() {
         // SMIG-5.27/abandoned-dropped: IDs that were added and removed since do not evict others.
         let mut ids = StreamIdSpace::default();
         let kept = StreamId::new(1);
@@ -291,14 +294,15 @@ mod tests {
     fn memory_of_abandoned_ids_is_bounded() {
         // SMIG-5.27/abandoned-dropped: the oldest counts as closed.
         let mut ids = StreamIdSpace::default();
-        let used: Vec<StreamId> = (1..=IGNORED as u32 + 1).map(|n| StreamId::new(2 * n)).collect();
+        let used: Vec<StreamId> =
+            (1..=MAX_IGNORED_IDS as u32 + 1).map(|n| StreamId::new(2 * n)).collect();
         used.iter().for_each(|&id| ids.ignore(id));
         assert_eq!(ids.state(used[0]), IdState::Closed);
         assert!(used[1..].iter().all(|&id| ids.state(id) == IdState::Ignored));
     }
 
     #[test]
-    fn own_ids_count_up_by_two_and_end() {
+    fn allocated_ids_ascend_by_two_until_exhausted() {
         let mut ids = StreamIdSpace::default();
         assert_eq!(ids.next(1), Some(StreamId::new(1)));
         assert_eq!(ids.next(1), Some(StreamId::new(3)));

@@ -83,7 +83,7 @@ causes! {
     BadMaxFrameSize => ProtocolError, "SETTINGS_MAX_FRAME_SIZE out of range (RFC 9113 section 6.5.2)";
     BadEnablePush => ProtocolError, "SETTINGS_ENABLE_PUSH is not allowed here (RFC 9113 section 6.5.2)";
     BadConnectProtocol => ProtocolError, "SETTINGS_ENABLE_CONNECT_PROTOCOL not 0 or 1, or withdrawn (RFC 8441 section 3)";
-    UnexpectedSettingsAck => ProtocolError, "SETTINGS acknowledged that were not sent (RFC 9113 section 6.5)";
+    UnexpectedSettingsAck => ProtocolError, "SETTINGS ACK without SETTINGS (RFC 9113 section 6.5)";
     SettingsTimeout => SettingsTimeout, "SETTINGS not acknowledged in time (RFC 9113 section 6.5.3)";
     // Field blocks and messages.
     Compression => CompressionError, "header block cannot be decoded (RFC 7541)";
@@ -98,27 +98,27 @@ causes! {
     HeaderBlockTooLarge => EnhanceYourCalm, "header block larger than allowed";
     TooManyInformational => EnhanceYourCalm, "too many 1xx responses to one request";
     TooManyEmptyFrames => EnhanceYourCalm, "too many empty frames in a row";
-    TooManyAnswers => EnhanceYourCalm, "too many answers owed: read faster";
+    TooManyReplies => EnhanceYourCalm, "too many unsent replies: read faster";
     TooManySettings => EnhanceYourCalm, "too many SETTINGS";
     TooManyResets => EnhanceYourCalm, "too many streams were reset";
-    TooManyOldPriorities => EnhanceYourCalm, "too many PRIORITY in a row";
-    TooManyPriorities => EnhanceYourCalm, "too many PRIORITY_UPDATE for idle streams";
-    TooManyTinyWindows => EnhanceYourCalm, "window kept too small for too long";
+    TooManyPriorityFrames => EnhanceYourCalm, "too many consecutive PRIORITY frames";
+    TooManyPriorityUpdates => EnhanceYourCalm, "too many PRIORITY_UPDATE for idle streams";
+    TooManySmallDataFrames => EnhanceYourCalm, "the window forces too many small DATA frames";
     Stalled => Cancel, "no progress for too long";
     SlowPreface => NoError, "no connection preface in time";
     SlowHeaders => EnhanceYourCalm, "header block not finished in time";
     // SMig (spec/smig.md).
     BadCid => ProtocolError, "the CID settings are missing, zero, changed or not the session's";
-    UnexpectedJoin => ProtocolError, "JOIN where none is due";
+    UnexpectedJoin => ProtocolError, "unexpected JOIN";
     TooManyJoins => EnhanceYourCalm, "three refused JOINs";
     JoinTimeout => SettingsTimeout, "JOIN not answered in time";
     BadServerProof => ProtocolError, "the server's proof in JOIN ACK is wrong";
-    BadMigrate => ProtocolError, "MIGRATE that its sender may not send";
-    UnexpectedMigrateAck => ProtocolError, "MIGRATE acknowledged that was not sent";
+    BadMigrate => ProtocolError, "MIGRATE that is not permitted here";
+    UnexpectedMigrateAck => ProtocolError, "answer to a MIGRATE that was not sent";
     TooManyCarriers => EnhanceYourCalm, "more unbound carriers than SETTINGS_SMIG";
     CarrierWindow => FlowControlError, "unbound carrier holds more than a stream's window";
     CarrierSections => EnhanceYourCalm, "unbound carrier holds too many header sections";
-    CarrierItems => EnhanceYourCalm, "carrier holds too many frames before its barrier";
+    CarrierFrames => EnhanceYourCalm, "carrier holds too many frames before its barrier";
     CarrierTimeout => Cancel, "carrier not bound in time";
     CarrierMisuse => ProtocolError, "frame that an unbound carrier may not receive";
     Unresumable => InternalError, "migration declined and the stream cannot be resumed";

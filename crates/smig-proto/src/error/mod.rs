@@ -20,7 +20,7 @@ pub(crate) enum InputError {
 
 impl InputError {
     /// Returns a stream error for `stream`, or a connection error if it is stream 0.
-    pub(crate) const fn on(stream: StreamId, cause: Cause) -> Self {
+    pub(crate) const fn for_stream(stream: StreamId, cause: Cause) -> Self {
         if stream.is_connection() { Self::Connection(cause) } else { Self::Stream(stream, cause) }
     }
 }
@@ -59,7 +59,7 @@ pub struct ConnectionError {
 
 impl fmt::Display for ConnectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "connection ended by {} with {}", Who(self.initiator), self.code)?;
+        write!(f, "connection ended by {} with {}", InitiatorText(self.initiator), self.code)?;
         if let Some(cause) = self.cause {
             write!(f, ": {cause}")?;
         }
@@ -99,7 +99,7 @@ pub struct StreamError {
 
 impl fmt::Display for StreamError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (who, code, conn) = (Who(self.initiator), self.code, self.connection);
+        let (who, code, conn) = (InitiatorText(self.initiator), self.code, self.connection);
         write!(f, "stream ended by {who} with {code} on connection {conn}")?;
         if let Some(cause) = self.cause {
             write!(f, ": {cause}")?;
@@ -110,9 +110,9 @@ impl fmt::Display for StreamError {
 
 impl std::error::Error for StreamError {}
 
-struct Who(Initiator);
+struct InitiatorText(Initiator);
 
-impl fmt::Display for Who {
+impl fmt::Display for InitiatorText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
             Initiator::User => "the application",

@@ -12,7 +12,7 @@ impl Credit {
     pub(crate) const NONE: Self = Self(0);
 
     /// Adds credit of the same window.
-    pub(crate) const fn join(&mut self, other: Self) {
+    pub(crate) const fn merge(&mut self, other: Self) {
         self.0 = self.0.saturating_add(other.0);
     }
 
@@ -34,29 +34,29 @@ impl Credit {
 }
 
 /// Minimum increment of a WINDOW_UPDATE while most of a connection's window is occupied, in bytes.
-const WORTHWHILE: u32 = 256 << 10;
-/// Minimum increment when the peer cannot send: it could not send anything that would increase the
-/// sum. Increments below half a window are multiples of it: otherwise the peer would use up each of
+const MIN_INCREMENT_BYTES: u32 = 256 << 10;
+/// Minimum increment when the peer cannot send: without credit, it cannot add to the sum.
+/// Increments below half a window are multiples of it: otherwise the peer would use up each of
 /// them with a small DATA frame (RFC 1122 section 4.2.3.3). In bytes.
-const LEAST: u32 = 1 << 10;
+const MIN_BLOCKED_INCREMENT_BYTES: u32 = 1 << 10;
 
-/// Whose unread data occupies a window.
+/// Whether a window is that of a stream or of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
-    /// A stream's own. Half of it becomes free as soon as the stream is read.
+    /// Only the stream's data occupies it. Half of it becomes free once the stream is read.
     Stream,
-    /// Data of all streams of a connection, some of which may never be read.
+    /// Data of all streams of the connection occupies it; some may never be read.
     Connection,
 }
 
 /// A receive window with a constant target size.
 ///
-/// Invariant: `open + outstanding credit + returned == size`, except while SETTINGS changes `size`.
+/// Invariant: `value + outstanding credit + returned == size`, unless SETTINGS changes `size`.
 #[derive(Debug)]
 pub(crate) struct RecvWindow {
     scope: Scope,
     /// Bytes that the peer may still send; negative after a reduction by SETTINGS.
-    open: i64,
+    value: i64,
     /// Bytes that the application returned and that are not announced yet.
     returned: u32,
     size: u32,
@@ -64,30 +64,30 @@ pub(crate) struct RecvWindow {
 
 impl RecvWindow {
     pub(crate) const fn of_stream(size: u32) -> Self {
-        Self { scope: Scope::Stream, open: size as i64, returned: 0, size }
+        Self { scope: Scope::Stream, value: size as i64, returned: 0, size }
     }
 
     pub(crate) const fn of_connection(size: u32) -> Self {
-        Self { scope: Scope::Connection, open: size as i64, returned: 0, size }
+        Self { scope: Scope::Connection, value: size as i64, returned: 0, size }
     }
 
     /// Returns the bytes that the peer may still send, which may be negative.
-    pub(crate) const fn open(&self) -> i64 {
-        self.open
+    pub(crate) const fn value(&self) -> i64 {
+        self.value
     }
 
     /// Returns the bytes that arrived and were not returned.
     pub(crate) const fn outstanding(&self) -> u64 {
-        let held = self.size as i64 - self.open - self.returned as i64;
+        let held = self.size as i64 - self.value - self.returned as i64;
         if held > 0 { held as u64 } else { 0 }
     }
 
     /// Charges `bytes` bytes that arrived. Returns `None` if they exceed the window.
     pub(crate) fn charge(&mut self, bytes: u32) -> Option<Credit> {
-        if i64::from(bytes) > self.open {
+        if i64::from(bytes) > self.value {
             return None;
         }
-        self.open -= i64::from(bytes);
+        self.value -= i64::from(bytes);
         Some(Credit(bytes))
     }
 
@@ -99,14 +99,18 @@ impl RecvWindow {
     pub(crate) fn give_back(&mut self, credit: Credit) -> Option<u32> {
         self.returned = self.returned.saturating_add(credit.bytes());
         credit.forfeit();
-        self.due()
+        self.announce_if_due()
     }
 
-    fn due(&mut self) -> Option<u32> {
+    fn announce_if_due(&mut self) -> Option<u32> {
         let increment = if u64::from(self.returned) * 2 >= u64::from(self.size) {
             self.returned
         } else if self.scope == Scope::Connection && self.is_worthwhile() {
-            if self.returned < LEAST { self.returned } else { self.returned / LEAST * LEAST }
+            if self.returned < MIN_BLOCKED_INCREMENT_BYTES {
+                self.returned
+            } else {
+                self.returned / MIN_BLOCKED_INCREMENT_BYTES * MIN_BLOCKED_INCREMENT_BYTES
+            }
         } else {
             0
         };
@@ -117,8 +121,8 @@ impl RecvWindow {
     /// occupied.
     fn is_worthwhile(&self) -> bool {
         let (returned, quarter) = (i64::from(self.returned), self.size / 4);
-        let is_short = self.open <= returned.min(i64::from(quarter));
-        let least = if self.open > 0 { WORTHWHILE } else { LEAST };
+        let is_short = self.value <= returned.min(i64::from(quarter));
+        let least = if self.value > 0 { MIN_INCREMENT_BYTES } else { MIN_BLOCKED_INCREMENT_BYTES };
         is_short && self.returned >= quarter.min(least)
     }
 
@@ -135,15 +139,15 @@ impl RecvWindow {
     /// larger window may be enough now.
     #[must_use]
     pub(crate) fn adjust(&mut self, by: i64) -> Option<u32> {
-        self.open += by;
+        self.value += by;
         self.size = u32::try_from(i64::from(self.size) + by).unwrap_or(0);
-        self.due()
+        self.announce_if_due()
     }
 
     /// Opens the window by a part of what was returned.
     fn announce(&mut self, increment: u32) -> u32 {
         self.returned -= increment;
-        self.open += i64::from(increment);
+        self.value += i64::from(increment);
         increment
     }
 }
@@ -153,50 +157,59 @@ mod tests {
     use super::*;
 
     /// Receives `bytes` bytes that the application does not read.
-    fn hold(window: &mut RecvWindow, bytes: u32) -> Option<u32> {
-        window.charge(bytes).expect("it may come").forfeit();
+    fn receive_unread(window: &mut RecvWindow, bytes: u32) -> Option<u32> {
+        window.charge(bytes).expect("within the window").forfeit();
         window.give_back(Credit::NONE)
     }
 
     /// Receives `bytes` bytes that the application reads.
-    fn pass(window: &mut RecvWindow, bytes: u32) -> Option<u32> {
-        let credit = window.charge(bytes).expect("it may come");
+    fn receive_and_read(window: &mut RecvWindow, bytes: u32) -> Option<u32> {
+        let credit = window.charge(bytes).expect("within the window");
         window.give_back(credit)
     }
 
     #[test]
     fn half_of_a_window_is_announced_at_a_time() {
         let mut window = RecvWindow::of_connection(100);
-        assert_eq!((pass(&mut window, 49), pass(&mut window, 1)), (None, Some(50)));
-        assert_eq!((window.open(), window.outstanding()), (100, 0));
+        assert_eq!(
+            (receive_and_read(&mut window, 49), receive_and_read(&mut window, 1)),
+            (None, Some(50))
+        );
+        assert_eq!((window.value(), window.outstanding()), (100, 0));
     }
 
     #[test]
-    fn who_is_read_does_not_wait_for_who_is_not() {
+    fn streams_that_are_read_do_not_wait_for_unread_ones() {
         // The read bytes arrive after the unread ones, or before.
         let mut window = RecvWindow::of_connection(100);
-        assert_eq!((hold(&mut window, 51), pass(&mut window, 49)), (None, Some(49)));
+        assert_eq!(
+            (receive_unread(&mut window, 51), receive_and_read(&mut window, 49)),
+            (None, Some(49))
+        );
         let mut window = RecvWindow::of_connection(100);
-        assert_eq!((pass(&mut window, 49), hold(&mut window, 51)), (None, Some(49)));
-        assert_eq!((window.open(), window.outstanding()), (49, 51));
+        assert_eq!(
+            (receive_and_read(&mut window, 49), receive_unread(&mut window, 51)),
+            (None, Some(49))
+        );
+        assert_eq!((window.value(), window.outstanding()), (49, 51));
     }
 
     #[test]
-    fn a_peer_that_can_send_nothing_is_not_kept_waiting_for_more() {
+    fn a_peer_that_can_send_nothing_gets_less_than_a_quarter_window() {
         let mut window = RecvWindow::of_connection(4 << 20);
-        assert_eq!(hold(&mut window, (4 << 20) - (200 << 10)), None);
+        assert_eq!(receive_unread(&mut window, (4 << 20) - (200 << 10)), None);
         for _ in 0..3 {
             for _ in 1..200 {
-                assert_eq!(pass(&mut window, 1 << 10), None);
+                assert_eq!(receive_and_read(&mut window, 1 << 10), None);
             }
-            assert_eq!(pass(&mut window, 1 << 10), Some(200 << 10));
+            assert_eq!(receive_and_read(&mut window, 1 << 10), Some(200 << 10));
         }
     }
 
     #[test]
-    fn a_streams_window_is_announced_by_half_however_little_is_open() {
+    fn a_stream_window_is_announced_only_by_half() {
         let mut window = RecvWindow::of_stream(1 << 20);
-        let mut credit = window.charge(1 << 20).expect("it may come");
+        let mut credit = window.charge(1 << 20).expect("within the window");
         for _ in 0..2 {
             for _ in 1..32 {
                 assert_eq!(window.give_back(credit.split(16 << 10)), None);
@@ -208,34 +221,35 @@ mod tests {
 
     #[test]
     fn no_increment_ends_with_a_small_frame() {
-        // A peer that is blocked sends each increment as frames of 16,384 bytes and a rest.
+        // A peer that is blocked sends each increment as frames of 16,384 bytes and a remainder.
         let mut window = RecvWindow::of_connection(4 << 20);
-        assert_eq!(hold(&mut window, (4 << 20) - (64 << 10)), None);
-        let mut unread = window.charge(64 << 10).expect("it may come");
+        assert_eq!(receive_unread(&mut window, (4 << 20) - (64 << 10)), None);
+        let mut unread = window.charge(64 << 10).expect("within the window");
         for (bytes, due) in [(16_384 + 432, 16_384), (1_000, 1_024), (1_639, 1_024)] {
             assert_eq!(window.give_back(unread.split(bytes)), Some(due), "{bytes}");
-            unread.join(window.charge(due).expect("it may come"));
+            unread.merge(window.charge(due).expect("within the window"));
         }
-        assert_eq!((window.open(), window.returned), (0, 1_023));
+        assert_eq!((window.value(), window.returned), (0, 1_023));
         unread.forfeit();
     }
 
     #[test]
-    fn a_window_of_which_little_is_left_is_not_announced_in_small_change() {
+    fn a_mostly_occupied_window_is_not_announced_in_small_increments() {
         for size in [65_536, 16 << 20] {
-            let least = (size / 4).min(WORTHWHILE);
+            let least = (size / 4).min(MIN_INCREMENT_BYTES);
             let mut window = RecvWindow::of_connection(size);
-            assert_eq!(hold(&mut window, size - least), None);
+            assert_eq!(receive_unread(&mut window, size - least), None);
             for _ in 0..10 {
-                assert_eq!(pass(&mut window, least - 1), None);
-                assert_eq!(pass(&mut window, 1), Some(least));
+                assert_eq!(receive_and_read(&mut window, least - 1), None);
+                assert_eq!(receive_and_read(&mut window, 1), Some(least));
             }
         }
         // If half of the free part is larger, the increment is that half: the other half is open
         // meanwhile.
         let mut window = RecvWindow::of_connection(16 << 20);
-        hold(&mut window, 12 << 20);
-        let due: Vec<u32> = (0..16).filter_map(|_| pass(&mut window, 1 << 20)).collect();
+        receive_unread(&mut window, 12 << 20);
+        let due: Vec<u32> =
+            (0..16).filter_map(|_| receive_and_read(&mut window, 1 << 20)).collect();
         assert_eq!(due, [2 << 20; 8]);
     }
 }

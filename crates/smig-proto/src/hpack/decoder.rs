@@ -13,8 +13,8 @@ use super::field::Name;
 use super::{DecodeError, Field, huffman, integer, static_table};
 use crate::invariant::DebugExpect;
 
-/// A Huffman buffer larger than this is released after a block, in bytes.
-const SCRATCH_KEPT: usize = 4096;
+/// A Huffman buffer larger than this number of bytes is released after a block.
+const MAX_SCRATCH_BYTES: usize = 4096;
 
 /// A block may start with two size updates: the smallest size since the last block, and the final
 /// one (RFC 7541 section 4.2).
@@ -83,7 +83,7 @@ impl Decoder {
                 emit(field);
             }
         }
-        if self.scratch.len() > SCRATCH_KEPT {
+        if self.scratch.len() > MAX_SCRATCH_BYTES {
             self.scratch = Vec::new();
         }
         Ok(())
@@ -140,10 +140,10 @@ impl Decoder {
 
     fn name(&self, index: usize) -> Result<Name, DecodeError> {
         if let Some(field) = static_table::entry(index) {
-            return Name::of(field).ok_or(DecodeError::InvalidIndex);
+            return Name::from_field(field).ok_or(DecodeError::InvalidIndex);
         }
         let entry = self.table.entry(index).ok_or(DecodeError::InvalidIndex)?;
-        Name::of(&entry.field)
+        Name::from_field(&entry.field)
             .or_else(|| Some(Name::clone(entry.name_of_malformed.as_deref()?)))
             .ok_or(DecodeError::InvalidIndex)
     }

@@ -37,7 +37,7 @@ pub struct Encoder {
     /// The maximum table size from the next block on.
     max_size: usize,
     /// The smallest target since the last block.
-    smallest: usize,
+    smallest_size: usize,
 }
 
 impl Default for Encoder {
@@ -52,7 +52,7 @@ impl Encoder {
         Self {
             index: Index::new(DEFAULT_TABLE_SIZE),
             max_size: DEFAULT_TABLE_SIZE,
-            smallest: DEFAULT_TABLE_SIZE,
+            smallest_size: DEFAULT_TABLE_SIZE,
         }
     }
 
@@ -60,21 +60,21 @@ impl Encoder {
     /// from the next block on.
     pub fn set_max_table_size(&mut self, peer_limit: usize) {
         self.max_size = peer_limit.min(MAX_TABLE_SIZE);
-        self.smallest = self.smallest.min(self.max_size);
+        self.smallest_size = self.smallest_size.min(self.max_size);
     }
 
     /// Starts a header block: writes the table size updates that are due (RFC 7541 section 4.2).
     pub fn begin(&mut self, out: &mut BytesMut) {
         let (pattern, prefix) = SIZE_UPDATE;
-        if self.smallest < self.max_size.min(self.index.max_size()) {
-            self.index.set_max_size(self.smallest);
-            integer::encode(self.smallest, prefix, pattern, out);
+        if self.smallest_size < self.max_size.min(self.index.max_size()) {
+            self.index.set_max_size(self.smallest_size);
+            integer::encode(self.smallest_size, prefix, pattern, out);
         }
         if self.max_size != self.index.max_size() {
             self.index.set_max_size(self.max_size);
             integer::encode(self.max_size, prefix, pattern, out);
         }
-        self.smallest = self.max_size;
+        self.smallest_size = self.max_size;
     }
 
     /// Appends a pseudo-header field.

@@ -113,7 +113,7 @@ impl Name {
     }
 
     /// Returns the name of `field`; `None` if it is malformed.
-    pub(super) fn of(field: &Field) -> Option<Self> {
+    pub(super) fn from_field(field: &Field) -> Option<Self> {
         match field {
             Field::Pseudo(name, _) => Some(Self::Pseudo(*name)),
             Field::Regular(name, _) => Some(Self::Regular(name.clone())),

@@ -90,7 +90,7 @@ const fn codes() -> [u64; EOS] {
     codes
 }
 
-/// Number of bits that one table look-up of the decoder resolves: two of the most frequent symbols.
+/// Number of bits that one table lookup of the decoder resolves: up to two frequent symbols.
 const FAST_BITS: usize = 12;
 
 /// The symbols at the start of the next [`FAST_BITS`] bits: one or two complete ones, or none if
@@ -120,12 +120,12 @@ impl Step {
 }
 
 /// Returns the total length of the codes in a step, or in a sum of steps, in bits.
-const fn taken(steps: u32) -> usize {
+const fn code_bits(steps: u32) -> usize {
     (steps & 0xff) as usize
 }
 
 /// Returns the total length of the symbols in a step, or in a sum of steps, in bits.
-const fn given(steps: u32) -> usize {
+const fn symbol_bits(steps: u32) -> usize {
     (steps >> 8 & 0xff) as usize
 }
 
@@ -152,8 +152,8 @@ const fn steps() -> [Step; 1 << FAST_BITS] {
     let mut bits = 0;
     while bits < 1 << FAST_BITS {
         let first = singles[bits];
-        let second = singles[bits << taken(first.0) & ((1 << FAST_BITS) - 1)];
-        if given(second.0) > 0 && taken(first.0) + taken(second.0) <= FAST_BITS {
+        let second = singles[bits << code_bits(first.0) & ((1 << FAST_BITS) - 1)];
+        if symbol_bits(second.0) > 0 && code_bits(first.0) + code_bits(second.0) <= FAST_BITS {
             steps[bits] = first.and(second);
         }
         bits += 1;
@@ -209,10 +209,10 @@ pub(super) fn decode<'a>(source: &[u8], scratch: &'a mut Vec<u8>) -> Result<&'a 
         for _ in 0..4 {
             let step = step(ahead);
             ahead <<= step.0 & 0x3f;
-            word |= u64::from(step.symbols()) << given(steps);
+            word |= u64::from(step.symbols()) << symbol_bits(steps);
             steps = steps.wrapping_add(step.0 & 0xffff);
         }
-        let (mut length, mut count) = (taken(steps), given(steps) / 8);
+        let (mut length, mut count) = (code_bits(steps), symbol_bits(steps) / 8);
         if count == 0 {
             let (symbol, code_length) = long_code(window).ok_or(DecodeError::HuffmanPadding)?;
             if code_length <= left {
@@ -247,8 +247,8 @@ fn store(scratch: &mut Vec<u8>, at: usize, word: u64) {
     if scratch.len() < at + 8 {
         grow(scratch);
     }
-    if let Some(room) = scratch.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
-        *room = word.to_le_bytes();
+    if let Some(target) = scratch.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
+        *target = word.to_le_bytes();
     }
 }
 

@@ -6,7 +6,7 @@ use bytes::{BufMut, BytesMut};
 use super::DecodeError;
 
 /// Maximum number of continuation bytes for a value below 2^32.
-const MAX_CONTINUATION: u32 = 5;
+const MAX_CONTINUATION_BYTES: u32 = 5;
 
 /// Decodes the integer whose first byte, `first`, has already been taken from `rest`. `prefix` is
 /// its number of bits in that byte, 4 to 7.
@@ -20,7 +20,7 @@ pub(super) fn decode(first: u8, prefix: u32, rest: &mut &[u8]) -> Result<usize, 
 #[inline(never)]
 fn decode_continuation(mask: u8, rest: &mut &[u8]) -> Result<usize, DecodeError> {
     let mut value = u64::from(mask);
-    for position in 0..MAX_CONTINUATION {
+    for position in 0..MAX_CONTINUATION_BYTES {
         let (&byte, tail) = rest.split_first().ok_or(DecodeError::Truncated)?;
         *rest = tail;
         value += u64::from(byte & 0x7f) << (7 * position);

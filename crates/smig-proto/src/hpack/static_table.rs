@@ -13,10 +13,10 @@ const fn pseudo(name: Pseudo, value: &'static str) -> Field {
 }
 
 const fn regular(name: HeaderName) -> Field {
-    valued(name, "")
+    regular_with_value(name, "")
 }
 
-const fn valued(name: HeaderName, value: &'static str) -> Field {
+const fn regular_with_value(name: HeaderName, value: &'static str) -> Field {
     Field::Regular(name, HeaderValue::from_static(value))
 }
 
@@ -36,7 +36,7 @@ static ENTRIES: [Field; LEN] = [
     pseudo(Pseudo::Status, "404"),
     pseudo(Pseudo::Status, "500"),
     regular(header::ACCEPT_CHARSET),
-    valued(header::ACCEPT_ENCODING, "gzip, deflate"),
+    regular_with_value(header::ACCEPT_ENCODING, "gzip, deflate"),
     regular(header::ACCEPT_LANGUAGE),
     regular(header::ACCEPT_RANGES),
     regular(header::ACCEPT),

@@ -13,7 +13,7 @@ pub(crate) struct SectionLimits {
     pub(crate) fields: u32,
 }
 
-/// The fields of one field section. `wrong` is the first error; an exceeded limit replaces it.
+/// The fields of one field section. `malformed` is the first error; an exceeded limit replaces it.
 /// Decoding continues after an error, to keep the HPACK dynamic table in sync.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FieldSection {
@@ -33,7 +33,7 @@ pub(crate) struct FieldSection {
 
 impl FieldSection {
     /// Adds the next field of the block.
-    pub(crate) fn take(&mut self, field: Field, limits: SectionLimits) {
+    pub(crate) fn push(&mut self, field: Field, limits: SectionLimits) {
         self.bytes += field.size();
         self.fields += 1;
         if self.bytes > limits.bytes as usize || self.fields > limits.fields {
@@ -41,7 +41,7 @@ impl FieldSection {
             return;
         }
         match field {
-            Field::Pseudo(name, value) => self.take_pseudo(name, value),
+            Field::Pseudo(name, value) => self.set_pseudo(name, value),
             Field::Regular(name, value) => {
                 if name == COOKIE {
                     self.cookies += 1;
@@ -54,7 +54,7 @@ impl FieldSection {
         }
     }
 
-    fn take_pseudo(&mut self, name: Pseudo, value: Bytes) {
+    fn set_pseudo(&mut self, name: Pseudo, value: Bytes) {
         let slot = match name {
             Pseudo::Method => &mut self.method,
             Pseudo::Scheme => &mut self.scheme,

@@ -37,7 +37,7 @@ impl FieldSection {
         let method = self.method.as_deref().ok_or(Cause::BadPseudo)?;
         let method = Method::from_bytes(method).map_err(|_| Cause::BadPseudo)?;
         let authority = match self.authority {
-            Some(value) => Some(authority(value, last)?),
+            Some(value) => Some(cached_authority(value, last)?),
             None => None,
         };
         check_host(&self.headers, authority.as_ref())?;
@@ -112,7 +112,7 @@ impl FieldSection {
 }
 
 /// Parses content-length, if present. A repeated value is rejected even if it is equal, as over
-/// HTTP/1.1: it indicates a confused sender (RFC 9110 section 8.6 permits both). A value above
+/// HTTP/1.1: it indicates a faulty sender (RFC 9110 section 8.6 permits both). A value above
 /// `i64::MAX` is rejected: a recipient with signed lengths would read it as negative.
 pub(crate) fn content_length(headers: &HeaderMap) -> Result<Option<u64>, Cause> {
     let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
@@ -148,7 +148,7 @@ fn check_fields(headers: &HeaderMap) -> Result<(), Cause> {
     Ok(())
 }
 
-fn authority(value: Bytes, last: &mut Option<Authority>) -> Result<Authority, Cause> {
+fn cached_authority(value: Bytes, last: &mut Option<Authority>) -> Result<Authority, Cause> {
     if let Some(last) = last
         && last.as_str().as_bytes() == value
     {
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_is_one_number_that_all_can_read() {
+    fn a_content_length_is_one_decimal_number_below_2_to_the_63() {
         for (length, expected) in [
             ("0", Some(0)),
             ("005", Some(5)),

@@ -3,7 +3,7 @@
 
 use bytes::BytesMut;
 
-use crate::body::{Chunk, GATHERED, SMALL};
+use crate::body::{Chunk, MAX_COALESCED_BYTES, MIN_UNCOALESCED_BYTES};
 use crate::error::Cause;
 use crate::flow::Credit;
 use crate::ids::StreamId;
@@ -28,40 +28,40 @@ pub(crate) enum EarlyFrame {
 
 /// The frames that the sender of early frames may still send here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Sender {
+enum SenderState {
     #[default]
     Open,
     /// END_STREAM was received: neither HEADERS nor DATA may follow (SMIG-5.31/ended-carrier).
     Ended,
     /// The sender moved the stream again: no frame of it may follow (SMIG-5.19/behind-barrier).
-    Left,
-    /// The sender does not need the rest of this side's data, and sends nothing more itself.
+    Migrated,
+    /// RST_STREAM(NO_ERROR) was received: no frame may follow.
     Stopped,
 }
 
-impl Sender {
+impl SenderState {
     /// Checks whether HEADERS and DATA are permitted.
     const fn may_send(self) -> Result<(), Cause> {
         match self {
             Self::Open => Ok(()),
             Self::Ended => Err(Cause::HalfClosed),
-            Self::Left | Self::Stopped => Err(Cause::StreamClosed),
+            Self::Migrated | Self::Stopped => Err(Cause::StreamClosed),
         }
     }
 
-    const fn may_leave(self) -> bool {
+    const fn may_send_last_frame(self) -> bool {
         matches!(self, Self::Open | Self::Ended)
     }
 }
 
-/// Maximum number of buffered field sections. Each is limited in size, so their number must be too. A
-/// response has few 1xx.
-const SECTIONS: usize = 16;
+/// Maximum number of buffered field sections. Each is limited in size, so their number must be too.
+/// A response has few 1xx.
+const MAX_SECTIONS: usize = 16;
 
-/// Limit of buffered items, in addition to two for each [`SMALL`] bytes of DATA. A peer that obeys
-/// the other rules stays below it: short DATA is coalesced, so of two adjacent DATA items at least
-/// one has [`SMALL`] bytes.
-const ITEMS: usize = 64;
+/// Maximum number of buffered items, in addition to two for each [`MIN_UNCOALESCED_BYTES`] of DATA.
+/// A peer that obeys the other rules stays below it: short DATA is coalesced, so of two adjacent
+/// DATA items at least one has that size.
+const MAX_ITEMS: usize = 64;
 
 /// Frames received on a carrier before its barrier. They are added only by the `push_*` functions,
 /// which reject frames that are not permitted or exceed a limit. The state that these checks need
@@ -72,19 +72,19 @@ pub(crate) struct EarlyFrames {
     sections: usize,
     /// Whether a MIGRATE is among the items. There is at most one, because it is not answered
     /// before the barrier arrives (SMIG-5.8/one-open-move).
-    migrate: bool,
-    sender: Sender,
+    has_migrate: bool,
+    sender: SenderState,
     bytes: usize,
     /// Sum of the WINDOW_UPDATE increments.
-    pub(crate) credit: u64,
+    pub(crate) window_increments: u64,
 }
 
 impl EarlyFrames {
     /// Checks whether there is room for another item of any kind. The limit is proportional to the
     /// DATA, which the windows bound.
     fn has_room(&self) -> Result<(), Cause> {
-        let most = ITEMS + 2 * self.bytes / SMALL;
-        if self.items.len() >= most { Err(Cause::CarrierItems) } else { Ok(()) }
+        let max_items = MAX_ITEMS + 2 * self.bytes / MIN_UNCOALESCED_BYTES;
+        if self.items.len() >= max_items { Err(Cause::CarrierFrames) } else { Ok(()) }
     }
 
     /// Buffers DATA, unless the carrier's total would exceed `window`.
@@ -105,21 +105,23 @@ impl EarlyFrames {
         }
         self.bytes = total;
         if end.is_end() {
-            self.sender = Sender::Ended;
+            self.sender = SenderState::Ended;
         }
-        if end.is_end() || chunk.data.len() >= SMALL {
+        if end.is_end() || chunk.data.len() >= MIN_UNCOALESCED_BYTES {
             self.items.push(EarlyFrame::Data(chunk, end));
             return Ok(());
         }
         match self.items.last_mut() {
-            Some(EarlyFrame::Coalesced(buf, credit, padding)) if buf.len() < GATHERED => {
+            Some(EarlyFrame::Coalesced(buf, credit, padding))
+                if buf.len() < MAX_COALESCED_BYTES =>
+            {
                 buf.extend_from_slice(&chunk.data);
-                credit.join(chunk.credit);
+                credit.merge(chunk.credit);
                 *padding = padding.saturating_add(chunk.padding);
             }
             _ => {
                 let Chunk { data, padding, credit, .. } = chunk;
-                self.items.push(EarlyFrame::Coalesced(data.into_gathered(), credit, padding));
+                self.items.push(EarlyFrame::Coalesced(data.into_bytes_mut(), credit, padding));
             }
         }
         Ok(())
@@ -132,39 +134,39 @@ impl EarlyFrames {
     ) -> Result<(), Cause> {
         self.sender.may_send()?;
         self.has_room()?;
-        if self.sections >= SECTIONS {
+        if self.sections >= MAX_SECTIONS {
             return Err(Cause::CarrierSections);
         }
         self.sections += 1;
         if end.is_end() {
-            self.sender = Sender::Ended;
+            self.sender = SenderState::Ended;
         }
         self.items.push(EarlyFrame::Section(Box::new(section), end));
         Ok(())
     }
 
     pub(crate) fn push_migrate(&mut self, migrate: Migrate, end: EndStream) -> Result<(), Cause> {
-        if self.migrate || !self.sender.may_leave() {
+        if self.has_migrate || !self.sender.may_send_last_frame() {
             return Err(Cause::BadMigrate);
         }
         self.has_room()?;
-        self.migrate = true;
+        self.has_migrate = true;
         if migrate.dst.is_some() {
-            self.sender = Sender::Left;
+            self.sender = SenderState::Migrated;
         }
         self.items.push(EarlyFrame::Migrate(migrate, end));
         Ok(())
     }
 
-    /// Buffers RST_STREAM(NO_ERROR). Returns false if the sender has already left or there is no
+    /// Buffers RST_STREAM(NO_ERROR). Returns false if no frame may follow or there is no
     /// room; the frame is then an ordinary reset.
     pub(crate) fn push_stop(&mut self) -> bool {
-        let may = self.sender.may_leave() && self.has_room().is_ok();
-        if may {
-            self.sender = Sender::Stopped;
+        let is_accepted = self.sender.may_send_last_frame() && self.has_room().is_ok();
+        if is_accepted {
+            self.sender = SenderState::Stopped;
             self.items.push(EarlyFrame::Stop);
         }
-        may
+        is_accepted
     }
 
     /// Returns the buffered frames, in order.
@@ -174,17 +176,17 @@ impl EarlyFrames {
 
     /// Returns whether RST_STREAM(NO_ERROR) was buffered.
     pub(crate) const fn is_stopped(&self) -> bool {
-        matches!(self.sender, Sender::Stopped)
+        matches!(self.sender, SenderState::Stopped)
     }
 
     /// Returns the bytes of the connection's receive window that the items occupy.
-    pub(crate) fn held(&self) -> u64 {
-        let held = |item: &EarlyFrame| match item {
+    pub(crate) fn window_bytes(&self) -> u64 {
+        let occupied = |item: &EarlyFrame| match item {
             EarlyFrame::Data(chunk, _) => chunk.credit.bytes(),
             EarlyFrame::Coalesced(_, credit, _) => credit.bytes(),
             EarlyFrame::Section(..) | EarlyFrame::Migrate(..) | EarlyFrame::Stop => 0,
         };
-        self.items.iter().map(|item| u64::from(held(item))).sum()
+        self.items.iter().map(|item| u64::from(occupied(item))).sum()
     }
 
     /// Drops the items, and returns their credit, which must be returned to the connection.
@@ -192,8 +194,8 @@ impl EarlyFrames {
         let mut credit = Credit::NONE;
         for item in self.items {
             match item {
-                EarlyFrame::Data(chunk, _) => credit.join(chunk.credit),
-                EarlyFrame::Coalesced(_, gathered, _) => credit.join(gathered),
+                EarlyFrame::Data(chunk, _) => credit.merge(chunk.credit),
+                EarlyFrame::Coalesced(_, coalesced, _) => credit.merge(coalesced),
                 EarlyFrame::Section(..) | EarlyFrame::Migrate(..) | EarlyFrame::Stop => {}
             }
         }
@@ -212,7 +214,7 @@ impl UnboundCarriers {
         self.unbound.len()
     }
 
-    pub(crate) fn find(&mut self, id: StreamId) -> Option<&mut EarlyFrames> {
+    pub(crate) fn find_mut(&mut self, id: StreamId) -> Option<&mut EarlyFrames> {
         self.unbound.iter_mut().find(|(other, ..)| *other == id).map(|(.., early)| early)
     }
 
@@ -220,11 +222,11 @@ impl UnboundCarriers {
         self.unbound.iter().map(|(.., early)| early)
     }
 
-    pub(crate) fn open(&mut self, id: StreamId, now: Instant) {
+    pub(crate) fn insert(&mut self, id: StreamId, now: Instant) {
         self.unbound.push((id, now, EarlyFrames::default()));
     }
 
-    pub(crate) fn take(&mut self, id: StreamId) -> Option<EarlyFrames> {
+    pub(crate) fn remove(&mut self, id: StreamId) -> Option<EarlyFrames> {
         let index = self.unbound.iter().position(|(other, ..)| *other == id)?;
         Some(self.unbound.remove(index).2)
     }
@@ -236,7 +238,7 @@ impl UnboundCarriers {
     }
 
     /// Returns a carrier that became unbound at `before` or earlier.
-    pub(crate) fn expired(&self, before: Instant) -> Option<StreamId> {
+    pub(crate) fn find_expired(&self, before: Instant) -> Option<StreamId> {
         self.unbound.iter().find(|(_, since, _)| *since <= before).map(|&(id, ..)| id)
     }
 
@@ -258,86 +260,86 @@ mod tests {
         Chunk { data, padding: 0, conn: ConnId(0), credit: Credit::NONE }
     }
 
-    fn data(early: &mut EarlyFrames, length: usize, end: EndStream) -> Result<(), Cause> {
+    fn push_data(early: &mut EarlyFrames, length: usize, end: EndStream) -> Result<(), Cause> {
         early.push_data(chunk(length), end, 1 << 30).map_err(|(cause, credit)| {
             credit.forfeit();
             cause
         })
     }
 
-    fn section(early: &mut EarlyFrames, end: EndStream) -> Result<(), Cause> {
+    fn push_section(early: &mut EarlyFrames, end: EndStream) -> Result<(), Cause> {
         early.push_section(FieldSection::default(), end)
     }
 
-    fn moves_on() -> Migrate {
+    fn onward_migrate() -> Migrate {
         let cid = Cid { app: AppId::new(1), number: 2 };
         Migrate { dst: Some((cid, StreamId::new(2))) }
     }
 
     #[test]
-    fn behind_the_end_come_no_headers_and_no_data() {
+    fn no_headers_or_data_are_accepted_after_end_stream() {
         for by_data in [true, false] {
             let mut early = EarlyFrames::default();
-            assert_eq!(section(&mut early, EndStream::No), Ok(()));
+            assert_eq!(push_section(&mut early, EndStream::No), Ok(()));
             let ended = if by_data {
-                data(&mut early, 0, EndStream::Yes)
+                push_data(&mut early, 0, EndStream::Yes)
             } else {
-                section(&mut early, EndStream::Yes)
+                push_section(&mut early, EndStream::Yes)
             };
             assert_eq!(ended, Ok(()));
             for end in [EndStream::Yes, EndStream::No] {
-                assert_eq!(data(&mut early, 0, end), Err(Cause::HalfClosed));
-                assert_eq!(section(&mut early, end), Err(Cause::HalfClosed));
+                assert_eq!(push_data(&mut early, 0, end), Err(Cause::HalfClosed));
+                assert_eq!(push_section(&mut early, end), Err(Cause::HalfClosed));
             }
-            assert_eq!(early.push_migrate(moves_on(), EndStream::Yes), Ok(()));
+            assert_eq!(early.push_migrate(onward_migrate(), EndStream::Yes), Ok(()));
             assert_eq!(early.into_items().len(), 3);
         }
     }
 
     #[test]
-    fn behind_the_barrier_comes_nothing() {
+    fn nothing_is_accepted_after_the_barrier() {
         let offer = Migrate { dst: None };
         let mut moved = EarlyFrames::default();
-        assert_eq!(moved.push_migrate(moves_on(), EndStream::No), Ok(()));
+        assert_eq!(moved.push_migrate(onward_migrate(), EndStream::No), Ok(()));
         let mut stopped = EarlyFrames::default();
         // An offer is not a barrier.
         assert_eq!(stopped.push_migrate(offer, EndStream::No), Ok(()));
-        assert_eq!(stopped.push_migrate(moves_on(), EndStream::No), Err(Cause::BadMigrate));
-        assert_eq!(data(&mut stopped, 1, EndStream::No), Ok(()));
+        assert_eq!(stopped.push_migrate(onward_migrate(), EndStream::No), Err(Cause::BadMigrate));
+        assert_eq!(push_data(&mut stopped, 1, EndStream::No), Ok(()));
         assert!(stopped.push_stop());
         assert!(stopped.is_stopped() && !moved.is_stopped());
         for mut early in [moved, stopped] {
-            assert_eq!(data(&mut early, 0, EndStream::No), Err(Cause::StreamClosed));
-            assert_eq!(section(&mut early, EndStream::Yes), Err(Cause::StreamClosed));
+            assert_eq!(push_data(&mut early, 0, EndStream::No), Err(Cause::StreamClosed));
+            assert_eq!(push_section(&mut early, EndStream::Yes), Err(Cause::StreamClosed));
             assert_eq!(early.push_migrate(offer, EndStream::No), Err(Cause::BadMigrate));
             assert!(!early.push_stop());
         }
     }
 
     #[test]
-    fn items_are_bounded_whatever_they_are() {
+    fn the_number_of_items_is_bounded() {
         let mut early = EarlyFrames::default();
-        early.items.extend((0..ITEMS).map(|_| EarlyFrame::Stop));
-        assert_eq!(data(&mut early, 1, EndStream::No), Err(Cause::CarrierItems));
-        assert_eq!(section(&mut early, EndStream::No), Err(Cause::CarrierItems));
+        early.items.extend((0..MAX_ITEMS).map(|_| EarlyFrame::Stop));
+        assert_eq!(push_data(&mut early, 1, EndStream::No), Err(Cause::CarrierFrames));
+        assert_eq!(push_section(&mut early, EndStream::No), Err(Cause::CarrierFrames));
         let migrate = Migrate { dst: None };
-        assert_eq!(early.push_migrate(migrate, EndStream::No), Err(Cause::CarrierItems));
+        assert_eq!(early.push_migrate(migrate, EndStream::No), Err(Cause::CarrierFrames));
         assert!(!early.push_stop());
         // The maximum for a peer that obeys the other rules.
         let mut early = EarlyFrames::default();
-        for _ in 0..SECTIONS {
-            assert_eq!(data(&mut early, 0, EndStream::No), Ok(()));
-            assert_eq!(section(&mut early, EndStream::No), Ok(()));
+        for _ in 0..MAX_SECTIONS {
+            assert_eq!(push_data(&mut early, 0, EndStream::No), Ok(()));
+            assert_eq!(push_section(&mut early, EndStream::No), Ok(()));
         }
-        assert_eq!(section(&mut early, EndStream::No), Err(Cause::CarrierSections));
+        assert_eq!(push_section(&mut early, EndStream::No), Err(Cause::CarrierSections));
         for _ in 0..1000 {
-            assert_eq!(data(&mut early, 0, EndStream::No), Ok(()));
-            assert_eq!(data(&mut early, SMALL, EndStream::No), Ok(()));
+            assert_eq!(push_data(&mut early, 0, EndStream::No), Ok(()));
+            assert_eq!(push_data(&mut early, MIN_UNCOALESCED_BYTES, EndStream::No), Ok(()));
         }
         let offer = Migrate { dst: None };
         assert_eq!(early.push_migrate(offer, EndStream::No), Ok(()));
-        assert_eq!(data(&mut early, 0, EndStream::No), Ok(()));
-        assert_eq!(data(&mut early, 0, EndStream::Yes), Ok(()));
+        assert_eq!(push_data(&mut early, 0, EndStream::No), Ok(()));
+        assert_eq!(push_data(&mut early, 0, EndStream::Yes), Ok(()));
         assert!(early.push_stop());
     }
 }

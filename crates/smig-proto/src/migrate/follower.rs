@@ -1,5 +1,5 @@
-//! What a follower decides (spec/smig.md sections 2, 5 and 6), from what it knows and without an
-//! effect. The session performs it.
+//! The decisions of a follower (spec/smig.md sections 2, 5 and 6), as functions without an effect.
+//! The session performs them.
 
 use super::{MigrationState, OpenMigration, PendingAnswer};
 use crate::error::{Cause, ErrorCode};
@@ -21,7 +21,7 @@ pub(crate) const fn check_migrate(
     if allowed { Ok(()) } else { Err(Cause::BadMigrate) }
 }
 
-/// What a MIGRATE finds at a stream that may have a migration of this side.
+/// Relation of a received MIGRATE to this side's own migration of the stream.
 #[derive(Debug)]
 pub(crate) enum Collision {
     /// No migration: this side follows, or declines.
@@ -29,25 +29,25 @@ pub(crate) enum Collision {
     /// An offer of this side, which it answers. It is followed like any other
     /// (SMIG-6.3/offer-stays-open).
     AnswersOffer,
-    /// The server's own move, which stands; the client's is not answered (SMIG-6.5/server-wins).
+    /// The server's own migration continues; the client's is not answered (SMIG-6.5/server-wins).
     OwnStands,
-    /// The client's own move, which it gives up, and then follows (SMIG-6.6/client-yields).
+    /// The client reverts its own migration and then follows (SMIG-6.6/client-yields).
     OwnYields(Box<OpenMigration>),
 }
 
-/// What an offer does to a stream.
+/// Response to an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OnOffer {
+pub(crate) enum OfferResponse {
     /// The application decides.
-    Ask,
+    AskApplication,
     Decline,
     /// This side's open MIGRATE is the answer (SMIG-6.2/offer-answered).
     Answered,
 }
 
 impl MigrationState {
-    /// Handles a MIGRATE that `side` reads, on S1 and in the stream's order. An offer, of either
-    /// side, is over, unless this side's own MIGRATE answers it.
+    /// Handles a MIGRATE that `side` reads, on S1 and in the stream's order. It ends an offer of
+    /// either side, unless this side's own MIGRATE answers the offer.
     pub(crate) fn on_migrate(&mut self, side: Side) -> Collision {
         match (core::mem::replace(self, Self::Idle), side) {
             (Self::Idle | Self::OfferReceived, _) => Collision::None,
@@ -61,16 +61,20 @@ impl MigrationState {
     }
 
     /// Client: handles an offer. `was_declined`: the stream was offered before, and nothing has
-    /// changed since (SMIG-6.4/offered-once). `joined`: its connection is of the session; if it has
-    /// left, its streams do not move (SMIG-4.8/new-session).
-    pub(crate) fn on_offer(&mut self, was_declined: bool, joined: bool) -> Result<OnOffer, Cause> {
+    /// changed since (SMIG-6.4/offered-once). `joined`: its connection is in the session;
+    /// streams of a former member do not move (SMIG-4.8/new-session).
+    pub(crate) fn on_offer(
+        &mut self,
+        was_declined: bool,
+        joined: bool,
+    ) -> Result<OfferResponse, Cause> {
         match self {
-            Self::Idle if was_declined || !joined => Ok(OnOffer::Decline),
+            Self::Idle if was_declined || !joined => Ok(OfferResponse::Decline),
             Self::Idle => {
                 *self = Self::OfferReceived;
-                Ok(OnOffer::Ask)
+                Ok(OfferResponse::AskApplication)
             }
-            Self::Open(_) => Ok(OnOffer::Answered),
+            Self::Open(_) => Ok(OfferResponse::Answered),
             Self::Offered | Self::OfferReceived => Err(Cause::BadMigrate),
         }
     }
@@ -85,7 +89,7 @@ impl MigrationState {
     }
 }
 
-/// What decides whether a follower may use the carrier that a MIGRATE names.
+/// The state that decides whether a follower may use the carrier that a MIGRATE names.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NamedCarrier {
     pub(crate) c1: ConnId,
@@ -100,7 +104,7 @@ pub(crate) struct NamedCarrier {
 
 impl NamedCarrier {
     /// Returns the carrier's address, unless the follower must decline (SMIG-5.13/must-decline).
-    pub(crate) fn usable(self) -> Option<StreamAddr> {
+    pub(crate) fn usable_addr(self) -> Option<StreamAddr> {
         let excluded = self.goaway.is_some_and(|last| self.s2 > last);
         let joined = self.c1_joined && self.c2_joined;
         let usable = self.c1 != self.c2 && joined && !self.s2_closed && !excluded;
@@ -108,13 +112,13 @@ impl NamedCarrier {
     }
 }
 
-/// What a MIGRATE needs for a stream that has ended at the follower.
+/// Response to a MIGRATE for a stream that has ended at the follower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OnStray {
-    /// Nothing: this side's own MIGRATE stands (SMIG-6.5/server-wins), or answers the offer
+pub(crate) enum StrayMigrateResponse {
+    /// None: this side's own MIGRATE prevails (SMIG-6.5/server-wins), or answers the offer
     /// (SMIG-6.2/offer-answered).
     OwnStands,
-    /// The client gives its own MIGRATE up, accepts the server's, and sends the reset on the
+    /// The client abandons its own MIGRATE, accepts the server's, and sends the reset on the
     /// server's carrier, where the stream is now. No END_STREAM: the server must not take a
     /// truncated request for a complete one (SMIG-8.3/reset-remembered).
     AcceptAndReset(StreamAddr, ErrorCode),
@@ -130,14 +134,14 @@ pub(crate) fn on_stray_migrate(
     migrate: Migrate,
     own: Option<PendingAnswer>,
     carrier: Option<StreamAddr>,
-) -> OnStray {
-    let Some(own) = own else { return OnStray::Decline { reset: None } };
+) -> StrayMigrateResponse {
+    let Some(own) = own else { return StrayMigrateResponse::Decline { reset: None } };
     if side == Side::Server || migrate.dst.is_none() {
-        return OnStray::OwnStands;
+        return StrayMigrateResponse::OwnStands;
     }
     match (carrier, own.reset) {
-        (Some(carrier), Some(code)) => OnStray::AcceptAndReset(carrier, code),
-        (_, reset) => OnStray::Decline { reset },
+        (Some(carrier), Some(code)) => StrayMigrateResponse::AcceptAndReset(carrier, code),
+        (_, reset) => StrayMigrateResponse::Decline { reset },
     }
 }
 
@@ -181,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_collision_the_servers_move_stands() {
+    fn in_a_collision_the_servers_migration_prevails() {
         // SMIG-6.5/server-wins, SMIG-6.6/client-yields
         let mut state = open();
         assert!(matches!(state.on_migrate(Side::Server), Collision::OwnStands));
@@ -201,15 +205,15 @@ mod tests {
     fn an_offer_asks_once_and_only_where_streams_may_move() {
         let mut state = MigrationState::Idle;
         // SMIG-6.4/offered-once, SMIG-4.8/new-session
-        assert_eq!(state.on_offer(true, true), Ok(OnOffer::Decline));
-        assert_eq!(state.on_offer(false, false), Ok(OnOffer::Decline));
-        assert_eq!(state.on_offer(false, true), Ok(OnOffer::Ask));
+        assert_eq!(state.on_offer(true, true), Ok(OfferResponse::Decline));
+        assert_eq!(state.on_offer(false, false), Ok(OfferResponse::Decline));
+        assert_eq!(state.on_offer(false, true), Ok(OfferResponse::AskApplication));
         // SMIG-6.3/offer-stays-open
         assert_eq!(state.on_offer(false, true), Err(Cause::BadMigrate));
         assert!(state.decline_offer() && !state.decline_offer());
         // SMIG-6.2/offer-answered
         let mut state = open();
-        assert_eq!(state.on_offer(false, true), Ok(OnOffer::Answered));
+        assert_eq!(state.on_offer(false, true), Ok(OfferResponse::Answered));
         assert!(matches!(state, MigrationState::Open(_)) && !state.decline_offer());
     }
 
@@ -225,8 +229,8 @@ mod tests {
             s2_closed: false,
             goaway: None,
         };
-        assert_eq!(good.usable(), Some(S2));
-        assert_eq!(NamedCarrier { goaway: Some(S2.id), ..good }.usable(), Some(S2));
+        assert_eq!(good.usable_addr(), Some(S2));
+        assert_eq!(NamedCarrier { goaway: Some(S2.id), ..good }.usable_addr(), Some(S2));
         for bad in [
             NamedCarrier { c1: S2.conn, ..good },
             NamedCarrier { c1_joined: false, ..good },
@@ -234,18 +238,19 @@ mod tests {
             NamedCarrier { s2_closed: true, ..good },
             NamedCarrier { goaway: Some(StreamId::new(4)), ..good },
         ] {
-            assert_eq!(bad.usable(), None, "{bad:?}");
+            assert_eq!(bad.usable_addr(), None, "{bad:?}");
         }
     }
 
     #[test]
-    fn a_migrate_for_an_ended_stream_is_answered_unless_the_own_one_stands() {
+    fn a_migrate_for_an_ended_stream_is_answered_unless_this_sides_own_prevails() {
         let reset = Some(ErrorCode::Cancel);
         let own = |reset| {
             let (cid, id) = (Cid { app: AppId::new(7), number: 3 }, StreamId::new(9));
             Some(PendingAnswer { s1: StreamId::new(1), dst: (cid, id), reset })
         };
-        let (none, wins) = (OnStray::Decline { reset: None }, OnStray::OwnStands);
+        let (none, wins) =
+            (StrayMigrateResponse::Decline { reset: None }, StrayMigrateResponse::OwnStands);
         for (side, migrate, own, carrier, expected) in [
             // SMIG-5.10/always-answer, SMIG-8.1/reset-crosses
             (Side::Server, to(5), None, Some(S2), none),
@@ -256,17 +261,17 @@ mod tests {
             (Side::Client, OFFER, own(reset), None, wins),
             // SMIG-8.3/reset-remembered
             (Side::Client, to(6), own(None), Some(S2), none),
-            (Side::Client, to(6), own(reset), None, OnStray::Decline { reset }),
+            (Side::Client, to(6), own(reset), None, StrayMigrateResponse::Decline { reset }),
             (
                 Side::Client,
                 to(6),
                 own(reset),
                 Some(S2),
-                OnStray::AcceptAndReset(S2, ErrorCode::Cancel),
+                StrayMigrateResponse::AcceptAndReset(S2, ErrorCode::Cancel),
             ),
         ] {
-            let reaction = on_stray_migrate(side, migrate, own, carrier);
-            assert_eq!(reaction, expected, "{side:?} {migrate:?} {own:?} {carrier:?}");
+            let response = on_stray_migrate(side, migrate, own, carrier);
+            assert_eq!(response, expected, "{side:?} {migrate:?} {own:?} {carrier:?}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Migration of a running stream to another connection (spec/smig.md sections 5, 6 and 8).
 //!
-//! Owns the phases of a migration and the state that each needs. `mover` and `follower` hold the
-//! rules of each role, as functions from what an end knows to what it must do; [`crate::session`]
+//! Owns the states of a migration and the data that each needs. `mover` and `follower` have the
+//! rules of each role, as functions that return what a side must do; [`crate::session`]
 //! does it. `early` buffers frames that arrive before their barrier.
 //! [`policy`] decides when to migrate; this module does not.
 
@@ -12,9 +12,9 @@ pub mod policy;
 
 pub(crate) use early::{EarlyFrame, EarlyFrames, UnboundCarriers};
 pub(crate) use follower::{
-    Collision, NamedCarrier, OnOffer, OnStray, check_migrate, on_stray_migrate,
+    Collision, NamedCarrier, OfferResponse, StrayMigrateResponse, check_migrate, on_stray_migrate,
 };
-pub(crate) use mover::{Aftermath, Answer, Departure, EndBeforeAnswer, Loss, check_offer};
+pub(crate) use mover::{Answer, Departure, DueResets, EndBeforeAnswer, LossEffect, check_offer};
 
 use crate::error::ErrorCode;
 use crate::ids::{Cid, ConnId, StreamAddr, StreamId};
@@ -55,7 +55,7 @@ pub enum MigrateError {
     /// The stream has reached the maximum number of moves, or an offer of it was declined.
     LimitReached,
     /// The peer does not tolerate more open migrations.
-    TooMany,
+    TooManyOpen,
     /// No connection is suitable.
     NoTarget,
     /// Only a server may send an offer.
@@ -65,13 +65,13 @@ pub enum MigrateError {
 impl core::fmt::Display for MigrateError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            Self::Ended => "the stream is over",
-            Self::Disabled => "the peer does not speak the extension on this connection",
+            Self::Ended => "the stream has ended",
+            Self::Disabled => "the extension is not active on this connection",
             Self::InProgress => "a migration of the stream is open",
             Self::LimitReached => "the stream may not be moved again",
-            Self::TooMany => "the peer tolerates no more migrations at once",
+            Self::TooManyOpen => "the peer tolerates no more migrations at once",
             Self::NoTarget => "no connection to move to",
-            Self::NotServer => "only a server offers",
+            Self::NotServer => "only a server may send an offer",
         })
     }
 }
@@ -86,7 +86,7 @@ pub(crate) enum MigrationState {
     Offered,
     /// Client: an offer was received and is unanswered.
     OfferReceived,
-    /// Mover: MIGRATE was sent and is unanswered. The follower has no such phase, because it
+    /// Mover: MIGRATE was sent and is unanswered. The follower has no such state, because it
     /// answers immediately.
     Open(Box<OpenMigration>),
 }
@@ -101,7 +101,7 @@ pub(crate) struct OpenMigration {
     pub(crate) early: EarlyFrames,
     /// Sum of the WINDOW_UPDATE increments that were sent on the carrier; a follower that declines
     /// drops them.
-    pub(crate) credit_on_carrier: u32,
+    pub(crate) increments_on_carrier: u32,
     /// The carrier's connection ended, or its GOAWAY excludes the carrier: no more is sent there,
     /// and the answer decides (SMIG-8.9/c2-ends-early, SMIG-8.17/goaway-excludes-s2).
     pub(crate) carrier_lost: bool,
@@ -118,7 +118,7 @@ impl OpenMigration {
             to,
             cid,
             early: EarlyFrames::default(),
-            credit_on_carrier: 0,
+            increments_on_carrier: 0,
             carrier_lost: false,
             since,
             initial_window,
@@ -150,5 +150,5 @@ pub(crate) struct DeferredMigrate {
     pub(crate) migrate: Migrate,
     pub(crate) end: EndStream,
     /// Change of the receive window that was acknowledged after the MIGRATE; a decline applies it.
-    pub(crate) window_due: i64,
+    pub(crate) window_adjustment: i64,
 }

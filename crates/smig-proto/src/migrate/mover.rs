@@ -1,25 +1,25 @@
-//! What a mover decides (spec/smig.md sections 5, 6 and 8), from what it knows and without an
-//! effect. The session performs it.
+//! The decisions of a mover (spec/smig.md sections 5, 6 and 8), as functions without an effect. The
+//! session performs them.
 
 use super::{MigrateError, MigrationState, OpenMigration, PendingAnswer};
 use crate::error::{Cause, ErrorCode};
 use crate::ids::{Cid, ConnId, Side, StreamAddr, StreamId};
 
-/// What decides whether this side may migrate or offer a stream.
+/// The state that decides whether this side may migrate or offer a stream.
 #[derive(Debug)]
 pub(crate) struct Departure<'a> {
     pub(crate) migration: &'a MigrationState,
     /// The stream is complete or has failed.
     pub(crate) ended: bool,
-    pub(crate) moves: u8,
-    pub(crate) max_moves: u8,
+    pub(crate) migrations: u8,
+    pub(crate) max_migrations: u8,
     pub(crate) c1_joined: bool,
     /// The peer's MIGRATE of the stream waits for a JOIN (SMIG-5.12/join-pending).
     pub(crate) deferred: bool,
     /// This side's open migrations and offers in the session.
     pub(crate) open_migrations: usize,
     /// The peer's SETTINGS_SMIG on C1.
-    pub(crate) tolerated: u32,
+    pub(crate) max_open_migrations: u32,
 }
 
 impl Departure<'_> {
@@ -35,7 +35,7 @@ impl Departure<'_> {
                 return Err(MigrateError::InProgress);
             }
         }
-        if self.moves >= self.max_moves {
+        if self.migrations >= self.max_migrations {
             return Err(MigrateError::LimitReached);
         }
         if !self.c1_joined {
@@ -45,14 +45,14 @@ impl Departure<'_> {
         if self.deferred {
             return Err(MigrateError::InProgress);
         }
-        if self.open_migrations >= self.tolerated as usize {
-            return Err(MigrateError::TooMany);
+        if self.open_migrations >= self.max_open_migrations as usize {
+            return Err(MigrateError::TooManyOpen);
         }
         Ok(())
     }
 }
 
-/// Checks whether a stream may be offered, if it may be moved at all (SMIG-6.1/offer,
+/// Checks whether a stream that may be moved may also be offered (SMIG-6.1/offer,
 /// SMIG-6.4/offered-once).
 pub(crate) const fn check_offer(side: Side, was_offered: bool) -> Result<(), MigrateError> {
     match side {
@@ -62,7 +62,7 @@ pub(crate) const fn check_offer(side: Side, was_offered: bool) -> Result<(), Mig
     }
 }
 
-/// What an answer does to a stream. The migration or offer is over.
+/// Effect of an answer on a stream. The migration or offer has ended.
 #[derive(Debug)]
 pub(crate) enum Answer {
     /// The client declines the offer.
@@ -74,16 +74,16 @@ pub(crate) enum Answer {
     Declined(Box<OpenMigration>),
 }
 
-/// What the loss of a connection does to a stream.
+/// Effect of the loss of a connection on a stream.
 #[derive(Debug)]
-pub(crate) enum Loss {
+pub(crate) enum LossEffect {
     /// C2 of an open migration: nothing is sent on S2 any more, and the answer on C1 decides
     /// (SMIG-8.9/c2-ends-early).
     AwaitAnswer,
     /// The stream fails: it has only this connection, or it was C1 (SMIG-8.8/c1-ends-at-mover).
     Fail,
-    /// C1 of an open migration: the stream is complete, and the follower may still read what is on
-    /// its way to S2.
+    /// C1 of an open migration: the stream is complete, and the follower may still read the frames
+    /// in flight on S2.
     Complete(Box<OpenMigration>),
 }
 
@@ -109,19 +109,19 @@ impl MigrationState {
         }
     }
 
-    /// Handles the loss of a connection on which the stream is. `complete`: both directions have
+    /// Handles the loss of a connection that carries the stream. `complete`: both directions have
     /// ended.
-    pub(crate) fn on_connection_lost(&mut self, lost: ConnId, complete: bool) -> Loss {
+    pub(crate) fn on_connection_lost(&mut self, lost: ConnId, complete: bool) -> LossEffect {
         match core::mem::replace(self, Self::Idle) {
             Self::Open(mut open) if open.to.conn == lost => {
                 open.carrier_lost = true;
                 *self = Self::Open(open);
-                Loss::AwaitAnswer
+                LossEffect::AwaitAnswer
             }
-            Self::Open(open) if complete => Loss::Complete(open),
+            Self::Open(open) if complete => LossEffect::Complete(open),
             state @ (Self::Idle | Self::Offered | Self::OfferReceived | Self::Open(_)) => {
                 *self = state;
-                Loss::Fail
+                LossEffect::Fail
             }
         }
     }
@@ -155,12 +155,12 @@ impl PendingAnswer {
     }
 }
 
-/// How a stream ends whose MIGRATE is unanswered.
+/// How a stream with an unanswered MIGRATE ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndBeforeAnswer {
     /// This side resets the stream.
     Reset(ErrorCode),
-    /// The peer's RST_STREAM arrived there, on S1 or S2.
+    /// The peer's RST_STREAM arrived at this address, S1 or S2.
     ResetByPeer(StreamAddr, ErrorCode),
     /// The peer's GOAWAY on C1 excludes S1.
     ExcludedS1,
@@ -168,39 +168,39 @@ pub(crate) enum EndBeforeAnswer {
     LostC1,
 }
 
-/// What is due after the end of a stream whose MIGRATE is unanswered.
+/// Resets that are due after the end of a stream with an unanswered MIGRATE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Aftermath {
+pub(crate) struct DueResets {
     /// The code of an RST_STREAM on S2.
     pub(crate) reset_s2: Option<ErrorCode>,
-    /// What to do with the answer, unless C1 is gone and there will be none: the code of an
-    /// RST_STREAM on S1 after a decline (SMIG-8.3/reset-remembered).
+    /// The code of an RST_STREAM on S1 after a decline (SMIG-8.3/reset-remembered). If C1 is lost,
+    /// there will be no answer.
     pub(crate) on_decline: Option<ErrorCode>,
 }
 
 impl OpenMigration {
-    /// Returns what is due after the end of the stream: the table of section 8. `used`: a frame was
-    /// sent on S2, which must be closed then (SMIG-6.11/close-abandoned).
-    pub(crate) fn on_end_before_answer(&self, end: EndBeforeAnswer, used: bool) -> Aftermath {
+    /// Returns the resets that are due after the end of the stream: the table of section 8. `used`:
+    /// a frame was sent on S2, so S2 must be closed (SMIG-6.11/close-abandoned).
+    pub(crate) fn on_end_before_answer(&self, end: EndBeforeAnswer, used: bool) -> DueResets {
         let close_s2 = used.then_some(ErrorCode::Cancel);
         match end {
             // SMIG-8.2/reset-on-s2
             EndBeforeAnswer::Reset(code) => {
-                Aftermath { reset_s2: Some(code), on_decline: Some(code) }
+                DueResets { reset_s2: Some(code), on_decline: Some(code) }
             }
             EndBeforeAnswer::ResetByPeer(at, code) if at == self.to => {
-                Aftermath { reset_s2: None, on_decline: Some(code) }
+                DueResets { reset_s2: None, on_decline: Some(code) }
             }
             // It crossed the MIGRATE, which the peer will decline (SMIG-8.1/reset-crosses,
             // SMIG-8.20/stop-crosses).
-            EndBeforeAnswer::ResetByPeer(..) => Aftermath { reset_s2: close_s2, on_decline: None },
+            EndBeforeAnswer::ResetByPeer(..) => DueResets { reset_s2: close_s2, on_decline: None },
             // SMIG-8.15/goaway-excludes-s1
             EndBeforeAnswer::ExcludedS1 => {
-                Aftermath { reset_s2: close_s2, on_decline: Some(ErrorCode::Cancel) }
+                DueResets { reset_s2: close_s2, on_decline: Some(ErrorCode::Cancel) }
             }
             // SMIG-8.8/c1-ends-at-mover
             EndBeforeAnswer::LostC1 => {
-                Aftermath { reset_s2: Some(ErrorCode::Cancel), on_decline: None }
+                DueResets { reset_s2: Some(ErrorCode::Cancel), on_decline: None }
             }
         }
     }
@@ -224,36 +224,36 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_departs_once_at_a_time_and_within_the_limits() {
+    fn a_stream_has_one_open_migration_within_the_limits() {
         let open = MigrationState::Open(Box::new(open()));
-        let may = |change: fn(&mut Departure<'_>), migration: &MigrationState| {
+        let check_with = |change: fn(&mut Departure<'_>), migration: &MigrationState| {
             let mut departure = Departure {
                 migration,
                 ended: false,
-                moves: 3,
-                max_moves: 4,
+                migrations: 3,
+                max_migrations: 4,
                 c1_joined: true,
                 deferred: false,
                 open_migrations: 7,
-                tolerated: 8,
+                max_open_migrations: 8,
             };
             change(&mut departure);
             departure.check()
         };
         let idle = MigrationState::Idle;
-        assert_eq!(may(|_| {}, &idle), Ok(()));
+        assert_eq!(check_with(|_| {}, &idle), Ok(()));
         // A client's move answers the offer.
-        assert_eq!(may(|_| {}, &MigrationState::OfferReceived), Ok(()));
+        assert_eq!(check_with(|_| {}, &MigrationState::OfferReceived), Ok(()));
         // SMIG-5.8/one-open-move
-        assert_eq!(may(|_| {}, &MigrationState::Offered), Err(MigrateError::InProgress));
-        assert_eq!(may(|_| {}, &open), Err(MigrateError::InProgress));
+        assert_eq!(check_with(|_| {}, &MigrationState::Offered), Err(MigrateError::InProgress));
+        assert_eq!(check_with(|_| {}, &open), Err(MigrateError::InProgress));
         // SMIG-5.9/open-limit
-        assert_eq!(may(|it| it.open_migrations = 8, &idle), Err(MigrateError::TooMany));
-        assert_eq!(may(|it| it.moves = 4, &idle), Err(MigrateError::LimitReached));
-        assert_eq!(may(|it| it.ended = true, &idle), Err(MigrateError::Ended));
-        assert_eq!(may(|it| it.c1_joined = false, &idle), Err(MigrateError::Disabled));
+        assert_eq!(check_with(|it| it.open_migrations = 8, &idle), Err(MigrateError::TooManyOpen));
+        assert_eq!(check_with(|it| it.migrations = 4, &idle), Err(MigrateError::LimitReached));
+        assert_eq!(check_with(|it| it.ended = true, &idle), Err(MigrateError::Ended));
+        assert_eq!(check_with(|it| it.c1_joined = false, &idle), Err(MigrateError::Disabled));
         // SMIG-5.12/join-pending
-        assert_eq!(may(|it| it.deferred = true, &idle), Err(MigrateError::InProgress));
+        assert_eq!(check_with(|it| it.deferred = true, &idle), Err(MigrateError::InProgress));
     }
 
     #[test]
@@ -265,9 +265,9 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_fits_what_was_asked_and_ends_it() {
+    fn an_answer_must_match_the_request_and_ends_it() {
         // SMIG-2.7/stray-answer
-        let is_open = || MigrationState::Open(Box::new(open()));
+        let open_state = || MigrationState::Open(Box::new(open()));
         let label = |answer| match answer {
             Ok(Answer::OfferDeclined) => "offer declined",
             Ok(Answer::Accepted(open)) if open.to == S2 => "accepted",
@@ -279,11 +279,11 @@ mod tests {
             }
         };
         for (mut state, at, answer, expected) in [
-            (is_open(), S1, None, "declined"),
-            (is_open(), S1, Some(dst(2)), "accepted"),
-            (is_open(), S1, Some(dst(3)), "error"),
-            (is_open(), S2, None, "error"),
-            (is_open(), S2, Some(dst(2)), "error"),
+            (open_state(), S1, None, "declined"),
+            (open_state(), S1, Some(dst(2)), "accepted"),
+            (open_state(), S1, Some(dst(3)), "error"),
+            (open_state(), S2, None, "error"),
+            (open_state(), S2, Some(dst(2)), "error"),
             (MigrationState::Offered, S1, None, "offer declined"),
             (MigrationState::Offered, S1, Some(dst(2)), "error"),
             (MigrationState::OfferReceived, S1, None, "error"),
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn after_the_end_a_decline_brings_the_reset_to_s1() {
+    fn a_decline_after_the_end_requires_the_reset_on_s1() {
         // SMIG-8.3/reset-remembered
         let reset = Some(ErrorCode::Cancel);
         let pending = PendingAnswer { s1: S1.id, dst: dst(2), reset };
@@ -307,27 +307,27 @@ mod tests {
     }
 
     #[test]
-    fn the_loss_of_c2_waits_for_the_answer_and_that_of_c1_does_not() {
+    fn after_loss_of_c2_the_answer_decides_after_loss_of_c1_the_stream_ends() {
         for complete in [false, true] {
             // SMIG-8.9/c2-ends-early
             let mut state = MigrationState::Open(Box::new(open()));
-            assert!(matches!(state.on_connection_lost(S2.conn, complete), Loss::AwaitAnswer));
+            assert!(matches!(state.on_connection_lost(S2.conn, complete), LossEffect::AwaitAnswer));
             assert!(matches!(state, MigrationState::Open(open) if open.carrier_lost));
             assert!(matches!(
                 MigrationState::Idle.on_connection_lost(S1.conn, complete),
-                Loss::Fail
+                LossEffect::Fail
             ));
         }
         // SMIG-8.8/c1-ends-at-mover
         let mut state = MigrationState::Open(Box::new(open()));
-        assert!(matches!(state.on_connection_lost(S1.conn, false), Loss::Fail));
+        assert!(matches!(state.on_connection_lost(S1.conn, false), LossEffect::Fail));
         assert!(matches!(state, MigrationState::Open(_)), "its end is in on_end_before_answer");
-        assert!(matches!(state.on_connection_lost(S1.conn, true), Loss::Complete(_)));
+        assert!(matches!(state.on_connection_lost(S1.conn, true), LossEffect::Complete(_)));
         assert!(matches!(state, MigrationState::Idle));
     }
 
     #[test]
-    fn a_goaway_on_c2_waits_for_the_answer() {
+    fn after_a_goaway_on_c2_the_answer_decides() {
         // SMIG-8.17/goaway-excludes-s2
         let mut state = MigrationState::Open(Box::new(open()));
         assert!(!state.on_excluded(S1));
@@ -337,10 +337,10 @@ mod tests {
     }
 
     #[test]
-    fn resets_go_where_the_table_of_section_8_says() {
+    fn resets_follow_the_table_of_section_8() {
         let (cancel, code) = (Some(ErrorCode::Cancel), ErrorCode::InternalError);
         let after = |end, used| {
-            let Aftermath { reset_s2, on_decline } = open().on_end_before_answer(end, used);
+            let DueResets { reset_s2, on_decline } = open().on_end_before_answer(end, used);
             (reset_s2, on_decline)
         };
         for used in [false, true] {

@@ -1,6 +1,6 @@
 //! When to migrate a stream: pure functions from the driver's observations to a decision.
 //!
-//! The paper's MigSW and MigSP (section 4.4, 5) are [`MigrationPolicy::unknown_length_after`] set to 0 and to t.
+//! [`MigrationPolicy::unknown_length_after`] of 0 and t: MigSW and MigSP of the paper (4.4 and 5).
 
 use core::fmt;
 use core::time::Duration;
@@ -83,7 +83,7 @@ pub struct PolicyInput {
     /// The stream's priority.
     pub priority: Priority,
     /// Number of other streams on the connection that are open, or were within the last second.
-    pub others: usize,
+    pub other_streams: usize,
     /// Delivery rate that TCP reports, in bytes per second, if available.
     pub delivery_rate: Option<u64>,
     /// An explicit instruction.
@@ -107,15 +107,15 @@ pub enum StayReason {
     /// Fewer other streams than [`MigrationPolicy::min_concurrent_for`].
     NoConcurrency,
     /// Its urgency is higher than the default.
-    Urgent,
+    HighUrgency,
     /// Less than [`MigrationPolicy::min_size`] is left.
-    Small,
+    FewBytesLeft,
     /// At the reported rate it completes within [`MigrationPolicy::min_transfer_time`].
     ShortTransfer,
-    /// Fewer bytes than [`MigrationPolicy::unknown_length_after`], or than a tunnel must have carried.
-    FewBytes,
+    /// Fewer bytes so far than [`MigrationPolicy::unknown_length_after`], or than a tunnel needs.
+    FewBytesSoFar,
     /// Younger than [`MigrationPolicy::tunnel_min_age`].
-    Young,
+    YoungTunnel,
 }
 
 /// The reason why a stream moves. [`MigrationReason::as_str`] describes it.
@@ -138,11 +138,11 @@ impl StayReason {
         match self {
             Self::Hint => "as its hint requests",
             Self::NoConcurrency => "no concurrent streams",
-            Self::Urgent => "its urgency is high",
-            Self::Small => "few bytes are left",
+            Self::HighUrgency => "its urgency is high",
+            Self::FewBytesLeft => "few bytes are left",
             Self::ShortTransfer => "the rest takes too little time to matter",
-            Self::FewBytes => "few bytes so far",
-            Self::Young => "the tunnel has just been opened",
+            Self::FewBytesSoFar => "few bytes so far",
+            Self::YoungTunnel => "the tunnel has just been opened",
         }
     }
 }
@@ -178,33 +178,33 @@ impl MigrationPolicy {
             MigrationHint::Migrate => return Decision::Migrate(MigrationReason::Hint),
             MigrationHint::None => {}
         }
-        if input.others < self.min_concurrent_for(input.transfer) {
+        if input.other_streams < self.min_concurrent_for(input.transfer) {
             return Decision::Stay(StayReason::NoConcurrency);
         }
         // Other streams may wait for a stream of higher urgency.
         if input.priority.urgency() < Priority::default().urgency() {
-            return Decision::Stay(StayReason::Urgent);
+            return Decision::Stay(StayReason::HighUrgency);
         }
         match input.transfer {
             Transfer::Sized(size) => {
                 let left = size.saturating_sub(input.transferred);
                 if left < self.min_size {
-                    Decision::Stay(StayReason::Small)
-                } else if !self.blocks(left, input.delivery_rate) {
+                    Decision::Stay(StayReason::FewBytesLeft)
+                } else if !self.would_block_others(left, input.delivery_rate) {
                     Decision::Stay(StayReason::ShortTransfer)
                 } else {
                     Decision::Migrate(MigrationReason::Size)
                 }
             }
             Transfer::Unsized if input.transferred < self.unknown_length_after => {
-                Decision::Stay(StayReason::FewBytes)
+                Decision::Stay(StayReason::FewBytesSoFar)
             }
             Transfer::Unsized => Decision::Migrate(MigrationReason::UnknownLength),
             Transfer::Tunnel if input.transferred < self.tunnel_threshold(input.delivery_rate) => {
-                Decision::Stay(StayReason::FewBytes)
+                Decision::Stay(StayReason::FewBytesSoFar)
             }
             Transfer::Tunnel if input.age < self.tunnel_min_age => {
-                Decision::Stay(StayReason::Young)
+                Decision::Stay(StayReason::YoungTunnel)
             }
             Transfer::Tunnel => Decision::Migrate(MigrationReason::Tunnel),
         }
@@ -229,7 +229,7 @@ impl MigrationPolicy {
 
     /// Returns whether a transfer would block others for long: the bytes divided by the rate are
     /// the time that the others would wait.
-    fn blocks(&self, bytes: u64, rate: Option<u64>) -> bool {
+    fn would_block_others(&self, bytes: u64, rate: Option<u64>) -> bool {
         let Some(rate) = rate.filter(|&rate| rate > 0) else { return true };
         let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(rate);
         nanos >= self.min_transfer_time.as_nanos()
@@ -240,12 +240,12 @@ impl MigrationPolicy {
 mod tests {
     use super::*;
 
-    const BIG: PolicyInput = PolicyInput {
+    const LARGE_BODY: PolicyInput = PolicyInput {
         transfer: Transfer::Sized(50 << 20),
         transferred: 0,
         age: Duration::ZERO,
         priority: Priority::sequential(3),
-        others: 1,
+        other_streams: 1,
         delivery_rate: Some(1_250_000),
         hint: MigrationHint::None,
     };
@@ -253,21 +253,21 @@ mod tests {
     const MOVES: Decision = Decision::Migrate(MigrationReason::Size);
 
     #[test]
-    fn a_big_body_beside_others_moves() {
+    fn a_large_body_beside_other_streams_moves() {
         let policy = MigrationPolicy::default();
-        assert_eq!(policy.decide(&BIG), MOVES);
-        let alone = PolicyInput { others: 0, ..BIG };
+        assert_eq!(policy.decide(&LARGE_BODY), MOVES);
+        let alone = PolicyInput { other_streams: 0, ..LARGE_BODY };
         assert_eq!(policy.decide(&alone), Decision::Stay(StayReason::NoConcurrency));
-        let small = PolicyInput { transfer: Transfer::Sized(10 << 10), ..BIG };
-        assert_eq!(policy.decide(&small), Decision::Stay(StayReason::Small));
-        let nearly_done = PolicyInput { transferred: (50 << 20) - 1000, ..BIG };
-        assert_eq!(policy.decide(&nearly_done), Decision::Stay(StayReason::Small));
+        let small = PolicyInput { transfer: Transfer::Sized(10 << 10), ..LARGE_BODY };
+        assert_eq!(policy.decide(&small), Decision::Stay(StayReason::FewBytesLeft));
+        let nearly_done = PolicyInput { transferred: (50 << 20) - 1000, ..LARGE_BODY };
+        assert_eq!(policy.decide(&nearly_done), Decision::Stay(StayReason::FewBytesLeft));
     }
 
     #[test]
-    fn a_link_so_fast_that_nobody_waits_keeps_it() {
+    fn a_short_transfer_on_a_fast_path_stays() {
         let policy = MigrationPolicy::default();
-        let one_mb = PolicyInput { transfer: Transfer::Sized(1 << 20), ..BIG };
+        let one_mb = PolicyInput { transfer: Transfer::Sized(1 << 20), ..LARGE_BODY };
         let fast = PolicyInput { delivery_rate: Some(1_000_000_000), ..one_mb };
         assert_eq!(policy.decide(&fast), Decision::Stay(StayReason::ShortTransfer));
         assert_eq!(policy.decide(&one_mb), MOVES);
@@ -276,10 +276,11 @@ mod tests {
     }
 
     #[test]
-    fn unknown_size_moves_after_t() {
+    fn a_body_of_unknown_length_moves_after_t() {
         let policy = MigrationPolicy::default();
-        let early = PolicyInput { transfer: Transfer::Unsized, transferred: 99 << 10, ..BIG };
-        assert_eq!(policy.decide(&early), Decision::Stay(StayReason::FewBytes));
+        let early =
+            PolicyInput { transfer: Transfer::Unsized, transferred: 99 << 10, ..LARGE_BODY };
+        assert_eq!(policy.decide(&early), Decision::Stay(StayReason::FewBytesSoFar));
         let late = PolicyInput { transferred: 100 << 10, ..early };
         assert_eq!(policy.decide(&late), Decision::Migrate(MigrationReason::UnknownLength));
     }
@@ -287,16 +288,16 @@ mod tests {
     #[test]
     fn tunnels_move_by_bytes_and_age() {
         let policy = MigrationPolicy::default();
-        let young = PolicyInput { transfer: Transfer::Tunnel, transferred: 2 << 20, ..BIG };
-        assert_eq!(policy.decide(&young), Decision::Stay(StayReason::Young));
-        let thin = PolicyInput { transferred: 0, age: Duration::from_secs(2), ..young };
-        assert_eq!(policy.decide(&thin), Decision::Stay(StayReason::FewBytes));
+        let young = PolicyInput { transfer: Transfer::Tunnel, transferred: 2 << 20, ..LARGE_BODY };
+        assert_eq!(policy.decide(&young), Decision::Stay(StayReason::YoungTunnel));
+        let few_bytes = PolicyInput { transferred: 0, age: Duration::from_secs(2), ..young };
+        assert_eq!(policy.decide(&few_bytes), Decision::Stay(StayReason::FewBytesSoFar));
         let old = PolicyInput { age: Duration::from_secs(2), ..young };
         assert_eq!(policy.decide(&old), Decision::Migrate(MigrationReason::Tunnel));
         // Streams that start later would queue behind the tunnel's bytes.
-        assert_eq!(policy.decide(&PolicyInput { others: 0, ..old }), policy.decide(&old));
+        assert_eq!(policy.decide(&PolicyInput { other_streams: 0, ..old }), policy.decide(&old));
         let shared = MigrationPolicy { tunnel_min_concurrent: 1, ..policy };
-        let alone = PolicyInput { others: 0, ..old };
+        let alone = PolicyInput { other_streams: 0, ..old };
         assert_eq!(shared.decide(&alone), Decision::Stay(StayReason::NoConcurrency));
     }
 
@@ -308,7 +309,7 @@ mod tests {
             age: Duration::from_secs(4),
             transferred,
             delivery_rate: rate,
-            ..BIG
+            ..LARGE_BODY
         };
         let moves = |transferred, rate| {
             policy.decide(&tunnel(transferred, rate)) == Decision::Migrate(MigrationReason::Tunnel)
@@ -324,11 +325,11 @@ mod tests {
     #[test]
     fn hints_and_urgency_decide_first() {
         let policy = MigrationPolicy::default();
-        let stays = PolicyInput { hint: MigrationHint::Stay, ..BIG };
+        let stays = PolicyInput { hint: MigrationHint::Stay, ..LARGE_BODY };
         assert_eq!(policy.decide(&stays), Decision::Stay(StayReason::Hint));
-        let alone = PolicyInput { hint: MigrationHint::Migrate, others: 0, ..BIG };
+        let alone = PolicyInput { hint: MigrationHint::Migrate, other_streams: 0, ..LARGE_BODY };
         assert_eq!(policy.decide(&alone), Decision::Migrate(MigrationReason::Hint));
-        let urgent = PolicyInput { priority: Priority::sequential(1), ..BIG };
-        assert_eq!(policy.decide(&urgent), Decision::Stay(StayReason::Urgent));
+        let urgent = PolicyInput { priority: Priority::sequential(1), ..LARGE_BODY };
+        assert_eq!(policy.decide(&urgent), Decision::Stay(StayReason::HighUrgency));
     }
 }

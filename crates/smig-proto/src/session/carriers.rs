@@ -14,32 +14,32 @@ use crate::wire::EndStream;
 impl Session {
     /// Returns the buffer for a frame on `id` of `conn`, if its barrier has not arrived: at the
     /// mover, the follower's frames on the carrier.
-    pub(crate) fn early_of(
+    pub(crate) fn early_frames_at(
         &mut self,
         key: StreamKey,
         conn: ConnId,
         id: StreamId,
     ) -> Option<&mut EarlyFrames> {
         let stream = self.streams.known_mut(key)?;
-        stream.binding.early_at(StreamAddr { conn, id })
+        stream.binding.early_frames_at(StreamAddr { conn, id })
     }
 
     /// Returns the buffer of a carrier that no MIGRATE has named yet; the first frame creates it.
     /// Returns `None` if it was refused because there are too many (SMIG-5.23/unbound-count).
-    pub(crate) fn unbound(
+    pub(crate) fn unbound_carrier(
         &mut self,
         now: Instant,
         id: ConnId,
         carrier: StreamId,
     ) -> Result<Option<&mut EarlyFrames>, InputError> {
         self.arm(now);
-        let tolerated =
+        let max_open =
             self.config.smig.as_ref().map_or(0, |smig| smig.max_open_migrations as usize);
         let total: usize = self.conns.iter().map(|conn| conn.carriers.len()).sum();
         let conn = self.conns.known_mut(id);
         let conn = conn.ok_or(Cause::Internal)?;
-        if conn.carriers.find(carrier).is_none() {
-            if total >= tolerated {
+        if conn.carriers.find_mut(carrier).is_none() {
+            if total >= max_open {
                 self.events.push_back(Event::LimitHit { conn: id, limit: "unbound carriers" });
                 self.close_unbound(
                     StreamAddr { conn: id, id: carrier },
@@ -48,14 +48,14 @@ impl Session {
                 self.reset_budget.charge(now, Offence::Refused).1?;
                 return self.count_reset(id).map(|()| None);
             }
-            conn.carriers.open(carrier, now);
+            conn.carriers.insert(carrier, now);
         }
-        Ok(self.conns.find_mut(id).and_then(|conn| conn.carriers.find(carrier)))
+        Ok(self.conns.find_mut(id).and_then(|conn| conn.carriers.find_mut(carrier)))
     }
 
     /// Returns whether `id`, which has no stream, may be an unbound carrier that the peer chose.
     pub(crate) fn may_be_carrier(&self, conn: ConnId, id: StreamId) -> bool {
-        self.is_peers(id) && self.conns.find(conn).is_some_and(Connection::accepts_migrate)
+        self.is_peer_id(id) && self.conns.find(conn).is_some_and(Connection::accepts_migrate)
     }
 
     /// Applies the buffered frames after their barrier has arrived.
@@ -67,14 +67,14 @@ impl Session {
         early: EarlyFrames,
     ) -> Result<(), InputError> {
         let mut paid = Ok(());
-        if early.credit > 0
-            && let Err(cause) = self.add_stream_credit(key, early.credit)
+        if early.window_increments > 0
+            && let Err(cause) = self.add_stream_credit(key, early.window_increments)
         {
-            paid = self.fail_by_fault(now, key, cause);
+            paid = self.fail_by_peer_error(now, key, cause);
         }
         for item in early.into_items() {
-            if self.streams.find(key).is_none_or(Stream::is_over) {
-                self.drop_item(at, item);
+            if self.streams.find(key).is_none_or(Stream::has_failed) {
+                self.drop_early_frame(at, item);
                 continue;
             }
             let done = match item {
@@ -85,20 +85,20 @@ impl Session {
                     self.apply_data(key, chunk, EndStream::No)
                 }
                 EarlyFrame::Migrate(migrate, end) => {
-                    if let Err(fault) = self.apply_migrate(now, key, at, migrate, end) {
-                        // A fault of the connection on which the frame arrived.
-                        self.on_input_error(now, at.conn, fault);
+                    if let Err(error) = self.apply_migrate(now, key, at, migrate, end) {
+                        // An error of the connection on which the frame arrived.
+                        self.on_input_error(now, at.conn, error);
                     }
                     Ok(())
                 }
                 EarlyFrame::Stop => {
                     let charge = self.reset_budget.debit(Offence::Reset);
-                    self.fail_by_peer(key, at, ErrorCode::NoError, charge);
+                    self.fail_by_peer_reset(key, at, ErrorCode::NoError, charge);
                     Ok(())
                 }
             };
             if let Err(cause) = done {
-                let failed = self.fail_by_fault(now, key, cause);
+                let failed = self.fail_by_peer_error(now, key, cause);
                 paid = paid.and(failed);
             }
         }
@@ -107,10 +107,10 @@ impl Session {
 
     /// Drops a buffered frame, because the stream has ended. DATA's credit is returned to the
     /// connection, and a MIGRATE is declined.
-    pub(crate) fn drop_item(&mut self, at: StreamAddr, item: EarlyFrame) {
+    pub(crate) fn drop_early_frame(&mut self, at: StreamAddr, item: EarlyFrame) {
         match item {
             EarlyFrame::Data(Chunk { credit, .. }, _) | EarlyFrame::Coalesced(_, credit, _) => {
-                self.give_back_to(at.conn, credit);
+                self.return_credit(at.conn, credit);
             }
             EarlyFrame::Section(..) | EarlyFrame::Stop => {}
             EarlyFrame::Migrate(..) => {
@@ -128,16 +128,16 @@ impl Session {
     ) -> Result<(), InputError> {
         self.events.push_back(Event::LimitHit { conn: at.conn, limit: cause.describe() });
         self.close_unbound(at, Some(cause.code()));
-        self.count_answer(at.conn)
+        self.count_reply(at.conn)
     }
 
     /// Closes an unbound carrier: its timeout has expired, it exceeds a limit, frames follow its
     /// end, or the peer reset it (SMIG-5.24/unbound-timeout, SMIG-5.22/unbound-bytes,
     /// SMIG-5.31/ended-carrier, SMIG-5.25/unbound-reset).
     pub(crate) fn close_unbound(&mut self, at: StreamAddr, reset: Option<ErrorCode>) {
-        let early = self.conns.find_mut(at.conn).and_then(|conn| conn.carriers.take(at.id));
+        let early = self.conns.find_mut(at.conn).and_then(|conn| conn.carriers.remove(at.id));
         if let Some(early) = early {
-            self.give_back_to(at.conn, early.into_credit());
+            self.return_credit(at.conn, early.into_credit());
         }
         if let Some(code) = reset {
             self.queue_reset(at, code);

@@ -15,25 +15,25 @@ use crate::wire;
 impl Session {
     /// Handles an error in the peer's input: fails the stream or the connection that it concerns,
     /// with the error code that the RFC specifies.
-    pub(crate) fn on_input_error(&mut self, now: Instant, id: ConnId, fault: InputError) {
-        match fault {
+    pub(crate) fn on_input_error(&mut self, now: Instant, id: ConnId, error: InputError) {
+        match error {
             InputError::Connection(cause) => self.fail_connection(now, id, cause),
             InputError::Stream(stream, cause) => {
                 let at = StreamAddr { conn: id, id: stream };
                 // A frame on a former address of a stream concerns the stream on its current
                 // address (SMIG-5.19/behind-barrier).
                 let key = self.key_at(id, stream).or_else(|| self.vacated_key(at));
-                let (charge, paid) = self.reset_budget.charge(now, Offence::of(cause));
-                let answered = paid.is_ok() && self.count_reset(id).is_ok();
-                if cause.is_limit() && answered {
+                let (charge, paid) = self.reset_budget.charge(now, Offence::from_cause(cause));
+                let may_reply = paid.is_ok() && self.count_reset(id).is_ok();
+                if cause.is_limit() && may_reply {
                     let limit = cause.describe();
                     self.events.push_back(Event::LimitHit { conn: id, limit });
                 }
                 match key {
                     // The stream fails with its connection.
-                    Some(key) if !answered && self.is_at(key, id) => {}
-                    Some(key) => self.reset_locally(key, ResetReason::Fault(cause, charge)),
-                    None if !answered => {}
+                    Some(key) if !may_reply && self.is_sent_on(key, id) => {}
+                    Some(key) => self.reset_locally(key, ResetReason::PeerError(cause, charge)),
+                    None if !may_reply => {}
                     // RST_STREAM is not permitted on an idle stream (RFC 9113 section 6.4), except
                     // on one that may be a carrier (SMIG-5.21/unbound-frames).
                     None if self.is_idle_stream(at) => self.fail_connection(now, id, cause),
@@ -41,7 +41,7 @@ impl Session {
                 }
                 match paid {
                     Err(cause) => self.fail_connection(now, id, cause),
-                    Ok(()) if !answered => self.fail_connection(now, id, Cause::TooManyAnswers),
+                    Ok(()) if !may_reply => self.fail_connection(now, id, Cause::TooManyReplies),
                     Ok(()) => {}
                 }
             }
@@ -49,7 +49,7 @@ impl Session {
     }
 
     /// Returns whether the stream's frames are sent on this connection.
-    fn is_at(&self, key: StreamKey, id: ConnId) -> bool {
+    fn is_sent_on(&self, key: StreamKey, id: ConnId) -> bool {
         self.streams.find(key).is_some_and(|stream| stream.binding.send_addr().conn == id)
     }
 
@@ -59,13 +59,13 @@ impl Session {
     }
 
     /// Counts a response that the peer caused and that is not sent yet (CVE-2019-9512, -9514,
-    /// -9515). Nothing is sent to a connection that is gone: a MIGRATE that was received there may
+    /// -9515). Does nothing if the connection was removed: a MIGRATE that was received there may
     /// have waited for a JOIN.
-    pub(crate) fn count_answer(&mut self, id: ConnId) -> Result<(), InputError> {
-        let most = self.config.limits.max_queued_control_frames;
+    pub(crate) fn count_reply(&mut self, id: ConnId) -> Result<(), InputError> {
+        let max = self.config.limits.max_queued_control_frames;
         let Some(conn) = self.conns.find_mut(id) else { return Ok(()) };
-        conn.out.answers += 1;
-        if conn.out.answers > most { Err(Cause::TooManyAnswers.into()) } else { Ok(()) }
+        conn.out.replies += 1;
+        if conn.out.replies > max { Err(Cause::TooManyReplies.into()) } else { Ok(()) }
     }
 
     /// Counts an RST_STREAM that the peer caused, if the peer is a server. A client was charged for
@@ -74,7 +74,7 @@ impl Session {
     pub(crate) fn count_reset(&mut self, id: ConnId) -> Result<(), InputError> {
         match self.side {
             Side::Server => Ok(()),
-            Side::Client => self.count_answer(id),
+            Side::Client => self.count_reply(id),
         }
     }
 
@@ -100,8 +100,8 @@ impl Session {
         Ok(())
     }
 
-    /// Fails the entire connection: sends GOAWAY, and fails everything that runs on it. Does
-    /// nothing if the connection has ended meanwhile, or is gone.
+    /// Fails the entire connection: sends GOAWAY, and fails its streams. Does nothing if the
+    /// connection has ended meanwhile, or was removed.
     pub(crate) fn fail_connection(&mut self, now: Instant, id: ConnId, cause: Cause) {
         let Some(conn) = self.conns.find_mut(id) else { return };
         if conn.is_dead() {
@@ -168,11 +168,11 @@ impl Session {
     /// Ends the connection. Streams that run on it fail or continue elsewhere; moves that waited
     /// for its JOIN are declined (SMIG-5.12/join-pending).
     fn mark_closed(&mut self, now: Instant, id: ConnId, error: Option<ConnectionError>) {
-        self.cut_off(id, error);
-        self.release_deferred(now, id);
+        self.mark_dead(id, error);
+        self.process_deferred(now, id);
     }
 
-    pub(super) fn cut_off(&mut self, id: ConnId, error: Option<ConnectionError>) {
+    pub(super) fn mark_dead(&mut self, id: ConnId, error: Option<ConnectionError>) {
         let Some(conn) = self.conns.known_mut(id) else { return };
         conn.state = ConnState::Dead;
         conn.error = error;
@@ -194,7 +194,7 @@ impl Session {
         if conn.is_dead() {
             return true;
         }
-        let drained = conn.goaway.sent.is_some() && conn.goaway.draining.is_none();
+        let drained = conn.goaway.sent.is_some() && conn.goaway.drain_started_at.is_none();
         let going_away = conn.goaway.received.is_some() && self.side == Side::Client;
         (drained || going_away)
             && conn.is_unused()
@@ -203,7 +203,7 @@ impl Session {
             && conn.out.frames.is_empty()
     }
 
-    /// Returns whether a MIGRATE that was received there waits for a JOIN and is unanswered
+    /// Returns whether a MIGRATE that was received on `id` waits for a JOIN and is unanswered
     /// (SMIG-8.12/no-close-unanswered).
     pub(super) fn has_deferred_from(&self, id: ConnId) -> bool {
         let mut waiting = self.conns.iter().flat_map(|conn| &conn.deferred_migrates);

@@ -27,8 +27,8 @@ pub enum OpenError {
     Blocked,
     /// No connection accepts new streams: open one.
     NoConnection,
-    /// Extended CONNECT: the connection's SETTINGS, which say whether the server supports it, have
-    /// not been received (RFC 8441 section 3).
+    /// Extended CONNECT: the SETTINGS by which the server announces its support have not been
+    /// received (RFC 8441 section 3).
     AwaitsSettings,
     /// The head cannot be sent over HTTP/2, for the contained reason.
     Invalid(&'static str),
@@ -39,8 +39,8 @@ pub enum OpenError {
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Blocked => "as many streams are open as the peer allows",
-            Self::NoConnection => "no connection takes new streams",
+            Self::Blocked => "the peer's limit of concurrent streams is reached",
+            Self::NoConnection => "no connection accepts new streams",
             Self::AwaitsSettings => "the server has not sent its SETTINGS yet",
             Self::Invalid(why) => why,
             Self::NotClient => "only a client opens streams",
@@ -66,7 +66,7 @@ pub enum SendError {
 impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Ended => "the stream is over",
+            Self::Ended => "the stream has ended",
             Self::OutOfOrder => "head and body out of order",
             Self::WrongLength => "the body's length differs from its content-length",
         })
@@ -88,8 +88,8 @@ pub enum PushError {
 impl fmt::Display for PushError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Refused => "the client wants no more pushes",
-            Self::NoParent => "the stream to push on is over",
+            Self::Refused => "the client accepts no more pushes",
+            Self::NoParent => "the parent stream has ended",
         })
     }
 }
@@ -118,48 +118,50 @@ impl Session {
         if head.method == Method::CONNECT && head.uri.authority().is_none() {
             return Err(OpenError::Invalid("CONNECT needs host:port"));
         }
-        let id = conn.or_else(|| self.connection_for_new()).ok_or(OpenError::NoConnection)?;
-        let (open, window) = (self.local_open, self.config.stream_window);
+        let id =
+            conn.or_else(|| self.connection_for_new_stream()).ok_or(OpenError::NoConnection)?;
+        let (open, window) = (self.open_local_streams, self.config.stream_window);
         let conn = self.conns.find_mut(id).ok_or(OpenError::NoConnection)?;
         if !conn.accepts_streams() {
             return Err(OpenError::NoConnection);
         }
-        if head.protocol.is_some() && !conn.peer.connect_protocol {
+        if head.protocol.is_some() && !conn.peer_settings.enable_connect_protocol {
             if matches!(conn.state, ConnState::Settings) {
                 return Err(OpenError::AwaitsSettings);
             }
-            return Err(OpenError::Invalid("the server takes no extended CONNECT"));
+            return Err(OpenError::Invalid("the server does not support extended CONNECT"));
         }
-        if open >= conn.peer.max_concurrent_streams {
+        if open >= conn.peer_settings.max_concurrent_streams {
             self.open_blocked = true;
             return Err(OpenError::Blocked);
         }
         let stream = conn.local_ids.next(1).ok_or(OpenError::NoConnection)?;
         let max = conn.max_frame();
         let encoder = &mut conn.encoder;
-        conn.out.open_stream(|out| {
+        conn.out.push_request(|out| {
             wire::headers(out, stream, end, max, |out| encode_request(encoder, head, out));
         });
-        let mut send = SendHalf::new(conn.peer.initial_window, SendState::Head);
+        let mut send = SendHalf::new(conn.peer_settings.initial_window, SendState::Head);
         send.on_head(end, length);
         let window =
             if conn.settings_acked { window } else { window.max(crate::flow::INITIAL_WINDOW) };
-        let priority = Priority::of(&head.headers);
+        let priority = Priority::from_headers(&head.headers);
         let halves = (send, RecvHalf::new(window, RecvState::Head));
         let addr = StreamAddr { conn: id, id: stream };
-        let key = self.admit(now, Opener::Local, RequestKind::of(head), addr, halves, priority);
+        let key =
+            self.admit(now, Opener::Local, RequestKind::from_request(head), addr, halves, priority);
         self.arm(now);
         Ok(key)
     }
 
     /// Selects the connection for a new stream: an interactive one, otherwise any that accepts
     /// streams.
-    fn connection_for_new(&self) -> Option<ConnId> {
-        let takes = |conn: &&Connection| conn.accepts_streams();
+    fn connection_for_new_stream(&self) -> Option<ConnId> {
+        let accepts = |conn: &&Connection| conn.accepts_streams();
         let interactive =
-            |conn: &&Connection| takes(conn) && conn.role == ConnectionRole::Interactive;
+            |conn: &&Connection| accepts(conn) && conn.role == ConnectionRole::Interactive;
         let first = self.conns.iter().find(interactive);
-        first.or_else(|| self.conns.iter().find(takes)).map(|conn| conn.id)
+        first.or_else(|| self.conns.iter().find(accepts)).map(|conn| conn.id)
     }
 
     /// Server: sends the final response's head.
@@ -173,7 +175,7 @@ impl Session {
         head: &ResponseHead,
         end: EndStream,
     ) -> Result<(), SendError> {
-        let stream = self.live(key)?;
+        let stream = self.find_running(key)?;
         if self.side == Side::Client || stream.send.state() != SendState::Head {
             return Err(SendError::OutOfOrder);
         }
@@ -193,9 +195,9 @@ impl Session {
         key: StreamKey,
         head: &ResponseHead,
     ) -> Result<(), SendError> {
-        let stream = self.live(key)?;
-        let early = stream.send.state() == SendState::Head && head.status.is_informational();
-        if self.side == Side::Client || !early || head.status.as_u16() == 101 {
+        let stream = self.find_running(key)?;
+        let before_final = stream.send.state() == SendState::Head && head.status.is_informational();
+        if self.side == Side::Client || !before_final || head.status.as_u16() == 101 {
             return Err(SendError::OutOfOrder);
         }
         self.write_response(key, head, EndStream::No);
@@ -207,7 +209,7 @@ impl Session {
     pub(crate) fn write_response(&mut self, key: StreamKey, head: &ResponseHead, end: EndStream) {
         let Some(stream) = self.streams.known_mut(key) else { return };
         let addr = stream.binding.send_addr();
-        stream.send.keep_head(head, end);
+        stream.send.record_head(head, end);
         if !head.status.is_informational() {
             let status = head.status.as_u16();
             if stream.request_kind == RequestKind::Tunnel && !head.status.is_success() {
@@ -223,8 +225,8 @@ impl Session {
         self.frame_response(addr, head, end);
     }
 
-    /// Frames a response head on an address. A carrier whose connection was lost takes nothing: the
-    /// answer decides.
+    /// Frames a response head on an address. If it is a carrier whose connection was lost, does
+    /// nothing: the answer decides.
     pub(crate) fn frame_response(&mut self, addr: StreamAddr, head: &ResponseHead, end: EndStream) {
         let Some(conn) = self.conns.live_mut(addr.conn) else {
             return;
@@ -234,21 +236,21 @@ impl Session {
         wire::headers(out, addr.id, end, max, |out| encode_response(encoder, head, out));
     }
 
-    fn live(&self, key: StreamKey) -> Result<&Stream, SendError> {
-        self.streams.find(key).filter(|stream| !stream.is_over()).ok_or(SendError::Ended)
+    fn find_running(&self, key: StreamKey) -> Result<&Stream, SendError> {
+        self.streams.find(key).filter(|stream| !stream.has_failed()).ok_or(SendError::Ended)
     }
 
-    fn live_mut(&mut self, key: StreamKey) -> Result<&mut Stream, SendError> {
-        self.streams.find_mut(key).filter(|stream| !stream.is_over()).ok_or(SendError::Ended)
+    fn find_running_mut(&mut self, key: StreamKey) -> Result<&mut Stream, SendError> {
+        self.streams.find_mut(key).filter(|stream| !stream.has_failed()).ok_or(SendError::Ended)
     }
 
     /// Returns how many bytes of body the stream's buffer accepts now. After 0, wait for
     /// [`crate::Event::Writable`].
     pub fn send_capacity(&mut self, key: StreamKey) -> usize {
-        let most = self.config.send_buffer;
+        let buffer_size = self.config.send_buffer;
         let Some(stream) = self.streams.find_mut(key) else { return 0 };
-        let room = most.saturating_sub(stream.send.queued());
-        stream.send.wants_room = room == 0;
+        let room = buffer_size.saturating_sub(stream.send.queued());
+        stream.send.awaits_capacity = room == 0;
         room
     }
 
@@ -264,7 +266,7 @@ impl Session {
         data: Bytes,
         end: EndStream,
     ) -> Result<(), SendError> {
-        let stream = self.live_mut(key)?;
+        let stream = self.find_running_mut(key)?;
         if !stream.send.is_open() {
             return Err(SendError::Ended);
         }
@@ -284,7 +286,7 @@ impl Session {
     ///
     /// Resets the stream on [`SendError::WrongLength`].
     pub fn send_trailers(&mut self, key: StreamKey, trailers: HeaderMap) -> Result<(), SendError> {
-        let stream = self.live_mut(key)?;
+        let stream = self.find_running_mut(key)?;
         if !stream.send.is_open() {
             return Err(SendError::Ended);
         }
@@ -297,7 +299,7 @@ impl Session {
 
     fn after_queueing(&mut self, key: StreamKey, fits: bool) -> Result<(), SendError> {
         if !fits {
-            self.fail_own(key, Cause::ShortBody);
+            self.fail_by_application(key, Cause::ShortBody);
             return Err(SendError::WrongLength);
         }
         self.schedule(key);
@@ -308,15 +310,15 @@ impl Session {
     /// schedules the stream accordingly.
     pub fn reprioritize(&mut self, key: StreamKey, priority: Priority) {
         let Some(stream) = self.streams.find(key) else { return };
-        if stream.is_over() {
+        if stream.has_failed() {
             return;
         }
         // Until the answer, the peer may not know the carrier (SMIG-7.7/priority-moves).
-        let place = stream.binding.recv_addr();
+        let addr = stream.binding.recv_addr();
         if self.side == Side::Client
-            && let Some(conn) = self.conns.live_mut(place.conn)
+            && let Some(conn) = self.conns.live_mut(addr.conn)
         {
-            wire::priority_update(&mut conn.out.frames, place.id, priority);
+            wire::priority_update(&mut conn.out.frames, addr.id, priority);
         }
         self.set_priority(key, priority);
     }
@@ -333,21 +335,24 @@ impl Session {
         parent: StreamKey,
         head: &RequestHead,
     ) -> Result<StreamKey, PushError> {
-        let stream = self.live(parent).map_err(|_| PushError::NoParent)?;
-        let unsettled = stream.binding.open().is_some();
+        let stream = self.find_running(parent).map_err(|_| PushError::NoParent)?;
+        let unsettled = stream.binding.open_migration().is_some();
         // A promise is sent only on a stream that the client opened (RFC 9113 section 8.4).
-        let promised = stream.opener == Opener::Local;
-        if self.side == Side::Client || unsettled || promised || !stream.send.is_open() {
+        let is_promised = stream.opener == Opener::Local;
+        if self.side == Side::Client || unsettled || is_promised || !stream.send.is_open() {
             return Err(PushError::NoParent);
         }
         let addr = stream.binding.send_addr();
-        let open = self.local_open;
+        let open = self.open_local_streams;
         let conn = self.conns.find_mut(addr.conn).ok_or(PushError::NoParent)?;
-        if !conn.peer.push || open >= conn.peer.max_concurrent_streams || !conn.accepts_streams() {
+        if !conn.peer_settings.enable_push
+            || open >= conn.peer_settings.max_concurrent_streams
+            || !conn.accepts_streams()
+        {
             return Err(PushError::Refused);
         }
         let promised = conn.local_ids.next(2).ok_or(PushError::Refused)?;
-        let (window, max) = (conn.peer.initial_window, conn.max_frame());
+        let (window, max) = (conn.peer_settings.initial_window, conn.max_frame());
         let (encoder, out) = (&mut conn.encoder, &mut conn.out.frames);
         wire::push_promise(out, addr.id, promised, max, |out| encode_request(encoder, head, out));
         let halves = (SendHalf::new(window, SendState::Head), RecvHalf::new(0, RecvState::Ended));
@@ -355,7 +360,7 @@ impl Session {
         let key = self.admit(
             now,
             Opener::Local,
-            RequestKind::of(head),
+            RequestKind::from_request(head),
             addr,
             halves,
             Priority::default(),

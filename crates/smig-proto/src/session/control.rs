@@ -13,7 +13,7 @@ use crate::time::Instant;
 use crate::wire::{self, MIN_MAX_FRAME_SIZE, Setting, SettingsPayload};
 
 /// Payload of the PING between the two GOAWAY frames of a graceful shutdown (RFC 9113 section 6.8).
-const DRAIN: [u8; 8] = *b"smigdrai";
+const DRAIN_PING: [u8; 8] = *b"smigdrai";
 
 impl Session {
     pub(crate) fn on_settings(
@@ -26,14 +26,14 @@ impl Session {
         let (max_entries, max_frames) = (limits.max_settings_entries, limits.max_settings_frames);
         let points = self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
         let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
-        if payload.len() > max_entries || conn.abuse.settings.exceeds(now, max_frames) {
+        if payload.len() > max_entries || conn.abuse.settings_frames.exceeds(now, max_frames) {
             return Err(Cause::TooManySettings.into());
         }
         let is_first = matches!(conn.state, ConnState::Settings);
         for setting in payload.iter(points) {
             self.apply_setting(id, setting, is_first)?;
         }
-        self.count_answer(id)?;
+        self.count_reply(id)?;
         if let Some(conn) = self.conns.known_mut(id) {
             wire::settings_ack(&mut conn.out.frames);
             if is_first {
@@ -60,29 +60,29 @@ impl Session {
         match setting {
             Setting::HeaderTableSize(size) => conn.encoder.set_max_table_size(size as usize),
             Setting::EnablePush(value) => match (value, side) {
-                (0, _) => conn.peer.push = false,
-                (1, Side::Server) => conn.peer.push = true,
+                (0, _) => conn.peer_settings.enable_push = false,
+                (1, Side::Server) => conn.peer_settings.enable_push = true,
                 (_, Side::Server | Side::Client) => return Err(Cause::BadEnablePush.into()),
             },
-            Setting::MaxConcurrentStreams(most) => conn.peer.max_concurrent_streams = most,
+            Setting::MaxConcurrentStreams(max) => conn.peer_settings.max_concurrent_streams = max,
             Setting::InitialWindowSize(size) => return self.apply_initial_window(id, size),
             Setting::MaxFrameSize(size) => {
                 if !(MIN_MAX_FRAME_SIZE..=0x00ff_ffff).contains(&size) {
                     return Err(Cause::BadMaxFrameSize.into());
                 }
-                conn.peer.max_frame_size = size;
+                conn.peer_settings.max_frame_size = size;
             }
             Setting::EnableConnectProtocol(value) => {
-                if value > 1 || (value == 0 && conn.peer.connect_protocol) {
+                if value > 1 || (value == 0 && conn.peer_settings.enable_connect_protocol) {
                     return Err(Cause::BadConnectProtocol.into());
                 }
-                conn.peer.connect_protocol = value == 1;
+                conn.peer_settings.enable_connect_protocol = value == 1;
             }
             // Only the first SETTINGS negotiate the extension (SMIG-3.3/when-on).
-            Setting::Smig(value) if is_first => conn.peer.smig = value,
-            Setting::CidHi(word) if is_first => conn.peer.cid[0] = Some(word),
-            Setting::CidMid(word) if is_first => conn.peer.cid[1] = Some(word),
-            Setting::CidLo(word) if is_first => conn.peer.cid[2] = Some(word),
+            Setting::Smig(value) if is_first => conn.peer_settings.max_open_migrations = value,
+            Setting::CidHi(word) if is_first => conn.peer_settings.cid[0] = Some(word),
+            Setting::CidMid(word) if is_first => conn.peer_settings.cid[1] = Some(word),
+            Setting::CidLo(word) if is_first => conn.peer_settings.cid[2] = Some(word),
             Setting::Smig(_) | Setting::CidHi(_) | Setting::CidMid(_) | Setting::CidLo(_) => {}
             // The limit is advisory: the application handles larger responses.
             Setting::MaxHeaderListSize(_) => {}
@@ -98,8 +98,8 @@ impl Session {
             return Err(Cause::BadInitialWindow.into());
         }
         let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
-        let by = i64::from(size) - i64::from(conn.peer.initial_window);
-        conn.peer.initial_window = size;
+        let by = i64::from(size) - i64::from(conn.peer_settings.initial_window);
+        conn.peer_settings.initial_window = size;
         if by == 0 {
             return Ok(());
         }
@@ -120,17 +120,17 @@ impl Session {
         if !conn.spec.may_offer_extension(&self.config) {
             return Ok(());
         }
-        if conn.peer.smig == 0 {
+        if conn.peer_settings.max_open_migrations == 0 {
             // Not supported by the peer; a server then ignores a JOIN that was sent in the first
             // flight.
             conn.membership = Membership::NotMember;
-            self.release_deferred(now, id);
+            self.process_deferred(now, id);
             return Ok(());
         }
         if side == Side::Server {
             // Without a complete CID, the extension is off.
-            let [Some(hi), Some(mid), Some(low)] = conn.peer.cid else { return Ok(()) };
-            conn.cid = Cid::from_words(hi, mid, low);
+            let [Some(hi), Some(mid), Some(low)] = conn.peer_settings.cid else { return Ok(()) };
+            conn.cid = Cid::from_settings(hi, mid, low);
             let Some(cid) = conn.cid else { return Ok(()) };
             self.app = Some(cid.app);
             self.found_session(id, cid);
@@ -145,7 +145,7 @@ impl Session {
     /// needs none.
     pub(crate) fn begin_join(&mut self, id: ConnId, cid: Cid, security: crate::conn::Security) {
         if self.key.is_some() {
-            self.ask_to_join(id, cid);
+            self.request_join_keying(id, cid);
         } else if security == crate::conn::Security::TrustedCleartext {
             self.found_session(id, cid);
         }
@@ -170,7 +170,7 @@ impl Session {
     }
 
     /// Client: requests the exporter of an additional connection from the driver.
-    fn ask_to_join(&mut self, id: ConnId, cid: Cid) {
+    fn request_join_keying(&mut self, id: ConnId, cid: Cid) {
         let Some(conn) = self.conns.known_mut(id) else { return };
         conn.membership = Membership::KeyingJoin;
         let request = KeyingRequest::join(cid, conn.spec.security);
@@ -186,18 +186,18 @@ impl Session {
         conn.settings_acked = true;
         if size < INITIAL_WINDOW {
             let by = i64::from(size) - i64::from(INITIAL_WINDOW);
-            for (place, key) in conn.keys_in_order() {
+            for (stream_id, key) in conn.keys_in_order() {
                 let Some(stream) = self.streams.known_mut(key) else { continue };
                 if !stream.binding.adjusts_recv_window(id) {
                     continue;
                 }
-                let from = StreamAddr { conn: id, id: place };
-                let mut waiting =
+                let from = StreamAddr { conn: id, id: stream_id };
+                let mut deferred =
                     self.conns.iter_mut().flat_map(|conn| &mut conn.deferred_migrates);
-                match waiting.find(|waiting| waiting.from == from) {
+                match deferred.find(|waiting| waiting.from == from) {
                     // It is not known yet whether the barrier takes effect
                     // (SMIG-7.5/undone-barrier).
-                    Some(waiting) => waiting.window_due = by,
+                    Some(waiting) => waiting.window_adjustment = by,
                     None => {
                         if let Some(increment) = stream.recv.window.adjust(by) {
                             self.send_stream_credit(key, increment);
@@ -210,7 +210,7 @@ impl Session {
     }
 
     pub(crate) fn on_ping(&mut self, id: ConnId, opaque: [u8; 8]) -> Result<(), InputError> {
-        self.count_answer(id)?;
+        self.count_reply(id)?;
         if let Some(conn) = self.conns.known_mut(id) {
             wire::pong(&mut conn.out.frames, opaque);
         }
@@ -219,7 +219,7 @@ impl Session {
 
     pub(crate) fn on_pong(&mut self, id: ConnId, opaque: [u8; 8]) -> Result<(), InputError> {
         let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
-        if conn.goaway.draining.is_some() && opaque == DRAIN {
+        if conn.goaway.drain_started_at.is_some() && opaque == DRAIN_PING {
             end_drain(conn);
         }
         Ok(())
@@ -247,7 +247,7 @@ impl Session {
         if earlier.is_some() {
             self.count_empty(id)?;
         }
-        // Limit the text: it is only for people to read.
+        // Limit the text: it is only for logs.
         let reason = String::from_utf8_lossy(debug.get(..debug.len().min(256)).unwrap_or_default());
         self.events.push_back(Event::GoingAway { conn: id, code, reason: reason.into_owned() });
         if earlier.is_some_and(|earlier| earlier <= last) {
@@ -256,7 +256,7 @@ impl Session {
         let conn = self.conns.known(id);
         let excluded = conn.map(|conn| conn.keys_above(last)).unwrap_or_default();
         for (stream, key) in excluded {
-            if !self.is_peers(stream) {
+            if !self.is_peer_id(stream) {
                 self.on_excluded(key, StreamAddr { conn: id, id: stream });
             }
         }
@@ -285,22 +285,22 @@ impl Session {
             self.set_priority(key, priority);
             return Ok(());
         }
-        let most = self.config.limits.max_idle_priority_updates;
+        let max = self.config.limits.max_idle_priority_updates;
         if self.id_state(id, stream) != IdState::Idle {
             return Ok(());
         }
-        if !self.is_peers(stream) {
+        if !self.is_peer_id(stream) {
             // The ID was neither promised nor chosen as a carrier (SMIG-7.8/even-priorities).
             return Err(Cause::IdleStream.into());
         }
         let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         conn.idle_priorities.retain(|&(other, _)| other != stream);
-        if conn.idle_priorities.len() >= most {
+        if conn.idle_priorities.len() >= max {
             // Some may belong to requests that were refused, or to IDs that were skipped.
             conn.idle_priorities.retain(|&(other, _)| conn.peer_ids.may_open(other));
         }
-        if conn.idle_priorities.len() >= most {
-            return Err(Cause::TooManyPriorities.into());
+        if conn.idle_priorities.len() >= max {
+            return Err(Cause::TooManyPriorityUpdates.into());
         }
         conn.idle_priorities.push((stream, priority));
         Ok(())
@@ -314,7 +314,7 @@ impl Session {
         // priority. A stream that waits for the connection's window has none.
         let Some(conn) = self.conns.known_mut(at) else { return };
         if conn.scheduler.remove(key, before) {
-            stream.binding.leave_schedule();
+            stream.binding.take_scheduled();
             self.schedule(key);
         }
     }
@@ -322,7 +322,7 @@ impl Session {
     /// Shuts the session down gracefully: no new streams; running streams complete (RFC 9113
     /// section 6.8).
     pub fn shutdown(&mut self, now: Instant) {
-        self.closing = true;
+        self.is_closing = true;
         for conn in self.conns.iter_mut().filter(|conn| !conn.is_dead()) {
             drain(now, conn);
         }
@@ -342,15 +342,15 @@ impl Session {
 fn drain(now: Instant, conn: &mut Connection) {
     if conn.goaway.sent.is_none() {
         send_goaway(conn, StreamId::MAX, ErrorCode::NoError, b"");
-        conn.goaway.draining = Some(now);
-        wire::ping(&mut conn.out.frames, DRAIN);
+        conn.goaway.drain_started_at = Some(now);
+        wire::ping(&mut conn.out.frames, DRAIN_PING);
     }
 }
 
 /// Sends the second GOAWAY, which names the last stream: the peer has received the first, or the
 /// timeout has expired.
 pub(crate) fn end_drain(conn: &mut Connection) {
-    conn.goaway.draining = None;
+    conn.goaway.drain_started_at = None;
     let last = conn.peer_ids.highest();
     send_goaway(conn, last, ErrorCode::NoError, b"");
 }

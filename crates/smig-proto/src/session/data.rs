@@ -29,7 +29,7 @@ impl Session {
         let Some(mut credit) = conn.recv_window.charge(charged) else {
             return Err(Cause::ConnectionWindow.into());
         };
-        let data = conn.input.keep(data);
+        let data = conn.input_tracker.make_body(data);
         conn.data_received += data.len() as u64;
         if !data.is_empty() {
             conn.abuse.reset_runs();
@@ -38,22 +38,22 @@ impl Session {
         // because the window is smaller.
         let padding = charged - u32::try_from(data.len()).unwrap_or(charged).min(charged);
         let used = credit.split(padding);
-        self.give_back_to(id, used);
+        self.return_credit(id, used);
         let chunk = Chunk { data, padding, conn: id, credit };
         let Some(key) = self.key_at(id, stream) else {
             return self.on_stray_data(now, id, stream, chunk, end);
         };
         // The stream's window is charged when the data is applied.
         let found = self.streams.known(key);
-        let window = found.map_or(0, |stream| stream.recv.window.open());
-        if let Some(early) = self.early_of(key, id, stream) {
+        let window = found.map_or(0, |stream| stream.recv.window.value());
+        if let Some(early) = self.early_frames_at(key, id, stream) {
             let Err((cause, credit)) = early.push_data(chunk, end, window) else { return Ok(()) };
-            self.give_back_to(id, credit);
+            self.return_credit(id, credit);
             return Err(InputError::Stream(stream, cause));
         }
-        if let Err(fault) = self.check_barrier(StreamAddr { conn: id, id: stream }) {
-            self.give_back_to(id, chunk.credit);
-            return Err(fault);
+        if let Err(error) = self.check_barrier(StreamAddr { conn: id, id: stream }) {
+            self.return_credit(id, chunk.credit);
+            return Err(error);
         }
         self.apply_data(key, chunk, end).map_err(|cause| InputError::Stream(stream, cause))
     }
@@ -68,12 +68,12 @@ impl Session {
         end: EndStream,
     ) -> Result<(), InputError> {
         if self.vacated_key(StreamAddr { conn: id, id: stream }).is_some() {
-            self.give_back_to(id, chunk.credit);
+            self.return_credit(id, chunk.credit);
             return Err(InputError::Stream(stream, Cause::StreamClosed));
         }
         match self.id_state(id, stream) {
             IdState::Ignored => {
-                self.give_back_to(id, chunk.credit);
+                self.return_credit(id, chunk.credit);
                 Ok(())
             }
             IdState::Closed => {
@@ -81,28 +81,28 @@ impl Session {
                 Err(Cause::StreamClosed.into())
             }
             IdState::Idle | IdState::Skipped => {
-                // A client holds its direction until the ACK (SMIG-5.6/client-holds), so only a
+                // A client sends nothing until the ACK (SMIG-5.6/client-holds), so only a
                 // client can receive DATA on an unknown carrier.
                 if self.side == crate::ids::Side::Server || !self.may_be_carrier(id, stream) {
                     chunk.credit.forfeit();
                     return Err(Cause::IdleStream.into());
                 }
                 let window = self.largest_window();
-                let early = match self.unbound(now, id, stream) {
+                let early = match self.unbound_carrier(now, id, stream) {
                     Ok(Some(early)) => early,
                     Ok(None) => {
-                        self.give_back_to(id, chunk.credit);
+                        self.return_credit(id, chunk.credit);
                         return Ok(());
                     }
-                    Err(fault) => {
+                    Err(error) => {
                         chunk.credit.forfeit();
-                        return Err(fault);
+                        return Err(error);
                     }
                 };
                 let Err((cause, credit)) = early.push_data(chunk, end, window) else {
                     return Ok(());
                 };
-                self.give_back_to(id, credit);
+                self.return_credit(id, credit);
                 self.refuse_unbound(StreamAddr { conn: id, id: stream }, cause)
             }
         }
@@ -113,7 +113,7 @@ impl Session {
     /// was reset here, if the mover has not received the reset, or one whose HEADERS or
     /// PUSH_PROMISE has not arrived yet.
     fn largest_window(&self) -> i64 {
-        let windows = self.streams.iter().map(|(_, stream)| stream.recv.window.open());
+        let windows = self.streams.iter().map(|(_, stream)| stream.recv.window.value());
         let new = i64::from(self.config.stream_window);
         windows.fold(new.max(self.max_reset_window), i64::max)
     }
@@ -127,53 +127,53 @@ impl Session {
     ) -> Result<(), Cause> {
         let id = chunk.conn;
         let Some(stream) = self.streams.known_mut(key) else {
-            self.give_back_to(id, chunk.credit);
+            self.return_credit(id, chunk.credit);
             return Ok(());
         };
-        let refused = match stream.recv.state() {
+        let error = match stream.recv.state() {
             RecvState::Head => Some(Cause::DataBeforeHeaders),
             RecvState::Ended => Some(Cause::HalfClosed),
             RecvState::Body => None,
         };
-        if let Some(cause) = refused {
-            self.give_back_to(id, chunk.credit);
+        if let Some(cause) = error {
+            self.return_credit(id, chunk.credit);
             return Err(cause);
         }
         let due = match stream.recv.on_data(chunk) {
             Ok(due) => due,
             Err((cause, credit)) => {
-                self.give_back_to(id, credit);
+                self.return_credit(id, credit);
                 return Err(cause);
             }
         };
         if end.is_end() {
             stream.recv.on_end()?;
         }
-        let unwanted = matches!(stream.key_state, KeyState::Draining(_));
+        let is_draining = matches!(stream.key_state, KeyState::Draining(_));
         if let Some(increment) = due {
             self.send_stream_credit(key, increment);
         }
-        if unwanted {
+        if is_draining {
             self.discard_unread(key);
         } else {
             self.signal_readable(key);
         }
         if end.is_end() {
-            self.after_direction(key);
+            self.finish_if_complete(key);
         }
         Ok(())
     }
 
     pub(crate) fn signal_readable(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.known_mut(key) else { return };
-        if !stream.recv.signalled {
-            stream.recv.signalled = true;
+        if !stream.recv.is_notified {
+            stream.recv.is_notified = true;
             self.events.push_back(Event::Readable { stream: key });
         }
     }
 
     /// Returns credit to a connection, if it still exists, and sends a WINDOW_UPDATE if it is due.
-    pub(crate) fn give_back_to(&mut self, id: ConnId, credit: Credit) {
+    pub(crate) fn return_credit(&mut self, id: ConnId, credit: Credit) {
         let Some(conn) = self.conns.live_mut(id) else {
             return credit.forfeit();
         };
@@ -186,10 +186,10 @@ impl Session {
     /// Does nothing if the stream, or the peer's direction, has ended meanwhile.
     pub(crate) fn send_stream_credit(&mut self, key: StreamKey, increment: u32) {
         let Some(stream) = self.streams.find_mut(key) else { return };
-        if stream.is_over() || stream.recv.state() == RecvState::Ended {
+        if stream.has_failed() || stream.recv.state() == RecvState::Ended {
             return;
         }
-        stream.binding.on_credit_sent(increment);
+        stream.binding.on_window_update_sent(increment);
         let addr = stream.binding.send_addr();
         if let Some(conn) = self.conns.live_mut(addr.conn) {
             wire::window_update(&mut conn.out.frames, addr.id, increment);
@@ -206,9 +206,9 @@ impl Session {
         if stream.is_connection() {
             let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
             conn.send_window.add(increment)?;
-            for key in core::mem::take(&mut conn.blocked) {
+            for key in core::mem::take(&mut conn.blocked_streams) {
                 if let Some(stream) = self.streams.known_mut(key) {
-                    let at = stream.binding.leave_schedule();
+                    let at = stream.binding.take_scheduled();
                     debug_assert_eq!(at, Some(id), "a blocked stream counts as scheduled");
                 }
                 self.schedule(key);
@@ -226,8 +226,8 @@ impl Session {
         match self.id_state(id, stream) {
             IdState::Ignored | IdState::Closed => Ok(()),
             IdState::Idle | IdState::Skipped if self.may_be_carrier(id, stream) => {
-                let Some(early) = self.unbound(now, id, stream)? else { return Ok(()) };
-                early.credit = early.credit.saturating_add(increment.into());
+                let Some(early) = self.unbound_carrier(now, id, stream)? else { return Ok(()) };
+                early.window_increments = early.window_increments.saturating_add(increment.into());
                 Ok(())
             }
             IdState::Skipped => Ok(()),
@@ -235,7 +235,7 @@ impl Session {
         }
     }
 
-    /// Adds credit that the peer gave, unless the stream has ended meanwhile.
+    /// Adds credit from the peer, unless the stream has ended meanwhile.
     pub(crate) fn add_stream_credit(&mut self, key: StreamKey, credit: u64) -> Result<(), Cause> {
         let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
         let increment = u32::try_from(credit).map_err(|_| Cause::WindowOverflow)?;

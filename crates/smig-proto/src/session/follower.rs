@@ -4,8 +4,8 @@ use crate::conn::{Charge, Connection, ConnectionRole, IdState, Membership, Offen
 use crate::error::{Cause, InputError};
 use crate::ids::{Cid, ConnId, StreamAddr, StreamId};
 use crate::migrate::{
-    Collision, DeferredMigrate, MigrationState, Mover, NamedCarrier, OnOffer, OnStray,
-    check_migrate, on_stray_migrate,
+    Collision, DeferredMigrate, MigrationState, Mover, NamedCarrier, OfferResponse,
+    StrayMigrateResponse, check_migrate, on_stray_migrate,
 };
 use crate::session::{Event, Session};
 use crate::stream::{RecvState, StreamKey};
@@ -31,11 +31,11 @@ impl Session {
         let Some(key) = self.key_at(conn, id) else {
             return self.on_stray_migrate(now, from, migrate);
         };
-        if let Some(early) = self.early_of(key, conn, id) {
+        if let Some(early) = self.early_frames_at(key, conn, id) {
             return Ok(early.push_migrate(migrate, end)?);
         }
         self.check_barrier(from)?;
-        self.count_answer(conn)?;
+        self.count_reply(conn)?;
         self.apply_migrate(now, key, from, migrate, end)
     }
 
@@ -62,8 +62,8 @@ impl Session {
                 self.apply_barrier_end(now, key, end)
             }
             Collision::OwnYields(open) => {
-                let credit = open.credit_on_carrier;
-                self.undo(key, *open);
+                let credit = open.increments_on_carrier;
+                self.undo_migration(key, *open);
                 self.follow(now, key, from, dst, end)?;
                 if credit > 0 {
                     self.send_stream_credit(key, credit);
@@ -87,27 +87,27 @@ impl Session {
         if self.vacated_key(at).is_some() {
             return Err(InputError::Stream(at.id, Cause::StreamClosed));
         }
-        self.count_answer(at.conn)?;
+        self.count_reply(at.conn)?;
         let charge = self.charge_refusal(now)?;
         let own = self.conns.find(at.conn).and_then(|conn| conn.pending_answer(at.id));
         let carrier = migrate.dst.and_then(|dst| self.named_carrier(at, dst));
-        let reaction = on_stray_migrate(self.side, migrate, own, carrier);
+        let response = on_stray_migrate(self.side, migrate, own, carrier);
         if let Some(dst) = migrate.dst {
             self.drop_carrier(dst);
         }
-        if reaction != OnStray::OwnStands
+        if response != StrayMigrateResponse::OwnStands
             && let Some(conn) = self.conns.find_mut(at.conn)
         {
             // The server will not answer the client's own MIGRATE.
             conn.take_pending_answer(at.id);
         }
-        match reaction {
-            OnStray::OwnStands => {}
-            OnStray::AcceptAndReset(carrier, code) => {
+        match response {
+            StrayMigrateResponse::OwnStands => {}
+            StrayMigrateResponse::AcceptAndReset(carrier, code) => {
                 self.send_migrate(at, migrate, flag::SMIG_ACK);
                 self.queue_reset(carrier, code);
             }
-            OnStray::Decline { reset } => {
+            StrayMigrateResponse::Decline { reset } => {
                 if let Some(code) = reset {
                     self.queue_reset(at, code);
                 }
@@ -134,9 +134,9 @@ impl Session {
     fn drop_carrier(&mut self, (cid, sid): (Cid, StreamId)) {
         // A destination on no connection of the session has no carrier.
         let Some(conn) = self.conn_by_cid(cid) else { return };
-        let early = self.conns.find_mut(conn).and_then(|conn| conn.carriers.take(sid));
+        let early = self.conns.find_mut(conn).and_then(|conn| conn.carriers.remove(sid));
         if let Some(early) = early {
-            self.give_back_to(conn, early.into_credit());
+            self.return_credit(conn, early.into_credit());
         }
         self.ignore_from_peer(StreamAddr { conn, id: sid });
     }
@@ -147,12 +147,12 @@ impl Session {
         let at = stream.binding.send_addr();
         let joined = self.conns.find(at.conn).is_some_and(Connection::is_joined);
         match stream.binding.on_offer(stream.offered, joined)? {
-            OnOffer::Answered => {}
-            OnOffer::Ask => {
+            OfferResponse::Answered => {}
+            OfferResponse::AskApplication => {
                 self.events.push_back(Event::MigrationOffered { stream: key });
             }
-            OnOffer::Decline => {
-                let ended = stream.send.closed_flag();
+            OfferResponse::Decline => {
+                let ended = stream.send.end_stream_flag();
                 let charge = self.charge_refusal(now)?;
                 self.decline(at, ended, charge);
             }
@@ -173,7 +173,7 @@ impl Session {
         let Some(stream) = self.streams.find_mut(key) else { return };
         if stream.binding.decline_offer() {
             stream.offered = true;
-            let (addr, ended) = (stream.binding.send_addr(), stream.send.closed_flag());
+            let (addr, ended) = (stream.binding.send_addr(), stream.send.end_stream_flag());
             let charge = self.reset_budget.debit(Offence::Refused);
             self.decline(addr, ended, charge);
         }
@@ -193,31 +193,36 @@ impl Session {
         {
             // SMIG-5.12/join-pending
             let migrate = Migrate { dst: Some(dst) };
-            joining.deferred_migrates.push(DeferredMigrate { from, migrate, end, window_due: 0 });
+            joining.deferred_migrates.push(DeferredMigrate {
+                from,
+                migrate,
+                end,
+                window_adjustment: 0,
+            });
             return Ok(());
         }
         let carrier = self.usable_carrier(now, key, from, dst);
         let Some(stream) = self.streams.known_mut(key) else { return Ok(()) };
-        let (ended, received) = (stream.send.closed_flag(), stream.recv.received());
+        let (ended, received) = (stream.send.end_stream_flag(), stream.recv.received());
         let Some(to) = carrier else {
             let charge = self.charge_refusal(now)?;
             self.drop_carrier(dst);
             self.decline(from, ended, charge);
             self.apply_barrier_end(now, key, end)?;
-            self.after_direction(key);
+            self.finish_if_complete(key);
             return Ok(());
         };
         self.unschedule(key);
         self.send_migrate(from, Migrate { dst: Some(dst) }, flag::SMIG_ACK | ended.flag());
         if let Some(c1) = self.conns.known_mut(from.conn) {
-            c1.relied_on = true;
+            c1.has_needed_output = true;
         }
         self.rebind(key, to, Mover::Peer);
         let c2 = self.conns.known_mut(to.conn);
         let early = c2.and_then(|c2| {
             c2.role = ConnectionRole::Bulk;
             c2.peer_ids.mark_used(to.id);
-            c2.carriers.take(to.id)
+            c2.carriers.remove(to.id)
         });
         self.events.push_back(Event::Migrated {
             stream: key,
@@ -232,7 +237,7 @@ impl Session {
             paid = paid.and(early);
         }
         self.schedule(key);
-        self.after_direction(key);
+        self.finish_if_complete(key);
         paid
     }
 
@@ -245,10 +250,11 @@ impl Session {
         from: StreamAddr,
         dst: (Cid, StreamId),
     ) -> Option<StreamAddr> {
-        let max_moves = self.config.smig.as_ref()?.max_migrations_per_stream;
+        let max_migrations = self.config.smig.as_ref()?.max_migrations_per_stream;
         let to = self.named_carrier(from, dst)?;
         let stream = self.streams.known(key)?;
-        if stream.binding.moves() >= max_moves || !self.migration_budget.take(now, 1) {
+        if stream.binding.migration_count() >= max_migrations || !self.migration_budget.take(now, 1)
+        {
             self.events.push_back(Event::LimitHit { conn: from.conn, limit: "migrations" });
             return None;
         }
@@ -267,7 +273,7 @@ impl Session {
             s2_closed: matches!(c2.peer_ids.state(s2), IdState::Ignored | IdState::Closed),
             goaway: c2.goaway.sent,
         };
-        carrier.usable()
+        carrier.usable_addr()
     }
 
     /// Rejects frames of a stream after a MIGRATE that is buffered until a JOIN is answered
@@ -279,17 +285,19 @@ impl Session {
         Ok(())
     }
 
-    /// Returns whether a MIGRATE that was read there waits for a JOIN (SMIG-5.12/join-pending).
+    /// Returns whether a MIGRATE that was read at `at` waits for a JOIN (SMIG-5.12/join-pending).
     pub(crate) fn is_deferred(&self, at: StreamAddr) -> bool {
         self.conns.iter().flat_map(|conn| &conn.deferred_migrates).any(|wait| wait.from == at)
     }
 
     /// Processes the moves that waited for the JOIN of `id`: it was answered, or the connection was
     /// closed.
-    pub(crate) fn release_deferred(&mut self, now: Instant, id: ConnId) {
+    pub(crate) fn process_deferred(&mut self, now: Instant, id: ConnId) {
         let waiting =
             self.conns.find_mut(id).map(|conn| core::mem::take(&mut conn.deferred_migrates));
-        for DeferredMigrate { from, migrate, end, window_due } in waiting.unwrap_or_default() {
+        for DeferredMigrate { from, migrate, end, window_adjustment: window_due } in
+            waiting.unwrap_or_default()
+        {
             let done = match self.key_at(from.conn, from.id) {
                 Some(key) => {
                     let done = self.apply_migrate(now, key, from, migrate, end);
@@ -303,13 +311,13 @@ impl Session {
                 }
                 None => self.on_stray_migrate(now, from, migrate),
             };
-            if let Err(fault) = done {
-                self.on_input_error(now, from.conn, fault);
+            if let Err(error) = done {
+                self.on_input_error(now, from.conn, error);
             }
         }
     }
 
-    pub(crate) fn recv_ended(&self, key: StreamKey) -> bool {
+    pub(crate) fn has_recv_ended(&self, key: StreamKey) -> bool {
         self.streams.find(key).is_none_or(|stream| stream.recv.state() == RecvState::Ended)
     }
 }

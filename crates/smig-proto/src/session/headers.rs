@@ -16,7 +16,7 @@ use crate::wire::EndStream;
 impl Session {
     /// Handles a complete field block. Decodes it even if it is then ignored: the HPACK dynamic
     /// table must stay in sync (RFC 9113 section 4.3).
-    pub(crate) fn on_header_block(
+    pub(crate) fn on_field_block(
         &mut self,
         now: Instant,
         id: ConnId,
@@ -31,7 +31,7 @@ impl Session {
         let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         conn.abuse.reset_runs();
         let mut section = FieldSection::default();
-        if conn.decoder.decode(block, |field| section.take(field, limits)).is_err() {
+        if conn.decoder.decode(block, |field| section.push(field, limits)).is_err() {
             return Err(Cause::Compression.into());
         }
         section.seal();
@@ -50,9 +50,9 @@ impl Session {
         end: EndStream,
     ) -> Result<(), InputError> {
         if let Some(key) = self.key_at(conn, id) {
-            if let Some(early) = self.early_of(key, conn, id) {
-                let kept = early.push_section(section, end);
-                return kept.map_err(|cause| InputError::Stream(id, cause));
+            if let Some(early) = self.early_frames_at(key, conn, id) {
+                let buffered = early.push_section(section, end);
+                return buffered.map_err(|cause| InputError::Stream(id, cause));
             }
             self.check_barrier(StreamAddr { conn, id })?;
             return self
@@ -62,7 +62,7 @@ impl Session {
         if self.vacated_key(StreamAddr { conn, id }).is_some() {
             return Err(InputError::Stream(id, Cause::StreamClosed));
         }
-        if !self.is_peers(id) && self.side == Side::Server {
+        if !self.is_peer_id(id) && self.side == Side::Server {
             return match self.id_state(conn, id) {
                 IdState::Idle | IdState::Skipped => Err(Cause::WrongStreamParity.into()),
                 IdState::Ignored => Ok(()),
@@ -83,7 +83,7 @@ impl Session {
                 if !self.may_be_carrier(conn, id) {
                     return Err(Cause::IdleStream.into());
                 }
-                let Some(early) = self.unbound(now, conn, id)? else { return Ok(()) };
+                let Some(early) = self.unbound_carrier(now, conn, id)? else { return Ok(()) };
                 match early.push_section(section, end) {
                     Ok(()) => Ok(()),
                     Err(cause) => self.refuse_unbound(StreamAddr { conn, id }, cause),
@@ -101,10 +101,10 @@ impl Session {
         section: FieldSection,
         end: EndStream,
     ) -> Result<(), InputError> {
-        let (most, window) = (self.config.max_concurrent_streams, self.config.stream_window);
-        let full = self.peer_open >= most;
+        let (max, window) = (self.config.max_concurrent_streams, self.config.stream_window);
+        let full = self.open_peer_streams >= max;
         let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
-        if conn.carriers.find(stream).is_some() {
+        if conn.carriers.find_mut(stream).is_some() {
             return Err(Cause::CarrierMisuse.into());
         }
         conn.peer_ids.mark_opened(stream);
@@ -112,14 +112,14 @@ impl Session {
             return Err(InputError::Stream(stream, Cause::TooManyStreams));
         }
         let window = if conn.settings_acked { window } else { window.max(INITIAL_WINDOW) };
-        let send_window = conn.peer.initial_window;
+        let send_window = conn.peer_settings.initial_window;
         let head = match section.into_request(&mut conn.authority) {
             Ok(head) => Box::new(head),
             Err(Cause::HeadersTooLarge) => return self.refuse_large_request(now, id, stream),
             Err(cause) => return Err(InputError::Stream(stream, cause)),
         };
-        let takes_protocol = self.config.connect_protocol == ConnectProtocol::Enabled;
-        if head.protocol.is_some() && !takes_protocol {
+        let accepts_protocol = self.config.connect_protocol == ConnectProtocol::Enabled;
+        if head.protocol.is_some() && !accepts_protocol {
             // The client must not use it before the server has announced it (RFC 8441 section 3).
             return Err(InputError::Stream(stream, Cause::BadPseudo));
         }
@@ -130,7 +130,8 @@ impl Session {
         recv.on_head(end, length).map_err(|cause| InputError::Stream(stream, cause))?;
         let halves = (SendHalf::new(send_window, SendState::Head), recv);
         let addr = StreamAddr { conn: id, id: stream };
-        let key = self.admit(now, Opener::Peer, RequestKind::of(&head), addr, halves, priority);
+        let key =
+            self.admit(now, Opener::Peer, RequestKind::from_request(&head), addr, halves, priority);
         self.arm(now);
         self.events.push_back(Event::Request { conn: id, stream: key, head, end });
         Ok(())
@@ -143,7 +144,7 @@ impl Session {
             let at = conn.idle_priorities.iter().position(|&(other, _)| other == stream)?;
             Some(conn.idle_priorities.swap_remove(at).1)
         });
-        updated.unwrap_or_else(|| Priority::of(&head.headers))
+        updated.unwrap_or_else(|| Priority::from_headers(&head.headers))
     }
 
     /// Applies a field section in stream order.
@@ -164,7 +165,7 @@ impl Session {
                 }
                 stream.recv.on_trailers(section.into_trailers()?)?;
                 self.signal_readable(key);
-                self.after_direction(key);
+                self.finish_if_complete(key);
                 Ok(())
             }
             RecvState::Head => self.apply_response(key, section, end),
@@ -181,11 +182,11 @@ impl Session {
             return Err(section.malformed.unwrap_or(Cause::BadPseudo));
         }
         let (head, kind) = section.into_response()?;
-        let most = self.config.limits.max_informational;
+        let max = self.config.limits.max_informational;
         let Some(stream) = self.streams.known_mut(key) else { return Ok(()) };
         match kind {
             ResponseKind::Informational if end.is_end() => Err(Cause::BadPseudo),
-            ResponseKind::Informational if stream.recv.informational >= most => {
+            ResponseKind::Informational if stream.recv.informational >= max => {
                 Err(Cause::TooManyInformational)
             }
             ResponseKind::Informational => {
@@ -210,7 +211,7 @@ impl Session {
                 };
                 stream.recv.on_head(end, length)?;
                 self.events.push_back(Event::Response { stream: key, head, end });
-                self.after_direction(key);
+                self.finish_if_complete(key);
                 Ok(())
             }
         }
@@ -223,14 +224,14 @@ impl Session {
         }
         match self.key_at(conn, stream) {
             // Check the opener, not the parity of the ID: the mover chose the ID of a carrier.
-            Some(key) if !self.recv_ended(key) && self.is_ours(key) => Ok(()),
+            Some(key) if !self.has_recv_ended(key) && self.is_locally_opened(key) => Ok(()),
             Some(_) => Err(Cause::BadPush.into()),
             None if self.id_state(conn, stream) == IdState::Ignored => Ok(()),
             None => Err(Cause::BadPush.into()),
         }
     }
 
-    fn is_ours(&self, key: StreamKey) -> bool {
+    fn is_locally_opened(&self, key: StreamKey) -> bool {
         self.streams.find(key).is_some_and(|stream| stream.opener == Opener::Local)
     }
 
@@ -242,29 +243,30 @@ impl Session {
         promised: StreamId,
         section: FieldSection,
     ) -> Result<(), InputError> {
-        let (most, window) = (self.config.max_concurrent_streams, self.config.stream_window);
+        let (max, window) = (self.config.max_concurrent_streams, self.config.stream_window);
         let parent = self.key_at(id, parent);
-        let opens = self.conns.known(id).is_some_and(|conn| conn.peer_ids.may_open(promised));
-        if !self.is_peers(promised) || !opens {
+        let may_open = self.conns.known(id).is_some_and(|conn| conn.peer_ids.may_open(promised));
+        if !self.is_peer_id(promised) || !may_open {
             return Err(Cause::BadPush.into());
         }
-        let full = self.peer_open >= most;
+        let full = self.open_peer_streams >= max;
         let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         if conn.goaway.sent.is_some_and(|last| promised > last) {
-            // The server finds the stream excluded by this side's GOAWAY (RFC 9113 section 6.8).
+            // This side's GOAWAY excludes the stream (RFC 9113 section 6.8).
             return Ok(());
         }
-        if conn.carriers.find(promised).is_some() {
+        if conn.carriers.find_mut(promised).is_some() {
             return Err(Cause::CarrierMisuse.into());
         }
         conn.peer_ids.mark_opened(promised);
         let (Some(parent), false) = (parent, full) else {
             return Err(InputError::Stream(promised, Cause::TooManyStreams));
         };
-        let send_window = conn.peer.initial_window;
-        let fault = |cause| InputError::Stream(promised, cause);
-        let head = section.into_request(&mut conn.authority).map_err(fault)?;
-        if !head.method.is_safe() || content_length(&head.headers).map_err(fault)?.unwrap_or(0) > 0
+        let send_window = conn.peer_settings.initial_window;
+        let stream_error = |cause| InputError::Stream(promised, cause);
+        let head = section.into_request(&mut conn.authority).map_err(stream_error)?;
+        if !head.method.is_safe()
+            || content_length(&head.headers).map_err(stream_error)?.unwrap_or(0) > 0
         {
             return Err(InputError::Stream(promised, Cause::BadPush));
         }
@@ -274,7 +276,7 @@ impl Session {
         let key = self.admit(
             now,
             Opener::Peer,
-            RequestKind::of(&head),
+            RequestKind::from_request(&head),
             addr,
             halves,
             Priority::default(),
@@ -285,7 +287,7 @@ impl Session {
 }
 
 impl RequestKind {
-    pub(crate) fn of(head: &RequestHead) -> Self {
+    pub(crate) fn from_request(head: &RequestHead) -> Self {
         match head.method {
             http::Method::HEAD => Self::Head,
             http::Method::CONNECT => Self::Tunnel,

@@ -9,10 +9,10 @@ use crate::error::{Cause, InputError};
 use crate::ids::{ConnId, StreamId};
 use crate::session::Session;
 use crate::time::Instant;
-use crate::wire::{self, FRAME_HEAD, Frame, FrameHead, kind};
+use crate::wire::{self, FRAME_HEADER_BYTES, Frame, FrameHeader, kind};
 
 /// Approximate size of a driver's read, in bytes.
-const MAX_READ: usize = 64 << 10;
+const TYPICAL_READ_BYTES: usize = 64 << 10;
 
 impl Session {
     /// Processes the input of a connection. Consumes complete frames; the rest stays in `buf` for
@@ -23,11 +23,11 @@ impl Session {
     /// it is replaced, the retained memory is bounded by the windows.
     pub fn handle_input(&mut self, now: Instant, conn: ConnId, buf: &mut BytesMut) {
         if let Some(conn) = self.conns.find_mut(conn) {
-            conn.input.look(buf);
+            conn.input_tracker.record(buf);
         }
         while let Some((head, payload)) = self.next_frame(now, conn, buf) {
-            if let Err(fault) = self.handle_frame(now, conn, head, payload) {
-                self.on_input_error(now, conn, fault);
+            if let Err(error) = self.handle_frame(now, conn, head, payload) {
+                self.on_input_error(now, conn, error);
             }
         }
     }
@@ -38,7 +38,7 @@ impl Session {
     pub fn wants_input(&self, conn: ConnId) -> bool {
         self.conns.find(conn).is_some_and(|conn| {
             !matches!(conn.state, ConnState::JoinPending(_) | ConnState::Dead)
-                && conn.out.provoked() < self.config.limits.max_buffered_output
+                && conn.out.peer_caused_bytes() < self.config.limits.max_buffered_output
         })
     }
 
@@ -47,20 +47,20 @@ impl Session {
         now: Instant,
         id: ConnId,
         buf: &mut BytesMut,
-    ) -> Option<(FrameHead, Bytes)> {
+    ) -> Option<(FrameHeader, Bytes)> {
         let max = self.config.max_frame_size;
         let conn = self.conns.find_mut(id)?;
         match conn.state {
             ConnState::Preface => {
-                let known = buf.len().min(wire::PREFACE.len());
-                if buf.get(..known) != wire::PREFACE.get(..known) {
+                let received = buf.len().min(wire::PREFACE.len());
+                if buf.get(..received) != wire::PREFACE.get(..received) {
                     self.on_input_error(now, id, Cause::BadPreface.into());
                     return None;
                 }
-                if known < wire::PREFACE.len() {
+                if received < wire::PREFACE.len() {
                     return None;
                 }
-                buf.advance(known);
+                buf.advance(received);
                 conn.state = ConnState::Settings;
             }
             ConnState::JoinPending(_) => return None,
@@ -70,20 +70,20 @@ impl Session {
             }
             ConnState::Settings | ConnState::Open => {}
         }
-        let head = FrameHead::parse(buf)?;
+        let head = FrameHeader::parse(buf)?;
         if head.length > max {
             self.on_input_error(now, id, Cause::FrameTooLong.into());
             return None;
         }
         let length = head.length as usize;
-        if buf.len() < FRAME_HEAD + length {
-            if length > MAX_READ {
+        if buf.len() < FRAME_HEADER_BYTES + length {
+            if length > TYPICAL_READ_BYTES {
                 // The frame arrives in many reads, and each would move it to a larger buffer.
-                buf.reserve(FRAME_HEAD + length - buf.len());
+                buf.reserve(FRAME_HEADER_BYTES + length - buf.len());
             }
             return None;
         }
-        buf.advance(FRAME_HEAD);
+        buf.advance(FRAME_HEADER_BYTES);
         Some((head, buf.split_to(length).freeze()))
     }
 
@@ -91,7 +91,7 @@ impl Session {
         &mut self,
         now: Instant,
         id: ConnId,
-        head: FrameHead,
+        head: FrameHeader,
         payload: Bytes,
     ) -> Result<(), InputError> {
         let points = self.config.smig.as_ref().map(|smig| smig.code_points);
@@ -106,8 +106,8 @@ impl Session {
         {
             return Err(Cause::FirstFrameNotSettings.into());
         }
-        let smig_on = conn.peer.smig > 0 && conn.cid.is_some();
-        self.note_frame(id, &head);
+        let smig_on = conn.peer_settings.max_open_migrations > 0 && conn.cid.is_some();
+        self.mark_frame_received(id, &head);
         let frame = wire::parse(head, payload, points.as_ref().filter(|_| smig_on))?;
         self.dispatch(now, id, frame)
     }
@@ -159,11 +159,11 @@ impl Session {
     /// browsers send up to three for each open stream of a page when its layout is computed, and
     /// again when it is scrolled.
     fn on_priority(&mut self, id: ConnId) -> Result<(), InputError> {
-        let most = self.config.max_concurrent_streams.max(100).saturating_mul(8);
+        let max = self.config.max_concurrent_streams.max(100).saturating_mul(8);
         let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         conn.abuse.consecutive_priorities += 1;
-        if conn.abuse.consecutive_priorities > most {
-            return Err(Cause::TooManyOldPriorities.into());
+        if conn.abuse.consecutive_priorities > max {
+            return Err(Cause::TooManyPriorityFrames.into());
         }
         Ok(())
     }
@@ -172,10 +172,10 @@ impl Session {
     pub(crate) fn count_empty(&mut self, id: ConnId) -> Result<(), InputError> {
         // Frames of unknown types may be GREASE; only a sequence of them without a useful frame is
         // counted.
-        let most = self.config.limits.max_consecutive_empty_frames;
+        let max = self.config.limits.max_consecutive_empty_frames;
         let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         conn.abuse.consecutive_empty += 1;
-        if conn.abuse.consecutive_empty > most {
+        if conn.abuse.consecutive_empty > max {
             return Err(Cause::TooManyEmptyFrames.into());
         }
         Ok(())
@@ -194,7 +194,7 @@ impl Session {
             self.check_promise(id, stream)?;
         }
         match last {
-            wire::LastFragment::Yes => self.on_header_block(now, id, stream, block_kind, &block),
+            wire::LastFragment::Yes => self.on_field_block(now, id, stream, block_kind, &block),
             wire::LastFragment::No => {
                 if block.is_empty() {
                     self.count_empty(id)?;
@@ -228,7 +228,7 @@ impl Session {
             return Ok(());
         }
         let block_kind = assembly.kind;
-        self.on_header_block(now, id, stream, block_kind, &assembly.into_block())
+        self.on_field_block(now, id, stream, block_kind, &assembly.into_block())
     }
 
     /// Handles the end of the peer's side of the transport.

@@ -10,97 +10,101 @@ impl Session {
     /// all state, so it is meant for tests.
     #[must_use]
     pub fn check_invariants(&self) -> Vec<String> {
-        let mut wrong = Vec::new();
-        self.verify_counts(&mut wrong);
+        let mut violations = Vec::new();
+        self.verify_counts(&mut violations);
         for (key, stream) in self.streams.iter() {
-            self.verify_stream(key, stream, &mut wrong);
+            self.verify_stream(key, stream, &mut violations);
         }
         for conn in self.conns.iter() {
             if !conn.is_dead() {
-                self.verify_connection(conn, &mut wrong);
+                self.verify_connection(conn, &mut violations);
             } else if !conn.deferred_migrates.is_empty() {
-                wrong.push(format!("{} has ended, and moves wait for its JOIN", conn.id));
+                violations.push(format!("{} has ended, and MIGRATEs wait for its JOIN", conn.id));
             }
         }
-        wrong
+        violations
     }
 
-    fn verify_counts(&self, wrong: &mut Vec<String>) {
+    fn verify_counts(&self, violations: &mut Vec<String>) {
         let opened_by =
             |opener| self.streams.iter().filter(|(_, stream)| stream.opener == opener).count();
-        for (opener, count) in [(Opener::Peer, self.peer_open), (Opener::Local, self.local_open)] {
+        for (opener, count) in
+            [(Opener::Peer, self.open_peer_streams), (Opener::Local, self.open_local_streams)]
+        {
             let streams = opened_by(opener);
             if streams != count as usize {
-                wrong.push(format!("{count} streams of {opener:?}, not {streams}"));
+                violations.push(format!("{count} streams of {opener:?}, not {streams}"));
             }
         }
     }
 
-    fn verify_stream(&self, key: StreamKey, stream: &Stream, wrong: &mut Vec<String>) {
-        if stream.is_over() || stream.is_complete() {
+    fn verify_stream(&self, key: StreamKey, stream: &Stream, violations: &mut Vec<String>) {
+        if stream.has_failed() || stream.is_complete() {
             return;
         }
         for StreamAddr { conn, id } in stream.binding.addrs() {
-            let lives = self.conns.find(conn).is_some_and(|conn| !conn.is_dead());
-            if lives && self.key_at(conn, id) != Some(key) {
-                wrong.push(format!("{key:?} is not found at {conn}/{id}"));
+            let is_live = self.conns.find(conn).is_some_and(|conn| !conn.is_dead());
+            if is_live && self.key_at(conn, id) != Some(key) {
+                violations.push(format!("{key:?} is not found at {conn}/{id}"));
             }
         }
         for &at in stream.binding.vacated() {
-            let lives = self.conns.find(at.conn).is_some_and(|conn| !conn.is_dead());
-            if lives && self.vacated_key(at) != Some(key) {
-                wrong.push(format!("{key:?} has left {at:?}, which does not know it"));
+            let is_live = self.conns.find(at.conn).is_some_and(|conn| !conn.is_dead());
+            if is_live && self.vacated_key(at) != Some(key) {
+                violations.push(format!("{key:?} has left {at:?}, where it has no entry"));
             }
         }
         let conn = stream.binding.send_addr().conn;
-        let lives = self.conns.find(conn).is_some_and(|conn| !conn.is_dead());
-        if lives && stream.has_frames() && stream.binding.scheduled() != Some(conn) {
-            wrong.push(format!("{key:?} could send and is not scheduled"));
+        let is_live = self.conns.find(conn).is_some_and(|conn| !conn.is_dead());
+        if is_live && stream.has_frames() && stream.binding.scheduled() != Some(conn) {
+            violations.push(format!("{key:?} could send and is not scheduled"));
         }
     }
 
-    fn verify_connection(&self, conn: &Connection, wrong: &mut Vec<String>) {
+    fn verify_connection(&self, conn: &Connection, violations: &mut Vec<String>) {
         for (id, key) in conn.keys_in_order() {
             let at = StreamAddr { conn: conn.id, id };
-            let here = |stream: &Stream| stream.binding.addrs().any(|addr| addr == at);
-            if !self.streams.find(key).is_some_and(here) {
-                wrong.push(format!("{}/{id} leads to a stream that is elsewhere", conn.id));
+            let is_here = |stream: &Stream| stream.binding.addrs().any(|addr| addr == at);
+            if !self.streams.find(key).is_some_and(is_here) {
+                violations.push(format!("{}/{id} maps to a stream that is elsewhere", conn.id));
             }
         }
-        let left = |at: StreamAddr, stream: &Stream| stream.binding.vacated().contains(&at);
+        let has_left = |at: StreamAddr, stream: &Stream| stream.binding.vacated().contains(&at);
         for (id, key) in conn.vacated_in_order() {
             let at = StreamAddr { conn: conn.id, id };
-            if !self.streams.find(key).is_some_and(|stream| left(at, stream)) {
-                wrong.push(format!("{}/{id} was left by a stream that never was there", conn.id));
+            if !self.streams.find(key).is_some_and(|stream| has_left(at, stream)) {
+                violations
+                    .push(format!("{}/{id} was left by a stream that was not there", conn.id));
             }
         }
-        let places = conn.scheduler.len() + conn.blocked.len();
-        let here = |stream: &Stream| stream.binding.scheduled() == Some(conn.id);
-        let scheduled = self.streams.iter().filter(|(_, stream)| here(stream)).count();
+        let places = conn.scheduler.len() + conn.blocked_streams.len();
+        let is_here = |stream: &Stream| stream.binding.scheduled() == Some(conn.id);
+        let scheduled = self.streams.iter().filter(|(_, stream)| is_here(stream)).count();
         if places != scheduled {
-            wrong
+            violations
                 .push(format!("{}: {places} places in the schedule, {scheduled} streams", conn.id));
         }
         if !conn.deferred_migrates.is_empty()
             && !matches!(conn.membership, Membership::Joining { .. })
         {
-            wrong.push(format!("{}: moves wait for a JOIN that is over", conn.id));
+            violations.push(format!("{}: MIGRATEs wait for a JOIN that was answered", conn.id));
         }
-        let held = self.held_of(conn);
+        let held = self.buffered_bytes(conn);
         if conn.recv_window.outstanding() != held {
             let missing = conn.recv_window.outstanding();
-            wrong.push(format!("{}: {missing} bytes of window used, {held} held", conn.id));
+            violations
+                .push(format!("{}: {missing} bytes of window used, {held} buffered", conn.id));
         }
     }
 
     /// Returns the received bytes that occupy the connection's receive window, wherever they are
     /// buffered.
-    fn held_of(&self, conn: &Connection) -> u64 {
-        let unbound: u64 = conn.carriers.iter().map(|early| early.held()).sum();
+    fn buffered_bytes(&self, conn: &Connection) -> u64 {
+        let unbound: u64 = conn.carriers.iter().map(|early| early.window_bytes()).sum();
         let of_stream = |stream: &Stream| -> u64 {
-            let early = stream.binding.open().filter(|open| open.to.conn == conn.id);
-            let early = early.map_or(0, |open| open.early.held());
-            early + stream.recv.held_of(conn.id)
+            let early = stream.binding.open_migration().filter(|open| open.to.conn == conn.id);
+            let early = early.map_or(0, |open| open.early.window_bytes());
+            early + stream.recv.window_bytes_on(conn.id)
         };
         unbound + self.streams.iter().map(|(_, stream)| of_stream(stream)).sum::<u64>()
     }

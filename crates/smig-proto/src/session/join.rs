@@ -10,7 +10,9 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
 use crate::config::{Config, MAX_CONNECTIONS};
-use crate::conn::{ConnState, Connection, Identity, JoinTurn, Membership, Security, UndecidedJoin};
+use crate::conn::{
+    ConnState, Connection, Identity, JoinPermission, Membership, Security, UndecidedJoin,
+};
 use crate::error::{Cause, InputError};
 use crate::ids::{AppId, Cid, ConnId, Side, StreamId};
 use crate::invariant::DebugExpect;
@@ -95,7 +97,7 @@ impl DetachedConnection {
     }
 }
 
-fn keyed(key: &SessionKey) -> Hmac<Sha256> {
+fn hmac_with_key(key: &SessionKey) -> Hmac<Sha256> {
     // HMAC accepts keys of any length, so this does not fail.
     match Hmac::<Sha256>::new_from_slice(&key.0) {
         Ok(mac) => mac,
@@ -104,7 +106,7 @@ fn keyed(key: &SessionKey) -> Hmac<Sha256> {
 }
 
 fn client_mac(key: &SessionKey, cid: Cid, nonce: [u8; 16], exporter: [u8; 32]) -> [u8; 32] {
-    let mac = keyed(key).chain_update(b"smig client").chain_update(cid.to_bytes());
+    let mac = hmac_with_key(key).chain_update(b"smig client").chain_update(cid.to_bytes());
     mac.chain_update(nonce).chain_update(exporter).finalize().into_bytes().into()
 }
 
@@ -114,7 +116,7 @@ fn server_mac(
     nonces: ([u8; 16], [u8; 16]),
     exporter: [u8; 32],
 ) -> [u8; 32] {
-    let mac = keyed(key).chain_update(b"smig server").chain_update(cid.to_bytes());
+    let mac = hmac_with_key(key).chain_update(b"smig server").chain_update(cid.to_bytes());
     let mac = mac.chain_update(nonces.0).chain_update(nonces.1);
     mac.chain_update(exporter).finalize().into_bytes().into()
 }
@@ -143,7 +145,7 @@ impl Session {
                 }
                 conn.membership = Membership::Joined;
                 self.key = Some(SessionKey(material));
-                self.note_number(cid);
+                self.record_conn_number(cid);
                 self.events.push_back(Event::SessionEstablished { conn: id, app: cid.app });
             }
             Membership::KeyingJoin => {
@@ -164,9 +166,9 @@ impl Session {
     }
 
     /// Server: marks a ConnNo as used (SMIG-4.6/refusal-reasons).
-    fn note_number(&mut self, cid: Cid) {
+    fn record_conn_number(&mut self, cid: Cid) {
         if self.side == Side::Server {
-            self.numbers.note(cid.number);
+            self.conn_numbers.record_joined(cid.number);
         }
     }
 
@@ -193,14 +195,14 @@ impl Session {
         nonce: [u8; 16],
         mac: [u8; 32],
     ) -> Result<(), InputError> {
-        self.count_answer(id)?;
-        let alone = self.conns.len() == 1;
+        self.count_reply(id)?;
+        let is_only_connection = self.conns.len() == 1;
         let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
         let Some(cid) = conn.cid else { return Err(Cause::BadCid.into()) };
         // JOIN must precede every stream (SMIG-4.2/join-first), and a connection that others have
         // joined cannot join.
         let late = conn.peer_ids.highest() > StreamId::CONNECTION || conn.carriers.len() > 0;
-        if late || !alone || conn.join_turn == JoinTurn::Over {
+        if late || !is_only_connection || conn.join_permission == JoinPermission::Forbidden {
             return Err(Cause::UnexpectedJoin.into());
         }
         let (_, unused) = mac.split_at(16);
@@ -227,15 +229,19 @@ impl Session {
         rest.copy_from_slice(mac.split_at(16).0);
         let key = SessionKey(key);
         let points = self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
-        let ours = nonce_after(nonce);
-        let answer = server_mac(&key, cid, (nonce, ours), [0; 32]);
+        let server_nonce = derive_nonce(nonce);
+        let answer = server_mac(&key, cid, (nonce, server_nonce), [0; 32]);
         if let Some(conn) = self.conns.known_mut(id) {
-            wire::join(&mut conn.out.frames, &points, Join::Ack { nonce: ours, mac: answer });
+            wire::join(
+                &mut conn.out.frames,
+                &points,
+                Join::Ack { nonce: server_nonce, mac: answer },
+            );
             conn.membership = Membership::Joined;
-            conn.join_turn = JoinTurn::Over;
+            conn.join_permission = JoinPermission::Forbidden;
         }
         self.key = Some(key);
-        self.note_number(cid);
+        self.record_conn_number(cid);
         self.events.push_back(Event::SessionEstablished { conn: id, app: cid.app });
         Ok(())
     }
@@ -244,7 +250,7 @@ impl Session {
         &mut self,
         now: Instant,
         id: ConnId,
-        theirs: [u8; 16],
+        server_nonce: [u8; 16],
         mac: [u8; 32],
     ) -> Result<(), InputError> {
         let key = self.key.clone();
@@ -259,7 +265,7 @@ impl Session {
         else {
             return Err(Cause::UnexpectedJoin.into());
         };
-        let expected = server_mac(&key, cid, (nonce, theirs), exporter);
+        let expected = server_mac(&key, cid, (nonce, server_nonce), exporter);
         if !bool::from(expected.ct_eq(&mac)) {
             return Err(Cause::BadServerProof.into());
         }
@@ -270,7 +276,7 @@ impl Session {
             Event::SessionEstablished { conn: id, app: cid.app }
         };
         self.events.push_back(event);
-        self.release_deferred(now, id);
+        self.process_deferred(now, id);
         Ok(())
     }
 
@@ -290,7 +296,7 @@ impl Session {
             && conn.local_ids.highest() > StreamId::CONNECTION;
         let cid = conn.cid.filter(|_| !late);
         self.events.push_back(Event::JoinRefused { conn: id, reason });
-        self.release_deferred(now, id);
+        self.process_deferred(now, id);
         if let (JoinRefusal::UnknownSession, Some(cid)) = (reason, cid) {
             // The server has forgotten the session: this connection founds a new one, and streams
             // cannot move from or to the old connections (SMIG-4.8/new-session).
@@ -307,7 +313,7 @@ impl Session {
             }
             let conns: Vec<_> = self.conns.iter().map(|conn| conn.id).collect();
             for conn in conns {
-                self.release_deferred(now, conn);
+                self.process_deferred(now, conn);
             }
             self.found_session(id, cid);
             self.arm(now);
@@ -334,7 +340,7 @@ impl Session {
             self.key = None;
         } else if conn.spec.security == Security::Tls13 {
             // In cleartext, another JOIN transmits the key.
-            conn.join_turn = JoinTurn::Over;
+            conn.join_permission = JoinPermission::Forbidden;
         }
     }
 
@@ -373,7 +379,7 @@ impl Session {
         let used = self.conns.iter().any(|conn| conn.cid == Some(cid));
         let expected = client_mac(key, cid, detached.join.nonce, exporter);
         let proved = bool::from(expected.ct_eq(&detached.join.mac));
-        if !proved || used || !self.numbers.may_join(cid.number) {
+        if !proved || used || !self.conn_numbers.may_join(cid.number) {
             return Err(JoinRefusal::BadProof);
         }
         let spec = &detached.conn.spec;
@@ -407,14 +413,14 @@ impl Session {
             let mac = server_mac(key, proof.cid, (proof.nonce, nonce), proof.exporter);
             wire::join(&mut conn.out.frames, &points, Join::Ack { nonce, mac });
         }
-        self.note_number(proof.cid);
+        self.record_conn_number(proof.cid);
         self.conns.push(conn);
         for member in self.conns.iter_mut() {
-            member.join_turn = JoinTurn::Over;
+            member.join_permission = JoinPermission::Forbidden;
         }
         self.arm(now);
         self.events.push_back(Event::Joined { conn: id });
-        if self.closing {
+        if self.is_closing {
             // The JOIN was in flight when the session was shut down.
             self.drain(now, id);
         }
@@ -453,7 +459,7 @@ impl Session {
         let live = self.conns.iter().filter(|conn| !conn.is_dead());
         let founded = live.clone().any(|conn| conn.is_joined() && conn.settings_acked);
         self.side == Side::Client
-            && !self.closing
+            && !self.is_closing
             && self.key.is_some()
             && founded
             && live.count() < smig.max_connections.min(MAX_CONNECTIONS)
@@ -462,6 +468,6 @@ impl Session {
 
 /// Derives the nonce of the answer to a cleartext founder. It need not be random, because the
 /// answer proves nothing.
-fn nonce_after(nonce: [u8; 16]) -> [u8; 16] {
+fn derive_nonce(nonce: [u8; 16]) -> [u8; 16] {
     nonce.map(|byte| !byte)
 }

@@ -31,7 +31,7 @@ use std::sync::Arc;
 pub use commands::{OpenError, PushError, SendError};
 pub use event::{Event, LostReason};
 pub use join::{DetachedConnection, JoinProof, KeyingRequest};
-pub use read::Read;
+pub use read::ReadResult;
 pub use view::{ConnectionView, StreamView};
 
 use crate::config::Config;
@@ -54,26 +54,26 @@ pub struct Session {
     pub(crate) config: Arc<Config>,
     pub(crate) app: Option<AppId>,
     pub(crate) key: Option<SessionKey>,
-    numbers: ConnNumbers,
+    conn_numbers: ConnNumbers,
     pub(crate) conns: Connections,
     pub(crate) next_conn: u32,
     pub(crate) streams: Arena,
     pub(crate) events: VecDeque<Event>,
     /// Number of the peer's streams that count against the limit, in the entire session (RFC 9113
     /// section 5.1.2).
-    pub(crate) peer_open: u32,
-    pub(crate) local_open: u32,
-    /// Whether an open was refused because of the peer's limit and waits for an event.
+    pub(crate) open_peer_streams: u32,
+    pub(crate) open_local_streams: u32,
+    /// Whether an open was refused because of the peer's limit, so that an event is due.
     pub(crate) open_blocked: bool,
     /// The largest receive window of any stream at the time of its reset by this side: the peer may
     /// be moving that stream.
     pub(crate) max_reset_window: i64,
     pub(crate) reset_budget: ResetBudget,
     /// Number of streams that this side reset.
-    pub(crate) cancelled: u64,
+    pub(crate) local_resets: u64,
     pub(crate) migration_budget: TokenBucket,
-    pub(crate) tick: Option<Instant>,
-    pub(crate) closing: bool,
+    pub(crate) next_tick: Option<Instant>,
+    pub(crate) is_closing: bool,
 }
 
 impl Session {
@@ -92,28 +92,28 @@ impl Session {
     fn new(side: Side, config: Arc<Config>, app: Option<AppId>, now: Instant) -> Self {
         let limits = &config.limits;
         let resets = TokenBucket::new(limits.reset_burst, limits.resets_per_second, now);
-        let moves = config.smig.as_ref().map_or(0, |smig| smig.migrations_per_second);
+        let migrations = config.smig.as_ref().map_or(0, |smig| smig.migrations_per_second);
         Self {
             side,
             app,
             key: None,
-            numbers: ConnNumbers::default(),
+            conn_numbers: ConnNumbers::default(),
             conns: Connections::default(),
             next_conn: 0,
             streams: Arena::default(),
             events: VecDeque::new(),
-            peer_open: 0,
-            local_open: 0,
+            open_peer_streams: 0,
+            open_local_streams: 0,
             open_blocked: false,
             max_reset_window: 0,
-            cancelled: 0,
+            local_resets: 0,
             reset_budget: match side {
                 Side::Client => ResetBudget::of_server(),
                 Side::Server => ResetBudget::of_client(resets),
             },
-            migration_budget: TokenBucket::new(moves.saturating_mul(4), moves, now),
-            tick: None,
-            closing: false,
+            migration_budget: TokenBucket::new(migrations.saturating_mul(4), migrations, now),
+            next_tick: None,
+            is_closing: false,
             config,
         }
     }
@@ -122,16 +122,16 @@ impl Session {
     /// preface.
     pub fn add_connection(&mut self, now: Instant, spec: ConnectionSpec) -> ConnId {
         let id = self.new_conn_id();
-        let phase = match self.side {
+        let state = match self.side {
             Side::Client => ConnState::Settings,
             Side::Server => ConnState::Preface,
         };
-        let mut conn = Connection::new(id, spec, phase, now);
+        let mut conn = Connection::new(id, spec, state, now);
         if let (Side::Client, Some(app), true) =
             (self.side, self.app, spec.may_offer_extension(&self.config))
             && self.may_assign_cid()
         {
-            conn.cid = self.numbers.next().map(|number| Cid { app, number });
+            conn.cid = self.conn_numbers.next().map(|number| Cid { app, number });
         }
         self.write_preface(&mut conn);
         let cid = conn.cid.filter(|_| self.side == Side::Client);
@@ -188,11 +188,13 @@ impl Session {
             }
         }
         let mut points = wire::CodePoints::default();
-        let named = self.side == Side::Server || conn.cid.is_some();
-        if let (Some(smig), true) = (&config.smig, named && conn.spec.may_offer_extension(config)) {
+        let may_announce = self.side == Side::Server || conn.cid.is_some();
+        if let (Some(smig), true) =
+            (&config.smig, may_announce && conn.spec.may_offer_extension(config))
+        {
             points = smig.code_points;
             entries.push(Setting::Smig(smig.max_open_migrations));
-            if let Some([hi, mid, low]) = conn.cid.map(Cid::words) {
+            if let Some([hi, mid, low]) = conn.cid.map(Cid::to_settings) {
                 entries.extend([Setting::CidHi(hi), Setting::CidMid(mid), Setting::CidLo(low)]);
             }
         }
@@ -206,7 +208,7 @@ impl Session {
 
     /// Returns the side of the session.
     #[must_use]
-    pub const fn role(&self) -> Side {
+    pub const fn side(&self) -> Side {
         self.side
     }
 
@@ -236,7 +238,7 @@ mod tests {
 
     /// A server may have a hundred thousand idle sessions. 1,792 bytes are a size class of common
     /// allocators: one byte more costs each connection 256. A session is a part of its task.
-    /// Streams are stored in a slab, which has no classes; theirs is a bound against silent growth.
+    /// A slab, which has no size classes, stores the streams; their limit detects silent growth.
     #[test]
     #[cfg(target_pointer_width = "64")]
     fn a_session_its_connections_and_streams_fit_their_size_classes() {

@@ -5,7 +5,7 @@ use crate::error::{Cause, ErrorCode, InputError};
 use crate::ids::{Cid, ConnId, StreamAddr, StreamId};
 use crate::invariant::DebugExpect;
 use crate::migrate::{
-    Aftermath, Answer, Departure, EndBeforeAnswer, Loss, MigrateError, MigrationState,
+    Answer, Departure, DueResets, EndBeforeAnswer, LossEffect, MigrateError, MigrationState,
     MigrationTarget, Mover, OpenMigration, PendingAnswer, check_offer,
 };
 use crate::session::{Event, Session};
@@ -28,25 +28,25 @@ impl Session {
     ) -> Result<(), MigrateError> {
         let smig = self.config.smig.as_ref().ok_or(MigrateError::Disabled)?;
         let stream = self.streams.find(key).ok_or(MigrateError::Ended)?;
-        // C1, also of an open migration: C2 may have ended (SMIG-8.9/c2-ends-early).
+        // C1, even during an open migration: C2 may have ended (SMIG-8.9/c2-ends-early).
         let from = stream.binding.recv_addr();
         let c1 = self.conns.find(from.conn).ok_or(MigrateError::Ended)?;
         let departure = Departure {
             migration: stream.binding.migration(),
-            ended: stream.is_over() || stream.is_complete(),
-            moves: stream.binding.moves(),
-            max_moves: smig.max_migrations_per_stream,
+            ended: stream.has_failed() || stream.is_complete(),
+            migrations: stream.binding.migration_count(),
+            max_migrations: smig.max_migrations_per_stream,
             c1_joined: c1.is_joined(),
             deferred: self.is_deferred(from),
             open_migrations: self.open_migrations(),
-            tolerated: c1.peer.smig,
+            max_open_migrations: c1.peer_settings.max_open_migrations,
         };
         departure.check()?;
-        let before_answer = SendBeforeAnswer::of(self.side, smig.replay_limit);
+        let before_answer = SendBeforeAnswer::for_side(self.side, smig.replay_limit);
         let target = match to {
             MigrationTarget::Offer => {
                 check_offer(self.side, stream.offered)?;
-                self.offer(key, from);
+                self.send_offer(key, from);
                 return Ok(());
             }
             MigrationTarget::Spare => self.spare(from.conn).ok_or(MigrateError::NoTarget)?,
@@ -62,13 +62,13 @@ impl Session {
         let id = c2.local_ids.next(side.first_stream_id()).ok_or(MigrateError::NoTarget)?;
         c2.role = ConnectionRole::Bulk;
         c2.streams.insert(id, key);
-        self.depart(now, key, StreamAddr { conn: target, id }, cid, before_answer);
+        self.begin_migration(now, key, StreamAddr { conn: target, id }, cid, before_answer);
         Ok(())
     }
 
     /// Sends the barrier, and changes the address of this side's direction
     /// (SMIG-5.3/mover-barrier).
-    fn depart(
+    fn begin_migration(
         &mut self,
         now: Instant,
         key: StreamKey,
@@ -80,8 +80,8 @@ impl Session {
         let Some(stream) = self.streams.known_mut(key) else { return };
         let from = stream.binding.send_addr();
         let Some(c1) = self.conns.known(from.conn) else { return };
-        let end = stream.send.closed_flag();
-        let open = OpenMigration::new(to, cid, now, c1.peer.initial_window);
+        let end = stream.send.end_stream_flag();
+        let open = OpenMigration::new(to, cid, now, c1.peer_settings.initial_window);
         let dst = open.dst();
         stream.send.begin_replay(before_answer);
         stream.binding.begin(open);
@@ -90,8 +90,8 @@ impl Session {
         self.schedule(key);
     }
 
-    /// Returns the number of this side's unanswered migrations and offers in the session, also of
-    /// streams that have ended since (SMIG-5.9/open-limit).
+    /// Returns the number of this side's unanswered migrations and offers in the session, including
+    /// those of streams that have ended since (SMIG-5.9/open-limit).
     pub(crate) fn open_migrations(&self) -> usize {
         let is_open = |stream: &Stream| match stream.binding.migration() {
             MigrationState::Open(_) | MigrationState::Offered => true,
@@ -101,9 +101,9 @@ impl Session {
         running + self.conns.iter().map(|conn| conn.pending_answers.len()).sum::<usize>()
     }
 
-    fn offer(&mut self, key: StreamKey, from: StreamAddr) {
+    fn send_offer(&mut self, key: StreamKey, from: StreamAddr) {
         let Some(stream) = self.streams.known_mut(key) else { return };
-        stream.binding.offer();
+        stream.binding.begin_offer();
         stream.offered = true;
         self.send_migrate(from, Migrate { dst: None }, 0);
     }
@@ -181,7 +181,7 @@ impl Session {
         // Apply or drop the buffered frames, even if the barrier's END_STREAM caused an error.
         let early = self.apply_early(now, key, open.to, open.early);
         ended.and(early)?;
-        self.after_direction(key);
+        self.finish_if_complete(key);
         let complete = self.streams.find(key).is_none_or(Stream::is_complete);
         if !complete && self.conns.find(open.to.conn).is_none_or(Connection::is_dead) {
             // The connection was lost before the answer; the stream fails only now
@@ -204,16 +204,16 @@ impl Session {
     ) -> Result<(), InputError> {
         // A stream that has ended meanwhile needs no end.
         let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
-        if !end.is_end() || stream.is_over() || stream.recv.state() == RecvState::Ended {
+        if !end.is_end() || stream.has_failed() || stream.recv.state() == RecvState::Ended {
             return Ok(());
         }
         match stream.recv.on_end() {
             Ok(()) => {
                 self.signal_readable(key);
-                self.after_direction(key);
+                self.finish_if_complete(key);
                 Ok(())
             }
-            Err(cause) => self.fail_by_fault(now, key, cause),
+            Err(cause) => self.fail_by_peer_error(now, key, cause),
         }
     }
 
@@ -226,8 +226,8 @@ impl Session {
         open: OpenMigration,
         end: EndStream,
     ) -> Result<(), InputError> {
-        let (credit, stopped) = (open.credit_on_carrier, open.early.is_stopped());
-        let from = self.undo(key, open);
+        let (credit, stopped) = (open.increments_on_carrier, open.early.is_stopped());
+        let from = self.undo_migration(key, open);
         if credit > 0 {
             self.send_stream_credit(key, credit);
         }
@@ -237,20 +237,24 @@ impl Session {
             // Repeat the reset of the carrier on S1 (SMIG-8.3/reset-remembered).
             self.queue_reset(from, ErrorCode::NoError);
             let charge = self.reset_budget.debit(Offence::Reset);
-            self.fail_by_peer(key, from, ErrorCode::NoError, charge);
+            self.fail_by_peer_reset(key, from, ErrorCode::NoError, charge);
         }
-        self.after_direction(key);
+        self.finish_if_complete(key);
         self.stop_if_due(key);
         Ok(())
     }
 
-    /// Returns the stream to its old address, because its migration was declined or given up. The
+    /// Returns the stream to its old address, because its migration was declined or abandoned. The
     /// caller sends the credit of the carrier again (SMIG-6.10/lost-credit). Returns the address.
-    pub(crate) fn undo(&mut self, key: StreamKey, open: OpenMigration) -> Option<StreamAddr> {
+    pub(crate) fn undo_migration(
+        &mut self,
+        key: StreamKey,
+        open: OpenMigration,
+    ) -> Option<StreamAddr> {
         self.unschedule(key);
         let stream = self.streams.known_mut(key)?;
         let from = stream.binding.recv_addr();
-        let window = self.conns.known(from.conn)?.peer.initial_window;
+        let window = self.conns.known(from.conn)?.peer_settings.initial_window;
         let used = stream.has_used_carrier(&open);
         let OpenMigration { to, early, initial_window, .. } = open;
         if stream.binding.adjusts_send_window(from.conn) {
@@ -261,7 +265,7 @@ impl Session {
         }
         let heads = stream.send.resume();
         self.unmap(to);
-        self.give_back_to(to.conn, early.into_credit());
+        self.return_credit(to.conn, early.into_credit());
         if used {
             // SMIG-6.11/close-abandoned
             self.queue_reset(to, ErrorCode::Cancel);
@@ -274,35 +278,35 @@ impl Session {
         Some(from)
     }
 
-    /// Handles the loss of a stream's connection, or of either one of an open migration.
+    /// Handles the loss of a stream's connection, or of C1 or C2 of an open migration.
     pub(crate) fn on_stream_connection_lost(&mut self, key: StreamKey, lost: ConnId) {
         let Some(stream) = self.streams.known_mut(key) else { return };
-        let complete = stream.has_ended_directions();
+        let complete = stream.has_ended_both_directions();
         match stream.binding.on_connection_lost(lost, complete) {
-            Loss::AwaitAnswer => self.unschedule(key),
-            Loss::Fail => self.fail_with_connection(key, lost),
-            Loss::Complete(open) => {
+            LossEffect::AwaitAnswer => self.unschedule(key),
+            LossEffect::Fail => self.fail_with_connection(key, lost),
+            LossEffect::Complete(open) => {
                 stream.send.end_replay();
-                // The follower, if it follows, has the stream on the carrier.
+                // If the follower accepts, its stream is on the carrier.
                 self.rebind(key, open.to, Mover::Local);
                 self.drop_early(*open);
-                self.after_direction(key);
+                self.finish_if_complete(key);
             }
         }
     }
 
-    /// Performs what the end of a stream leaves of its open migration, if it has one; the state
-    /// itself ends with the stream.
+    /// Sends the resets that are due when a stream ends during an open migration, and records what
+    /// its answer requires. Does nothing without an open migration.
     pub(crate) fn end_migration(&mut self, key: StreamKey, end: EndBeforeAnswer) {
         let Some(stream) = self.streams.known(key) else { return };
-        let Some(open) = stream.binding.open() else { return };
+        let Some(open) = stream.binding.open_migration() else { return };
         let (s1, s2, dst) = (stream.binding.recv_addr(), open.to, open.dst());
-        let Aftermath { reset_s2, on_decline } =
+        let DueResets { reset_s2, on_decline } =
             open.on_end_before_answer(end, stream.has_used_carrier(open));
         if let Some(code) = reset_s2 {
             self.queue_reset(s2, code);
         }
-        // A connection that has ended brings no answer.
+        // No answer arrives on a connection that has ended.
         if let Some(c1) = self.conns.live_mut(s1.conn) {
             c1.pending_answers.push(PendingAnswer { s1: s1.id, dst, reset: on_decline });
         }
@@ -312,6 +316,6 @@ impl Session {
     /// (SMIG-5.10/always-answer).
     pub(crate) fn drop_early(&mut self, open: OpenMigration) {
         let OpenMigration { to, early, .. } = open;
-        early.into_items().into_iter().for_each(|item| self.drop_item(to, item));
+        early.into_items().into_iter().for_each(|item| self.drop_early_frame(to, item));
     }
 }

@@ -9,7 +9,7 @@ use crate::stream::{RecvItem, StreamKey};
 
 /// Result of [`Session::read`].
 #[derive(Debug)]
-pub enum Read {
+pub enum ReadResult {
     /// Body, in order.
     Data(Bytes),
     /// The trailers; [`Self::End`] follows.
@@ -24,23 +24,23 @@ pub enum Read {
 
 impl Session {
     /// Returns the next part of a body, and returns its credit to the windows.
-    pub fn read(&mut self, key: StreamKey) -> Read {
-        let Some(stream) = self.streams.find_mut(key) else { return Read::End };
-        if let Some(error) = &stream.over {
-            return Read::Reset(error.clone());
+    pub fn read(&mut self, key: StreamKey) -> ReadResult {
+        let Some(stream) = self.streams.find_mut(key) else { return ReadResult::End };
+        if let Some(error) = &stream.error {
+            return ReadResult::Reset(error.clone());
         }
         match stream.recv.take() {
             RecvItem::Data { data, conn, conn_credit, stream_credit } => {
                 let increment = stream.recv.window.give_back(stream_credit);
-                self.give_back_to(conn, conn_credit);
+                self.return_credit(conn, conn_credit);
                 if let Some(increment) = increment {
                     self.send_stream_credit(key, increment);
                 }
-                Read::Data(data)
+                ReadResult::Data(data)
             }
-            RecvItem::Trailers(trailers) => Read::Trailers(trailers),
-            RecvItem::End => Read::End,
-            RecvItem::Nothing => Read::Pending,
+            RecvItem::Trailers(trailers) => ReadResult::Trailers(trailers),
+            RecvItem::End => ReadResult::End,
+            RecvItem::Pending => ReadResult::Pending,
         }
     }
 }

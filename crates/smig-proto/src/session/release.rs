@@ -1,4 +1,4 @@
-//! Streams that are complete, or that the application gives up.
+//! Streams that are complete, or that the application cancels.
 
 use crate::conn::Connection;
 use crate::error::ErrorCode;
@@ -10,24 +10,24 @@ use crate::session::{Event, Session};
 use crate::stream::{KeyState, Opener, RecvState, RequestKind, SendState, StreamKey};
 
 /// Bytes of an unneeded request that are read before the client is requested to stop sending.
-const DRAINED: i64 = 64 << 10;
+const MAX_DRAINED_BYTES: i64 = 64 << 10;
 
 impl Session {
     /// Ends the stream if both directions have ended, unless it has failed meanwhile.
-    pub(crate) fn after_direction(&mut self, key: StreamKey) {
+    pub(crate) fn finish_if_complete(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.find_mut(key) else { return };
-        if stream.is_over() || !stream.is_complete() {
+        if stream.has_failed() || !stream.is_complete() {
             return;
         }
         let released = stream.key_state != KeyState::Held;
         let addr = stream.binding.send_addr();
-        let had_body = stream.send.exceeds_head();
+        let had_body = stream.send.has_sent_body();
         let vacated = stream.binding.take_vacated();
         stream.binding.end_offer();
         self.unmap(addr);
         if had_body && let Some(conn) = self.conns.find_mut(addr.conn) {
             // The peer may have responded before the end of the request had arrived.
-            conn.relied_on = true;
+            conn.has_needed_output = true;
         }
         self.forget_vacated(&vacated);
         if released {
@@ -41,12 +41,12 @@ impl Session {
         let removed = self.streams.remove(key);
         let Some(mut stream) = removed.debug_expect("a stream is freed once") else { return };
         for (conn, credit) in stream.recv.abort() {
-            self.give_back_to(conn, credit);
+            self.return_credit(conn, credit);
         }
         match stream.opener {
-            Opener::Peer => self.peer_open = self.peer_open.saturating_sub(1),
+            Opener::Peer => self.open_peer_streams = self.open_peer_streams.saturating_sub(1),
             Opener::Local => {
-                self.local_open = self.local_open.saturating_sub(1);
+                self.open_local_streams = self.open_local_streams.saturating_sub(1);
                 if core::mem::take(&mut self.open_blocked) {
                     self.events.push_back(Event::StreamsAvailable);
                 }
@@ -59,8 +59,8 @@ impl Session {
     pub fn release(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.find_mut(key) else { return };
         stream.key_state = KeyState::Released;
-        if stream.is_over() || stream.is_complete() {
-            if stream.binding.open().is_none() {
+        if stream.has_failed() || stream.is_complete() {
+            if stream.binding.open_migration().is_none() {
                 self.free(key);
             }
             return;
@@ -86,9 +86,10 @@ impl Session {
         let Some(stream) = self.streams.known_mut(key) else { return };
         let credits = stream.recv.discard();
         let window = i64::from(self.config.stream_window);
-        let exceeded = stream.recv.window.open() < window - DRAINED && !stream.is_complete();
+        let exceeded =
+            stream.recv.window.value() < window - MAX_DRAINED_BYTES && !stream.is_complete();
         for (conn, credit) in credits {
-            self.give_back_to(conn, credit);
+            self.return_credit(conn, credit);
         }
         if exceeded {
             self.ask_to_stop(key);
@@ -103,9 +104,9 @@ impl Session {
         if stream.recv.state() == RecvState::Ended {
             return;
         }
-        let settled = stream.binding.open().is_none();
+        let settled = stream.binding.open_migration().is_none();
         if settled && stream.send.state() == SendState::Ended {
-            self.reset_locally(key, ResetReason::Own(ErrorCode::NoError, None));
+            self.reset_locally(key, ResetReason::Application(ErrorCode::NoError, None));
         } else {
             stream.stop_due = true;
         }
@@ -132,7 +133,7 @@ impl Session {
 
     fn cancel(&mut self, key: StreamKey, code: ErrorCode) {
         let Some(stream) = self.streams.find(key) else { return };
-        if stream.is_over() || stream.is_complete() {
+        if stream.has_failed() || stream.is_complete() {
             // It has no address any more; its former connection may belong to other streams.
             return;
         }
@@ -148,17 +149,18 @@ impl Session {
             stream.binding.send_addr(),
             matches!(stream.binding.migration(), MigrationState::Idle),
         );
-        let elsewhere = self.conns.iter().any(|conn| conn.id != addr.conn && !conn.is_dead());
+        let has_other_connection =
+            self.conns.iter().any(|conn| conn.id != addr.conn && !conn.is_dead());
         let conn = self.conns.find(addr.conn);
-        let alone = conn.is_some_and(Connection::may_end_with_its_stream)
+        let may_close = conn.is_some_and(Connection::may_end_with_its_stream)
             && !self.has_deferred_from(addr.conn);
-        if self.side == Side::Client && settled && elsewhere && alone {
+        if self.side == Side::Client && settled && has_other_connection && may_close {
             // Closing the connection discards the bytes in flight (SMIG-8.4/cancel-by-close).
-            self.reset_uncounted(key, ResetReason::Own(code, None));
-            self.cut_off(addr.conn, None);
+            self.reset_uncounted(key, ResetReason::Application(code, None));
+            self.mark_dead(addr.conn, None);
             self.events.push_back(Event::AbortTransport { conn: addr.conn });
             return;
         }
-        self.reset_locally(key, ResetReason::Own(code, None));
+        self.reset_locally(key, ResetReason::Application(code, None));
     }
 }

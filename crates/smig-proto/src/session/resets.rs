@@ -1,4 +1,4 @@
-//! Streams that fail: RST_STREAM in both directions, and what each reason leaves.
+//! Streams that fail: RST_STREAM in both directions, and the effects of each reason.
 
 use crate::conn::{Charge, Connection, IdState, Offence};
 use crate::error::{Cause, ErrorCode, Initiator, InputError, Processed, StreamError};
@@ -12,9 +12,9 @@ use crate::wire;
 /// The reason why this side resets a stream.
 pub(super) enum ResetReason {
     /// The application requested it, or sent something invalid.
-    Own(ErrorCode, Option<Cause>),
+    Application(ErrorCode, Option<Cause>),
     /// The peer caused it, and was charged for it.
-    Fault(Cause, Charge),
+    PeerError(Cause, Charge),
 }
 
 impl Session {
@@ -34,14 +34,15 @@ impl Session {
     ) -> Result<(), InputError> {
         let at = StreamAddr { conn: id, id: stream };
         if let Some(key) = self.key_at(id, stream) {
-            if self.keep_stop(key, at, code) {
+            if self.buffer_stop(key, at, code) {
                 return Ok(());
             }
-            let answered = self.streams.known(key).is_some_and(Stream::is_answered);
-            let offence = if answered { Offence::Leftover } else { Offence::Reset };
+            let has_sent_response = self.streams.known(key).is_some_and(Stream::has_sent_response);
+            let offence =
+                if has_sent_response { Offence::ResetAfterResponse } else { Offence::Reset };
             let (charge, paid) = self.reset_budget.charge(now, offence);
             paid?;
-            self.fail_by_peer(key, at, code, charge);
+            self.fail_by_peer_reset(key, at, code, charge);
             return Ok(());
         }
         if self.vacated_key(at).is_some() {
@@ -64,50 +65,50 @@ impl Session {
 
     /// Resets a stream because of the peer's error. Returns an error if the peer exceeded its
     /// budget: the connection on which it did so must be closed.
-    pub(crate) fn fail_by_fault(
+    pub(crate) fn fail_by_peer_error(
         &mut self,
         now: Instant,
         key: StreamKey,
         cause: Cause,
     ) -> Result<(), InputError> {
-        let (charge, paid) = self.reset_budget.charge(now, Offence::Fault);
-        self.reset_locally(key, ResetReason::Fault(cause, charge));
+        let (charge, paid) = self.reset_budget.charge(now, Offence::CausedReset);
+        self.reset_locally(key, ResetReason::PeerError(cause, charge));
         Ok(paid?)
     }
 
-    /// Resets a stream because a timeout expired that the peer should have met.
-    pub(crate) fn fail_by_delay(&mut self, key: StreamKey, cause: Cause) {
-        let charge = self.reset_budget.debit(Offence::Delay);
-        self.reset_locally(key, ResetReason::Fault(cause, charge));
+    /// Resets a stream because the peer let a timeout expire.
+    pub(crate) fn fail_by_timeout(&mut self, key: StreamKey, cause: Cause) {
+        let charge = self.reset_budget.debit(Offence::Timeout);
+        self.reset_locally(key, ResetReason::PeerError(cause, charge));
     }
 
     /// Resets a stream because the application sent something invalid.
-    pub(crate) fn fail_own(&mut self, key: StreamKey, cause: Cause) {
-        self.reset_locally(key, ResetReason::Own(cause.code(), Some(cause)));
+    pub(crate) fn fail_by_application(&mut self, key: StreamKey, cause: Cause) {
+        self.reset_locally(key, ResetReason::Application(cause.code(), Some(cause)));
     }
 
     /// Sends RST_STREAM on the stream's current address, and ends the stream here, unless it has
     /// ended. The peer counts it, whatever the reason.
     pub(super) fn reset_locally(&mut self, key: StreamKey, reason: ResetReason) {
         if self.reset_uncounted(key, reason) {
-            self.cancelled += 1;
+            self.local_resets += 1;
         }
     }
 
     /// Like [`Self::reset_locally`], but does not count the reset: if the caller closes the
     /// connection, RST_STREAM does not reach the peer. Returns whether the stream was running.
     pub(super) fn reset_uncounted(&mut self, key: StreamKey, reason: ResetReason) -> bool {
-        let Some(stream) = self.streams.find(key).filter(|stream| !stream.is_over()) else {
+        let Some(stream) = self.streams.find(key).filter(|stream| !stream.has_failed()) else {
             return false;
         };
         let (code, initiator, cause) = match reason {
-            ResetReason::Own(code, cause) => (code, Initiator::User, cause),
-            ResetReason::Fault(cause, Charge { .. }) => {
+            ResetReason::Application(code, cause) => (code, Initiator::User, cause),
+            ResetReason::PeerError(cause, Charge { .. }) => {
                 (cause.code(), Initiator::Local, Some(cause))
             }
         };
         let addr = stream.binding.send_addr();
-        if stream.binding.open().is_some() {
+        if stream.binding.open_migration().is_some() {
             self.end_migration(key, EndBeforeAnswer::Reset(code));
         } else {
             self.queue_reset(addr, code);
@@ -120,7 +121,7 @@ impl Session {
 
     /// Handles the peer's RST_STREAM that was received at `at` (the table in SMIG section 8),
     /// unless the stream has ended meanwhile.
-    pub(crate) fn fail_by_peer(
+    pub(crate) fn fail_by_peer_reset(
         &mut self,
         key: StreamKey,
         at: StreamAddr,
@@ -128,12 +129,12 @@ impl Session {
         Charge { .. }: Charge,
     ) {
         let Some(stream) = self.streams.find(key) else { return };
-        if stream.is_over() {
+        if stream.has_failed() {
             return;
         }
-        let whole =
+        let is_complete_response =
             stream.recv.state() == RecvState::Ended && stream.request_kind != RequestKind::Tunnel;
-        if self.side == Side::Client && code == ErrorCode::NoError && whole {
+        if self.side == Side::Client && code == ErrorCode::NoError && is_complete_response {
             self.withdraw_migration(key, at);
             return self.stop_request(key, at);
         }
@@ -152,11 +153,11 @@ impl Session {
     /// means that the response is complete, but the end of the response may still be in flight on
     /// the old connection, so the frame waits for the answer (SMIG-5.30/stop-kept). Returns false
     /// for any other frame.
-    fn keep_stop(&mut self, key: StreamKey, at: StreamAddr, code: ErrorCode) -> bool {
+    fn buffer_stop(&mut self, key: StreamKey, at: StreamAddr, code: ErrorCode) -> bool {
         if self.side != Side::Client || code != ErrorCode::NoError {
             return false;
         }
-        let Some(early) = self.early_of(key, at.conn, at.id) else { return false };
+        let Some(early) = self.early_frames_at(key, at.conn, at.id) else { return false };
         early.push_stop()
     }
 
@@ -179,20 +180,20 @@ impl Session {
         self.unschedule(key);
         let Some(stream) = self.streams.known_mut(key) else { return };
         stream.send.abort();
-        let waits = core::mem::take(&mut stream.send.wants_room);
+        let is_awaited = core::mem::take(&mut stream.send.awaits_capacity);
         self.ignore_from_peer(at);
-        if waits {
+        if is_awaited {
             // Wake a writer that waits for send capacity: this direction takes no more data.
             self.events.push_back(Event::Writable { stream: key });
         }
         // Wake a task that waits until the entire request is sent.
         self.events.push_back(Event::Finished { stream: key });
-        self.after_direction(key);
+        self.finish_if_complete(key);
     }
 
     /// Fails a stream whose connection was lost, unless it has ended meanwhile.
     pub(crate) fn fail_with_connection(&mut self, key: StreamKey, lost: ConnId) {
-        if self.streams.find(key).is_none_or(Stream::is_over) {
+        if self.streams.find(key).is_none_or(Stream::has_failed) {
             return;
         }
         self.end_migration(key, EndBeforeAnswer::LostC1);
@@ -209,7 +210,7 @@ impl Session {
     /// Fails the stream at `at`, which the peer's GOAWAY excludes.
     pub(crate) fn fail_excluded(&mut self, key: StreamKey, at: StreamAddr) {
         let Charge { .. } = self.reset_budget.debit(Offence::Reset);
-        let Some(stream) = self.streams.find(key).filter(|stream| !stream.is_over()) else {
+        let Some(stream) = self.streams.find(key).filter(|stream| !stream.has_failed()) else {
             return;
         };
         let processed = stream.processed_if_refused(at);
@@ -229,8 +230,8 @@ impl Session {
     fn finish_failed(&mut self, key: StreamKey, error: StreamError, reset_at: Option<StreamAddr>) {
         self.unschedule(key);
         let Some(stream) = self.streams.known_mut(key) else { return };
-        let window = stream.recv.window.open();
-        stream.over = Some(error.clone());
+        let window = stream.recv.window.value();
+        stream.error = Some(error.clone());
         stream.send.abort();
         let credits = stream.recv.abort();
         let addrs: Vec<StreamAddr> = stream.binding.addrs().collect();
@@ -242,7 +243,7 @@ impl Session {
             self.drop_early(*open);
         }
         for (conn, credit) in credits {
-            self.give_back_to(conn, credit);
+            self.return_credit(conn, credit);
         }
         for at in addrs {
             self.unmap(at);

@@ -9,12 +9,12 @@ use crate::stream::{
     Binding, KeyState, Opener, RecvHalf, RequestKind, SendHalf, StallClock, Stream, StreamKey,
 };
 use crate::time::Instant;
-use crate::wire::{FrameHead, kind};
+use crate::wire::{FrameHeader, kind};
 
 impl Session {
     pub(crate) fn conn_by_cid(&self, cid: Cid) -> Option<ConnId> {
-        let named = |conn: &&Connection| conn.cid == Some(cid) && !conn.is_dead();
-        self.conns.iter().find(named).map(|conn| conn.id)
+        let has_cid = |conn: &&Connection| conn.cid == Some(cid) && !conn.is_dead();
+        self.conns.iter().find(has_cid).map(|conn| conn.id)
     }
 
     pub(crate) fn key_at(&self, conn: ConnId, id: StreamId) -> Option<StreamKey> {
@@ -23,7 +23,7 @@ impl Session {
 
     /// Client: records that a frame of a stream was received, even if it is then ignored.
     /// RST_STREAM is not recorded: it does not imply that the server processed the request.
-    pub(crate) fn note_frame(&mut self, conn: ConnId, head: &FrameHead) {
+    pub(crate) fn mark_frame_received(&mut self, conn: ConnId, head: &FrameHeader) {
         if self.side == Side::Server || head.stream.is_connection() || head.kind == kind::RST_STREAM
         {
             return;
@@ -36,15 +36,15 @@ impl Session {
     }
 
     /// Returns whether IDs of `id`'s parity are opened by the peer.
-    pub(crate) fn is_peers(&self, id: StreamId) -> bool {
+    pub(crate) fn is_peer_id(&self, id: StreamId) -> bool {
         id.is_opened_by(self.side.peer())
     }
 
-    /// Returns the state of `id`, which has no stream. A connection that is gone has only closed
-    /// ids: a MIGRATE that was received there may still wait for a JOIN.
+    /// Returns the state of `id`, which has no stream. All IDs of a connection that was removed are
+    /// closed: a MIGRATE that was received there may still wait for a JOIN.
     pub(crate) fn id_state(&self, conn: ConnId, id: StreamId) -> IdState {
         let Some(conn) = self.conns.find(conn) else { return IdState::Closed };
-        if self.is_peers(id) {
+        if self.is_peer_id(id) {
             // After this side's GOAWAY, new streams of the peer are ignored (RFC 9113 section 6.8).
             if conn.goaway.sent.is_some_and(|last| id > last) {
                 return IdState::Ignored;
@@ -78,11 +78,11 @@ impl Session {
             key_state: KeyState::Held,
             stop_due: false,
             stall: StallClock::new(now),
-            over: None,
+            error: None,
         });
         match opener {
-            Opener::Local => self.local_open += 1,
-            Opener::Peer => self.peer_open += 1,
+            Opener::Local => self.open_local_streams += 1,
+            Opener::Peer => self.open_peer_streams += 1,
         }
         if let Some(conn) = self.conns.known_mut(addr.conn) {
             conn.streams.insert(addr.id, key);
@@ -90,7 +90,7 @@ impl Session {
         key
     }
 
-    /// Removes the mapping of this address, unless it went with its connection.
+    /// Removes the mapping of this address, unless its connection was removed.
     pub(crate) fn unmap(&mut self, at: StreamAddr) {
         if let Some(conn) = self.conns.find_mut(at.conn) {
             conn.streams.remove(&at.id);
@@ -101,11 +101,11 @@ impl Session {
     /// the old one are errors from now on (SMIG-5.19/behind-barrier).
     pub(crate) fn rebind(&mut self, key: StreamKey, to: StreamAddr, mover: Mover) {
         let Some(stream) = self.streams.known_mut(key) else { return };
-        let left = stream.binding.rebind(to, mover);
-        // A complete stream stays on its carrier although its old connection is gone.
-        if let Some(c1) = self.conns.find_mut(left.conn) {
-            c1.streams.remove(&left.id);
-            c1.vacated.insert(left.id, key);
+        let old_addr = stream.binding.rebind(to, mover);
+        // A complete stream stays on its carrier although its old connection was removed.
+        if let Some(c1) = self.conns.find_mut(old_addr.conn) {
+            c1.streams.remove(&old_addr.id);
+            c1.vacated.insert(old_addr.id, key);
         }
         // A mover has it in the map of its carrier already.
         if let Some(c2) = self.conns.find_mut(to.conn) {
@@ -118,20 +118,20 @@ impl Session {
         self.conns.find(at.conn)?.vacated.get(&at.id).copied()
     }
 
-    /// Ignores late frames on this address from now on, if its connection is not gone.
+    /// Ignores late frames on this address from now on, unless its connection was removed.
     pub(crate) fn ignore_from_peer(&mut self, at: StreamAddr) {
-        let peers = self.is_peers(at.id);
+        let is_peer_id = self.is_peer_id(at.id);
         if let Some(conn) = self.conns.find_mut(at.conn) {
-            if peers { conn.peer_ids.ignore(at.id) } else { conn.local_ids.ignore(at.id) }
+            if is_peer_id { conn.peer_ids.ignore(at.id) } else { conn.local_ids.ignore(at.id) }
         }
     }
 
     /// Stops ignoring frames on this address, because the peer has sent its last frame there:
     /// further frames are errors.
     pub(crate) fn close_from_peer(&mut self, at: StreamAddr) {
-        let peers = self.is_peers(at.id);
+        let is_peer_id = self.is_peer_id(at.id);
         if let Some(conn) = self.conns.find_mut(at.conn) {
-            if peers {
+            if is_peer_id {
                 conn.peer_ids.close_ignored(at.id)
             } else {
                 conn.local_ids.close_ignored(at.id)
@@ -151,12 +151,12 @@ impl Session {
     /// the connection's window.
     pub(crate) fn unschedule(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.known_mut(key) else { return };
-        let (Some(at), priority) = (stream.binding.leave_schedule(), stream.priority) else {
+        let (Some(at), priority) = (stream.binding.take_scheduled(), stream.priority) else {
             return;
         };
         let Some(conn) = self.conns.known_mut(at) else { return };
         if !conn.scheduler.remove(key, priority) {
-            conn.blocked.retain(|&waiting| waiting != key);
+            conn.blocked_streams.retain(|&waiting| waiting != key);
         }
     }
 
@@ -169,7 +169,7 @@ impl Session {
         }
         let (addr, priority) = (stream.binding.send_addr(), stream.priority);
         let Some(conn) = self.conns.known_mut(addr.conn) else { return };
-        stream.binding.enter_schedule(addr.conn);
+        stream.binding.set_scheduled(addr.conn);
         conn.scheduler.push(addr.id, key, priority);
     }
 }

@@ -13,28 +13,28 @@ use crate::session::{Event, Session};
 use crate::stream::StreamKey;
 use crate::time::Instant;
 
-const TICK: Duration = Duration::from_secs(1);
+const TICK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Session {
     /// Returns when [`Self::handle_timeout`] must be called, if at all.
     #[must_use]
     pub const fn poll_timeout(&self) -> Option<Instant> {
-        self.tick
+        self.next_tick
     }
 
     /// Starts the tick, because a timeout has started.
     pub(crate) fn arm(&mut self, now: Instant) {
-        if self.tick.is_none() {
-            self.tick = Some(now + TICK);
+        if self.next_tick.is_none() {
+            self.next_tick = Some(now + TICK_INTERVAL);
         }
     }
 
     /// Checks the timeouts after time has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
-        if self.tick.is_none_or(|tick| tick > now) {
+        if self.next_tick.is_none_or(|tick| tick > now) {
             return;
         }
-        self.tick = None;
+        self.next_tick = None;
         let ids: Vec<ConnId> = self.conns.iter().map(|conn| conn.id).collect();
         for id in ids {
             self.check_connection(now, id);
@@ -54,7 +54,7 @@ impl Session {
                     || !conn.pending_answers.is_empty()
                     || !(conn.settings_acked || conn.is_dead())
                     || conn.awaits_join()
-                    || (conn.goaway.draining.is_some() && !conn.is_dead())
+                    || (conn.goaway.drain_started_at.is_some() && !conn.is_dead())
             })
     }
 
@@ -65,11 +65,11 @@ impl Session {
             return;
         }
         let join_timeout = config.smig.as_ref().map(|smig| smig.join_timeout);
-        if let Some(cause) = overdue(now, conn, &config.limits, join_timeout) {
+        if let Some(cause) = expired_timeout(now, conn, &config.limits, join_timeout) {
             return self.fail_connection(now, id, cause);
         }
         let late = |since| now.saturating_duration_since(since) >= config.limits.drain_timeout;
-        if conn.goaway.draining.is_some_and(late) {
+        if conn.goaway.drain_started_at.is_some_and(late) {
             // Streams that the peer opened before it received the GOAWAY are assumed to have
             // arrived.
             end_drain(conn);
@@ -79,7 +79,7 @@ impl Session {
             let before = now.as_nanos().saturating_sub(timeout.as_nanos() as u64);
             let before = Instant::from_nanos(before);
             while let Some(carrier) =
-                self.conns.find(id).and_then(|conn| conn.carriers.expired(before))
+                self.conns.find(id).and_then(|conn| conn.carriers.find_expired(before))
             {
                 self.close_unbound(StreamAddr { conn: id, id: carrier }, Some(ErrorCode::Cancel));
                 self.events.push_back(Event::LimitHit { conn: id, limit: "unbound carrier time" });
@@ -93,18 +93,18 @@ impl Session {
         let keys: Vec<StreamKey> = self.streams.iter().map(|(key, _)| key).collect();
         for key in keys {
             let Some(stream) = self.streams.known_mut(key) else { continue };
-            let unanswered = stream.binding.open().is_some_and(|open| {
+            let unanswered = stream.binding.open_migration().is_some_and(|open| {
                 let waited = now.saturating_duration_since(open.since);
                 answer_timeout.is_some_and(|timeout| waited >= timeout)
             });
             let conn = stream.binding.send_addr().conn;
             if unanswered {
                 self.events.push_back(Event::LimitHit { conn, limit: "migration answer time" });
-                self.fail_by_delay(key, Cause::CarrierTimeout);
+                self.fail_by_timeout(key, Cause::CarrierTimeout);
             } else if stream.is_stalled(now, least, timeout) {
                 self.events.push_back(Event::LimitHit { conn, limit: "stalled stream" });
-                self.fail_by_delay(key, Cause::Stalled);
-            } else if stream.key_state.is_drained_long() {
+                self.fail_by_timeout(key, Cause::Stalled);
+            } else if stream.key_state.count_drain_tick() {
                 // Check this last: it stays true at each further tick, and the request to stop has
                 // no effect while there is data to send.
                 self.ask_to_stop(key);
@@ -126,9 +126,9 @@ impl Session {
     }
 }
 
-/// Returns the cause for which a connection must end, because something that the peer owes it has
-/// not arrived in time.
-fn overdue(
+/// Returns the cause for which a connection must end, if a timeout for the peer's next message has
+/// expired.
+fn expired_timeout(
     now: Instant,
     conn: &mut Connection,
     limits: &Limits,
@@ -144,8 +144,9 @@ fn overdue(
     }
     // Client: until the answer to its JOIN arrives, the server processes nothing of the connection
     // (SMIG-4.2/join-first), and moves to it wait (SMIG-5.12/join-pending, SMIG-4.15/join-timeout).
-    conn.join_since = if conn.awaits_join() { conn.join_since.or(Some(now)) } else { None };
-    if let (Some(since), Some(timeout)) = (conn.join_since, join_timeout)
+    conn.join_awaited_since =
+        if conn.awaits_join() { conn.join_awaited_since.or(Some(now)) } else { None };
+    if let (Some(since), Some(timeout)) = (conn.join_awaited_since, join_timeout)
         && expired(since, timeout)
     {
         return Some(Cause::JoinTimeout);

@@ -10,11 +10,11 @@ use crate::time::Instant;
 use crate::wire::{self, EndStream};
 
 /// DATA frames below this length, in bytes, with more data queued, indicate that the peer keeps its
-/// window tiny.
-const TINY: usize = 1024;
+/// window small.
+const SMALL_DATA_BYTES: usize = 1024;
 
 /// Maximum capacity that a connection reserves for its next frames, in bytes.
-const KEPT: usize = 4 << 10;
+const MAX_RESERVED_BYTES: usize = 4 << 10;
 
 impl Session {
     /// Returns whether [`Self::poll_transmit`] may have output for this connection.
@@ -40,14 +40,14 @@ impl Session {
         let Some(conn) = self.conns.find_mut(id) else { return 0 };
         if !conn.out.frames.is_empty() {
             let frames = &mut conn.out.frames;
-            out.open_buffer(|open| {
+            out.append_with(|open| {
                 if open.is_empty() {
                     let used = frames.len();
                     core::mem::swap(open, frames);
                     // The next frames will be as long: growing by doubling would copy them each
                     // time.
                     if frames.capacity() < used {
-                        frames.reserve(used.min(KEPT));
+                        frames.reserve(used.min(MAX_RESERVED_BYTES));
                     }
                 } else {
                     open.extend_from_slice(frames);
@@ -55,12 +55,12 @@ impl Session {
                 }
             });
         }
-        conn.out.on_taken();
+        conn.out.reset_counters();
         if conn.is_dead() {
             return out.len() - before;
         }
         if !conn.scheduler.is_empty() {
-            out.expect_data();
+            out.restore_capacity();
         }
         while out.len() - before < limit {
             let room = limit - (out.len() - before);
@@ -82,13 +82,13 @@ impl Session {
         out: &mut OutputBuffer,
     ) {
         let low_water = self.config.send_buffer / 2;
-        let most_tiny = self.config.limits.max_small_data_frames;
+        let max_small_frames = self.config.limits.max_small_data_frames;
         let Some(conn) = self.conns.known_mut(id) else { return };
         // A stream leaves its scheduler before it is freed.
         let Some(stream) = self.streams.known_mut(key) else { return };
-        let at = stream.binding.leave_schedule();
+        let at = stream.binding.take_scheduled();
         let addr = stream.binding.send_addr();
-        debug_assert_eq!((at, addr.conn), (Some(id), id), "a stream is scheduled where it is");
+        debug_assert_eq!((at, addr.conn), (Some(id), id), "a stream is scheduled where it sends");
         if !stream.has_frames() {
             // Its window was reduced, or its carrier was excluded.
             return;
@@ -96,7 +96,7 @@ impl Session {
         let stream_id = addr.id;
         if let Some(trailers) = stream.send.due_trailers() {
             let (max, encoder) = (conn.max_frame(), &mut conn.encoder);
-            out.open_buffer(|open| {
+            out.append_with(|open| {
                 wire::headers(open, stream_id, EndStream::Yes, max, |open| {
                     encode_trailers(encoder, trailers, open);
                 });
@@ -107,20 +107,21 @@ impl Session {
         }
         let window = conn.send_window.available();
         if window == 0 && stream.send.queued() > 0 {
-            stream.binding.enter_schedule(id);
-            conn.blocked.push(key);
+            stream.binding.set_scheduled(id);
+            conn.blocked_streams.push(key);
             return;
         }
-        let limit = window.min(conn.max_frame()).min(room.max(TINY));
+        let limit = window.min(conn.max_frame()).min(room.max(SMALL_DATA_BYTES));
         let payload = stream.send.take(limit);
-        // `room` is at least TINY, so only a window can be the reason.
-        let tiny = payload.bytes < TINY && stream.send.queued() > 0;
+        // `room` is at least that, so only a window can be the reason.
+        let is_small = payload.bytes < SMALL_DATA_BYTES && stream.send.queued() > 0;
         // CVE-2019-9511
-        let abused = tiny && conn.abuse.tiny_frames.exceeds(now, most_tiny);
+        let is_abuse = is_small && conn.abuse.small_data_frames.exceeds(now, max_small_frames);
         conn.send_window.consume(payload.bytes);
         conn.data_sent += payload.bytes as u64;
-        if stream.send.wants_room && stream.send.queued() <= low_water && stream.send.is_open() {
-            stream.send.wants_room = false;
+        if stream.send.awaits_capacity && stream.send.queued() <= low_water && stream.send.is_open()
+        {
+            stream.send.awaits_capacity = false;
             self.events.push_back(Event::Writable { stream: key });
         }
         write_data(out, stream_id, &payload);
@@ -129,8 +130,8 @@ impl Session {
         } else {
             self.schedule(key);
         }
-        if abused {
-            self.fail_connection(now, id, Cause::TooManyTinyWindows);
+        if is_abuse {
+            self.fail_connection(now, id, Cause::TooManySmallDataFrames);
         }
     }
 
@@ -143,14 +144,14 @@ impl Session {
         let complete = stream.recv.state() == RecvState::Ended;
         self.events.push_back(Event::Finished { stream: key });
         if complete {
-            self.after_direction(key);
+            self.finish_if_complete(key);
         }
         self.stop_if_due(key);
     }
 }
 
 fn write_data(out: &mut OutputBuffer, id: StreamId, payload: &Payload) {
-    out.open_buffer(|open| wire::data_head(open, id, payload.bytes, payload.end));
+    out.append_with(|open| wire::data_header(open, id, payload.bytes, payload.end));
     for part in payload.first.iter().chain(&payload.parts) {
         out.push(part.clone());
     }

@@ -22,7 +22,7 @@ pub struct ConnectionView {
     /// Number of streams on it.
     pub streams: usize,
     /// Whether new streams may be opened here or moved here.
-    pub takes_streams: bool,
+    pub accepts_streams: bool,
     /// Bytes of DATA payload that were framed.
     pub data_sent: u64,
     /// Bytes of DATA payload that were received.
@@ -34,7 +34,7 @@ pub struct ConnectionView {
     /// Received bytes that occupy the receive window: unread, or waiting for a barrier.
     pub unread: u64,
     /// Number of carriers on it that no MIGRATE has named yet.
-    pub unbound: usize,
+    pub unbound_carriers: usize,
 }
 
 /// State of a stream.
@@ -53,7 +53,7 @@ pub struct StreamView {
     /// Bytes of the announced length that are not queued yet, when sending.
     pub unqueued: Option<u64>,
     /// The announced length of the received body, in bytes.
-    pub expected: Option<u64>,
+    pub content_length: Option<u64>,
     /// Its priority.
     pub priority: Priority,
     /// Number of times that it moved.
@@ -71,17 +71,17 @@ pub struct StreamView {
 impl Session {
     /// Returns the session's connections.
     pub fn connections(&self) -> impl Iterator<Item = ConnectionView> + '_ {
-        self.conns.iter().filter(|conn| !conn.is_dead()).map(view)
+        self.conns.iter().filter(|conn| !conn.is_dead()).map(connection_view)
     }
 
     /// Returns one connection.
     #[must_use]
     pub fn connection(&self, id: ConnId) -> Option<ConnectionView> {
-        self.conns.find(id).map(view)
+        self.conns.find(id).map(connection_view)
     }
 
     /// Client: returns whether the server's SETTINGS have been received on an open connection: it
-    /// speaks HTTP/2.
+    /// supports HTTP/2.
     #[must_use]
     pub fn has_peer_settings(&self) -> bool {
         self.conns.iter().any(|conn| matches!(conn.state, ConnState::Open))
@@ -95,7 +95,7 @@ impl Session {
 
     /// Returns the running streams, including released ones that still have data to send.
     pub fn streams(&self) -> impl Iterator<Item = (StreamKey, StreamView)> + '_ {
-        let running = self.streams.iter().filter(|(_, stream)| !stream.is_over());
+        let running = self.streams.iter().filter(|(_, stream)| !stream.has_failed());
         running.map(|(key, stream)| (key, stream_view(stream)))
     }
 
@@ -108,8 +108,8 @@ impl Session {
     /// Returns the number of streams that this side has reset, for its application or because of an
     /// error. A peer may limit that number (CVE-2023-44487).
     #[must_use]
-    pub fn cancelled(&self) -> u64 {
-        self.cancelled
+    pub fn local_resets(&self) -> u64 {
+        self.local_resets
     }
 
     /// Returns the error code with which a connection ended, while it is known.
@@ -119,20 +119,20 @@ impl Session {
     }
 }
 
-fn view(conn: &Connection) -> ConnectionView {
+fn connection_view(conn: &Connection) -> ConnectionView {
     ConnectionView {
         id: conn.id,
         cid: conn.cid,
         joined: conn.membership == Membership::Joined,
         role: conn.role,
         streams: conn.streams.len(),
-        takes_streams: conn.accepts_streams(),
+        accepts_streams: conn.accepts_streams(),
         data_sent: conn.data_sent,
         data_received: conn.data_received,
         send_window: conn.send_window.value(),
-        recv_window: conn.recv_window.open(),
+        recv_window: conn.recv_window.value(),
         unread: conn.recv_window.outstanding(),
-        unbound: conn.carriers.len(),
+        unbound_carriers: conn.carriers.len(),
     }
 }
 
@@ -144,13 +144,13 @@ fn stream_view(stream: &Stream) -> StreamView {
         sent: stream.send.sent(),
         queued: stream.send.queued(),
         received: stream.recv.received(),
-        unqueued: stream.send.expected(),
-        expected: stream.recv.expected(),
+        unqueued: stream.send.content_left(),
+        content_length: stream.recv.content_length(),
         priority: stream.priority,
-        migrations: stream.binding.moves(),
+        migrations: stream.binding.migration_count(),
         migrating: !matches!(stream.binding.migration(), MigrationState::Idle),
         tunnel: stream.request_kind == RequestKind::Tunnel,
         send_window: stream.send.window.value(),
-        recv_window: stream.recv.window.open(),
+        recv_window: stream.recv.window.value(),
     }
 }

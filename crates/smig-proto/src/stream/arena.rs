@@ -45,8 +45,8 @@ impl Arena {
         (*generation == key.generation).then_some(stream)
     }
 
-    /// Returns a stream of which the caller knows that it has not been freed: it has found it, or
-    /// an address leads to it.
+    /// Returns a stream that cannot have been freed: the caller has already found it, or an address
+    /// maps to it.
     #[track_caller]
     pub(crate) fn known(&self, key: StreamKey) -> Option<&Stream> {
         self.find(key).debug_expect("the stream is in the session")

@@ -1,20 +1,20 @@
 //! What ties a stream to a connection: the address of each direction, and the migration that is
 //! about to change it.
 //!
-//! A migration replaces this and nothing else: offsets, windows, buffered body, half-closed state
+//! A migration replaces only this: offsets, windows, buffered body, half-closed state
 //! and priority are in the halves of [`super::Stream`]. An address changes in three ways only:
 //! [`Binding::begin`], [`Binding::rebind`] and [`Binding::revert`].
 
 use crate::error::Cause;
 use crate::ids::{Cid, ConnId, Side, StreamAddr, StreamId};
 use crate::migrate::{
-    Answer, Collision, EarlyFrames, Loss, MigrationState, Mover, OnOffer, OpenMigration,
+    Answer, Collision, EarlyFrames, LossEffect, MigrationState, Mover, OfferResponse, OpenMigration,
 };
 
 #[derive(Debug)]
 pub(crate) struct Binding {
-    /// Where the peer's frames arrive. This side's are sent there too, unless its MIGRATE is
-    /// unanswered.
+    /// The address on which the peer's frames arrive. This side's frames are sent there too, unless
+    /// its MIGRATE is unanswered.
     addr: StreamAddr,
     migration: MigrationState,
     /// Former addresses; frames that arrive there are errors (SMIG-5.19/behind-barrier).
@@ -22,7 +22,7 @@ pub(crate) struct Binding {
     /// The connection whose scheduler has an entry for the stream, or whose window it waits for.
     scheduled: Option<ConnId>,
     /// Number of migrations that either side began.
-    moves: u8,
+    migrations: u8,
 }
 
 impl Binding {
@@ -33,24 +33,24 @@ impl Binding {
             migration: MigrationState::Idle,
             vacated: Vec::new(),
             scheduled: None,
-            moves: 0,
+            migrations: 0,
         }
     }
 
-    /// Returns where this side's frames are sent.
+    /// Returns the address on which this side's frames are sent.
     pub(crate) fn send_addr(&self) -> StreamAddr {
-        self.open().map_or(self.addr, |open| open.to)
+        self.open_migration().map_or(self.addr, |open| open.to)
     }
 
-    /// Returns where the peer's frames arrive, up to its barrier. Until the answer to a MIGRATE of
-    /// this side it differs from [`Self::send_addr`].
+    /// Returns the address on which the peer's frames arrive, up to its barrier. It differs from
+    /// [`Self::send_addr`] until the answer to a MIGRATE of this side.
     pub(crate) const fn recv_addr(&self) -> StreamAddr {
         self.addr
     }
 
     /// Returns the addresses under which the stream is found: one, or two during an open migration.
     pub(crate) fn addrs(&self) -> impl Iterator<Item = StreamAddr> + use<> {
-        [Some(self.addr), self.open().map(|open| open.to)].into_iter().flatten()
+        [Some(self.addr), self.open_migration().map(|open| open.to)].into_iter().flatten()
     }
 
     pub(crate) const fn migration(&self) -> &MigrationState {
@@ -62,19 +62,19 @@ impl Binding {
         &self.vacated
     }
 
-    pub(crate) const fn moves(&self) -> u8 {
-        self.moves
+    pub(crate) const fn migration_count(&self) -> u8 {
+        self.migrations
     }
 
     /// Returns this side's open migration.
-    pub(crate) fn open(&self) -> Option<&OpenMigration> {
+    pub(crate) fn open_migration(&self) -> Option<&OpenMigration> {
         match &self.migration {
             MigrationState::Open(open) => Some(open),
             MigrationState::Idle | MigrationState::Offered | MigrationState::OfferReceived => None,
         }
     }
 
-    fn open_mut(&mut self) -> Option<&mut OpenMigration> {
+    fn open_migration_mut(&mut self) -> Option<&mut OpenMigration> {
         match &mut self.migration {
             MigrationState::Open(open) => Some(open),
             MigrationState::Idle | MigrationState::Offered | MigrationState::OfferReceived => None,
@@ -83,23 +83,23 @@ impl Binding {
 
     /// Returns the buffer for the follower's frames, if `at` is the carrier of an open migration:
     /// its barrier has not arrived.
-    pub(crate) fn early_at(&mut self, at: StreamAddr) -> Option<&mut EarlyFrames> {
-        self.open_mut().filter(|open| open.to == at).map(|open| &mut open.early)
+    pub(crate) fn early_frames_at(&mut self, at: StreamAddr) -> Option<&mut EarlyFrames> {
+        self.open_migration_mut().filter(|open| open.to == at).map(|open| &mut open.early)
     }
 
     /// Records a WINDOW_UPDATE that was sent, in case it was sent on the carrier of an open
     /// migration.
-    pub(crate) fn on_credit_sent(&mut self, increment: u32) {
-        if let Some(open) = self.open_mut() {
-            open.credit_on_carrier = open.credit_on_carrier.saturating_add(increment);
+    pub(crate) fn on_window_update_sent(&mut self, increment: u32) {
+        if let Some(open) = self.open_migration_mut() {
+            open.increments_on_carrier = open.increments_on_carrier.saturating_add(increment);
         }
     }
 
-    /// Returns whether SETTINGS_INITIAL_WINDOW_SIZE that `conn` receives adjusts the send window:
+    /// Returns whether a SETTINGS_INITIAL_WINDOW_SIZE from `conn`'s peer adjusts the send window:
     /// the stream was opened there, and this side's barrier was not sent
     /// (SMIG-7.4/initial-window).
     pub(crate) fn adjusts_send_window(&self, conn: ConnId) -> bool {
-        self.adjusts_recv_window(conn) && self.open().is_none()
+        self.adjusts_recv_window(conn) && self.open_migration().is_none()
     }
 
     /// The same for the receive window and the acknowledgement, until the peer's barrier is read.
@@ -108,16 +108,16 @@ impl Binding {
     }
 
     /// Server: records an offer (SMIG-6.1/offer).
-    pub(crate) fn offer(&mut self) {
-        debug_assert!(self.open().is_none(), "{self:?}");
+    pub(crate) fn begin_offer(&mut self) {
+        debug_assert!(self.open_migration().is_none(), "{self:?}");
         self.migration = MigrationState::Offered;
     }
 
     /// The mover's barrier was sent: this side's direction continues at the carrier
     /// (SMIG-5.3/mover-barrier).
     pub(crate) fn begin(&mut self, open: OpenMigration) {
-        debug_assert!(self.open().is_none() && self.scheduled.is_none(), "{self:?}");
-        self.moves = self.moves.saturating_add(1);
+        debug_assert!(self.open_migration().is_none() && self.scheduled.is_none(), "{self:?}");
+        self.migrations = self.migrations.saturating_add(1);
         self.migration = MigrationState::Open(Box::new(open));
     }
 
@@ -125,17 +125,17 @@ impl Binding {
     /// follower's barrier (SMIG-5.14/moved, SMIG-5.11/follower-barrier). Returns the address that
     /// the stream has left.
     pub(crate) fn rebind(&mut self, to: StreamAddr, mover: Mover) -> StreamAddr {
-        debug_assert!(self.open().is_none(), "{self:?}");
+        debug_assert!(self.open_migration().is_none(), "{self:?}");
         debug_assert!(self.scheduled.is_none_or(|conn| conn == to.conn), "{self:?}");
         if mover == Mover::Peer {
-            self.moves = self.moves.saturating_add(1);
+            self.migrations = self.migrations.saturating_add(1);
         }
-        let left = core::mem::replace(&mut self.addr, to);
-        self.vacated.push(left);
-        left
+        let old_addr = core::mem::replace(&mut self.addr, to);
+        self.vacated.push(old_addr);
+        old_addr
     }
 
-    /// Gives this side's open migration up, if there is one: its direction is back at the old
+    /// Abandons this side's open migration, if there is one: its direction is back at the old
     /// address.
     pub(crate) fn revert(&mut self) -> Option<Box<OpenMigration>> {
         match core::mem::replace(&mut self.migration, MigrationState::Idle) {
@@ -165,7 +165,11 @@ impl Binding {
     }
 
     /// See [`MigrationState::on_offer`].
-    pub(crate) fn on_offer(&mut self, was_declined: bool, joined: bool) -> Result<OnOffer, Cause> {
+    pub(crate) fn on_offer(
+        &mut self,
+        was_declined: bool,
+        joined: bool,
+    ) -> Result<OfferResponse, Cause> {
         self.migration.on_offer(was_declined, joined)
     }
 
@@ -175,7 +179,7 @@ impl Binding {
     }
 
     /// See [`MigrationState::on_connection_lost`].
-    pub(crate) fn on_connection_lost(&mut self, lost: ConnId, complete: bool) -> Loss {
+    pub(crate) fn on_connection_lost(&mut self, lost: ConnId, complete: bool) -> LossEffect {
         self.migration.on_connection_lost(lost, complete)
     }
 
@@ -207,12 +211,12 @@ impl Binding {
     }
 
     /// Records an entry in a connection's scheduler, or among those that wait for its window.
-    pub(crate) const fn enter_schedule(&mut self, conn: ConnId) {
+    pub(crate) const fn set_scheduled(&mut self, conn: ConnId) {
         self.scheduled = Some(conn);
     }
 
     /// Records that the entry was removed. Returns the connection that had it.
-    pub(crate) const fn leave_schedule(&mut self) -> Option<ConnId> {
+    pub(crate) const fn take_scheduled(&mut self) -> Option<ConnId> {
         self.scheduled.take()
     }
 }
@@ -234,7 +238,7 @@ mod tests {
     const S2: StreamAddr = StreamAddr { conn: ConnId(2), id: StreamId::new(2) };
     const S3: StreamAddr = StreamAddr { conn: ConnId(3), id: StreamId::new(4) };
 
-    fn to(carrier: StreamAddr) -> OpenMigration {
+    fn open_migration_to(carrier: StreamAddr) -> OpenMigration {
         let cid = Cid { app: AppId::new(7), number: carrier.conn.0 };
         OpenMigration::new(carrier, cid, Instant::from_nanos(0), 100)
     }
@@ -258,21 +262,21 @@ mod tests {
             key_state: KeyState::Held,
             stop_due: false,
             stall: StallClock::new(Instant::from_nanos(0)),
-            over: None,
+            error: None,
         }
     }
 
-    /// What a migration must keep.
-    fn portable(stream: &Stream) -> impl PartialEq + core::fmt::Debug + use<> {
+    /// The state that a migration must not change.
+    fn portable_state(stream: &Stream) -> impl PartialEq + core::fmt::Debug + use<> {
         let send = (stream.send.state(), stream.send.queued(), stream.send.sent());
         let recv = (stream.recv.state(), stream.recv.received());
-        let windows = (stream.send.window.value(), stream.recv.window.open());
+        let windows = (stream.send.window.value(), stream.recv.window.value());
         (send, recv, windows, stream.priority, stream.opener, stream.request_kind)
     }
 
-    /// What a migration replaces.
-    fn bound(stream: &Stream) -> (StreamAddr, StreamAddr, Vec<StreamAddr>, u8, bool) {
-        let Binding { vacated, moves, .. } = &stream.binding;
+    /// The state that a migration replaces.
+    fn bound_state(stream: &Stream) -> (StreamAddr, StreamAddr, Vec<StreamAddr>, u8, bool) {
+        let Binding { vacated, migrations: moves, .. } = &stream.binding;
         let (send, recv) = (stream.binding.send_addr(), stream.binding.recv_addr());
         (send, recv, vacated.clone(), *moves, stream.binding.adjusts_send_window(S1.conn))
     }
@@ -280,60 +284,60 @@ mod tests {
     #[test]
     fn a_follower_replaces_both_addresses_and_keeps_the_portable_half() {
         let mut stream = response();
-        let before = portable(&stream);
-        assert_eq!(bound(&stream), (S1, S1, vec![], 0, true));
+        let before = portable_state(&stream);
+        assert_eq!(bound_state(&stream), (S1, S1, vec![], 0, true));
         // SMIG-5.14/moved, SMIG-7.1/windows-move
         assert_eq!(stream.binding.rebind(S2, Mover::Peer), S1);
-        assert_eq!(bound(&stream), (S2, S2, vec![S1], 1, false));
-        assert_eq!(portable(&stream), before);
+        assert_eq!(bound_state(&stream), (S2, S2, vec![S1], 1, false));
+        assert_eq!(portable_state(&stream), before);
     }
 
     #[test]
     fn a_mover_replaces_one_address_with_each_barrier() {
         let mut stream = response();
-        let before = portable(&stream);
+        let before = portable_state(&stream);
         stream.send.begin_replay(SendBeforeAnswer::UpToReplayLimit(1 << 20));
-        stream.binding.begin(to(S2));
+        stream.binding.begin(open_migration_to(S2));
         // SMIG-7.4/initial-window: its direction has left S1, the follower's has not.
-        assert_eq!(bound(&stream), (S2, S1, vec![], 1, false));
+        assert_eq!(bound_state(&stream), (S2, S1, vec![], 1, false));
         assert!(stream.binding.adjusts_recv_window(S1.conn));
         assert_eq!(stream.binding.addrs().collect::<Vec<_>>(), [S1, S2]);
-        assert_eq!(portable(&stream), before);
-        let answer = stream.binding.on_answer(S1, Some(to(S2).dst()));
+        assert_eq!(portable_state(&stream), before);
+        let answer = stream.binding.on_answer(S1, Some(open_migration_to(S2).dst()));
         let Ok(Answer::Accepted(open)) = answer else { panic!("{answer:?}") };
         stream.send.end_replay();
         assert_eq!(stream.binding.rebind(open.to, Mover::Local), S1);
-        assert_eq!(bound(&stream), (S2, S2, vec![S1], 1, false));
+        assert_eq!(bound_state(&stream), (S2, S2, vec![S1], 1, false));
         assert!(!stream.binding.adjusts_recv_window(S1.conn));
-        assert_eq!(portable(&stream), before);
+        assert_eq!(portable_state(&stream), before);
     }
 
     #[test]
-    fn a_decline_undoes_the_barrier_and_what_was_sent_behind_it() {
+    fn a_decline_undoes_the_barrier_and_the_frames_after_it() {
         // SMIG-6.8/resume, SMIG-6.9/lost-bytes, SMIG-7.5/undone-barrier
         let mut stream = response();
-        let before = portable(&stream);
+        let before = portable_state(&stream);
         stream.send.begin_replay(SendBeforeAnswer::UpToReplayLimit(1 << 20));
-        stream.binding.begin(to(S2));
+        stream.binding.begin(open_migration_to(S2));
         assert!(stream.send.take(30).end.is_end());
-        assert_ne!(portable(&stream), before);
+        assert_ne!(portable_state(&stream), before);
         let answer = stream.binding.on_answer(S1, None);
         assert!(matches!(answer, Ok(Answer::Declined(open)) if open.to == S2));
         assert!(stream.send.resume().is_empty(), "no head was sent on the carrier");
         // The attempt counts.
-        assert_eq!(bound(&stream), (S1, S1, vec![], 1, true));
-        assert_eq!(portable(&stream), before);
+        assert_eq!(bound_state(&stream), (S1, S1, vec![], 1, true));
+        assert_eq!(portable_state(&stream), before);
         assert_eq!(stream.send.take(1000).bytes, 30);
     }
 
     #[test]
-    fn a_carrier_is_never_a_home() {
+    fn initial_windows_do_not_adjust_a_migrated_stream() {
         // SMIG-7.4/initial-window
         let mut stream = response();
         stream.binding.rebind(S2, Mover::Peer);
-        stream.binding.begin(to(S3));
+        stream.binding.begin(open_migration_to(S3));
         assert!(stream.binding.revert().is_some());
-        assert_eq!(bound(&stream), (S2, S2, vec![S1], 2, false));
+        assert_eq!(bound_state(&stream), (S2, S2, vec![S1], 2, false));
         for conn in [S1.conn, S2.conn, S3.conn] {
             assert!(!stream.binding.adjusts_send_window(conn));
             assert!(!stream.binding.adjusts_recv_window(conn));
@@ -341,9 +345,9 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_stays_where_it_was_last() {
+    fn an_ended_stream_keeps_its_last_address() {
         let mut stream = response();
-        stream.binding.begin(to(S2));
+        stream.binding.begin(open_migration_to(S2));
         assert!(matches!(stream.binding.end(), MigrationState::Open(_)));
         assert_eq!((stream.binding.send_addr(), stream.binding.recv_addr()), (S2, S2));
     }

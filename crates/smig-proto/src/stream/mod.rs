@@ -33,7 +33,7 @@ pub(crate) enum Opener {
     Peer,
 }
 
-/// Whether the application still holds the stream's key.
+/// Whether the application has released the stream's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyState {
     Held,
@@ -45,9 +45,9 @@ pub(crate) enum KeyState {
 }
 
 impl KeyState {
-    /// Counts a tick of an answered request that its client continues to send. Returns whether
-    /// there were more than two.
-    pub(crate) const fn is_drained_long(&mut self) -> bool {
+    /// Counts a tick of a request that its client continues to send after the response. Returns
+    /// whether there were more than two.
+    pub(crate) const fn count_drain_tick(&mut self) -> bool {
         match self {
             Self::Draining(ticks) => {
                 *ticks = ticks.saturating_add(1);
@@ -87,12 +87,12 @@ pub(crate) struct Stream {
     /// can require it to be sent again.
     pub(crate) stop_due: bool,
     pub(crate) stall: StallClock,
-    pub(crate) over: Option<StreamError>,
+    pub(crate) error: Option<StreamError>,
 }
 
 impl Stream {
-    pub(crate) fn is_over(&self) -> bool {
-        self.over.is_some()
+    pub(crate) fn has_failed(&self) -> bool {
+        self.error.is_some()
     }
 
     /// Returns whether the peer may have processed the request, given that it reports at `at` that
@@ -108,45 +108,45 @@ impl Stream {
     }
 
     /// Returns whether both directions have ended.
-    pub(crate) fn has_ended_directions(&self) -> bool {
+    pub(crate) fn has_ended_both_directions(&self) -> bool {
         self.send.state() == SendState::Ended && self.recv.state() == RecvState::Ended
     }
 
     /// Returns whether both directions have ended and no MIGRATE of this side is unanswered.
     pub(crate) fn is_complete(&self) -> bool {
-        self.has_ended_directions() && self.binding.open().is_none()
+        self.has_ended_both_directions() && self.binding.open_migration().is_none()
     }
 
     /// Server: returns whether the complete response has been framed and no decline can require it
     /// to be sent again. False for a tunnel: the end of one direction implies nothing about the
     /// other.
-    pub(crate) fn is_answered(&self) -> bool {
+    pub(crate) fn has_sent_response(&self) -> bool {
         self.opener == Opener::Peer
             && self.request_kind != RequestKind::Tunnel
             && self.send.state() == SendState::Ended
-            && self.binding.open().is_none()
+            && self.binding.open_migration().is_none()
     }
 
     /// Returns whether a frame was sent on the carrier of its open migration, so that the carrier
     /// must be closed if it is abandoned (SMIG-6.11/close-abandoned).
     pub(crate) fn has_used_carrier(&self, open: &OpenMigration) -> bool {
-        open.credit_on_carrier > 0 || self.send.is_behind_barrier()
+        open.increments_on_carrier > 0 || self.send.has_sent_behind_barrier()
     }
 
-    /// Returns whether a stream with data to send has sent fewer than `least` bytes within
+    /// Returns whether a stream with data to send has sent fewer than `min_bytes` within
     /// `timeout`, because of the peer.
-    pub(crate) fn is_stalled(&mut self, now: Instant, least: u64, timeout: Duration) -> bool {
+    pub(crate) fn is_stalled(&mut self, now: Instant, min_bytes: u64, timeout: Duration) -> bool {
         let sent = self.send.sent();
-        if self.is_over() || self.send.queued() == 0 {
+        if self.has_failed() || self.send.queued() == 0 {
             self.stall.restart(now, sent);
             return false;
         }
-        self.stall.is_stalled(now, sent, least, timeout)
+        self.stall.is_stalled(now, sent, min_bytes, timeout)
     }
 
     /// Returns whether this side has frames to send now, except for the connection's window.
     pub(crate) fn has_frames(&self) -> bool {
-        let lost = self.binding.open().is_some_and(|open| open.carrier_lost);
-        !self.is_over() && !lost && self.send.has_frames()
+        let lost = self.binding.open_migration().is_some_and(|open| open.carrier_lost);
+        !self.has_failed() && !lost && self.send.has_frames()
     }
 }

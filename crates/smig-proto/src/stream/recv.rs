@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 
-use crate::body::{Chunk, GATHERED, SMALL};
+use crate::body::{Chunk, MAX_COALESCED_BYTES, MIN_UNCOALESCED_BYTES};
 use crate::error::Cause;
 use crate::flow::{Credit, RecvWindow};
 use crate::ids::ConnId;
@@ -28,7 +28,7 @@ pub(crate) enum RecvItem {
     Data { data: Bytes, conn: ConnId, conn_credit: Credit, stream_credit: Credit },
     Trailers(HeaderMap),
     End,
-    Nothing,
+    Pending,
 }
 
 #[derive(Debug)]
@@ -38,15 +38,15 @@ pub(crate) struct RecvHalf {
     /// Short payloads that are being coalesced after `queue`.
     tail: Option<(BytesMut, ConnId, Credit)>,
     /// Credit of the stream's window for everything in the queue.
-    held: Credit,
+    unread_credit: Credit,
     trailers: Option<HeaderMap>,
     pub(crate) window: RecvWindow,
-    expected: Option<u64>,
+    content_length: Option<u64>,
     received: u64,
     /// Number of 1xx responses so far.
     pub(crate) informational: u32,
-    /// The application was notified, and has not read up to [`RecvItem::Nothing`] since.
-    pub(crate) signalled: bool,
+    /// The application was notified, and has not read up to [`RecvItem::Pending`] since.
+    pub(crate) is_notified: bool,
 }
 
 impl RecvHalf {
@@ -55,13 +55,13 @@ impl RecvHalf {
             state,
             queue: VecDeque::new(),
             tail: None,
-            held: Credit::NONE,
+            unread_credit: Credit::NONE,
             trailers: None,
             window: RecvWindow::of_stream(window),
-            expected: None,
+            content_length: None,
             received: 0,
             informational: 0,
-            signalled: false,
+            is_notified: false,
         }
     }
 
@@ -73,13 +73,13 @@ impl RecvHalf {
         self.received
     }
 
-    pub(crate) const fn expected(&self) -> Option<u64> {
-        self.expected
+    pub(crate) const fn content_length(&self) -> Option<u64> {
+        self.content_length
     }
 
     /// Records that the head was received.
     pub(crate) fn on_head(&mut self, end: EndStream, length: Option<u64>) -> Result<(), Cause> {
-        self.expected = length;
+        self.content_length = length;
         self.state = RecvState::Body;
         if end.is_end() { self.on_end() } else { Ok(()) }
     }
@@ -90,40 +90,44 @@ impl RecvHalf {
         let Chunk { data, padding, conn, credit } = chunk;
         let bytes = u32::try_from(data.len()).unwrap_or(u32::MAX).saturating_add(padding);
         self.received += data.len() as u64;
-        if self.expected.is_some_and(|expected| self.received > expected) {
+        if self.content_length.is_some_and(|expected| self.received > expected) {
             return Err((Cause::BadContentLength, credit));
         }
-        let Some(mut held) = self.window.charge(bytes) else {
+        let Some(mut charged) = self.window.charge(bytes) else {
             return Err((Cause::StreamWindow, credit));
         };
         // Padding is consumed on arrival.
-        let due = self.window.give_back(held.split(padding));
-        self.held.join(held);
+        let due = self.window.give_back(charged.split(padding));
+        self.unread_credit.merge(charged);
         if data.is_empty() {
             credit.forfeit();
             return Ok(due);
         }
-        if data.len() >= SMALL {
+        if data.len() >= MIN_UNCOALESCED_BYTES {
             self.seal_tail();
             self.queue.push_back(Chunk { data, padding: 0, conn, credit });
             return Ok(due);
         }
-        if self.tail.as_ref().is_some_and(|(buf, at, _)| *at != conn || buf.len() >= GATHERED) {
+        if self
+            .tail
+            .as_ref()
+            .is_some_and(|(buf, at, _)| *at != conn || buf.len() >= MAX_COALESCED_BYTES)
+        {
             self.seal_tail();
         }
         match &mut self.tail {
-            Some((buf, _, held)) => {
+            Some((buf, _, tail_credit)) => {
                 buf.extend_from_slice(&data);
-                held.join(credit);
+                tail_credit.merge(credit);
             }
-            none => *none = Some((data.into_gathered(), conn, credit)),
+            none => *none = Some((data.into_bytes_mut(), conn, credit)),
         }
         Ok(due)
     }
 
     /// Records END_STREAM. Fails if the length of the body differs from content-length.
     pub(crate) fn on_end(&mut self) -> Result<(), Cause> {
-        if self.expected.is_some_and(|expected| self.received != expected) {
+        if self.content_length.is_some_and(|expected| self.received != expected) {
             return Err(Cause::BadContentLength);
         }
         self.state = RecvState::Ended;
@@ -149,7 +153,7 @@ impl RecvHalf {
         }
         if let Some(Chunk { data, conn, credit, .. }) = self.queue.pop_front() {
             let bytes = u32::try_from(data.len()).unwrap_or(u32::MAX);
-            let stream_credit = self.held.split(bytes);
+            let stream_credit = self.unread_credit.split(bytes);
             return RecvItem::Data {
                 data: data.into_bytes(),
                 conn,
@@ -163,22 +167,22 @@ impl RecvHalf {
         if self.state == RecvState::Ended {
             return RecvItem::End;
         }
-        self.signalled = false;
-        RecvItem::Nothing
+        self.is_notified = false;
+        RecvItem::Pending
     }
 
     /// Returns the bytes of a connection's receive window that unread body occupies.
-    pub(crate) fn held_of(&self, id: ConnId) -> u64 {
+    pub(crate) fn window_bytes_on(&self, id: ConnId) -> u64 {
         let queued = self.queue.iter().map(|chunk| (chunk.conn, &chunk.credit));
         let tail = self.tail.iter().map(|(_, conn, credit)| (*conn, credit));
         let here = queued.chain(tail).filter(|&(conn, _)| conn == id);
         here.map(|(_, credit)| u64::from(credit.bytes())).sum()
     }
 
-    /// Drops unread body; the direction goes on. The application does not read any more, so the
+    /// Drops unread body; the direction continues. The application does not read any more, so the
     /// stream's window stays consumed. Each connection's credit must be returned.
     pub(crate) fn discard(&mut self) -> Vec<(ConnId, Credit)> {
-        core::mem::replace(&mut self.held, Credit::NONE).forfeit();
+        core::mem::replace(&mut self.unread_credit, Credit::NONE).forfeit();
         self.seal_tail();
         self.queue.drain(..).map(|chunk| (chunk.conn, chunk.credit)).collect()
     }

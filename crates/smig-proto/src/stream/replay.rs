@@ -1,5 +1,5 @@
-//! What a direction sent behind its unanswered barrier: kept until the answer, and sent again from
-//! the barrier after a decline (SMIG-5.7/replay, SMIG-6.8/resume).
+//! Frames that a direction sent after its unanswered barrier: stored until the answer, and sent
+//! again after a decline (SMIG-5.7/replay, SMIG-6.8/resume).
 
 use std::collections::VecDeque;
 
@@ -14,23 +14,23 @@ use crate::wire::EndStream;
 /// Whether the mover sends before the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendBeforeAnswer {
-    /// A server does, to save a round trip (SMIG-5.5/server-at-once). It buffers what it sends, and
+    /// A server does, to save a round trip (SMIG-5.5/server-at-once). It stores what it sends, and
     /// pauses at this number of bytes.
     UpToReplayLimit(usize),
-    /// A client holds its direction (SMIG-5.6/client-holds).
-    Held,
+    /// A client does not (SMIG-5.6/client-holds).
+    No,
 }
 
 impl SendBeforeAnswer {
-    pub(crate) const fn of(side: Side, replay_limit: usize) -> Self {
+    pub(crate) const fn for_side(side: Side, replay_limit: usize) -> Self {
         match side {
             Side::Server => Self::UpToReplayLimit(replay_limit),
-            Side::Client => Self::Held,
+            Side::Client => Self::No,
         }
     }
 }
 
-/// The frames that were sent behind the barrier.
+/// The frames that were sent after the barrier.
 #[derive(Debug)]
 pub(crate) struct Replay {
     pub(super) before_answer: SendBeforeAnswer,
@@ -57,7 +57,7 @@ impl Replay {
         }
     }
 
-    /// Returns whether HEADERS or DATA were sent behind the barrier.
+    /// Returns whether neither HEADERS nor DATA were sent after the barrier.
     pub(super) fn is_empty(&self) -> bool {
         self.heads.is_empty()
             && self.data.is_empty()
@@ -66,10 +66,10 @@ impl Replay {
     }
 
     /// Returns whether more may be sent before the answer.
-    pub(super) const fn lets_send(&self) -> bool {
+    pub(super) const fn may_send(&self) -> bool {
         match self.before_answer {
             SendBeforeAnswer::UpToReplayLimit(limit) => self.bytes < limit,
-            SendBeforeAnswer::Held => false,
+            SendBeforeAnswer::No => false,
         }
     }
 }

@@ -50,15 +50,15 @@ pub(crate) struct SendHalf {
     end: SendEnd,
     pub(crate) window: SendWindow,
     /// Bytes that the application may still queue according to content-length.
-    expected: Option<u64>,
+    content_left: Option<u64>,
     /// Bytes of body that were framed, without those that a declined migration returned to the
     /// queue.
     sent: u64,
-    /// DATA or trailers were framed, also on a carrier that was declined.
-    exceeds_head: bool,
+    /// DATA or trailers were framed, possibly on a carrier that was declined.
+    has_sent_body: bool,
     /// The application found the buffer full and must be notified when there is room.
-    pub(crate) wants_room: bool,
-    /// What was sent behind this side's barrier, while the answer is outstanding.
+    pub(crate) awaits_capacity: bool,
+    /// Frames that were sent after this side's barrier, while the answer is outstanding.
     replay: Option<Box<Replay>>,
 }
 
@@ -70,10 +70,10 @@ impl SendHalf {
             queued: 0,
             end: SendEnd::Open,
             window: SendWindow::new(window),
-            expected: None,
+            content_left: None,
             sent: 0,
-            exceeds_head: false,
-            wants_room: false,
+            has_sent_body: false,
+            awaits_capacity: false,
             replay: None,
         }
     }
@@ -90,13 +90,13 @@ impl SendHalf {
         self.sent
     }
 
-    /// Returns whether frames were sent after the head: DATA, even if empty, or trailers.
-    pub(crate) const fn exceeds_head(&self) -> bool {
-        self.exceeds_head
+    /// Returns whether DATA, even if empty, or trailers were sent.
+    pub(crate) const fn has_sent_body(&self) -> bool {
+        self.has_sent_body
     }
 
-    pub(crate) const fn expected(&self) -> Option<u64> {
-        self.expected
+    pub(crate) const fn content_left(&self) -> Option<u64> {
+        self.content_left
     }
 
     /// Returns whether the application may still queue body.
@@ -106,7 +106,7 @@ impl SendHalf {
 
     /// Returns the END_STREAM flag for a MIGRATE: set if the direction is closed
     /// (SMIG-5.4/end-stream).
-    pub(crate) const fn closed_flag(&self) -> EndStream {
+    pub(crate) const fn end_stream_flag(&self) -> EndStream {
         match self.state {
             SendState::Ended => EndStream::Yes,
             SendState::Head | SendState::Body => EndStream::No,
@@ -116,13 +116,13 @@ impl SendHalf {
     /// Records that the head was written.
     pub(crate) fn on_head(&mut self, end: EndStream, content_length: Option<u64>) {
         self.state = if end.is_end() { SendState::Ended } else { SendState::Body };
-        self.expected = content_length;
+        self.content_left = content_length;
     }
 
     /// Queues body. Returns false if it exceeds the announced content-length.
     #[must_use]
     pub(crate) fn queue(&mut self, data: Bytes) -> bool {
-        if let Some(left) = &mut self.expected {
+        if let Some(left) = &mut self.content_left {
             match left.checked_sub(data.len() as u64) {
                 Some(rest) => *left = rest,
                 None => return false,
@@ -140,13 +140,13 @@ impl SendHalf {
     #[must_use]
     pub(crate) fn finish(&mut self, end: SendEnd) -> bool {
         self.end = end;
-        self.expected.is_none_or(|left| left == 0)
+        self.content_left.is_none_or(|left| left == 0)
     }
 
     /// Returns whether DATA, trailers or an empty DATA with END_STREAM can be framed, except for
     /// the connection's window.
     pub(crate) fn has_frames(&self) -> bool {
-        if self.state != SendState::Body || self.replay.as_ref().is_some_and(|r| !r.lets_send()) {
+        if self.state != SendState::Body || self.replay.as_ref().is_some_and(|r| !r.may_send()) {
             return false;
         }
         if self.queued == 0 {
@@ -169,7 +169,7 @@ impl SendHalf {
     /// Records that the trailers were framed.
     pub(crate) fn on_trailers_sent(&mut self) {
         self.state = SendState::Ended;
-        self.exceeds_head = true;
+        self.has_sent_body = true;
         let sent = core::mem::replace(&mut self.end, SendEnd::Data);
         if let (SendEnd::Trailers(trailers), Some(replay)) = (sent, &mut self.replay) {
             replay.trailers = Some(trailers);
@@ -197,7 +197,7 @@ impl SendHalf {
         }
         self.queued -= bytes;
         self.sent += bytes as u64;
-        self.exceeds_head = true;
+        self.has_sent_body = true;
         self.window.consume(bytes);
         if self.queued == 0 && matches!(self.end, SendEnd::Data) {
             payload.end = EndStream::Yes;
@@ -211,29 +211,29 @@ impl SendHalf {
         payload
     }
 
-    /// Records that the barrier was sent: what follows is kept until the answer.
+    /// Records that the barrier was sent: the frames after it are stored until the answer.
     pub(crate) fn begin_replay(&mut self, before_answer: SendBeforeAnswer) {
         self.replay = Some(Box::new(Replay::new(self.state, before_answer)));
     }
 
-    /// Keeps a head that was written behind the barrier.
-    pub(crate) fn keep_head(&mut self, head: &ResponseHead, end: EndStream) {
+    /// Stores a head that was written after the barrier.
+    pub(crate) fn record_head(&mut self, head: &ResponseHead, end: EndStream) {
         if let Some(replay) = &mut self.replay {
             replay.heads.push((head.clone(), end));
         }
     }
 
     /// Returns whether HEADERS or DATA were sent behind an unanswered barrier.
-    pub(crate) fn is_behind_barrier(&self) -> bool {
+    pub(crate) fn has_sent_behind_barrier(&self) -> bool {
         self.replay.as_ref().is_some_and(|replay| !replay.is_empty())
     }
 
-    /// Drops what was kept: the peer has accepted it, or will never decline it.
+    /// Drops the stored frames: the peer has accepted them, or will never decline them.
     pub(crate) fn end_replay(&mut self) {
         self.replay = None;
     }
 
-    /// Returns what was sent behind the barrier to the queue, so that the direction resumes there
+    /// Requeues what was sent after the barrier, so that the direction resumes at the barrier
     /// (SMIG-6.8/resume). Returns the heads, which the caller must write again. The number of bytes
     /// that content-length still permits does not change: the application has queued them.
     pub(crate) fn resume(&mut self) -> Vec<(ResponseHead, EndStream)> {

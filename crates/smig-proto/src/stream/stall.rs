@@ -1,5 +1,5 @@
 //! Detects stalled transfers by transferred bytes instead of frames: a peer that keeps its window
-//! closed cannot keep a stream alive by WINDOW_UPDATE or by migrating it.
+//! closed cannot keep a stream open by WINDOW_UPDATE or by migrating it.
 
 use core::time::Duration;
 
@@ -19,12 +19,18 @@ impl StallClock {
         Self { since: now, bytes: 0 }
     }
 
-    /// Updates the clock of a stream that has data to send. Returns true if fewer than `least`
-    /// bytes were transferred within `timeout`.
-    pub fn is_stalled(&mut self, now: Instant, bytes: u64, least: u64, timeout: Duration) -> bool {
+    /// Updates the clock of a stream that has data to send. Returns true if fewer than
+    /// `min_bytes` were transferred within `timeout`.
+    pub fn is_stalled(
+        &mut self,
+        now: Instant,
+        bytes: u64,
+        min_bytes: u64,
+        timeout: Duration,
+    ) -> bool {
         // A declined migration decreases the count, which is not progress.
         self.bytes = self.bytes.min(bytes);
-        if bytes - self.bytes >= least {
+        if bytes - self.bytes >= min_bytes {
             (self.since, self.bytes) = (now, bytes);
             return false;
         }

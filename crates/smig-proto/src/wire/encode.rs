@@ -2,21 +2,21 @@
 
 use bytes::{BufMut, BytesMut};
 
-use super::{CodePoints, EndStream, FrameHead, Join, Migrate, Setting, flag, kind};
+use super::{CodePoints, EndStream, FrameHeader, Join, Migrate, Setting, flag, kind};
 use crate::error::ErrorCode;
 use crate::ids::StreamId;
 use crate::priority::Priority;
 
-fn head(out: &mut BytesMut, length: usize, kind: u8, flags: u8, stream: StreamId) {
+fn frame_header(out: &mut BytesMut, length: usize, kind: u8, flags: u8, stream: StreamId) {
     // No caller passes a payload that exceeds 24 bits of length; a longer length would be
     // truncated.
     let length = u32::try_from(length).unwrap_or(u32::MAX);
-    out.put_slice(&FrameHead { length, kind, flags, stream }.to_bytes());
+    out.put_slice(&FrameHeader { length, kind, flags, stream }.to_bytes());
 }
 
 /// Writes the header of a DATA frame; `length` bytes of data must follow.
-pub(crate) fn data_head(out: &mut BytesMut, stream: StreamId, length: usize, end: EndStream) {
-    head(out, length, kind::DATA, end.flag(), stream);
+pub(crate) fn data_header(out: &mut BytesMut, stream: StreamId, length: usize, end: EndStream) {
+    frame_header(out, length, kind::DATA, end.flag(), stream);
 }
 
 /// Writes the field block that `fill` produces as a HEADERS frame and, where needed, CONTINUATION
@@ -29,7 +29,7 @@ pub(crate) fn headers(
     fill: impl FnOnce(&mut BytesMut),
 ) {
     let start = out.len();
-    head(out, 0, kind::HEADERS, end.flag(), stream);
+    frame_header(out, 0, kind::HEADERS, end.flag(), stream);
     fill(out);
     finish_block(out, start, stream, max_frame);
 }
@@ -43,7 +43,7 @@ pub(crate) fn push_promise(
     fill: impl FnOnce(&mut BytesMut),
 ) {
     let start = out.len();
-    head(out, 0, kind::PUSH_PROMISE, 0, stream);
+    frame_header(out, 0, kind::PUSH_PROMISE, 0, stream);
     out.put_u32(promised.value());
     fill(out);
     finish_block(out, start, stream, max_frame);
@@ -52,7 +52,7 @@ pub(crate) fn push_promise(
 /// Sets the length of the frame that starts at `start`, and splits the excess into CONTINUATION
 /// frames.
 fn finish_block(out: &mut BytesMut, start: usize, stream: StreamId, max_frame: usize) {
-    let body = start + super::FRAME_HEAD;
+    let body = start + super::FRAME_HEADER_BYTES;
     let length = out.len().saturating_sub(body);
     if length <= max_frame {
         patch(out, start, length, flag::END_HEADERS);
@@ -63,7 +63,7 @@ fn finish_block(out: &mut BytesMut, start: usize, stream: StreamId, max_frame: u
     while !rest.is_empty() {
         let part = rest.split_to(rest.len().min(max_frame));
         let last = if rest.is_empty() { flag::END_HEADERS } else { 0 };
-        head(out, part.len(), kind::CONTINUATION, last, stream);
+        frame_header(out, part.len(), kind::CONTINUATION, last, stream);
         out.put_slice(&part);
     }
 }
@@ -77,12 +77,12 @@ fn patch(out: &mut BytesMut, start: usize, length: usize, extra_flags: u8) {
 }
 
 pub(crate) fn reset(out: &mut BytesMut, stream: StreamId, code: ErrorCode) {
-    head(out, 4, kind::RST_STREAM, 0, stream);
+    frame_header(out, 4, kind::RST_STREAM, 0, stream);
     out.put_u32(code.to_wire());
 }
 
 pub(crate) fn settings(out: &mut BytesMut, entries: &[Setting], points: &CodePoints) {
-    head(out, entries.len() * 6, kind::SETTINGS, 0, StreamId::CONNECTION);
+    frame_header(out, entries.len() * 6, kind::SETTINGS, 0, StreamId::CONNECTION);
     for entry in entries {
         let (id, value) = entry.to_wire(points);
         out.put_u16(id);
@@ -91,34 +91,34 @@ pub(crate) fn settings(out: &mut BytesMut, entries: &[Setting], points: &CodePoi
 }
 
 pub(crate) fn settings_ack(out: &mut BytesMut) {
-    head(out, 0, kind::SETTINGS, flag::ACK, StreamId::CONNECTION);
+    frame_header(out, 0, kind::SETTINGS, flag::ACK, StreamId::CONNECTION);
 }
 
 pub(crate) fn ping(out: &mut BytesMut, opaque: [u8; 8]) {
-    head(out, 8, kind::PING, 0, StreamId::CONNECTION);
+    frame_header(out, 8, kind::PING, 0, StreamId::CONNECTION);
     out.put_slice(&opaque);
 }
 
 pub(crate) fn pong(out: &mut BytesMut, opaque: [u8; 8]) {
-    head(out, 8, kind::PING, flag::ACK, StreamId::CONNECTION);
+    frame_header(out, 8, kind::PING, flag::ACK, StreamId::CONNECTION);
     out.put_slice(&opaque);
 }
 
 pub(crate) fn goaway(out: &mut BytesMut, last: StreamId, code: ErrorCode, debug: &[u8]) {
-    head(out, 8 + debug.len(), kind::GOAWAY, 0, StreamId::CONNECTION);
+    frame_header(out, 8 + debug.len(), kind::GOAWAY, 0, StreamId::CONNECTION);
     out.put_u32(last.value());
     out.put_u32(code.to_wire());
     out.put_slice(debug);
 }
 
 pub(crate) fn window_update(out: &mut BytesMut, stream: StreamId, increment: u32) {
-    head(out, 4, kind::WINDOW_UPDATE, 0, stream);
+    frame_header(out, 4, kind::WINDOW_UPDATE, 0, stream);
     out.put_u32(increment);
 }
 
 pub(crate) fn priority_update(out: &mut BytesMut, stream: StreamId, priority: Priority) {
     let value = priority.to_string();
-    head(out, 4 + value.len(), kind::PRIORITY_UPDATE, 0, StreamId::CONNECTION);
+    frame_header(out, 4 + value.len(), kind::PRIORITY_UPDATE, 0, StreamId::CONNECTION);
     out.put_u32(stream.value());
     out.put_slice(value.as_bytes());
 }
@@ -131,7 +131,7 @@ pub(crate) fn migrate(
     migrate: Migrate,
     flags: u8,
 ) {
-    head(out, Migrate::LENGTH as usize, points.migrate, flags, stream);
+    frame_header(out, Migrate::LENGTH as usize, points.migrate, flags, stream);
     let (cid, sid) = migrate.to_bytes();
     out.put_slice(&cid);
     out.put_slice(&sid);
@@ -142,12 +142,12 @@ pub(crate) fn join(out: &mut BytesMut, points: &CodePoints, join: Join) {
         Join::Proof { nonce, mac } => (0, nonce, mac),
         Join::Ack { nonce, mac } => (flag::SMIG_ACK, nonce, mac),
         Join::Refused(reason) => {
-            head(out, 1, points.join, flag::JOIN_REFUSED, StreamId::CONNECTION);
+            frame_header(out, 1, points.join, flag::JOIN_REFUSED, StreamId::CONNECTION);
             out.put_u8(reason.byte());
             return;
         }
     };
-    head(out, 48, points.join, flags, StreamId::CONNECTION);
+    frame_header(out, 48, points.join, flags, StreamId::CONNECTION);
     out.put_slice(&nonce);
     out.put_slice(&mac);
 }

@@ -22,7 +22,7 @@ use crate::ids::StreamId;
 pub(crate) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Length of a frame header in bytes (RFC 9113 section 4.1).
-pub(crate) const FRAME_HEAD: usize = 9;
+pub(crate) const FRAME_HEADER_BYTES: usize = 9;
 
 /// The lowest value of SETTINGS_MAX_FRAME_SIZE, and its initial value (RFC 9113 section 6.5.2).
 pub(crate) const MIN_MAX_FRAME_SIZE: u32 = 16_384;
@@ -84,17 +84,17 @@ impl EndStream {
 
 /// The nine-byte frame header (RFC 9113 section 4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FrameHead {
+pub(crate) struct FrameHeader {
     pub(crate) length: u32,
     pub(crate) kind: u8,
     pub(crate) flags: u8,
     pub(crate) stream: StreamId,
 }
 
-impl FrameHead {
+impl FrameHeader {
     /// Parses a frame header from the first nine bytes of `buf`; `None` if there are fewer.
     pub(crate) fn parse(buf: &[u8]) -> Option<Self> {
-        let [l0, l1, l2, kind, flags, s0, s1, s2, s3] = *buf.first_chunk::<FRAME_HEAD>()?;
+        let [l0, l1, l2, kind, flags, s0, s1, s2, s3] = *buf.first_chunk::<FRAME_HEADER_BYTES>()?;
         Some(Self {
             length: u32::from_be_bytes([0, l0, l1, l2]),
             kind,
@@ -104,7 +104,7 @@ impl FrameHead {
     }
 
     /// Returns the nine bytes of this header. `length` must fit 24 bits.
-    pub(crate) const fn to_bytes(self) -> [u8; FRAME_HEAD] {
+    pub(crate) const fn to_bytes(self) -> [u8; FRAME_HEADER_BYTES] {
         let [_, l0, l1, l2] = self.length.to_be_bytes();
         let [s0, s1, s2, s3] = self.stream.value().to_be_bytes();
         [l0, l1, l2, self.kind, self.flags, s0, s1, s2, s3]

@@ -2,7 +2,7 @@
 
 use bytes::{Buf, Bytes};
 
-use super::{CodePoints, EndStream, FrameHead, Join, Migrate, SettingsPayload, flag, kind};
+use super::{CodePoints, EndStream, FrameHeader, Join, Migrate, SettingsPayload, flag, kind};
 use crate::error::{Cause, ErrorCode, InputError};
 use crate::ids::StreamId;
 use crate::priority::Priority;
@@ -88,7 +88,7 @@ impl LastFragment {
 ///
 /// While the extension is off (`points` is `None`), SMig's frames are unknown frames.
 pub(crate) fn parse(
-    head: FrameHead,
+    head: FrameHeader,
     payload: Bytes,
     points: Option<&CodePoints>,
 ) -> Result<Frame, InputError> {
@@ -103,7 +103,7 @@ pub(crate) fn parse(
         kind::GOAWAY => goaway(head, payload),
         kind::WINDOW_UPDATE => window_update(head, &payload),
         kind::CONTINUATION => {
-            on_stream(head)?;
+            check_on_stream(head)?;
             let last = LastFragment::from_flags(head.flags);
             Ok(Frame::Continuation { stream: head.stream, block: payload, last })
         }
@@ -116,16 +116,16 @@ pub(crate) fn parse(
     }
 }
 
-fn on_stream(head: FrameHead) -> Result<(), InputError> {
+fn check_on_stream(head: FrameHeader) -> Result<(), InputError> {
     if head.stream.is_connection() { Err(Cause::FrameOnStreamZero.into()) } else { Ok(()) }
 }
 
-fn on_connection(head: FrameHead) -> Result<(), InputError> {
+fn check_on_connection(head: FrameHeader) -> Result<(), InputError> {
     if head.stream.is_connection() { Ok(()) } else { Err(Cause::FrameNotOnStreamZero.into()) }
 }
 
 /// Removes padding (RFC 9113 section 6.1).
-fn unpad(head: FrameHead, mut payload: Bytes) -> Result<Bytes, InputError> {
+fn unpad(head: FrameHeader, mut payload: Bytes) -> Result<Bytes, InputError> {
     if head.flags & flag::PADDED == 0 {
         return Ok(payload);
     }
@@ -142,8 +142,8 @@ fn unpad(head: FrameHead, mut payload: Bytes) -> Result<Bytes, InputError> {
     }
 }
 
-fn data(head: FrameHead, payload: Bytes) -> Result<Frame, InputError> {
-    on_stream(head)?;
+fn data(head: FrameHeader, payload: Bytes) -> Result<Frame, InputError> {
+    check_on_stream(head)?;
     let data = unpad(head, payload)?;
     Ok(Frame::Data {
         stream: head.stream,
@@ -153,8 +153,8 @@ fn data(head: FrameHead, payload: Bytes) -> Result<Frame, InputError> {
     })
 }
 
-fn headers(head: FrameHead, payload: Bytes) -> Result<Frame, InputError> {
-    on_stream(head)?;
+fn headers(head: FrameHeader, payload: Bytes) -> Result<Frame, InputError> {
+    check_on_stream(head)?;
     let mut block = unpad(head, payload)?;
     if head.flags & flag::PRIORITY != 0 {
         let Some(&dependency) = block.first_chunk::<4>() else {
@@ -178,8 +178,8 @@ fn headers(head: FrameHead, payload: Bytes) -> Result<Frame, InputError> {
     })
 }
 
-fn priority(head: FrameHead, payload: &Bytes) -> Result<Frame, InputError> {
-    on_stream(head)?;
+fn priority(head: FrameHeader, payload: &Bytes) -> Result<Frame, InputError> {
+    check_on_stream(head)?;
     let Some(&dependency) = payload.first_chunk::<4>() else {
         return Err(InputError::Stream(head.stream, Cause::FrameSize));
     };
@@ -192,18 +192,18 @@ fn priority(head: FrameHead, payload: &Bytes) -> Result<Frame, InputError> {
     Ok(Frame::Priority)
 }
 
-fn exactly<const N: usize>(payload: &[u8]) -> Result<[u8; N], InputError> {
+fn exact_payload<const N: usize>(payload: &[u8]) -> Result<[u8; N], InputError> {
     payload.try_into().map_err(|_| Cause::FrameSize.into())
 }
 
-fn reset(head: FrameHead, payload: &Bytes) -> Result<Frame, InputError> {
-    on_stream(head)?;
-    let code = ErrorCode::from_wire(u32::from_be_bytes(exactly(payload)?));
+fn reset(head: FrameHeader, payload: &Bytes) -> Result<Frame, InputError> {
+    check_on_stream(head)?;
+    let code = ErrorCode::from_wire(u32::from_be_bytes(exact_payload(payload)?));
     Ok(Frame::Reset { stream: head.stream, code })
 }
 
-fn settings(head: FrameHead, payload: Bytes) -> Result<Frame, InputError> {
-    on_connection(head)?;
+fn settings(head: FrameHeader, payload: Bytes) -> Result<Frame, InputError> {
+    check_on_connection(head)?;
     if head.flags & flag::ACK != 0 {
         return if payload.is_empty() {
             Ok(Frame::SettingsAck)
@@ -214,8 +214,8 @@ fn settings(head: FrameHead, payload: Bytes) -> Result<Frame, InputError> {
     SettingsPayload::new(payload).map(Frame::Settings).ok_or_else(|| Cause::FrameSize.into())
 }
 
-fn push_promise(head: FrameHead, payload: Bytes) -> Result<Frame, InputError> {
-    on_stream(head)?;
+fn push_promise(head: FrameHeader, payload: Bytes) -> Result<Frame, InputError> {
+    check_on_stream(head)?;
     let mut block = unpad(head, payload)?;
     let Some(&promised) = block.first_chunk::<4>() else {
         return Err(Cause::FrameSize.into());
@@ -229,14 +229,14 @@ fn push_promise(head: FrameHead, payload: Bytes) -> Result<Frame, InputError> {
     })
 }
 
-fn ping(head: FrameHead, payload: &Bytes) -> Result<Frame, InputError> {
-    on_connection(head)?;
-    let opaque = exactly(payload)?;
+fn ping(head: FrameHeader, payload: &Bytes) -> Result<Frame, InputError> {
+    check_on_connection(head)?;
+    let opaque = exact_payload(payload)?;
     Ok(if head.flags & flag::ACK == 0 { Frame::Ping(opaque) } else { Frame::Pong(opaque) })
 }
 
-fn goaway(head: FrameHead, mut payload: Bytes) -> Result<Frame, InputError> {
-    on_connection(head)?;
+fn goaway(head: FrameHeader, mut payload: Bytes) -> Result<Frame, InputError> {
+    check_on_connection(head)?;
     let Some(&[l0, l1, l2, l3, c0, c1, c2, c3]) = payload.first_chunk::<8>() else {
         return Err(Cause::FrameSize.into());
     };
@@ -248,16 +248,16 @@ fn goaway(head: FrameHead, mut payload: Bytes) -> Result<Frame, InputError> {
     })
 }
 
-fn window_update(head: FrameHead, payload: &Bytes) -> Result<Frame, InputError> {
-    let increment = u32::from_be_bytes(exactly(payload)?) & 0x7fff_ffff;
+fn window_update(head: FrameHeader, payload: &Bytes) -> Result<Frame, InputError> {
+    let increment = u32::from_be_bytes(exact_payload(payload)?) & 0x7fff_ffff;
     if increment == 0 {
-        return Err(InputError::on(head.stream, Cause::ZeroIncrement));
+        return Err(InputError::for_stream(head.stream, Cause::ZeroIncrement));
     }
     Ok(Frame::WindowUpdate { stream: head.stream, increment })
 }
 
-fn priority_update(head: FrameHead, payload: &Bytes) -> Result<Frame, InputError> {
-    on_connection(head)?;
+fn priority_update(head: FrameHeader, payload: &Bytes) -> Result<Frame, InputError> {
+    check_on_connection(head)?;
     let Some((&id, value)) = payload.split_first_chunk::<4>() else {
         return Err(Cause::FrameSize.into());
     };
@@ -268,8 +268,8 @@ fn priority_update(head: FrameHead, payload: &Bytes) -> Result<Frame, InputError
     Ok(Frame::PriorityUpdate { stream, priority: Priority::parse(value) })
 }
 
-fn migrate(head: FrameHead, payload: &Bytes) -> Result<Frame, InputError> {
-    on_stream(head)?;
+fn migrate(head: FrameHeader, payload: &Bytes) -> Result<Frame, InputError> {
+    check_on_stream(head)?;
     let migrate = Migrate::parse(payload).ok_or(Cause::FrameSize)?;
     let (stream, end) = (head.stream, EndStream::from_flags(head.flags));
     Ok(if head.flags & flag::SMIG_ACK == 0 {
@@ -279,7 +279,7 @@ fn migrate(head: FrameHead, payload: &Bytes) -> Result<Frame, InputError> {
     })
 }
 
-fn join(head: FrameHead, payload: &Bytes) -> Result<Frame, InputError> {
-    on_connection(head)?;
+fn join(head: FrameHeader, payload: &Bytes) -> Result<Frame, InputError> {
+    check_on_connection(head)?;
     Join::parse(head.flags, payload).map(Frame::Join).ok_or_else(|| Cause::FrameSize.into())
 }

@@ -31,7 +31,7 @@ impl Migrate {
     }
 }
 
-/// Why a server refuses a JOIN.
+/// The reason why a server refuses a JOIN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JoinRefusal {
     /// 1: no session has this AppID; the connection founds a new one.

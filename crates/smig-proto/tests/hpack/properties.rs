@@ -1,4 +1,4 @@
-//! Random header lists through our encoder and our decoder, and random bytes into the decoder.
+//! Encodes and decodes random header lists, and decodes random bytes.
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderName, HeaderValue};
@@ -8,8 +8,8 @@ use smig_proto::hpack::{Decoder, Encoder, Field, Pseudo};
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// The decoder's side lowers or raises SETTINGS_HEADER_TABLE_SIZE, and it is acknowledged at
-    /// once.
+    /// The decoder's side lowers or raises SETTINGS_HEADER_TABLE_SIZE, which is acknowledged
+    /// immediately.
     Limit(usize),
     Block(Vec<Field>),
 }
@@ -17,7 +17,7 @@ enum Step {
 fn value() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![4 => b' '..=b'~', 1 => Just(b'\t'), 1 => 0x80..=0xff_u8];
     prop_oneof![
-        // A few that come again, many that do not, and some that fill the table.
+        // A few values that recur, many that do not, and some that fill the table.
         4 => prop::sample::select(vec![&b"0"[..], b"gzip", b"trailers", b"/", b"a=b; c=d; e=f; g=h; i=j"])
             .prop_map(<[u8]>::to_vec),
         4 => prop::collection::vec(byte.clone(), 0..40),
@@ -83,16 +83,16 @@ fn is_sensitive(field: &Field) -> bool {
 }
 
 fn config() -> ProptestConfig {
-    // Failures are kept beside this file, for everybody to run again.
-    let kept = FileFailurePersistence::WithSource("regressions");
-    ProptestConfig { failure_persistence: Some(Box::new(kept)), ..ProptestConfig::default() }
+    // Failing cases are stored beside this file, so that they can be replayed.
+    let persistence = FileFailurePersistence::WithSource("regressions");
+    ProptestConfig { failure_persistence: Some(Box::new(persistence)), ..ProptestConfig::default() }
 }
 
 proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn what_goes_in_comes_out(steps in prop::collection::vec(step(), 1..16)) {
+    fn fields_round_trip(steps in prop::collection::vec(step(), 1..16)) {
         let mut encoder = Encoder::new();
         let mut decoder = Decoder::new(4096);
         for step in steps {
@@ -107,7 +107,7 @@ proptest! {
                     decoder.decode(&block, |field| decoded.push(field)).unwrap();
                     prop_assert_eq!(&decoded, &fields);
                     for (decoded, field) in decoded.iter().zip(&fields) {
-                        // A secret stays one. The encoder may make one of a short credential.
+                        // Sensitive stays sensitive. The encoder may mark short credentials.
                         prop_assert!(is_sensitive(decoded) || !is_sensitive(field));
                     }
                 }
@@ -115,14 +115,14 @@ proptest! {
         }
     }
 
-    /// Any bytes decode or fail, and what comes out could go in again.
+    /// Any bytes are decoded or rejected, and decoded fields can be encoded again.
     #[test]
     fn any_bytes_are_handled(blocks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..8)) {
         let mut decoder = Decoder::new(4096);
         for block in blocks {
             let mut fields = Vec::new();
             let result = decoder.decode(&block, |field| fields.push(field));
-            // The most that one byte can stand for is a field of the whole table.
+            // One byte represents at most one field, which is at most as large as the table.
             prop_assert!(fields.len() <= block.len());
             for field in &fields {
                 prop_assert!((32..=4096 + 200 * 2).contains(&field.size()));

@@ -1,4 +1,4 @@
-//! HPACK from outside: the public test vectors, and random blocks between our two ends.
+//! Tests of HPACK's public interface: published test vectors, and random blocks.
 
 mod properties;
 mod vectors;

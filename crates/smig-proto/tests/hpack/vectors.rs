@@ -1,4 +1,4 @@
-//! The stories of http2jp/hpack-test-case (README.md says what they are and where they come from).
+//! The stories of http2jp/hpack-test-case (README.md describes their format and origin).
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -18,25 +18,25 @@ fn text() -> String {
     text
 }
 
-type List<'a> = Vec<(&'a str, &'a str)>;
+type FieldList<'a> = Vec<(&'a str, &'a str)>;
 
 struct Encoded<'a> {
     encoder: &'a str,
     story: &'a str,
-    /// Each with the SETTINGS_HEADER_TABLE_SIZE from it on, if that changes.
+    /// Each with the new SETTINGS_HEADER_TABLE_SIZE that applies from it on, if any.
     blocks: Vec<(Option<usize>, &'a str)>,
 }
 
 #[derive(Default)]
 struct Vectors<'a> {
-    stories: HashMap<&'a str, Vec<List<'a>>>,
+    stories: HashMap<&'a str, Vec<FieldList<'a>>>,
     encoded: Vec<Encoded<'a>>,
 }
 
 impl<'a> Vectors<'a> {
     fn parse(text: &'a str) -> Self {
         let mut vectors = Self::default();
-        let (mut story, mut list, mut limit) = (Vec::new(), List::new(), None);
+        let (mut story, mut list, mut limit) = (Vec::new(), FieldList::new(), None);
         let mut name = "";
         for line in text.lines() {
             if let Some(next) = line.strip_prefix("story ") {
@@ -75,8 +75,8 @@ fn pseudo(name: &str) -> Option<Pseudo> {
         .find(|pseudo| pseudo.as_str() == name)
 }
 
-/// Whether `field` is what a line of a story must come out as.
-fn is(field: &Field, (name, value): (&str, &str)) -> bool {
+/// Returns whether a decoded field is the one of a line of a story.
+fn is_field_of_line(field: &Field, (name, value): (&str, &str)) -> bool {
     match field {
         Field::Pseudo(known, decoded) => known.as_str() == name && decoded == value,
         Field::Regular(known, decoded) => known == name && decoded.as_bytes() == value.as_bytes(),
@@ -91,14 +91,14 @@ fn decode(decoder: &mut Decoder, block: &[u8], list: &[(&str, &str)], what: &str
     decoder
         .decode(block, |field| {
             let line = *expected.next().expect("as many fields as in the story");
-            assert!(is(&field, line), "{what}: {field:?} is not {line:?}");
+            assert!(is_field_of_line(&field, line), "{what}: {field:?} is not {line:?}");
         })
         .unwrap_or_else(|error| panic!("{what}: {error}"));
     assert!(expected.next().is_none(), "{what}: fields are missing");
 }
 
 #[test]
-fn every_encoder_is_understood() {
+fn blocks_of_every_encoder_are_decoded() {
     let text = text();
     let vectors = Vectors::parse(&text);
     let mut blocks = 0;
@@ -132,7 +132,7 @@ fn encode(encoder: &mut Encoder, list: &[(&str, &str)], out: &mut BytesMut) {
 }
 
 #[test]
-fn our_encoder_is_understood_and_as_dense_as_nghttp2() {
+fn our_blocks_are_decoded_and_as_compact_as_those_of_nghttp2() {
     let text = text();
     let vectors = Vectors::parse(&text);
     let (mut ours, mut theirs) = (0, 0);

@@ -1,6 +1,6 @@
 //! The applications at both ends: they send what the plan specifies and compare what they read with it.
 
-use smig_proto::{EndStream, Read};
+use smig_proto::{EndStream, ReadResult};
 
 use crate::mesh::link::Side;
 use crate::mesh::plan::{Plan, content, first_mismatch};
@@ -94,8 +94,8 @@ impl World {
             };
             reads += 1;
             match read {
-                Read::Data(data) => self.on_data(at, side, &data),
-                Read::Trailers(trailers) => {
+                ReadResult::Data(data) => self.on_data(at, side, &data),
+                ReadResult::Trailers(trailers) => {
                     let expected = Plan::trailers(at, side.other());
                     let model = self.exchanges[at].side_mut(side);
                     if core::mem::replace(&mut model.trailers_received, true)
@@ -104,15 +104,15 @@ impl World {
                         self.report_fault(format!("trailers of {at} at {side:?} twice or wrong"));
                     }
                 }
-                Read::End => {
+                ReadResult::End => {
                     self.on_end(at, side);
                     break;
                 }
-                Read::Pending => {
+                ReadResult::Pending => {
                     self.exchanges[at].side_mut(side).readable = false;
                     break;
                 }
-                Read::Reset(error) => {
+                ReadResult::Reset(error) => {
                     self.expect_end_event(at, side, error.to_string());
                     break;
                 }

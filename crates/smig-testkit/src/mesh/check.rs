@@ -36,7 +36,7 @@ impl World {
         if self.mesh.servers.iter().any(|server| server.stream_count() > 0) {
             self.wait_for_request_grace();
         }
-        if self.mesh.client.connections().any(|conn| conn.unbound > 0) {
+        if self.mesh.client.connections().any(|conn| conn.unbound_carriers > 0) {
             // The MIGRATE that would name it was lost with its connection, and its mover had completed
             // (SMIG-8.8/c1-ends-at-mover): only the timeout resets it (SMIG-5.24/unbound-timeout).
             self.add_case("unbound carrier left");

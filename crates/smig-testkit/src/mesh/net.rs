@@ -202,7 +202,8 @@ impl Mesh {
         let arrived = self.links[link].pipes[from].deliver(bytes);
         if arrived > 0 {
             self.feed(link, to);
-            if to == Side::Client && self.client.connections().any(|conn| conn.unbound > 0) {
+            if to == Side::Client && self.client.connections().any(|conn| conn.unbound_carriers > 0)
+            {
                 self.inspector.cases.insert("frames before their barrier");
             }
         }

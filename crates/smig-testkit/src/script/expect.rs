@@ -1,7 +1,7 @@
 //! Assertions on the engine's frames and events.
 
 use bytes::{Bytes, BytesMut};
-use smig_proto::{EndStream, ErrorCode, Event, Read, StreamKey};
+use smig_proto::{EndStream, ErrorCode, Event, ReadResult, StreamKey};
 
 use super::frame::Frame;
 use super::peer::{ConnHandle, Peer};
@@ -168,7 +168,7 @@ impl Peer {
     pub fn read(&mut self, key: StreamKey) -> Bytes {
         let mut body = BytesMut::new();
         self.with_session(|session, _| {
-            while let Read::Data(data) = session.read(key) {
+            while let ReadResult::Data(data) = session.read(key) {
                 body.extend_from_slice(&data);
             }
         });
@@ -184,7 +184,10 @@ impl Peer {
     pub fn read_to_end(&mut self, key: StreamKey) -> Bytes {
         let body = self.read(key);
         let end = self.with_session(|session, _| session.read(key));
-        assert!(matches!(end, Read::End), "expected the body's end after {body:?}, got {end:?}");
+        assert!(
+            matches!(end, ReadResult::End),
+            "expected the body's end after {body:?}, got {end:?}"
+        );
         body
     }
 

@@ -41,7 +41,7 @@ fn connections(
 }
 
 fn role(view: &ConnectionView, primary: Option<ConnId>) -> ConnectionRole {
-    if view.joined && view.streams == 0 && view.takes_streams && Some(view.id) != primary {
+    if view.joined && view.streams == 0 && view.accepts_streams && Some(view.id) != primary {
         return ConnectionRole::Spare;
     }
     match view.role {
@@ -64,7 +64,7 @@ fn stream(
         sent: view.sent,
         queued: view.queued as u64,
         received: view.received,
-        length: to_send.max(view.expected),
+        length: to_send.max(view.content_length),
         age: record.map(|record| now.saturating_duration_since(record.opened)),
         migrations: view.migrations,
         migrating: view.migrating,

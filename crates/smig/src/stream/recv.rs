@@ -1,6 +1,6 @@
 //! The incoming body, from the engine to the application, with back-pressure.
 
-use smig_proto::{Read, Session, StreamKey};
+use smig_proto::{ReadResult, Session, StreamKey};
 
 use super::shared::Shared;
 use crate::error::Error;
@@ -18,14 +18,14 @@ pub(crate) enum BodyRecvState {
 pub(crate) fn deliver(session: &mut Session, key: StreamKey, shared: &Shared) -> BodyRecvState {
     while shared.has_room() {
         match session.read(key) {
-            Read::Data(data) => shared.put_data(data),
-            Read::Trailers(trailers) => shared.put_trailers(trailers),
-            Read::Pending => return BodyRecvState::Open,
-            Read::End => {
+            ReadResult::Data(data) => shared.put_data(data),
+            ReadResult::Trailers(trailers) => shared.put_trailers(trailers),
+            ReadResult::Pending => return BodyRecvState::Open,
+            ReadResult::End => {
                 shared.put_end();
                 return BodyRecvState::Ended;
             }
-            Read::Reset(error) => {
+            ReadResult::Reset(error) => {
                 shared.fail(Error::from(error));
                 return BodyRecvState::Ended;
             }

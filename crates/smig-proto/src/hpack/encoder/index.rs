@@ -16,7 +16,7 @@ use crate::invariant::DebugExpect;
 
 /// Length in bytes above which the buffer is compacted: twice the maximum table size, so that a
 /// compaction moves no more bytes than were written since the last one.
-const COMPACT_ABOVE: usize = 2 * super::MAX_TABLE_SIZE;
+const MAX_BUFFER_BYTES: usize = 2 * super::MAX_TABLE_SIZE;
 
 /// A field and its hash.
 pub(super) struct Key<'a> {
@@ -93,7 +93,7 @@ pub(super) struct Index {
     inserted: u16,
     bytes: Vec<u8>,
     /// Number of bytes that were removed from the front of `bytes`.
-    cut: usize,
+    removed_bytes: usize,
     size: usize,
     max_size: usize,
     fields: Slots,
@@ -104,12 +104,12 @@ pub(super) struct Index {
 }
 
 /// Initial capacity, enough for the table of a typical connection.
-const FIRST_ENTRIES: usize = 16;
-const FIRST_BYTES: usize = 512;
+const INITIAL_ENTRIES: usize = 16;
+const INITIAL_BYTES: usize = 512;
 
 const FIELD_SETS: usize = 64;
 const NAME_SETS: usize = 16;
-const SIGHTINGS: usize = 64;
+const MAX_SIGHTINGS: usize = 64;
 
 impl Index {
     pub(super) fn new(max_size: usize) -> Self {
@@ -117,7 +117,7 @@ impl Index {
             entries: VecDeque::new(),
             inserted: 0,
             bytes: Vec::new(),
-            cut: 0,
+            removed_bytes: 0,
             size: 0,
             max_size,
             fields: Slots::default(),
@@ -158,10 +158,10 @@ impl Index {
     /// Records that the field was seen; returns whether it was recorded already.
     pub(super) fn note_sighting(&mut self, key: &Key<'_>) -> bool {
         if self.sightings.is_empty() {
-            self.sightings = vec![0; SIGHTINGS];
+            self.sightings = vec![0; MAX_SIGHTINGS];
         }
         let tag = key.hash.tag();
-        match self.sightings.get_mut(key.hash.set(SIGHTINGS)) {
+        match self.sightings.get_mut(key.hash.set(MAX_SIGHTINGS)) {
             Some(seen) => std::mem::replace(seen, tag) == tag,
             None => false,
         }
@@ -170,14 +170,14 @@ impl Index {
     /// Inserts a field that fits into the table.
     pub(super) fn insert(&mut self, key: &Key<'_>) {
         let entry = Entry {
-            start: self.cut + self.bytes.len(),
+            start: self.removed_bytes + self.bytes.len(),
             name_len: key.name.len(),
             value_len: key.value.len(),
         };
         self.evict_to(self.max_size.saturating_sub(entry.size()));
         if self.bytes.capacity() == 0 {
-            self.entries.reserve(FIRST_ENTRIES);
-            self.bytes.reserve(FIRST_BYTES);
+            self.entries.reserve(INITIAL_ENTRIES);
+            self.bytes.reserve(INITIAL_BYTES);
         }
         self.bytes.extend_from_slice(key.name);
         self.bytes.extend_from_slice(key.value);
@@ -200,7 +200,7 @@ impl Index {
         let age = usize::from(self.inserted.wrapping_sub(serial));
         let entry = self.entries.get(self.entries.len().checked_sub(age)?)?;
         let (name, rest) =
-            self.bytes.get(entry.start - self.cut..)?.split_at_checked(entry.name_len)?;
+            self.bytes.get(entry.start - self.removed_bytes..)?.split_at_checked(entry.name_len)?;
         Some((age, name, rest.get(..entry.value_len)?))
     }
 
@@ -213,11 +213,11 @@ impl Index {
     }
 
     fn compact(&mut self) {
-        if self.bytes.len() > COMPACT_ABOVE
+        if self.bytes.len() > MAX_BUFFER_BYTES
             && let Some(oldest) = self.entries.front()
         {
-            self.bytes.drain(..oldest.start - self.cut);
-            self.cut = oldest.start;
+            self.bytes.drain(..oldest.start - self.removed_bytes);
+            self.removed_bytes = oldest.start;
         }
     }
 }

@@ -8,7 +8,7 @@ use http::{HeaderName, HeaderValue, header};
 
 use super::super::Pseudo;
 
-/// Encoding of a field, as far as the dynamic table is not needed.
+/// Result of a lookup of a field in the static table.
 pub(super) enum StaticMatch {
     /// The complete field is in the static table, at this index.
     Field(u8),
@@ -31,7 +31,7 @@ pub(super) enum Indexing {
 
 /// Credentials shorter than this, in bytes, could be guessed through the table (RFC 7541 section
 /// 7.1).
-const GUESSABLE: usize = 20;
+const MIN_UNGUESSABLE_BYTES: usize = 20;
 
 pub(super) fn pseudo(name: Pseudo, value: &[u8]) -> StaticMatch {
     match (name, value) {
@@ -81,7 +81,9 @@ pub(super) fn regular(name: &HeaderName, value: &HeaderValue) -> StaticMatch {
         return StaticMatch::Field(16);
     }
     match policy {
-        Indexing::Never if value.len() >= GUESSABLE => StaticMatch::Name(index, Indexing::Index),
+        Indexing::Never if value.len() >= MIN_UNGUESSABLE_BYTES => {
+            StaticMatch::Name(index, Indexing::Index)
+        }
         Indexing::Never | Indexing::Index | Indexing::OnSecondUse | Indexing::Literal => {
             StaticMatch::Name(index, policy)
         }

@@ -38,7 +38,7 @@ fn whole_static_entries_are_one_byte() {
 }
 
 #[test]
-fn status_is_the_field() {
+fn status_is_encoded_like_the_pseudo_header_field() {
     for status in 100..=999_u16 {
         let mut out = BytesMut::new();
         Encoder::new().status(status, &mut out);
@@ -48,7 +48,7 @@ fn status_is_the_field() {
 }
 
 #[test]
-fn fields_that_come_again_are_indexed() {
+fn recurring_fields_are_indexed() {
     for field in [
         pseudo(Pseudo::Authority, "example.com"),
         pseudo(Pseudo::Status, "418"),
@@ -64,7 +64,7 @@ fn fields_that_come_again_are_indexed() {
 }
 
 #[test]
-fn fields_that_may_come_again_are_indexed_the_second_time() {
+fn fields_that_may_recur_are_indexed_on_second_use() {
     for field in [
         pseudo(Pseudo::Path, "/grpc.health.v1.Health/Check"),
         regular("etag", "\"33a64df551425fcc\""),
@@ -77,7 +77,7 @@ fn fields_that_may_come_again_are_indexed_the_second_time() {
 }
 
 #[test]
-fn fields_that_do_not_come_again_are_not_indexed() {
+fn fields_that_do_not_recur_are_not_indexed() {
     for field in [
         regular("content-length", "1234"),
         regular("content-range", "bytes 0-1/2"),
@@ -110,14 +110,14 @@ fn secrets_are_never_indexed() {
 }
 
 #[test]
-fn a_field_of_most_of_the_table_is_not_indexed() {
+fn a_field_that_would_fill_most_of_the_table_is_not_indexed() {
     let large = |len| regular("x", &"v".repeat(len));
     assert_eq!(representations(&large(3072 - 33), 2)[1], 0xbe);
     assert!(representations(&large(3073 - 33), 2).iter().all(|first| first & 0xf0 == 0));
 }
 
 #[test]
-fn names_are_borrowed_from_the_dynamic_table() {
+fn literals_refer_to_names_in_the_dynamic_table() {
     let mut encoder = Encoder::new();
     let mut decoder = Decoder::new(4096);
     let first = block(&mut encoder, &[regular("x-name", "one"), regular("x-other", "1")]);
@@ -140,7 +140,7 @@ fn huffman_only_when_shorter() {
     assert_eq!(block(&mut Encoder::new(), &[obs_text]), hex("0f13 02fefe"));
 }
 
-fn updates(encoder: &mut Encoder) -> Vec<u8> {
+fn size_updates_of(encoder: &mut Encoder) -> Vec<u8> {
     let mut out = BytesMut::new();
     encoder.begin(&mut out);
     out.to_vec()
@@ -149,27 +149,27 @@ fn updates(encoder: &mut Encoder) -> Vec<u8> {
 #[test]
 fn size_updates() {
     let mut encoder = Encoder::new();
-    assert!(updates(&mut encoder).is_empty());
+    assert!(size_updates_of(&mut encoder).is_empty());
     // A limit above the size that we use changes nothing.
     encoder.set_max_table_size(65536);
-    assert!(updates(&mut encoder).is_empty());
+    assert!(size_updates_of(&mut encoder).is_empty());
     encoder.set_max_table_size(100);
-    assert_eq!(updates(&mut encoder), hex("3f45"));
-    assert!(updates(&mut encoder).is_empty());
+    assert_eq!(size_updates_of(&mut encoder), hex("3f45"));
+    assert!(size_updates_of(&mut encoder).is_empty());
     // Decrease and increase: two updates, the smallest size first.
     encoder.set_max_table_size(4096);
     encoder.set_max_table_size(0);
     encoder.set_max_table_size(50);
     encoder.set_max_table_size(200);
-    assert_eq!(updates(&mut encoder), hex("20 3fa9 01"));
+    assert_eq!(size_updates_of(&mut encoder), hex("20 3fa9 01"));
     // Decrease and return to the previous size.
     encoder.set_max_table_size(0);
     encoder.set_max_table_size(200);
-    assert_eq!(updates(&mut encoder), hex("20 3fa9 01"));
+    assert_eq!(size_updates_of(&mut encoder), hex("20 3fa9 01"));
     // Increase in two steps: one update.
     encoder.set_max_table_size(300);
     encoder.set_max_table_size(4096);
-    assert_eq!(updates(&mut encoder), hex("3fe1 1f"));
+    assert_eq!(size_updates_of(&mut encoder), hex("3fe1 1f"));
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn a_size_update_empties_both_tables() {
 
 /// Encodes many more fields than the table, the index and 16-bit serial numbers can hold.
 #[test]
-fn stays_in_step_for_long() {
+fn tables_stay_in_sync_over_many_blocks() {
     let mut encoder = Encoder::new();
     let mut decoder = Decoder::new(4096);
     for round in 0..70_000_u32 {

@@ -3,7 +3,7 @@
 use super::*;
 
 #[track_caller]
-fn fails(block: &str, expected: DecodeError) {
+fn assert_error(block: &str, expected: DecodeError) {
     assert_eq!(fields(&mut Decoder::new(4096), &hex(block)), Err(expected), "{block}");
 }
 
@@ -17,26 +17,26 @@ fn truncated() {
         let prefix = &whole[..len];
         assert_eq!(fields(&mut Decoder::new(4096), prefix), Err(DecodeError::Truncated), "{len}");
     }
-    fails("ff", DecodeError::Truncated);
-    fails("ff80", DecodeError::Truncated);
-    fails("3f", DecodeError::Truncated);
+    assert_error("ff", DecodeError::Truncated);
+    assert_error("ff80", DecodeError::Truncated);
+    assert_error("3f", DecodeError::Truncated);
     // Lengths far beyond the end of the block.
-    fails("0401", DecodeError::Truncated);
-    fails("047f ffff ff7f 61", DecodeError::Truncated);
-    fails("04ff ffff ff7f 61", DecodeError::Truncated);
+    assert_error("0401", DecodeError::Truncated);
+    assert_error("047f ffff ff7f 61", DecodeError::Truncated);
+    assert_error("04ff ffff ff7f 61", DecodeError::Truncated);
 }
 
 #[test]
 fn integer_overflow() {
     // 2^32 - 1 is the largest permitted value, wherever the integer occurs.
-    fails("ff80 ffff ff0f", DecodeError::InvalidIndex);
-    fails("ff81 ffff ff0f", DecodeError::IntegerOverflow);
-    fails("047f 81ff ffff 0f", DecodeError::IntegerOverflow);
-    fails("3fe1 ffff ff0f", DecodeError::IntegerOverflow);
-    fails("ffff ffff ff7f", DecodeError::IntegerOverflow);
+    assert_error("ff80 ffff ff0f", DecodeError::InvalidIndex);
+    assert_error("ff81 ffff ff0f", DecodeError::IntegerOverflow);
+    assert_error("047f 81ff ffff 0f", DecodeError::IntegerOverflow);
+    assert_error("3fe1 ffff ff0f", DecodeError::IntegerOverflow);
+    assert_error("ffff ffff ff7f", DecodeError::IntegerOverflow);
     // Zeros that add only length.
-    fails("ff80 8080 8080 00", DecodeError::IntegerOverflow);
-    fails("ff80 8080 8080 8080 8080 8080 01", DecodeError::IntegerOverflow);
+    assert_error("ff80 8080 8080 00", DecodeError::IntegerOverflow);
+    assert_error("ff80 8080 8080 8080 8080 8080 01", DecodeError::IntegerOverflow);
     // Five bytes are permitted, whatever their value.
     assert_eq!(
         fields(&mut Decoder::new(4096), &hex("0f80 8080 8000 00")).map(|fields| fields.len()),
@@ -48,16 +48,16 @@ fn integer_overflow() {
 fn huffman_padding() {
     // "0" is 00000: valid with a padding of three 1 bits, and with no other.
     assert_eq!(lines(&mut Decoder::new(4096), &hex("0481 07")), [":path: 0"]);
-    fails("0481 06", DecodeError::HuffmanPadding);
-    fails("0481 00", DecodeError::HuffmanPadding);
-    fails("0481 03", DecodeError::HuffmanPadding);
+    assert_error("0481 06", DecodeError::HuffmanPadding);
+    assert_error("0481 00", DecodeError::HuffmanPadding);
+    assert_error("0481 03", DecodeError::HuffmanPadding);
     // Padding of 8 bits and more, alone and after a symbol.
-    fails("0481 ff", DecodeError::HuffmanPadding);
-    fails("0482 07ff", DecodeError::HuffmanPadding);
-    fails("0483 07ff ff", DecodeError::HuffmanPadding);
-    fails("0483 ffff ff", DecodeError::HuffmanPadding);
+    assert_error("0481 ff", DecodeError::HuffmanPadding);
+    assert_error("0482 07ff", DecodeError::HuffmanPadding);
+    assert_error("0483 07ff ff", DecodeError::HuffmanPadding);
+    assert_error("0483 ffff ff", DecodeError::HuffmanPadding);
     // A truncated long code.
-    fails("0482 fff0", DecodeError::HuffmanPadding);
+    assert_error("0482 fff0", DecodeError::HuffmanPadding);
     // No padding at all: "&" is 11111000.
     assert_eq!(lines(&mut Decoder::new(4096), &hex("0481 f8")), [":path: &"]);
     assert_eq!(lines(&mut Decoder::new(4096), &hex("0480")), [":path: "]);
@@ -75,42 +75,42 @@ fn huffman_padding() {
 
 #[test]
 fn huffman_eos() {
-    fails("0484 ffff ffff", DecodeError::HuffmanEos);
-    fails("0484 ffff fffc", DecodeError::HuffmanEos);
+    assert_error("0484 ffff ffff", DecodeError::HuffmanEos);
+    assert_error("0484 ffff fffc", DecodeError::HuffmanEos);
     // After a symbol, and followed by more symbols.
-    fails("0485 07ff ffff ff", DecodeError::HuffmanEos);
-    fails("048a 07ff ffff ff07 0707 0707", DecodeError::HuffmanEos);
-    fails("048c 0000 0000 00ff ffff ff00 0000", DecodeError::HuffmanEos);
+    assert_error("0485 07ff ffff ff", DecodeError::HuffmanEos);
+    assert_error("048a 07ff ffff ff07 0707 0707", DecodeError::HuffmanEos);
+    assert_error("048c 0000 0000 00ff ffff ff00 0000", DecodeError::HuffmanEos);
     // In a name.
-    fails("0084 ffff ffff 00", DecodeError::HuffmanEos);
+    assert_error("0084 ffff ffff 00", DecodeError::HuffmanEos);
 }
 
 #[test]
 fn invalid_index() {
-    fails("80", DecodeError::InvalidIndex);
-    fails("be", DecodeError::InvalidIndex);
-    fails("ff80 ffff 03", DecodeError::InvalidIndex);
+    assert_error("80", DecodeError::InvalidIndex);
+    assert_error("be", DecodeError::InvalidIndex);
+    assert_error("ff80 ffff 03", DecodeError::InvalidIndex);
     // As a name, in each literal.
-    fails("7e00", DecodeError::InvalidIndex);
-    fails("0f2f 00", DecodeError::InvalidIndex);
-    fails("1f2f 00", DecodeError::InvalidIndex);
+    assert_error("7e00", DecodeError::InvalidIndex);
+    assert_error("0f2f 00", DecodeError::InvalidIndex);
+    assert_error("1f2f 00", DecodeError::InvalidIndex);
     // The first entry exists, the second does not.
-    fails("4001 6101 62 be bf", DecodeError::InvalidIndex);
+    assert_error("4001 6101 62 be bf", DecodeError::InvalidIndex);
     // An evicted one.
-    fails("4001 6101 62 be 4001 6101 62 bf c0", DecodeError::InvalidIndex);
+    assert_error("4001 6101 62 be 4001 6101 62 bf c0", DecodeError::InvalidIndex);
 }
 
 #[test]
 fn late_size_update() {
-    fails("82 20", DecodeError::LateSizeUpdate);
-    fails("20 82 20", DecodeError::LateSizeUpdate);
-    fails("3fe1 1f 82 3fe1 1f", DecodeError::LateSizeUpdate);
+    assert_error("82 20", DecodeError::LateSizeUpdate);
+    assert_error("20 82 20", DecodeError::LateSizeUpdate);
+    assert_error("3fe1 1f 82 3fe1 1f", DecodeError::LateSizeUpdate);
 }
 
 #[test]
 fn size_update_too_large() {
-    fails("3fe2 1f", DecodeError::SizeUpdateTooLarge);
-    fails("20 3fe2 1f", DecodeError::SizeUpdateTooLarge);
+    assert_error("3fe2 1f", DecodeError::SizeUpdateTooLarge);
+    assert_error("20 3fe2 1f", DecodeError::SizeUpdateTooLarge);
     let mut decoder = Decoder::new(4096);
     decoder.set_max_table_size(8192);
     assert_eq!(fields(&mut decoder, &hex("3fe1 3f")), Ok(vec![]));
@@ -120,8 +120,8 @@ fn size_update_too_large() {
 #[test]
 fn too_many_size_updates() {
     assert_eq!(fields(&mut Decoder::new(4096), &hex("20 3fe1 1f")), Ok(vec![]));
-    fails("20 20 20", DecodeError::TooManySizeUpdates);
-    fails("20 3fe1 1f 20", DecodeError::TooManySizeUpdates);
+    assert_error("20 20 20", DecodeError::TooManySizeUpdates);
+    assert_error("20 3fe1 1f 20", DecodeError::TooManySizeUpdates);
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn fields_before_the_error_are_emitted() {
 }
 
 #[test]
-fn every_error_says_what_was_wrong() {
+fn every_error_has_its_own_text() {
     use DecodeError::*;
     let all = [
         Truncated,

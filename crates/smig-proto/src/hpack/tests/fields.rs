@@ -14,7 +14,7 @@ fn literal(name: &[u8], value: &[u8]) -> Vec<u8> {
     block.to_vec()
 }
 
-fn one(block: &[u8]) -> Field {
+fn decode_one(block: &[u8]) -> Field {
     let mut fields = fields(&mut Decoder::new(4096), block).unwrap();
     assert_eq!(fields.len(), 1);
     fields.remove(0)
@@ -30,7 +30,7 @@ fn names_are_lowercase_tokens() {
             let mut name = vec![b'x'; before];
             name.push(byte);
             name.extend(vec![b'x'; after]);
-            match one(&literal(&name, b"v")) {
+            match decode_one(&literal(&name, b"v")) {
                 Field::Regular(decoded, value) => {
                     assert!(allowed, "{byte:#x}");
                     assert_eq!(decoded.as_str().as_bytes(), name);
@@ -47,7 +47,7 @@ fn names_are_lowercase_tokens() {
 }
 
 #[test]
-fn names_that_are_no_names() {
+fn invalid_names_are_malformed() {
     for (name, reason) in [
         (&b""[..], "empty field name"),
         (b"Content-Type", "field name with an uppercase letter"),
@@ -58,7 +58,7 @@ fn names_that_are_no_names() {
         (b":unknown", "unknown pseudo-header field"),
     ] {
         let size = name.len() as u32 + 5 + 32;
-        assert_eq!(one(&literal(name, b"value")), Field::Malformed(reason, size));
+        assert_eq!(decode_one(&literal(name, b"value")), Field::Malformed(reason, size));
     }
 }
 
@@ -66,7 +66,7 @@ fn names_that_are_no_names() {
 fn every_pseudo_header_field_is_known() {
     use Pseudo::*;
     for pseudo in [Method, Scheme, Authority, Path, Status, Protocol] {
-        let field = one(&literal(pseudo.as_str().as_bytes(), b"v"));
+        let field = decode_one(&literal(pseudo.as_str().as_bytes(), b"v"));
         assert_eq!(field, Field::Pseudo(pseudo, bytes::Bytes::from_static(b"v")));
         assert_eq!(field.size(), pseudo.as_str().len() + 1 + 32);
     }
@@ -77,7 +77,7 @@ fn values_have_no_control_characters() {
     for name in [&b"x"[..], b":path"] {
         for byte in 0..=u8::MAX {
             let allowed = byte == b'\t' || (byte >= 0x20 && byte != 0x7f);
-            match one(&literal(name, &[b'a', byte, b'b'])) {
+            match decode_one(&literal(name, &[b'a', byte, b'b'])) {
                 Field::Regular(_, value) => {
                     assert!(allowed);
                     assert_eq!(value.as_bytes(), [b'a', byte, b'b']);
@@ -100,15 +100,15 @@ fn values_have_no_outer_whitespace() {
     for name in [&b"x"[..], b":path"] {
         for value in [&b" a"[..], b"a ", b"\ta", b"a\t", b" ", b"\t", b" a "] {
             assert_eq!(
-                one(&literal(name, value)),
+                decode_one(&literal(name, value)),
                 Field::Malformed(
                     "field value starts or ends with whitespace",
                     (name.len() + value.len() + 32) as u32
                 )
             );
         }
-        assert!(!matches!(one(&literal(name, b"")), Field::Malformed(..)));
-        assert!(!matches!(one(&literal(name, b"a b\tc")), Field::Malformed(..)));
+        assert!(!matches!(decode_one(&literal(name, b"")), Field::Malformed(..)));
+        assert!(!matches!(decode_one(&literal(name, b"a b\tc")), Field::Malformed(..)));
     }
 }
 
@@ -131,7 +131,7 @@ fn malformed_fields_keep_their_place_in_the_table() {
 }
 
 #[test]
-fn never_indexed_is_sensitive_and_stays_so() {
+fn never_indexed_fields_are_sensitive_and_stay_sensitive() {
     let fields = fields(&mut Decoder::new(4096), &hex("1001 7801 76 1f09 0176 0f09 0176")).unwrap();
     let sensitive: Vec<bool> = fields
         .iter()
@@ -176,7 +176,7 @@ fn small_values_do_not_share_a_large_buffer() {
 }
 
 #[test]
-fn sizes_count_32_bytes_more() {
+fn a_fields_size_includes_32_bytes_of_overhead() {
     assert_eq!(Field::Pseudo(Pseudo::Path, bytes::Bytes::from_static(b"/")).size(), 5 + 1 + 32);
     let regular = Field::Regular(http::header::TE, HeaderValue::from_static("trailers"));
     assert_eq!(regular.size(), 2 + 8 + 32);

@@ -12,7 +12,7 @@ fn encoded(text: &[u8]) -> Vec<u8> {
 
 /// Strings of up to two bytes, and each byte at each position of a longer string.
 #[test]
-fn all_bytes_come_back() {
+fn all_bytes_round_trip() {
     let mut scratch = Vec::new();
     let mut check = |text: &[u8]| {
         assert_eq!(huffman::decode(&encoded(text), &mut scratch), Ok(text));
@@ -64,7 +64,7 @@ fn codes_are_those_of_appendix_b() {
 /// Compares the decoder with the definition, for sequences of three bytes: take the shortest code
 /// that matches, until at most 7 bits are left, all of them 1.
 #[test]
-fn agrees_with_the_definition() {
+fn the_decoder_agrees_with_the_definition() {
     let codes: Vec<(u32, u32)> = (0..=u8::MAX)
         .map(|byte| {
             // Each code is derived from the encoder, which the test above has checked: the code of

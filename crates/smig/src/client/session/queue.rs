@@ -76,7 +76,7 @@ impl ClientSession {
     }
 
     pub(super) fn count_resets(&mut self, turn: &TurnCx<'_>) {
-        let all = turn.session.cancelled();
+        let all = turn.session.local_resets();
         while self.resets_counted < all {
             self.resets_counted += 1;
             self.resets.add(turn.now);
