@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use smig::{Mover, ObserverEvent, PolicyOutcome, StayReason, StreamRef};
+use smig::{Mover, ObserverEvent, PolicyDecision, StayReason, StreamRef};
 
 /// Maximum number of entries buffered for readers that connect later.
 const KEPT: usize = 200;
@@ -52,7 +52,7 @@ const fn is_logged(what: &ObserverEvent) -> bool {
     !matches!(
         what,
         ObserverEvent::PolicyDecided {
-            verdict: PolicyOutcome::Stays(StayReason::FewBytesSoFar | StayReason::YoungTunnel),
+            decision: PolicyDecision::Stays(StayReason::FewBytesSoFar | StayReason::YoungTunnel),
             ..
         } | ObserverEvent::StreamOpened { .. }
             | ObserverEvent::StreamEnded { .. }
@@ -93,8 +93,8 @@ fn describe(what: &ObserverEvent) -> Value {
             value["by"] = if *mover == Mover::Local { "local" } else { "peer" }.into();
             value
         }
-        ObserverEvent::PolicyDecided { stream, verdict } => {
-            of("policy", stream, verdict.to_string())
+        ObserverEvent::PolicyDecided { stream, decision } => {
+            of("policy", stream, decision.to_string())
         }
         ObserverEvent::MigrationDeclined { stream, .. } => {
             of("declined", stream, "the peer declined the migration".to_owned())

@@ -73,12 +73,12 @@ impl Sessions {
         let mut all = snapshot.sessions;
         // Most relevant first: sessions with migration, then those with the most streams.
         all.sort_by_key(|session| {
-            (std::cmp::Reverse((session.migrates, session.open_streams)), session.id)
+            (std::cmp::Reverse((session.can_migrate, session.open_streams)), session.id)
         });
         let more = all.len().saturating_sub(SESSIONS);
         let mut room = STREAMS;
         let sessions = all.iter().take(SESSIONS).map(|session| Session::of(session, &mut room));
-        Self { sessions: sessions.collect(), sessions_omitted: snapshot.not_shown + more }
+        Self { sessions: sessions.collect(), sessions_omitted: snapshot.sessions_omitted + more }
     }
 }
 
@@ -89,7 +89,7 @@ impl Session {
         Self {
             id: session.id.to_string(),
             peer: session.peer.to_string(),
-            migrates: session.migrates,
+            migrates: session.can_migrate,
             age_s: session.age.as_secs_f64(),
             open_streams: session.open_streams,
             connections: session.connections.iter().map(Connection::of).collect(),
@@ -103,8 +103,8 @@ impl Connection {
         Self {
             id: connection.id.to_string(),
             role: connection.role.as_str(),
-            local: connection.ends.local.to_string(),
-            peer: connection.ends.peer.to_string(),
+            local: connection.addrs.local.to_string(),
+            peer: connection.addrs.peer.to_string(),
             rtt_ms: millis(connection.rtt),
             min_rtt_ms: millis(connection.min_rtt),
             congestion_window: connection.congestion_window,
@@ -121,7 +121,7 @@ impl Connection {
 
 impl Stream {
     fn of(stream: &StreamSnapshot) -> Self {
-        let name = stream.name.as_ref();
+        let name = stream.label.as_ref();
         Self {
             key: stream.key.as_u64().to_string(),
             method: name.map(|name| name.method.to_string()),
@@ -135,7 +135,7 @@ impl Stream {
             age_s: stream.age.map(|age| age.as_secs_f64()),
             migrations: stream.migrations,
             migrating: stream.migrating,
-            decision: stream.verdict.map(|verdict| verdict.to_string()),
+            decision: stream.decision.map(|verdict| verdict.to_string()),
         }
     }
 }

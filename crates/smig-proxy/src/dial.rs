@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
-use smig::{Loaded, Resolver, TlsFault};
+use smig::{Loaded, Resolver, TlsError};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
@@ -116,7 +116,7 @@ pub async fn connect(
     tcp.set_nodelay(true).map_err(ProxyError::Connect)?;
     enable_keepalive(&tcp);
     let Some(Tls { trust, offer }) = tls else { return Ok(Io::Tcp(tcp)) };
-    let failed = |error: io::Error| ProxyError::Tls(TlsFault::of(&error));
+    let failed = |error: io::Error| ProxyError::Tls(TlsError::from_io(&error));
     let name = ServerName::try_from(host.to_owned())
         .map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidInput, error)))?;
     let mut config = trust.config().await.map_err(|error| failed(io::Error::other(error)))?;

@@ -4,7 +4,7 @@
 use std::io;
 
 use http::StatusCode;
-use smig::TlsFault;
+use smig::TlsError;
 
 /// Why an exchange has no response from an upstream.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +42,7 @@ pub enum ProxyError {
     ConnectTimeout,
     /// TLS with the server failed.
     #[error("TLS failed: {0}")]
-    Tls(TlsFault),
+    Tls(TlsError),
     /// The server did not process the request: it refused the stream, or was shutting down.
     #[error("the server refused the request: {0}")]
     Refused(String),
@@ -116,7 +116,7 @@ impl ProxyError {
         if error.is_timeout() {
             return if error.is_connect() { Self::ConnectTimeout } else { Self::ResponseTimeout };
         }
-        if let Some(fault) = error.tls_fault() {
+        if let Some(fault) = error.tls_error() {
             return Self::Tls(fault.clone());
         }
         if error.is_connect() {

@@ -78,7 +78,7 @@ impl Default for ServerSettings {
 impl ServerSettings {
     const fn pacing(&self) -> Pacing {
         match (self.pace_unmigrated, self.pace_bulk) {
-            (true, _) => Pacing::Every,
+            (true, _) => Pacing::All,
             (false, true) => Pacing::Migrated,
             (false, false) => Pacing::Off,
         }

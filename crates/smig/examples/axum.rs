@@ -15,8 +15,8 @@ use tower::ServiceExt as _;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), BoxError> {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
-    let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    let generated = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
+    let (certificate, key) = (generated.cert.pem(), generated.signing_key.serialize_pem());
 
     let app = Router::new()
         .route(
@@ -45,12 +45,12 @@ async fn main() -> Result<(), BoxError> {
     let hello = fetch("/hello/world").await?;
     println!("{}", String::from_utf8_lossy(&hello));
     if hello != "Hello, world!" {
-        return Err("the application's answer is wrong".into());
+        return Err("the application's response is wrong".into());
     }
     let big = fetch("/big").await?;
     println!("{} bytes", big.len());
     if big.len() != 5_000_000 {
-        return Err("the big answer is not complete".into());
+        return Err("the large response is not complete".into());
     }
     server.shutdown(std::time::Duration::from_secs(5)).await?;
     Ok(())

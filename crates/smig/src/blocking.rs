@@ -16,7 +16,7 @@ pub(crate) fn start(name: &str, work: impl FnOnce() + Send + 'static) -> io::Res
     thread::Builder::new().name(format!("smig-{name}")).spawn(work).map(drop)
 }
 
-/// Runs `work`, which may block, and returns its result. If the future is dropped, the work goes on and its
+/// Runs `work`, which may block, and returns its result. If the future is dropped, the work continues and its
 /// result is discarded.
 ///
 /// # Errors
@@ -28,5 +28,5 @@ pub(crate) async fn run<T: Send + 'static>(
     let (sender, done) = oneshot::channel();
     // The receiver may have been dropped.
     start(name, move || drop(sender.send(work())))?;
-    done.await.map_err(|_| io::Error::other("its thread panicked"))
+    done.await.map_err(|_| io::Error::other("the blocking work panicked"))
 }

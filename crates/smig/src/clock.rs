@@ -1,6 +1,6 @@
 //! Real time in the engine's unit: nanoseconds since the first call in this process.
 //!
-//! The engine reads no clock; every time that it gets comes from here.
+//! The engine reads no clock: all times that are passed to it are from this module.
 
 use std::sync::OnceLock;
 

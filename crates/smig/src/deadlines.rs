@@ -1,6 +1,6 @@
 //! Time limits for a server's clients: one set of numbers and one clock, whichever version of HTTP they use.
 //!
-//! The clock counts bytes transferred, so that a client that moves next to nothing does not restart it. Over HTTP/2
+//! The clock counts bytes transferred, so that a client that transfers almost nothing does not restart it. Over HTTP/2
 //! the session checks it for each stream (the engine counts what is sent, `server::slow_uploads` what is received); over
 //! HTTP/1.1 the connection checks its own (`server::http1::timeouts`).
 
@@ -38,8 +38,8 @@ impl Deadlines {
     /// Returns how often to check whether a client has the whole response, so that the time limits for its next
     /// request begin.
     pub(crate) fn delivery_tick(&self) -> Duration {
-        let turn = self.idle.min(self.head) / 4;
-        self.send.tick().min(turn).max(Duration::from_millis(1))
+        let request_tick = self.idle.min(self.head) / 4;
+        self.send.tick().min(request_tick).max(Duration::from_millis(1))
     }
 }
 
@@ -69,14 +69,14 @@ impl ProgressClock {
         Self { clock: StallClock::new(now), progress }
     }
 
-    /// Restarts the clock, because the other end is not being waited for.
-    pub(crate) const fn restart(&mut self, now: Instant, moved: u64) {
-        self.clock.restart(now, moved);
+    /// Restarts the clock, because nothing is expected of the peer.
+    pub(crate) const fn restart(&mut self, now: Instant, transferred: u64) {
+        self.clock.restart(now, transferred);
     }
 
-    /// Returns whether too few bytes moved for too long.
-    pub(crate) fn is_late(&mut self, now: Instant, moved: u64) -> bool {
-        self.clock.is_stalled(now, moved, self.progress.bytes, self.progress.within)
+    /// Returns whether too few bytes were transferred for too long.
+    pub(crate) fn is_late(&mut self, now: Instant, transferred: u64) -> bool {
+        self.clock.is_stalled(now, transferred, self.progress.bytes, self.progress.within)
     }
 
     /// Returns how often to check it.

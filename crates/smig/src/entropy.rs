@@ -17,7 +17,7 @@ pub(crate) fn check() -> Result<(), Error> {
     let mut probe = [0; 1];
     getrandom::fill(&mut probe).map_err(|error| {
         Error::new(ErrorKind::Io {
-            doing: "no random numbers from the system",
+            context: "no random numbers from the system",
             source: std::io::Error::other(error.to_string()),
         })
     })

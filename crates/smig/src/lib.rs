@@ -115,8 +115,8 @@
 //!
 //! let client = Client::builder().trust(trust).build()?;
 //! let mut client = HealthClient::with_origin(client, "https://localhost:8443".parse()?);
-//! let answer = client.check(HealthCheckRequest::default()).await?;
-//! # drop((server, answer));
+//! let response = client.check(HealthCheckRequest::default()).await?;
+//! # drop((server, response));
 //! # Ok(())
 //! # }
 //! ```
@@ -132,7 +132,7 @@
 //! | migration | [`MigrationConfig`], [`MigrationPolicy`], [`MigrationHint`], [`StreamInfo`], [`Segment`] |
 //! | operating | [`Observer`], [`ObserverEvent`], [`Stats`], [`ServerView`], [`Snapshot`] |
 //! | HTTP/2 and TCP | [`Config`], [`Priority`], [`SocketOptions`], [`Pacing`] |
-//! | failures | [`Error`], [`TlsFault`], [`ErrorCode`], [`Processed`] |
+//! | failures | [`Error`], [`TlsError`], [`ErrorCode`], [`Processed`] |
 //!
 //! # Layers
 //!
@@ -143,7 +143,7 @@
 //! - transports (TCP with TLS), streams (bodies between application and session), names and properties of connections;
 //! - the driver: one task per session, which owns the engine and all connections;
 //! - migration: what the sockets report, for the engine's policy;
-//! - the server's half and the client's, which know nothing of each other.
+//! - the server and the client, which do not depend on each other.
 
 mod blocking;
 mod client;
@@ -173,9 +173,9 @@ pub use client::{
 };
 pub use connection::{CleartextTrust, ConnectionInfo, ListenerId, TlsInfo};
 pub use driver::Pacing;
-pub use error::{BoxError, Error, Reset, TimeoutPhase, TlsFault};
+pub use error::{BoxError, Error, Reset, TimeoutPhase, TlsError};
 pub use grpc::is_grpc;
-pub use limits::{ConnectionLimit, ConnectionPlace, QueueLimit};
+pub use limits::{ConnectionLimit, ConnectionPermit, QueueLimit};
 pub use migration::{MigrationConfig, MigrationMode, Offers};
 pub use observer::{Observer, ObserverEvent, Stats};
 pub use resolve::Resolver;
@@ -184,8 +184,9 @@ pub use server::{
     Listening, Serve, Server, ServerBuilder, ServerTls, ServerView, UpgradedIo,
 };
 pub use snapshot::{
-    ConnectionRole, ConnectionSnapshot, MigrationCause, PolicyOutcome, RequestLabel,
-    SESSIONS_SHOWN, STREAMS_SHOWN, SessionId, SessionSnapshot, Snapshot, StreamRef, StreamSnapshot,
+    ConnectionRole, ConnectionSnapshot, MAX_SNAPSHOT_SESSIONS, MAX_SNAPSHOT_STREAMS,
+    MigrationCause, PolicyDecision, RequestLabel, SessionId, SessionSnapshot, Snapshot, StreamRef,
+    StreamSnapshot,
 };
 pub use socket::{ConnectionAddrs, Dscp, SocketOptions};
 pub use stream::{Incoming, Segment, StreamInfo};

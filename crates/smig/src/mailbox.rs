@@ -1,54 +1,54 @@
 //! How other tasks reach the task that owns a session: commands, and streams with work to do.
 //!
-//! A wake-up is immediate and happens at most once between two polls of the owner: a running owner is not
-//! woken, because it checks for calls before it sleeps.
+//! Wake-ups are coalesced: at most one between two polls of the owner. A running owner is not woken, because
+//! it checks for wake-ups before it sleeps.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Wake, Waker};
 
-/// A stream's slot in its driver. Slots are reused; a late call for an old stream is harmless.
+/// A stream's slot in its driver. Slots are reused; a late wake-up for an old stream is harmless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Slot(pub(crate) u32);
 
 /// Wakes a driver.
 #[derive(Debug, Default)]
-pub(crate) struct Notifier(Mutex<Calls>);
+pub(crate) struct Notifier(Mutex<Wakeups>);
 
 #[derive(Debug, Default)]
-struct Calls {
+struct Wakeups {
     /// The owner is running, or has been woken and has not run yet.
     awake: bool,
     /// There is a reason to run other than a slot.
-    roused: bool,
+    woken_for_commands: bool,
     slots: Vec<Slot>,
     waker: Option<Waker>,
 }
 
 impl Notifier {
-    fn lock(&self) -> MutexGuard<'_, Calls> {
+    fn lock(&self) -> MutexGuard<'_, Wakeups> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Wakes the owner for `slot`.
     pub(crate) fn wake_slot(&self, slot: Slot) {
-        let mut calls = self.lock();
-        calls.slots.push(slot);
-        Self::wake(calls);
+        let mut wakeups = self.lock();
+        wakeups.slots.push(slot);
+        Self::wake(wakeups);
     }
 
     /// Wakes the owner for its mailbox.
     pub(crate) fn wake_for_command(&self) {
-        let mut calls = self.lock();
-        calls.roused = true;
-        Self::wake(calls);
+        let mut wakeups = self.lock();
+        wakeups.woken_for_commands = true;
+        Self::wake(wakeups);
     }
 
-    fn wake(mut calls: MutexGuard<'_, Calls>) {
-        if !calls.awake {
-            calls.awake = true;
-            let waker = calls.waker.clone();
-            drop(calls);
+    fn wake(mut wakeups: MutexGuard<'_, Wakeups>) {
+        if !wakeups.awake {
+            wakeups.awake = true;
+            let waker = wakeups.waker.clone();
+            drop(wakeups);
             if let Some(waker) = waker {
                 waker.wake();
             }
@@ -56,57 +56,57 @@ impl Notifier {
     }
 
     /// Records that the owner runs, and its waker.
-    pub(crate) fn begin(&self, waker: &Waker) {
-        let mut calls = self.lock();
-        calls.awake = true;
-        match &mut calls.waker {
+    pub(crate) fn begin_poll(&self, waker: &Waker) {
+        let mut wakeups = self.lock();
+        wakeups.awake = true;
+        match &mut wakeups.waker {
             Some(old) => old.clone_from(waker),
             none => *none = Some(waker.clone()),
         }
     }
 
-    /// Moves the called slots into `into`, which must be empty. Returns whether there was any call.
+    /// Moves the woken slots into `into`, which must be empty. Returns whether there was one.
     pub(crate) fn take(&self, into: &mut Vec<Slot>) -> Woken {
-        let mut calls = self.lock();
-        core::mem::swap(&mut calls.slots, into);
-        let roused = core::mem::take(&mut calls.roused);
-        if roused || !into.is_empty() { Woken::Yes } else { Woken::No }
+        let mut wakeups = self.lock();
+        core::mem::swap(&mut wakeups.slots, into);
+        let woken_for_commands = core::mem::take(&mut wakeups.woken_for_commands);
+        if woken_for_commands || !into.is_empty() { Woken::Yes } else { Woken::No }
     }
 
-    /// Marks the owner as asleep; returns `Called::Yes` if it must run again instead.
+    /// Marks the owner as asleep; returns `Woken::Yes` if it must run again instead.
     pub(crate) fn sleep(&self) -> Woken {
-        let mut calls = self.lock();
-        if calls.roused || !calls.slots.is_empty() {
+        let mut wakeups = self.lock();
+        if wakeups.woken_for_commands || !wakeups.slots.is_empty() {
             return Woken::Yes;
         }
-        calls.awake = false;
+        wakeups.awake = false;
         Woken::No
     }
 }
 
-/// Whether the owner was called.
+/// Whether the owner was woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Woken {
     Yes,
     No,
 }
 
-/// A stream's waker: calls its slot, at most once until the owner has polled the stream.
+/// A stream's waker: wakes the owner for its slot, once until the owner has polled the stream.
 #[derive(Debug)]
 pub(crate) struct SlotWaker {
     notifier: Arc<Notifier>,
     slot: Slot,
-    called: AtomicBool,
+    is_woken: AtomicBool,
 }
 
 impl SlotWaker {
     pub(crate) const fn new(notifier: Arc<Notifier>, slot: Slot) -> Self {
-        Self { notifier, slot, called: AtomicBool::new(false) }
+        Self { notifier, slot, is_woken: AtomicBool::new(false) }
     }
 
     /// Resets the waker, just before the owner polls the stream.
-    pub(crate) fn answered(&self) {
-        self.called.store(false, Ordering::Release);
+    pub(crate) fn reset(&self) {
+        self.is_woken.store(false, Ordering::Release);
     }
 }
 
@@ -116,7 +116,7 @@ impl Wake for SlotWaker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if !self.called.swap(true, Ordering::AcqRel) {
+        if !self.is_woken.swap(true, Ordering::AcqRel) {
             self.notifier.wake_slot(self.slot);
         }
     }
@@ -158,12 +158,12 @@ impl<C> Mailbox<C> {
         self.lock().as_mut().map(core::mem::take).unwrap_or_default()
     }
 
-    /// Waits for a call, for owners without a driver; then takes the commands, possibly none.
+    /// Waits for a wake-up, for owners without a driver; then takes the commands, possibly none.
     pub(crate) async fn receive(&self) -> Vec<C> {
         core::future::poll_fn(|cx| {
-            self.notifier.begin(cx.waker());
-            let called = self.notifier.take(&mut Vec::new());
-            if called == Woken::No && self.notifier.sleep() == Woken::No {
+            self.notifier.begin_poll(cx.waker());
+            let woken = self.notifier.take(&mut Vec::new());
+            if woken == Woken::No && self.notifier.sleep() == Woken::No {
                 return Poll::Pending;
             }
             Poll::Ready(self.take())
@@ -209,7 +209,7 @@ mod tests {
         let count = Arc::new(Count::default());
         let mailbox = Mailbox::<u8>::new();
         let notifier = mailbox.notifier();
-        notifier.begin(&Arc::clone(&count).into());
+        notifier.begin_poll(&Arc::clone(&count).into());
         mailbox.send(1).unwrap();
         assert_eq!(count.0.load(Ordering::SeqCst), 0);
         assert_eq!(notifier.sleep(), Woken::Yes);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_mailbox_gives_commands_back() {
+    fn a_closed_mailbox_returns_commands() {
         let mailbox = Mailbox::<u8>::new();
         mailbox.send(1).unwrap();
         assert_eq!(mailbox.close(), [1]);

@@ -1,6 +1,6 @@
 //! Migration of running streams: feeds the engine's policy with what the sockets report.
 //!
-//! The policy decides, not this module. Used by the server for what it sends, and by the client for what it
+//! The decision is that of the policy. The server uses this module for what it sends, the client for what it
 //! sends or receives.
 
 use std::time::Duration;
@@ -11,7 +11,7 @@ use smig_proto::policy::{
 use smig_proto::{ConnId, Instant, MigrationTarget, StreamKey};
 
 use crate::driver::TurnCx;
-use crate::snapshot::{MigrationCause, PendingMigration, PolicyOutcome, StreamRecord};
+use crate::snapshot::{MigrationCause, PendingMigration, PolicyDecision, StreamRecord};
 
 /// Bytes of body between two evaluations of the rules for a stream.
 const EVALUATION_STEP_BYTES: u64 = 32 << 10;
@@ -50,7 +50,7 @@ pub enum MigrationMode {
 pub enum Offers {
     /// The stream stays.
     Never,
-    /// It requests, once per stream, that the client open one and migrate the stream there.
+    /// It offers, once per stream, that the client open one and migrate the stream there.
     #[default]
     WhenNoSpare,
 }
@@ -62,15 +62,15 @@ pub(crate) struct Candidate {
     hint: MigrationHint,
     opened: Instant,
     next_evaluation: u64,
-    forced: usize,
-    state: State,
+    next_offset: usize,
+    state: CandidateState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Home,
+enum CandidateState {
+    Initial,
     Offered,
-    Settled,
+    Migrated,
 }
 
 /// State of the session that the rules take into account.
@@ -84,24 +84,24 @@ pub(crate) struct RecentStreams {
 impl RecentStreams {
     /// Records that a stream was opened.
     pub(crate) fn on_open(&mut self, now: Instant) {
-        if let Some(place) = self.recent.get_mut(self.next) {
-            *place = Some(now);
+        if let Some(entry) = self.recent.get_mut(self.next) {
+            *entry = Some(now);
         }
         self.next = (self.next + 1) % self.recent.len();
     }
 
-    /// Returns the number of streams besides one that is open: of `open`, or of those opened within the last
-    /// second if these are more.
+    /// Returns the number of streams beside an open one: the larger of `open` and of the number opened within
+    /// the last second, minus one.
     fn others(&self, now: Instant, open: usize) -> usize {
-        let fresh = |at: &&Instant| now.saturating_duration_since(**at) < RECENT_TIME;
-        let recent = self.recent.iter().flatten().filter(fresh).count();
+        let is_recent = |at: &&Instant| now.saturating_duration_since(**at) < RECENT_TIME;
+        let recent = self.recent.iter().flatten().filter(is_recent).count();
         recent.max(open).saturating_sub(1)
     }
 
     /// Returns the connection's delivery rate in bytes per second, at most [`SAMPLE_INTERVAL`] old.
-    fn rate(&mut self, turn: &mut TurnCx<'_>, conn: ConnId) -> Option<u64> {
-        if let Some((of, at, rate)) = self.sample
-            && of == conn
+    fn delivery_rate(&mut self, turn: &mut TurnCx<'_>, conn: ConnId) -> Option<u64> {
+        if let Some((sampled, at, rate)) = self.sample
+            && sampled == conn
             && turn.now.saturating_duration_since(at) < SAMPLE_INTERVAL
         {
             return rate;
@@ -121,35 +121,35 @@ impl Candidate {
         opened: Instant,
     ) -> Option<Self> {
         let small = matches!(transfer, Transfer::Sized(size) if size < rules.policy.min_size);
-        let watched = match rules.mode {
+        let is_candidate = match rules.mode {
             MigrationMode::Never => hint == MigrationHint::Migrate,
             MigrationMode::Policy => {
                 hint != MigrationHint::Stay && (!small || hint == MigrationHint::Migrate)
             }
             MigrationMode::At(_) => true,
         };
-        watched.then_some(Self {
+        is_candidate.then_some(Self {
             transfer,
             hint,
             opened,
             next_evaluation: 0,
-            forced: 0,
-            state: State::Home,
+            next_offset: 0,
+            state: CandidateState::Initial,
         })
     }
 
     /// Records that the stream is on another connection now.
-    pub(crate) fn on_moved(&mut self) {
-        self.state = State::Settled;
+    pub(crate) fn on_migrated(&mut self) {
+        self.state = CandidateState::Migrated;
     }
 
     /// Returns whether the stream has left the connection on which it was opened.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.state == State::Settled
+    pub(crate) fn has_migrated(&self) -> bool {
+        self.state == CandidateState::Migrated
     }
 
-    /// Evaluates the rules, and migrates the stream if they say so; `open` streams share its connection, itself
-    /// included. Returns the verdict if it differs from the previous one.
+    /// Evaluates the rules, and migrates the stream if they require it; `open` streams share its connection, itself
+    /// included. Returns the decision if it differs from the previous one.
     pub(crate) fn evaluate(
         &mut self,
         turn: &mut TurnCx<'_>,
@@ -158,19 +158,19 @@ impl Candidate {
         key: StreamKey,
         open: usize,
         record: &mut StreamRecord,
-    ) -> Option<PolicyOutcome> {
-        if self.state == State::Settled && !matches!(rules.mode, MigrationMode::At(_)) {
+    ) -> Option<PolicyDecision> {
+        if self.state == CandidateState::Migrated && !matches!(rules.mode, MigrationMode::At(_)) {
             return None;
         }
         let view = turn.session.stream(key)?;
         let transferred = view.sent + view.received;
         if let MigrationMode::At(offsets) = &rules.mode {
-            let due = offsets.get(self.forced).is_some_and(|&at| transferred >= at);
+            let due = offsets.get(self.next_offset).is_some_and(|&at| transferred >= at);
             if due
                 && migrate(turn, key, rules.offers, MigrationCause::Offset, record)
                     == MigrationAttempt::Migrated
             {
-                self.forced += 1;
+                self.next_offset += 1;
             }
             return None;
         }
@@ -181,7 +181,7 @@ impl Candidate {
         if others < rules.policy.min_concurrent_for(self.transfer)
             && self.hint != MigrationHint::Migrate
         {
-            return record.judge(PolicyOutcome::Stays(StayReason::NoConcurrency));
+            return record.record_decision(PolicyDecision::Stays(StayReason::NoConcurrency));
         }
         self.next_evaluation = transferred + EVALUATION_STEP_BYTES;
         let input = PolicyInput {
@@ -190,27 +190,28 @@ impl Candidate {
             age: turn.now.saturating_duration_since(self.opened),
             priority: view.priority,
             other_streams: others,
-            delivery_rate: recent.rate(turn, view.connection),
+            delivery_rate: recent.delivery_rate(turn, view.connection),
             hint: self.hint,
         };
         let why = match rules.policy.decide(&input) {
             Decision::Migrate(why) => why,
-            Decision::Stay(why) => return record.judge(PolicyOutcome::Stays(why)),
+            Decision::Stay(why) => return record.record_decision(PolicyDecision::Stays(why)),
         };
-        let offers = if self.state == State::Home { rules.offers } else { Offers::Never };
+        let offers =
+            if self.state == CandidateState::Initial { rules.offers } else { Offers::Never };
         match migrate(turn, key, offers, MigrationCause::Policy(why), record) {
             MigrationAttempt::Migrated => {
-                tracing::debug!(?key, why = why.as_str(), transferred, "stream moves");
-                self.state = State::Settled;
-                record.judge(PolicyOutcome::Migrates(why))
+                tracing::debug!(?key, why = why.as_str(), transferred, "stream migrates");
+                self.state = CandidateState::Migrated;
+                record.record_decision(PolicyDecision::Migrates(why))
             }
             MigrationAttempt::Offered => {
-                self.state = State::Offered;
-                record.judge(PolicyOutcome::Offered(why))
+                self.state = CandidateState::Offered;
+                record.record_decision(PolicyDecision::Offered(why))
             }
             // An offer may still be unanswered.
-            MigrationAttempt::NotNow if self.state == State::Offered => None,
-            MigrationAttempt::NotNow => record.judge(PolicyOutcome::Waits(why)),
+            MigrationAttempt::NotNow if self.state == CandidateState::Offered => None,
+            MigrationAttempt::NotNow => record.record_decision(PolicyDecision::Waits(why)),
         }
     }
 }

@@ -6,22 +6,22 @@ use std::time::Duration;
 
 use smig_proto::{ConnId, Mover};
 
-use crate::snapshot::{MigrationCause, PolicyOutcome, StreamRef};
+use crate::snapshot::{MigrationCause, PolicyDecision, StreamRef};
 use crate::socket::ConnectionAddrs;
 
-/// An event worth counting. `ends` is the connection, unless it is closed already.
+/// An event of a server or a client. `addrs` identifies the connection, unless it is closed already.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ObserverEvent {
     /// A server accepted a connection, before its handshake; or a client connected.
     ConnectionOpened {
         /// The connection.
-        ends: Option<ConnectionAddrs>,
+        addrs: Option<ConnectionAddrs>,
     },
     /// A connection was closed.
     ConnectionClosed {
         /// The connection.
-        ends: Option<ConnectionAddrs>,
+        addrs: Option<ConnectionAddrs>,
     },
     /// A handshake failed or took too long.
     HandshakeFailed,
@@ -32,12 +32,12 @@ pub enum ObserverEvent {
         /// Its number in the session.
         conn: ConnId,
         /// The connection.
-        ends: Option<ConnectionAddrs>,
+        addrs: Option<ConnectionAddrs>,
     },
     /// A session refused a connection, which continues on its own.
     JoinRefused {
         /// The connection.
-        ends: Option<ConnectionAddrs>,
+        addrs: Option<ConnectionAddrs>,
     },
     /// A stream was opened.
     StreamOpened {
@@ -61,16 +61,16 @@ pub enum ObserverEvent {
     /// A stream ended with an error.
     StreamReset {
         /// The connection that carried it.
-        ends: Option<ConnectionAddrs>,
+        addrs: Option<ConnectionAddrs>,
         /// The stream.
         stream: Option<StreamRef>,
     },
-    /// The verdict of the rules on a stream changed.
+    /// The decision of the rules on a stream changed.
     PolicyDecided {
         /// The stream.
         stream: Option<StreamRef>,
-        /// The new verdict.
-        verdict: PolicyOutcome,
+        /// The new decision.
+        decision: PolicyDecision,
     },
     /// A stream migrated.
     Migrated {
@@ -81,7 +81,7 @@ pub enum ObserverEvent {
         /// Which endpoint was the mover.
         mover: Mover,
         /// The addresses of the connection that it migrated to.
-        ends: Option<ConnectionAddrs>,
+        addrs: Option<ConnectionAddrs>,
         /// The stream.
         stream: Option<StreamRef>,
         /// Bytes of body, both directions together, before the migration.
@@ -92,7 +92,7 @@ pub enum ObserverEvent {
     /// A migration was declined.
     MigrationDeclined {
         /// The connection that the stream stays on.
-        ends: Option<ConnectionAddrs>,
+        addrs: Option<ConnectionAddrs>,
         /// The stream.
         stream: Option<StreamRef>,
     },
@@ -136,7 +136,7 @@ pub enum ObserverEvent {
 /// The [crate's first page](crate#when-a-stream-migrates) observes a migration.
 pub trait Observer: Send + Sync + 'static {
     /// Handles an event.
-    fn on_event(&self, what: &ObserverEvent);
+    fn on_event(&self, event: &ObserverEvent);
 }
 
 /// Counters of a server or a client since its start.
@@ -153,7 +153,7 @@ pub struct Stats {
     pub streams_opened: u64,
     pub streams_ended: u64,
     pub streams_reset: u64,
-    pub judged: u64,
+    pub policy_decisions: u64,
     pub migrations: u64,
     /// Migrations of which this end was the mover.
     pub migrations_initiated: u64,
@@ -174,10 +174,10 @@ enum CounterId {
     StreamOpened,
     StreamEnded,
     StreamReset,
-    Judged,
+    PolicyDecided,
     Migrated,
     /// Migrations of which this end was the mover.
-    MoveMade,
+    MigrationInitiated,
     MigrationDeclined,
     Panicked,
     LimitHit,
@@ -186,8 +186,8 @@ enum CounterId {
 const COUNTERS: usize = CounterId::LimitHit as usize + 1;
 
 impl CounterId {
-    const fn of(what: &ObserverEvent) -> Self {
-        match what {
+    const fn for_event(event: &ObserverEvent) -> Self {
+        match event {
             ObserverEvent::ConnectionOpened { .. } => Self::ConnectionOpened,
             ObserverEvent::ConnectionClosed { .. } => Self::ConnectionClosed,
             ObserverEvent::HandshakeFailed => Self::HandshakeFailed,
@@ -197,7 +197,7 @@ impl CounterId {
             ObserverEvent::StreamOpened { .. } => Self::StreamOpened,
             ObserverEvent::StreamEnded { .. } => Self::StreamEnded,
             ObserverEvent::StreamReset { .. } => Self::StreamReset,
-            ObserverEvent::PolicyDecided { .. } => Self::Judged,
+            ObserverEvent::PolicyDecided { .. } => Self::PolicyDecided,
             ObserverEvent::Migrated { .. } => Self::Migrated,
             ObserverEvent::MigrationDeclined { .. } => Self::MigrationDeclined,
             ObserverEvent::Panicked => Self::Panicked,
@@ -224,43 +224,43 @@ impl Counters {
         Self { counts: Default::default(), observer }
     }
 
-    pub(crate) fn on_event(&self, what: &ObserverEvent) {
-        self.count(CounterId::of(what));
-        if let ObserverEvent::Migrated { mover: Mover::Local, .. } = what {
-            self.count(CounterId::MoveMade);
+    pub(crate) fn on_event(&self, event: &ObserverEvent) {
+        self.count(CounterId::for_event(event));
+        if let ObserverEvent::Migrated { mover: Mover::Local, .. } = event {
+            self.count(CounterId::MigrationInitiated);
         }
         if let Some(observer) = &self.observer {
-            observer.on_event(what);
+            observer.on_event(event);
         }
     }
 
-    /// Returns the addresses of a connection for the observer. Does not call `find` if there is none.
-    pub(crate) fn ends(
+    /// Returns the addresses of a connection for the observer. Without an observer, `find` is not called.
+    pub(crate) fn addrs(
         &self,
         find: impl FnOnce() -> Option<ConnectionAddrs>,
     ) -> Option<ConnectionAddrs> {
         self.observer.as_ref().and_then(|_| find())
     }
 
-    /// Counts the end of a stream that there is no observer for.
+    /// Counts a completed stream, where there is no observer.
     pub(crate) fn count_stream_end(&self) {
         self.count(CounterId::StreamEnded);
     }
 
-    /// Returns whether there is an observer, which needs the time when a stream has really completed.
+    /// Returns whether there is an observer. It needs the time at which a stream has really completed.
     pub(crate) const fn is_observed(&self) -> bool {
         self.observer.is_some()
     }
 
-    fn count(&self, kind: CounterId) {
-        if let Some(count) = self.counts.get(kind as usize) {
+    fn count(&self, id: CounterId) {
+        if let Some(count) = self.counts.get(id as usize) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        let count = |kind: CounterId| {
-            self.counts.get(kind as usize).map_or(0, |count| count.load(Ordering::Relaxed))
+        let count = |id: CounterId| {
+            self.counts.get(id as usize).map_or(0, |count| count.load(Ordering::Relaxed))
         };
         Stats {
             connections_opened: count(CounterId::ConnectionOpened),
@@ -272,9 +272,9 @@ impl Counters {
             streams_opened: count(CounterId::StreamOpened),
             streams_ended: count(CounterId::StreamEnded),
             streams_reset: count(CounterId::StreamReset),
-            judged: count(CounterId::Judged),
+            policy_decisions: count(CounterId::PolicyDecided),
             migrations: count(CounterId::Migrated),
-            migrations_initiated: count(CounterId::MoveMade),
+            migrations_initiated: count(CounterId::MigrationInitiated),
             migrations_declined: count(CounterId::MigrationDeclined),
             panics: count(CounterId::Panicked),
             limits_hit: count(CounterId::LimitHit),

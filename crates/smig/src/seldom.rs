@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Identifies a line: the module that writes it, and a name within that module.
-type Kind = (&'static str, &'static str);
+type LineKind = (&'static str, &'static str);
 
 /// Writes a line through [`tracing`], unless one of its kind was written within the last second:
 /// `seldom!(warn, "the kind", fields, "the message")`. Kinds are local to a module. The field `times` is the
@@ -26,44 +26,44 @@ macro_rules! seldom {
     };
 }
 
-/// One for the process: connections share its log.
-static LINES: Thinning = Thinning::new();
+/// One per process: all connections share its log.
+static THROTTLE: Throttle = Throttle::new();
 
 /// Counts `times` occurrences of a kind. Returns the number of occurrences since the last line if a line is
 /// due.
 #[must_use]
-pub fn due(kind: Kind, times: u64) -> Option<u64> {
-    LINES.due(kind, times, Instant::now())
+pub fn due(kind: LineKind, times: u64) -> Option<u64> {
+    THROTTLE.due(kind, times, Instant::now())
 }
 
-/// When each kind was last written. There are as many kinds as call sites and limits.
+/// When each kind was last written. The number of kinds is bounded: one per call site or limit.
 #[derive(Debug)]
-struct Thinning(Mutex<Vec<Line>>);
+struct Throttle(Mutex<Vec<LineState>>);
 
 #[derive(Debug)]
-struct Line {
-    kind: Kind,
-    written: Instant,
-    unsaid: u64,
+struct LineState {
+    kind: LineKind,
+    last_written: Instant,
+    suppressed: u64,
 }
 
-impl Thinning {
+impl Throttle {
     const fn new() -> Self {
         Self(Mutex::new(Vec::new()))
     }
 
-    fn due(&self, kind: Kind, times: u64, now: Instant) -> Option<u64> {
+    fn due(&self, kind: LineKind, times: u64, now: Instant) -> Option<u64> {
         let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(line) = lines.iter_mut().find(|line| line.kind == kind) else {
-            lines.push(Line { kind, written: now, unsaid: 0 });
+            lines.push(LineState { kind, last_written: now, suppressed: 0 });
             return Some(times);
         };
-        line.unsaid = line.unsaid.saturating_add(times);
-        if now.saturating_duration_since(line.written) < MIN_INTERVAL {
+        line.suppressed = line.suppressed.saturating_add(times);
+        if now.saturating_duration_since(line.last_written) < MIN_INTERVAL {
             return None;
         }
-        line.written = now;
-        Some(std::mem::take(&mut line.unsaid))
+        line.last_written = now;
+        Some(std::mem::take(&mut line.suppressed))
     }
 }
 
@@ -77,25 +77,25 @@ mod tests {
 
     use super::*;
 
-    const RESETS: Kind = ("server", "resets");
+    const RESETS: LineKind = ("server", "resets");
 
     #[test]
-    fn a_flood_is_one_line_a_second_that_counts() {
-        let (lines, start) = (Thinning::new(), Instant::now());
+    fn a_flood_writes_one_line_per_second_with_the_count() {
+        let (throttle, start) = (Throttle::new(), Instant::now());
         let at = |millis| start + Duration::from_millis(millis);
-        let hits: Vec<_> = (0..3000).filter_map(|n| lines.due(RESETS, 1, at(n))).collect();
+        let hits: Vec<_> = (0..3000).filter_map(|n| throttle.due(RESETS, 1, at(n))).collect();
         assert_eq!(hits, [1, 1000, 1000]);
-        assert_eq!(lines.due(RESETS, 5, at(3000)), Some(1004));
-        assert_eq!(lines.due(RESETS, 1, at(60_000)), Some(1));
+        assert_eq!(throttle.due(RESETS, 5, at(3000)), Some(1004));
+        assert_eq!(throttle.due(RESETS, 1, at(60_000)), Some(1));
     }
 
     #[test]
-    fn kinds_do_not_hide_each_other() {
-        let (lines, now) = (Thinning::new(), Instant::now());
-        assert_eq!(lines.due(RESETS, 1, now), Some(1));
-        assert_eq!(lines.due(("server", "migrations"), 1, now), Some(1));
-        assert_eq!(lines.due(("client", "resets"), 1, now), Some(1));
-        assert_eq!(lines.due(RESETS, 1, now), None);
+    fn kinds_are_limited_independently() {
+        let (throttle, now) = (Throttle::new(), Instant::now());
+        assert_eq!(throttle.due(RESETS, 1, now), Some(1));
+        assert_eq!(throttle.due(("server", "migrations"), 1, now), Some(1));
+        assert_eq!(throttle.due(("client", "resets"), 1, now), Some(1));
+        assert_eq!(throttle.due(RESETS, 1, now), None);
     }
 
     /// Collects the field `times` of each line.
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_due() {
+    fn the_macro_writes_at_most_one_line_per_second() {
         let (lines, start) = (Lines::default(), Instant::now());
         let seen = Arc::clone(&lines.0);
         tracing::subscriber::with_default(lines, || {
@@ -139,7 +139,7 @@ mod tests {
             }
         });
         let seen = seen.lock().unwrap();
-        let most = 1 + start.elapsed().as_secs();
-        assert!(!seen.is_empty() && seen.len() as u64 <= most, "{seen:?}");
+        let max_lines = 1 + start.elapsed().as_secs();
+        assert!(!seen.is_empty() && seen.len() as u64 <= max_lines, "{seen:?}");
     }
 }

@@ -39,7 +39,7 @@ pub(super) fn request(error: &smig::Error) -> AttemptError {
         (Exit::Resolve, text)
     } else if error.is_timeout() {
         (Exit::Timeout, text)
-    } else if let Some(fault) = error.tls_fault() {
+    } else if let Some(fault) = error.tls_error() {
         let exit = if fault.is_certificate() { Exit::Certificate } else { Exit::Tls };
         // The library's advice is for programs; this hint names flags.
         let hint = "trust it, or the authority that signed it, with --cacert FILE; --insecure skips the check";

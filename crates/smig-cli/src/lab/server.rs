@@ -120,26 +120,26 @@ struct JsonEvents;
 impl Observer for JsonEvents {
     fn on_event(&self, what: &ObserverEvent) {
         let json = |event: &str| serde_json::json!({"event": event});
-        let (mut line, ends) = match what {
-            ObserverEvent::ConnectionOpened { ends } => (json("opened"), *ends),
-            ObserverEvent::ConnectionClosed { ends } => (json("closed"), *ends),
+        let (mut line, addrs) = match what {
+            ObserverEvent::ConnectionOpened { addrs } => (json("opened"), *addrs),
+            ObserverEvent::ConnectionClosed { addrs } => (json("closed"), *addrs),
             ObserverEvent::SessionEstablished => (json("session"), None),
-            ObserverEvent::Joined { ends, .. } => (json("joined"), *ends),
-            ObserverEvent::JoinRefused { ends } => (json("join-refused"), *ends),
-            ObserverEvent::StreamReset { ends, .. } => (json("reset"), *ends),
-            ObserverEvent::Migrated { from, to, mover, ends, .. } => {
+            ObserverEvent::Joined { addrs, .. } => (json("joined"), *addrs),
+            ObserverEvent::JoinRefused { addrs } => (json("join-refused"), *addrs),
+            ObserverEvent::StreamReset { addrs, .. } => (json("reset"), *addrs),
+            ObserverEvent::Migrated { from, to, mover, addrs, .. } => {
                 let by = if *mover == Mover::Local { "server" } else { "client" };
                 let (from, to) = (from.to_string(), to.to_string());
-                (serde_json::json!({"event": "moved", "from": from, "to": to, "by": by}), *ends)
+                (serde_json::json!({"event": "moved", "from": from, "to": to, "by": by}), *addrs)
             }
-            ObserverEvent::MigrationDeclined { ends, .. } => (json("declined"), *ends),
+            ObserverEvent::MigrationDeclined { addrs, .. } => (json("declined"), *addrs),
             ObserverEvent::LimitHit(limit) => {
                 (serde_json::json!({"event": "limit", "limit": limit}), None)
             }
             _ => return,
         };
-        if let Some(ends) = ends {
-            line["peer"] = ends.peer.to_string().into();
+        if let Some(addrs) = addrs {
+            line["peer"] = addrs.peer.to_string().into();
         }
         // A write error means that the reader has closed the pipe: the server is being stopped.
         let _ = writeln!(io::stdout().lock(), "{}", dated(line));

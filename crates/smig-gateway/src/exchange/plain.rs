@@ -196,7 +196,7 @@ impl PlainExchange<'_> {
         {
             // RFC 9113 section 8.1: the server need not refuse the rest of the request, and an idle client must not
             // occupy the server's stream.
-            stream.give_up_rest();
+            stream.stop_upload_after_response();
         }
         let body = if incoming.is_end_stream() {
             rest.hold(active);

@@ -66,8 +66,8 @@ impl Destinations {
     fn new(spec: &ForwardProxySpec) -> Arc<Self> {
         let rules = Arc::new(Rules::new(spec));
         let checked = Arc::clone(&rules);
-        let resolver = Resolver::apart()
-            .checked(move |host, addr| checked.check_address(host, addr.ip(), addr.port()));
+        let resolver = Resolver::isolated()
+            .with_check(move |host, addr| checked.check_address(host, addr.ip(), addr.port()));
         Arc::new(Self { rules, origins: OriginPool::new(spec, resolver.clone()), resolver })
     }
 }
@@ -148,7 +148,7 @@ impl ForwardProxy {
         let target = target(request.uri(), None)?;
         self.to.rules.check_name(&target.host, target.port)?;
         let permit = TunnelPermit::take(self, user)?;
-        let resolver = self.to.resolver.clone().on_behalf_of(user);
+        let resolver = self.to.resolver.clone().for_client(user);
         let tcp = dial::dial(&target, &resolver, self.spec.connect_timeout).await?;
         Ok(self.join(request, Socket::new(tcp), permit, target))
     }

@@ -100,7 +100,7 @@ impl OriginPool {
             ejection: Ejection { consecutive_failures: 0, ..Ejection::default() },
             ..UpstreamSpec::new(vec![url])
         };
-        let resolver = self.resolver.clone().on_behalf_of(user);
+        let resolver = self.resolver.clone().for_client(user);
         Upstream::with_resolver(target.to_string(), &spec, resolver)
             .map_err(|error| ForwardError::bad_request(&error.to_string()))
     }
@@ -139,7 +139,7 @@ mod tests {
     fn black_hole(spec: &ForwardProxySpec) -> (OriginPool, mpsc::Sender<()>) {
         let (release, blocked) = mpsc::channel();
         let blocked = Mutex::new(blocked);
-        let resolver = Resolver::by(move |_| {
+        let resolver = Resolver::from_fn(move |_| {
             // Block until the test ends.
             let _ = blocked.lock().unwrap_or_else(PoisonError::into_inner).recv();
             Err(std::io::Error::other("released"))
@@ -176,13 +176,13 @@ mod tests {
 
     #[tokio::test]
     async fn when_too_many_names_wait_to_be_looked_up_it_is_503_whatever_is_spoken() {
-        all_say_503(Resolver::by(|_| Err(std::io::ErrorKind::ResourceBusy.into()))).await;
+        all_say_503(Resolver::from_fn(|_| Err(std::io::ErrorKind::ResourceBusy.into()))).await;
     }
 
     #[tokio::test]
     async fn an_address_of_which_nothing_is_known_for_now_is_503_whatever_is_spoken() {
-        let resolver = Resolver::by(|_| Ok(vec![std::net::Ipv4Addr::LOCALHOST.into()]));
-        all_say_503(resolver.checked(|_, _| Err(std::io::ErrorKind::ResourceBusy.into()))).await;
+        let resolver = Resolver::from_fn(|_| Ok(vec![std::net::Ipv4Addr::LOCALHOST.into()]));
+        all_say_503(resolver.with_check(|_, _| Err(std::io::ErrorKind::ResourceBusy.into()))).await;
     }
 
     async fn all_say_503(resolver: Resolver) {
@@ -233,7 +233,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_origin_by_h2c_that_nobody_asks_for_is_looked_up_no_more() {
         let (looked_up, mut lookups) = mpsc::channel();
-        let resolver = Resolver::by(move |_| {
+        let resolver = Resolver::from_fn(move |_| {
             let _ = looked_up.send(());
             Err(std::io::Error::other("no such name"))
         });

@@ -130,7 +130,7 @@ impl ServerPool {
             ServerAddr::Tcp { .. } | ServerAddr::Unix(_) => None,
         };
         // A session waits for a slot without being counted among the requests that wait in the pools.
-        let wanted = server.connections_limit.is_wanted();
+        let wanted = server.connections_limit.has_waiters();
         let idle = if wanted { Duration::ZERO } else { upstream.timeouts.keepalive };
         self.http1.evict_idle(idle, homes.as_deref());
         let Some(session) = session else { return };

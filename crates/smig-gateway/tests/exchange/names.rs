@@ -58,7 +58,7 @@ async fn a_dead_address_does_not_hide_a_good_one() {
     };
     let _full: Vec<_> = std::iter::from_fn(|| fill().ok()).collect();
     for scheme in ["http", "h2c"] {
-        let resolver = Resolver::by(|_| {
+        let resolver = Resolver::from_fn(|_| {
             Ok(vec![Ipv4Addr::new(127, 0, 0, 3).into(), Ipv4Addr::LOCALHOST.into()])
         });
         let mut spec = spec(&[&format!("{scheme}://a.example:{port}")]);
@@ -75,7 +75,7 @@ async fn a_dead_address_of_the_other_family_does_not_hide_a_good_one() {
     let port = server.local_addrs()[0].port();
     for scheme in ["http", "h2c"] {
         // An AAAA record to which there is no route, or at which nothing answers: for documentation (RFC 3849).
-        let resolver = Resolver::by(|_| {
+        let resolver = Resolver::from_fn(|_| {
             let dead = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
             Ok(vec![dead.into(), Ipv4Addr::LOCALHOST.into()])
         });
@@ -92,7 +92,7 @@ async fn a_name_that_moves_takes_its_requests_along() {
         let (_first, _second, port) = two();
         let home = Arc::new(AtomicUsize::new(1));
         let now = Arc::clone(&home);
-        let resolver = Resolver::by(move |_| {
+        let resolver = Resolver::from_fn(move |_| {
             let last = u8::try_from(now.load(Ordering::Relaxed)).unwrap();
             Ok(vec![IpAddr::from([127, 0, 0, last])])
         });

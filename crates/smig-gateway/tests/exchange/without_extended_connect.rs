@@ -187,7 +187,7 @@ async fn an_idle_session_makes_room() {
 async fn a_busy_session_stays() {
     let server = Tls::start(&["h2", "http/1.1"]).await;
     let (looked_up, mut lookups) = mpsc::unbounded_channel();
-    let resolver = Resolver::by(move |_| {
+    let resolver = Resolver::from_fn(move |_| {
         // The test may have ended.
         let _ = looked_up.send(());
         Ok(vec![Ipv4Addr::LOCALHOST.into()])

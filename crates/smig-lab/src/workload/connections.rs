@@ -87,11 +87,11 @@ impl Addresses {
 impl Observer for Addresses {
     fn on_event(&self, what: &ObserverEvent) {
         match what {
-            ObserverEvent::ConnectionOpened { ends: Some(ends) } => {
-                self.lock().first.get_or_insert(ends.local);
+            ObserverEvent::ConnectionOpened { addrs: Some(addrs) } => {
+                self.lock().first.get_or_insert(addrs.local);
             }
-            ObserverEvent::Joined { conn, ends: Some(ends) } => {
-                self.lock().joined.insert(*conn, ends.local);
+            ObserverEvent::Joined { conn, addrs: Some(addrs) } => {
+                self.lock().joined.insert(*conn, addrs.local);
             }
             _ => {}
         }

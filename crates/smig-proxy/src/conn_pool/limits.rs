@@ -33,7 +33,7 @@ impl ConnLimits {
     /// Returns the same limit on connections for a client of our own.
     #[must_use]
     pub fn connection_limit(&self) -> ConnectionLimit {
-        ConnectionLimit::sharing(Arc::clone(&self.permits))
+        ConnectionLimit::from_semaphore(Arc::clone(&self.permits))
     }
 
     /// Returns the number of connections that are open or being made.

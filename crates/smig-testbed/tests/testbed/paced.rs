@@ -22,7 +22,7 @@ const BYTES: u64 = 1_500_000;
 const EVERY: Duration = Duration::from_millis(20);
 
 pub(crate) fn one_connection_is_paced_where_that_is_asked_for() -> Result<()> {
-    ensure!(was_bounded(Pacing::Every)?, "every connection is to be paced, and this one never was");
+    ensure!(was_bounded(Pacing::All)?, "every connection is to be paced, and this one never was");
     ensure!(!was_bounded(Pacing::Migrated)?, "nothing moved, and the connection was paced");
     Ok(())
 }

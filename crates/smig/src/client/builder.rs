@@ -14,7 +14,7 @@ use crate::connection::CleartextTrust;
 use crate::driver::{ConnOptions, Pacing};
 use crate::entropy;
 use crate::error::Error;
-use crate::limits::{ConnectionLimit, QueueLimit, Reserved};
+use crate::limits::{ConnectionLimit, QueueLimit, QueueReservation};
 use crate::migration::{MigrationConfig, MigrationMode};
 use crate::observer::{Counters, Observer};
 use crate::resolve::Resolver;
@@ -262,6 +262,6 @@ impl ClientBuilder {
             counters: Arc::new(Counters::new(self.observer)),
             open: Arc::new(AtomicUsize::new(0)),
         });
-        Ok(Client { inner, reserved: Reserved::default() })
+        Ok(Client { inner, reserved: QueueReservation::default() })
     }
 }

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::origin::OriginSecurity;
 use super::pool::OriginContext;
-use crate::error::{Error, ErrorKind, TimeoutPhase, TlsFault};
+use crate::error::{Error, ErrorKind, TimeoutPhase, TlsError};
 use crate::transport::{self, Transport};
 
 /// Delay before a connection attempt to the next address starts (RFC 8305 section 5).
@@ -57,11 +57,11 @@ pub(super) async fn dial_again(
 async fn secure(tcp: TcpStream, context: &OriginContext) -> Result<Transport, Error> {
     let (origin, limit) = (&context.origin, context.limits.handshake);
     let failed = |source| {
-        let fault = TlsFault::of(&source);
+        let fault = TlsError::from_io(&source);
         Error::new(ErrorKind::Tls { target: origin.to_string(), fault, source })
     };
     match origin.security() {
-        OriginSecurity::Clear => Transport::clear(tcp).map_err(|source| {
+        OriginSecurity::Clear => Transport::cleartext(tcp).map_err(|source| {
             Error::new(ErrorKind::Connect { target: origin.to_string(), source })
         }),
         OriginSecurity::Tls => {

@@ -49,13 +49,13 @@ pub(crate) use informational::OnInformational;
 
 use crate::driver::ConnOptions;
 use crate::error::{BoxError, Error, ErrorKind};
-use crate::limits::{ConnectionLimit, QueueLimit, QueuePlace, Reserved};
+use crate::limits::{ConnectionLimit, QueueLimit, QueuePermit, QueueReservation};
 use crate::mailbox::Mailbox;
 use crate::migration::MigrationConfig;
 use crate::observer::{Counters, Stats};
 use crate::resolve::Resolver;
 use crate::snapshot::{self, Snapshot};
-use crate::stream::{Incoming, Length, RequestBody, Shared, content_length};
+use crate::stream::{BodyLength, Incoming, RequestBody, SharedStream, content_length};
 use dial::DialLimits;
 use pool::{OriginContext, SessionPool};
 use request::{Draft, QueuedRequest, RequestOptions};
@@ -69,7 +69,7 @@ use session::{Command, FinishWhen};
 pub struct Client {
     inner: Arc<Inner>,
     /// The queue slot that this handle reserved in `poll_ready`.
-    reserved: Reserved,
+    reserved: QueueReservation,
 }
 
 #[derive(Debug)]
@@ -230,7 +230,7 @@ impl Client {
         &'a self,
         origin: &'a Origin,
         request: Request<B>,
-        place: Option<QueuePlace>,
+        place: Option<QueuePermit>,
     ) -> Result<Sending<'a>, Error>
     where
         B: Body + Send + 'static,
@@ -249,10 +249,10 @@ impl Client {
         origin: &Origin,
         mut draft: Draft,
         mut body: RequestBody,
-    ) -> Result<Arc<Shared>, Error> {
+    ) -> Result<Arc<SharedStream>, Error> {
         loop {
             let mailbox = self.session(origin);
-            let shared = Shared::unplaced(Arc::clone(mailbox.notifier()));
+            let shared = SharedStream::without_slot(Arc::clone(mailbox.notifier()));
             let Draft { head, length, options, place } = draft;
             let shared_too = Arc::clone(&shared);
             let outgoing = QueuedRequest { head, body, length, options, place, shared: shared_too };
@@ -315,17 +315,17 @@ fn split<B>(request: Request<B>) -> Result<(RequestHead, RequestOptions, B), Err
 }
 
 /// Adds a content-length if the body's length is known.
-fn with_length(mut head: RequestHead, body: &RequestBody) -> (RequestHead, Length) {
+fn with_length(mut head: RequestHead, body: &RequestBody) -> (RequestHead, BodyLength) {
     if head.method == Method::CONNECT {
-        return (head, Length::Unknown);
+        return (head, BodyLength::Unknown);
     }
     let announced = content_length(&head.headers);
     let exact = if body.is_empty() { None } else { body.size_hint().exact() };
-    let Some(length) = announced.or(exact) else { return (head, Length::Unknown) };
+    let Some(length) = announced.or(exact) else { return (head, BodyLength::Unknown) };
     if announced.is_none() {
         head.headers.insert(CONTENT_LENGTH, length.into());
     }
-    (head, Length::Remaining(length))
+    (head, BodyLength::Remaining(length))
 }
 
 /// Removes the fields that HTTP/2 forbids or expresses otherwise.

@@ -17,7 +17,7 @@ use super::{Cleartext, http1};
 use crate::connection::ConnectionInfo;
 use crate::driver::{ConnOptions, ConnSet, Driver};
 use crate::error::{Error, ErrorKind, TimeoutPhase};
-use crate::limits::{ConnectionLimit, ConnectionPlace};
+use crate::limits::{ConnectionLimit, ConnectionPermit};
 use crate::mailbox::Mailbox;
 use crate::migration::MigrationConfig;
 use crate::observer::Counters;
@@ -111,18 +111,18 @@ impl OriginContext {
 
     /// Waits for a slot for a connection that a request needs. `None` if connections are not
     /// limited.
-    pub(super) async fn place(&self) -> Result<Option<ConnectionPlace>, Error> {
+    pub(super) async fn place(&self) -> Result<Option<ConnectionPermit>, Error> {
         let Some(limit) = &self.connections else { return Ok(None) };
-        let Some(after) = self.queue_timeout else { return Ok(Some(limit.take().await)) };
+        let Some(after) = self.queue_timeout else { return Ok(Some(limit.acquire().await)) };
         let late = |_| Error::new(ErrorKind::Timeout { phase: TimeoutPhase::Queue, after });
-        timeout(after, limit.take()).await.map(Some).map_err(late)
+        timeout(after, limit.acquire()).await.map(Some).map_err(late)
     }
 
     /// Takes a slot for a spare connection, if one is free. `Ok(None)` if connections are not
     /// limited.
-    pub(super) fn spare_place(&self) -> Result<Option<ConnectionPlace>, Full> {
+    pub(super) fn spare_place(&self) -> Result<Option<ConnectionPermit>, Full> {
         let Some(limit) = &self.connections else { return Ok(None) };
-        limit.try_take().map(Some).ok_or(Full)
+        limit.try_acquire().map(Some).ok_or(Full)
     }
 
     /// The security level assumed for cleartext connections.

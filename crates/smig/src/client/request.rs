@@ -7,30 +7,30 @@ use smig_proto::{ErrorCode, RequestHead, StreamKey};
 
 use super::informational::OnInformational;
 use crate::error::Error;
-use crate::limits::QueuePlace;
+use crate::limits::QueuePermit;
 use crate::migration::Candidate;
 use crate::snapshot::StreamRecord;
-use crate::stream::{BodyRecvState, Length, RequestBody, Shared, Unsent};
+use crate::stream::{BodyLength, BodyRecvState, RequestBody, SharedStream, UnsentRequest};
 
 /// A request that was not sent yet.
 #[derive(Debug)]
 pub(crate) struct QueuedRequest {
     pub(crate) head: RequestHead,
     pub(crate) body: RequestBody,
-    pub(crate) length: Length,
+    pub(crate) length: BodyLength,
     pub(crate) options: RequestOptions,
     /// The queue slot, released when the request is sent.
-    pub(crate) place: QueuePlace,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) place: QueuePermit,
+    pub(crate) shared: Arc<SharedStream>,
 }
 
 /// A request that was not submitted to a session yet, without its body.
 #[derive(Debug)]
 pub(super) struct Draft {
     pub(super) head: RequestHead,
-    pub(super) length: Length,
+    pub(super) length: BodyLength,
     pub(super) options: RequestOptions,
-    pub(super) place: QueuePlace,
+    pub(super) place: QueuePermit,
 }
 
 /// The request's extensions that are not part of its head.
@@ -44,9 +44,9 @@ pub(crate) struct RequestOptions {
 #[derive(Debug)]
 pub(super) struct OpenRequest {
     pub(super) key: StreamKey,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<SharedStream>,
     pub(super) body: RequestBody,
-    pub(super) length: Length,
+    pub(super) length: BodyLength,
     /// Whether the body was polled. If so, the request cannot be repeated.
     pub(super) touched: bool,
     pub(super) inbound: BodyRecvState,
@@ -83,16 +83,16 @@ impl QueuedRequest {
     /// Returns the request unsent, with its queue slot, to the caller that waits for it.
     pub(crate) fn give_back(self, error: Error) {
         let Self { body, place, shared, .. } = self;
-        shared.give_back(Unsent { body, place: Some(place) }, error);
+        shared.return_unsent(UnsentRequest { body, permit: Some(place) }, error);
     }
 
     /// Returns the transfer's size for the migration rules. A download's length is known later.
     pub(super) fn transfer(&self) -> Transfer {
         match self.length {
             _ if self.head.method == http::Method::CONNECT => Transfer::Tunnel,
-            Length::Remaining(bytes) => Transfer::Sized(bytes),
-            Length::Unknown if self.body.is_empty() => Transfer::Sized(0),
-            Length::Unknown => Transfer::Unsized,
+            BodyLength::Remaining(bytes) => Transfer::Sized(bytes),
+            BodyLength::Unknown if self.body.is_empty() => Transfer::Sized(0),
+            BodyLength::Unknown => Transfer::Unsized,
         }
     }
 }

@@ -14,8 +14,8 @@ use super::request::{Draft, RequestOptions};
 use super::{Client, Origin};
 use crate::clock;
 use crate::error::{Error, ErrorKind, TimeoutPhase};
-use crate::limits::QueuePlace;
-use crate::stream::{Head, Incoming, Length, RequestBody, Shared, Unsent};
+use crate::limits::QueuePermit;
+use crate::stream::{BodyLength, Head, Incoming, RequestBody, SharedStream, UnsentRequest};
 
 /// Maximum number of times a request is sent, if the server certainly did not process it.
 const MAX_ATTEMPTS: usize = 3;
@@ -35,13 +35,13 @@ pub struct Sending<'a> {
 #[derive(Clone, Debug)]
 pub(super) struct Message {
     pub(super) head: RequestHead,
-    pub(super) length: Length,
+    pub(super) length: BodyLength,
     pub(super) options: RequestOptions,
 }
 
 #[derive(Debug)]
 struct Attempt {
-    shared: Arc<Shared>,
+    shared: Arc<SharedStream>,
     /// The body of the response that is waited for; dropping it cancels the stream.
     body: Incoming,
     /// The response's timeout, with its duration.
@@ -55,7 +55,7 @@ impl<'a> Sending<'a> {
         origin: &'a Origin,
         message: Message,
         body: RequestBody,
-        place: Option<QueuePlace>,
+        place: Option<QueuePermit>,
     ) -> Result<Self, Error> {
         let attempt = Attempt::begin(client, origin, message.clone(), body, place)?;
         Ok(Self { client, origin, message, attempt, attempts: 1 })
@@ -72,7 +72,7 @@ impl<'a> Sending<'a> {
     fn again(&mut self, error: Error) -> Result<(), Error> {
         let may_repeat = error.is_retryable() && !error.is_busy() && self.attempts < MAX_ATTEMPTS;
         let unsent = self.attempt.shared.take_unsent().filter(|_| may_repeat);
-        let Some(Unsent { body, place }) = unsent else { return Err(error) };
+        let Some(UnsentRequest { body, permit: place }) = unsent else { return Err(error) };
         tracing::debug!(%error, "request retried");
         // A request that was returned before it had a stream does not count as an attempt.
         self.attempts += usize::from(!error.is_retired());
@@ -102,10 +102,10 @@ impl Attempt {
         origin: &Origin,
         message: Message,
         body: RequestBody,
-        place: Option<QueuePlace>,
+        place: Option<QueuePermit>,
     ) -> Result<Self, Error> {
-        let Some(place) = place.or_else(|| client.inner.queue.try_take()) else {
-            return Err(Error::new(ErrorKind::Busy));
+        let Some(place) = place.or_else(|| client.inner.queue.try_acquire()) else {
+            return Err(Error::new(ErrorKind::QueueFull));
         };
         let Message { head, length, options } = message;
         let shared = client.submit(origin, Draft { head, length, options, place }, body)?;

@@ -19,7 +19,7 @@ use super::session::Command;
 use crate::connection::ConnectionInfo;
 use crate::driver::TurnCx;
 use crate::error::Error;
-use crate::limits::{ConnectionPlace, Permit};
+use crate::limits::{ConnectionPermit, OpenPermit};
 use crate::mailbox::Mailbox;
 use crate::seldom;
 use crate::transport::Transport;
@@ -136,7 +136,7 @@ impl Spares {
         &self,
         context: &Arc<OriginContext>,
         mailbox: &Arc<Mailbox<Command>>,
-        place: Option<ConnectionPlace>,
+        place: Option<ConnectionPermit>,
     ) {
         let (context, mailbox, addr) = (Arc::clone(context), Arc::clone(mailbox), self.addr);
         tokio::spawn(async move {
@@ -231,11 +231,11 @@ pub(super) const IDENTITY: Identity = Identity([0; 32]);
 pub(super) fn counted(
     context: &OriginContext,
     transport: Transport,
-    place: Option<ConnectionPlace>,
+    place: Option<ConnectionPermit>,
 ) -> Transport {
-    let ends = || Some(transport.ends());
-    match Permit::take(&context.open, usize::MAX, &context.counters, ends) {
-        Some(permit) => transport.count(permit.with(place)),
+    let ends = || Some(transport.addrs());
+    match OpenPermit::try_acquire(&context.open, usize::MAX, &context.counters, ends) {
+        Some(permit) => transport.with_permit(permit.with_limit_permit(place)),
         None => transport,
     }
 }

@@ -20,14 +20,14 @@ impl CertificateNames {
     }
 
     /// Returns the names as written in the certificate, including wildcards. They are for an index only;
-    /// [`cover`](Self::cover) decides whether the certificate is valid for a host.
-    pub(crate) fn written(&self) -> Vec<String> {
+    /// [`covers`](Self::covers) decides whether the certificate is valid for a host.
+    pub(crate) fn dns_names(&self) -> Vec<String> {
         let Ok(parsed) = webpki::EndEntityCert::try_from(&self.0) else { return Vec::new() };
         parsed.valid_dns_names().map(str::to_ascii_lowercase).collect()
     }
 
     /// Returns whether the certificate is valid for `host`.
-    pub(crate) fn cover(&self, host: &str) -> bool {
+    pub(crate) fn covers(&self, host: &str) -> bool {
         let Ok(parsed) = ParsedCertificate::try_from(&self.0) else { return true };
         let Ok(name) = ServerName::try_from(host) else { return false };
         verify_server_name(&parsed, &name).is_ok()
@@ -35,10 +35,10 @@ impl CertificateNames {
 
     /// Returns whether requests for `authority` may use a connection with the SNI `server_name`. A client that sent
     /// none chose the server by its address, so any authority is allowed.
-    pub(crate) fn allow(&self, server_name: Option<&str>, authority: &Authority) -> bool {
+    pub(crate) fn allows(&self, server_name: Option<&str>, authority: &Authority) -> bool {
         let Some(server_name) = server_name else { return true };
         let host = host(authority);
-        host.eq_ignore_ascii_case(server_name) || self.cover(host)
+        host.eq_ignore_ascii_case(server_name) || self.covers(host)
     }
 }
 
@@ -54,12 +54,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_certificate_decides_about_other_names() {
+    fn other_names_are_allowed_if_the_certificate_covers_them() {
         let names = ["a.example".to_owned(), "*.b.example".to_owned(), "127.0.0.1".to_owned()];
         let made = rcgen::generate_simple_self_signed(names).unwrap();
         let names = CertificateNames::of(made.cert.der()).unwrap();
         let allow = |server_name, uri| {
-            names.allow(server_name, http::Uri::from_static(uri).authority().unwrap())
+            names.allows(server_name, http::Uri::from_static(uri).authority().unwrap())
         };
         assert!(allow(Some("a.example"), "https://a.example:8443/"));
         assert!(allow(Some("a.example"), "https://A.EXAMPLE/"));

@@ -18,8 +18,8 @@ pub(crate) use certificate_names::CertificateNames;
 pub enum CleartextTrust {
     /// HTTP/1.1 and HTTP/2 with prior knowledge, no migration.
     None,
-    /// Migration as well. This protects against no attacker on the path: for tests, a lab, or a network
-    /// on which both ends trust each other.
+    /// Migration as well. It gives no protection against an attacker on the path: for tests, a lab, or
+    /// a network whose users trust each other.
     TrustedNetwork,
 }
 
@@ -43,7 +43,7 @@ impl ListenerId {
     }
 }
 
-/// A connection's two ends and its TLS parameters. Each request carries one as an extension
+/// A connection's addresses and its TLS parameters. Each request carries one as an extension
 /// (`http::Request::extensions`), in an [`std::sync::Arc`].
 #[derive(Debug)]
 pub struct ConnectionInfo {
@@ -67,7 +67,7 @@ pub struct TlsInfo {
 impl ConnectionInfo {
     pub(crate) fn new(
         transport: &Transport,
-        clear: Security,
+        cleartext_security: Security,
         names: Option<Arc<CertificateNames>>,
     ) -> Self {
         let tls = transport.tls().map(|tls| TlsInfo {
@@ -86,7 +86,7 @@ impl ConnectionInfo {
             peer: transport.peer(),
             local: transport.local(),
             tls,
-            security: transport.security(clear),
+            security: transport.security(cleartext_security),
             names,
             listener: None,
         }
@@ -110,7 +110,7 @@ impl ConnectionInfo {
     #[must_use]
     pub fn serves(&self, authority: &Authority) -> bool {
         let server_name = self.tls.as_ref().and_then(TlsInfo::server_name);
-        self.names.as_ref().is_none_or(|names| names.allow(server_name, authority))
+        self.names.as_ref().is_none_or(|names| names.allows(server_name, authority))
     }
 
     /// Returns the peer's address.
@@ -126,7 +126,7 @@ impl ConnectionInfo {
     }
 
     /// Returns both addresses.
-    pub(crate) const fn ends(&self) -> ConnectionAddrs {
+    pub(crate) const fn addrs(&self) -> ConnectionAddrs {
         ConnectionAddrs { local: self.local, peer: self.peer }
     }
 

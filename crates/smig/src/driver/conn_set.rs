@@ -28,9 +28,9 @@ pub enum Pacing {
     /// Those that a stream has migrated to.
     #[default]
     Migrated,
-    /// Every one that has more to send than its socket takes, however urgent. For measurements of pacing
+    /// All that have more to send than their socket takes, whatever their role. For measurements of pacing
     /// without migration.
-    Every,
+    All,
 }
 
 /// Options for the connections of a session.
@@ -39,14 +39,14 @@ pub(crate) struct ConnOptions {
     pub(crate) interactive: SocketOptions,
     pub(crate) bulk: SocketOptions,
     pub(crate) pacing: Pacing,
-    /// How long interactive output may hold bulk back at most.
+    /// Longest deferral of bulk by interactive output.
     pub(crate) max_bulk_deferral: Duration,
 }
 
 impl Pacing {
     /// Returns whether pacing, where it is active, limits connections of this role.
-    const fn takes(self, role: ConnectionRole) -> bool {
-        matches!((self, role), (Self::Every, _) | (_, ConnectionRole::Bulk))
+    const fn applies_to(self, role: ConnectionRole) -> bool {
+        matches!((self, role), (Self::All, _) | (_, ConnectionRole::Bulk))
     }
 }
 
@@ -91,7 +91,7 @@ impl ConnSet {
         id
     }
 
-    /// Adds a connection that the engine knows already.
+    /// Adds a connection that the engine already has.
     pub(crate) fn insert(&mut self, id: ConnId, detached: DetachedConn) {
         let mut conn = DriverConn::new(id, detached);
         conn.set_role(ConnectionRole::Interactive, &self.options.interactive);
@@ -104,18 +104,18 @@ impl ConnSet {
         Some(self.conns.remove(index).detach())
     }
 
-    fn find(&mut self, id: ConnId) -> Option<&mut DriverConn> {
+    fn conn_mut(&mut self, id: ConnId) -> Option<&mut DriverConn> {
         self.conns.iter_mut().find(|conn| conn.id == id)
     }
 
-    /// Returns what the application may know of a connection.
+    /// Returns the properties of a connection for the application.
     pub(crate) fn info(&self, id: ConnId) -> Option<&Arc<ConnectionInfo>> {
         self.conns.iter().find(|conn| conn.id == id).map(|conn| &conn.info)
     }
 
     /// Samples the path of a connection now.
     pub(crate) fn sample(&mut self, id: ConnId) -> PathSample {
-        let Some(conn) = self.find(id) else { return PathSample::default() };
+        let Some(conn) = self.conn_mut(id) else { return PathSample::default() };
         conn.take_sample();
         conn.sample
     }
@@ -133,7 +133,7 @@ impl ConnSet {
     pub(super) fn on_event(&mut self, session: &mut Session, now: Instant, event: &Event) {
         match event {
             Event::KeyingMaterialNeeded { conn: id, request } => {
-                let Some(conn) = self.find(*id) else { return };
+                let Some(conn) = self.conn_mut(*id) else { return };
                 match conn.transport.keying_material(request) {
                     Ok(material) => {
                         session.handle_keying_material(*id, material, crate::entropy::nonce());
@@ -144,18 +144,18 @@ impl ConnSet {
                 }
             }
             Event::Closed { conn: id, .. } => {
-                if let Some(conn) = self.find(*id) {
-                    conn.end(now);
+                if let Some(conn) = self.conn_mut(*id) {
+                    conn.begin_close(now);
                 }
             }
             Event::AbortTransport { conn: id } => {
-                if let Some(conn) = self.find(*id) {
-                    conn.abandon(session, now);
+                if let Some(conn) = self.conn_mut(*id) {
+                    conn.abort(session, now);
                 }
             }
             Event::Migrated { to, .. } => {
                 let options = Arc::clone(&self.options);
-                if let Some(conn) = self.find(*to)
+                if let Some(conn) = self.conn_mut(*to)
                     && conn.role == ConnectionRole::Interactive
                 {
                     conn.set_role(ConnectionRole::Bulk, &options.bulk);
@@ -174,7 +174,7 @@ impl ConnSet {
         now: Instant,
         cx: &mut Context<'_>,
     ) -> Progress {
-        let Some(conn) = self.conns.get_mut(index) else { return Progress::None };
+        let Some(conn) = self.conns.get_mut(index) else { return Progress::No };
         let resumed = conn.resume_input(session, now);
         resumed.or(conn.receive(session, now, cx))
     }
@@ -186,18 +186,18 @@ impl ConnSet {
         now: Instant,
         cx: &mut Context<'_>,
     ) -> Progress {
-        let mut progress = Progress::None;
+        let mut progress = Progress::No;
         let mut bytes = 0;
         for conn in self.conns.iter_mut().filter(|conn| conn.role == ConnectionRole::Interactive) {
             progress = progress.or(conn.transmit(session, now, cx));
-            bytes += conn.newly_sent();
+            bytes += conn.take_sent();
         }
-        if self.options.pacing == Pacing::Every && self.conns.iter().any(DriverConn::is_blocked) {
+        if self.options.pacing == Pacing::All && self.conns.iter().any(DriverConn::is_blocked) {
             self.start_pacing(now);
         }
         if self.paced().next().is_none() {
             self.pacer = None;
-            self.deferral.forget();
+            self.deferral.cancel();
             return progress;
         }
         self.limit_bulk(now, bytes);
@@ -211,10 +211,10 @@ impl ConnSet {
     fn limit_bulk(&mut self, now: Instant, bytes: u64) {
         let Some(mut pacer) = self.pacer.take() else { return };
         if pacer.is_due(now) {
-            self.sample_rate(now, &mut pacer);
+            self.update_pacer(now, &mut pacer);
         }
         // A connection does not yield to itself.
-        if self.options.pacing != Pacing::Every {
+        if self.options.pacing != Pacing::All {
             self.deferral.on_interactive(now, bytes, pacer.capacity());
         }
         let mut cap = pacer.cap();
@@ -225,20 +225,20 @@ impl ConnSet {
         let active = self.paced().filter(|conn| conn.is_blocked()).count();
         let share = if cap == u64::MAX { cap } else { cap / active.max(1) as u64 };
         let pacing = self.options.pacing;
-        for conn in self.conns.iter_mut().filter(|conn| pacing.takes(conn.role)) {
+        for conn in self.conns.iter_mut().filter(|conn| pacing.applies_to(conn.role)) {
             conn.set_cap(share);
         }
     }
 
     /// Returns the connections whose rate is limited.
     fn paced(&self) -> impl Iterator<Item = &DriverConn> + Clone {
-        self.conns.iter().filter(|conn| self.options.pacing.takes(conn.role))
+        self.conns.iter().filter(|conn| self.options.pacing.applies_to(conn.role))
     }
 
-    /// Samples every connection, and gives a reading to the pacer.
-    fn sample_rate(&mut self, now: Instant, pacer: &mut Pacer) {
-        let Some(base) = self.sample_all() else { return };
-        let new: u64 = self.conns.iter_mut().map(DriverConn::newly_acknowledged).sum();
+    /// Samples every connection, and passes the result to the pacer.
+    fn update_pacer(&mut self, now: Instant, pacer: &mut Pacer) {
+        let Some(min_rtt) = self.sample_all() else { return };
+        let new: u64 = self.conns.iter_mut().map(DriverConn::take_acknowledged).sum();
         self.acknowledged += new;
         let in_flight = |conn: &DriverConn| conn.sample.in_flight;
         let all_in_flight: u64 = self.conns.iter().map(in_flight).sum();
@@ -246,19 +246,19 @@ impl ConnSet {
         let in_flight = bulk.clone().map(in_flight).sum();
         let sends = bulk.filter(|conn| conn.sample.in_flight > 0);
         let Some(conn) = sends.min_by_key(|conn| conn.sample.rtt) else {
-            pacer.on_silence(now);
+            pacer.on_idle(now);
             return;
         };
-        let reading = RateSample {
+        let sample = RateSample {
             acknowledged: self.acknowledged,
             sent: self.acknowledged + all_in_flight,
             rtt: conn.sample.rtt,
             deviation: conn.sample.deviation,
-            base,
-            packet: conn.sample.packet,
+            min_rtt,
+            mss: conn.sample.mss,
             in_flight,
         };
-        pacer.on_reading(now, reading);
+        pacer.on_sample(now, sample);
     }
 
     /// Samples all connections; returns the lowest minimum RTT.
@@ -274,22 +274,22 @@ impl ConnSet {
     fn start_pacing(&mut self, now: Instant) {
         if self.options.pacing != Pacing::Off && self.pacer.is_none() {
             let base = self.sample_all().filter(|&base| base >= MIN_PACED_RTT);
-            self.pacer = base.map(|base| Pacer::begin(now, base));
+            self.pacer = base.map(|base| Pacer::new(now, base));
         }
     }
 
     /// Advances connections that are being closed, and removes those that are closed.
-    pub(super) fn finish(
+    pub(super) fn advance_close(
         &mut self,
         session: &mut Session,
         now: Instant,
         cx: &mut Context<'_>,
     ) -> Progress {
-        let mut progress = Progress::None;
+        let mut progress = Progress::No;
         for conn in &mut self.conns {
-            progress = progress.or(conn.finish(session, now, cx));
+            progress = progress.or(conn.advance_close(session, now, cx));
         }
-        self.conns.retain(|conn| conn.close_state != CloseState::Gone);
+        self.conns.retain(|conn| conn.close_state != CloseState::Closed);
         progress
     }
 
@@ -300,7 +300,7 @@ impl ConnSet {
         }
     }
 
-    /// Releases spare memory, before the session's task goes idle.
+    /// Releases excess memory, before the session's task goes idle.
     pub(super) fn release_idle_memory(&mut self) {
         for conn in &mut self.conns {
             conn.release_idle_memory();
@@ -309,8 +309,8 @@ impl ConnSet {
 
     /// Returns when the driver must run again.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let ends = self.conns.iter().filter_map(DriverConn::deadline).min();
+        let closing = self.conns.iter().filter_map(DriverConn::deadline).min();
         let pacer = self.pacer.as_ref().and_then(Pacer::deadline);
-        [ends, self.deferral.deadline(), pacer].into_iter().flatten().min()
+        [closing, self.deferral.deadline(), pacer].into_iter().flatten().min()
     }
 }

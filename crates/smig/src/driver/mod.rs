@@ -1,11 +1,11 @@
 //! The task that owns a session: its engine, its connections, its timer.
 //!
 //! One driver per session, one task per driver, no lock around the engine. The [`SessionHandler`] interprets requests
-//! and responses: the server's and the client's halves are elsewhere.
+//! and responses; `server::session` and `client::session` implement it.
 //!
-//! [`conn_set`] holds the connections, each a [`conn`]; [`bulk`] is all that bounds those that streams have migrated to.
-//! [`slots`] holds the handler's streams, with their wakers; [`timer`] is the one timer; [`report`] reports events to the
-//! observer.
+//! [`conn_set`] holds the connections, each a [`conn`]; [`bulk`] limits the rate of those that streams have migrated to.
+//! [`slots`] holds the handler's streams, with their wakers; [`timer`] is the session's timer; [`report`] reports events
+//! to the observer.
 
 mod bulk;
 mod conn;
@@ -42,7 +42,7 @@ pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The part of a session above the driver: the server's half or the client's.
 pub(crate) trait SessionHandler {
-    /// Requests of other tasks.
+    /// What other tasks send through the mailbox.
     type Command;
 
     /// Handles an event of the engine.
@@ -50,19 +50,19 @@ pub(crate) trait SessionHandler {
     /// Handles a command.
     fn on_command(&mut self, turn: &mut TurnCx<'_>, command: Self::Command);
     /// Handles the wake-up of a stream.
-    fn on_call(&mut self, turn: &mut TurnCx<'_>, slot: Slot);
+    fn on_wake(&mut self, turn: &mut TurnCx<'_>, slot: Slot);
     /// Handles what depends on time or on the state of the connections; called once per turn.
     fn on_turn(&mut self, turn: &mut TurnCx<'_>);
     /// Returns when [`SessionHandler::on_turn`] must run at the latest.
     fn deadline(&self) -> Option<Instant>;
     /// Returns whether the task may end: the session has no connection and will get none.
     fn is_done(&self) -> bool;
-    /// Handles the end of the task, once: it has completed, or it was dropped before, at any point. There may be
-    /// streams, and commands in the mailbox.
+    /// Handles the end of the task, once: it has completed, or it was dropped before, at any point. Streams
+    /// may be open, and commands in the mailbox.
     fn on_end(&mut self);
 }
 
-/// What a [`SessionHandler`] may use during a call.
+/// What the methods of a [`SessionHandler`] may use.
 #[derive(Debug)]
 pub(crate) struct TurnCx<'a> {
     pub(crate) session: &'a mut Session,
@@ -77,7 +77,7 @@ pub(crate) struct Driver<A: SessionHandler> {
     handler: A,
     mailbox: Arc<Mailbox<A::Command>>,
     timer: Timer,
-    called: Vec<Slot>,
+    woken_slots: Vec<Slot>,
 }
 
 // No field is structurally pinned.
@@ -90,59 +90,59 @@ impl<A: SessionHandler> Driver<A> {
         handler: A,
         mailbox: Arc<Mailbox<A::Command>>,
     ) -> Self {
-        Self { session, conns, handler, mailbox, timer: Timer::default(), called: Vec::new() }
+        Self { session, conns, handler, mailbox, timer: Timer::default(), woken_slots: Vec::new() }
     }
 
-    fn turn(&mut self, cx: &mut Context<'_>) -> Progress {
+    fn run_turn(&mut self, cx: &mut Context<'_>) -> Progress {
         let now = clock::now();
         if self.session.poll_timeout().is_some_and(|at| at <= now) {
             self.session.handle_timeout(now);
         }
-        let mut progress = self.handle_calls(now);
+        let mut progress = self.handle_wakeups(now);
         progress = progress.or(self.receive(cx, now));
         let Self { session, conns, handler, .. } = self;
         handler.on_turn(&mut TurnCx { session, conns, now });
-        progress = progress.or(self.events(now));
+        progress = progress.or(self.handle_events(now));
         progress = progress.or(self.conns.transmit(&mut self.session, now, cx));
-        progress = progress.or(self.events(now));
-        progress.or(self.conns.finish(&mut self.session, now, cx))
+        progress = progress.or(self.handle_events(now));
+        progress.or(self.conns.advance_close(&mut self.session, now, cx))
     }
 
     /// Handles the commands and the streams that were woken.
-    fn handle_calls(&mut self, now: Instant) -> Progress {
-        let mut called = core::mem::take(&mut self.called);
-        let woken = self.mailbox.notifier().take(&mut called);
+    fn handle_wakeups(&mut self, now: Instant) -> Progress {
+        let mut woken_slots = core::mem::take(&mut self.woken_slots);
+        let woken = self.mailbox.notifier().take(&mut woken_slots);
         if woken == Woken::Yes {
             for command in self.mailbox.take() {
                 let Self { session, conns, handler, .. } = self;
                 handler.on_command(&mut TurnCx { session, conns, now }, command);
             }
-            for slot in called.drain(..) {
+            for slot in woken_slots.drain(..) {
                 let Self { session, conns, handler, .. } = self;
-                handler.on_call(&mut TurnCx { session, conns, now }, slot);
+                handler.on_wake(&mut TurnCx { session, conns, now }, slot);
             }
         }
-        self.called = called;
+        self.woken_slots = woken_slots;
         match woken {
-            Woken::Yes => Progress::Some,
-            Woken::No => Progress::None,
+            Woken::Yes => Progress::Yes,
+            Woken::No => Progress::No,
         }
     }
 
     /// Reads from each connection; its events are handled before the next one is read.
     fn receive(&mut self, cx: &mut Context<'_>, now: Instant) -> Progress {
-        let mut progress = Progress::None;
+        let mut progress = Progress::No;
         for index in 0..self.conns.len() {
             progress = progress.or(self.conns.receive(index, &mut self.session, now, cx));
-            progress = progress.or(self.events(now));
+            progress = progress.or(self.handle_events(now));
         }
         progress
     }
 
-    fn events(&mut self, now: Instant) -> Progress {
-        let mut progress = Progress::None;
+    fn handle_events(&mut self, now: Instant) -> Progress {
+        let mut progress = Progress::No;
         while let Some(event) = self.session.poll_event() {
-            progress = Progress::Some;
+            progress = Progress::Yes;
             let Self { session, conns, handler, .. } = self;
             conns.on_event(session, now, &event);
             handler.on_event(&mut TurnCx { session, conns, now }, event);
@@ -164,9 +164,9 @@ impl<A: SessionHandler> Future for Driver<A> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
-        this.mailbox.notifier().begin(cx.waker());
+        this.mailbox.notifier().begin_poll(cx.waker());
         for _ in 0..MAX_TURNS_PER_POLL {
-            if this.turn(cx) == Progress::Some {
+            if this.run_turn(cx) == Progress::Yes {
                 continue;
             }
             if this.conns.is_empty() && this.handler.is_done() {
@@ -187,8 +187,8 @@ impl<A: SessionHandler> Future for Driver<A> {
     }
 }
 
-// Not on completion only: a task may also be dropped, by its runtime, by the application or in a panic. Others then must
-// not find the session any more, and must not wait for it.
+// A task that does not complete is dropped: by its runtime, by the application or in a panic. Then too, the session must
+// not be found any more, nor waited for.
 impl<A: SessionHandler> Drop for Driver<A> {
     fn drop(&mut self) {
         self.handler.on_end();

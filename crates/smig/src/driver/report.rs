@@ -1,7 +1,7 @@
 //! What a session reports to the counters and the observer of its endpoint: events of streams and connections, each with
-//! the connection and the stream that it concerns. And the session's snapshot.
+//! the connection and the stream that it concerns; and the session's snapshot.
 //!
-//! Nothing is looked up for an event without an observer.
+//! Without an observer, neither connection nor stream is looked up.
 
 use smig_proto::{ConnId, ConnectionView, Mover, StreamKey};
 
@@ -35,32 +35,32 @@ impl TurnCx<'_> {
 }
 
 impl Counters {
-    /// Like [`Self::ends`], for one of a session's connections.
-    pub(crate) fn ends_of(&self, turn: &TurnCx<'_>, conn: ConnId) -> Option<ConnectionAddrs> {
-        self.ends(|| Some(turn.conns.info(conn)?.ends()))
+    /// Like [`Self::addrs`], for one of a session's connections.
+    pub(crate) fn addrs_of(&self, turn: &TurnCx<'_>, conn: ConnId) -> Option<ConnectionAddrs> {
+        self.addrs(|| Some(turn.conns.info(conn)?.addrs()))
     }
 
-    /// Like [`Self::ends`], for the connection that carries a stream.
-    pub(crate) fn ends_of_stream(
+    /// Like [`Self::addrs`], for the connection that carries a stream.
+    pub(crate) fn addrs_of_stream(
         &self,
         turn: &TurnCx<'_>,
         stream: StreamKey,
     ) -> Option<ConnectionAddrs> {
-        self.ends(|| Some(turn.conns.info(turn.session.stream(stream)?.connection)?.ends()))
+        self.addrs(|| Some(turn.conns.info(turn.session.stream(stream)?.connection)?.addrs()))
     }
 
-    /// Returns the place of a stream for the observer; `None` if there is none.
-    pub(crate) fn place(
+    /// Returns a stream and its connection for the observer; `None` without an observer.
+    pub(crate) fn stream_ref(
         &self,
         turn: &TurnCx<'_>,
         session_record: &SessionRecord,
         stream: StreamKey,
     ) -> Option<StreamRef> {
-        self.is_observed().then(|| session_record.place(turn.session, stream))?
+        self.is_observed().then(|| session_record.stream_ref(turn.session, stream))?
     }
 
     /// Reports a migration.
-    pub(crate) fn moved(
+    pub(crate) fn on_migrated(
         &self,
         turn: &TurnCx<'_>,
         session_record: &mut SessionRecord,
@@ -69,22 +69,22 @@ impl Counters {
     ) {
         let Migration { stream, from, to, mover, received } = migration;
         let sent = turn.session.stream(stream).map_or(0, |view| view.sent);
-        let (why, offset) = session_record.moved(stream, record, mover, sent + received);
-        let place = self.is_observed().then(|| session_record.place_on(stream, to));
-        let ends = self.ends_of(turn, to);
+        let (why, offset) = session_record.on_migrated(stream, record, mover, sent + received);
+        let stream_ref = self.is_observed().then(|| session_record.stream_ref_on(stream, to));
+        let addrs = self.addrs_of(turn, to);
         self.on_event(&ObserverEvent::Migrated {
             from,
             to,
             mover,
-            ends,
-            stream: place,
+            addrs,
+            stream: stream_ref,
             offset,
             why,
         });
     }
 
     /// Reports that a stream has completed.
-    pub(crate) fn ended(
+    pub(crate) fn on_stream_ended(
         &self,
         turn: &TurnCx<'_>,
         session_record: &SessionRecord,
@@ -96,7 +96,7 @@ impl Counters {
         }
         let view = turn.session.stream(key);
         self.on_event(&ObserverEvent::StreamEnded {
-            stream: self.place(turn, session_record, key),
+            stream: self.stream_ref(turn, session_record, key),
             // One turn may open and complete a stream: its timestamp is too coarse for a latency.
             latency: clock::now().saturating_duration_since(record.opened),
             sent: view.map_or(0, |view| view.sent),

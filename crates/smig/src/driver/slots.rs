@@ -9,7 +9,7 @@ use crate::mailbox::{Notifier, Slot, SlotWaker};
 /// Slots that an idle session keeps for its next streams.
 const MAX_IDLE_SLOTS: usize = 4;
 
-/// Slots by number.
+/// Streams by the number of their slot.
 #[derive(Debug)]
 pub(crate) struct Slots<T> {
     notifier: Arc<Notifier>,
@@ -20,7 +20,7 @@ pub(crate) struct Slots<T> {
 #[derive(Debug)]
 struct SlotEntry<T> {
     value: Option<T>,
-    call: Arc<SlotWaker>,
+    slot_waker: Arc<SlotWaker>,
     waker: Waker,
 }
 
@@ -35,7 +35,7 @@ impl<T> Slots<T> {
     }
 
     /// Returns the number of slots: slot numbers are below it.
-    pub(crate) fn places(&self) -> u32 {
+    pub(crate) fn capacity(&self) -> u32 {
         u32::try_from(self.entries.len()).unwrap_or(u32::MAX)
     }
 
@@ -45,27 +45,27 @@ impl<T> Slots<T> {
 
     pub(crate) fn insert(&mut self, value: T) -> Slot {
         if let Some(slot) = self.free.pop()
-            && let Some(place) = self.entries.get_mut(slot.0 as usize)
+            && let Some(entry) = self.entries.get_mut(slot.0 as usize)
         {
-            place.value = Some(value);
+            entry.value = Some(value);
             return slot;
         }
         let slot = Slot(u32::try_from(self.entries.len()).unwrap_or(u32::MAX));
-        let call = Arc::new(SlotWaker::new(Arc::clone(&self.notifier), slot));
-        let waker = Waker::from(Arc::clone(&call));
-        self.entries.push(SlotEntry { value: Some(value), call, waker });
+        let slot_waker = Arc::new(SlotWaker::new(Arc::clone(&self.notifier), slot));
+        let waker = Waker::from(Arc::clone(&slot_waker));
+        self.entries.push(SlotEntry { value: Some(value), slot_waker, waker });
         slot
     }
 
     /// Returns a stream and its waker.
     pub(crate) fn entry(&mut self, slot: Slot) -> Option<(&mut T, &Waker)> {
-        let place = self.entries.get_mut(slot.0 as usize)?;
-        Some((place.value.as_mut()?, &place.waker))
+        let entry = self.entries.get_mut(slot.0 as usize)?;
+        Some((entry.value.as_mut()?, &entry.waker))
     }
 
     /// Returns a woken stream and its waker, and resets the waker.
     pub(crate) fn take_woken(&mut self, slot: Slot) -> Option<(&mut T, &Waker)> {
-        self.entries.get(slot.0 as usize)?.call.answered();
+        self.entries.get(slot.0 as usize)?.slot_waker.reset();
         self.entry(slot)
     }
 
@@ -95,6 +95,6 @@ impl<T> Slots<T> {
     /// Removes all streams and returns them.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> {
         self.free.clear();
-        core::mem::take(&mut self.entries).into_iter().filter_map(|place| place.value)
+        core::mem::take(&mut self.entries).into_iter().filter_map(|entry| entry.value)
     }
 }

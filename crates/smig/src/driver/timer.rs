@@ -13,25 +13,25 @@ use crate::clock;
 #[derive(Debug, Default)]
 pub(crate) struct Timer {
     sleep: Option<Pin<Box<Sleep>>>,
-    armed: Option<Instant>,
+    armed_for: Option<Instant>,
 }
 
 impl Timer {
-    /// Waits until `wanted`. `Ready` when a deadline, perhaps an old one, has come: poll again with the current one.
+    /// Waits until `wanted`. `Ready` when a deadline, perhaps a former one, has passed: poll again with the current one.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, wanted: Option<Instant>) -> Poll<()> {
         let Some(wanted) = wanted else { return Poll::Pending };
-        if self.armed.is_none_or(|armed| wanted < armed) {
+        if self.armed_for.is_none_or(|armed| wanted < armed) {
             let deadline = clock::deadline(wanted);
             match &mut self.sleep {
                 Some(sleep) => sleep.as_mut().reset(deadline),
                 none => *none = Some(Box::pin(tokio::time::sleep_until(deadline))),
             }
-            self.armed = Some(wanted);
+            self.armed_for = Some(wanted);
         }
         let Some(sleep) = &mut self.sleep else { return Poll::Pending };
         match sleep.as_mut().poll(cx) {
             Poll::Ready(()) => {
-                self.armed = None;
+                self.armed_for = None;
                 Poll::Ready(())
             }
             Poll::Pending => Poll::Pending,

@@ -1,13 +1,13 @@
 //! The crate's public error type: opaque, with accessors that classify it.
 
-mod tls_fault;
+mod tls_error;
 
 use std::fmt;
 use std::io;
 use std::time::Duration;
 
-pub use tls_fault::TlsFault;
-pub(crate) use tls_fault::UnfitCertificate;
+pub(crate) use tls_error::IssuerError;
+pub use tls_error::TlsError;
 
 use smig_proto::{ConnId, ConnectionError, ErrorCode, Initiator, Processed, StreamError};
 
@@ -59,7 +59,7 @@ pub(crate) enum ErrorKind {
     },
     Tls {
         target: String,
-        fault: TlsFault,
+        fault: TlsError,
         source: io::Error,
     },
     Timeout {
@@ -70,9 +70,9 @@ pub(crate) enum ErrorKind {
     Connection(Option<ConnectionError>),
     Body(BoxError),
     Refused(&'static str),
-    /// The session takes no more requests; another session takes this one.
+    /// The session accepts no more requests; the request goes to another session.
     Retired,
-    Busy,
+    QueueFull,
     /// A limit of a server on connections; its name in the builder.
     Limit(&'static str),
     Closed,
@@ -82,7 +82,7 @@ pub(crate) enum ErrorKind {
         processed: Processed,
     },
     Io {
-        doing: &'static str,
+        context: &'static str,
         source: io::Error,
     },
 }
@@ -96,8 +96,8 @@ impl Error {
         Self::new(ErrorKind::Config(message.into()))
     }
 
-    pub(crate) fn io(doing: &'static str, source: io::Error) -> Self {
-        Self::new(ErrorKind::Io { doing, source })
+    pub(crate) fn io(context: &'static str, source: io::Error) -> Self {
+        Self::new(ErrorKind::Io { context, source })
     }
 
     /// Returns a second error with the same meaning, for another request that failed for the same reason.
@@ -111,7 +111,7 @@ impl Error {
             }
             ErrorKind::Refused(why) => ErrorKind::Refused(why),
             ErrorKind::Retired => ErrorKind::Retired,
-            ErrorKind::Busy => ErrorKind::Busy,
+            ErrorKind::QueueFull => ErrorKind::QueueFull,
             ErrorKind::Limit(limit) => ErrorKind::Limit(limit),
             ErrorKind::Closed => ErrorKind::Closed,
             ErrorKind::Canceled => ErrorKind::Canceled,
@@ -126,10 +126,12 @@ impl Error {
             ErrorKind::Tls { target, fault, source } => {
                 ErrorKind::Tls { target: target.clone(), fault: fault.clone(), source: io(source) }
             }
-            ErrorKind::Io { doing, source } => ErrorKind::Io { doing, source: io(source) },
+            ErrorKind::Io { context: doing, source } => {
+                ErrorKind::Io { context: doing, source: io(source) }
+            }
             ErrorKind::Body(error) => ErrorKind::Body(error.to_string().into()),
             ErrorKind::Http1 { source, .. } => {
-                ErrorKind::Io { doing: "HTTP/1.1", source: io::Error::other(source.to_string()) }
+                ErrorKind::Io { context: "HTTP/1.1", source: io::Error::other(source.to_string()) }
             }
         })
     }
@@ -153,12 +155,12 @@ impl Error {
     }
 
     /// Returns whether a limit of this side was reached: the request queue or the queue of name lookups is full,
-    /// or the request waited in it for too long. Nothing was sent. The request may be repeated when the load is
+    /// or the request was queued for too long. Nothing was sent. The request may be repeated when the load is
     /// lower. At a server: a limit of connections.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         match &*self.0 {
-            ErrorKind::Busy
+            ErrorKind::QueueFull
             | ErrorKind::Limit(_)
             | ErrorKind::Timeout { phase: TimeoutPhase::Queue, .. } => true,
             ErrorKind::Resolve { source, .. } => source.kind() == io::ErrorKind::ResourceBusy,
@@ -180,7 +182,7 @@ impl Error {
 
     /// Returns the TLS failure, if it is one.
     #[must_use]
-    pub fn tls_fault(&self) -> Option<&TlsFault> {
+    pub fn tls_error(&self) -> Option<&TlsError> {
         match &*self.0 {
             ErrorKind::Tls { fault, .. } => Some(fault),
             _ => None,
@@ -315,7 +317,7 @@ impl fmt::Display for ErrorKind {
             Self::Retired => f.write_str(
                 "the session accepts no more requests; retry the request on another one",
             ),
-            Self::Busy => {
+            Self::QueueFull => {
                 f.write_str("the queue of requests is full; retry later, or raise its limit")
             }
             Self::Limit(limit) => {
@@ -324,7 +326,7 @@ impl fmt::Display for ErrorKind {
             Self::Closed => f.write_str("the client or server was shut down"),
             Self::Canceled => f.write_str("the stream was cancelled by this side"),
             Self::Http1 { source, .. } => write!(f, "HTTP/1.1: {source}"),
-            Self::Io { doing, source } => write!(f, "{doing}: {source}"),
+            Self::Io { context: doing, source } => write!(f, "{doing}: {source}"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Counts connections per client address, so that one client cannot take all places.
+//! Limits connections per client address, so that one client cannot take all of the server's.
 //!
 //! An IPv6 client is identified by its /64 network, since a client usually has all of it.
 
@@ -40,7 +40,7 @@ pub(crate) struct ClientQuota {
     shards: [Mutex<FxHashMap<ClientNetwork, usize>>; SHARDS],
 }
 
-/// A connection's place in the count for its client; released when dropped.
+/// A connection's permit of its client's quota; released on drop.
 #[derive(Debug)]
 pub(crate) struct ClientPermit {
     quota: Arc<ClientQuota>,
@@ -48,7 +48,7 @@ pub(crate) struct ClientPermit {
 }
 
 impl ClientQuota {
-    /// Creates a count of at most `max` connections per client.
+    /// Creates a quota of `max` connections per client.
     pub(crate) fn new(max: usize) -> Arc<Self> {
         Arc::new(Self { max, shards: Default::default() })
     }
@@ -61,8 +61,8 @@ impl ClientQuota {
         Some(shard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes a place; `None` if the client has as many as allowed.
-    pub(crate) fn acquire(self: &Arc<Self>, ip: IpAddr) -> Option<ClientPermit> {
+    /// Acquires a permit; `None` if the client has as many as allowed.
+    pub(crate) fn try_acquire(self: &Arc<Self>, ip: IpAddr) -> Option<ClientPermit> {
         let client = ClientNetwork::of(ip);
         let mut shard = self.shard(client)?;
         let count = shard.entry(client).or_default();
@@ -95,9 +95,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_has_its_share_and_gives_it_back() {
+    fn an_address_has_a_quota_whose_permits_are_released() {
         let quota = ClientQuota::new(2);
-        let acquire = |ip: &str| quota.acquire(ip.parse().unwrap());
+        let acquire = |ip: &str| quota.try_acquire(ip.parse().unwrap());
         let first = acquire("192.0.2.1").unwrap();
         let _second = acquire("::ffff:192.0.2.1").unwrap();
         assert!(acquire("192.0.2.1").is_none());
@@ -109,9 +109,10 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_of_who_has_gone() {
+    fn a_client_without_connections_leaves_no_entry() {
         let quota = ClientQuota::new(9);
-        let all: Vec<_> = (0..200).map(|n| quota.acquire(IpAddr::from([10, 0, 0, n]))).collect();
+        let all: Vec<_> =
+            (0..200).map(|n| quota.try_acquire(IpAddr::from([10, 0, 0, n]))).collect();
         assert!(all.iter().all(Option::is_some));
         drop(all);
         assert!(quota.shards.iter().all(|shard| shard.lock().unwrap().is_empty()));

@@ -1,4 +1,4 @@
-//! Limits for open connections: of an endpoint, and of an application for several clients.
+//! Limits for open connections: per endpoint, and shared by several clients of an application.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,71 +9,71 @@ use super::client_quota::ClientPermit;
 use crate::observer::{Counters, ObserverEvent};
 use crate::socket::ConnectionAddrs;
 
-/// A connection's place in the count of open connections; released when dropped.
+/// A connection's permit to be open; released on drop.
 #[derive(Debug)]
-pub(crate) struct Permit {
+pub(crate) struct OpenPermit {
     open: Arc<AtomicUsize>,
-    /// At a server: its place in the count for the client's address.
+    /// At a server: its permit of the client's address.
     client: Option<ClientPermit>,
     counters: Arc<Counters>,
     /// For the observer, if there is one. Boxed: there is one permit for each connection.
-    ends: Option<Box<ConnectionAddrs>>,
-    /// Its place in a [`ConnectionLimit`], if the application set one.
-    place: Option<ConnectionPlace>,
+    addrs: Option<Box<ConnectionAddrs>>,
+    /// Its permit of a [`ConnectionLimit`], if the application set one.
+    limit_permit: Option<ConnectionPermit>,
 }
 
-impl Permit {
+impl OpenPermit {
     /// Returns a permit if fewer than `max` connections are open.
-    pub(crate) fn take(
+    pub(crate) fn try_acquire(
         open: &Arc<AtomicUsize>,
         max: usize,
         counters: &Arc<Counters>,
-        ends: impl FnOnce() -> Option<ConnectionAddrs>,
+        addrs: impl FnOnce() -> Option<ConnectionAddrs>,
     ) -> Option<Self> {
         if open.fetch_add(1, Ordering::Relaxed) >= max {
             open.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
-        let ends = counters.ends(ends);
-        counters.on_event(&ObserverEvent::ConnectionOpened { ends });
+        let addrs = counters.addrs(addrs);
+        counters.on_event(&ObserverEvent::ConnectionOpened { addrs });
         let (open, counters) = (Arc::clone(open), Arc::clone(counters));
-        Some(Self { open, client: None, counters, ends: ends.map(Box::new), place: None })
+        Some(Self { open, client: None, counters, addrs: addrs.map(Box::new), limit_permit: None })
     }
 
-    /// Adds a place that is released together with the permit.
-    pub(crate) fn with(mut self, place: Option<ConnectionPlace>) -> Self {
-        self.place = place;
+    /// Adds a permit of a [`ConnectionLimit`], released together with this one.
+    pub(crate) fn with_limit_permit(mut self, limit_permit: Option<ConnectionPermit>) -> Self {
+        self.limit_permit = limit_permit;
         self
     }
 
-    /// Adds the place in the count for the client's address, released together with the permit.
+    /// Adds the permit of the client's address, released together with this one.
     pub(crate) fn with_client(mut self, client: ClientPermit) -> Self {
         self.client = Some(client);
         self
     }
 }
 
-impl Drop for Permit {
+impl Drop for OpenPermit {
     fn drop(&mut self) {
         self.open.fetch_sub(1, Ordering::Relaxed);
         self.counters
-            .on_event(&ObserverEvent::ConnectionClosed { ends: self.ends.as_deref().copied() });
+            .on_event(&ObserverEvent::ConnectionClosed { addrs: self.addrs.as_deref().copied() });
     }
 }
 
 /// Maximum number of open connections. Clones share the limit, as do all clients that were built with it.
 #[derive(Clone, Debug)]
-pub struct ConnectionLimit(Arc<Connections>);
+pub struct ConnectionLimit(Arc<SharedLimit>);
 
 #[derive(Debug)]
-struct Connections {
-    places: Arc<Semaphore>,
-    waiting: AtomicUsize,
+struct SharedLimit {
+    permits: Arc<Semaphore>,
+    waiters: AtomicUsize,
 }
 
-/// A connection's slot; released on drop.
+/// A connection's permit of a [`ConnectionLimit`]; released on drop.
 #[derive(Debug)]
-pub struct ConnectionPlace {
+pub struct ConnectionPermit {
     _permit: OwnedSemaphorePermit,
 }
 
@@ -81,46 +81,46 @@ impl ConnectionLimit {
     /// Creates a limit of `connections`, at least one.
     #[must_use]
     pub fn new(connections: usize) -> Self {
-        Self::sharing(Arc::new(Semaphore::new(connections.clamp(1, Semaphore::MAX_PERMITS))))
+        Self::from_semaphore(Arc::new(Semaphore::new(connections.clamp(1, Semaphore::MAX_PERMITS))))
     }
 
-    /// Creates a limit whose slots other users of the semaphore may take as well.
+    /// Creates a limit that shares its permits with other users of the semaphore.
     #[must_use]
-    pub fn sharing(places: Arc<Semaphore>) -> Self {
-        Self(Arc::new(Connections { places, waiting: AtomicUsize::new(0) }))
+    pub fn from_semaphore(permits: Arc<Semaphore>) -> Self {
+        Self(Arc::new(SharedLimit { permits, waiters: AtomicUsize::new(0) }))
     }
 
-    /// Takes a slot, if one is free.
+    /// Acquires a permit, if one is available.
     #[must_use]
-    pub fn try_take(&self) -> Option<ConnectionPlace> {
-        let permit = Arc::clone(&self.0.places).try_acquire_owned().ok()?;
-        Some(ConnectionPlace { _permit: permit })
+    pub fn try_acquire(&self) -> Option<ConnectionPermit> {
+        let permit = Arc::clone(&self.0.permits).try_acquire_owned().ok()?;
+        Some(ConnectionPermit { _permit: permit })
     }
 
-    /// Waits for a slot, first come, first served. Cancel safe: dropping the future leaves the line.
-    pub async fn take(&self) -> ConnectionPlace {
-        struct Waits<'a>(&'a AtomicUsize);
-        impl Drop for Waits<'_> {
+    /// Waits for a permit, first come, first served. Cancel safe: dropping the future leaves the queue.
+    pub async fn acquire(&self) -> ConnectionPermit {
+        struct WaitGuard<'a>(&'a AtomicUsize);
+        impl Drop for WaitGuard<'_> {
             fn drop(&mut self) {
                 self.0.fetch_sub(1, Ordering::Relaxed);
             }
         }
-        if let Some(place) = self.try_take() {
-            return place;
+        if let Some(permit) = self.try_acquire() {
+            return permit;
         }
-        self.0.waiting.fetch_add(1, Ordering::Relaxed);
-        let _waits = Waits(&self.0.waiting);
-        match Arc::clone(&self.0.places).acquire_owned().await {
-            Ok(permit) => ConnectionPlace { _permit: permit },
+        self.0.waiters.fetch_add(1, Ordering::Relaxed);
+        let _guard = WaitGuard(&self.0.waiters);
+        match Arc::clone(&self.0.permits).acquire_owned().await {
+            Ok(permit) => ConnectionPermit { _permit: permit },
             // The semaphore is never closed.
             Err(_) => std::future::pending().await,
         }
     }
 
-    /// Returns whether a caller waits because no slot is free.
+    /// Returns whether a caller waits because no permit is available.
     #[must_use]
-    pub fn is_wanted(&self) -> bool {
-        self.0.waiting.load(Ordering::Relaxed) > 0
+    pub fn has_waiters(&self) -> bool {
+        self.0.waiters.load(Ordering::Relaxed) > 0
     }
 }
 
@@ -131,17 +131,17 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_waits_for_a_connection_is_seen() {
+    async fn a_waiting_caller_is_counted_until_it_is_dropped() {
         let limit = ConnectionLimit::new(1);
-        let place = limit.take().await;
-        assert!(limit.try_take().is_none() && !limit.is_wanted());
-        let mut waiting = Box::pin(limit.take());
+        let permit = limit.acquire().await;
+        assert!(limit.try_acquire().is_none() && !limit.has_waiters());
+        let mut waiting = Box::pin(limit.acquire());
         let mut cx = Context::from_waker(Waker::noop());
         assert!(waiting.as_mut().poll(&mut cx).is_pending());
-        assert!(limit.is_wanted());
+        assert!(limit.has_waiters());
         drop(waiting);
-        assert!(!limit.is_wanted());
-        drop(place);
-        assert!(limit.try_take().is_some());
+        assert!(!limit.has_waiters());
+        drop(permit);
+        assert!(limit.try_acquire().is_some());
     }
 }

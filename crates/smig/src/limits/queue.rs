@@ -1,5 +1,5 @@
-//! Limit for the requests that wait in a client; further ones wait at the limit itself, so that no queue grows without
-//! bound.
+//! Limit for the requests that wait in a client. Further ones wait in `poll_ready` or are refused, so that no queue
+//! grows without bound.
 
 use std::fmt;
 use std::pin::Pin;
@@ -14,22 +14,22 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 #[derive(Clone, Debug)]
 pub struct QueueLimit(Arc<Semaphore>);
 
-/// A request's queue slot. Released when the request is sent, or on drop.
+/// A request's permit to wait. Released when the request is sent, or on drop.
 #[derive(Debug)]
-pub(crate) struct QueuePlace {
+pub(crate) struct QueuePermit {
     /// When the request first waited for a stream. A session that closes returns the request for the next one, where
-    /// the wait goes on.
+    /// it continues to wait.
     queued_at: Option<Instant>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl QueuePlace {
+impl QueuePermit {
     const fn new(permit: OwnedSemaphorePermit) -> Self {
         Self { queued_at: None, _permit: permit }
     }
 
     /// Records that the request is queued at a session, unless it was queued before.
-    pub(crate) fn begin(&mut self, now: Instant) {
+    pub(crate) fn start_wait(&mut self, now: Instant) {
         self.queued_at.get_or_insert(now);
     }
 
@@ -45,70 +45,70 @@ impl QueueLimit {
         Self(Arc::new(Semaphore::new(requests.clamp(1, Semaphore::MAX_PERMITS))))
     }
 
-    /// Returns the number of free slots.
+    /// Returns the number of available permits.
     #[must_use]
     pub fn free(&self) -> usize {
         self.0.available_permits()
     }
 
-    pub(crate) fn try_take(&self) -> Option<QueuePlace> {
+    pub(crate) fn try_acquire(&self) -> Option<QueuePermit> {
         let permit = Arc::clone(&self.0).try_acquire_owned().ok()?;
-        Some(QueuePlace::new(permit))
+        Some(QueuePermit::new(permit))
     }
 }
 
-type Taking = Pin<Box<dyn Future<Output = Option<QueuePlace>> + Send + Sync>>;
+type AcquireFuture = Pin<Box<dyn Future<Output = Option<QueuePermit>> + Send + Sync>>;
 
-/// The slot that a handle has reserved in `poll_ready`. It belongs to the handle: a clone has none.
+/// The permit that a handle has reserved in `poll_ready`. It belongs to the handle: a clone has none.
 #[derive(Default)]
-pub(crate) enum Reserved {
+pub(crate) enum QueueReservation {
     #[default]
     None,
-    Waiting(Taking),
-    Place(QueuePlace),
+    Waiting(AcquireFuture),
+    Permit(QueuePermit),
 }
 
-impl Reserved {
-    /// Waits for a slot, first come, first served. Dropping it leaves the line.
+impl QueueReservation {
+    /// Waits for a permit, first come, first served. Dropping the reservation leaves the queue.
     pub(crate) fn poll(&mut self, limit: &QueueLimit, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             match self {
-                Self::Place(_) => return Poll::Ready(()),
-                Self::Waiting(taking) => {
-                    *self = ready!(taking.as_mut().poll(cx)).map_or(Self::None, Self::Place);
+                Self::Permit(_) => return Poll::Ready(()),
+                Self::Waiting(acquiring) => {
+                    *self = ready!(acquiring.as_mut().poll(cx)).map_or(Self::None, Self::Permit);
                 }
                 Self::None => {
                     let limit = Arc::clone(&limit.0);
                     *self = Self::Waiting(Box::pin(async move {
                         // The semaphore is never closed.
                         let permit = limit.acquire_owned().await.ok()?;
-                        Some(QueuePlace::new(permit))
+                        Some(QueuePermit::new(permit))
                     }));
                 }
             }
         }
     }
 
-    pub(crate) fn take(&mut self) -> Option<QueuePlace> {
+    pub(crate) fn take(&mut self) -> Option<QueuePermit> {
         match core::mem::take(self) {
-            Self::Place(place) => Some(place),
+            Self::Permit(permit) => Some(permit),
             Self::None | Self::Waiting(_) => None,
         }
     }
 }
 
-impl Clone for Reserved {
+impl Clone for QueueReservation {
     fn clone(&self) -> Self {
         Self::None
     }
 }
 
-impl fmt::Debug for Reserved {
+impl fmt::Debug for QueueReservation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::None => "None",
             Self::Waiting(_) => "Waiting",
-            Self::Place(_) => "Place",
+            Self::Permit(_) => "Permit",
         })
     }
 }
@@ -120,27 +120,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_waited_for_and_given_back() {
+    fn a_permit_is_waited_for_and_released() {
         let limit = QueueLimit::new(1);
         let mut cx = Context::from_waker(Waker::noop());
-        let (mut one, mut other) = (Reserved::default(), Reserved::default());
+        let (mut one, mut other) = (QueueReservation::default(), QueueReservation::default());
         assert!(one.poll(&limit, &mut cx).is_ready());
-        assert!(one.clone().take().is_none(), "a clone has no place of its own");
+        assert!(one.clone().take().is_none(), "a clone has no permit");
         assert!(other.poll(&limit, &mut cx).is_pending());
-        assert!(other.take().is_none() && limit.try_take().is_none());
+        assert!(other.take().is_none() && limit.try_acquire().is_none());
         drop(one.take());
         assert!(other.poll(&limit, &mut cx).is_ready());
-        // A handle that drops its slot unused releases it as well.
+        // A handle that is dropped with an unused permit releases it as well.
         drop(other);
         assert_eq!(limit.free(), 1);
     }
 
     #[test]
-    fn a_request_that_returns_to_the_queue_does_not_wait_anew() {
-        let mut place = QueueLimit::new(1).try_take().unwrap();
+    fn a_request_that_returns_to_the_queue_keeps_its_start_time() {
+        let mut permit = QueueLimit::new(1).try_acquire().unwrap();
         let (first, second) = (Instant::from_nanos(1), Instant::from_nanos(2));
-        place.begin(first);
-        place.begin(second);
-        assert_eq!(place.queued_at(), Some(first));
+        permit.start_wait(first);
+        permit.start_wait(second);
+        assert_eq!(permit.queued_at(), Some(first));
     }
 }

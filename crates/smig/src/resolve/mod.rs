@@ -1,4 +1,4 @@
-//! Name resolution: through the system's resolver, cached for seconds, and never a delay for a shutdown.
+//! Name resolution: by the system's resolver, cached for seconds. It never delays a shutdown.
 //!
 //! Names are resolved by getaddrinfo, since only it uses hosts files, search domains, mDNS and whatever else a
 //! machine is configured with. It reports no TTL, so an answer is fresh for a fixed time that is shorter than
@@ -22,8 +22,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use crate::blocking;
-use cache::{AddressCache, Answer};
-use queue::{Full, Queue, Turn};
+use cache::{AddressCache, CachedAnswer};
+use queue::{LookupQueue, QueueFull, RunningLookup};
 
 /// How long an answer is fresh.
 const FRESH_TIME: Duration = Duration::from_secs(10);
@@ -34,35 +34,35 @@ const REFRESH_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum number of addresses used of one name.
 const MAX_ADDRESSES: usize = 32;
 
-type Lookup = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
-type Check = dyn Fn(&str, SocketAddr) -> io::Result<()> + Send + Sync;
+type LookupFn = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
+type CheckFn = dyn Fn(&str, SocketAddr) -> io::Result<()> + Send + Sync;
 /// The result of a lookup; `None` while it runs. An error is its kind and text, since all waiters get it.
-type Outcome = Option<Result<Arc<[IpAddr]>, (io::ErrorKind, Arc<str>)>>;
+type LookupOutcome = Option<Result<Arc<[IpAddr]>, (io::ErrorKind, Arc<str>)>>;
 
 /// Resolves names. Cheap to clone; clones share their cache.
 #[derive(Clone)]
 pub struct Resolver {
-    names: Arc<Names>,
-    /// The client on whose behalf it resolves.
-    who: Arc<str>,
-    fresh: Duration,
-    check: Option<Arc<Check>>,
+    inner: Arc<ResolverInner>,
+    /// The client that it resolves for.
+    client: Arc<str>,
+    fresh_time: Duration,
+    check: Option<Arc<CheckFn>>,
 }
 
-struct Names {
-    lookup: Box<Lookup>,
+struct ResolverInner {
+    lookup_fn: Box<LookupFn>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     cache: AddressCache,
-    queue: Queue,
+    queue: LookupQueue,
 }
 
 impl fmt::Debug for Resolver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Resolver").field("fresh", &self.fresh).finish_non_exhaustive()
+        f.debug_struct("Resolver").field("fresh", &self.fresh_time).finish_non_exhaustive()
     }
 }
 
@@ -77,40 +77,43 @@ impl Resolver {
     #[must_use]
     pub fn system() -> Self {
         static SHARED: OnceLock<Resolver> = OnceLock::new();
-        SHARED.get_or_init(Self::apart).clone()
+        SHARED.get_or_init(Self::isolated).clone()
     }
 
     /// Returns the system's resolver with its own threads and cache: many lookups here delay none elsewhere.
     #[must_use]
-    pub fn apart() -> Self {
-        Self::by(ask_system)
+    pub fn isolated() -> Self {
+        Self::from_fn(system_lookup)
     }
 
     /// Creates a resolver from a function, which may block.
-    pub fn by(lookup: impl Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync + 'static) -> Self {
-        let names = Arc::new(Names { lookup: Box::new(lookup), state: Mutex::default() });
-        Self { names, who: Arc::from(""), fresh: FRESH_TIME, check: None }
+    pub fn from_fn(
+        lookup: impl Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync + 'static,
+    ) -> Self {
+        let inner =
+            Arc::new(ResolverInner { lookup_fn: Box::new(lookup), state: Mutex::default() });
+        Self { inner, client: Arc::from(""), fresh_time: FRESH_TIME, check: None }
     }
 
     /// Sets how long answers are fresh (default 10 s).
     #[must_use]
     pub const fn fresh_for(mut self, limit: Duration) -> Self {
-        self.fresh = limit;
+        self.fresh_time = limit;
         self
     }
 
     /// Returns a resolver for one of several clients that share it. They share the cache, but many lookups for
     /// one client do not delay those for others, and the limit on waiting lookups applies to each.
     #[must_use]
-    pub fn on_behalf_of(mut self, who: &str) -> Self {
-        self.who = who.into();
+    pub fn for_client(mut self, client: &str) -> Self {
+        self.client = client.into();
         self
     }
 
     /// Filters addresses by `check`, which returns [`io::ErrorKind::PermissionDenied`] with the reason for each
-    /// that it refuses, and another error if it cannot tell. Address literals are checked too.
+    /// that it refuses, and another error if it cannot decide. Address literals are checked too.
     #[must_use]
-    pub fn checked(
+    pub fn with_check(
         mut self,
         check: impl Fn(&str, SocketAddr) -> io::Result<()> + Send + Sync + 'static,
     ) -> Self {
@@ -119,16 +122,16 @@ impl Resolver {
     }
 
     /// Resolves a host to its addresses, in the system's order, of both families. There is no time limit here. If the
-    /// future is dropped, a lookup that has begun goes on, and its answer is cached.
+    /// future is dropped, a running lookup continues, and its answer is cached.
     ///
     /// # Errors
     /// The name cannot be resolved or has no address; [`io::ErrorKind::PermissionDenied`] with the reason if all
-    /// addresses are refused, or the error of the check if that could not tell of one of them;
+    /// addresses are refused, or the error of the check if it could not decide on one of them;
     /// [`io::ErrorKind::ResourceBusy`] at once if 1,024 other names are waiting already.
     pub async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         let addresses = match host.parse::<IpAddr>() {
             Ok(ip) => Arc::from([ip]),
-            Err(_) => self.names.find(&self.who, host, self.fresh).await?,
+            Err(_) => self.inner.find_addresses(&self.client, host, self.fresh_time).await?,
         };
         let mut found = addresses.iter().map(|&ip| SocketAddr::new(ip, port)).collect::<Vec<_>>();
         let Some(check) = &self.check else { return Ok(found) };
@@ -136,9 +139,9 @@ impl Resolver {
         found.retain(|addr| match check(host, *addr) {
             Ok(()) => true,
             Err(why) => {
-                // The address itself may be a secret of the network in which this runs.
+                // The error returned omits the address, which may be a secret of this network.
                 tracing::debug!(host, %addr, %why, "address rejected");
-                // What could not be told now may be allowed later.
+                // Undecided may become allowed later: that error takes precedence.
                 if refused
                     .as_ref()
                     .is_none_or(|last| last.kind() == io::ErrorKind::PermissionDenied)
@@ -155,20 +158,20 @@ impl Resolver {
     }
 }
 
-impl Names {
+impl ResolverInner {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn find(
+    async fn find_addresses(
         self: &Arc<Self>,
-        who: &Arc<str>,
+        client: &Arc<str>,
         host: &str,
         fresh: Duration,
     ) -> io::Result<Arc<[IpAddr]>> {
-        let (stale, waiting) = match self.find_or_queue(who, host, fresh)? {
-            Found::Usable(addresses) => return Ok(addresses),
-            Found::Asked(stale, waiting) => (stale, waiting),
+        let (stale, waiting) = match self.find_or_queue(client, host, fresh)? {
+            CacheLookup::Usable(addresses) => return Ok(addresses),
+            CacheLookup::Pending(stale, waiting) => (stale, waiting),
         };
         let Some(stale) = stale else { return waiting.outcome().await };
         match timeout(REFRESH_TIMEOUT, waiting.outcome()).await {
@@ -184,47 +187,54 @@ impl Names {
     /// Returns a cached answer, or the lookup to wait for.
     fn find_or_queue<'a>(
         self: &Arc<Self>,
-        who: &'a Arc<str>,
+        client: &'a Arc<str>,
         host: &'a str,
         fresh: Duration,
-    ) -> io::Result<Found<'a>> {
+    ) -> io::Result<CacheLookup<'a>> {
         let now = Instant::now();
         let mut state = self.lock();
         let answer = state.cache.get(host);
-        let age = |answer: &Answer| now.saturating_duration_since(answer.since);
+        let age = |answer: &CachedAnswer| now.saturating_duration_since(answer.requested_at);
         if let Some(answer) = answer.filter(|answer| age(answer) < fresh) {
-            return Ok(Found::Usable(Arc::clone(&answer.addresses)));
+            return Ok(CacheLookup::Usable(Arc::clone(&answer.addresses)));
         }
         let usable = answer.filter(|answer| age(answer) < fresh + STALE_TIME);
         let stale = usable.map(|answer| Arc::clone(&answer.addresses));
-        let told = match (state.queue.ask(who, host, now), &stale) {
-            (Ok(told), _) => told,
-            (Err(Full), Some(stale)) => return Ok(Found::Usable(Arc::clone(stale))),
-            (Err(Full), None) => {
-                crate::seldom!(warn, "lookups", who = &**who, "limit reached: queued name lookups");
+        let outcome = match (state.queue.request(client, host, now), &stale) {
+            (Ok(outcome), _) => outcome,
+            (Err(QueueFull), Some(stale)) => return Ok(CacheLookup::Usable(Arc::clone(stale))),
+            (Err(QueueFull), None) => {
+                crate::seldom!(
+                    warn,
+                    "lookups",
+                    who = &**client,
+                    "limit reached: queued name lookups"
+                );
                 let busy = "too many name lookups are queued";
                 return Err(io::Error::new(io::ErrorKind::ResourceBusy, busy));
             }
         };
-        if let Some(turn) = state.queue.begin() {
-            let (names, begun) = (Arc::clone(self), turn.clone());
-            if let Err(error) = blocking::start("resolver", move || names.work(begun))
-                && state.queue.put_back(&turn).is_err()
+        if let Some(running) = state.queue.start_next() {
+            let (inner, thread_lookup) = (Arc::clone(self), running.clone());
+            if let Err(error) =
+                blocking::start("resolver", move || inner.run_lookups(thread_lookup))
+                && state.queue.requeue(&running).is_err()
             {
-                return stale.map(Found::Usable).ok_or(error);
+                return stale.map(CacheLookup::Usable).ok_or(error);
             }
         }
         drop(state);
-        let waiting = Waiting { names: Arc::clone(self), who, host, told: Some(told) };
-        Ok(Found::Asked(stale, waiting))
+        let waiting =
+            LookupWaiter { inner: Arc::clone(self), client, host, outcome: Some(outcome) };
+        Ok(CacheLookup::Pending(stale, waiting))
     }
 
-    /// Body of a lookup thread: runs one lookup after another until none may begin.
-    fn work(&self, mut turn: Turn) {
+    /// Body of a lookup thread: runs one lookup after another until none may start.
+    fn run_lookups(&self, mut running: RunningLookup) {
         loop {
-            let found = catch_unwind(AssertUnwindSafe(|| (self.lookup)(&turn.host)));
+            let found = catch_unwind(AssertUnwindSafe(|| (self.lookup_fn)(&running.host)));
             let found = found.unwrap_or_else(|_| Err(io::Error::other("the lookup panicked")));
-            let outcome = match found.map(distinct) {
+            let outcome = match found.map(deduplicate) {
                 Ok(addresses) if addresses.is_empty() => {
                     Err((io::ErrorKind::NotFound, Arc::from("no addresses")))
                 }
@@ -233,62 +243,65 @@ impl Names {
             };
             let mut state = self.lock();
             if let Ok(addresses) = &outcome {
-                let (since, addresses) = (turn.since, Arc::clone(addresses));
-                state.cache.insert(Arc::clone(&turn.host), Answer { since, addresses });
+                let (since, addresses) = (running.requested_at, Arc::clone(addresses));
+                state.cache.insert(
+                    Arc::clone(&running.host),
+                    CachedAnswer { requested_at: since, addresses },
+                );
             }
-            let told = state.queue.end(&turn);
-            let next = state.queue.begin();
+            let sender = state.queue.finish(&running);
+            let next = state.queue.start_next();
             drop(state);
-            if let Some(told) = told {
-                told.send_replace(Some(outcome));
+            if let Some(sender) = sender {
+                sender.send_replace(Some(outcome));
             }
             match next {
-                Some(next) => turn = next,
+                Some(next) => running = next,
                 None => return,
             }
         }
     }
 }
 
-/// What is known of a name.
-enum Found<'a> {
+/// Result of a search in the cache.
+enum CacheLookup<'a> {
     /// Fresh, or the best available.
     Usable(Arc<[IpAddr]>),
-    /// A stale answer, if there is one, and the lookup that was requested.
-    Asked(Option<Arc<[IpAddr]>>, Waiting<'a>),
+    /// A stale answer, if there is one, and the lookup to wait for.
+    Pending(Option<Arc<[IpAddr]>>, LookupWaiter<'a>),
 }
 
-/// A waiter for a lookup. If it is the last one and is dropped, a lookup that has not begun is cancelled.
-struct Waiting<'a> {
-    names: Arc<Names>,
-    who: &'a Arc<str>,
+/// A waiter for a lookup. When the last one is dropped, a lookup that is not running is cancelled.
+struct LookupWaiter<'a> {
+    inner: Arc<ResolverInner>,
+    client: &'a Arc<str>,
     host: &'a str,
-    told: Option<watch::Receiver<Outcome>>,
+    outcome: Option<watch::Receiver<LookupOutcome>>,
 }
 
-impl Waiting<'_> {
+impl LookupWaiter<'_> {
     async fn outcome(mut self) -> io::Result<Arc<[IpAddr]>> {
-        let broke_off = || io::Error::other("the lookup was aborted");
-        let told = self.told.as_mut().ok_or_else(broke_off)?;
-        match told.wait_for(Option::is_some).await.as_deref() {
+        let aborted = || io::Error::other("the lookup was aborted");
+        let outcome = self.outcome.as_mut().ok_or_else(aborted)?;
+        match outcome.wait_for(Option::is_some).await.as_deref() {
             Ok(Some(Ok(addresses))) => Ok(Arc::clone(addresses)),
             Ok(Some(Err((kind, text)))) => Err(io::Error::new(*kind, &**text)),
-            Ok(None) | Err(_) => Err(broke_off()),
+            Ok(None) | Err(_) => Err(aborted()),
         }
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for LookupWaiter<'_> {
     fn drop(&mut self) {
         // The queue counts the waiters by their receivers.
-        let answered = self.told.take().is_some_and(|told| told.borrow().is_some());
-        if !answered {
-            self.names.lock().queue.give_up(self.who, self.host);
+        let has_outcome = self.outcome.take().is_some_and(|told| told.borrow().is_some());
+        if !has_outcome {
+            self.inner.lock().queue.remove_waiter(self.client, self.host);
         }
     }
 }
 
-fn distinct(found: Vec<IpAddr>) -> Vec<IpAddr> {
+fn deduplicate(found: Vec<IpAddr>) -> Vec<IpAddr> {
     let mut addresses = Vec::new();
     for ip in found {
         if addresses.len() < MAX_ADDRESSES && !addresses.contains(&ip) {
@@ -298,7 +311,7 @@ fn distinct(found: Vec<IpAddr>) -> Vec<IpAddr> {
     addresses
 }
 
-fn ask_system(host: &str) -> io::Result<Vec<IpAddr>> {
+fn system_lookup(host: &str) -> io::Result<Vec<IpAddr>> {
     Ok((host, 0).to_socket_addrs()?.map(|addr| addr.ip()).collect())
 }
 
@@ -317,22 +330,22 @@ mod tests {
     }
 
     /// Starts a resolution that has no answer yet.
-    fn asking(
+    fn pending_resolution(
         resolver: &Resolver,
         host: String,
     ) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> {
         let resolver = resolver.clone();
-        let mut asking = async move { resolver.resolve(&host, 80).await }.boxed();
-        assert!((&mut asking).now_or_never().is_none(), "it was answered at once");
-        asking
+        let mut pending = async move { resolver.resolve(&host, 80).await }.boxed();
+        assert!((&mut pending).now_or_never().is_none(), "it has an answer already");
+        pending
     }
 
     #[tokio::test]
-    async fn many_who_ask_at_once_ask_once_and_the_answer_is_kept() {
-        let asked = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&asked);
-        let resolver = Resolver::by(move |_| {
-            counted.fetch_add(1, Ordering::Relaxed);
+    async fn concurrent_requests_share_one_lookup_whose_answer_is_cached() {
+        let lookups = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&lookups);
+        let resolver = Resolver::from_fn(move |_| {
+            counter.fetch_add(1, Ordering::Relaxed);
             Ok(vec![ip("2001:db8::1"), ip("192.0.2.1"), ip("2001:db8::1")])
         })
         .fresh_for(Duration::from_secs(3600));
@@ -342,34 +355,34 @@ mod tests {
             vec!["[2001:db8::1]:80".parse().unwrap(), "192.0.2.1:80".parse().unwrap()];
         assert_eq!((one.unwrap(), other.unwrap()), (both.clone(), both.clone()));
         assert_eq!(ask().await.unwrap(), both);
-        assert_eq!(asked.load(Ordering::Relaxed), 1);
+        assert_eq!(lookups.load(Ordering::Relaxed), 1);
         assert_eq!(resolver.resolve("::1", 1).await.unwrap(), ["[::1]:1".parse().unwrap()]);
-        assert_eq!(asked.load(Ordering::Relaxed), 1);
+        assert_eq!(lookups.load(Ordering::Relaxed), 1);
     }
 
     #[tokio::test]
-    async fn an_answer_that_is_old_is_asked_for_again_and_used_if_there_is_no_new_one() {
-        let asked = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&asked);
-        let resolver = Resolver::by(move |_| match counted.fetch_add(1, Ordering::Relaxed) {
+    async fn a_stale_answer_is_refreshed_and_used_if_that_fails() {
+        let lookups = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&lookups);
+        let resolver = Resolver::from_fn(move |_| match counter.fetch_add(1, Ordering::Relaxed) {
             0 => Ok(vec![ip("192.0.2.1")]),
             1 => Ok(vec![ip("192.0.2.2")]),
             _ => Err(io::Error::other("the resolver is gone")),
         })
         .fresh_for(Duration::ZERO);
-        let mut seen = Vec::new();
+        let mut addresses = Vec::new();
         for _ in 0..4 {
-            seen.push(resolver.resolve("a.example", 80).await.unwrap()[0].ip().to_string());
+            addresses.push(resolver.resolve("a.example", 80).await.unwrap()[0].ip().to_string());
         }
-        assert_eq!(seen, ["192.0.2.1", "192.0.2.2", "192.0.2.2", "192.0.2.2"]);
-        assert_eq!(asked.load(Ordering::Relaxed), 4);
+        assert_eq!(addresses, ["192.0.2.1", "192.0.2.2", "192.0.2.2", "192.0.2.2"]);
+        assert_eq!(lookups.load(Ordering::Relaxed), 4);
     }
 
     #[test]
     fn a_lookup_that_blocks_holds_no_runtime() {
         let (release, blocked) = mpsc::channel::<()>();
         let blocked = Mutex::new(blocked);
-        let resolver = Resolver::by(move |_| {
+        let resolver = Resolver::from_fn(move |_| {
             // Blocks until the test has ended.
             let _ = blocked.lock().unwrap().recv();
             Err(io::Error::other("released"))
@@ -388,9 +401,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_refused_is_left_out() {
-        let resolver =
-            Resolver::by(|_| Ok(vec![ip("10.0.0.1"), ip("192.0.2.1")])).checked(|host, addr| {
+    async fn refused_addresses_are_left_out() {
+        let resolver = Resolver::from_fn(|_| Ok(vec![ip("10.0.0.1"), ip("192.0.2.1")])).with_check(
+            |host, addr| {
                 if host == "192.0.2.8" || (host == "b.example" && addr.ip() == ip("10.0.0.1")) {
                     return Err(io::ErrorKind::ResourceBusy.into());
                 }
@@ -398,7 +411,8 @@ mod tests {
                     return Err(io::Error::new(io::ErrorKind::PermissionDenied, "private"));
                 }
                 Ok(())
-            });
+            },
+        );
         let found = resolver.resolve("a.example", 80).await.unwrap();
         assert_eq!(found, ["192.0.2.1:80".parse().unwrap()]);
         for literal in ["10.0.0.1", "192.0.2.9"] {
@@ -406,7 +420,7 @@ mod tests {
             assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
             assert_eq!(error.to_string(), "private");
         }
-        // One that could not be told of comes before one that is refused.
+        // The error of an undecided address takes precedence over a refusal.
         for unknown in ["192.0.2.8", "b.example"] {
             let error = resolver.resolve(unknown, 80).await.unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::ResourceBusy, "{unknown}");
@@ -414,50 +428,50 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lookup_that_nobody_waits_for_any_more_is_not_begun() {
-        let begun = Arc::new(Mutex::new(Vec::new()));
-        let log = Arc::clone(&begun);
+    async fn a_queued_lookup_without_waiters_is_cancelled() {
+        let looked_up = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&looked_up);
         let (release, blocked) = mpsc::channel::<()>();
         let blocked = Mutex::new(blocked);
-        let resolver = Resolver::by(move |host| {
+        let resolver = Resolver::from_fn(move |host| {
             log.lock().unwrap().push(host.to_owned());
             let _ = blocked.lock().unwrap().recv();
             Ok(vec![ip("192.0.2.1")])
         });
-        let names = (0..queue::MAX_UNDER_WAY).map(|n| format!("{n}.example"));
-        let others: Vec<_> = names.map(|name| asking(&resolver, name)).collect();
-        drop(asking(&resolver, "gone.example".to_owned()));
-        let kept = asking(&resolver, "kept.example".to_owned());
+        let names = (0..queue::MAX_RUNNING).map(|n| format!("{n}.example"));
+        let others: Vec<_> = names.map(|name| pending_resolution(&resolver, name)).collect();
+        drop(pending_resolution(&resolver, "gone.example".to_owned()));
+        let kept = pending_resolution(&resolver, "kept.example".to_owned());
         drop(release);
         kept.await.unwrap();
         for other in others {
             other.await.unwrap();
         }
-        assert!(!begun.lock().unwrap().iter().any(|host| host == "gone.example"));
+        assert!(!looked_up.lock().unwrap().iter().any(|host| host == "gone.example"));
     }
 
     #[tokio::test]
-    async fn whoever_asks_for_much_is_refused_and_delays_nobody_else() {
+    async fn a_client_with_too_many_lookups_is_refused_and_delays_no_other() {
         let (release, blocked) = mpsc::channel::<()>();
         let blocked = Mutex::new(blocked);
-        let resolver = Resolver::by(move |host| {
+        let resolver = Resolver::from_fn(move |host| {
             if host.ends_with(".slow.example") {
                 let _ = blocked.lock().unwrap().recv();
             }
             Ok(vec![ip("192.0.2.1")])
         });
-        let greedy = resolver.clone().on_behalf_of("greedy");
-        let names =
-            (0..queue::MAX_UNDER_WAY / 2 + queue::MAX_WAITING).map(|n| format!("{n}.slow.example"));
-        let asked: Vec<_> = names.map(|name| asking(&greedy, name)).collect();
+        let greedy = resolver.clone().for_client("greedy");
+        let names = (0..queue::MAX_RUNNING / 2 + queue::MAX_WAITING_PER_CLIENT)
+            .map(|n| format!("{n}.slow.example"));
+        let pending: Vec<_> = names.map(|name| pending_resolution(&greedy, name)).collect();
         let refused = greedy.resolve("more.example", 80).await.unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::ResourceBusy, "{refused}");
         // This one waits, but not for the lookups that are blocked until the end.
-        resolver.on_behalf_of("modest").resolve("a.example", 80).await.unwrap();
+        resolver.for_client("modest").resolve("a.example", 80).await.unwrap();
         // The cache is shared by all.
         greedy.resolve("a.example", 80).await.unwrap();
         drop(release);
-        for answer in asked {
+        for answer in pending {
             answer.await.unwrap();
         }
         greedy.resolve("more.example", 80).await.unwrap();

@@ -1,8 +1,8 @@
 //! Order of lookups: fair among the clients that share a resolver.
 //!
 //! Lookups occupy threads for half a minute if no nameserver answers, and their number is limited. A client may
-//! have as many lookups running as there are threads free: alone half of the threads, two clients together two
-//! thirds, and one is always left for the next client. Each client has its own lookups, even for a name that
+//! have as many lookups running as threads are free: half of the threads if it is alone, a third each if there
+//! are two. One thread is always left for the next client. Each client has its own lookups, even for a name that
 //! others resolve, so that no client waits in another's queue.
 
 use std::collections::{BTreeMap, HashMap};
@@ -12,258 +12,277 @@ use rustc_hash::FxHashMap;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::Outcome;
+use super::LookupOutcome;
 
 /// Maximum number of lookups that run at once.
-pub(super) const MAX_UNDER_WAY: usize = 128;
+pub(super) const MAX_RUNNING: usize = 128;
 /// Maximum number of lookups that wait, per client.
-pub(super) const MAX_WAITING: usize = 1024;
+pub(super) const MAX_WAITING_PER_CLIENT: usize = 1024;
 
 /// The client has as many waiting lookups as are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Full;
+pub(super) struct QueueFull;
 
 /// Lookups that wait or run.
 #[derive(Default)]
-pub(super) struct Queue {
-    askers: FxHashMap<Arc<str>, Asker>,
-    under_way: usize,
+pub(super) struct LookupQueue {
+    clients: FxHashMap<Arc<str>, ClientLookups>,
+    running: usize,
     /// The number of the next lookup, which increases in order of arrival.
-    number: u64,
+    next_number: u64,
 }
 
 /// One client, as long as it has lookups.
 #[derive(Default)]
-struct Asker {
+struct ClientLookups {
     /// Names may be chosen by an attacker, so the map's hash is keyed against collisions.
-    asked: HashMap<Arc<str>, Asked>,
+    lookups: HashMap<Arc<str>, QueuedLookup>,
     waiting: BTreeMap<u64, Arc<str>>,
-    under_way: usize,
+    running: usize,
 }
 
-struct Asked {
+struct QueuedLookup {
     number: u64,
-    since: Instant,
-    begun: bool,
-    told: watch::Sender<Outcome>,
+    requested_at: Instant,
+    is_running: bool,
+    outcome: watch::Sender<LookupOutcome>,
 }
 
-/// The right to run a lookup, until [`Queue::end`].
+/// A lookup that may run, until [`LookupQueue::finish`].
 #[derive(Clone)]
-pub(super) struct Turn {
-    who: Arc<str>,
+pub(super) struct RunningLookup {
+    client: Arc<str>,
     pub(super) host: Arc<str>,
     /// When the lookup was requested.
-    pub(super) since: Instant,
+    pub(super) requested_at: Instant,
     number: u64,
 }
 
-impl Queue {
+impl LookupQueue {
     /// Joins a lookup of the same client for the name, or appends one to the client's queue.
-    pub(super) fn ask(
+    pub(super) fn request(
         &mut self,
-        who: &Arc<str>,
+        client: &Arc<str>,
         host: &str,
         now: Instant,
-    ) -> Result<watch::Receiver<Outcome>, Full> {
-        if let Some(asked) = self.askers.get(who).and_then(|asker| asker.asked.get(host)) {
-            return Ok(asked.told.subscribe());
+    ) -> Result<watch::Receiver<LookupOutcome>, QueueFull> {
+        if let Some(lookup) =
+            self.clients.get(client).and_then(|client_lookups| client_lookups.lookups.get(host))
+        {
+            return Ok(lookup.outcome.subscribe());
         }
-        let asker = self.askers.entry(Arc::clone(who)).or_default();
+        let client_lookups = self.clients.entry(Arc::clone(client)).or_default();
         // A lookup that may begin at once does not wait.
-        if asker.waiting.len() >= MAX_WAITING {
-            return Err(Full);
+        if client_lookups.waiting.len() >= MAX_WAITING_PER_CLIENT {
+            return Err(QueueFull);
         }
-        let (host, number) = (Arc::<str>::from(host), self.number);
-        self.number += 1;
-        let (told, outcome) = watch::channel(None);
-        asker.waiting.insert(number, Arc::clone(&host));
-        asker.asked.insert(host, Asked { number, since: now, begun: false, told });
+        let (host, number) = (Arc::<str>::from(host), self.next_number);
+        self.next_number += 1;
+        let (outcome_sender, outcome) = watch::channel(None);
+        client_lookups.waiting.insert(number, Arc::clone(&host));
+        client_lookups.lookups.insert(
+            host,
+            QueuedLookup { number, requested_at: now, is_running: false, outcome: outcome_sender },
+        );
         Ok(outcome)
     }
 
-    /// Returns the next lookup that may run: of the clients with a free place, that with the fewest running lookups,
-    /// then the one that came first. Therefore the end of one lookup lets at most one other begin.
-    pub(super) fn begin(&mut self) -> Option<Turn> {
-        let free = MAX_UNDER_WAY.checked_sub(self.under_way)?;
-        let may = |asker: &Asker| asker.under_way < free;
-        let (who, asker) = self
-            .askers
+    /// Returns the next lookup that may run: of the clients below their limit, that with the fewest running lookups,
+    /// then the earliest. Therefore at most one other lookup starts when one finishes.
+    pub(super) fn start_next(&mut self) -> Option<RunningLookup> {
+        let free = MAX_RUNNING.checked_sub(self.running)?;
+        let may_start = |client_lookups: &ClientLookups| client_lookups.running < free;
+        let (client, client_lookups) = self
+            .clients
             .iter_mut()
-            .filter(|(_, asker)| may(asker) && !asker.waiting.is_empty())
-            .min_by_key(|(_, asker)| {
-                (asker.under_way, asker.waiting.first_key_value().map(|(number, _)| *number))
+            .filter(|(_, client_lookups)| {
+                may_start(client_lookups) && !client_lookups.waiting.is_empty()
+            })
+            .min_by_key(|(_, client_lookups)| {
+                (
+                    client_lookups.running,
+                    client_lookups.waiting.first_key_value().map(|(number, _)| *number),
+                )
             })?;
-        let (number, host) = asker.waiting.pop_first()?;
-        let asked = asker.asked.get_mut(&host)?;
-        asked.begun = true;
-        asker.under_way += 1;
-        self.under_way += 1;
-        Some(Turn { who: Arc::clone(who), host, since: asked.since, number })
+        let (number, host) = client_lookups.waiting.pop_first()?;
+        let lookup = client_lookups.lookups.get_mut(&host)?;
+        lookup.is_running = true;
+        client_lookups.running += 1;
+        self.running += 1;
+        Some(RunningLookup {
+            client: Arc::clone(client),
+            host,
+            requested_at: lookup.requested_at,
+            number,
+        })
     }
 
-    /// Ends a lookup. Returns the sender for those that wait for its result.
-    pub(super) fn end(&mut self, turn: &Turn) -> Option<watch::Sender<Outcome>> {
-        let asker = self.askers.get_mut(&turn.who)?;
-        asker.under_way -= 1;
-        self.under_way -= 1;
-        let asked = asker.asked.remove(&turn.host);
-        self.forget_if_idle(&turn.who);
-        asked.map(|asked| asked.told)
+    /// Removes a finished lookup. Returns the sender of its outcome, for the waiters.
+    pub(super) fn finish(
+        &mut self,
+        running: &RunningLookup,
+    ) -> Option<watch::Sender<LookupOutcome>> {
+        let client_lookups = self.clients.get_mut(&running.client)?;
+        client_lookups.running -= 1;
+        self.running -= 1;
+        let lookup = client_lookups.lookups.remove(&running.host);
+        self.remove_if_idle(&running.client);
+        lookup.map(|asked| asked.outcome)
     }
 
-    /// Returns a lookup for which there is no thread to the queue, if another one that runs can start it when it ends.
-    pub(super) fn put_back(&mut self, turn: &Turn) -> Result<(), NobodyElse> {
-        if self.under_way == 1 {
-            self.end(turn);
-            return Err(NobodyElse);
+    /// Requeues a lookup for which there is no thread, if another one is running, whose thread can take it later.
+    pub(super) fn requeue(&mut self, running: &RunningLookup) -> Result<(), NoneRunning> {
+        if self.running == 1 {
+            self.finish(running);
+            return Err(NoneRunning);
         }
-        if let Some(asker) = self.askers.get_mut(&turn.who)
-            && let Some(asked) = asker.asked.get_mut(&turn.host)
+        if let Some(client_lookups) = self.clients.get_mut(&running.client)
+            && let Some(lookup) = client_lookups.lookups.get_mut(&running.host)
         {
-            asked.begun = false;
-            asker.under_way -= 1;
-            self.under_way -= 1;
-            asker.waiting.insert(turn.number, Arc::clone(&turn.host));
+            lookup.is_running = false;
+            client_lookups.running -= 1;
+            self.running -= 1;
+            client_lookups.waiting.insert(running.number, Arc::clone(&running.host));
         }
         Ok(())
     }
 
-    /// Removes a waiter. A lookup that has no waiter left is cancelled, unless it has begun.
-    pub(super) fn give_up(&mut self, who: &Arc<str>, host: &str) {
-        let Some(asker) = self.askers.get_mut(who) else { return };
-        let Some(asked) = asker.asked.get(host) else { return };
-        if asked.begun || !asked.told.is_closed() {
+    /// Removes a waiter. A lookup without waiters is cancelled, unless it is running.
+    pub(super) fn remove_waiter(&mut self, client: &Arc<str>, host: &str) {
+        let Some(client_lookups) = self.clients.get_mut(client) else { return };
+        let Some(lookup) = client_lookups.lookups.get(host) else { return };
+        if lookup.is_running || !lookup.outcome.is_closed() {
             return;
         }
-        asker.waiting.remove(&asked.number);
-        asker.asked.remove(host);
-        self.forget_if_idle(who);
+        client_lookups.waiting.remove(&lookup.number);
+        client_lookups.lookups.remove(host);
+        self.remove_if_idle(client);
     }
 
-    fn forget_if_idle(&mut self, who: &Arc<str>) {
-        if self.askers.get(who).is_some_and(|asker| asker.asked.is_empty()) {
-            self.askers.remove(who);
+    fn remove_if_idle(&mut self, client: &Arc<str>) {
+        if self.clients.get(client).is_some_and(|client_lookups| client_lookups.lookups.is_empty())
+        {
+            self.clients.remove(client);
         }
     }
 }
 
 /// No other lookup is running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NobodyElse;
+pub(super) struct NoneRunning;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    struct Asking {
-        queue: Queue,
-        answers: Vec<watch::Receiver<Outcome>>,
-        turns: Vec<Turn>,
+    struct TestQueue {
+        queue: LookupQueue,
+        outcomes: Vec<watch::Receiver<LookupOutcome>>,
+        running: Vec<RunningLookup>,
     }
 
-    impl Asking {
+    impl TestQueue {
         fn new() -> Self {
-            Self { queue: Queue::default(), answers: Vec::new(), turns: Vec::new() }
+            Self { queue: LookupQueue::default(), outcomes: Vec::new(), running: Vec::new() }
         }
 
-        fn ask(&mut self, who: &str, host: &str) -> Result<(), Full> {
-            self.answers.push(self.queue.ask(&who.into(), host, Instant::now())?);
-            self.turns.extend(self.queue.begin());
-            assert!(self.queue.begin().is_none(), "one question makes one begin");
+        fn request(&mut self, client: &str, host: &str) -> Result<(), QueueFull> {
+            self.outcomes.push(self.queue.request(&client.into(), host, Instant::now())?);
+            self.running.extend(self.queue.start_next());
+            assert!(self.queue.start_next().is_none(), "one request starts at most one lookup");
             Ok(())
         }
 
-        /// Ends the first lookup of `who`.
-        fn end(&mut self, who: &str) {
-            let turn = self.turns.iter().position(|turn| &*turn.who == who).unwrap();
-            let turn = self.turns.remove(turn);
-            self.queue.end(&turn).unwrap();
-            self.turns.extend(self.queue.begin());
-            assert!(self.queue.begin().is_none(), "one end makes one begin");
+        /// Finishes the first lookup of `client`.
+        fn finish(&mut self, client: &str) {
+            let index = self.running.iter().position(|turn| &*turn.client == client).unwrap();
+            let running = self.running.remove(index);
+            self.queue.finish(&running).unwrap();
+            self.running.extend(self.queue.start_next());
+            assert!(self.queue.start_next().is_none(), "one end starts at most one lookup");
         }
 
-        fn under_way(&self, who: &str) -> usize {
-            self.turns.iter().filter(|turn| &*turn.who == who).count()
+        fn running_of(&self, client: &str) -> usize {
+            self.running.iter().filter(|turn| &*turn.client == client).count()
         }
     }
 
     #[test]
-    fn who_asks_for_much_leaves_others_their_lookups() {
-        let mut all = Asking::new();
+    fn a_client_with_many_lookups_leaves_threads_for_others() {
+        let mut all = TestQueue::new();
         for n in 0..500 {
-            all.ask("greedy", &format!("{n}.example")).unwrap();
+            all.request("greedy", &format!("{n}.example")).unwrap();
         }
-        assert_eq!(all.under_way("greedy"), MAX_UNDER_WAY / 2);
+        assert_eq!(all.running_of("greedy"), MAX_RUNNING / 2);
         // This also holds for a name that waits in another client's queue.
-        all.ask("modest", "499.example").unwrap();
-        assert_eq!(all.under_way("modest"), 1);
+        all.request("modest", "499.example").unwrap();
+        assert_eq!(all.running_of("modest"), 1);
         for n in 0..500 {
-            all.ask("other", &format!("{n}.example")).unwrap();
+            all.request("other", &format!("{n}.example")).unwrap();
         }
         for _ in 0..200 {
-            all.end("greedy");
+            all.finish("greedy");
         }
         // The running lookups are shared among the clients that have any, and one thread is left for a new client.
-        let (greedy, other) = (all.under_way("greedy"), all.under_way("other"));
+        let (greedy, other) = (all.running_of("greedy"), all.running_of("other"));
         assert!(greedy.abs_diff(other) <= 1, "{greedy}, {other}");
-        assert!(greedy + other > MAX_UNDER_WAY / 2, "{greedy}, {other}");
-        all.ask("new", "a.example").unwrap();
-        assert_eq!(all.under_way("new"), 1);
+        assert!(greedy + other > MAX_RUNNING / 2, "{greedy}, {other}");
+        all.request("new", "a.example").unwrap();
+        assert_eq!(all.running_of("new"), 1);
     }
 
     #[test]
-    fn every_question_has_its_turn_and_nobody_is_remembered_after() {
-        let mut all = Asking::new();
+    fn every_lookup_runs_and_no_client_is_left_after() {
+        let mut all = TestQueue::new();
         for n in 0..3000 {
-            all.ask(&format!("{}", n % 300), &format!("{n}.example")).unwrap();
+            all.request(&format!("{}", n % 300), &format!("{n}.example")).unwrap();
         }
-        let mut ended = 0;
-        while let Some(turn) = all.turns.first() {
-            let who = Arc::clone(&turn.who);
-            all.end(&who);
-            ended += 1;
+        let mut finished = 0;
+        while let Some(running) = all.running.first() {
+            let client = Arc::clone(&running.client);
+            all.finish(&client);
+            finished += 1;
         }
-        assert_eq!((ended, all.queue.under_way, all.queue.askers.len()), (3000, 0, 0));
+        assert_eq!((finished, all.queue.running, all.queue.clients.len()), (3000, 0, 0));
     }
 
     #[test]
-    fn as_many_wait_as_may_and_those_who_gave_up_leave_their_places() {
-        let mut all = Asking::new();
-        for n in 0..MAX_UNDER_WAY / 2 + MAX_WAITING {
-            all.ask("greedy", &format!("{n}.example")).unwrap();
+    fn the_number_of_waiting_lookups_is_limited_and_cancelled_ones_do_not_count() {
+        let mut all = TestQueue::new();
+        for n in 0..MAX_RUNNING / 2 + MAX_WAITING_PER_CLIENT {
+            all.request("greedy", &format!("{n}.example")).unwrap();
         }
-        assert_eq!(all.ask("greedy", "more.example"), Err(Full));
-        // Joining takes no place, and other clients have their own.
-        all.ask("greedy", "100.example").unwrap();
-        all.ask("modest", "more.example").unwrap();
-        let one = |all: &mut Asking, n: usize| {
-            drop(std::mem::replace(&mut all.answers[n], watch::channel(None).1));
-            all.queue.give_up(&"greedy".into(), &format!("{n}.example"));
+        assert_eq!(all.request("greedy", "more.example"), Err(QueueFull));
+        // A second waiter for a lookup takes no place, and other clients have their own.
+        all.request("greedy", "100.example").unwrap();
+        all.request("modest", "more.example").unwrap();
+        let drop_waiter = |all: &mut TestQueue, n: usize| {
+            drop(std::mem::replace(&mut all.outcomes[n], watch::channel(None).1));
+            all.queue.remove_waiter(&"greedy".into(), &format!("{n}.example"));
         };
         // The first lookup is running, and number 100 has another waiter.
-        one(&mut all, 0);
-        one(&mut all, 100);
-        assert_eq!(all.ask("greedy", "more.example"), Err(Full));
-        one(&mut all, 200);
-        all.ask("greedy", "more.example").unwrap();
-        assert_eq!(all.ask("greedy", "yet-more.example"), Err(Full));
+        drop_waiter(&mut all, 0);
+        drop_waiter(&mut all, 100);
+        assert_eq!(all.request("greedy", "more.example"), Err(QueueFull));
+        drop_waiter(&mut all, 200);
+        all.request("greedy", "more.example").unwrap();
+        assert_eq!(all.request("greedy", "yet-more.example"), Err(QueueFull));
     }
 
     #[test]
-    fn a_turn_that_no_thread_takes_waits_for_another_to_end() {
-        let mut queue = Queue::default();
+    fn a_lookup_without_a_thread_waits_for_another_one_to_finish() {
+        let mut queue = LookupQueue::default();
         let now = Instant::now();
-        let who = Arc::from("");
-        let _first = queue.ask(&who, "a", now).unwrap();
-        let first = queue.begin().unwrap();
-        let _second = queue.ask(&who, "b", now).unwrap();
-        let second = queue.begin().unwrap();
-        queue.put_back(&second).unwrap();
-        assert!(queue.end(&first).is_some());
-        let second = queue.begin().unwrap();
+        let client = Arc::from("");
+        let _first = queue.request(&client, "a", now).unwrap();
+        let first = queue.start_next().unwrap();
+        let _second = queue.request(&client, "b", now).unwrap();
+        let second = queue.start_next().unwrap();
+        queue.requeue(&second).unwrap();
+        assert!(queue.finish(&first).is_some());
+        let second = queue.start_next().unwrap();
         assert_eq!(&*second.host, "b");
-        assert_eq!(queue.put_back(&second), Err(NobodyElse));
-        assert!(queue.begin().is_none() && queue.askers.is_empty());
+        assert_eq!(queue.requeue(&second), Err(NoneRunning));
+        assert!(queue.start_next().is_none() && queue.clients.is_empty());
     }
 }

@@ -20,7 +20,7 @@ use super::{http1, identity, worker};
 use crate::clock;
 use crate::connection::{CertificateNames, ConnectionInfo};
 use crate::error::{Error, ErrorKind, TimeoutPhase};
-use crate::limits::Permit;
+use crate::limits::OpenPermit;
 use crate::observer::ObserverEvent;
 use crate::socket::ConnectionAddrs;
 use crate::transport::{self, Received, Transport};
@@ -129,15 +129,16 @@ where
 }
 
 /// Takes a new connection's places within the limits. Reports a limit that is hit.
-fn admit(tcp: &TcpStream, peer: SocketAddr, shared: &Shared) -> Result<Permit, Error> {
+fn admit(tcp: &TcpStream, peer: SocketAddr, shared: &Shared) -> Result<OpenPermit, Error> {
     let limit_hit = |limit| {
         shared.on_limit(limit, Some(peer));
         Error::new(ErrorKind::Limit(limit))
     };
-    let client = shared.client_quota.acquire(peer.ip());
+    let client = shared.client_quota.try_acquire(peer.ip());
     let client = client.ok_or_else(|| limit_hit("max_connections_per_client"))?;
     let ends = || Some(ConnectionAddrs { local: tcp.local_addr().ok()?, peer });
-    let permit = Permit::take(&shared.open, shared.max_connections, &shared.counters, ends);
+    let permit =
+        OpenPermit::try_acquire(&shared.open, shared.max_connections, &shared.counters, ends);
     Ok(permit.ok_or_else(|| limit_hit("max_connections"))?.with_client(client))
 }
 
@@ -164,7 +165,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 /// Performs the handshake, then serves HTTP/1.1 to its end, or starts the task of a session.
 async fn establish<S, B>(
     tcp: TcpStream,
-    permit: Permit,
+    permit: OpenPermit,
     spec: &ListenerSpec,
     worker: Rc<Worker<S>>,
 ) -> Result<(), Error>
@@ -176,7 +177,7 @@ where
         negotiate_in_time(tcp, spec, worker.shared.handshake_timeout).await.inspect_err(|_| {
             worker.shared.counters.on_event(&ObserverEvent::HandshakeFailed);
         })?;
-    transport = transport.count(permit);
+    transport = transport.with_permit(permit);
     let clear = match spec.kind {
         ListenerKind::Tls(_) => Security::Ineligible,
         ListenerKind::Clear(security) => security,
@@ -224,7 +225,7 @@ async fn negotiate(tcp: TcpStream, spec: &ListenerSpec) -> io::Result<Negotiated
     let material = match &spec.kind {
         ListenerKind::Tls(tls) => tls.current(),
         ListenerKind::Clear(_) => {
-            let mut transport = Transport::clear(tcp)?;
+            let mut transport = Transport::cleartext(tcp)?;
             let protocol = sniff(&mut transport).await?;
             return Ok(Negotiated { transport, protocol, names: None });
         }

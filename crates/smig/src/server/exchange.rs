@@ -15,7 +15,7 @@ use crate::deadlines::ProgressClock;
 use crate::error::BoxError;
 use crate::migration::Candidate;
 use crate::snapshot::StreamRecord;
-use crate::stream::{BodyRecvState, Incoming, Length, Shared};
+use crate::stream::{BodyLength, BodyRecvState, Incoming, SharedStream};
 
 pin_project! {
     /// The current work of a stream. Its allocation is reused by the next stream.
@@ -34,12 +34,12 @@ pub(super) struct Exchange<S, F, B> {
     pub(super) key: StreamKey,
     pub(super) conn: ConnId,
     pub(super) work: Pin<Box<Work<S, F, B>>>,
-    pub(super) shared: Option<Arc<Shared>>,
+    pub(super) shared: Option<Arc<SharedStream>>,
     pub(super) kind: RequestKind,
     pub(super) continues: Continue,
     pub(super) inbound: BodyRecvState,
     pub(super) outbound: BodySendState,
-    pub(super) length: Length,
+    pub(super) length: BodyLength,
     /// `None`: the request body may arrive at any speed.
     pub(super) upload: Option<ProgressClock>,
     pub(super) candidate: Option<Candidate>,

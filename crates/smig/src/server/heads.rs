@@ -10,7 +10,7 @@ use smig_proto::{EndStream, RequestHead, ResponseHead, StreamKey};
 use super::exchange::{Continue, RequestKind};
 use crate::connection::ConnectionInfo;
 use crate::driver::TurnCx;
-use crate::stream::{Incoming, Length, content_length};
+use crate::stream::{BodyLength, Incoming, content_length};
 
 /// Builds the request for the service.
 pub(super) fn request(
@@ -61,7 +61,7 @@ pub(super) enum BodyPlan {
     /// No body, because it is empty.
     Empty,
     /// The body, of this length.
-    Send(Length),
+    Send(BodyLength),
     /// The other direction of a tunnel.
     Tunnel,
     /// The body is empty although the head announces bytes.
@@ -111,12 +111,12 @@ fn plan<B: Body>(
         return BodyPlan::Empty;
     }
     match announced.or_else(|| body.size_hint().exact()) {
-        None => BodyPlan::Send(Length::Unknown),
+        None => BodyPlan::Send(BodyLength::Unknown),
         Some(bytes) => {
             if announced.is_none() {
                 headers.insert(CONTENT_LENGTH, bytes.into());
             }
-            BodyPlan::Send(Length::Remaining(bytes))
+            BodyPlan::Send(BodyLength::Remaining(bytes))
         }
     }
 }

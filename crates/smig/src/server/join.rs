@@ -102,9 +102,9 @@ where
             Ok(proof) => {
                 let id = turn.session.attach(turn.now, detached, &proof, entropy::nonce());
                 let counters = &self.worker.shared.counters;
-                let ends = counters.ends(|| Some(info.ends()));
+                let addrs = counters.addrs(|| Some(info.addrs()));
                 turn.conns.insert(id, DetachedConn { transport, info, output });
-                counters.on_event(&ObserverEvent::Joined { conn: id, ends });
+                counters.on_event(&ObserverEvent::Joined { conn: id, addrs });
                 tracing::debug!(conn = %id, "connection joined");
             }
             Err(refusal) => match transport.detach() {
@@ -134,8 +134,8 @@ where
         let peer = info.peer_addr();
         seldom!(info, "join refused", ?refusal, %peer, "connection refused by its session");
         let counters = &self.worker.shared.counters;
-        let ends = counters.ends(|| Some(info.ends()));
-        counters.on_event(&ObserverEvent::JoinRefused { ends });
+        let addrs = counters.addrs(|| Some(info.addrs()));
+        counters.on_event(&ObserverEvent::JoinRefused { addrs });
         let engine = Arc::clone(&self.worker.shared.engine);
         let (session, id) = Session::adopt(engine, turn.now, detached, refusal);
         worker::spawn_session(&self.worker, session, |_, conns| {

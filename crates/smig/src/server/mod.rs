@@ -170,7 +170,7 @@ impl Server {
     /// # async fn run(server: smig::Server) {
     /// for session in server.sessions().await.sessions {
     ///     for stream in &session.streams {
-    ///         let verdict = stream.verdict.map_or_else(String::new, |verdict| verdict.to_string());
+    ///         let verdict = stream.decision.map_or_else(String::new, |verdict| verdict.to_string());
     ///         println!("{} on connection {} {verdict}", stream.key.as_u64(), stream.connection);
     ///     }
     /// }

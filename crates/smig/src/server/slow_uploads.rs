@@ -49,7 +49,7 @@ where
         }
         let tick = self.worker.shared.deadlines.body.tick();
         let (mut slow, mut waiting) = (Vec::new(), 0);
-        for slot in (0..self.slots.places()).map(Slot) {
+        for slot in (0..self.slots.capacity()).map(Slot) {
             let Some((exchange, _)) = self.slots.entry(slot) else { continue };
             let unanswered = matches!(*exchange.work, Work::Waiting { .. } | Work::Handler { .. });
             let Some(progress) = &mut exchange.upload else { continue };
@@ -58,7 +58,7 @@ where
             }
             waiting += 1;
             let received = turn.session.stream(exchange.key).map_or(0, |view| view.received);
-            let reads = exchange.shared.as_ref().is_some_and(|shared| shared.is_read());
+            let reads = exchange.shared.as_ref().is_some_and(|shared| shared.has_waiting_reader());
             if !reads {
                 progress.restart(turn.now, received);
             } else if progress.is_late(turn.now, received) {

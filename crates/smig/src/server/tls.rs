@@ -37,7 +37,7 @@ impl Certificate {
     }
 
     fn covers(&self, host: &str) -> bool {
-        self.names.as_ref().is_some_and(|names| names.cover(host))
+        self.names.as_ref().is_some_and(|names| names.covers(host))
     }
 }
 
@@ -99,7 +99,7 @@ impl ByName {
     fn new(all: Vec<Certificate>) -> Self {
         let (mut exact, mut below) = (FxHashMap::default(), FxHashMap::default());
         for (place, one) in all.iter().enumerate() {
-            for name in one.names.iter().flat_map(|names| names.written()) {
+            for name in one.names.iter().flat_map(|names| names.dns_names()) {
                 let (names, name) = match name.strip_prefix("*.") {
                     Some(parent) => (&mut below, parent.to_owned()),
                     None => (&mut exact, name),

@@ -3,7 +3,7 @@
 use smig_proto::{ConnId, ConnectionView, Instant, Session, StreamKey, StreamView};
 
 use super::{
-    ConnectionRole, ConnectionSnapshot, STREAMS_SHOWN, SessionRecord, SessionSnapshot,
+    ConnectionRole, ConnectionSnapshot, MAX_SNAPSHOT_STREAMS, SessionRecord, SessionSnapshot,
     StreamRecord, StreamSnapshot,
 };
 
@@ -17,12 +17,12 @@ pub(crate) fn capture<'a>(
     find: impl Fn(StreamKey) -> Option<&'a StreamRecord>,
 ) -> Option<SessionSnapshot> {
     let connections = connections(session, connection);
-    let streams = session.streams().take(STREAMS_SHOWN);
+    let streams = session.streams().take(MAX_SNAPSHOT_STREAMS);
     let streams = streams.map(|(key, view)| stream(now, key, &view, find(key)));
     Some(SessionSnapshot {
         id: session_record.id(),
-        peer: connections.first()?.ends.peer,
-        migrates: session.connections().any(|conn| conn.joined),
+        peer: connections.first()?.addrs.peer,
+        can_migrate: session.connections().any(|conn| conn.joined),
         age: now.saturating_duration_since(session_record.started),
         connections,
         streams: streams.collect(),
@@ -59,7 +59,7 @@ fn stream(
     let to_send = view.unqueued.map(|left| view.sent + view.queued as u64 + left);
     StreamSnapshot {
         key,
-        name: record.and_then(|record| record.name.as_deref().cloned()),
+        label: record.and_then(|record| record.label.as_deref().cloned()),
         connection: view.connection,
         sent: view.sent,
         queued: view.queued as u64,
@@ -68,6 +68,6 @@ fn stream(
         age: record.map(|record| now.saturating_duration_since(record.opened)),
         migrations: view.migrations,
         migrating: view.migrating,
-        verdict: record.and_then(|record| record.verdict),
+        decision: record.and_then(|record| record.decision),
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use super::{SESSIONS_SHOWN, SessionSnapshot, Snapshot};
+use super::{MAX_SNAPSHOT_SESSIONS, SessionSnapshot, Snapshot};
 use crate::mailbox::Mailbox;
 
 /// Time limit for all answers; a session whose task does not answer in time is left out.
@@ -22,10 +22,10 @@ pub(crate) async fn collect<C>(
 ) -> Snapshot {
     let mut snapshot = Snapshot {
         sessions: Vec::new(),
-        not_shown: mailboxes.len().saturating_sub(SESSIONS_SHOWN),
+        sessions_omitted: mailboxes.len().saturating_sub(MAX_SNAPSHOT_SESSIONS),
     };
     let mut answers = Vec::new();
-    for mailbox in mailboxes.into_iter().take(SESSIONS_SHOWN) {
+    for mailbox in mailboxes.into_iter().take(MAX_SNAPSHOT_SESSIONS) {
         let (sender, answer) = oneshot::channel();
         // A closed mailbox means that the session has ended.
         if mailbox.send(command(sender)).is_ok() {
@@ -38,7 +38,7 @@ pub(crate) async fn collect<C>(
             Ok(Ok(session)) => snapshot.sessions.push(*session),
             // The session ended meanwhile, or speaks HTTP/1.1.
             Ok(Err(_)) => {}
-            Err(_) => snapshot.not_shown += 1,
+            Err(_) => snapshot.sessions_omitted += 1,
         }
     }
     snapshot

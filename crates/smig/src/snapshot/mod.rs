@@ -1,8 +1,7 @@
 //! Snapshots of running sessions, for operators, taken on request.
 //!
 //! Each session's own task takes its snapshot between two turns: nothing is shared, and nothing is counted
-//! for it. Only the names of streams must be recorded when they are opened, and that is off unless it is
-//! enabled.
+//! for it. Only the labels of streams must be recorded when they are opened, and that is off by default.
 
 mod capture;
 mod collect;
@@ -17,44 +16,44 @@ use smig_proto::{ConnId, StreamKey};
 
 pub(crate) use capture::capture;
 pub(crate) use collect::{SnapshotSender, collect};
-pub use record::{MigrationCause, PolicyOutcome, RequestLabel};
+pub use record::{MigrationCause, PolicyDecision, RequestLabel};
 pub(crate) use record::{PendingMigration, StreamRecord};
 pub(crate) use session_record::SessionRecord;
 
 use crate::socket::ConnectionAddrs;
 
-/// Maximum number of sessions in a [`Snapshot`]; the youngest are shown.
-pub const SESSIONS_SHOWN: usize = 256;
+/// Maximum number of sessions in a [`Snapshot`]: the youngest.
+pub const MAX_SNAPSHOT_SESSIONS: usize = 256;
 /// Maximum number of streams per session in a [`Snapshot`].
-pub const STREAMS_SHOWN: usize = 256;
+pub const MAX_SNAPSHOT_STREAMS: usize = 256;
 
 /// The sessions of a server or a client at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// HTTP/2 sessions, at most [`SESSIONS_SHOWN`].
+    /// HTTP/2 sessions, at most [`MAX_SNAPSHOT_SESSIONS`].
     pub sessions: Vec<SessionSnapshot>,
-    /// Number of sessions that are not shown, or did not answer within a second.
-    pub not_shown: usize,
+    /// Number of sessions beyond the maximum, or that did not answer within a second.
+    pub sessions_omitted: usize,
 }
 
 /// One session.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SessionSnapshot {
-    /// Its name in snapshots and events.
+    /// Its identifier in snapshots and events.
     pub id: SessionId,
     /// The peer's address on the oldest connection that is open.
     pub peer: SocketAddr,
     /// Whether both ends support SMig, so that streams can migrate.
-    pub migrates: bool,
+    pub can_migrate: bool,
     /// Time since it began.
     pub age: Duration,
     /// Its connections, the oldest first.
     pub connections: Vec<ConnectionSnapshot>,
-    /// Its streams, at most [`STREAMS_SHOWN`].
+    /// Its streams, at most [`MAX_SNAPSHOT_STREAMS`].
     pub streams: Vec<StreamSnapshot>,
-    /// How many streams are open, shown or not.
+    /// Number of open streams, including those beyond the maximum.
     pub open_streams: usize,
 }
 
@@ -67,7 +66,7 @@ pub struct ConnectionSnapshot {
     /// What it is used for now.
     pub role: ConnectionRole,
     /// Both addresses.
-    pub ends: ConnectionAddrs,
+    pub addrs: ConnectionAddrs,
     /// Smoothed round-trip time.
     pub rtt: Duration,
     /// Minimum round-trip time, over the kernel's window.
@@ -96,8 +95,8 @@ pub struct ConnectionSnapshot {
 pub struct StreamSnapshot {
     /// Identifies it within the session.
     pub key: StreamKey,
-    /// The request that it carries, if names are recorded (`describe_streams` of the builders).
-    pub name: Option<RequestLabel>,
+    /// The request that it carries, if labels are recorded (`describe_streams` of the builders).
+    pub label: Option<RequestLabel>,
     /// The connection that carries it.
     pub connection: ConnId,
     /// Bytes of body sent.
@@ -115,8 +114,8 @@ pub struct StreamSnapshot {
     pub migrations: u8,
     /// Whether a migration or an offer of it is unanswered.
     pub migrating: bool,
-    /// The last verdict of the rules; `None` if they do not track it: it is small, or they are off.
-    pub verdict: Option<PolicyOutcome>,
+    /// The last decision of the rules; `None` if they do not track it: it is small, or they are off.
+    pub decision: Option<PolicyDecision>,
 }
 
 /// What a connection is used for.
@@ -143,8 +142,8 @@ impl ConnectionRole {
     }
 }
 
-/// A session's name in snapshots and events: random, created on first use, and of no other use. It is not
-/// the AppID, which peers prove to know.
+/// A session's identifier in snapshots and events: random, created on first use, and used for nothing else.
+/// It is not the AppID, which is part of the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(u64);
 
@@ -166,7 +165,7 @@ impl fmt::Debug for SessionId {
 pub struct StreamRef {
     /// Its session.
     pub session: SessionId,
-    /// Its name there.
+    /// Its key there.
     pub stream: StreamKey,
     /// The connection that carries it, by its number in the session.
     pub connection: ConnId,

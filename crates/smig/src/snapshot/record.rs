@@ -1,4 +1,4 @@
-//! Per-stream state for snapshots and observers: its beginning, its name, why it migrates.
+//! Per-stream state for snapshots and observers: its start, its label, why it migrates.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ pub struct RequestLabel {
 }
 
 impl RequestLabel {
-    /// Names a request; `None` with a limit of zero.
+    /// Creates the label of a request; `None` with a limit of zero.
     pub(crate) fn of(method: &Method, uri: &Uri, limit: usize) -> Option<Box<Self>> {
         if limit == 0 {
             return None;
@@ -28,15 +28,15 @@ impl RequestLabel {
         // Drop the userinfo, which may hold a password.
         let authority = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
         Some(Box::new(Self {
-            method: cut(method.as_str(), limit),
-            authority: cut(authority, limit),
-            path: cut(uri.path(), limit),
+            method: truncate(method.as_str(), limit),
+            authority: truncate(authority, limit),
+            path: truncate(uri.path(), limit),
         }))
     }
 }
 
 /// Truncates a text to at most `limit` bytes, and marks a truncation.
-fn cut(text: &str, limit: usize) -> Box<str> {
+fn truncate(text: &str, limit: usize) -> Box<str> {
     if text.len() <= limit {
         return text.into();
     }
@@ -44,21 +44,21 @@ fn cut(text: &str, limit: usize) -> Box<str> {
     format!("{}…", text.get(..end).unwrap_or_default()).into()
 }
 
-/// The last verdict of the rules on a stream.
+/// The last decision of the rules on a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum PolicyOutcome {
+pub enum PolicyDecision {
     /// It stays.
     Stays(StayReason),
     /// It migrates to a spare.
     Migrates(MigrationReason),
-    /// It is to migrate, which was offered to the client, since there is no spare.
+    /// It should migrate. The session has no spare, so the migration was offered to the client.
     Offered(MigrationReason),
-    /// It is to migrate, and no connection is available for it.
+    /// It should migrate, but no connection is available for it.
     Waits(MigrationReason),
 }
 
-impl fmt::Display for PolicyOutcome {
+impl fmt::Display for PolicyDecision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (does, why) = match self {
             Self::Stays(why) => ("stays", why.as_str()),
@@ -77,7 +77,7 @@ pub enum MigrationCause {
     /// The rules of this end.
     Policy(MigrationReason),
     /// The application requested it.
-    Asked,
+    Application,
     /// It reached an offset of [`MigrationMode::At`](crate::MigrationMode::At).
     Offset,
     /// The other end decided it.
@@ -88,7 +88,7 @@ impl fmt::Display for MigrationCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Policy(why) => why.as_str(),
-            Self::Asked => "requested by the application",
+            Self::Application => "requested by the application",
             Self::Offset => "configured offset reached",
             Self::Peer => "decided by the peer",
         })
@@ -99,13 +99,13 @@ impl fmt::Display for MigrationCause {
 #[derive(Debug)]
 pub(crate) struct StreamRecord {
     pub(crate) opened: Instant,
-    pub(crate) name: Option<Box<RequestLabel>>,
-    pub(crate) verdict: Option<PolicyOutcome>,
+    pub(crate) label: Option<Box<RequestLabel>>,
+    pub(crate) decision: Option<PolicyDecision>,
     /// A migration that was started or offered.
     pub(crate) pending: Option<PendingMigration>,
 }
 
-/// A migration that is not known to be complete.
+/// A migration or an offer without an answer so far.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PendingMigration {
     pub(crate) why: MigrationCause,
@@ -114,14 +114,14 @@ pub(crate) struct PendingMigration {
 }
 
 impl StreamRecord {
-    pub(crate) const fn begin(opened: Instant, name: Option<Box<RequestLabel>>) -> Self {
-        Self { opened, name, verdict: None, pending: None }
+    pub(crate) const fn new(opened: Instant, label: Option<Box<RequestLabel>>) -> Self {
+        Self { opened, label, decision: None, pending: None }
     }
 
-    /// Records a verdict; returns it if it is new.
-    pub(crate) fn judge(&mut self, verdict: PolicyOutcome) -> Option<PolicyOutcome> {
-        let new = self.verdict.replace(verdict) != Some(verdict);
-        new.then_some(verdict)
+    /// Records a decision; returns it if it is new.
+    pub(crate) fn record_decision(&mut self, decision: PolicyDecision) -> Option<PolicyDecision> {
+        let new = self.decision.replace(decision) != Some(decision);
+        new.then_some(decision)
     }
 }
 
@@ -130,17 +130,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_bounded_and_tells_no_secret() {
+    fn a_label_is_truncated_and_holds_no_secret() {
         let uri = Uri::from_static("https://ann:secret@example.org/a/long/path?token=secret");
-        let name = RequestLabel::of(&Method::GET, &uri, 11).unwrap();
-        assert_eq!((&*name.method, &*name.authority), ("GET", "example.org"));
-        assert_eq!(&*name.path, "/a/long/pat…");
+        let label = RequestLabel::of(&Method::GET, &uri, 11).unwrap();
+        assert_eq!((&*label.method, &*label.authority), ("GET", "example.org"));
+        assert_eq!(&*label.path, "/a/long/pat…");
         assert_eq!(RequestLabel::of(&Method::GET, &uri, 0), None);
     }
 
     #[test]
-    fn a_cut_does_not_split_a_character() {
-        assert_eq!(&*cut("aé", 2), "a…");
-        assert_eq!(&*cut("aé", 3), "aé");
+    fn a_truncation_does_not_split_a_character() {
+        assert_eq!(&*truncate("aé", 2), "a…");
+        assert_eq!(&*truncate("aé", 3), "aé");
     }
 }

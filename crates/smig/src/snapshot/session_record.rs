@@ -1,4 +1,4 @@
-//! Per-session state for snapshots and observers: the session's name, and migrations that outlive their streams.
+//! Per-session state for snapshots and observers: the session's id, and migrations that outlive their streams.
 
 use std::cell::OnceCell;
 use std::collections::VecDeque;
@@ -9,66 +9,66 @@ use super::{MigrationCause, PendingMigration, SessionId, StreamRecord, StreamRef
 use crate::entropy;
 
 /// Maximum number of closed streams whose migration is still unanswered.
-const MAX_RELEASED: usize = 64;
+const MAX_CLOSED_PENDING: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct SessionRecord {
     id: OnceCell<SessionId>,
     pub(super) started: Instant,
     /// Migrations of closed streams: the last byte may be sent before the migration is answered.
-    released: VecDeque<(StreamKey, PendingMigration)>,
+    closed_pending: VecDeque<(StreamKey, PendingMigration)>,
 }
 
 impl SessionRecord {
-    pub(crate) const fn begin(started: Instant) -> Self {
-        Self { id: OnceCell::new(), started, released: VecDeque::new() }
+    pub(crate) const fn new(started: Instant) -> Self {
+        Self { id: OnceCell::new(), started, closed_pending: VecDeque::new() }
     }
 
-    /// Returns the session's name, which is created on first use.
+    /// Returns the session's identifier, which is created on first use.
     pub(crate) fn id(&self) -> SessionId {
         *self.id.get_or_init(|| SessionId(u64::from_ne_bytes(entropy::bytes())))
     }
 
-    /// Returns a stream and the connection that carries it.
-    pub(crate) fn place(&self, session: &Session, stream: StreamKey) -> Option<StreamRef> {
-        Some(self.place_on(stream, session.stream(stream)?.connection))
+    /// Returns a stream with the connection that carries it.
+    pub(crate) fn stream_ref(&self, session: &Session, stream: StreamKey) -> Option<StreamRef> {
+        Some(self.stream_ref_on(stream, session.stream(stream)?.connection))
     }
 
     /// Returns a stream on the connection `connection`.
-    pub(crate) fn place_on(&self, stream: StreamKey, connection: ConnId) -> StreamRef {
+    pub(crate) fn stream_ref_on(&self, stream: StreamKey, connection: ConnId) -> StreamRef {
         StreamRef { session: self.id(), stream, connection }
     }
 
     /// Records that a stream is closed.
-    pub(crate) fn close(&mut self, stream: StreamKey, record: &StreamRecord) {
+    pub(crate) fn on_closed(&mut self, stream: StreamKey, record: &StreamRecord) {
         let Some(pending) = record.pending else { return };
-        if self.released.len() == MAX_RELEASED {
-            self.released.pop_front();
+        if self.closed_pending.len() == MAX_CLOSED_PENDING {
+            self.closed_pending.pop_front();
         }
-        self.released.push_back((stream, pending));
+        self.closed_pending.push_back((stream, pending));
     }
 
     /// Records that a stream has migrated. Returns the cause, and the bytes of body before the migration, of
     /// which this end had counted `counted` when the migration was reported.
-    pub(crate) fn moved(
+    pub(crate) fn on_migrated(
         &mut self,
         stream: StreamKey,
         record: Option<&mut StreamRecord>,
         mover: Mover,
         counted: u64,
     ) -> (MigrationCause, u64) {
-        let pending = self.take(stream, record);
+        let pending = self.take_pending(stream, record);
         // A migration by the peer may be the answer to an offer, which has no offset.
         let offset = pending.filter(|_| mover == Mover::Local).and_then(|d| d.offset);
         (pending.map_or(MigrationCause::Peer, |d| d.why), offset.unwrap_or(counted))
     }
 
     /// Records that a migration was declined.
-    pub(crate) fn declined(&mut self, stream: StreamKey, record: Option<&mut StreamRecord>) {
-        self.take(stream, record);
+    pub(crate) fn on_declined(&mut self, stream: StreamKey, record: Option<&mut StreamRecord>) {
+        self.take_pending(stream, record);
     }
 
-    fn take(
+    fn take_pending(
         &mut self,
         stream: StreamKey,
         record: Option<&mut StreamRecord>,
@@ -76,7 +76,7 @@ impl SessionRecord {
         if let Some(record) = record {
             return record.pending.take();
         }
-        let index = self.released.iter().position(|(released, _)| *released == stream)?;
-        self.released.remove(index).map(|(_, pending)| pending)
+        let index = self.closed_pending.iter().position(|(released, _)| *released == stream)?;
+        self.closed_pending.remove(index).map(|(_, pending)| pending)
     }
 }

@@ -1,7 +1,6 @@
 //! Socket options of a connection, by its role; its addresses, and what TCP_INFO reports of it.
 //!
-//! Chooses the options; never fails a connection because the kernel lacks one: an option that cannot be set
-//! is logged once per process and skipped.
+//! An option that cannot be set does not fail the connection: the failure is logged once per process.
 
 mod addrs;
 mod options;
@@ -14,9 +13,7 @@ pub use addrs::ConnectionAddrs;
 
 pub(crate) use tcp_info::TcpInfo;
 
-pub(crate) use options::{
-    apply, reset_on_close, set_not_sent_low_water, set_pacing_rate, tcp_info,
-};
+pub(crate) use options::{apply, reset_on_close, set_notsent_lowat, set_pacing_rate, tcp_info};
 
 /// Socket options of one role. `None` keeps the system's default.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +32,7 @@ pub struct SocketOptions {
     /// TCP_USER_TIMEOUT). It also limits how long the peer's receive buffer may stay full.
     pub user_timeout: Option<Duration>,
     /// How long a peer may be silent, with keepalive probes in the second half of that time. Unlike with
-    /// `user_timeout`, which takes precedence, a peer that acknowledges and reads nothing is kept.
+    /// `user_timeout`, which takes precedence, a peer that acknowledges but reads nothing stays connected.
     pub keepalive_timeout: Option<Duration>,
 }
 
@@ -81,13 +78,13 @@ pub(crate) struct PathSample {
     /// Minimum round-trip time, over the kernel's window.
     pub(crate) min_rtt: Duration,
     /// Bytes in the socket that were never sent.
-    pub(crate) not_sent: u32,
+    pub(crate) unsent: u32,
     /// Bytes in flight: sent, and neither acknowledged nor SACKed.
     pub(crate) in_flight: u64,
     /// Bytes acknowledged so far, including those SACKed.
     pub(crate) acknowledged: u64,
     /// Bytes in a full packet.
-    pub(crate) packet: u32,
+    pub(crate) mss: u32,
 }
 
 impl From<&TcpInfo> for PathSample {
@@ -98,10 +95,10 @@ impl From<&TcpInfo> for PathSample {
             rtt: Duration::from_micros(info.rtt.into()),
             deviation: Duration::from_micros(info.rttvar.into()),
             min_rtt: Duration::from_micros(info.min_rtt.into()),
-            not_sent: info.not_sent_bytes,
+            unsent: info.notsent_bytes,
             in_flight: bytes(info.unacked.saturating_sub(info.sacked)),
             acknowledged: info.bytes_acked + bytes(info.sacked),
-            packet: info.snd_mss,
+            mss: info.snd_mss,
         }
     }
 }

@@ -11,19 +11,19 @@ use tokio::net::TcpStream;
 use super::{Dscp, SocketOptions, TcpInfo, sys};
 
 /// The lower-effort code point (RFC 8622 section 3), at the position of the DSCP in the TOS byte.
-const LOWER_EFFORT: u32 = 0b00_0001 << 2;
+const LOWER_EFFORT_TOS: u32 = 0b00_0001 << 2;
 
 /// Applies a role's options.
 pub(crate) fn apply(tcp: &TcpStream, options: &SocketOptions) {
-    static NODELAY: Once = Once::new("TCP_NODELAY");
-    static CONGESTION: Once = Once::new("TCP_CONGESTION");
-    static MARK: Once = Once::new("IP_TOS or IPV6_TCLASS");
-    static USER_TIMEOUT: Once = Once::new("TCP_USER_TIMEOUT");
+    static NODELAY: OptionCheck = OptionCheck::new("TCP_NODELAY");
+    static CONGESTION: OptionCheck = OptionCheck::new("TCP_CONGESTION");
+    static MARK: OptionCheck = OptionCheck::new("IP_TOS or IPV6_TCLASS");
+    static USER_TIMEOUT: OptionCheck = OptionCheck::new("TCP_USER_TIMEOUT");
 
     let socket = SockRef::from(tcp);
     NODELAY.check(socket.set_tcp_nodelay(true));
     if let Some(bytes) = options.notsent_lowat {
-        set_not_sent_low_water(tcp, bytes);
+        set_notsent_lowat(tcp, bytes);
     }
     if let Some(name) = &options.congestion_control {
         CONGESTION.check(socket.set_tcp_congestion(name.as_bytes()));
@@ -32,14 +32,14 @@ pub(crate) fn apply(tcp: &TcpStream, options: &SocketOptions) {
         set_pacing_rate(tcp, rate);
     }
     if let Some(limit) = options.user_timeout {
-        set_keep_alive(&socket, limit);
+        set_keepalive(&socket, limit);
         USER_TIMEOUT.check(socket.set_tcp_user_timeout(Some(limit)));
     } else if let Some(limit) = options.keepalive_timeout {
-        set_keep_alive(&socket, limit);
+        set_keepalive(&socket, limit);
     }
     let tos = match options.dscp {
         Dscp::Default => 0,
-        Dscp::LowerEffort => LOWER_EFFORT,
+        Dscp::LowerEffort => LOWER_EFFORT_TOS,
     };
     if options.dscp == Dscp::Default {
         return;
@@ -49,38 +49,38 @@ pub(crate) fn apply(tcp: &TcpStream, options: &SocketOptions) {
 }
 
 /// Enables keepalive, so that the kernel probes a silent peer, and closes the connection if it does not answer.
-fn set_keep_alive(socket: &SockRef<'_>, limit: Duration) {
-    static KEEPALIVE: Once = Once::new("SO_KEEPALIVE");
+fn set_keepalive(socket: &SockRef<'_>, limit: Duration) {
+    static KEEPALIVE: OptionCheck = OptionCheck::new("SO_KEEPALIVE");
 
-    // Idle for half of the limit, then probes in the other half.
+    // Idle for half of the limit, then probes for the other half.
     let second = Duration::from_secs(1);
-    let (rest, interval) = ((limit / 2).max(second), (limit / 8).max(second));
-    let keepalive = TcpKeepalive::new().with_time(rest).with_interval(interval).with_retries(4);
+    let (idle, interval) = ((limit / 2).max(second), (limit / 8).max(second));
+    let keepalive = TcpKeepalive::new().with_time(idle).with_interval(interval).with_retries(4);
     KEEPALIVE.check(socket.set_tcp_keepalive(&keepalive));
 }
 
 /// Sets TCP_NOTSENT_LOWAT, bytes.
-pub(crate) fn set_not_sent_low_water(tcp: &TcpStream, bytes: u32) {
-    static LOW_WATER: Once = Once::new("TCP_NOTSENT_LOWAT");
+pub(crate) fn set_notsent_lowat(tcp: &TcpStream, bytes: u32) {
+    static LOW_WATER: OptionCheck = OptionCheck::new("TCP_NOTSENT_LOWAT");
     LOW_WATER.check(SockRef::from(tcp).set_tcp_notsent_lowat(bytes));
 }
 
 /// Sets SO_MAX_PACING_RATE, bytes per second.
 pub(crate) fn set_pacing_rate(tcp: &TcpStream, rate: u64) {
-    static PACING: Once = Once::new("SO_MAX_PACING_RATE");
+    static PACING: OptionCheck = OptionCheck::new("SO_MAX_PACING_RATE");
     PACING.check(sys::set_max_pacing_rate(tcp.as_fd(), rate));
 }
 
-/// Makes the next close an RST that drops what is unsent and unread: otherwise the rest of a cancelled stream
+/// Makes the next close an RST that discards unsent and unread data: otherwise the rest of a cancelled stream
 /// would still be sent (spec/smig.md section 8).
 pub(crate) fn reset_on_close(tcp: &TcpStream) {
-    static LINGER: Once = Once::new("SO_LINGER");
+    static LINGER: OptionCheck = OptionCheck::new("SO_LINGER");
     LINGER.check(SockRef::from(tcp).set_linger(Some(Duration::ZERO)));
 }
 
-/// Returns what the kernel knows of the path.
+/// Returns TCP_INFO; `None` if it cannot be read.
 pub(crate) fn tcp_info(tcp: &TcpStream) -> Option<TcpInfo> {
-    static INFO: Once = Once::new("TCP_INFO");
+    static INFO: OptionCheck = OptionCheck::new("TCP_INFO");
     let info = sys::tcp_info(tcp.as_fd());
     match info {
         Ok(info) => Some(info),
@@ -92,12 +92,12 @@ pub(crate) fn tcp_info(tcp: &TcpStream) -> Option<TcpInfo> {
 }
 
 /// An option whose failure is logged only the first time.
-struct Once {
+struct OptionCheck {
     name: &'static str,
     logged: AtomicBool,
 }
 
-impl Once {
+impl OptionCheck {
     const fn new(name: &'static str) -> Self {
         Self { name, logged: AtomicBool::new(false) }
     }
@@ -124,12 +124,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn roles_reach_the_kernel() {
+    async fn the_options_of_a_role_are_set_on_the_socket() {
         let (client, _server) = pair().await;
         apply(&client, &SocketOptions::bulk());
         let socket = SockRef::from(&client);
         assert!(socket.tcp_nodelay().unwrap());
-        assert_eq!(socket.tos_v4().unwrap(), LOWER_EFFORT);
+        assert_eq!(socket.tos_v4().unwrap(), LOWER_EFFORT_TOS);
         let mut options = SocketOptions::bulk();
         options.congestion_control = Some("no such algorithm".into());
         options.user_timeout = Some(Duration::from_secs(30));
@@ -141,7 +141,7 @@ mod tests {
 
     /// A peer that pauses leaves its receive buffer full, which TCP_USER_TIMEOUT counts as dead.
     #[tokio::test]
-    async fn who_may_pause_is_asked_and_has_no_other_limit() {
+    async fn keepalive_timeout_sets_keepalive_and_no_user_timeout() {
         let (client, _server) = pair().await;
         let mut options = SocketOptions::interactive();
         options.keepalive_timeout = Some(Duration::from_secs(60));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn tcp_info_counts_what_was_acknowledged() {
+    async fn tcp_info_counts_received_bytes() {
         let (client, server) = pair().await;
         client.writable().await.unwrap();
         assert_eq!(client.try_write(b"hello").unwrap(), 5);

@@ -47,7 +47,7 @@ pub(crate) struct TcpInfo {
     pub(crate) segs_out: u32,
     pub(crate) segs_in: u32,
     /// Bytes written and not yet sent for the first time.
-    pub(crate) not_sent_bytes: u32,
+    pub(crate) notsent_bytes: u32,
     /// Minimum round-trip time, microseconds.
     pub(crate) min_rtt: u32,
     pub(crate) data_segs_in: u32,
@@ -59,7 +59,7 @@ pub(crate) struct TcpInfo {
 impl TcpInfo {
     /// Returns whether anything that was written is not acknowledged yet.
     pub(crate) const fn is_delivering(&self) -> bool {
-        self.unacked > 0 || self.not_sent_bytes > 0
+        self.unacked > 0 || self.notsent_bytes > 0
     }
 }
 
@@ -71,7 +71,7 @@ mod tests {
     fn layout_is_the_kernels() {
         assert_eq!(core::mem::offset_of!(TcpInfo, rtt), 68);
         assert_eq!(core::mem::offset_of!(TcpInfo, pacing_rate), 104);
-        assert_eq!(core::mem::offset_of!(TcpInfo, not_sent_bytes), 144);
+        assert_eq!(core::mem::offset_of!(TcpInfo, notsent_bytes), 144);
         assert_eq!(core::mem::offset_of!(TcpInfo, delivery_rate), 160);
         assert_eq!(size_of::<TcpInfo>(), 168);
     }

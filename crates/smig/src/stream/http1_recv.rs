@@ -27,9 +27,9 @@ enum Reader {
     /// Does not wait for data, since this time.
     Busy(Instant),
     /// Waits for data from the client.
-    Waits,
+    Waiting,
     /// Has read the complete body, or dropped it.
-    Gone,
+    Done,
 }
 
 impl Http1RecvProgress {
@@ -41,7 +41,7 @@ impl Http1RecvProgress {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The reader found no data and begins to wait.
+    /// Records that the reader found no data and waits.
     pub(super) fn on_wait(&self) {
         let mut state = self.lock();
         let State { received, reader, progress } = &mut *state;
@@ -52,7 +52,7 @@ impl Http1RecvProgress {
                 progress.restart(now, *received);
             }
         }
-        *reader = Reader::Waits;
+        *reader = Reader::Waiting;
     }
 
     pub(super) fn on_data(&self, len: usize) {
@@ -61,14 +61,14 @@ impl Http1RecvProgress {
         state.reader = Reader::Busy(clock::now());
     }
 
-    /// The body ended, failed, or was dropped.
+    /// Records that the body ended, failed, or was dropped.
     pub(super) fn on_end(&self) {
-        self.lock().reader = Reader::Gone;
+        self.lock().reader = Reader::Done;
     }
 
     /// Returns whether the body has ended or is not read any more.
-    pub(crate) fn is_over(&self) -> bool {
-        matches!(self.lock().reader, Reader::Gone)
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(self.lock().reader, Reader::Done)
     }
 
     /// Returns the interval between checks of the minimum rate, if there is one. Also while the reader is busy: when
@@ -76,8 +76,8 @@ impl Http1RecvProgress {
     pub(crate) fn tick(&self) -> Option<Duration> {
         let state = self.lock();
         match state.reader {
-            Reader::Busy(_) | Reader::Waits => state.progress.as_ref().map(ProgressClock::tick),
-            Reader::Gone => None,
+            Reader::Busy(_) | Reader::Waiting => state.progress.as_ref().map(ProgressClock::tick),
+            Reader::Done => None,
         }
     }
 
@@ -86,8 +86,8 @@ impl Http1RecvProgress {
         let mut state = self.lock();
         let State { received, reader, progress } = &mut *state;
         match (*reader, progress) {
-            (Reader::Waits, Some(progress)) => progress.is_late(now, *received),
-            (Reader::Busy(_) | Reader::Gone, _) | (Reader::Waits, None) => false,
+            (Reader::Waiting, Some(progress)) => progress.is_late(now, *received),
+            (Reader::Busy(_) | Reader::Done, _) | (Reader::Waiting, None) => false,
         }
     }
 }

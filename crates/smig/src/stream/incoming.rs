@@ -10,7 +10,7 @@ use smig_proto::Processed;
 
 use super::http1_recv::Http1RecvProgress;
 use super::info::{Segment, StreamInfo};
-use super::shared::Shared;
+use super::shared::SharedStream;
 use crate::error::{Error, ErrorKind};
 
 /// A body received from the peer. Reading it gives the peer credit to send more; dropping it before
@@ -63,7 +63,7 @@ impl Drop for Http1 {
 
 /// Releases the stream on drop.
 #[derive(Debug)]
-struct Handle(Arc<Shared>);
+struct Handle(Arc<SharedStream>);
 
 impl Drop for Handle {
     fn drop(&mut self) {
@@ -78,7 +78,7 @@ impl Incoming {
         Self(Source::Empty)
     }
 
-    pub(crate) const fn stream(shared: Arc<Shared>) -> Self {
+    pub(crate) const fn stream(shared: Arc<SharedStream>) -> Self {
         Self(Source::Stream(Handle(shared)))
     }
 
@@ -137,7 +137,7 @@ impl Body for Incoming {
         match &self.0 {
             Source::Empty => SizeHint::with_exact(0),
             Source::Stream(handle) => {
-                handle.0.announced().map_or_else(SizeHint::new, SizeHint::with_exact)
+                handle.0.remaining().map_or_else(SizeHint::new, SizeHint::with_exact)
             }
             Source::Http1(http1) => http1.body.size_hint(),
         }

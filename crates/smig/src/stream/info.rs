@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smig_proto::{ConnId, Priority};
 
-use super::shared::Shared;
+use super::shared::SharedStream;
 
 /// A range of a body's bytes that arrived on one connection: `start..end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,10 +19,10 @@ pub struct Segment {
 
 /// A handle of an open stream. It does not keep the stream open.
 #[derive(Clone, Debug)]
-pub struct StreamInfo(Arc<Shared>);
+pub struct StreamInfo(Arc<SharedStream>);
 
 impl StreamInfo {
-    pub(crate) const fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) const fn new(shared: Arc<SharedStream>) -> Self {
         Self(shared)
     }
 
@@ -41,23 +41,23 @@ impl StreamInfo {
     /// Requests a migration to another connection, whatever the policy decides. Has no effect if the session
     /// has no other connection and can open none.
     pub fn migrate(&self) {
-        self.0.ask_migrate();
+        self.0.request_migration();
     }
 
-    /// Client: abandons the part of the request that is unsent when the response is complete (RFC 9113
+    /// Client: discards the part of the request that is unsent when the response is complete (RFC 9113
     /// section 8.1). If one second after the end of the response the request's body has not ended and the
     /// server has not sent RST_STREAM(NO_ERROR), the stream is reset, even if the server takes no more data
     /// of the body. A session does this only while its count of resets is below 192; the count includes all
     /// resets and the requests that the server refused, and decreases by 20 per second. Servers close
     /// connections that reset too many streams. The received response is not affected.
     ///
-    /// By default the request is sent to its end. Has no effect at a server, and on a tunnel.
-    pub fn give_up_rest(&self) {
-        self.0.ask_give_up();
+    /// By default the request is sent completely. Has no effect at a server or on a tunnel.
+    pub fn stop_upload_after_response(&self) {
+        self.0.request_upload_stop();
     }
 
     /// Changes the stream's priority (RFC 9218): a client sends it to the server, a server schedules by it.
     pub fn set_priority(&self, priority: Priority) {
-        self.0.ask_priority(priority);
+        self.0.request_priority(priority);
     }
 }

@@ -5,7 +5,7 @@ use http::header::CONTENT_LENGTH;
 
 /// The announced length of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Length {
+pub(crate) enum BodyLength {
     /// Number of bytes still to be sent.
     Remaining(u64),
     Unknown,

@@ -13,8 +13,8 @@ pub use incoming::Incoming;
 pub use info::{Segment, StreamInfo};
 
 pub(crate) use http1_recv::Http1RecvProgress;
-pub(crate) use length::{Length, content_length};
+pub(crate) use length::{BodyLength, content_length};
 pub(crate) use recv::{BodyRecvState, deliver};
-pub(crate) use request_body::{RequestBody, Unsent};
-pub(crate) use send::{SendProgress, pump};
-pub(crate) use shared::{Head, Sends, Shared};
+pub(crate) use request_body::{RequestBody, UnsentRequest};
+pub(crate) use send::{SendProgress, send_body};
+pub(crate) use shared::{Head, SharedStream, UploadExtent};

@@ -2,7 +2,7 @@
 
 use smig_proto::{ReadResult, Session, StreamKey};
 
-use super::shared::Shared;
+use super::shared::SharedStream;
 use crate::error::Error;
 
 /// State of the incoming direction.
@@ -15,7 +15,11 @@ pub(crate) enum BodyRecvState {
 }
 
 /// Passes data from the engine to the application while the buffer has room.
-pub(crate) fn deliver(session: &mut Session, key: StreamKey, shared: &Shared) -> BodyRecvState {
+pub(crate) fn deliver(
+    session: &mut Session,
+    key: StreamKey,
+    shared: &SharedStream,
+) -> BodyRecvState {
     while shared.has_room() {
         match session.read(key) {
             ReadResult::Data(data) => shared.put_data(data),

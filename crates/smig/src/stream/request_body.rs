@@ -9,13 +9,13 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 use crate::error::BoxError;
-use crate::limits::QueuePlace;
+use crate::limits::QueuePermit;
 
-type Boxed = Pin<Box<dyn Body<Data = Bytes, Error = BoxError> + Send>>;
+type BoxedBody = Pin<Box<dyn Body<Data = Bytes, Error = BoxError> + Send>>;
 
 /// A request body.
 #[derive(Default)]
-pub(crate) struct RequestBody(Option<Boxed>);
+pub(crate) struct RequestBody(Option<BoxedBody>);
 
 impl RequestBody {
     pub(crate) fn new<B>(body: B) -> Self
@@ -24,7 +24,7 @@ impl RequestBody {
         B::Data: Send,
         B::Error: Into<BoxError>,
     {
-        Self((!body.is_end_stream()).then(|| Box::pin(Erased { body }) as Boxed))
+        Self((!body.is_end_stream()).then(|| Box::pin(ErasedBody { body }) as BoxedBody))
     }
 
     /// Returns whether the body is empty.
@@ -35,10 +35,10 @@ impl RequestBody {
 
 /// What a retry needs of a request that was not sent.
 #[derive(Debug)]
-pub(crate) struct Unsent {
+pub(crate) struct UnsentRequest {
     pub(crate) body: RequestBody,
-    /// The queue slot, if the request goes back to the queue.
-    pub(crate) place: Option<QueuePlace>,
+    /// The queue permit, if the request goes back to the queue.
+    pub(crate) permit: Option<QueuePermit>,
 }
 
 impl fmt::Debug for RequestBody {
@@ -71,13 +71,13 @@ impl Body for RequestBody {
 }
 
 pin_project! {
-    struct Erased<B> {
+    struct ErasedBody<B> {
         #[pin]
         body: B,
     }
 }
 
-impl<B> Body for Erased<B>
+impl<B> Body for ErasedBody<B>
 where
     B: Body,
     B::Error: Into<BoxError>,

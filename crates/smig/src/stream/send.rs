@@ -1,5 +1,4 @@
-//! The outgoing body, from the application to the engine; polled only when the engine can take
-//! data.
+//! The outgoing body, from the application to the engine; polled only when the engine can take data.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -9,10 +8,10 @@ use bytes::{Buf as _, Bytes};
 use http_body::Body;
 use smig_proto::{EndStream, Session, StreamKey};
 
-use super::length::Length;
+use super::length::BodyLength;
 use crate::error::BoxError;
 
-/// Result of a call of [`pump`].
+/// Result of [`send_body`].
 #[derive(Debug)]
 pub(crate) enum SendProgress {
     /// The body's waker or `Event::Writable` will wake the task.
@@ -20,17 +19,17 @@ pub(crate) enum SendProgress {
     /// The direction is complete.
     Done,
     /// The engine takes no more data: the stream has ended.
-    Over,
+    StreamEnded,
     /// The body failed, panicked or differed from its announced length.
     Failed(BoxError),
 }
 
 /// Sends what the body yields, as far as the engine takes it.
-pub(crate) fn pump<B>(
+pub(crate) fn send_body<B>(
     session: &mut Session,
     key: StreamKey,
     mut body: Pin<&mut B>,
-    length: &mut Length,
+    length: &mut BodyLength,
     cx: &mut Context<'_>,
 ) -> SendProgress
 where
@@ -52,7 +51,7 @@ where
             Ok(mut data) => {
                 let data = data.copy_to_bytes(data.remaining());
                 let ends = body.is_end_stream();
-                match send(session, key, data, ends, length) {
+                match send_chunk(session, key, data, ends, length) {
                     None => continue,
                     Some(end) => return end,
                 }
@@ -60,12 +59,12 @@ where
             Err(frame) => frame,
         };
         if let Ok(trailers) = frame.into_trailers() {
-            if let Length::Remaining(1..) = *length {
-                return SendProgress::Failed(short(*length));
+            if let BodyLength::Remaining(1..) = *length {
+                return SendProgress::Failed(too_short(*length));
             }
             return match session.send_trailers(key, trailers) {
                 Ok(()) => SendProgress::Done,
-                Err(_) => SendProgress::Over,
+                Err(_) => SendProgress::StreamEnded,
             };
         }
     }
@@ -73,48 +72,48 @@ where
 }
 
 /// Sends one chunk. Returns `Some` if it was the last.
-fn send(
+fn send_chunk(
     session: &mut Session,
     key: StreamKey,
     data: Bytes,
     ends: bool,
-    length: &mut Length,
+    length: &mut BodyLength,
 ) -> Option<SendProgress> {
-    if let Length::Remaining(left) = length {
+    if let BodyLength::Remaining(left) = length {
         match left.checked_sub(data.len() as u64) {
             Some(rest) => *left = rest,
             None => return Some(SendProgress::Failed("the body is longer than announced".into())),
         }
     }
-    if ends && let Length::Remaining(1..) = *length {
-        return Some(SendProgress::Failed(short(*length)));
+    if ends && let BodyLength::Remaining(1..) = *length {
+        return Some(SendProgress::Failed(too_short(*length)));
     }
     if data.is_empty() && !ends {
         return None;
     }
     let end = if ends { EndStream::Yes } else { EndStream::No };
     match session.send_data(key, data, end) {
-        Err(_) => Some(SendProgress::Over),
+        Err(_) => Some(SendProgress::StreamEnded),
         Ok(()) if ends => Some(SendProgress::Done),
         Ok(()) => None,
     }
 }
 
-fn finish(session: &mut Session, key: StreamKey, length: Length) -> SendProgress {
-    if let Length::Remaining(1..) = length {
-        return SendProgress::Failed(short(length));
+fn finish(session: &mut Session, key: StreamKey, length: BodyLength) -> SendProgress {
+    if let BodyLength::Remaining(1..) = length {
+        return SendProgress::Failed(too_short(length));
     }
     match session.send_data(key, Bytes::new(), EndStream::Yes) {
         Ok(()) => SendProgress::Done,
-        Err(_) => SendProgress::Over,
+        Err(_) => SendProgress::StreamEnded,
     }
 }
 
-fn short(length: Length) -> BoxError {
+fn too_short(length: BodyLength) -> BoxError {
     match length {
-        Length::Remaining(left) => {
+        BodyLength::Remaining(left) => {
             format!("the body is {left} bytes shorter than announced").into()
         }
-        Length::Unknown => "the body is too short".into(),
+        BodyLength::Unknown => "the body is too short".into(),
     }
 }

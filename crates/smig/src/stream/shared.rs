@@ -14,21 +14,21 @@ use http_body::Frame;
 use smig_proto::{ConnId, Instant, Priority, ResponseHead};
 
 use super::info::Segment;
-use super::request_body::Unsent;
+use super::request_body::UnsentRequest;
 use crate::error::{Error, ErrorKind};
 use crate::mailbox::{Notifier, Slot};
 
 /// Limit of bytes per stream that are taken from the engine before the application reads them. Beyond it,
 /// flow control stops the peer.
-const MAX_READ_AHEAD: usize = 64 << 10;
+const MAX_READ_AHEAD_BYTES: usize = 64 << 10;
 /// Minimum cost of a chunk: a queue entry and an allocation, however short it is.
-const MIN_CHUNK_COST: usize = 256;
+const MIN_CHUNK_COST_BYTES: usize = 256;
 
 const NO_SLOT: u32 = u32::MAX;
 
 /// The shared part of a stream.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedStream {
     notifier: Arc<Notifier>,
     slot: AtomicU32,
     state: Mutex<State>,
@@ -40,19 +40,19 @@ struct State {
     sent_at: Option<Instant>,
     head: Option<Head>,
     /// What a retry needs of a request whose body was not polled.
-    unsent: Option<Unsent>,
+    unsent: Option<UnsentRequest>,
     chunks: VecDeque<Bytes>,
     buffered: usize,
     trailers: Option<HeaderMap>,
-    end: End,
+    end: BodyState,
     /// Announced bytes that the application has not read yet.
-    announced: Option<u64>,
+    remaining: Option<u64>,
     reader: Option<Waker>,
     /// The session's task stopped reading because the buffer is full.
     paused: bool,
     requests: HandleRequests,
     /// Offsets in the body from which a connection carries it.
-    places: Vec<(u64, ConnId)>,
+    segment_starts: Vec<(u64, ConnId)>,
     received: u64,
 }
 
@@ -66,10 +66,10 @@ pub(crate) enum Head {
 }
 
 #[derive(Debug, Default)]
-enum End {
+enum BodyState {
     #[default]
-    NotYet,
-    Clean,
+    Open,
+    Complete,
     Failed(Error),
     /// The error was returned to the application.
     Returned,
@@ -79,35 +79,39 @@ enum End {
 #[derive(Debug, Default)]
 pub(crate) struct HandleRequests {
     /// The application dropped the body.
-    pub(crate) gone: bool,
-    /// It waits for the first byte of the body.
-    pub(crate) reads: bool,
+    pub(crate) dropped: bool,
+    /// It waits for the first bytes of the body.
+    pub(crate) awaits_body: bool,
     /// It requests a migration to another connection.
     pub(crate) migrate: bool,
-    /// How much of its own body is to be sent.
-    pub(crate) sends: Sends,
+    /// How much of its request body is to be sent.
+    pub(crate) upload: UploadExtent,
     /// It requests another priority.
     pub(crate) priority: Option<Priority>,
 }
 
 /// How much of a request's body is to be sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Sends {
+pub(crate) enum UploadExtent {
     #[default]
     All,
     /// Only until the response is complete.
-    UntilAnswered,
+    UntilResponse,
 }
 
-impl Shared {
-    /// Creates the state of a stream that has no slot in a driver yet.
-    pub(crate) fn unplaced(notifier: Arc<Notifier>) -> Arc<Self> {
+impl SharedStream {
+    /// Creates the state of a stream without a slot in a driver.
+    pub(crate) fn without_slot(notifier: Arc<Notifier>) -> Arc<Self> {
         Arc::new(Self { notifier, slot: AtomicU32::new(NO_SLOT), state: Mutex::default() })
     }
 
     /// Creates the state of the stream at `slot`, whose body announces `announced` bytes.
-    pub(crate) fn placed(notifier: Arc<Notifier>, slot: Slot, announced: Option<u64>) -> Arc<Self> {
-        let state = Mutex::new(State { announced, ..State::default() });
+    pub(crate) fn with_slot(
+        notifier: Arc<Notifier>,
+        slot: Slot,
+        announced: Option<u64>,
+    ) -> Arc<Self> {
+        let state = Mutex::new(State { remaining: announced, ..State::default() });
         Arc::new(Self { notifier, slot: AtomicU32::new(slot.0), state })
     }
 
@@ -123,10 +127,10 @@ impl Shared {
         }
     }
 
-    // The session's task:
+    // For the session's task:
 
     /// Sets the stream's slot.
-    pub(crate) fn place(&self, slot: Slot) {
+    pub(crate) fn set_slot(&self, slot: Slot) {
         self.slot.store(slot.0, Ordering::Release);
     }
 
@@ -135,59 +139,59 @@ impl Shared {
         self.lock().sent_at = Some(now);
     }
 
-    /// Takes the application's requests since the last call. `gone` remains set.
+    /// Takes the application's requests since the last call. `dropped` remains set.
     pub(crate) fn take_requests(&self) -> HandleRequests {
         let mut state = self.lock();
         let requests = core::mem::take(&mut state.requests);
-        state.requests.gone = requests.gone;
+        state.requests.dropped = requests.dropped;
         requests
     }
 
     /// Returns whether the application has dropped the stream.
     pub(crate) fn is_released(&self) -> bool {
-        self.lock().requests.gone
+        self.lock().requests.dropped
     }
 
     /// Returns whether the application dropped the stream before it ended.
     pub(crate) fn is_abandoned(&self) -> bool {
         let state = self.lock();
-        state.requests.gone && matches!(state.end, End::NotYet)
+        state.requests.dropped && matches!(state.end, BodyState::Open)
     }
 
     /// Returns whether the application waits for data of the body.
-    pub(crate) fn is_read(&self) -> bool {
+    pub(crate) fn has_waiting_reader(&self) -> bool {
         let state = self.lock();
-        state.reader.is_some() && state.chunks.is_empty() && !state.requests.gone
+        state.reader.is_some() && state.chunks.is_empty() && !state.requests.dropped
     }
 
     /// Returns whether the buffer has room. If not, the task is woken as soon as it has.
     pub(crate) fn has_room(&self) -> bool {
         let mut state = self.lock();
-        state.paused = state.buffered >= MAX_READ_AHEAD;
+        state.paused = state.buffered >= MAX_READ_AHEAD_BYTES;
         !state.paused
     }
 
     /// Fails the request and returns its parts for a retry: its body was not polled.
-    pub(crate) fn give_back(&self, unsent: Unsent, error: Error) {
+    pub(crate) fn return_unsent(&self, unsent: UnsentRequest, error: Error) {
         self.lock().unsent = Some(unsent);
         self.fail(error);
     }
 
-    /// Takes the parts that [`Self::give_back`] stored.
-    pub(crate) fn take_unsent(&self) -> Option<Unsent> {
+    /// Takes the parts that [`Self::return_unsent`] stored.
+    pub(crate) fn take_unsent(&self) -> Option<UnsentRequest> {
         self.lock().unsent.take()
     }
 
     /// Stores the response's head.
     pub(crate) fn put_head(&self, head: Head, announced: Option<u64>) {
         let mut state = self.lock();
-        if state.requests.gone {
+        if state.requests.dropped {
             // The application will not read it, and over HTTP/1.1 it keeps its connection busy.
             drop(state);
             return drop(head);
         }
         state.head = Some(head);
-        state.announced = announced;
+        state.remaining = announced;
         wake(state);
     }
 
@@ -207,8 +211,8 @@ impl Shared {
     /// Marks the body as complete.
     pub(crate) fn put_end(&self) {
         let mut state = self.lock();
-        if matches!(state.end, End::NotYet) {
-            state.end = End::Clean;
+        if matches!(state.end, BodyState::Open) {
+            state.end = BodyState::Complete;
         }
         wake(state);
     }
@@ -216,22 +220,22 @@ impl Shared {
     /// Fails the stream: received data remains readable, the error follows it.
     pub(crate) fn fail(&self, error: Error) {
         let mut state = self.lock();
-        if matches!(state.end, End::NotYet) {
-            state.end = End::Failed(error);
+        if matches!(state.end, BodyState::Open) {
+            state.end = BodyState::Failed(error);
         }
         wake(state);
     }
 
     /// Records that `connection` carries the body from offset `start` on.
-    pub(crate) fn on_connection(&self, connection: ConnId, start: u64) {
+    pub(crate) fn set_connection(&self, connection: ConnId, start: u64) {
         let mut state = self.lock();
-        match state.places.last_mut() {
+        match state.segment_starts.last_mut() {
             Some((from, last)) if *from == start => *last = connection,
-            _ => state.places.push((start, connection)),
+            _ => state.segment_starts.push((start, connection)),
         }
     }
 
-    // The application:
+    // For the application:
 
     /// Returns when the request was sent; `None` as long as it waits for a stream.
     pub(crate) fn sent_at(&self) -> Option<Instant> {
@@ -244,16 +248,18 @@ impl Shared {
         if let Some(head) = state.head.take() {
             return Poll::Ready(Ok(head));
         }
-        match core::mem::replace(&mut state.end, End::NotYet) {
-            End::NotYet => {
+        match core::mem::replace(&mut state.end, BodyState::Open) {
+            BodyState::Open => {
                 state.set_reader(cx);
                 Poll::Pending
             }
-            End::Failed(error) => {
-                state.end = End::Returned;
+            BodyState::Failed(error) => {
+                state.end = BodyState::Returned;
                 Poll::Ready(Err(error))
             }
-            End::Clean | End::Returned => Poll::Ready(Err(Error::new(ErrorKind::Canceled))),
+            BodyState::Complete | BodyState::Returned => {
+                Poll::Ready(Err(Error::new(ErrorKind::Canceled)))
+            }
         }
     }
 
@@ -265,9 +271,9 @@ impl Shared {
         let mut state = self.lock();
         if let Some(data) = state.chunks.pop_front() {
             state.buffered -= cost(&data);
-            let resume = state.paused && state.buffered <= MAX_READ_AHEAD / 2;
+            let resume = state.paused && state.buffered <= MAX_READ_AHEAD_BYTES / 2;
             state.paused &= !resume;
-            if let Some(announced) = &mut state.announced {
+            if let Some(announced) = &mut state.remaining {
                 *announced = announced.saturating_sub(data.len() as u64);
             }
             drop(state);
@@ -279,14 +285,14 @@ impl Shared {
         if let Some(trailers) = state.trailers.take() {
             return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
         }
-        match core::mem::replace(&mut state.end, End::Returned) {
-            End::Clean | End::Returned => Poll::Ready(None),
-            End::Failed(error) => Poll::Ready(Some(Err(error))),
-            End::NotYet => {
-                state.end = End::NotYet;
+        match core::mem::replace(&mut state.end, BodyState::Returned) {
+            BodyState::Complete | BodyState::Returned => Poll::Ready(None),
+            BodyState::Failed(error) => Poll::Ready(Some(Err(error))),
+            BodyState::Open => {
+                state.end = BodyState::Open;
                 state.set_reader(cx);
-                let first = state.received == 0 && !state.requests.reads;
-                state.requests.reads = true;
+                let first = state.received == 0 && !state.requests.awaits_body;
+                state.requests.awaits_body = true;
                 drop(state);
                 if first {
                     self.wake_session();
@@ -301,58 +307,56 @@ impl Shared {
         let state = self.lock();
         state.chunks.is_empty()
             && state.trailers.is_none()
-            && matches!(state.end, End::Clean | End::Returned)
+            && matches!(state.end, BodyState::Complete | BodyState::Returned)
     }
 
     /// Returns the remaining number of bytes, if the length was announced.
-    pub(crate) fn announced(&self) -> Option<u64> {
-        self.lock().announced
+    pub(crate) fn remaining(&self) -> Option<u64> {
+        self.lock().remaining
     }
 
     /// Releases the stream: the application has dropped it.
     pub(crate) fn release(&self) {
         let mut state = self.lock();
-        state.requests.gone = true;
+        state.requests.dropped = true;
         state.chunks.clear();
         state.buffered = 0;
         // It may contain a body over HTTP/1.1, which keeps its connection busy.
         let head = state.head.take();
-        let over = !matches!(state.end, End::NotYet);
+        let has_ended = !matches!(state.end, BodyState::Open);
         drop(state);
         drop(head);
-        if !over {
+        if !has_ended {
             self.wake_session();
         }
     }
 
-    pub(super) fn ask_migrate(&self) {
+    pub(super) fn request_migration(&self) {
         self.lock().requests.migrate = true;
         self.wake_session();
     }
 
-    pub(super) fn ask_give_up(&self) {
-        self.lock().requests.sends = Sends::UntilAnswered;
+    pub(super) fn request_upload_stop(&self) {
+        self.lock().requests.upload = UploadExtent::UntilResponse;
         self.wake_session();
     }
 
-    pub(super) fn ask_priority(&self, priority: Priority) {
+    pub(super) fn request_priority(&self, priority: Priority) {
         self.lock().requests.priority = Some(priority);
         self.wake_session();
     }
 
     pub(super) fn segments(&self) -> Vec<Segment> {
         let state = self.lock();
-        let ends = state.places.iter().skip(1).map(|&(start, _)| start).chain([u64::MAX]);
-        let segments = state.places.iter().zip(ends).map(|(&(start, connection), end)| Segment {
-            connection,
-            start: start.min(state.received),
-            end: end.min(state.received),
+        let ends = state.segment_starts.iter().skip(1).map(|&(start, _)| start).chain([u64::MAX]);
+        let segments = state.segment_starts.iter().zip(ends).map(|(&(start, connection), end)| {
+            Segment { connection, start: start.min(state.received), end: end.min(state.received) }
         });
         segments.collect()
     }
 
     pub(super) fn connection(&self) -> Option<ConnId> {
-        self.lock().places.last().map(|&(_, connection)| connection)
+        self.lock().segment_starts.last().map(|&(_, connection)| connection)
     }
 }
 
@@ -365,9 +369,9 @@ impl State {
     }
 }
 
-/// Returns the cost of a chunk in terms of [`MAX_READ_AHEAD`].
+/// Returns the cost of a chunk in terms of [`MAX_READ_AHEAD_BYTES`].
 fn cost(chunk: &Bytes) -> usize {
-    chunk.len().max(MIN_CHUNK_COST)
+    chunk.len().max(MIN_CHUNK_COST_BYTES)
 }
 
 /// Wakes the application after releasing the lock.
@@ -384,17 +388,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_pieces_fill_the_buffer_as_well() {
+    fn short_chunks_fill_the_buffer_too() {
         // A peer that sends one byte per frame must not cause 64 Ki queue entries and allocations.
-        let shared = Shared::unplaced(Arc::default());
-        let mut pieces = 0;
+        let shared = SharedStream::without_slot(Arc::default());
+        let mut chunks = 0;
         while shared.has_room() {
             shared.put_data(Bytes::from_static(b"x"));
-            pieces += 1;
+            chunks += 1;
         }
-        assert_eq!(pieces, MAX_READ_AHEAD / MIN_CHUNK_COST);
+        assert_eq!(chunks, MAX_READ_AHEAD_BYTES / MIN_CHUNK_COST_BYTES);
         let mut cx = Context::from_waker(Waker::noop());
-        for _ in 0..pieces {
+        for _ in 0..chunks {
             assert!(matches!(shared.poll_frame(&mut cx), Poll::Ready(Some(Ok(_)))));
         }
         assert!(shared.has_room());

@@ -8,18 +8,18 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::{Transport, scratch};
-use crate::limits::Permit;
+use crate::limits::OpenPermit;
 
 /// A TCP connection that is kept only so that the peer receives what was sent. Its TLS state and its input
 /// are freed; it counts as open until it is dropped.
 #[derive(Debug)]
 pub(crate) struct HalfClosed {
     tcp: TcpStream,
-    _permit: Option<Permit>,
+    _permit: Option<OpenPermit>,
 }
 
 impl Transport {
-    /// Frees all but the socket. This end's half must have been closed before.
+    /// Frees all but the socket. This end must have closed its half before.
     pub(crate) fn into_half_closed(self) -> HalfClosed {
         HalfClosed { tcp: self.tcp, _permit: self.permit }
     }

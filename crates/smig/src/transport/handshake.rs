@@ -10,11 +10,11 @@ use rustls::{ClientConfig, ClientConnection, Connection as Tls, ServerConfig, Se
 use tokio::net::TcpStream;
 
 use super::tls_io::Socket;
-use super::{Channel, Transport, invalid};
+use super::{Channel, Transport, invalid_data};
 
 /// Performs a server's handshake. The caller sets the time limit.
 pub(crate) async fn accept(tcp: TcpStream, config: Arc<ServerConfig>) -> io::Result<Transport> {
-    let tls = ServerConnection::new(config).map_err(invalid)?;
+    let tls = ServerConnection::new(config).map_err(invalid_data)?;
     handshake(tcp, Tls::Server(tls)).await
 }
 
@@ -24,7 +24,7 @@ pub(crate) async fn connect(
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
 ) -> io::Result<Transport> {
-    let tls = ClientConnection::new(config, name).map_err(invalid)?;
+    let tls = ClientConnection::new(config, name).map_err(invalid_data)?;
     handshake(tcp, Tls::Client(tls)).await
 }
 
@@ -33,7 +33,7 @@ async fn handshake(mut tcp: TcpStream, mut tls: Tls) -> io::Result<Transport> {
     tls.set_buffer_limit(None);
     poll_fn(|cx| poll_handshake(&mut tcp, &mut tls, cx)).await?;
     let mut transport = Transport::new(tcp, Channel::Tls(Box::new(tls)))?;
-    transport.take_early()?;
+    transport.take_handshake_input()?;
     Ok(transport)
 }
 
@@ -61,9 +61,9 @@ fn poll_handshake(
             Err(error) => return Poll::Ready(Err(error)),
         }
         if let Err(error) = tls.process_new_packets() {
-            // The alert tells the peer what was wrong; an error in sending it is ignored.
+            // The alert gives the peer the cause; a failure to send it is ignored.
             let _ = tls.write_tls(&mut Socket::new(tcp, cx));
-            return Poll::Ready(Err(invalid(error)));
+            return Poll::Ready(Err(invalid_data(error)));
         }
     }
 }

@@ -12,7 +12,7 @@ use tokio::io::AsyncWrite as _;
 use super::{Channel, Received, Transport};
 
 /// Bytes that one write may seal before the socket has to take them.
-const MAX_SEALED: usize = 64 << 10;
+const MAX_SEALED_BYTES: usize = 64 << 10;
 
 impl Transport {
     /// Waits for input; returns none when the peer has closed its half.
@@ -23,14 +23,14 @@ impl Transport {
             }
         }
         // A body that is delimited by close must not appear complete after a truncation (RFC 9112 section 9.8).
-        if self.input.is_empty() && self.is_cut() {
+        if self.input.is_empty() && self.is_truncated() {
             return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
         }
         Poll::Ready(Ok(&self.input))
     }
 
-    /// Moves the first `count` bytes of the input to `buf`.
-    pub(crate) fn give(&mut self, count: usize, buf: &mut ReadBufCursor<'_>) {
+    /// Moves the first `count` bytes of the input into `buf`.
+    pub(crate) fn move_input(&mut self, count: usize, buf: &mut ReadBufCursor<'_>) {
         buf.put_slice(self.input.get(..count).unwrap_or_default());
         self.input.advance(count);
         self.release_idle_memory();
@@ -45,7 +45,7 @@ impl Read for Transport {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let count = ready!(this.poll_input(cx))?.len().min(buf.remaining());
-        this.give(count, &mut buf);
+        this.move_input(count, &mut buf);
         Poll::Ready(Ok(()))
     }
 }
@@ -57,28 +57,28 @@ impl Write for Transport {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        if matches!(this.channel, Channel::Clear) {
+        if matches!(this.channel, Channel::Cleartext) {
             return Pin::new(&mut this.tcp).poll_write(cx, buf);
         }
-        ready!(this.poll_sealed(cx))?;
+        ready!(this.poll_flush_sealed(cx))?;
         let Channel::Tls(tls) = &mut this.channel else { return Poll::Ready(Ok(0)) };
-        let buf = buf.get(..buf.len().min(MAX_SEALED)).unwrap_or(buf);
+        let buf = buf.get(..buf.len().min(MAX_SEALED_BYTES)).unwrap_or(buf);
         let written = tls.writer().write(buf)?;
         // If the socket is full now, the records wait for the next write or flush.
-        if let Poll::Ready(Err(error)) = this.poll_sealed(cx) {
+        if let Poll::Ready(Err(error)) = this.poll_flush_sealed(cx) {
             return Poll::Ready(Err(error));
         }
         Poll::Ready(Ok(written))
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().poll_sealed(cx)
+        self.get_mut().poll_flush_sealed(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        this.queue_close();
-        ready!(this.poll_sealed(cx))?;
+        this.queue_close_notify();
+        ready!(this.poll_flush_sealed(cx))?;
         this.poll_close_write(cx)
     }
 }

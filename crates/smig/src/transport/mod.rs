@@ -1,7 +1,7 @@
 //! One TCP connection with its TLS state: bytes in, bytes out.
 //!
-//! Owns the socket, the rustls connection and the decrypted input that the engine has not taken yet. Knows
-//! nothing of HTTP. Holds no buffer while idle: input passes through one buffer per thread, and output is
+//! Owns the socket, the rustls connection and the decrypted input that the engine has not taken yet. Independent
+//! of HTTP. Holds no buffer while idle: input passes through one buffer per thread, and output is
 //! sealed at the last moment, when the socket can take it.
 
 mod half_closed;
@@ -25,7 +25,7 @@ pub(crate) use half_closed::HalfClosed;
 pub(crate) use handshake::{accept, connect};
 
 use crate::entropy;
-use crate::limits::Permit;
+use crate::limits::OpenPermit;
 use crate::socket::ConnectionAddrs;
 use tls_io::Socket;
 
@@ -51,12 +51,12 @@ pub(crate) struct Transport {
     received_close_notify: bool,
     peer: SocketAddr,
     local: SocketAddr,
-    permit: Option<Permit>,
+    permit: Option<OpenPermit>,
 }
 
 #[derive(Debug)]
 enum Channel {
-    Clear,
+    Cleartext,
     Tls(Box<Tls>),
 }
 
@@ -69,13 +69,13 @@ pub(crate) struct DetachedTransport {
     received_close_notify: bool,
     peer: SocketAddr,
     local: SocketAddr,
-    permit: Option<Permit>,
+    permit: Option<OpenPermit>,
 }
 
 impl Transport {
     /// Creates a transport without TLS.
-    pub(crate) fn clear(tcp: TcpStream) -> io::Result<Self> {
-        Self::new(tcp, Channel::Clear)
+    pub(crate) fn cleartext(tcp: TcpStream) -> io::Result<Self> {
+        Self::new(tcp, Channel::Cleartext)
     }
 
     fn new(tcp: TcpStream, channel: Channel) -> io::Result<Self> {
@@ -85,7 +85,7 @@ impl Transport {
     }
 
     /// Counts the connection as open until it is dropped.
-    pub(crate) fn count(mut self, permit: Permit) -> Self {
+    pub(crate) fn with_permit(mut self, permit: OpenPermit) -> Self {
         self.permit = Some(permit);
         self
     }
@@ -103,22 +103,22 @@ impl Transport {
     }
 
     /// Returns both addresses.
-    pub(crate) const fn ends(&self) -> ConnectionAddrs {
+    pub(crate) const fn addrs(&self) -> ConnectionAddrs {
         ConnectionAddrs { local: self.local, peer: self.peer }
     }
 
     /// Returns the TLS connection, if there is one.
     pub(crate) fn tls(&self) -> Option<&Tls> {
         match &self.channel {
-            Channel::Clear => None,
+            Channel::Cleartext => None,
             Channel::Tls(tls) => Some(tls),
         }
     }
 
-    /// Returns the security of this connection for the engine; `clear` is that of cleartext.
-    pub(crate) fn security(&self, clear: Security) -> Security {
+    /// Returns the security of this connection for the engine; `cleartext_security` is that of cleartext.
+    pub(crate) fn security(&self, cleartext_security: Security) -> Security {
         match &self.channel {
-            Channel::Clear => clear,
+            Channel::Cleartext => cleartext_security,
             Channel::Tls(tls) => match tls.protocol_version() {
                 Some(rustls::ProtocolVersion::TLSv1_3) => Security::Tls13,
                 _ => Security::Ineligible,
@@ -173,12 +173,12 @@ impl Transport {
             if read.filled().is_empty() {
                 return Poll::Ready(Ok(Received::End));
             }
-            Poll::Ready(self.take(read.filled()))
+            Poll::Ready(self.append_input(read.filled()))
         })
     }
 
-    /// Decrypts bytes from the socket into the input.
-    fn take(&mut self, mut bytes: &[u8]) -> io::Result<Received> {
+    /// Appends bytes from the socket to the input, decrypted.
+    fn append_input(&mut self, mut bytes: &[u8]) -> io::Result<Received> {
         let Channel::Tls(tls) = &mut self.channel else {
             make_room(&mut self.input, bytes.len());
             self.input.extend_from_slice(bytes);
@@ -186,7 +186,7 @@ impl Transport {
         };
         while !bytes.is_empty() {
             tls.read_tls(&mut bytes)?;
-            let state = tls.process_new_packets().map_err(invalid)?;
+            let state = tls.process_new_packets().map_err(invalid_data)?;
             if state.plaintext_bytes_to_read() > 0 {
                 drain_plaintext(tls, &mut self.input, state.plaintext_bytes_to_read())?;
             }
@@ -198,10 +198,10 @@ impl Transport {
         Ok(Received::Progress)
     }
 
-    /// Takes what the last read of the handshake has decrypted already.
-    fn take_early(&mut self) -> io::Result<()> {
+    /// Appends application data that arrived with the last message of the handshake to the input.
+    fn take_handshake_input(&mut self) -> io::Result<()> {
         if let Channel::Tls(tls) = &mut self.channel {
-            let ready = tls.process_new_packets().map_err(invalid)?.plaintext_bytes_to_read();
+            let ready = tls.process_new_packets().map_err(invalid_data)?.plaintext_bytes_to_read();
             if ready > 0 {
                 drain_plaintext(tls, &mut self.input, ready)?;
             }
@@ -209,9 +209,9 @@ impl Transport {
         Ok(())
     }
 
-    /// Returns whether the stream may be truncated: TCP ended without a close_notify before (RFC 8446 section 6.1).
-    /// Without TLS there is no way to detect that.
-    const fn is_cut(&self) -> bool {
+    /// Returns whether the stream may be truncated: TCP ended without a close_notify (RFC 8446 section 6.1).
+    /// Without TLS this cannot be detected.
+    const fn is_truncated(&self) -> bool {
         matches!(self.channel, Channel::Tls(_)) && !self.received_close_notify
     }
 
@@ -243,7 +243,7 @@ impl Transport {
     ) -> Poll<io::Result<()>> {
         self.seal(output)?;
         if matches!(self.channel, Channel::Tls(_)) {
-            return self.poll_sealed(cx);
+            return self.poll_flush_sealed(cx);
         }
         while !output.is_empty() {
             let mut slices = [IoSlice::new(&[]); MAX_SLICES];
@@ -259,7 +259,7 @@ impl Transport {
     }
 
     /// Writes what is sealed.
-    fn poll_sealed(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_flush_sealed(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Channel::Tls(tls) = &mut self.channel else { return Poll::Ready(Ok(())) };
         while tls.wants_write() {
             match tls.write_tls(&mut Socket::new(&mut self.tcp, cx)) {
@@ -273,7 +273,7 @@ impl Transport {
     }
 
     /// Queues a close_notify, which the next flush sends.
-    pub(crate) fn queue_close(&mut self) {
+    pub(crate) fn queue_close_notify(&mut self) {
         if let Channel::Tls(tls) = &mut self.channel {
             tls.send_close_notify();
         }
@@ -309,12 +309,12 @@ impl DetachedTransport {
 }
 
 /// Reserves room for `more` bytes in a buffer as small as possible. `BytesMut` on its own would double for each
-/// partial frame, and what the engine keeps of the buffer keeps the whole allocation.
+/// partial frame, and a part that the engine retains keeps the whole allocation alive.
 fn make_room(input: &mut BytesMut, more: usize) {
     if input.capacity() - input.len() >= more || input.try_reclaim(more) {
         return;
     }
-    let doubled = (2 * input.capacity()).min(scratch::SIZE);
+    let doubled = (2 * input.capacity()).min(scratch::BUFFER_BYTES);
     let mut larger = BytesMut::with_capacity((input.len() + more).max(doubled));
     larger.extend_from_slice(input);
     *input = larger;
@@ -329,6 +329,6 @@ fn drain_plaintext(tls: &mut Tls, input: &mut BytesMut, ready: usize) -> io::Res
     Ok(())
 }
 
-fn invalid(error: rustls::Error) -> io::Error {
+fn invalid_data(error: rustls::Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 /// Bytes per read: four TLS records.
-pub(super) const SIZE: usize = 64 << 10;
+pub(super) const BUFFER_BYTES: usize = 64 << 10;
 
 thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -13,7 +13,7 @@ thread_local! {
 pub(super) fn with<R>(f: impl FnOnce(&mut [u8]) -> R) -> R {
     BUFFER.with_borrow_mut(|buffer| {
         if buffer.is_empty() {
-            buffer.resize(SIZE, 0);
+            buffer.resize(BUFFER_BYTES, 0);
         }
         f(buffer)
     })

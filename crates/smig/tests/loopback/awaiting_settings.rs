@@ -1,4 +1,4 @@
-//! Extended CONNECT waits for the server's first SETTINGS frame, which says whether it is supported (RFC 8441
+//! Extended CONNECT waits for the server's first SETTINGS frame, which states whether it is supported (RFC 8441
 //! section 3), and other requests do not.
 
 use std::time::Duration;
@@ -15,22 +15,22 @@ use crate::retries::{HEADERS, Peer};
 use crate::support::loopback;
 
 /// SETTINGS_ENABLE_CONNECT_PROTOCOL = 1.
-const SETTINGS: [u8; 15] = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 1];
+const SETTINGS_FRAME: [u8; 15] = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 1];
 /// SETTINGS_MAX_CONCURRENT_STREAMS.
-const fn max_streams(number: u8) -> [u8; 15] {
+const fn max_streams_frame(number: u8) -> [u8; 15] {
     [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, number]
 }
-/// Of an event that must come.
-const LIMIT: Duration = Duration::from_secs(60);
+/// Time limit for an expected event.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A client whose server may take its time for SETTINGS.
-fn client() -> ClientBuilder {
+/// A client that waits for SETTINGS for longer than any test runs.
+fn client_builder() -> ClientBuilder {
     let mut engine = Config::client();
-    engine.limits.preface_timeout = LIMIT * 10;
+    engine.limits.preface_timeout = TIMEOUT * 10;
     Client::builder().cleartext(Cleartext::PriorKnowledge(CleartextTrust::None)).engine(engine)
 }
 
-async fn listener() -> (TcpListener, String) {
+async fn listen() -> (TcpListener, String) {
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     (listener, url)
@@ -43,7 +43,7 @@ async fn accept(listener: &TcpListener) -> TcpStream {
     tcp
 }
 
-/// The client runs on this thread: afterwards it has read all that was sent.
+/// Yields to the client, which runs on this thread. Afterwards it has read all that was sent.
 async fn let_the_client_run() {
     for _ in 0..200 {
         tokio::task::yield_now().await;
@@ -57,13 +57,13 @@ fn websocket(url: &str) -> Request<Full<Bytes>> {
 }
 
 #[tokio::test]
-async fn they_may_arrive_in_pieces() {
-    for first in 1..SETTINGS.len() {
-        let (listener, url) = listener().await;
-        let client = client().build().unwrap();
+async fn the_settings_frame_may_arrive_in_pieces() {
+    for first in 1..SETTINGS_FRAME.len() {
+        let (listener, url) = listen().await;
+        let client = client_builder().build().unwrap();
         let serving = async {
             let mut tcp = accept(&listener).await;
-            let (one, two) = SETTINGS.split_at(first);
+            let (one, two) = SETTINGS_FRAME.split_at(first);
             tcp.write_all(one).await.unwrap();
             let_the_client_run().await;
             tcp.write_all(two).await.unwrap();
@@ -77,18 +77,18 @@ async fn they_may_arrive_in_pieces() {
 }
 
 #[tokio::test]
-async fn a_session_that_is_retired_before_them_sends_its_request() {
-    let (listener, url) = listener().await;
-    let client = client().build().unwrap();
+async fn a_session_that_is_retired_before_settings_arrive_sends_its_request() {
+    let (listener, url) = listen().await;
+    let client = client_builder().build().unwrap();
     let origin = Origin::of(&url.parse().unwrap()).unwrap();
     let serving = async {
         let mut tcp = accept(&listener).await;
         client.retire(&origin);
         let_the_client_run().await;
         assert!(!client.has_session(&origin));
-        tcp.write_all(&SETTINGS).await.unwrap();
+        tcp.write_all(&SETTINGS_FRAME).await.unwrap();
         let mut peer = Peer(tcp);
-        timeout(LIMIT, peer.answer()).await.expect("the request on the same connection");
+        timeout(TIMEOUT, peer.answer()).await.expect("the request on the same connection");
         peer
     };
     let (response, _peer) = tokio::join!(client.request(websocket(&url)), serving);
@@ -96,15 +96,15 @@ async fn a_session_that_is_retired_before_them_sends_its_request() {
 }
 
 #[tokio::test]
-async fn a_request_that_waits_for_them_may_be_dropped_and_times_out() {
-    let (listener, url) = listener().await;
+async fn a_request_that_waits_for_settings_may_be_dropped_and_times_out() {
+    let (listener, url) = listen().await;
     let queue = QueueLimit::new(5);
-    let builder = || client().queue(queue.clone());
-    let dropped = builder().build().unwrap();
+    let builder = || client_builder().queue(queue.clone());
+    let client = builder().build().unwrap();
     let origin = Origin::of(&url.parse().unwrap()).unwrap();
-    let request = dropped.begin(&origin, websocket(&url)).unwrap();
+    let request = client.begin(&origin, websocket(&url)).unwrap();
     let mut tcp = accept(&listener).await;
-    tcp.write_all(&SETTINGS[..1]).await.unwrap();
+    tcp.write_all(&SETTINGS_FRAME[..1]).await.unwrap();
     let_the_client_run().await;
     assert_eq!(queue.free(), 4);
     drop(request);
@@ -113,50 +113,50 @@ async fn a_request_that_waits_for_them_may_be_dropped_and_times_out() {
             tokio::task::yield_now().await;
         }
     };
-    timeout(LIMIT, released).await.expect("the queue slot of a dropped request");
+    timeout(TIMEOUT, released).await.expect("the queue slot of a dropped request");
 
-    let late = builder().queue_timeout(Duration::from_millis(10)).build().unwrap();
-    let error = timeout(LIMIT, late.request(websocket(&url))).await.expect("the queue timeout");
+    let client = builder().queue_timeout(Duration::from_millis(10)).build().unwrap();
+    let error = timeout(TIMEOUT, client.request(websocket(&url))).await.expect("the queue timeout");
     assert!(error.unwrap_err().is_timeout());
 }
 
 #[tokio::test]
-async fn a_request_of_a_closed_session_keeps_its_place_before_younger_ones() {
-    let (listener, url) = listener().await;
-    let client = client().build().unwrap();
+async fn a_request_of_a_closed_session_is_sent_before_later_ones() {
+    let (listener, url) = listen().await;
+    let client = client_builder().build().unwrap();
     let origin = Origin::of(&url.parse().unwrap()).unwrap();
-    let ask = |method: Method| {
+    let spawn_request = |method: Method| {
         let (client, request) = (client.clone(), Request::builder().method(method).uri(&url));
         let request = request.body(Full::<Bytes>::default()).unwrap();
         tokio::spawn(async move { client.request(request).await.map(|_| ()) })
     };
     // The first request of a session takes the only stream.
-    let busy = async || {
-        let first = ask(Method::PUT);
+    let open_busy_session = async || {
+        let first = spawn_request(Method::PUT);
         let mut tcp = accept(&listener).await;
-        tcp.write_all(&max_streams(1)).await.unwrap();
+        tcp.write_all(&max_streams_frame(1)).await.unwrap();
         let mut peer = Peer(tcp);
-        let (stream, _) = timeout(LIMIT, peer.next_frame(HEADERS)).await.expect("a request");
+        let (stream, _) = timeout(TIMEOUT, peer.next_frame(HEADERS)).await.expect("a request");
         let_the_client_run().await;
         (first, peer, stream)
     };
-    let (_failed, old, _) = busy().await;
-    let older = ask(Method::GET);
+    let (_failed, old_peer, _) = open_busy_session().await;
+    let earlier = spawn_request(Method::GET);
     let_the_client_run().await;
     client.retire(&origin);
     let_the_client_run().await;
-    let (first, mut peer, stream) = busy().await;
-    let younger = ask(Method::POST);
+    let (first, mut peer, stream) = open_busy_session().await;
+    let later = spawn_request(Method::POST);
     let_the_client_run().await;
-    drop(old);
+    drop(old_peer);
     let_the_client_run().await;
     peer.respond(stream).await;
-    let (stream, block) = timeout(LIMIT, peer.next_frame(HEADERS)).await.expect("a request");
+    let (stream, block) = timeout(TIMEOUT, peer.next_frame(HEADERS)).await.expect("a request");
     // `:method: GET` of the static table; POST is 0x83.
-    assert_eq!(block[0], 0x82, "the older request");
+    assert_eq!(block[0], 0x82, "the earlier request");
     peer.respond(stream).await;
-    timeout(LIMIT, peer.answer()).await.expect("the younger request");
-    for asked in [first, older, younger] {
-        asked.await.unwrap().unwrap();
+    timeout(TIMEOUT, peer.answer()).await.expect("the later request");
+    for task in [first, earlier, later] {
+        task.await.unwrap().unwrap();
     }
 }

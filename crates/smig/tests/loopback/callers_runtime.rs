@@ -47,14 +47,14 @@ fn url(addr: SocketAddr, path: &str) -> String {
     format!("https://localhost:{}{path}", addr.port())
 }
 
-/// Rules that migrate each stream at 1 MiB, and rules for the other side, which then decides nothing.
-fn moving(builder: ServerBuilder) -> ServerBuilder {
+/// Migrates each stream at 1 MiB.
+fn with_migration(builder: ServerBuilder) -> ServerBuilder {
     let mut rules = MigrationConfig::default();
     rules.mode = MigrationMode::At(vec![1 << 20]);
     builder.migration(rules)
 }
 
-fn never() -> MigrationConfig {
+fn never_migrate() -> MigrationConfig {
     let mut rules = MigrationConfig::default();
     rules.mode = MigrationMode::Never;
     rules
@@ -69,23 +69,23 @@ fn small_window() -> smig::Config {
 }
 
 /// Runs `test` while the server is polled on the same task.
-async fn beside<T>(server: Serve, test: impl Future<Output = T>) -> T {
+async fn while_serving<T>(server: Serve, test: impl Future<Output = T>) -> T {
     tokio::select! {
         ended = server => panic!("the server ended: {ended:?}"),
         result = within("the end of the test", test) => result,
     }
 }
 
-async fn body(client: &Client, url: String) -> Bytes {
+async fn fetch(client: &Client, url: String) -> Bytes {
     let response = client.request(get(url)).await.unwrap();
     response.into_body().collect().await.unwrap().to_bytes()
 }
 
-/// Downloads `LEN` bytes once a spare has joined; checks that they arrive by two connections.
-async fn migrates(client: ClientBuilder, addr: SocketAddr) {
+/// Downloads `LEN` bytes once a spare has joined; checks that they arrive on two connections.
+async fn check_migrated_download(client: ClientBuilder, addr: SocketAddr) {
     let (watch, mut events) = Watch::new();
-    let client = client.migration(never()).observer(watch).build().unwrap();
-    assert_eq!(body(&client, url(addr, "/")).await, "hello");
+    let client = client.migration(never_migrate()).observer(watch).build().unwrap();
+    assert_eq!(fetch(&client, url(addr, "/")).await, "hello");
     until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
     let response = client.request(get(url(addr, &format!("/bytes/{LEN}")))).await.unwrap();
     let info = response.body().stream_info().unwrap();
@@ -94,7 +94,7 @@ async fn migrates(client: ClientBuilder, addr: SocketAddr) {
     assert_eq!(info.segments().len(), 2, "{:?}", info.segments());
 }
 
-async fn serves_axum() {
+async fn check_axum() {
     let app = Router::new()
         .route("/hello/{name}", on_get(async |Path(name): Path<String>| format!("Hello, {name}!")))
         .map_request(|request: Request<Incoming>| request.map(axum::body::Body::new));
@@ -106,8 +106,8 @@ async fn serves_axum() {
     assert_eq!(server.local_addrs(), [addr]);
     let view = server.view();
     let client = client.build().unwrap();
-    beside(server, async {
-        assert_eq!(body(&client, url(addr, "/hello/world")).await, "Hello, world!");
+    while_serving(server, async {
+        assert_eq!(fetch(&client, url(addr, "/hello/world")).await, "Hello, world!");
         assert_eq!((view.stats().streams_opened, view.sessions().await.sessions.len()), (1, 1));
     })
     .await;
@@ -115,17 +115,17 @@ async fn serves_axum() {
 
 #[tokio::test]
 async fn an_axum_router_is_served_on_a_current_thread_runtime() {
-    serves_axum().await;
+    check_axum().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_axum_router_is_served_on_a_multi_thread_runtime() {
-    serves_axum().await;
+    check_axum().await;
 }
 
 #[tokio::test]
 async fn an_axum_router_is_served_within_a_local_set() {
-    LocalSet::new().run_until(async { spawn_local(serves_axum()).await.unwrap() }).await;
+    LocalSet::new().run_until(async { spawn_local(check_axum()).await.unwrap() }).await;
 }
 
 #[tokio::test]
@@ -136,7 +136,7 @@ async fn a_tonic_service_is_served_and_requested() {
     let server = Server::builder().listen(loopback(), tls).serve(service).unwrap();
     let origin = url(server.local_addrs()[0], "").parse().unwrap();
     let mut client = HealthClient::with_origin(client.build().unwrap(), origin);
-    beside(server, async {
+    while_serving(server, async {
         let mut check = async |service: &str| {
             client.check(HealthCheckRequest { service: service.to_owned() }).await
         };
@@ -144,7 +144,7 @@ async fn a_tonic_service_is_served_and_requested() {
         assert_eq!(status.as_str_name(), "SERVING");
         let error = check("another").await.unwrap_err();
         assert_eq!(error.message(), "service not registered");
-        // A stream that goes on: the first message, and one for each change.
+        // A response stream: the first message, and one for each change.
         let request = HealthCheckRequest { service: "echo".to_owned() };
         let mut changes = client.watch(request).await.unwrap().into_inner();
         let status = changes.message().await.unwrap().unwrap().status();
@@ -175,9 +175,9 @@ async fn a_service_that_is_not_send_is_served() {
     let server = Server::builder().listen(loopback(), tls).serve(service).unwrap();
     let addr = server.local_addrs()[0];
     let client = client.build().unwrap();
-    beside(server, async {
+    while_serving(server, async {
         for expected in ["1", "2"] {
-            assert_eq!(body(&client, url(addr, "/")).await, expected);
+            assert_eq!(fetch(&client, url(addr, "/")).await, expected);
         }
     })
     .await;
@@ -187,16 +187,17 @@ async fn a_service_that_is_not_send_is_served() {
 #[tokio::test]
 async fn a_download_migrates_on_the_callers_runtime() {
     let (tls, client) = tls();
-    let server = moving(Server::builder().listen(loopback(), tls)).serve(service_fn(answer));
+    let server =
+        with_migration(Server::builder().listen(loopback(), tls)).serve(service_fn(answer));
     let server = server.unwrap();
     let (addr, view) = (server.local_addrs()[0], server.view());
-    beside(server, migrates(client, addr)).await;
+    while_serving(server, check_migrated_download(client, addr)).await;
     // The client replaces the spare.
     assert!(view.stats().joined >= 1);
 }
 
 #[tokio::test]
-async fn a_graceful_shutdown_lets_a_running_stream_finish() {
+async fn a_graceful_shutdown_waits_for_open_streams() {
     let (tls, client) = tls();
     let (stop, stopped) = oneshot::channel::<()>();
     let limit = Duration::from_secs(60);
@@ -207,7 +208,7 @@ async fn a_graceful_shutdown_lets_a_running_stream_finish() {
     let client = client.engine(small_window()).spares(0).observer(watch).build().unwrap();
     let download = async {
         let response = client.request(get(url(addr, &format!("/bytes/{LEN}")))).await.unwrap();
-        // The response has begun, and waits for the reader.
+        // The response has started, and waits for the reader.
         stop.send(()).unwrap();
         while TcpStream::connect(addr).await.is_ok() {
             // The listener is closed as soon as the server's task runs.
@@ -223,24 +224,24 @@ async fn a_graceful_shutdown_lets_a_running_stream_finish() {
 }
 
 #[tokio::test]
-async fn a_graceful_shutdown_aborts_what_exceeds_its_limit() {
+async fn a_graceful_shutdown_aborts_streams_after_its_time_limit() {
     let (tls, client) = tls();
     let server = Server::builder().listen(loopback(), tls).serve(service_fn(answer)).unwrap();
     let addr = server.local_addrs()[0];
     let (stop, stopped) = oneshot::channel::<()>();
     let server = server.with_graceful_shutdown(async { drop(stopped.await) }, Duration::ZERO);
     let client = client.engine(small_window()).build().unwrap();
-    let (response, asked) = (oneshot::channel(), client.clone());
+    let (response, requester) = (oneshot::channel(), client.clone());
     let request = async move {
         let path = format!("/bytes/{LEN}");
-        let answered = asked.request(get(url(addr, &path))).await.unwrap();
+        let received = requester.request(get(url(addr, &path))).await.unwrap();
         stop.send(()).unwrap();
-        response.0.send(answered).unwrap();
+        response.0.send(received).unwrap();
     };
     let both = async { tokio::join!(server, request) };
     within("the end of the server", both).await.0.unwrap();
-    let cut = digest(response.1.await.unwrap().into_body()).await.unwrap_err();
-    assert!(cut.is_transport() || cut.is_remote(), "{cut}");
+    let error = digest(response.1.await.unwrap().into_body()).await.unwrap_err();
+    assert!(error.is_transport() || error.is_remote(), "{error}");
 }
 
 /// Reports when it is dropped.
@@ -253,8 +254,8 @@ impl Drop for DropReport {
     }
 }
 
-/// Handles a request without end. Reports its beginning and its end.
-async fn never_answers(
+/// A handler that never responds. Reports its start and its end.
+async fn pending_handler(
     reports: mpsc::UnboundedSender<&'static str>,
 ) -> Result<Response<Empty<Bytes>>, BoxError> {
     reports.send("runs")?;
@@ -263,10 +264,10 @@ async fn never_answers(
 }
 
 #[tokio::test]
-async fn a_server_that_is_dropped_ends_its_handlers_and_connections() {
+async fn dropping_a_server_drops_its_handlers_and_connections() {
     let (tls, client) = tls();
     let (sender, mut reports) = mpsc::unbounded_channel();
-    let service = service_fn(move |_: Request<Incoming>| never_answers(sender.clone()));
+    let service = service_fn(move |_: Request<Incoming>| pending_handler(sender.clone()));
     let server = Server::builder().listen(loopback(), tls).serve(service).unwrap();
     let addr = server.local_addrs()[0];
     let client = client.build().unwrap();
@@ -276,7 +277,7 @@ async fn a_server_that_is_dropped_ends_its_handlers_and_connections() {
     });
     let began = async { reports.recv().await.unwrap() };
     // The server is dropped when its handler runs.
-    assert_eq!(beside(server, began).await, "runs");
+    assert_eq!(while_serving(server, began).await, "runs");
     assert_eq!(within("the end of the handler", reports.recv()).await, Some("dropped"));
     let error = within("the end of the request", request).await.unwrap().unwrap_err();
     assert!(!error.is_user() && !error.is_timeout(), "{error}");
@@ -284,21 +285,21 @@ async fn a_server_that_is_dropped_ends_its_handlers_and_connections() {
 }
 
 #[tokio::test]
-async fn a_server_of_its_own_threads_takes_bound_listeners() {
+async fn a_server_with_its_own_threads_accepts_bound_listeners() {
     let (tls, client) = tls();
-    let (secure, clear) =
+    let (secure, cleartext) =
         (StdListener::bind(loopback()).unwrap(), StdListener::bind(loopback()).unwrap());
-    let addrs = [secure.local_addr().unwrap(), clear.local_addr().unwrap()];
+    let addrs = [secure.local_addr().unwrap(), cleartext.local_addr().unwrap()];
     let builder = Server::builder()
         .workers(NonZeroUsize::new(2).unwrap())
         .listen_on(secure, tls)
-        .listen_cleartext_on(clear, CleartextTrust::None);
-    let server = moving(builder).start(service_fn(answer)).unwrap();
+        .listen_cleartext_on(cleartext, CleartextTrust::None);
+    let server = with_migration(builder).start(service_fn(answer)).unwrap();
     assert_eq!(server.local_addrs(), addrs);
-    within("the migrated download", migrates(client, addrs[0])).await;
+    within("the migrated download", check_migrated_download(client, addrs[0])).await;
     let plain = Client::builder().build().unwrap();
-    let greeting = body(&plain, format!("http://{}/", addrs[1]));
-    assert_eq!(within("the greeting", greeting).await, "hello");
+    let response = fetch(&plain, format!("http://{}/", addrs[1]));
+    assert_eq!(within("the greeting", response).await, "hello");
     server.shutdown(Duration::from_secs(10)).await.unwrap();
 }
 
@@ -312,11 +313,11 @@ async fn a_server_without_a_listener_does_not_start() {
 }
 
 /// Accepts connections for `server`, each served by a task of its own. Reports how each ended.
-async fn accept_for<S, B>(
+async fn accept_loop<S, B>(
     server: ConnectionServer<S>,
     listener: TcpListener,
     tls: ServerTls,
-    ends: mpsc::UnboundedSender<Result<(), smig::Error>>,
+    results: mpsc::UnboundedSender<Result<(), smig::Error>>,
 ) where
     S: tower::Service<Request<Incoming>, Response = Response<B>, Error = BoxError> + Clone,
     S: 'static,
@@ -325,34 +326,34 @@ async fn accept_for<S, B>(
 {
     loop {
         let (tcp, _) = listener.accept().await.unwrap();
-        let (server, tls, ends) = (server.clone(), tls.clone(), ends.clone());
+        let (server, tls, results) = (server.clone(), tls.clone(), results.clone());
         spawn_local(async move {
             let ended = server.serve_connection(tcp, &tls).await;
             // A test that has ended has dropped the receiver.
-            let _ = ends.send(ended);
+            let _ = results.send(ended);
         });
     }
 }
 
 #[tokio::test]
-async fn accepted_connections_join_one_session_and_end_one_by_one() {
+async fn accepted_connections_join_one_session_and_end_separately() {
     let (tls, client) = tls();
-    let server = moving(Server::builder()).connection_server(service_fn(answer)).unwrap();
+    let server = with_migration(Server::builder()).connection_server(service_fn(answer)).unwrap();
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let addr = listener.local_addr().unwrap();
-    let (sender, mut ends) = mpsc::unbounded_channel();
+    let (sender, mut results) = mpsc::unbounded_channel();
     let view = server.view();
     let stop = server.clone();
     let test = async {
-        spawn_local(accept_for(server, listener, tls, sender));
-        within("the migrated download", migrates(client, addr)).await;
-        // The spare was handed over to the session's task, and its own has nothing left.
-        within("the end of the spare's task", ends.recv()).await.unwrap().unwrap();
+        spawn_local(accept_loop(server, listener, tls, sender));
+        within("the migrated download", check_migrated_download(client, addr)).await;
+        // The session's task has taken the spare, whose own task then ends.
+        within("the end of the spare's task", results.recv()).await.unwrap().unwrap();
         stop.graceful_shutdown();
-        // That of the session, and those of further spares.
+        // The task of the session, and those of further spares.
         let mut ended = 1;
         while ended < view.stats().connections_opened {
-            within("the end of all tasks", ends.recv()).await.unwrap().unwrap();
+            within("the end of all tasks", results.recv()).await.unwrap().unwrap();
             ended += 1;
         }
         assert!(ended >= 2);
@@ -365,16 +366,16 @@ async fn accepted_connections_join_one_session_and_end_one_by_one() {
 #[tokio::test]
 async fn a_connection_joins_a_session_on_another_thread() {
     let (tls, client) = tls();
-    let server = moving(Server::builder()).connection_server(service_fn(answer)).unwrap();
+    let server = with_migration(Server::builder()).connection_server(service_fn(answer)).unwrap();
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let addr = listener.local_addr().unwrap();
-    let (ended, mut ends) = mpsc::unbounded_channel();
+    let (result_sender, mut results) = mpsc::unbounded_channel();
     // Each connection gets a thread and a runtime of its own.
     let accepting = tokio::spawn(async move {
         loop {
             let (tcp, _) = listener.accept().await.unwrap();
             let tcp = tcp.into_std().unwrap();
-            let (server, tls, ended) = (server.clone(), tls.clone(), ended.clone());
+            let (server, tls, ended) = (server.clone(), tls.clone(), result_sender.clone());
             std::thread::spawn(move || {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
                 let result = runtime.unwrap().block_on(async {
@@ -386,16 +387,16 @@ async fn a_connection_joins_a_session_on_another_thread() {
             });
         }
     });
-    within("the migrated download", migrates(client, addr)).await;
-    // The client has gone, and with it the connections on both threads.
+    within("the migrated download", check_migrated_download(client, addr)).await;
+    // The client was dropped, and with it the connections on both threads.
     for _ in 0..2 {
-        within("the end of a connection", ends.recv()).await.unwrap().unwrap();
+        within("the end of a connection", results.recv()).await.unwrap().unwrap();
     }
     accepting.abort();
 }
 
 #[tokio::test]
-async fn an_accepted_connection_in_cleartext_speaks_both_versions() {
+async fn an_accepted_cleartext_connection_supports_http1_and_http2() {
     let server = Server::builder().connection_server(service_fn(answer)).unwrap();
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let addr = listener.local_addr().unwrap();
@@ -417,24 +418,24 @@ async fn an_accepted_connection_in_cleartext_speaks_both_versions() {
     let http2 = async {
         let trust = smig::Cleartext::PriorKnowledge(CleartextTrust::None);
         let client = Client::builder().cleartext(trust).build().unwrap();
-        assert_eq!(body(&client, format!("http://{addr}/")).await, "hello");
+        assert_eq!(fetch(&client, format!("http://{addr}/")).await, "hello");
     };
     let (served, ()) = within("HTTP/2", async { tokio::join!(serve_next(), http2) }).await;
     served.unwrap();
-    let neither = async {
+    let invalid = async {
         let mut tcp = TcpStream::connect(addr).await.unwrap();
         tcp.write_all(b"EHLO a\r\n").await.unwrap();
         assert_eq!(tcp.read(&mut [0; 1]).await.unwrap_or(0), 0);
     };
-    let (served, ()) = within("the refusal", async { tokio::join!(serve_next(), neither) }).await;
+    let (served, ()) = within("the refusal", async { tokio::join!(serve_next(), invalid) }).await;
     let error = served.unwrap_err().to_string();
     assert!(error.contains("neither HTTP/2 nor HTTP/1.1"), "{error}");
 }
 
 #[tokio::test]
-async fn an_accepted_connection_ends_with_its_future() {
+async fn an_accepted_connection_is_closed_when_its_future_is_dropped() {
     let (sender, mut reports) = mpsc::unbounded_channel();
-    let service = service_fn(move |_: Request<Incoming>| never_answers(sender.clone()));
+    let service = service_fn(move |_: Request<Incoming>| pending_handler(sender.clone()));
     let server = Server::builder().connection_server(service).unwrap();
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -455,7 +456,7 @@ async fn an_accepted_connection_ends_with_its_future() {
 async fn a_dropped_http2_connection_leaves_no_session() {
     let (tls, client) = tls();
     let (sender, mut reports) = mpsc::unbounded_channel();
-    let service = service_fn(move |_: Request<Incoming>| never_answers(sender.clone()));
+    let service = service_fn(move |_: Request<Incoming>| pending_handler(sender.clone()));
     let server = Server::builder().connection_server(service).unwrap();
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let addr = listener.local_addr().unwrap();
@@ -468,11 +469,11 @@ async fn a_dropped_http2_connection_leaves_no_session() {
     }
     assert_eq!(reports.try_recv(), Ok("dropped"));
     let snapshot = server.view().sessions().await;
-    assert_eq!((snapshot.sessions.len(), snapshot.not_shown), (0, 0));
+    assert_eq!((snapshot.sessions.len(), snapshot.sessions_omitted), (0, 0));
     request.abort();
 }
 
-/// A client's connection in cleartext, which a test reads only when it chooses to.
+/// A client's cleartext connection that only the test reads and writes.
 struct ManualConn {
     id: ConnId,
     tcp: TcpStream,
@@ -491,8 +492,8 @@ impl ManualConn {
         Self { id, tcp, input: BytesMut::new() }
     }
 
-    /// Sends and receives until the session or the events of this call are as wanted.
-    async fn run(&mut self, session: &mut Session, wanted: impl Fn(&Session, &[Event]) -> bool) {
+    /// Sends and receives until `is_done`, called with the session and the events of this call.
+    async fn run(&mut self, session: &mut Session, is_done: impl Fn(&Session, &[Event]) -> bool) {
         let (mut events, mut output) = (Vec::new(), OutputBuffer::new());
         loop {
             while let Some(event) = session.poll_event() {
@@ -506,7 +507,7 @@ impl ManualConn {
                 }
                 events.push(event);
             }
-            if wanted(session, &events) {
+            if is_done(session, &events) {
                 return;
             }
             session.poll_transmit(Self::NOW, self.id, usize::MAX, &mut output);
@@ -537,7 +538,7 @@ async fn a_join_to_a_dropped_session_is_refused() {
         ended = server.serve_cleartext_connection(tcp, trust) => panic!("{ended:?}"),
         () = within("the session", established) => {}
     }
-    // The client does not read the first connection, so for it the session goes on.
+    // The client does not read the first connection, so it still regards the session as open.
     let mut second = ManualConn::connect(&mut session, addr).await;
     let (tcp, _) = listener.accept().await.unwrap();
     let refused = async {
@@ -556,42 +557,43 @@ async fn a_join_to_a_dropped_session_is_refused() {
 }
 
 #[tokio::test]
-async fn a_connection_that_may_not_join_stays_with_its_own_future() {
+async fn a_connection_whose_join_is_refused_stays_with_its_own_future() {
     let server = Server::builder().connection_server(service_fn(answer)).unwrap();
     let trust = CleartextTrust::TrustedNetwork;
-    let (one, other) = (TcpListener::bind(loopback()).await, TcpListener::bind(loopback()).await);
-    let (one, other) = (one.unwrap(), other.unwrap());
+    let (first_listener, second_listener) =
+        (TcpListener::bind(loopback()).await, TcpListener::bind(loopback()).await);
+    let (first_listener, second_listener) = (first_listener.unwrap(), second_listener.unwrap());
     let mut session = Session::client(smig::Config::client(), AppId::new(7), ManualConn::NOW);
-    let mut first = ManualConn::connect(&mut session, one.local_addr().unwrap()).await;
-    let (tcp, _) = one.accept().await.unwrap();
-    let mut owner = Box::pin(server.serve_cleartext_connection(tcp, trust));
+    let mut first = ManualConn::connect(&mut session, first_listener.local_addr().unwrap()).await;
+    let (tcp, _) = first_listener.accept().await.unwrap();
+    let mut first_future = Box::pin(server.serve_cleartext_connection(tcp, trust));
     let established = first.run(&mut session, |session, _| session.can_join());
     tokio::select! {
-        ended = &mut owner => panic!("{ended:?}"),
+        ended = &mut first_future => panic!("{ended:?}"),
         () = within("the session", established) => {}
     }
-    let mut second = ManualConn::connect(&mut session, other.local_addr().unwrap()).await;
-    let (tcp, _) = other.accept().await.unwrap();
-    let mut its_own = Box::pin(server.serve_cleartext_connection(tcp, trust));
+    let mut second = ManualConn::connect(&mut session, second_listener.local_addr().unwrap()).await;
+    let (tcp, _) = second_listener.accept().await.unwrap();
+    let mut second_future = Box::pin(server.serve_cleartext_connection(tcp, trust));
     let is_refusal = |event: &Event| {
         let reason = JoinRefusal::DifferentIdentity;
         matches!(event, Event::JoinRefused { reason: given, .. } if *given == reason)
     };
     let refused = second.run(&mut session, |_, events| events.iter().any(is_refusal));
     tokio::select! {
-        ended = &mut owner => panic!("{ended:?}"),
-        ended = &mut its_own => panic!("handed over for ever: {ended:?}"),
+        ended = &mut first_future => panic!("{ended:?}"),
+        ended = &mut second_future => panic!("the refused connection is closed: {ended:?}"),
         () = within("the refusal", refused) => {}
     }
-    drop(owner);
+    drop(first_future);
     assert_eq!(server.view().stats().connections_closed, 1);
     drop(second);
-    within("the end of the second connection", its_own).await.unwrap();
+    within("the end of the second connection", second_future).await.unwrap();
     assert_eq!(server.view().stats().connections_closed, 2);
 }
 
 #[tokio::test]
-async fn a_join_that_waits_for_a_session_returns_when_that_is_dropped() {
+async fn a_join_that_waits_for_a_session_is_refused_when_the_session_is_dropped() {
     let server = Server::builder().connection_server(service_fn(answer)).unwrap();
     let trust = CleartextTrust::TrustedNetwork;
     let listener = TcpListener::bind(loopback()).await.unwrap();
@@ -599,20 +601,20 @@ async fn a_join_that_waits_for_a_session_returns_when_that_is_dropped() {
     let mut session = Session::client(smig::Config::client(), AppId::new(7), ManualConn::NOW);
     let mut first = ManualConn::connect(&mut session, addr).await;
     let (tcp, _) = listener.accept().await.unwrap();
-    let mut owner = Box::pin(server.serve_cleartext_connection(tcp, trust));
+    let mut first_future = Box::pin(server.serve_cleartext_connection(tcp, trust));
     let established = first.run(&mut session, |session, _| session.can_join());
     tokio::select! {
-        ended = &mut owner => panic!("{ended:?}"),
+        ended = &mut first_future => panic!("{ended:?}"),
         () = within("the session", established) => {}
     }
     // From here on the first connection's future is not polled.
     let mut second = ManualConn::connect(&mut session, addr).await;
     let (tcp, _) = listener.accept().await.unwrap();
-    let mut its_own = Box::pin(server.serve_cleartext_connection(tcp, trust));
+    let mut second_future = Box::pin(server.serve_cleartext_connection(tcp, trust));
     let begins = |event: &Event| matches!(event, Event::KeyingMaterialNeeded { .. });
     let began = second.run(&mut session, |_, events| events.iter().any(begins));
     tokio::select! {
-        ended = &mut its_own => panic!("{ended:?}"),
+        ended = &mut second_future => panic!("{ended:?}"),
         () = within("the JOIN", began) => {}
     }
     let is_refusal = |event: &Event| {
@@ -622,26 +624,26 @@ async fn a_join_that_waits_for_a_session_returns_when_that_is_dropped() {
     let refused = second.run(&mut session, |_, events| events.iter().any(is_refusal));
     let mut refused = Box::pin(within("the refusal", refused));
     let view = server.view();
-    let handed_over = async {
-        // The session of the second connection answers, and has no connection any more.
+    let sent_to_session = async {
+        // The session of the second connection has none once it has passed the connection on.
         let has_connection = |shown: &smig::SessionSnapshot| !shown.connections.is_empty();
         while view.sessions().await.sessions.iter().any(has_connection) {}
     };
     tokio::select! {
-        ended = &mut its_own => panic!("{ended:?}"),
-        () = &mut refused => panic!("refused by a session that does not run"),
-        () = within("the handover", handed_over) => {}
+        ended = &mut second_future => panic!("{ended:?}"),
+        () = &mut refused => panic!("refused by a session that is not polled"),
+        () = within("the transfer to the session", sent_to_session) => {}
     }
-    drop(owner);
+    drop(first_future);
     tokio::select! {
-        ended = &mut its_own => panic!("{ended:?}"),
+        ended = &mut second_future => panic!("{ended:?}"),
         () = refused => {}
     }
 }
 
 #[tokio::test]
-async fn connections_to_two_addresses_of_one_socket_join() {
-    // SMIG-4.5/same-identity: they have the same listener.
+async fn connections_to_two_addresses_of_one_listener_join() {
+    // SMIG-4.5/same-identity: both connections have the same listener.
     let server = Server::builder().connection_server(service_fn(answer)).unwrap();
     let trust = CleartextTrust::TrustedNetwork;
     let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
@@ -669,15 +671,17 @@ async fn connections_to_two_addresses_of_one_socket_join() {
 }
 
 #[tokio::test]
-async fn an_upload_ends_for_another_task_when_the_server_is_dropped() {
+async fn dropping_the_server_ends_an_upload_that_another_task_reads() {
     let (tls, client) = tls();
     let (sender, mut reports) = mpsc::unbounded_channel();
-    let (result, read) = oneshot::channel();
-    let result = Rc::new(Cell::new(Some(result)));
+    let (result_sender, result) = oneshot::channel();
+    let result_sender = Rc::new(Cell::new(Some(result_sender)));
     let service = service_fn(move |request: Request<Incoming>| {
-        let result = result.take().unwrap();
-        tokio::spawn(async move { result.send(request.into_body().collect().await.map(drop)) });
-        never_answers(sender.clone())
+        let result_sender = result_sender.take().unwrap();
+        tokio::spawn(
+            async move { result_sender.send(request.into_body().collect().await.map(drop)) },
+        );
+        pending_handler(sender.clone())
     });
     let server = Server::builder().listen(loopback(), tls).serve(service).unwrap();
     let addr = server.local_addrs()[0];
@@ -687,8 +691,8 @@ async fn an_upload_ends_for_another_task_when_the_server_is_dropped() {
     let upload = tokio::spawn(async move { client.request(upload).await });
     let began = async { reports.recv().await.unwrap() };
     // The server is dropped while the upload goes on.
-    assert_eq!(beside(server, began).await, "runs");
-    let error = within("the end of the upload", read).await.unwrap().unwrap_err();
+    assert_eq!(while_serving(server, began).await, "runs");
+    let error = within("the end of the upload", result).await.unwrap().unwrap_err();
     assert!(error.is_transport(), "{error}");
     upload.abort();
 }

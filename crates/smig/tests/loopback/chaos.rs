@@ -1,5 +1,5 @@
 //! Transfers whose streams migrate, and whose connections are cut, at random points: the body is
-//! complete and correct, or there is an error.
+//! complete and correct, or the transfer fails.
 //!
 //! `SMIG_CHAOS_RUNS` sets the number of runs (each a download and an upload), `SMIG_CHAOS_MIB` the
 //! size, `SMIG_CHAOS_SEED` the first seed. The setup of a run depends only on its seed.
@@ -22,10 +22,10 @@ use tower::service_fn;
 use crate::support::{Watch, answer, bytes, digest, get, pair, sha256, until};
 
 /// A pseudo-random generator: the setup of each run depends only on its seed.
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
-    fn roll(&mut self, below: u64) -> u64 {
+impl Rng {
+    fn next_below(&mut self, below: u64) -> u64 {
         // SplitMix64.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -34,8 +34,8 @@ impl Dice {
         (z ^ (z >> 31)) % below
     }
 
-    fn moves(&mut self, len: u64) -> MigrationConfig {
-        let mut offsets: Vec<u64> = (0..self.roll(5)).map(|_| self.roll(len)).collect();
+    fn migration_config(&mut self, len: u64) -> MigrationConfig {
+        let mut offsets: Vec<u64> = (0..self.next_below(5)).map(|_| self.next_below(len)).collect();
         offsets.sort_unstable();
         let mut rules = MigrationConfig::default();
         rules.mode = MigrationMode::At(offsets);
@@ -44,13 +44,13 @@ impl Dice {
 }
 
 /// A TCP proxy between client and server that cuts connections after a number of bytes.
-struct Cutter {
+struct CuttingProxy {
     addr: SocketAddr,
     task: tokio::task::JoinHandle<()>,
     open: Arc<AtomicUsize>,
 }
 
-impl Cutter {
+impl CuttingProxy {
     /// Starts the proxy. The `n`th connection is cut after `cuts[n]` bytes, if that is set.
     async fn start(server: SocketAddr, cuts: Vec<Option<u64>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -81,12 +81,12 @@ async fn relay(client: TcpStream, server: TcpStream, cut: u64) {
     let stop = Arc::new(stop);
     let (client_read, client_write) = client.into_split();
     let (server_read, server_write) = server.into_split();
-    let down = pipe(server_read, client_write, Arc::clone(&left), Arc::clone(&stop));
-    let up = pipe(client_read, server_write, left, stop);
+    let down = copy(server_read, client_write, Arc::clone(&left), Arc::clone(&stop));
+    let up = copy(client_read, server_write, left, stop);
     tokio::join!(down, up);
 }
 
-async fn pipe(
+async fn copy(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     left: Arc<Mutex<u64>>,
@@ -99,17 +99,17 @@ async fn pipe(
             read = from.read(&mut buffer) => read.unwrap_or(0),
             _ = stopped.changed() => return,
         };
-        let pass = {
+        let allowed = {
             let mut left = left.lock().unwrap();
-            let pass = (read as u64).min(*left);
-            *left -= pass;
-            pass as usize
+            let allowed = (read as u64).min(*left);
+            *left -= allowed;
+            allowed as usize
         };
         let written = tokio::select! {
-            written = to.write_all(&buffer[..pass]) => written,
+            written = to.write_all(&buffer[..allowed]) => written,
             _ = stopped.changed() => return,
         };
-        if read == 0 || pass < read || written.is_err() {
+        if read == 0 || allowed < read || written.is_err() {
             // Stop both directions at once, as when a route is lost.
             let _ = stop.send(());
             return;
@@ -121,31 +121,32 @@ struct Run {
     seed: u64,
     server: Server,
     client: Client,
-    cutter: Cutter,
+    proxy: CuttingProxy,
     len: usize,
 }
 
 impl Run {
     async fn set_up(seed: u64, len: usize) -> Self {
-        let mut dice = Dice(seed);
+        let mut rng = Rng(seed);
         let (server, client) = pair();
-        let server = server.migration(dice.moves(len as u64)).start(service_fn(answer)).unwrap();
+        let server =
+            server.migration(rng.migration_config(len as u64)).start(service_fn(answer)).unwrap();
         let cuts = (0..4)
-            .map(|_| (dice.roll(3) == 0).then(|| 5_000 + dice.roll(len as u64 * 2)))
+            .map(|_| (rng.next_below(3) == 0).then(|| 5_000 + rng.next_below(len as u64 * 2)))
             .collect();
-        let cutter = Cutter::start(server.local_addrs()[0], cuts).await;
+        let proxy = CuttingProxy::start(server.local_addrs()[0], cuts).await;
         let mut config = smig::Config::client();
         // Small, so that migrations happen before the end of the transfer.
         config.stream_window = 1 << 20;
         let (watch, mut events) = Watch::new();
         let client = client
             .engine(config)
-            .spares(1 + dice.roll(2) as usize)
-            .migration(dice.moves(len as u64))
+            .spares(1 + rng.next_below(2) as usize)
+            .migration(rng.migration_config(len as u64))
             .observer(watch)
             .build()
             .unwrap();
-        let run = Self { seed, server, client, cutter, len };
+        let run = Self { seed, server, client, proxy, len };
         // Both transfers begin with a joined spare, or after a connection that was cut before it
         // had one.
         if run.client.request(get(run.url("/"))).await.is_ok() {
@@ -159,7 +160,7 @@ impl Run {
     }
 
     fn url(&self, path: &str) -> String {
-        format!("https://localhost:{}{path}", self.cutter.addr.port())
+        format!("https://localhost:{}{path}", self.proxy.addr.port())
     }
 
     async fn download(&self) -> Result<([u8; 32], u64), Error> {
@@ -173,17 +174,17 @@ impl Run {
     }
 }
 
-fn setting(name: &str, default: u64) -> u64 {
+fn env_number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn moved_and_cut_at_random() {
-    let len = (setting("SMIG_CHAOS_MIB", 6) << 20) as usize;
-    let first = setting("SMIG_CHAOS_SEED", 1);
+async fn transfers_with_random_migrations_and_cuts_are_correct_or_fail() {
+    let len = (env_number("SMIG_CHAOS_MIB", 6) << 20) as usize;
+    let first = env_number("SMIG_CHAOS_SEED", 1);
     let (body, mut whole, mut failed, mut moves) = (bytes(len), 0, 0, 0);
     let expected = sha256(&body);
-    for seed in first..first + setting("SMIG_CHAOS_RUNS", 12) {
+    for seed in first..first + env_number("SMIG_CHAOS_RUNS", 12) {
         let run = Run::set_up(seed, len).await;
         let limit = Duration::from_secs(120);
         let down = tokio::time::timeout(limit, run.download());
@@ -192,7 +193,7 @@ async fn moved_and_cut_at_random() {
                 assert_eq!(got, (expected, len as u64), "seed {seed}: wrong download");
                 whole += 1;
             }
-            Err(error) => failed += clean(seed, &error),
+            Err(error) => failed += check_clean_failure(seed, &error),
         }
         let up = tokio::time::timeout(limit, run.upload(body.clone()));
         match up.await.unwrap_or_else(|_| panic!("seed {seed}: the upload hangs")) {
@@ -200,17 +201,17 @@ async fn moved_and_cut_at_random() {
                 assert_eq!(got, &expected[..], "seed {seed}: wrong upload");
                 whole += 1;
             }
-            Err(error) => failed += clean(seed, &error),
+            Err(error) => failed += check_clean_failure(seed, &error),
         }
         moves += run.server.stats().migrations;
         tear_down(run).await;
     }
-    println!("{whole} whole, {failed} failed cleanly, {moves} moves");
+    println!("{whole} complete, {failed} failed cleanly, {moves} migrations");
     assert!(whole > 0);
 }
 
-/// Checks that the error reports the end of the stream by a connection or the peer.
-fn clean(seed: u64, error: &Error) -> u32 {
+/// Checks that the error is one of the connection or of the peer. Returns 1.
+fn check_clean_failure(seed: u64, error: &Error) -> u32 {
     println!("seed {seed}: {error}");
     let ended = error.is_transport() || error.is_remote() || error.is_connect();
     assert!(ended || error.is_retryable() || error.code().is_some(), "seed {seed}: {error}");
@@ -219,14 +220,14 @@ fn clean(seed: u64, error: &Error) -> u32 {
 
 /// Checks that a run leaves no server task and no connection.
 async fn tear_down(run: Run) {
-    let Run { seed, server, client, cutter, .. } = run;
+    let Run { seed, server, client, proxy, .. } = run;
     drop(client);
     let stopped = server.shutdown(Duration::from_secs(60));
     let stopped = tokio::time::timeout(Duration::from_secs(30), stopped).await;
     stopped.unwrap_or_else(|_| panic!("seed {seed}: the server does not drain")).unwrap();
-    cutter.task.abort();
+    proxy.task.abort();
     let gone = async {
-        while cutter.open.load(Ordering::SeqCst) > 0 {
+        while proxy.open.load(Ordering::SeqCst) > 0 {
             tokio::task::yield_now().await;
         }
     };

@@ -17,7 +17,7 @@ const SHORT: Duration = Duration::from_millis(40);
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// A cleartext server with long timeouts.
-fn patient() -> (ServerBuilder, Config) {
+fn server_with_long_timeouts() -> (ServerBuilder, Config) {
     let server = Server::builder()
         .listen_cleartext(loopback(), CleartextTrust::None)
         .workers(NonZeroUsize::MIN)
@@ -30,20 +30,20 @@ fn patient() -> (ServerBuilder, Config) {
     (server, engine)
 }
 
-async fn say(server: &Server, text: &str) -> TcpStream {
+async fn connect_and_send(server: &Server, text: &str) -> TcpStream {
     let mut stream = TcpStream::connect(server.local_addrs()[0]).await.unwrap();
     stream.write_all(text.as_bytes()).await.unwrap();
     stream
 }
 
 /// Reads until the connection ends, cleanly or not.
-async fn rest(mut stream: TcpStream) -> Vec<u8> {
+async fn read_to_end(mut stream: TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
     let _ = stream.read_to_end(&mut all).await;
     all
 }
 
-async fn limit(events: &mut Events) -> &'static str {
+async fn next_limit_hit(events: &mut Events) -> &'static str {
     match until(events, |event| matches!(event, ObserverEvent::LimitHit(_))).await {
         ObserverEvent::LimitHit(limit) => limit,
         _ => unreachable!(),
@@ -51,127 +51,136 @@ async fn limit(events: &mut Events) -> &'static str {
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_come_is_not_waited_for() {
-    let (server, engine) = patient();
+async fn a_request_body_that_does_not_arrive_ends_the_connection() {
+    let (server, engine) = server_with_long_timeouts();
     let (watch, mut events) = Watch::new();
     let server = server.engine(engine).body_timeout(SHORT).observer(watch);
     let server = server.start(service_fn(answer)).unwrap();
     // A gRPC call may pause, but gRPC does not exist over HTTP/1.1.
     for field in ["", "content-type: application/grpc\r\n"] {
         let head = format!("POST /digest HTTP/1.1\r\nhost: a\r\n{field}content-length: 9000\r\n");
-        let stream = say(&server, &format!("{head}\r\na few")).await;
-        within("the end of a connection whose body rests", rest(stream)).await;
-        assert_eq!(within("the limit", limit(&mut events)).await, "slow request body");
+        let stream = connect_and_send(&server, &format!("{head}\r\na few")).await;
+        within("the end of a connection whose body stalls", read_to_end(stream)).await;
+        assert_eq!(within("the limit", next_limit_hit(&mut events)).await, "slow request body");
     }
 }
 
-/// Reads in a separate task, as handlers do that forward a body.
-async fn answer_aside(request: Request<Incoming>) -> Result<Response<Body>, BoxError> {
+/// Reads the body in a separate task, as handlers do that forward it.
+async fn digest_on_another_task(request: Request<Incoming>) -> Result<Response<Body>, BoxError> {
     let (hash, _) = tokio::task::spawn_local(digest(request.into_body())).await??;
     Ok(Response::new(full(hash.to_vec())))
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_come_is_not_waited_for_on_another_task_either() {
-    let (server, engine) = patient();
+async fn a_request_body_that_does_not_arrive_ends_the_connection_for_a_reader_on_another_task() {
+    let (server, engine) = server_with_long_timeouts();
     let (watch, mut events) = Watch::new();
     let server = server.engine(engine).body_timeout(SHORT).observer(watch);
-    let server = server.start(service_fn(answer_aside)).unwrap();
+    let server = server.start(service_fn(digest_on_another_task)).unwrap();
     // All data arrives before the handler runs.
     let head = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9000\r\n\r\n";
-    let stream = say(&server, head).await;
-    within("the end of a connection whose body rests", rest(stream)).await;
-    assert_eq!(within("the limit", limit(&mut events)).await, "slow request body");
+    let stream = connect_and_send(&server, head).await;
+    within("the end of a connection whose body stalls", read_to_end(stream)).await;
+    assert_eq!(within("the limit", next_limit_hit(&mut events)).await, "slow request body");
 }
 
 #[tokio::test]
-async fn a_response_that_nobody_reads_is_given_up() {
-    let (server, mut engine) = patient();
+async fn an_unread_response_is_aborted() {
+    let (server, mut engine) = server_with_long_timeouts();
     engine.limits.stall_timeout = SHORT;
     let (watch, mut events) = Watch::new();
     let server = server.engine(engine).observer(watch).start(service_fn(answer)).unwrap();
     // Exceeds the kernel's buffers.
-    let _unread = say(&server, "GET /bytes/67108864 HTTP/1.1\r\nhost: a\r\n\r\n").await;
-    assert_eq!(within("the limit", limit(&mut events)).await, "stalled stream");
+    let _unread =
+        connect_and_send(&server, "GET /bytes/67108864 HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    assert_eq!(within("the limit", next_limit_hit(&mut events)).await, "stalled stream");
     within("the end", until(&mut events, |e| matches!(e, ObserverEvent::ConnectionClosed { .. })))
         .await;
 }
 
 /// Connects with a small receive buffer and requests `len` bytes.
-async fn ask_narrowly(server: &Server, len: usize) -> TcpStream {
+async fn request_with_small_buffer(server: &Server, len: usize) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
     let mut stream = socket.connect(server.local_addrs()[0]).await.unwrap();
-    let ask = format!("GET /bytes/{len} HTTP/1.1\r\nhost: a\r\n\r\n");
-    stream.write_all(ask.as_bytes()).await.unwrap();
+    let request = format!("GET /bytes/{len} HTTP/1.1\r\nhost: a\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
     stream
 }
 
-/// One that exceeds the kernel's buffers, and one that fits into them.
+/// A length that exceeds the kernel's buffers, and one that fits into them.
 const LENGTHS: [usize; 2] = [64 << 20, 20_000];
 
 #[tokio::test]
-async fn who_takes_a_response_slowly_is_not_idle() {
-    let (server, engine) = patient();
+async fn a_client_that_reads_slowly_is_not_idle() {
+    let (server, engine) = server_with_long_timeouts();
     let server = server.engine(engine).idle_timeout(SHORT).start(service_fn(answer)).unwrap();
-    let (clock, mut engine) = patient();
+    let (clock, mut engine) = server_with_long_timeouts();
     engine.limits.headers_timeout = SHORT;
     let clock = clock.engine(engine).start(service_fn(answer)).unwrap();
     for len in LENGTHS {
-        let mut stream = ask_narrowly(&server, len).await;
+        let mut stream = request_with_small_buffer(&server, len).await;
         within("a first byte", stream.read_u8()).await.unwrap();
         // Wait for several timeouts.
         for _ in 0..4 {
-            let half = say(&clock, "GET / HTTP/1.1\r\nhos").await;
-            within("the end of half a head", rest(half)).await;
+            let half = connect_and_send(&clock, "GET / HTTP/1.1\r\nhos").await;
+            within("the end of half a head", read_to_end(half)).await;
         }
-        let came = within("the rest", rest(stream)).await;
-        assert!(came.len() >= len && came.ends_with(&bytes(len)[len - 9..]), "{}", came.len());
+        let received = within("the rest", read_to_end(stream)).await;
+        assert!(
+            received.len() >= len && received.ends_with(&bytes(len)[len - 9..]),
+            "{}",
+            received.len()
+        );
     }
 }
 
 #[tokio::test]
-async fn a_response_that_nobody_takes_is_given_up_wherever_it_waits() {
+async fn an_unread_response_is_aborted_in_user_space_and_in_the_kernel() {
     for len in LENGTHS {
-        let (server, mut engine) = patient();
+        let (server, mut engine) = server_with_long_timeouts();
         engine.limits.stall_timeout = SHORT;
         let (watch, mut events) = Watch::new();
         let server = server.engine(engine).observer(watch).start(service_fn(answer)).unwrap();
-        let _unread = ask_narrowly(&server, len).await;
-        assert_eq!(within("the limit", limit(&mut events)).await, "stalled stream", "{len}");
+        let _unread = request_with_small_buffer(&server, len).await;
+        assert_eq!(
+            within("the limit", next_limit_hit(&mut events)).await,
+            "stalled stream",
+            "{len}"
+        );
     }
 }
 
 #[tokio::test]
-async fn who_asks_for_nothing_more_is_let_go_after_the_idle_time() {
-    let (server, engine) = patient();
+async fn a_connection_without_further_requests_is_closed_after_the_idle_timeout() {
+    let (server, engine) = server_with_long_timeouts();
     let server = server.engine(engine).idle_timeout(SHORT).start(service_fn(answer)).unwrap();
-    let stream = say(&server, "GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
-    let said = within("the end of an idle connection", rest(stream)).await;
-    assert!(said.ends_with(b"hello"), "{}", String::from_utf8_lossy(&said));
+    let stream = connect_and_send(&server, "GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    let received = within("the end of an idle connection", read_to_end(stream)).await;
+    assert!(received.ends_with(b"hello"), "{}", String::from_utf8_lossy(&received));
 }
 
 #[tokio::test]
-async fn a_head_comes_in_time_whether_it_is_the_first_or_a_later_one() {
-    let (server, mut engine) = patient();
+async fn the_head_timeout_applies_to_the_first_and_to_later_requests() {
+    let (server, mut engine) = server_with_long_timeouts();
     engine.limits.headers_timeout = SHORT;
     let server = server.engine(engine).start(service_fn(answer)).unwrap();
     for before in ["", "GET / HTTP/1.1\r\nhost: a\r\n\r\n"] {
-        let mut stream = say(&server, before).await;
+        let mut stream = connect_and_send(&server, before).await;
         if !before.is_empty() {
             let mut byte = [0; 1];
             within("an answer", stream.read_exact(&mut byte)).await.unwrap();
         }
         stream.write_all(b"GET / HTTP/1.1\r\nhos").await.unwrap();
-        within("the end of half a head", rest(stream)).await;
+        within("the end of half a head", read_to_end(stream)).await;
     }
 }
 
 /// Switches protocols, then echoes what it receives.
-async fn switch(mut request: Request<Incoming>) -> Result<Response<Body>, BoxError> {
-    let switching = hyper::upgrade::on(&mut request);
+async fn upgrade_to_echo(mut request: Request<Incoming>) -> Result<Response<Body>, BoxError> {
+    let upgrade = hyper::upgrade::on(&mut request);
     tokio::task::spawn_local(async move {
-        let (mut io, _) = UpgradedIo::of(switching.await.unwrap()).unwrap();
+        let (mut io, _) = UpgradedIo::of(upgrade.await.unwrap()).unwrap();
         let mut space = [0; 4];
         loop {
             let mut buffer = hyper::rt::ReadBuf::new(&mut space);
@@ -181,9 +190,9 @@ async fn switch(mut request: Request<Incoming>) -> Result<Response<Body>, BoxErr
             if read.await.is_err() || buffer.filled().is_empty() {
                 return;
             }
-            let said = buffer.filled().to_vec();
+            let received = buffer.filled().to_vec();
             let write = |cx: &mut std::task::Context<'_>| {
-                hyper::rt::Write::poll_write(std::pin::Pin::new(&mut io), cx, &said)
+                hyper::rt::Write::poll_write(std::pin::Pin::new(&mut io), cx, &received)
             };
             std::future::poll_fn(write).await.unwrap();
         }
@@ -193,21 +202,25 @@ async fn switch(mut request: Request<Incoming>) -> Result<Response<Body>, BoxErr
 }
 
 #[tokio::test]
-async fn what_has_become_a_tunnel_may_rest() {
-    let (server, mut engine) = patient();
+async fn a_tunnel_may_idle() {
+    let (server, mut engine) = server_with_long_timeouts();
     engine.limits.headers_timeout = SHORT;
     engine.limits.stall_timeout = SHORT;
     let server = server.engine(engine).idle_timeout(SHORT).body_timeout(SHORT);
-    let server = server.start(service_fn(switch)).unwrap();
-    let ask = "GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
-    let mut tunnel = say(&server, ask).await;
+    let server = server.start(service_fn(upgrade_to_echo)).unwrap();
+    let request = "GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
+    let mut tunnel = connect_and_send(&server, request).await;
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(within("the head", tunnel.read_u8()).await.unwrap());
     }
     // The timeouts of another connection on the same worker serve as a clock; wait for several.
     for _ in 0..4 {
-        within("the end of half a head", rest(say(&server, "GET / HTTP/1.1\r\nhos").await)).await;
+        within(
+            "the end of half a head",
+            read_to_end(connect_and_send(&server, "GET / HTTP/1.1\r\nhos").await),
+        )
+        .await;
     }
     tunnel.write_all(b"ping").await.unwrap();
     let mut pong = [0; 4];

@@ -17,27 +17,27 @@ use crate::support::{full, get, loopback, within};
 /// The head of an ordinary response.
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n";
 
-/// Answers each request with its number on the connection.
-async fn count(mut tcp: TcpStream, head: &str) -> std::io::Result<()> {
-    let mut came = Vec::new();
+/// Responds to each request with its number on the connection.
+async fn serve_counting(mut tcp: TcpStream, head: &str) -> std::io::Result<()> {
+    let mut received = Vec::new();
     for n in 1_u32.. {
-        while !came.ends_with(b"\r\n\r\n") {
-            if tcp.read_buf(&mut came).await? == 0 {
+        while !received.ends_with(b"\r\n\r\n") {
+            if tcp.read_buf(&mut received).await? == 0 {
                 return Ok(());
             }
         }
-        came.clear();
+        received.clear();
         tcp.write_all(format!("{head}\r\n{n:4}").as_bytes()).await?;
     }
     Ok(())
 }
 
-async fn counting(head: &'static str) -> SocketAddr {
-    counting_all(head).await.0
+async fn counting_server(head: &'static str) -> SocketAddr {
+    counting_server_with_total(head).await.0
 }
 
-/// Like [`counting`], and returns the number of connections.
-async fn counting_all(head: &'static str) -> (SocketAddr, Arc<AtomicUsize>) {
+/// Like [`counting_server`], and returns the number of connections.
+async fn counting_server_with_total(head: &'static str) -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let addr = listener.local_addr().unwrap();
     let connections = Arc::<AtomicUsize>::default();
@@ -46,17 +46,17 @@ async fn counting_all(head: &'static str) -> (SocketAddr, Arc<AtomicUsize>) {
         while let Ok((tcp, _)) = listener.accept().await {
             accepted.fetch_add(1, Ordering::SeqCst);
             // A client may reset a connection that it does not need.
-            tokio::spawn(async move { drop(count(tcp, head).await) });
+            tokio::spawn(async move { drop(serve_counting(tcp, head).await) });
         }
     });
     (addr, connections)
 }
 
 /// Returns the largest number of requests on one connection.
-async fn most(head: &'static str, fields: &[(&str, &str)]) -> u32 {
-    let addr = counting(head).await;
+async fn max_requests_per_connection(head: &'static str, fields: &[(&str, &str)]) -> u32 {
+    let addr = counting_server(head).await;
     let client = Client::builder().cleartext(Cleartext::Http1).build().unwrap();
-    let mut most = 0;
+    let mut max = 0;
     // More than the maximum number of connections.
     for _ in 0..20 {
         let mut request = Request::get(format!("http://{addr}/"));
@@ -65,77 +65,81 @@ async fn most(head: &'static str, fields: &[(&str, &str)]) -> u32 {
         }
         let response = client.request(request.body(full("")).unwrap()).await.unwrap();
         assert!(response.version() <= Version::HTTP_11);
-        most = most.max(number(response).await);
+        max = max.max(response_number(response).await);
     }
-    most
+    max
 }
 
 /// Returns the request's number on its connection.
-async fn number(response: Response<Incoming>) -> u32 {
+async fn response_number(response: Response<Incoming>) -> u32 {
     let body = response.into_body().collect().await.unwrap().to_bytes();
     std::str::from_utf8(&body).unwrap().trim().parse().unwrap()
 }
 
 /// Returns a client, the server's origin, and its URL.
-fn client_of(addr: SocketAddr) -> (Client, Origin, String) {
+fn client_for(addr: SocketAddr) -> (Client, Origin, String) {
     let client = Client::builder().cleartext(Cleartext::Http1).build().unwrap();
     (client, Origin::http(addr.ip().to_string(), addr.port()), format!("http://{addr}/"))
 }
 
 #[tokio::test]
-async fn a_connection_that_leaves_doubt_carries_no_other_request() {
-    assert!(most(OK, &[]).await > 1, "usual ones are shared");
+async fn a_connection_that_may_be_authenticated_or_out_of_step_is_not_reused() {
+    assert!(max_requests_per_connection(OK, &[]).await > 1, "an ordinary connection is reused");
     for credentials in ["NTLM TlRM", "negotiate YII="] {
-        assert_eq!(most(OK, &[("authorization", credentials)]).await, 1, "{credentials}");
+        assert_eq!(
+            max_requests_per_connection(OK, &[("authorization", credentials)]).await,
+            1,
+            "{credentials}"
+        );
     }
     for head in [
         "HTTP/1.1 401 No\r\nWWW-Authenticate: Basic realm=\"x\", NTLM\r\nContent-Length: 4\r\n",
         "HTTP/1.1 200 OK\r\nWWW-Authenticate: Negotiate YII=\r\nContent-Length: 4\r\n",
         "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 4\r\n",
     ] {
-        assert_eq!(most(head, &[]).await, 1, "{head}");
+        assert_eq!(max_requests_per_connection(head, &[]).await, 1, "{head}");
     }
 }
 
 #[tokio::test]
-async fn a_connection_that_leads_elsewhere_carries_no_other_request() {
+async fn a_connection_to_a_former_address_is_not_reused() {
     for is_busy in [false, true] {
-        let (addr, connections) = counting_all(OK).await;
-        let (client, origin, url) = client_of(addr);
-        let ask = async || within("an answer", client.request(get(&url))).await.unwrap();
+        let (addr, connections) = counting_server_with_total(OK).await;
+        let (client, origin, url) = client_for(addr);
+        let request = async || within("an answer", client.request(get(&url))).await.unwrap();
         // Until a connection is reused.
-        while number(ask().await).await < 2 {}
-        let last = if is_busy { Some(ask().await) } else { None };
+        while response_number(request().await).await < 2 {}
+        let last = if is_busy { Some(request().await) } else { None };
         let before = connections.load(Ordering::SeqCst);
         client.set_addresses(&origin, &["127.0.0.2:80".parse().unwrap()]);
         if let Some(last) = last {
-            number(last).await;
+            response_number(last).await;
         }
-        assert_eq!(number(ask().await).await, 1);
+        assert_eq!(response_number(request().await).await, 1);
         assert_eq!(connections.load(Ordering::SeqCst), before + 1);
         // Connections to the current address are kept: with so many requests, some are reused.
-        let mut most = 0;
+        let mut max = 0;
         for _ in 0..20 {
             client.set_addresses(&origin, &[addr]);
-            most = most.max(number(ask().await).await);
+            max = max.max(response_number(request().await).await);
         }
-        assert!(most > 1);
+        assert!(max > 1);
     }
 }
 
 #[tokio::test]
-async fn a_request_behind_the_end_of_a_session_goes_by_the_next() {
-    let (client, origin, url) = client_of(counting(OK).await);
-    assert_eq!(number(client.request(get(&url)).await.unwrap()).await, 1);
+async fn a_request_after_the_end_of_a_session_uses_the_next_session() {
+    let (client, origin, url) = client_for(counting_server(OK).await);
+    assert_eq!(response_number(client.request(get(&url)).await.unwrap()).await, 1);
     // The session's task receives both at the same time.
     client.retire(&origin);
     let response = within("an answer", client.request(get(&url))).await.unwrap();
-    assert_eq!(number(response).await, 1, "a new connection");
+    assert_eq!(response_number(response).await, 1, "a new connection");
 }
 
 #[tokio::test]
-async fn a_request_that_is_given_back_keeps_its_place_in_the_queue() {
-    let addr = counting(OK).await;
+async fn a_request_that_is_returned_unsent_keeps_its_queue_permit() {
+    let addr = counting_server(OK).await;
     let queue = QueueLimit::new(1);
     let builder = Client::builder().cleartext(Cleartext::Http1);
     let client = builder.queue(queue.clone()).build().unwrap();
@@ -150,21 +154,21 @@ async fn a_request_that_is_given_back_keeps_its_place_in_the_queue() {
     let mut other = client.clone();
     assert!(tower::Service::<Request<Full<Bytes>>>::poll_ready(&mut other, cx).is_pending());
     let response = within("an answer", next).await.expect("it is not refused");
-    assert_eq!(number(response).await, 1);
+    assert_eq!(response_number(response).await, 1);
 }
 
 #[tokio::test]
-async fn who_lets_go_of_a_request_is_not_waited_for_at_the_end_either() {
+async fn a_dropped_request_does_not_delay_the_end_of_its_session() {
     let listener = TcpListener::bind(loopback()).await.unwrap();
-    let (client, origin, url) = client_of(listener.local_addr().unwrap());
-    let asking = tokio::spawn({
+    let (client, origin, url) = client_for(listener.local_addr().unwrap());
+    let request = tokio::spawn({
         let client = client.clone();
         async move { client.request(get(url)).await.map(|_| ()) }
     });
     let (mut tcp, _) = within("a connection", listener.accept()).await.unwrap();
-    let mut came = Vec::new();
-    while !came.ends_with(b"\r\n\r\n") {
-        assert_ne!(within("a request", tcp.read_buf(&mut came)).await.unwrap(), 0);
+    let mut received = Vec::new();
+    while !received.ends_with(b"\r\n\r\n") {
+        assert_ne!(within("a request", tcp.read_buf(&mut received)).await.unwrap(), 0);
     }
     client.retire(&origin);
     let ended = async {
@@ -173,43 +177,44 @@ async fn who_lets_go_of_a_request_is_not_waited_for_at_the_end_either() {
         }
     };
     within("the session's end", ended).await;
-    asking.abort();
+    request.abort();
     // Possibly with a reset.
-    let rest = within("the connection's end", tcp.read_buf(&mut came)).await;
+    let rest = within("the connection's end", tcp.read_buf(&mut received)).await;
     assert!(matches!(rest, Ok(0) | Err(_)), "{rest:?}");
 }
 
 /// Records whether it was woken.
-struct Woken(AtomicBool);
+struct WakeFlag(AtomicBool);
 
-impl Wake for Woken {
+impl Wake for WakeFlag {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Ordering::SeqCst);
     }
 }
 
 #[tokio::test]
-async fn a_response_that_nobody_fetches_keeps_no_connection() {
+async fn a_response_that_is_not_taken_keeps_no_connection() {
     let listener = TcpListener::bind(loopback()).await.unwrap();
-    let (client, _, url) = client_of(listener.local_addr().unwrap());
-    let woken = Arc::new(Woken(AtomicBool::new(false)));
+    let (client, _, url) = client_for(listener.local_addr().unwrap());
+    let woken = Arc::new(WakeFlag(AtomicBool::new(false)));
     let waker = Waker::from(Arc::clone(&woken));
-    let mut asking = Box::pin(client.request(get(url)));
-    assert!(asking.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    let mut request = Box::pin(client.request(get(url)));
+    assert!(request.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     let (mut tcp, _) = within("a connection", listener.accept()).await.unwrap();
-    let mut came = Vec::new();
-    while !came.ends_with(b"\r\n\r\n") {
-        assert_ne!(within("a request", tcp.read_buf(&mut came)).await.unwrap(), 0);
+    let mut received = Vec::new();
+    while !received.ends_with(b"\r\n\r\n") {
+        assert_ne!(within("a request", tcp.read_buf(&mut received)).await.unwrap(), 0);
     }
-    let answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhere\r\n4\r\nmore\r\n";
-    tcp.write_all(answer.as_bytes()).await.unwrap();
+    let response =
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhere\r\n4\r\nmore\r\n";
+    tcp.write_all(response.as_bytes()).await.unwrap();
     let answered = async {
         while !woken.0.load(Ordering::SeqCst) {
             tokio::task::yield_now().await;
         }
     };
     within("the answer's head", answered).await;
-    drop(asking);
-    let rest = within("the connection's end", tcp.read_buf(&mut came)).await;
+    drop(request);
+    let rest = within("the connection's end", tcp.read_buf(&mut received)).await;
     assert!(matches!(rest, Ok(0) | Err(_)), "{rest:?}");
 }

@@ -41,7 +41,7 @@ async fn get_and_head() {
 }
 
 #[tokio::test]
-async fn big_bodies_both_ways() {
+async fn large_bodies_in_both_directions() {
     const LEN: usize = 20 << 20;
     let (server, client) = pair();
     let server = server.start(service_fn(answer)).unwrap();
@@ -61,7 +61,7 @@ async fn big_bodies_both_ways() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_at_once() {
+async fn many_concurrent_requests() {
     let (server, client) = pair();
     let server = server.start(service_fn(answer)).unwrap();
     let client = client.build().unwrap();
@@ -81,9 +81,9 @@ async fn many_at_once() {
 }
 
 /// Sends a notification on drop.
-struct Dropped(Option<oneshot::Sender<()>>);
+struct DropGuard(Option<oneshot::Sender<()>>);
 
-impl Drop for Dropped {
+impl Drop for DropGuard {
     fn drop(&mut self) {
         if let Some(sender) = self.0.take() {
             let _ = sender.send(());
@@ -100,7 +100,7 @@ async fn dropping_a_request_drops_its_handler() {
             let entered = entered.clone();
             async move {
                 let (sender, dropped) = oneshot::channel();
-                let _guard = Dropped(Some(sender));
+                let _guard = DropGuard(Some(sender));
                 entered.send(dropped).unwrap();
                 std::future::pending::<()>().await;
                 Ok::<_, BoxError>(Response::new(full("never")))
@@ -110,7 +110,7 @@ async fn dropping_a_request_drops_its_handler() {
     let client = client.build().unwrap();
     let request = client.request(get(url(&server, "/")));
     let dropped = tokio::select! {
-        _ = request => panic!("there is no answer"),
+        _ = request => panic!("the handler never responds"),
         dropped = entries.recv() => dropped.unwrap(),
     };
     dropped.await.unwrap();
@@ -119,7 +119,7 @@ async fn dropping_a_request_drops_its_handler() {
 #[tokio::test]
 async fn dropping_a_response_drops_its_body() {
     struct Endless {
-        _guard: Dropped,
+        _guard: DropGuard,
     }
     impl http_body::Body for Endless {
         type Data = Bytes;
@@ -136,7 +136,7 @@ async fn dropping_a_response_drops_its_body() {
     let (server, client) = pair();
     let server = server
         .start(service_fn(move |_: Request<Incoming>| {
-            let body = Endless { _guard: Dropped(sender.lock().unwrap().take()) };
+            let body = Endless { _guard: DropGuard(sender.lock().unwrap().take()) };
             async move { Ok::<_, BoxError>(Response::new(body)) }
         }))
         .unwrap();
@@ -152,7 +152,7 @@ async fn a_panic_ends_its_own_stream_only() {
     let (server, client) = pair();
     let server = server
         .start(service_fn(|request: Request<Incoming>| async move {
-            assert_ne!(request.uri().path(), "/panic", "as asked");
+            assert_ne!(request.uri().path(), "/panic", "requested by the test");
             answer(request).await
         }))
         .unwrap();
@@ -175,11 +175,11 @@ async fn a_panic_ends_its_own_stream_only() {
 }
 
 /// A body whose frames the test sends.
-struct Sender(Option<mpsc::Sender<Result<Frame<Bytes>, BoxError>>>);
+struct BodySender(Option<mpsc::Sender<Result<Frame<Bytes>, BoxError>>>);
 
-impl Sender {
+impl BodySender {
     async fn send(&mut self, frame: Result<Frame<Bytes>, BoxError>) -> Result<(), BoxError> {
-        self.0.as_ref().unwrap().send(frame).await.map_err(|_| "nobody reads".into())
+        self.0.as_ref().unwrap().send(frame).await.map_err(|_| "no reader".into())
     }
 
     fn close(&mut self) {
@@ -187,14 +187,14 @@ impl Sender {
     }
 }
 
-fn channel() -> (Sender, Body) {
+fn channel() -> (BodySender, Body) {
     let (sender, mut receiver) = mpsc::channel(1);
-    let frames = futures(move |cx| receiver.poll_recv(cx));
-    (Sender(Some(sender)), StreamBody::new(frames).boxed())
+    let frames = poll_stream(move |cx| receiver.poll_recv(cx));
+    (BodySender(Some(sender)), StreamBody::new(frames).boxed())
 }
 
 /// Returns a stream that calls a poll function.
-fn futures<T>(
+fn poll_stream<T>(
     poll: impl FnMut(&mut Context<'_>) -> Poll<Option<T>>,
 ) -> impl futures_util::Stream<Item = T> {
     let mut poll = poll;
@@ -202,7 +202,7 @@ fn futures<T>(
 }
 
 #[tokio::test]
-async fn trailers_both_ways() {
+async fn trailers_in_both_directions() {
     let (server, client) = pair();
     let server = server.start(service_fn(answer)).unwrap();
     let client = client.build().unwrap();
@@ -256,13 +256,13 @@ async fn a_body_that_fails_or_is_short_is_a_reset() {
 #[tokio::test]
 async fn an_upload_that_fails_is_a_reset() {
     let (server, client) = pair();
-    let (seen, mut errors) = mpsc::unbounded_channel();
+    let (outcome, mut errors) = mpsc::unbounded_channel();
     let server = server
         .start(service_fn(move |request: Request<Incoming>| {
-            let seen = seen.clone();
+            let outcome = outcome.clone();
             // The handler is dropped when its stream is reset; a task that it spawned is not.
             tokio::task::spawn_local(async move {
-                seen.send(request.into_body().collect().await.err()).unwrap();
+                outcome.send(request.into_body().collect().await.err()).unwrap();
             });
             std::future::pending::<Result<Response<Body>, BoxError>>()
         }))
@@ -276,12 +276,12 @@ async fn an_upload_that_fails_is_a_reset() {
     };
     let (response, ()) = tokio::join!(request, sending);
     assert!(response.unwrap_err().is_user());
-    let seen = errors.recv().await.unwrap().expect("the handler sees the reset");
-    assert!(seen.is_remote(), "{seen}");
+    let error = errors.recv().await.unwrap().expect("the handler sees the reset");
+    assert!(error.is_remote(), "{error}");
 }
 
 #[tokio::test]
-async fn who_waits_for_100_gets_it_when_the_handler_reads() {
+async fn an_expected_100_continue_is_sent_when_the_handler_reads() {
     let (server, client) = pair();
     let server = server.start(service_fn(answer)).unwrap();
     let client = client.build().unwrap();
@@ -312,7 +312,7 @@ async fn requests_carry_their_connection() {
 }
 
 #[tokio::test]
-async fn a_tunnel_goes_both_ways() {
+async fn a_tunnel_carries_both_directions() {
     let (server, client) = pair();
     let server = server
         .start(service_fn(|request: Request<Incoming>| async move {
@@ -328,29 +328,29 @@ async fn a_tunnel_goes_both_ways() {
     let mut response = client.request_to(&origin, request).await.unwrap();
     for round in 0..20_usize {
         sender.send(Ok(Frame::data(bytes(100 + round)))).await.unwrap();
-        let mut got = Vec::new();
-        while got.len() < 100 + round {
+        let mut received = Vec::new();
+        while received.len() < 100 + round {
             let frame = response.body_mut().frame().await.unwrap().unwrap();
-            got.extend_from_slice(frame.data_ref().unwrap());
+            received.extend_from_slice(frame.data_ref().unwrap());
         }
-        assert_eq!(got, bytes(100 + round));
+        assert_eq!(received, bytes(100 + round));
     }
     sender.close();
     assert!(response.body_mut().frame().await.is_none());
 }
 
 #[tokio::test]
-async fn a_reader_that_stops_stops_the_writer() {
+async fn an_unread_response_stops_its_writer() {
     const WINDOW: usize = 64 << 10;
-    static MADE: AtomicUsize = AtomicUsize::new(0);
+    static GENERATED_BYTES: AtomicUsize = AtomicUsize::new(0);
     let (server, client) = pair();
     let server = server
         .start(service_fn(|request: Request<Incoming>| async move {
             if request.uri().path() == "/" {
                 return Ok::<_, BoxError>(Response::new(full("hello")));
             }
-            let frames = futures(|_| {
-                MADE.fetch_add(10_000, Ordering::SeqCst);
+            let frames = poll_stream(|_| {
+                GENERATED_BYTES.fetch_add(10_000, Ordering::SeqCst);
                 Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[7; 10_000])))))
             });
             Ok(Response::new(StreamBody::new(frames).boxed()))
@@ -366,12 +366,12 @@ async fn a_reader_that_stops_stops_the_writer() {
         assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "hello");
     }
     // The client's read-ahead, a window, the engine's buffer, and one chunk of excess for each.
-    let made = MADE.load(Ordering::SeqCst);
-    assert!(made < (128 << 10) + 2 * WINDOW + (64 << 10) + 60_000, "{made} bytes were made");
+    let made = GENERATED_BYTES.load(Ordering::SeqCst);
+    assert!(made < (128 << 10) + 2 * WINDOW + (64 << 10) + 60_000, "{made} bytes were generated");
 }
 
 #[tokio::test]
-async fn a_response_that_does_not_come_is_a_timeout() {
+async fn a_missing_response_is_a_timeout() {
     let (server, client) = pair();
     let server = server
         .start(service_fn(|_: Request<Incoming>| {
@@ -395,7 +395,7 @@ async fn an_untrusted_certificate_is_a_tls_error() {
 }
 
 #[tokio::test]
-async fn a_session_that_nobody_uses_ends() {
+async fn an_idle_session_is_closed() {
     let (server, client) = pair();
     let (watch, mut events) = crate::support::Watch::new();
     let server = server
@@ -415,7 +415,7 @@ async fn a_session_that_nobody_uses_ends() {
 }
 
 #[tokio::test]
-async fn a_peer_that_never_answers_is_let_go() {
+async fn an_unresponsive_peer_is_disconnected() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let server = smig::Server::builder()
         .listen_cleartext(crate::support::loopback(), smig::CleartextTrust::None)
@@ -426,9 +426,9 @@ async fn a_peer_that_never_answers_is_let_go() {
     // Preface, SETTINGS, SETTINGS with ACK; the PING of the server's drain is not answered.
     mute.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
     mute.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 4, 1, 0, 0, 0, 0]).await.unwrap();
-    let mut said = Vec::new();
-    mute.read_to_end(&mut said).await.unwrap();
-    assert!(!said.is_empty());
+    let mut received = Vec::new();
+    mute.read_to_end(&mut received).await.unwrap();
+    assert!(!received.is_empty());
     let stopped = server.shutdown(Duration::from_secs(60)).await;
     stopped.unwrap();
 }
@@ -488,7 +488,7 @@ async fn a_refused_connect_has_a_body() {
 }
 
 #[tokio::test]
-async fn a_request_body_that_does_not_come_is_given_up() {
+async fn a_request_body_that_does_not_arrive_is_reset() {
     let (server, client) = pair();
     let limit = Duration::from_millis(40);
     let server = server.body_timeout(limit).start(service_fn(answer)).unwrap();
@@ -511,8 +511,8 @@ async fn a_request_body_that_does_not_come_is_given_up() {
     let call = tokio::spawn(client.clone().call(request));
     calling.send(Ok(Frame::data("abc".into()))).await.unwrap();
     let (_sender, body) = channel();
-    let given_up = client.request(Request::post(url(&server, "/digest")).body(body).unwrap());
-    assert_eq!(given_up.await.unwrap_err().code(), Some(ErrorCode::Cancel));
+    let timed_out = client.request(Request::post(url(&server, "/digest")).body(body).unwrap());
+    assert_eq!(timed_out.await.unwrap_err().code(), Some(ErrorCode::Cancel));
     drop(calling);
     assert_eq!(call.await.unwrap().unwrap().status(), 200);
     // A stream whose response has started has no limit.
@@ -528,7 +528,7 @@ async fn a_request_body_that_does_not_come_is_given_up() {
 }
 
 #[tokio::test]
-async fn an_upload_that_nobody_wants_leaves_no_stream_behind() {
+async fn an_upload_whose_body_is_not_read_leaves_no_stream() {
     let (server, client) = pair();
     let refuse = async |_: Request<Incoming>| {
         Ok::<_, BoxError>(Response::builder().status(502).body(full("gone")).unwrap())

@@ -16,14 +16,14 @@ use tower::Service as _;
 
 use crate::support::{get, loopback, within};
 
-/// A server that allows one stream at a time, and responds when it is notified.
-fn slow() -> (Server, watch::Sender<bool>) {
-    let (go, gone) = watch::channel(false);
-    let answer = move |request: Request<Incoming>| {
-        let mut gone = gone.clone();
+/// A server that allows one stream at a time, and responds when the sender is set to true.
+fn slow_server() -> (Server, watch::Sender<bool>) {
+    let (sender, receiver) = watch::channel(false);
+    let handler = move |request: Request<Incoming>| {
+        let mut receiver = receiver.clone();
         async move {
             if request.uri().path() != "/warm" {
-                let _ = gone.wait_for(|&go| go).await;
+                let _ = receiver.wait_for(|&go| go).await;
             }
             Ok::<_, std::io::Error>(Response::new(Full::new(Bytes::from_static(b"done"))))
         }
@@ -32,9 +32,9 @@ fn slow() -> (Server, watch::Sender<bool>) {
         .workers(NonZeroUsize::MIN)
         .engine(Config { max_concurrent_streams: 1, ..Config::server() })
         .listen_cleartext(loopback(), CleartextTrust::None)
-        .start(tower::service_fn(answer))
+        .start(tower::service_fn(handler))
         .unwrap();
-    (server, go)
+    (server, sender)
 }
 
 fn builder() -> ClientBuilder {
@@ -42,8 +42,8 @@ fn builder() -> ClientBuilder {
 }
 
 #[tokio::test]
-async fn a_client_is_ready_when_a_further_request_may_wait() {
-    let (server, go) = slow();
+async fn a_client_is_ready_when_another_request_may_wait() {
+    let (server, go) = slow_server();
     let url = format!("http://{}/", server.local_addrs()[0]);
     let queue = QueueLimit::new(1);
     let mut client = builder().queue(queue.clone()).build().unwrap();
@@ -53,7 +53,7 @@ async fn a_client_is_ready_when_a_further_request_may_wait() {
         tower::Service::<Request<Full<Bytes>>>::poll_ready(client, cx)
     };
     assert!(ready(&mut client, cx).is_ready());
-    // The slot belongs to this handle: others wait, or are refused.
+    // The permit belongs to this handle: others wait, or are refused.
     let mut other = client.clone();
     assert!(ready(&mut other, cx).is_pending());
     assert!(client.clone().request(get(&*url)).await.unwrap_err().is_busy());
@@ -79,8 +79,8 @@ async fn a_client_is_ready_when_a_further_request_may_wait() {
 }
 
 #[tokio::test]
-async fn a_request_that_nobody_wants_any_more_gives_its_place_back() {
-    let (server, _go) = slow();
+async fn a_dropped_request_releases_its_queue_permit() {
+    let (server, _go) = slow_server();
     let url = format!("http://{}/", server.local_addrs()[0]);
     let queue = QueueLimit::new(1);
     let client = builder().queue(queue.clone()).build().unwrap();
@@ -89,8 +89,8 @@ async fn a_request_that_nobody_wants_any_more_gives_its_place_back() {
         let (client, url) = (client.clone(), url.clone());
         async move { client.request(get(&*url)).await }
     });
-    // The request was sent as soon as its slot is free again.
-    let free = async || {
+    // When its permit is available again, the request was sent.
+    let until_free = async || {
         while queue.free() == 0 {
             tokio::task::yield_now().await;
         }
@@ -98,28 +98,28 @@ async fn a_request_that_nobody_wants_any_more_gives_its_place_back() {
     while server.stats().streams_opened < 2 {
         tokio::task::yield_now().await;
     }
-    free().await;
+    until_free().await;
     let mut second = Box::pin(client.request(get(&*url)));
     let cx = &mut Context::from_waker(Waker::noop());
     assert!(second.as_mut().poll(cx).is_pending());
     assert_eq!(queue.free(), 0);
     drop(second);
-    free().await;
+    until_free().await;
     first.abort();
 }
 
 #[tokio::test]
-async fn by_http1_a_request_waits_for_a_connection_within_limits() {
-    let (server, _go) = slow();
+async fn over_http1_a_request_waits_for_a_connection_within_limits() {
+    let (server, _go) = slow_server();
     let url = format!("http://{}/", server.local_addrs()[0]);
     let short = Duration::from_millis(20);
     let builder = Client::builder().cleartext(Cleartext::Http1).queue_timeout(short);
     let queue = QueueLimit::new(1);
     let client = builder.queue(queue.clone()).build().unwrap();
-    let mut asked = tokio::task::JoinSet::new();
+    let mut requests = tokio::task::JoinSet::new();
     for n in 1..=6 {
         let (client, url) = (client.clone(), url.clone());
-        asked.spawn(async move { client.request(get(url)).await.map(|_| ()) });
+        requests.spawn(async move { client.request(get(url)).await.map(|_| ()) });
         let begun = async {
             while server.stats().streams_opened < n || queue.free() == 0 {
                 tokio::task::yield_now().await;
@@ -135,33 +135,33 @@ async fn by_http1_a_request_waits_for_a_connection_within_limits() {
 
 #[tokio::test]
 async fn clients_share_a_limit_on_connections() {
-    let (server, go) = slow();
+    let (server, go) = slow_server();
     go.send_replace(true);
     let addr = server.local_addrs()[0];
     let url = format!("http://{addr}/");
     let limit = ConnectionLimit::new(1);
     let one = builder().connections(limit.clone()).build().unwrap();
     let short = Duration::from_millis(20);
-    let brief = builder().connections(limit.clone()).queue_timeout(short).build().unwrap();
+    let impatient = builder().connections(limit.clone()).queue_timeout(short).build().unwrap();
     let patient = builder().connections(limit.clone()).build().unwrap();
     assert_eq!(one.request(get(&*url)).await.unwrap().status(), 200);
-    let error = brief.request(get(&*url)).await.unwrap_err();
+    let error = impatient.request(get(&*url)).await.unwrap_err();
     assert!(error.is_busy() && error.is_retryable() && !error.is_connect(), "{error}");
     let waiting = tokio::spawn({
         let (patient, url) = (patient.clone(), url.clone());
         async move { patient.request(get(&*url)).await }
     });
-    while !limit.is_wanted() {
+    while !limit.has_waiters() {
         tokio::task::yield_now().await;
     }
-    // `is_wanted` reports a waiting request, so the first client frees its slot.
+    // A request waits, so the first client releases its permit.
     one.retire(&Origin::http(addr.ip().to_string(), addr.port()));
     assert_eq!(waiting.await.unwrap().unwrap().status(), 200);
 }
 
 #[tokio::test]
-async fn a_request_tells_since_when_the_server_has_it() {
-    let (server, go) = slow();
+async fn sent_at_returns_when_the_request_got_its_stream() {
+    let (server, go) = slow_server();
     let addr = server.local_addrs()[0];
     let (url, origin) = (format!("http://{addr}/"), Origin::http("127.0.0.1", addr.port()));
     let client = builder().build().unwrap();
@@ -183,5 +183,5 @@ async fn a_request_tells_since_when_the_server_has_it() {
     let client = Client::builder().cleartext(Cleartext::Http1).build().unwrap();
     let sending = client.begin(&origin, get(&*url)).unwrap();
     within("a connection", sent(&sending)).await;
-    assert_eq!(within("the answer by HTTP/1.1", sending).await.unwrap().status(), 200);
+    assert_eq!(within("the response over HTTP/1.1", sending).await.unwrap().status(), 200);
 }

@@ -17,13 +17,13 @@ use tower::service_fn;
 
 const LEN: usize = 8 << 20;
 
-fn at(offsets: &[u64]) -> MigrationConfig {
+fn migrate_at(offsets: &[u64]) -> MigrationConfig {
     let mut rules = MigrationConfig::default();
     rules.mode = MigrationMode::At(offsets.to_vec());
     rules
 }
 
-fn never() -> MigrationConfig {
+fn never_migrate() -> MigrationConfig {
     let mut rules = MigrationConfig::default();
     rules.mode = MigrationMode::Never;
     rules
@@ -38,18 +38,22 @@ fn small_window() -> smig::Config {
 }
 
 /// Returns whether it is the event of a completed migration. The mover emits it on the answer,
-/// possibly after the last byte.
-fn is_move(event: &ObserverEvent) -> bool {
+/// possibly after the last byte of the body.
+fn is_migration(event: &ObserverEvent) -> bool {
     matches!(event, ObserverEvent::Migrated { .. })
 }
 
 #[tokio::test]
-async fn a_download_moves_to_a_spare() {
+async fn a_download_migrates_to_a_spare() {
     let (server, client) = pair();
     let (watch, mut events) = Watch::new();
-    let (seen, mut at_server) = Watch::new();
-    let server = server.migration(at(&[1 << 20])).observer(seen).start(service_fn(answer)).unwrap();
-    let client = client.migration(never()).observer(watch).build().unwrap();
+    let (server_watch, mut at_server) = Watch::new();
+    let server = server
+        .migration(migrate_at(&[1 << 20]))
+        .observer(server_watch)
+        .start(service_fn(answer))
+        .unwrap();
+    let client = client.migration(never_migrate()).observer(watch).build().unwrap();
     let first = client.request(get(url(&server, "/"))).await.unwrap();
     assert_eq!(first.into_body().collect().await.unwrap().to_bytes(), "hello");
     let joined = until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
@@ -64,20 +68,20 @@ async fn a_download_moves_to_a_spare() {
     assert_eq!(segments[1].end, LEN as u64);
     assert_ne!(segments[0].connection, segments[1].connection);
     assert!(segments[0].end >= 1 << 20);
-    let moved = until(&mut at_server, is_move).await;
+    let migrated = until(&mut at_server, is_migration).await;
     assert_eq!(server.stats().migrations, 1);
-    let ObserverEvent::Joined { conn, ends: Some(spare) } = joined else { panic!("{joined:?}") };
-    let ObserverEvent::Migrated { ends: Some(to), .. } = moved else { panic!("{moved:?}") };
+    let ObserverEvent::Joined { conn, addrs: Some(spare) } = joined else { panic!("{joined:?}") };
+    let ObserverEvent::Migrated { addrs: Some(to), .. } = migrated else { panic!("{migrated:?}") };
     assert_eq!(conn, segments[1].connection);
     assert_eq!((to.local, to.peer), (spare.peer, spare.local), "both ends name one connection");
 }
 
 #[tokio::test]
-async fn what_is_observed_names_its_connection() {
+async fn events_contain_the_addresses_of_their_connection() {
     let (server, client) = pair();
     let (watch, mut events) = Watch::new();
-    let (seen, mut at_server) = Watch::new();
-    let server = server.observer(seen).start(service_fn(answer)).unwrap();
+    let (server_watch, mut at_server) = Watch::new();
+    let server = server.observer(server_watch).start(service_fn(answer)).unwrap();
     let client = client.engine(small_window()).spares(0).observer(watch).build().unwrap();
     let response = client.request(get(url(&server, &format!("/bytes/{LEN}")))).await.unwrap();
     drop(response);
@@ -85,28 +89,39 @@ async fn what_is_observed_names_its_connection() {
     let reset = until(&mut at_server, is_reset).await;
     let opened = |event: &ObserverEvent| matches!(event, ObserverEvent::ConnectionOpened { .. });
     let opened = until(&mut events, opened).await;
-    let ObserverEvent::ConnectionOpened { ends: Some(made) } = opened else { panic!("{opened:?}") };
-    let ObserverEvent::StreamReset { ends: Some(on), .. } = reset else { panic!("{reset:?}") };
-    assert_eq!(made.peer, server.local_addrs()[0]);
-    assert_eq!((on.local, on.peer), (made.peer, made.local));
+    let ObserverEvent::ConnectionOpened { addrs: Some(client_addrs) } = opened else {
+        panic!("{opened:?}")
+    };
+    let ObserverEvent::StreamReset { addrs: Some(server_addrs), .. } = reset else {
+        panic!("{reset:?}")
+    };
+    assert_eq!(client_addrs.peer, server.local_addrs()[0]);
+    assert_eq!((server_addrs.local, server_addrs.peer), (client_addrs.peer, client_addrs.local));
     drop(client);
     let closed = |event: &ObserverEvent| matches!(event, ObserverEvent::ConnectionClosed { .. });
     let closed = until(&mut at_server, closed).await;
-    let ObserverEvent::ConnectionClosed { ends: Some(gone) } = closed else { panic!("{closed:?}") };
-    assert_eq!(gone, on);
+    let ObserverEvent::ConnectionClosed { addrs: Some(closed_addrs) } = closed else {
+        panic!("{closed:?}")
+    };
+    assert_eq!(closed_addrs, server_addrs);
 }
 
 #[tokio::test]
-async fn a_download_moves_when_the_server_offers() {
+async fn a_download_migrates_when_the_server_offers() {
     let (server, client) = pair();
-    let mut rules = at(&[100 << 10]);
+    let mut rules = migrate_at(&[100 << 10]);
     rules.offers = Offers::WhenNoSpare;
     let server = server.migration(rules).start(service_fn(answer)).unwrap();
     let (watch, mut events) = Watch::new();
-    let client =
-        client.engine(small_window()).migration(never()).spares(0).observer(watch).build().unwrap();
+    let client = client
+        .engine(small_window())
+        .migration(never_migrate())
+        .spares(0)
+        .observer(watch)
+        .build()
+        .unwrap();
     let response = client.request(get(url(&server, &format!("/bytes/{LEN}")))).await.unwrap();
-    until(&mut events, is_move).await;
+    until(&mut events, is_migration).await;
     let info = response.body().stream_info().unwrap();
     let (hash, len) = digest(response.into_body()).await.unwrap();
     assert_eq!((hash, len), (sha256(&bytes(LEN)), LEN as u64));
@@ -114,15 +129,16 @@ async fn a_download_moves_when_the_server_offers() {
 }
 
 #[tokio::test]
-async fn an_offer_to_a_session_that_takes_no_more_requests_is_declined() {
+async fn an_offer_to_a_retired_session_is_declined() {
     // SMIG-6.2/offer-answered
     let (server, client) = pair();
     // Not before the test reads: the threshold is beyond the window.
-    let mut rules = at(&[4 << 20]);
+    let mut rules = migrate_at(&[4 << 20]);
     rules.offers = Offers::WhenNoSpare;
-    let (seen, mut at_server) = Watch::new();
-    let server = server.migration(rules).observer(seen).start(service_fn(answer)).unwrap();
-    let client = client.engine(small_window()).migration(never()).spares(0).build().unwrap();
+    let (server_watch, mut at_server) = Watch::new();
+    let server = server.migration(rules).observer(server_watch).start(service_fn(answer)).unwrap();
+    let client =
+        client.engine(small_window()).migration(never_migrate()).spares(0).build().unwrap();
     let response = client.request(get(url(&server, &format!("/bytes/{LEN}")))).await.unwrap();
     let origin = Origin::https("localhost", server.local_addrs()[0].port());
     client.retire(&origin);
@@ -138,11 +154,11 @@ async fn an_offer_to_a_session_that_takes_no_more_requests_is_declined() {
 }
 
 #[tokio::test]
-async fn an_upload_moves() {
+async fn an_upload_migrates() {
     let (server, client) = pair();
     let (watch, mut events) = Watch::new();
-    let server = server.migration(never()).start(service_fn(answer)).unwrap();
-    let client = client.migration(at(&[1 << 20])).observer(watch).build().unwrap();
+    let server = server.migration(never_migrate()).start(service_fn(answer)).unwrap();
+    let client = client.migration(migrate_at(&[1 << 20])).observer(watch).build().unwrap();
     let first = client.request(get(url(&server, "/"))).await.unwrap();
     drop(first.into_body().collect().await.unwrap());
     until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
@@ -155,12 +171,14 @@ async fn an_upload_moves() {
 }
 
 #[tokio::test]
-async fn a_stream_moves_again_and_again() {
+async fn a_stream_migrates_several_times() {
     let (server, client) = pair();
     let (watch, mut events) = Watch::new();
-    let server =
-        server.migration(at(&[1 << 20, 2 << 20, 4 << 20])).start(service_fn(answer)).unwrap();
-    let client = client.migration(never()).spares(2).observer(watch).build().unwrap();
+    let server = server
+        .migration(migrate_at(&[1 << 20, 2 << 20, 4 << 20]))
+        .start(service_fn(answer))
+        .unwrap();
+    let client = client.migration(never_migrate()).spares(2).observer(watch).build().unwrap();
     let first = client.request(get(url(&server, "/"))).await.unwrap();
     drop(first.into_body().collect().await.unwrap());
     until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
@@ -173,11 +191,12 @@ async fn a_stream_moves_again_and_again() {
 }
 
 #[tokio::test]
-async fn the_application_can_ask_for_a_move() {
+async fn the_application_can_request_a_migration() {
     let (server, client) = pair();
     let (watch, mut events) = Watch::new();
-    let server = server.migration(never()).start(service_fn(answer)).unwrap();
-    let client = client.engine(small_window()).migration(never()).observer(watch).build().unwrap();
+    let server = server.migration(never_migrate()).start(service_fn(answer)).unwrap();
+    let client =
+        client.engine(small_window()).migration(never_migrate()).observer(watch).build().unwrap();
     let response = client.request(get(url(&server, &format!("/bytes/{LEN}")))).await.unwrap();
     until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
     let info = response.body().stream_info().unwrap();
@@ -192,8 +211,8 @@ async fn the_application_can_ask_for_a_move() {
 async fn connections_join_across_workers() {
     let (server, client) = pair();
     let workers = NonZeroUsize::new(2).unwrap();
-    let (seen, mut at_server) = Watch::new();
-    let server = server.workers(workers).migration(at(&[100 << 10])).observer(seen);
+    let (server_watch, mut at_server) = Watch::new();
+    let server = server.workers(workers).migration(migrate_at(&[100 << 10])).observer(server_watch);
     let server = server.start(service_fn(answer)).unwrap();
     let expected = sha256(&bytes(LEN));
     // The kernel distributes connections over the workers: some of the joins change workers.
@@ -202,7 +221,7 @@ async fn connections_join_across_workers() {
     for _ in 0..12 {
         let builder = Client::builder().trust(Trust::DangerAcceptInvalidCerts);
         let (watch, mut events) = Watch::new();
-        let client = builder.migration(never()).observer(watch).build().unwrap();
+        let client = builder.migration(never_migrate()).observer(watch).build().unwrap();
         let (hello, big) = (url(&server, "/"), url(&server, &format!("/bytes/{LEN}")));
         tasks.spawn(async move {
             let first = client.request(get(hello)).await.unwrap();
@@ -219,7 +238,7 @@ async fn connections_join_across_workers() {
         assert_eq!(segments.unwrap(), 2);
     }
     for _ in 0..12 {
-        until(&mut at_server, is_move).await;
+        until(&mut at_server, is_migration).await;
     }
     assert!(server.stats().joined >= 12);
     assert_eq!(server.stats().joins_refused, 0);
@@ -231,13 +250,13 @@ async fn trusted_cleartext_migrates_too() {
     let server = Server::builder()
         .listen_cleartext(loopback(), CleartextTrust::TrustedNetwork)
         .workers(NonZeroUsize::MIN)
-        .migration(at(&[1 << 20]))
+        .migration(migrate_at(&[1 << 20]))
         .start(service_fn(answer))
         .unwrap();
     let (watch, mut events) = Watch::new();
     let client = Client::builder()
         .cleartext(Cleartext::PriorKnowledge(CleartextTrust::TrustedNetwork))
-        .migration(never())
+        .migration(never_migrate())
         .observer(watch)
         .build()
         .unwrap();
@@ -252,7 +271,7 @@ async fn trusted_cleartext_migrates_too() {
 }
 
 #[tokio::test]
-async fn a_server_that_stops_lets_streams_finish() {
+async fn a_shutdown_waits_for_open_streams() {
     let (server, client) = pair();
     let (watch, mut events) = Watch::new();
     let server = server.observer(watch).start(service_fn(answer)).unwrap();
@@ -269,7 +288,7 @@ async fn a_server_that_stops_lets_streams_finish() {
 }
 
 #[tokio::test]
-async fn a_response_can_ask_to_move_or_to_stay() {
+async fn a_response_can_hint_to_migrate_or_to_stay() {
     let (server, client) = pair();
     let (watch, mut events) = Watch::new();
     let service = service_fn(|request: Request<smig::Incoming>| async move {
@@ -282,9 +301,9 @@ async fn a_response_can_ask_to_move_or_to_stay() {
         response.extensions_mut().insert(hint);
         Ok::<_, smig::BoxError>(response)
     });
-    let (seen, mut at_server) = Watch::new();
-    let server = server.observer(seen).start(service).unwrap();
-    let client = client.migration(never()).observer(watch).build().unwrap();
+    let (server_watch, mut at_server) = Watch::new();
+    let server = server.observer(server_watch).start(service).unwrap();
+    let client = client.migration(never_migrate()).observer(watch).build().unwrap();
     drop(client.request(get(url(&server, "/"))).await.unwrap());
     until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
     for (query, segments) in [("stay", 1), ("move", 2)] {
@@ -295,6 +314,6 @@ async fn a_response_can_ask_to_move_or_to_stay() {
         assert_eq!(hash, sha256(&bytes(LEN)));
         assert!(info.segments().len() <= segments, "{query}: {:?}", info.segments());
     }
-    until(&mut at_server, is_move).await;
+    until(&mut at_server, is_migration).await;
     assert_eq!(server.stats().migrations_initiated, 1);
 }

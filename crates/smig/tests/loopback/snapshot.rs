@@ -4,7 +4,7 @@ use crate::support::{Watch, answer, digest, get, pair, until, url};
 use http::{Request, Response};
 use smig::{
     BoxError, ConnectionRole, Incoming, MigrationCause, MigrationConfig, MigrationHint,
-    MigrationMode, MigrationReason, ObserverEvent, PolicyOutcome, SessionSnapshot, Snapshot,
+    MigrationMode, MigrationReason, ObserverEvent, PolicyDecision, SessionSnapshot, Snapshot,
 };
 use tower::service_fn;
 
@@ -24,7 +24,7 @@ fn narrow() -> smig::Config {
 }
 
 fn only(snapshot: Snapshot) -> SessionSnapshot {
-    assert_eq!((snapshot.sessions.len(), snapshot.not_shown), (1, 0), "{snapshot:?}");
+    assert_eq!((snapshot.sessions.len(), snapshot.sessions_omitted), (1, 0), "{snapshot:?}");
     snapshot.sessions.into_iter().next().unwrap()
 }
 
@@ -43,22 +43,22 @@ async fn both_ends_show_a_stream_and_where_it_moves() {
     until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
 
     let (here, there) = (only(client.sessions().await), only(server.view().sessions().await));
-    assert!(here.migrates && there.migrates);
+    assert!(here.can_migrate && there.can_migrate);
     assert_ne!(here.id, there.id, "labels are made, and tell nothing of the AppID");
     let roles = |session: &SessionSnapshot| {
         session.connections.iter().map(|conn| conn.role).collect::<Vec<_>>()
     };
     assert_eq!(roles(&here), [ConnectionRole::Interactive, ConnectionRole::Spare]);
     assert_eq!(roles(&there), roles(&here));
-    let (mine, theirs) = (here.connections[0].ends, there.connections[0].ends);
+    let (mine, theirs) = (here.connections[0].addrs, there.connections[0].addrs);
     assert_eq!((mine.local, mine.peer), (theirs.peer, theirs.local));
     assert_eq!((here.open_streams, here.streams.len()), (1, 1));
     let stream = &there.streams[0];
-    let name = stream.name.as_ref().unwrap();
+    let name = stream.label.as_ref().unwrap();
     assert_eq!((&*name.method, &*name.path), ("GET", "/bytes/8388608"));
     assert_eq!(stream.length, Some(LEN as u64));
     assert_eq!(here.streams[0].length, Some(LEN as u64));
-    assert_eq!(here.streams[0].name, None, "nothing is remembered unless it is asked for");
+    assert_eq!(here.streams[0].label, None, "nothing is remembered unless it is asked for");
     assert_eq!((stream.migrations, stream.connection), (0, there.connections[0].id));
 
     response.body().stream_info().unwrap().migrate();
@@ -66,7 +66,7 @@ async fn both_ends_show_a_stream_and_where_it_moves() {
     let ObserverEvent::Migrated { stream: Some(place), why, to, .. } = moved else {
         panic!("{moved:?}")
     };
-    assert_eq!((place.session, place.connection, why), (here.id, to, MigrationCause::Asked));
+    assert_eq!((place.session, place.connection, why), (here.id, to, MigrationCause::Application));
     assert_eq!(place.stream, here.streams[0].key);
     let after = only(client.sessions().await);
     assert_eq!(after.id, here.id);
@@ -93,11 +93,11 @@ async fn events_follow_a_stream_from_its_opening_to_its_end() {
     let opened =
         until(&mut events, |event| matches!(event, ObserverEvent::StreamOpened { .. })).await;
     let ObserverEvent::StreamOpened { stream: Some(opened) } = opened else { panic!("{opened:?}") };
-    let moves = PolicyOutcome::Migrates(MigrationReason::Hint);
-    let offered = PolicyOutcome::Offered(MigrationReason::Hint);
+    let moves = PolicyDecision::Migrates(MigrationReason::Hint);
+    let offered = PolicyDecision::Offered(MigrationReason::Hint);
     let judged = |event: &ObserverEvent| {
-        matches!(event, ObserverEvent::PolicyDecided { stream: Some(at), verdict }
-        if at.stream == opened.stream && (*verdict == moves || *verdict == offered))
+        matches!(event, ObserverEvent::PolicyDecided { stream: Some(at), decision }
+        if at.stream == opened.stream && (*decision == moves || *decision == offered))
     };
     until(&mut events, judged).await;
     let body = tokio::spawn(digest(response.into_body()));

@@ -61,9 +61,9 @@ async fn the_rest_of_a_request_is_given_up_when_that_is_asked_for() {
         if whole {
             // It can be called at any time, on a handle that outlives the response.
             assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "early");
-            info.give_up_rest();
+            info.stop_upload_after_response();
         } else {
-            info.give_up_rest();
+            info.stop_upload_after_response();
             assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "early");
         }
         assert_eq!(told(&mut received).await.unwrap_err().code(), Some(ErrorCode::Cancel));

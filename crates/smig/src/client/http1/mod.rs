@@ -22,7 +22,7 @@ use crate::clock;
 use crate::error::{Error, ErrorKind, TimeoutPhase};
 use crate::mailbox::Mailbox;
 use crate::observer::ObserverEvent;
-use crate::stream::{Head, RequestBody, Shared, Unsent};
+use crate::stream::{Head, RequestBody, SharedStream, UnsentRequest};
 use crate::transport::Transport;
 
 pub use reuse::{is_last_request, is_last_response};
@@ -62,7 +62,7 @@ struct IdleConns {
 #[derive(Debug, Default)]
 struct OpenRequests {
     tasks: JoinSet<()>,
-    requests: Vec<(Arc<Shared>, AbortHandle)>,
+    requests: Vec<(Arc<SharedStream>, AbortHandle)>,
 }
 
 /// Whether the session accepts requests.
@@ -166,7 +166,11 @@ impl IdleConns {
 }
 
 impl OpenRequests {
-    fn begin(&mut self, shared: Arc<Shared>, task: impl Future<Output = ()> + Send + 'static) {
+    fn begin(
+        &mut self,
+        shared: Arc<SharedStream>,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
         let task = self.tasks.spawn(task);
         self.requests.push((shared, task));
     }
@@ -271,7 +275,7 @@ impl Http1Pool {
         drop(place);
         let _permit = match permit {
             Ok(permit) => permit,
-            Err(error) => return shared.give_back(Unsent { body, place: None }, error),
+            Err(error) => return shared.return_unsent(UnsentRequest { body, permit: None }, error),
         };
         let mut sender = match self.pick() {
             Some(sender) => sender,
@@ -300,7 +304,7 @@ impl Http1Pool {
                 match unsent {
                     Some(request) => {
                         let body = request.into_body();
-                        shared.give_back(Unsent { body, place: None }, error);
+                        shared.return_unsent(UnsentRequest { body, permit: None }, error);
                     }
                     None => shared.fail(error),
                 }

@@ -27,7 +27,7 @@ use crate::migration::{self, RecentStreams};
 use crate::observer::ObserverEvent;
 use crate::seldom;
 use crate::snapshot::{MigrationCause, SessionRecord, SnapshotSender};
-use crate::stream::Sends;
+use crate::stream::UploadExtent;
 use crate::transport::Transport;
 
 /// Commands to a session's task.
@@ -122,7 +122,7 @@ impl ClientSession {
             resets: ResetRate::default(),
             resets_counted: 0,
             held_until: None,
-            session_record: SessionRecord::begin(crate::clock::now()),
+            session_record: SessionRecord::new(crate::clock::now()),
             state: SessionState::Open,
             idle_since: None,
             spares_wanted: true,
@@ -192,14 +192,14 @@ impl SessionHandler for ClientSession {
             }
             Event::Joined { conn } => {
                 tracing::debug!(%conn, "connection joined");
-                let ends = self.context.counters.ends_of(turn, conn);
-                self.context.counters.on_event(&ObserverEvent::Joined { conn, ends });
+                let addrs = self.context.counters.addrs_of(turn, conn);
+                self.context.counters.on_event(&ObserverEvent::Joined { conn, addrs });
                 self.spares.on_joined(turn);
             }
             Event::JoinRefused { conn, reason } => {
                 seldom!(info, "refused spare", %conn, ?reason, "spare connection refused");
-                let ends = self.context.counters.ends_of(turn, conn);
-                self.context.counters.on_event(&ObserverEvent::JoinRefused { ends });
+                let addrs = self.context.counters.addrs_of(turn, conn);
+                self.context.counters.on_event(&ObserverEvent::JoinRefused { addrs });
                 self.spares.on_refused(turn, conn, reason);
             }
             Event::MigrationOffered { stream } => self.spares.on_offer(turn, stream),
@@ -227,7 +227,7 @@ impl SessionHandler for ClientSession {
     fn on_command(&mut self, turn: &mut TurnCx<'_>, command: Command) {
         match command {
             Command::Request(mut outgoing) => {
-                outgoing.place.begin(turn.now);
+                outgoing.place.start_wait(turn.now);
                 // A request that another session returned is older than those that came here directly.
                 let queued_at = outgoing.place.queued_at();
                 let at = self.queue.partition_point(|other| other.place.queued_at() <= queued_at);
@@ -252,22 +252,22 @@ impl SessionHandler for ClientSession {
         }
     }
 
-    fn on_call(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
+    fn on_wake(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         let Some((call, _)) = self.slots.take_woken(slot) else { return };
         let requests = call.shared.take_requests();
         let key = call.key;
         // The application has read the complete response and dropped it: continue to send the request.
-        if requests.gone && call.shared.is_abandoned() {
+        if requests.dropped && call.shared.is_abandoned() {
             return self.forget(turn, slot);
         }
         if let Some(priority) = requests.priority {
             turn.session.reprioritize(key, priority);
         }
         if requests.migrate {
-            let why = MigrationCause::Asked;
+            let why = MigrationCause::Application;
             migration::migrate(turn, key, migration::Offers::Never, why, &mut call.record);
         }
-        if requests.sends == Sends::UntilAnswered {
+        if requests.upload == UploadExtent::UntilResponse {
             call.give_up();
         }
         self.on_readable(turn, slot);

@@ -7,7 +7,7 @@ use super::{ClientSession, SessionState};
 use crate::client::request::QueuedRequest;
 use crate::driver::TurnCx;
 use crate::error::{Error, ErrorKind, TimeoutPhase};
-use crate::stream::Unsent;
+use crate::stream::UnsentRequest;
 
 impl ClientSession {
     /// Sends queued requests while the server allows more streams and would tolerate a reset of all of them. An
@@ -71,7 +71,9 @@ impl ClientSession {
         {
             let error = Error::new(ErrorKind::Timeout { phase: TimeoutPhase::Queue, after });
             // Release its slot for other requests.
-            outgoing.shared.give_back(Unsent { body: outgoing.body, place: None }, error);
+            outgoing
+                .shared
+                .return_unsent(UnsentRequest { body: outgoing.body, permit: None }, error);
         }
     }
 

@@ -14,7 +14,9 @@ use crate::mailbox::Slot;
 use crate::migration::Candidate;
 use crate::observer::ObserverEvent;
 use crate::snapshot::{RequestLabel, StreamRecord};
-use crate::stream::{self, BodyRecvState, Head, RequestBody, SendProgress, Unsent, content_length};
+use crate::stream::{
+    self, BodyRecvState, Head, RequestBody, SendProgress, UnsentRequest, content_length,
+};
 
 impl ClientSession {
     /// Calls the request's callback for a 1xx response.
@@ -34,12 +36,12 @@ impl ClientSession {
     ) {
         let transfer = outgoing.transfer();
         let QueuedRequest { head, body, length, options, shared, .. } = outgoing;
-        let stream = self.context.counters.place(turn, &self.session_record, key);
+        let stream = self.context.counters.stream_ref(turn, &self.session_record, key);
         self.context.counters.on_event(&ObserverEvent::StreamOpened { stream });
-        let name = RequestLabel::of(&head.method, &head.uri, self.context.describe_streams);
+        let label = RequestLabel::of(&head.method, &head.uri, self.context.describe_streams);
         self.recent.on_open(turn.now);
         if let Some(view) = turn.session.stream(key) {
-            shared.on_connection(view.connection, 0);
+            shared.set_connection(view.connection, 0);
         }
         let candidate = Candidate::new(&self.context.rules, transfer, options.hint, turn.now);
         let is_watched = candidate.is_some();
@@ -56,13 +58,13 @@ impl ClientSession {
             rest: Rest::Wanted,
             candidate,
             on_informational: options.on_informational,
-            record: StreamRecord::begin(turn.now, name),
+            record: StreamRecord::new(turn.now, label),
         });
         self.by_key.insert(key, slot);
         if is_watched {
             self.watched.push(slot);
         }
-        shared.place(slot);
+        shared.set_slot(slot);
         shared.on_sent(turn.now);
         if shared.is_released() {
             return self.forget(turn, slot);
@@ -79,7 +81,7 @@ impl ClientSession {
         call.touched = true;
         let mut cx = Context::from_waker(waker);
         let body = Pin::new(&mut call.body);
-        match stream::pump(turn.session, call.key, body, &mut call.length, &mut cx) {
+        match stream::send_body(turn.session, call.key, body, &mut call.length, &mut cx) {
             SendProgress::Pending => {}
             SendProgress::Done => {
                 call.outbound = BodySendState::Ended;
@@ -87,7 +89,7 @@ impl ClientSession {
                 self.settle(turn, slot);
             }
             // There is nothing left to send, so no event for it will follow.
-            SendProgress::Over => {
+            SendProgress::StreamEnded => {
                 call.outbound = BodySendState::Sent;
                 call.body = RequestBody::default();
                 self.settle(turn, slot);
@@ -136,9 +138,9 @@ impl ClientSession {
 
     pub(super) fn on_reset(&mut self, turn: &mut TurnCx<'_>, slot: Slot, error: StreamError) {
         if let Some((call, _)) = self.slots.entry(slot) {
-            let ends = self.context.counters.ends_of_stream(turn, call.key);
-            let stream = self.context.counters.place(turn, &self.session_record, call.key);
-            self.context.counters.on_event(&ObserverEvent::StreamReset { ends, stream });
+            let addrs = self.context.counters.addrs_of_stream(turn, call.key);
+            let stream = self.context.counters.stream_ref(turn, &self.session_record, call.key);
+            self.context.counters.on_event(&ObserverEvent::StreamReset { addrs, stream });
             if error.code == ErrorCode::RefusedStream {
                 // The server counts it like a stream that this client reset.
                 self.resets.add(turn.now);
@@ -146,7 +148,7 @@ impl ClientSession {
             let error = Error::from(error);
             if error.is_retryable() && !call.touched {
                 let body = core::mem::take(&mut call.body);
-                call.shared.give_back(Unsent { body, place: None }, error);
+                call.shared.return_unsent(UnsentRequest { body, permit: None }, error);
             } else {
                 call.shared.fail(error);
             }
@@ -158,7 +160,12 @@ impl ClientSession {
     pub(super) fn settle(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         let Some((call, _)) = self.slots.entry(slot) else { return };
         if call.is_over() {
-            self.context.counters.ended(turn, &self.session_record, call.key, &call.record);
+            self.context.counters.on_stream_ended(
+                turn,
+                &self.session_record,
+                call.key,
+                &call.record,
+            );
             self.forget(turn, slot);
         } else if call.is_unfinished() && !is_tunnel(turn, call.key) {
             call.rest = Rest::Left;
@@ -179,7 +186,12 @@ impl ClientSession {
             };
             let Some(&slot) = by_key.get(&key) else { continue };
             if let Some((call, _)) = self.slots.entry(slot) {
-                self.context.counters.ended(turn, &self.session_record, key, &call.record);
+                self.context.counters.on_stream_ended(
+                    turn,
+                    &self.session_record,
+                    key,
+                    &call.record,
+                );
                 turn.session.reset(key, call.code());
             }
             self.forget(turn, slot);
@@ -191,7 +203,7 @@ impl ClientSession {
     pub(super) fn forget(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         let Some(call) = self.slots.remove(slot) else { return };
         self.by_key.remove(&call.key);
-        self.session_record.close(call.key, &call.record);
+        self.session_record.on_closed(call.key, &call.record);
         if call.candidate.is_some() {
             self.watched.retain(|&watched| watched != slot);
         }
@@ -203,21 +215,21 @@ impl ClientSession {
         let entry = self.by_key.get(&stream).and_then(|&slot| self.slots.entry(slot));
         let mut call = entry.map(|(call, _)| call);
         let record = call.as_mut().map(|call| &mut call.record);
-        self.context.counters.moved(turn, &mut self.session_record, record, migration);
+        self.context.counters.on_migrated(turn, &mut self.session_record, record, migration);
         let Some(call) = call else { return };
-        call.shared.on_connection(to, received);
+        call.shared.set_connection(to, received);
         if let Some(candidate) = &mut call.candidate {
-            candidate.on_moved();
+            candidate.on_migrated();
         }
     }
 
     pub(super) fn on_migration_declined(&mut self, turn: &TurnCx<'_>, key: StreamKey) {
         let counters = &self.context.counters;
-        let ends = counters.ends_of_stream(turn, key);
-        let stream = counters.place(turn, &self.session_record, key);
-        counters.on_event(&ObserverEvent::MigrationDeclined { ends, stream });
+        let addrs = counters.addrs_of_stream(turn, key);
+        let stream = counters.stream_ref(turn, &self.session_record, key);
+        counters.on_event(&ObserverEvent::MigrationDeclined { addrs, stream });
         let entry = self.by_key.get(&key).and_then(|&slot| self.slots.entry(slot));
-        self.session_record.declined(key, entry.map(|(call, _)| &mut call.record));
+        self.session_record.on_declined(key, entry.map(|(call, _)| &mut call.record));
     }
 
     /// Applies the migration rules to each watched stream.
@@ -228,9 +240,10 @@ impl ClientSession {
             let Some((call, _)) = slots.entry(slot) else { continue };
             let Some(candidate) = &mut call.candidate else { continue };
             let (rules, record) = (&context.rules, &mut call.record);
-            if let Some(verdict) = candidate.evaluate(turn, rules, recent, call.key, open, record) {
-                let stream = context.counters.place(turn, session_record, call.key);
-                context.counters.on_event(&ObserverEvent::PolicyDecided { stream, verdict });
+            if let Some(decision) = candidate.evaluate(turn, rules, recent, call.key, open, record)
+            {
+                let stream = context.counters.stream_ref(turn, session_record, call.key);
+                context.counters.on_event(&ObserverEvent::PolicyDecided { stream, decision });
             }
         }
     }

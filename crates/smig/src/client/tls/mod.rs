@@ -16,7 +16,7 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::sync::OnceCell;
 
 use crate::blocking;
-use crate::error::{Error, TlsFault};
+use crate::error::{Error, TlsError};
 use verify::{AcceptAnyCert, Named};
 
 /// TLS configuration with the system's certificates. Shared by all clients, as is its cache of TLS sessions.
@@ -141,7 +141,7 @@ fn with_named(pem: &[u8]) -> Result<ClientConfig, Error> {
     }
     let provider = provider();
     let verifier = Named::new(certificates, Arc::clone(&provider));
-    let verifier = verifier.map_err(|error| bad(TlsFault::of_tls(&error).to_string()))?;
+    let verifier = verifier.map_err(|error| bad(TlsError::from_rustls(&error).to_string()))?;
     Ok(builder(provider)?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier))

@@ -22,7 +22,7 @@ use rustls::{
 };
 
 use super::x509::{Certificate, Validity};
-use crate::error::UnfitCertificate;
+use crate::error::IssuerError;
 
 /// Accepts the named certificates, and certificates signed by those of them that are authorities.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl Authorities {
                 unfit_at(says.validity, now)
             } else {
                 this.barred.add(der.clone())?;
-                Some(UnfitCertificate::MayNotSign)
+                Some(IssuerError::MayNotSign)
             };
             if let Some(unfit) = unfit {
                 let number = number + 1;
@@ -104,10 +104,9 @@ impl Authorities {
             Err(error @ Error::InvalidCertificate(CertificateError::UnknownIssuer)) => error,
             other => return other,
         };
-        let unfit =
-            |why: UnfitCertificate| CertificateError::Other(OtherError(Arc::new(why))).into();
+        let unfit = |why: IssuerError| CertificateError::Other(OtherError(Arc::new(why))).into();
         if is_signed_by(&self.barred).is_ok() {
-            return Err(unfit(UnfitCertificate::MayNotSign));
+            return Err(unfit(IssuerError::MayNotSign));
         }
         for (anchor, validity) in self.roots.roots.iter().zip(&self.validity) {
             if let Some(why) = unfit_at(*validity, now)
@@ -121,11 +120,11 @@ impl Authorities {
 }
 
 /// Returns why an authority with this validity period is not accepted, if it is not valid at `now`.
-fn unfit_at(validity: Validity, now: UnixTime) -> Option<UnfitCertificate> {
+fn unfit_at(validity: Validity, now: UnixTime) -> Option<IssuerError> {
     match validity.check(now) {
         Ok(()) => None,
-        Err(CertificateError::NotValidYetContext { .. }) => Some(UnfitCertificate::NotYet),
-        Err(_) => Some(UnfitCertificate::Expired),
+        Err(CertificateError::NotValidYetContext { .. }) => Some(IssuerError::NotYetValid),
+        Err(_) => Some(IssuerError::Expired),
     }
 }
 
@@ -369,10 +368,10 @@ mod tests {
             good.unwrap();
         }
         for (said, why) in [
-            (usage(&[DigitalSignature, CrlSign]), UnfitCertificate::MayNotSign),
-            (purpose(ClientAuth), UnfitCertificate::MayNotSign),
-            (at(NOW - 3 * YEAR), UnfitCertificate::NotYet),
-            (at(NOW + 3 * YEAR), UnfitCertificate::Expired),
+            (usage(&[DigitalSignature, CrlSign]), IssuerError::MayNotSign),
+            (purpose(ClientAuth), IssuerError::MayNotSign),
+            (at(NOW - 3 * YEAR), IssuerError::NotYetValid),
+            (at(NOW + 3 * YEAR), IssuerError::Expired),
         ] {
             let Err(Error::InvalidCertificate(CertificateError::Other(OtherError(said)))) = said
             else {

@@ -1,7 +1,7 @@
 //! How long bulk yields to what an interactive connection has just sent.
 //!
-//! The bytes of a small response occupy the path for a certain time. If bulk sends next to nothing for
-//! exactly that time, the path stays full and its queue does not grow. Pure.
+//! The bytes of a small response occupy the path for some time. If bulk sends almost nothing for
+//! exactly that time, the path stays full and its queue does not grow. No I/O, no clock.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ pub(in crate::driver) const DEFERRED_RATE_DIVISOR: u64 = 4;
 #[derive(Debug)]
 pub(in crate::driver) struct BulkDeferral {
     /// Upper bound on the remaining deferral.
-    max: Duration,
+    max_deferral: Duration,
     until: Option<Instant>,
 }
 
 impl BulkDeferral {
     pub(in crate::driver) const fn new(max: Duration) -> Self {
-        Self { max, until: None }
+        Self { max_deferral: max, until: None }
     }
 
     /// Extends the deferral: interactive connections sent `bytes` bytes on a path that carries `rate` bytes per second.
@@ -30,7 +30,7 @@ impl BulkDeferral {
         let micros = bytes.saturating_mul(1_000_000) / rate;
         let begin = self.until.map_or(now, |until| until.max(now));
         let until = begin + Duration::from_micros(micros);
-        self.until = Some(until.min(now + self.max));
+        self.until = Some(until.min(now + self.max_deferral));
     }
 
     /// Returns whether bulk yields now.
@@ -40,7 +40,7 @@ impl BulkDeferral {
     }
 
     /// Ends the deferral, because there is no bulk connection.
-    pub(in crate::driver) fn forget(&mut self) {
+    pub(in crate::driver) fn cancel(&mut self) {
         self.until = None;
     }
 
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn bulk_makes_room_for_as_long_as_the_response_takes() {
+    fn bulk_is_deferred_for_the_transmission_time_of_the_response() {
         let mut deferral = BulkDeferral::new(Duration::from_millis(25));
         assert!(!deferral.is_active(at(0)));
         deferral.on_interactive(at(10), 10_000, RATE);
@@ -71,25 +71,25 @@ mod tests {
     }
 
     #[test]
-    fn two_responses_take_the_time_of_both_within_the_bound() {
+    fn two_responses_defer_for_the_sum_of_their_times_up_to_the_maximum() {
         let mut deferral = BulkDeferral::new(Duration::from_millis(25));
         deferral.on_interactive(at(0), 10_000, RATE);
         deferral.on_interactive(at(5), 10_000, RATE);
         assert_eq!(deferral.deadline(), Some(at(20)));
         deferral.on_interactive(at(6), 1_000_000, RATE);
         assert_eq!(deferral.deadline(), Some(at(31)));
-        deferral.forget();
+        deferral.cancel();
         assert!(!deferral.is_active(at(7)));
     }
 
     #[test]
-    fn nothing_is_held_without_bytes_or_a_rate_or_when_it_is_off() {
+    fn bulk_is_not_deferred_without_bytes_without_a_rate_or_when_disabled() {
         let mut deferral = BulkDeferral::new(Duration::from_millis(25));
         deferral.on_interactive(at(0), 0, RATE);
         deferral.on_interactive(at(0), 10_000, 0);
         assert!(!deferral.is_active(at(0)));
-        let mut off = BulkDeferral::new(Duration::ZERO);
-        off.on_interactive(at(0), 10_000, RATE);
-        assert!(!off.is_active(at(0)));
+        let mut disabled = BulkDeferral::new(Duration::ZERO);
+        disabled.on_interactive(at(0), 10_000, RATE);
+        assert!(!disabled.is_active(at(0)));
     }
 }

@@ -273,7 +273,7 @@ impl Http1Io {
             let bytes = ready!(transport.poll_input(cx))?;
             let bytes = bytes.get(..buf.remaining()).unwrap_or(bytes);
             let (passed, stop) = boundaries.scan(bytes);
-            transport.give(passed, &mut buf);
+            transport.move_input(passed, &mut buf);
             match stop {
                 Some(HeldBack::Held) if passed == 0 => {
                     match ready!(self.informational.poll_answer(boundaries.heads(), cx)) {

@@ -221,7 +221,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let (client, server) = tokio::join!(TcpStream::connect(addr), listener.accept());
-        (Transport::clear(server.unwrap().0).unwrap(), client.unwrap())
+        (Transport::cleartext(server.unwrap().0).unwrap(), client.unwrap())
     }
 
     /// Returns how a connection ends whose own half is closed and acknowledged, and after what time.

@@ -53,7 +53,7 @@ struct Answered {
 impl Answered {
     /// Returns whether the request is complete.
     fn is_whole(&self) -> bool {
-        self.body.as_ref().is_none_or(|body| body.is_over())
+        self.body.as_ref().is_none_or(|body| body.is_done())
     }
 }
 

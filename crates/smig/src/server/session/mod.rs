@@ -113,7 +113,7 @@ where
             recent: RecentStreams::default(),
             watched: Vec::new(),
             list_number,
-            session_record: SessionRecord::begin(crate::clock::now()),
+            session_record: SessionRecord::new(crate::clock::now()),
             idle_since: None,
             has_burst_memory: false,
             state: SessionState::Open,
@@ -227,13 +227,13 @@ where
                 self.on_migrated(turn, Migration { stream, from, to, mover, received });
             }
             Event::MigrationDeclined { stream } => {
-                let ends = counters.ends_of_stream(turn, stream);
-                let place = counters.place(turn, &self.session_record, stream);
-                counters.on_event(&ObserverEvent::MigrationDeclined { ends, stream: place });
+                let addrs = counters.addrs_of_stream(turn, stream);
+                let stream_ref = counters.stream_ref(turn, &self.session_record, stream);
+                counters.on_event(&ObserverEvent::MigrationDeclined { addrs, stream: stream_ref });
                 let slot = self.by_key.get(&stream);
                 let entry = slot.and_then(|&slot| self.slots.entry(slot));
                 self.session_record
-                    .declined(stream, entry.map(|(exchange, _)| &mut exchange.record));
+                    .on_declined(stream, entry.map(|(exchange, _)| &mut exchange.record));
             }
             Event::Closed { conn, error } => {
                 tracing::debug!(%conn, ?error, "connection ended");
@@ -256,7 +256,7 @@ where
         }
     }
 
-    fn on_call(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
+    fn on_wake(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         if self.slots.take_woken(slot).is_some() {
             self.on_handle_requests(turn, slot);
             self.advance(turn, slot);

@@ -18,7 +18,7 @@ use crate::server::exchange::{
 };
 use crate::server::heads::{self, BodyPlan};
 use crate::server::service::{HttpService, ResponseBody};
-use crate::stream::{Length, SendProgress, pump};
+use crate::stream::{BodyLength, SendProgress, send_body};
 
 impl<S, B> ServerSession<S, B>
 where
@@ -69,9 +69,9 @@ where
         let date = worker.date.value(turn.now);
         let prepared = heads::prepare(parts, &body, exchange.kind, date);
         let (end, length) = match prepared.body {
-            BodyPlan::Forbidden | BodyPlan::Empty => (EndStream::Yes, Length::Unknown),
+            BodyPlan::Forbidden | BodyPlan::Empty => (EndStream::Yes, BodyLength::Unknown),
             BodyPlan::Send(length) => (EndStream::No, length),
-            BodyPlan::Tunnel => (EndStream::No, Length::Unknown),
+            BodyPlan::Tunnel => (EndStream::No, BodyLength::Unknown),
             BodyPlan::Short => {
                 let error = "the body is empty, but content-length is not 0";
                 return self.on_failure(turn, slot, HandlerError::Error(error.into()));
@@ -99,7 +99,7 @@ where
         let WorkProjection::Body { body } = exchange.work.as_mut().project() else { return };
         let mut cx = Context::from_waker(waker);
         let length = &mut exchange.length;
-        match pump(turn.session, exchange.key, body, length, &mut cx) {
+        match send_body(turn.session, exchange.key, body, length, &mut cx) {
             SendProgress::Pending => {}
             SendProgress::Done => {
                 exchange.outbound = BodySendState::Ended;
@@ -109,7 +109,7 @@ where
                 self.settle(turn, slot);
             }
             // An `Event::Reset` follows.
-            SendProgress::Over => exchange.outbound = BodySendState::Ended,
+            SendProgress::StreamEnded => exchange.outbound = BodySendState::Ended,
             SendProgress::Failed(error) => {
                 let code = match error.downcast_ref() {
                     Some(Reset(code)) => *code,
@@ -129,8 +129,8 @@ where
         let Some((exchange, _)) = slots.entry(slot) else { return };
         let transfer = match (exchange.kind, exchange.length) {
             (RequestKind::Connect, _) => Transfer::Tunnel,
-            (_, Length::Remaining(bytes)) => Transfer::Sized(bytes),
-            (_, Length::Unknown) => Transfer::Unsized,
+            (_, BodyLength::Remaining(bytes)) => Transfer::Sized(bytes),
+            (_, BodyLength::Unknown) => Transfer::Unsized,
         };
         exchange.candidate = Candidate::new(&worker.shared.rules, transfer, hint, turn.now);
         if exchange.candidate.is_some() {
@@ -145,18 +145,18 @@ where
         let mut moved = 0;
         for &slot in &*watched {
             let candidate = slots.entry(slot).and_then(|(exchange, _)| exchange.candidate.as_ref());
-            moved += usize::from(candidate.is_some_and(Candidate::is_settled));
+            moved += usize::from(candidate.is_some_and(Candidate::has_migrated));
         }
         let open = slots.len().saturating_sub(moved);
         for &slot in &*watched {
             let Some((exchange, _)) = slots.entry(slot) else { continue };
             let Some(candidate) = &mut exchange.candidate else { continue };
             let (rules, record) = (&worker.shared.rules, &mut exchange.record);
-            if let Some(verdict) =
+            if let Some(decision) =
                 candidate.evaluate(turn, rules, recent, exchange.key, open, record)
             {
-                let stream = counters.place(turn, session_record, exchange.key);
-                counters.on_event(&ObserverEvent::PolicyDecided { stream, verdict });
+                let stream = counters.stream_ref(turn, session_record, exchange.key);
+                counters.on_event(&ObserverEvent::PolicyDecided { stream, decision });
             }
         }
     }
@@ -167,14 +167,14 @@ where
         let entry = self.by_key.get(&stream).and_then(|&slot| self.slots.entry(slot));
         let mut exchange = entry.map(|(exchange, _)| exchange);
         let record = exchange.as_mut().map(|exchange| &mut exchange.record);
-        self.worker.shared.counters.moved(turn, &mut self.session_record, record, migration);
+        self.worker.shared.counters.on_migrated(turn, &mut self.session_record, record, migration);
         let Some(exchange) = exchange else { return };
         exchange.conn = to;
         if let Some(candidate) = &mut exchange.candidate {
-            candidate.on_moved();
+            candidate.on_migrated();
         }
         if let Some(shared) = &exchange.shared {
-            shared.on_connection(to, received);
+            shared.set_connection(to, received);
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::server::informational::InformationalSender;
 use crate::server::service::{HttpService, ResponseBody};
 use crate::server::{heads, slow_uploads};
 use crate::snapshot::{MigrationCause, RequestLabel, StreamRecord};
-use crate::stream::{BodyRecvState, Incoming, Length, Shared, content_length};
+use crate::stream::{BodyLength, BodyRecvState, Incoming, SharedStream, content_length};
 
 impl<S, B> ServerSession<S, B>
 where
@@ -33,9 +33,9 @@ where
         end: EndStream,
     ) {
         let shared = &self.worker.shared;
-        let place = shared.counters.place(turn, &self.session_record, key);
-        shared.counters.on_event(&ObserverEvent::StreamOpened { stream: place });
-        let name = RequestLabel::of(&head.method, &head.uri, shared.describe_streams);
+        let stream_ref = shared.counters.stream_ref(turn, &self.session_record, key);
+        shared.counters.on_event(&ObserverEvent::StreamOpened { stream: stream_ref });
+        let label = RequestLabel::of(&head.method, &head.uri, shared.describe_streams);
         let kind = heads::kind(&head.method);
         let checked = self.worker.shared.authority == AuthorityCheck::Server;
         let served = !checked
@@ -67,10 +67,10 @@ where
             continues,
             inbound: if end == EndStream::Yes { BodyRecvState::Ended } else { BodyRecvState::Open },
             outbound: BodySendState::Open,
-            length: Length::Unknown,
+            length: BodyLength::Unknown,
             upload: progress,
             candidate: None,
-            record: StreamRecord::begin(turn.now, name),
+            record: StreamRecord::new(turn.now, label),
         });
         self.by_key.insert(key, slot);
         // The stream may be closed before idleness is checked again.
@@ -83,8 +83,8 @@ where
                 self.expect_upload(turn.now);
                 let announced = content_length(&head.headers);
                 let notifier = Arc::clone(self.slots.notifier());
-                let shared = Shared::placed(notifier, slot, announced);
-                shared.on_connection(conn, 0);
+                let shared = SharedStream::with_slot(notifier, slot, announced);
+                shared.set_connection(conn, 0);
                 if let Some((exchange, _)) = self.slots.entry(slot) {
                     exchange.shared = Some(Arc::clone(&shared));
                 }
@@ -94,8 +94,8 @@ where
         let mut request = heads::request(*head, body, turn.conns.info(conn));
         let informational = InformationalSender::stream(Arc::clone(&self.informational), key, slot);
         request.extensions_mut().insert(informational);
-        if let Some(place) = place {
-            request.extensions_mut().insert(place);
+        if let Some(stream_ref) = stream_ref {
+            request.extensions_mut().insert(stream_ref);
         }
         self.begin(slot, request);
         self.advance(turn, slot);
@@ -138,7 +138,7 @@ where
         let Some((exchange, _)) = self.slots.entry(slot) else { return };
         let Some(shared) = &exchange.shared else { return };
         let requested = shared.take_requests();
-        if requested.reads && exchange.continues == Continue::Expected {
+        if requested.awaits_body && exchange.continues == Continue::Expected {
             exchange.continues = Continue::No;
             heads::send_continue(turn, exchange.key);
         }
@@ -147,7 +147,7 @@ where
         }
         if requested.migrate {
             let offers = self.worker.shared.rules.offers;
-            let why = MigrationCause::Asked;
+            let why = MigrationCause::Application;
             crate::migration::migrate(turn, exchange.key, offers, why, &mut exchange.record);
         }
         self.on_readable(turn, slot);
@@ -156,9 +156,9 @@ where
     pub(super) fn on_reset(&mut self, turn: &mut TurnCx<'_>, slot: Slot, error: StreamError) {
         if let Some((exchange, _)) = self.slots.entry(slot) {
             let counters = &self.worker.shared.counters;
-            let ends = counters.ends_of_stream(turn, exchange.key);
-            let stream = counters.place(turn, &self.session_record, exchange.key);
-            counters.on_event(&ObserverEvent::StreamReset { ends, stream });
+            let addrs = counters.addrs_of_stream(turn, exchange.key);
+            let stream = counters.stream_ref(turn, &self.session_record, exchange.key);
+            counters.on_event(&ObserverEvent::StreamReset { addrs, stream });
             if let Some(shared) = &exchange.shared {
                 shared.fail(Error::from(error));
             }
@@ -170,10 +170,10 @@ where
     pub(in crate::server) fn abort(&mut self, turn: &mut TurnCx<'_>, slot: Slot, code: ErrorCode) {
         if let Some((exchange, _)) = self.slots.entry(slot) {
             let counters = &self.worker.shared.counters;
-            let ends = counters.ends_of_stream(turn, exchange.key);
-            let stream = counters.place(turn, &self.session_record, exchange.key);
+            let addrs = counters.addrs_of_stream(turn, exchange.key);
+            let stream = counters.stream_ref(turn, &self.session_record, exchange.key);
             turn.session.reset(exchange.key, code);
-            counters.on_event(&ObserverEvent::StreamReset { ends, stream });
+            counters.on_event(&ObserverEvent::StreamReset { addrs, stream });
         }
         self.forget(turn, slot);
     }
@@ -196,7 +196,7 @@ where
         };
         if over {
             let counters = &self.worker.shared.counters;
-            counters.ended(turn, &self.session_record, exchange.key, &exchange.record);
+            counters.on_stream_ended(turn, &self.session_record, exchange.key, &exchange.record);
             self.forget(turn, slot);
         }
     }
@@ -205,7 +205,7 @@ where
     pub(super) fn forget(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         let Some(exchange) = self.slots.remove(slot) else { return };
         self.by_key.remove(&exchange.key);
-        self.session_record.close(exchange.key, &exchange.record);
+        self.session_record.on_closed(exchange.key, &exchange.record);
         if exchange.candidate.is_some() {
             self.watched.retain(|&watched| watched != slot);
         }

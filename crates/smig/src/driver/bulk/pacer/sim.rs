@@ -9,15 +9,15 @@ use smig_proto::Instant;
 use super::{Pacer, RateSample};
 
 /// Bytes per packet.
-pub(super) const PACKET: u64 = 1448;
+pub(super) const PACKET_BYTES: u64 = 1448;
 const TICK: Duration = Duration::from_micros(100);
-const TICKS_A_MILLI: u64 = 10;
+const TICKS_PER_MS: u64 = 10;
 /// Mean opportunities per millisecond to deliver ACKs: 5 Mbit/s of full packets.
-const CHANCES_BACK: f64 = 0.42;
+const MEAN_ACK_CHANCES_PER_MS: f64 = 0.42;
 
 /// A sender of unlimited data.
 struct Sender {
-    pace: Option<Pacer>,
+    pacer: Option<Pacer>,
     cwnd: f64,
     slow_start: bool,
     in_flight: u64,
@@ -25,13 +25,13 @@ struct Sender {
     srtt: Duration,
     deviation: Duration,
     credit: u64,
-    deaf_until: Instant,
+    recovery_until: Instant,
 }
 
 impl Sender {
-    fn new(pace: Option<Pacer>) -> Self {
+    fn new(pacer: Option<Pacer>) -> Self {
         Self {
-            pace,
+            pacer,
             cwnd: 10.0,
             slow_start: true,
             in_flight: 0,
@@ -39,13 +39,13 @@ impl Sender {
             srtt: Duration::ZERO,
             deviation: Duration::ZERO,
             credit: 0,
-            deaf_until: Instant::from_nanos(0),
+            recovery_until: Instant::from_nanos(0),
         }
     }
 
     fn on_acknowledged(&mut self, rtt: Duration) {
         self.in_flight -= 1;
-        self.acknowledged += PACKET;
+        self.acknowledged += PACKET_BYTES;
         self.deviation = (self.deviation * 3 + rtt.abs_diff(self.srtt)) / 4;
         self.srtt = if self.srtt.is_zero() { rtt } else { (self.srtt * 7 + rtt) / 8 };
         // A window that is not used does not grow.
@@ -56,51 +56,51 @@ impl Sender {
 
     fn on_lost(&mut self, now: Instant) {
         self.in_flight -= 1;
-        if now > self.deaf_until {
+        if now > self.recovery_until {
             self.cwnd = (self.cwnd / 2.0).max(2.0);
             self.slow_start = false;
-            self.deaf_until = now + self.srtt;
+            self.recovery_until = now + self.srtt;
         }
     }
 }
 
-enum Fate {
+enum AckOrLoss {
     Acknowledged,
     Lost,
 }
 
-struct News {
+struct Feedback {
     at: Instant,
-    of: usize,
+    sender: usize,
     sent: Instant,
-    fate: Fate,
+    kind: AckOrLoss,
 }
 
 pub(super) struct Path {
     now: Instant,
     base: Duration,
-    limit: usize,
+    queue_limit: usize,
     /// Bytes per second.
     pub(super) rate: u64,
-    served: u64,
-    weather: Option<Weather>,
+    service_credit: u64,
+    variation: Option<RateVariation>,
     /// Variation of the reverse path.
-    back: Option<Weather>,
-    /// Bytes that the path could have carried since the measurement began.
+    reverse_variation: Option<RateVariation>,
+    /// Bytes that the path could have carried since the beginning of the measurement.
     offered: u64,
     queue: VecDeque<(usize, Instant)>,
     /// Ordered by time: the delay is the same for all.
-    news: VecDeque<News>,
+    feedback: VecDeque<Feedback>,
     senders: Vec<Sender>,
     /// Queue length in packets, summed over ticks.
-    waiting: u64,
+    queued_sum: u64,
     ticks: u64,
     pub(super) drops: u64,
 }
 
 /// Results of a measurement.
 #[derive(Debug)]
-pub(super) struct Stretch {
+pub(super) struct Measurement {
     /// Bytes per second of each sender.
     pub(super) rates: Vec<u64>,
     /// Bytes per second that the path offered.
@@ -110,35 +110,35 @@ pub(super) struct Stretch {
 }
 
 impl Path {
-    pub(super) fn new(rate: u64, base: Duration, limit: usize) -> Self {
+    pub(super) fn new(rate: u64, base: Duration, queue_limit: usize) -> Self {
         Self {
             now: Instant::from_nanos(1_000_000_000),
             base,
-            limit,
+            queue_limit,
             rate,
-            served: 0,
-            weather: None,
-            back: None,
+            service_credit: 0,
+            variation: None,
+            reverse_variation: None,
             offered: 0,
             queue: VecDeque::new(),
-            news: VecDeque::new(),
+            feedback: VecDeque::new(),
             senders: Vec::new(),
-            waiting: 0,
+            queued_sum: 0,
             ticks: 0,
             drops: 0,
         }
     }
 
-    /// Lets the rate vary around its value from now on, with Poisson departures, as on a cellular link.
-    pub(super) fn vary(&mut self, seed: u64) {
-        self.weather = Some(Weather { state: seed, level: 1.0, outage: false });
-        self.back = Some(Weather { state: seed + 1, level: 1.0, outage: false });
+    /// Makes the rate vary around its value from now on, with Poisson departures, as on a cellular link.
+    pub(super) fn vary_rate(&mut self, seed: u64) {
+        self.variation = Some(RateVariation { state: seed, level: 1.0, outage: false });
+        self.reverse_variation = Some(RateVariation { state: seed + 1, level: 1.0, outage: false });
     }
 
     /// Adds a paced sender.
     pub(super) fn add_paced(&mut self) {
-        let pace = Pacer::begin(self.now, self.base);
-        self.senders.push(Sender::new(Some(pace)));
+        let pacer = Pacer::new(self.now, self.base);
+        self.senders.push(Sender::new(Some(pacer)));
     }
 
     /// Adds a sender without pacing.
@@ -147,16 +147,16 @@ impl Path {
     }
 
     /// Removes the last sender.
-    pub(super) fn remove(&mut self) {
-        let gone = self.senders.len() - 1;
+    pub(super) fn remove_last(&mut self) {
+        let removed = self.senders.len() - 1;
         self.senders.pop();
-        self.queue.retain(|&(of, _)| of != gone);
-        self.news.retain(|news| news.of != gone);
+        self.queue.retain(|&(index, _)| index != removed);
+        self.feedback.retain(|feedback| feedback.sender != removed);
     }
 
-    pub(super) fn run(&mut self, time: Duration) -> Stretch {
+    pub(super) fn run(&mut self, time: Duration) -> Measurement {
         let before: Vec<u64> = self.senders.iter().map(|sender| sender.acknowledged).collect();
-        (self.waiting, self.ticks, self.offered) = (0, 0, 0);
+        (self.queued_sum, self.ticks, self.offered) = (0, 0, 0);
         let end = self.now + time;
         while self.now < end {
             self.tick();
@@ -164,117 +164,129 @@ impl Path {
         let rate = |(sender, before): (&Sender, u64)| {
             ((sender.acknowledged - before) as f64 / time.as_secs_f64()) as u64
         };
-        let packet = PACKET as f64 / self.rate as f64;
-        Stretch {
+        let packet = PACKET_BYTES as f64 / self.rate as f64;
+        Measurement {
             rates: self.senders.iter().zip(before).map(rate).collect(),
             offered: (self.offered as f64 / time.as_secs_f64()) as u64,
-            queue: Duration::from_secs_f64(self.waiting as f64 / self.ticks as f64 * packet),
+            queue: Duration::from_secs_f64(self.queued_sum as f64 / self.ticks as f64 * packet),
         }
     }
 
     fn tick(&mut self) {
         self.now = self.now + TICK;
-        self.hear();
-        for of in 0..self.senders.len() {
-            self.measure(of);
-            self.send(of);
+        self.deliver_feedback();
+        for index in 0..self.senders.len() {
+            self.sample_path(index);
+            self.send(index);
         }
         self.serve();
-        self.waiting += self.queue.len() as u64;
+        self.queued_sum += self.queue.len() as u64;
         self.ticks += 1;
     }
 
-    fn hear(&mut self) {
-        if let Some(back) = &mut self.back
-            && (!self.ticks.is_multiple_of(TICKS_A_MILLI) || back.packets(CHANCES_BACK) == 0)
+    fn deliver_feedback(&mut self) {
+        if let Some(variation) = &mut self.reverse_variation
+            && (!self.ticks.is_multiple_of(TICKS_PER_MS)
+                || variation.packets(MEAN_ACK_CHANCES_PER_MS) == 0)
         {
             return;
         }
-        while let Some(news) = self.news.front()
-            && news.at <= self.now
+        while let Some(feedback) = self.feedback.front()
+            && feedback.at <= self.now
         {
-            let rtt = self.now.saturating_duration_since(news.sent);
-            match news.fate {
-                Fate::Acknowledged => self.senders[news.of].on_acknowledged(rtt),
-                Fate::Lost => self.senders[news.of].on_lost(self.now),
+            let rtt = self.now.saturating_duration_since(feedback.sent);
+            match feedback.kind {
+                AckOrLoss::Acknowledged => self.senders[feedback.sender].on_acknowledged(rtt),
+                AckOrLoss::Lost => self.senders[feedback.sender].on_lost(self.now),
             }
-            self.news.pop_front();
+            self.feedback.pop_front();
         }
     }
 
-    fn measure(&mut self, of: usize) {
-        let sender = &mut self.senders[of];
-        let Some(pace) = &mut sender.pace else { return };
-        if !pace.is_due(self.now) {
+    fn sample_path(&mut self, index: usize) {
+        let sender = &mut self.senders[index];
+        let Some(pacer) = &mut sender.pacer else { return };
+        if !pacer.is_due(self.now) {
             return;
         }
         if sender.srtt.is_zero() {
-            pace.on_silence(self.now);
+            pacer.on_idle(self.now);
             return;
         }
-        let reading = RateSample {
+        let sample = RateSample {
             acknowledged: sender.acknowledged,
-            sent: sender.acknowledged + sender.in_flight * PACKET,
+            sent: sender.acknowledged + sender.in_flight * PACKET_BYTES,
             rtt: sender.srtt,
             deviation: sender.deviation,
-            in_flight: sender.in_flight * PACKET,
-            base: self.base,
-            packet: PACKET as u32,
+            in_flight: sender.in_flight * PACKET_BYTES,
+            min_rtt: self.base,
+            mss: PACKET_BYTES as u32,
         };
-        pace.on_reading(self.now, reading);
+        pacer.on_sample(self.now, sample);
     }
 
-    fn send(&mut self, of: usize) {
-        let sender = &mut self.senders[of];
-        let cap = sender.pace.as_ref().map_or(u64::MAX, Pacer::cap);
+    fn send(&mut self, index: usize) {
+        let sender = &mut self.senders[index];
+        let cap = sender.pacer.as_ref().map_or(u64::MAX, Pacer::cap);
         let more = u128::from(cap) * TICK.as_nanos() / 1_000_000_000;
-        sender.credit = sender.credit.saturating_add(more as u64).min(2 * PACKET);
-        while sender.credit >= PACKET && (sender.in_flight as f64) < sender.cwnd {
+        sender.credit = sender.credit.saturating_add(more as u64).min(2 * PACKET_BYTES);
+        while sender.credit >= PACKET_BYTES && (sender.in_flight as f64) < sender.cwnd {
             if cap < u64::MAX {
-                sender.credit -= PACKET;
+                sender.credit -= PACKET_BYTES;
             }
             sender.in_flight += 1;
-            if self.queue.len() < self.limit {
-                self.queue.push_back((of, self.now));
+            if self.queue.len() < self.queue_limit {
+                self.queue.push_back((index, self.now));
             } else {
                 self.drops += 1;
                 let at = self.now + self.base;
-                self.news.push_back(News { at, of, sent: self.now, fate: Fate::Lost });
+                self.feedback.push_back(Feedback {
+                    at,
+                    sender: index,
+                    sent: self.now,
+                    kind: AckOrLoss::Lost,
+                });
             }
         }
     }
 
     fn serve(&mut self) {
         let steady = (u128::from(self.rate) * TICK.as_nanos() / 1_000_000_000) as u64;
-        let more = match &mut self.weather {
+        let more = match &mut self.variation {
             None => steady,
-            Some(weather) if self.ticks.is_multiple_of(TICKS_A_MILLI) => {
-                let packets = (steady * TICKS_A_MILLI) as f64 / PACKET as f64;
-                weather.packets(packets) * PACKET
+            Some(variation) if self.ticks.is_multiple_of(TICKS_PER_MS) => {
+                let packets = (steady * TICKS_PER_MS) as f64 / PACKET_BYTES as f64;
+                variation.packets(packets) * PACKET_BYTES
             }
             Some(_) => 0,
         };
         self.offered += more;
-        self.served += more;
-        while self.served >= PACKET
-            && let Some((of, sent)) = self.queue.pop_front()
+        self.service_credit += more;
+        while self.service_credit >= PACKET_BYTES
+            && let Some((index, sent)) = self.queue.pop_front()
         {
-            self.served -= PACKET;
+            self.service_credit -= PACKET_BYTES;
             let at = self.now + self.base;
-            self.news.push_back(News { at, of, sent, fate: Fate::Acknowledged });
+            self.feedback.push_back(Feedback {
+                at,
+                sender: index,
+                sent,
+                kind: AckOrLoss::Acknowledged,
+            });
         }
-        self.served = if self.weather.is_some() { 0 } else { self.served.min(PACKET) };
+        self.service_credit =
+            if self.variation.is_some() { 0 } else { self.service_credit.min(PACKET_BYTES) };
     }
 }
 
 /// A rate that varies: a random walk that reverts to its mean, with Poisson departures.
-struct Weather {
+struct RateVariation {
     state: u64,
     level: f64,
     outage: bool,
 }
 
-impl Weather {
+impl RateVariation {
     fn packets(&mut self, mean: f64) -> u64 {
         if self.outage {
             // An outage lasts a second on average.
@@ -286,8 +298,8 @@ impl Weather {
         self.level += (1.0 - self.level) / 8000.0 + 0.0063 * normal;
         self.level = self.level.clamp(0.0, 3.0);
         self.outage = self.level == 0.0;
-        let (least, mut product, mut packets) = ((-mean * self.level).exp(), self.uniform(), 0);
-        while product > least {
+        let (threshold, mut product, mut packets) = ((-mean * self.level).exp(), self.uniform(), 0);
+        while product > threshold {
             product *= self.uniform();
             packets += 1;
         }

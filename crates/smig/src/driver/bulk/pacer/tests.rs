@@ -13,7 +13,7 @@ fn seconds(seconds: u64) -> Duration {
 }
 
 #[test]
-fn the_path_is_full_and_its_queue_is_short() {
+fn a_paced_flow_fills_the_path_and_keeps_its_queue_short() {
     let paths = [
         (RATE, 50, 75),
         (RATE, 50, 1000),
@@ -29,13 +29,13 @@ fn the_path_is_full_and_its_queue_is_short() {
         let steady = path.run(seconds(20));
         assert!(steady.rates[0] > rate / 100 * 95, "{rate} {rtt:?} {limit}: {steady:?}");
         let packets = Duration::from_micros(5 * 1448 * 1_000_000 / rate);
-        let most = packets.max(rtt / 8).max(Duration::from_millis(3));
-        assert!(steady.queue < most, "{rate} {rtt:?} {limit}: {steady:?}");
+        let max_queue = packets.max(rtt / 8).max(Duration::from_millis(3));
+        assert!(steady.queue < max_queue, "{rate} {rtt:?} {limit}: {steady:?}");
     }
 }
 
 #[test]
-fn it_starts_without_loss_within_ten_round_trips() {
+fn startup_fills_the_path_within_ten_round_trips_without_loss() {
     let mut path = Path::new(RATE, RTT, 75);
     path.add_paced();
     path.run(RTT * 10);
@@ -45,7 +45,7 @@ fn it_starts_without_loss_within_ten_round_trips() {
 }
 
 #[test]
-fn it_follows_a_rate_that_falls_and_rises() {
+fn a_paced_flow_follows_a_rate_that_falls_and_rises() {
     let mut path = Path::new(RATE, RTT, 1000);
     path.add_paced();
     path.run(seconds(3));
@@ -62,7 +62,7 @@ fn it_follows_a_rate_that_falls_and_rises() {
 }
 
 #[test]
-fn it_takes_a_share_from_one_who_fills_the_queue_and_yields_again_when_alone() {
+fn a_paced_flow_gets_a_share_beside_a_queue_filling_flow_and_paces_again_after_it() {
     let mut path = Path::new(RATE, RTT, 75);
     path.add_paced();
     path.run(seconds(3));
@@ -71,7 +71,7 @@ fn it_takes_a_share_from_one_who_fills_the_queue_and_yields_again_when_alone() {
     let both = path.run(seconds(40));
     assert!(both.rates[1] > RATE / 2 / 100 * 90, "the competing flow loses its share: {both:?}");
     assert!(both.rates[0] > RATE / 3, "the paced flow starves: {both:?}");
-    path.remove();
+    path.remove_last();
     path.run(seconds(45));
     let alone = path.run(seconds(10));
     assert!(alone.rates[0] > RATE / 100 * 95, "{alone:?}");
@@ -79,27 +79,27 @@ fn it_takes_a_share_from_one_who_fills_the_queue_and_yields_again_when_alone() {
 }
 
 #[test]
-fn a_path_that_varies_is_used_and_its_queue_stays_short() {
+fn a_varying_path_is_used_and_its_queue_stays_short() {
     let (mut used, mut queue) = (0.0, Duration::ZERO);
     for seed in 1..11 {
         let mut path = Path::new(RATE * 6 / 5, Duration::from_millis(70), 500);
-        path.vary(seed * 7919);
+        path.vary_rate(seed * 7919);
         path.add_paced();
         path.run(seconds(3));
-        let stretch = path.run(seconds(60));
-        used += stretch.rates[0] as f64 / stretch.offered as f64 / 10.0;
-        queue += stretch.queue / 10;
+        let measurement = path.run(seconds(60));
+        used += measurement.rates[0] as f64 / measurement.offered as f64 / 10.0;
+        queue += measurement.queue / 10;
     }
     assert!(used > 0.88, "{used} of the path, queue {queue:?}");
     assert!(queue < Duration::from_millis(12), "{used} of the path, queue {queue:?}");
 }
 
 #[test]
-fn a_deep_queue_of_its_own_is_not_taken_for_that_of_others() {
+fn its_own_standing_queue_is_not_mistaken_for_cross_traffic() {
     let mut path = Path::new(RATE, RTT, 1000);
     path.add_plain();
     path.run(seconds(5));
-    path.remove();
+    path.remove_last();
     path.add_paced();
     path.run(seconds(2));
     path.rate = RATE / 20;

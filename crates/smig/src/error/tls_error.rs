@@ -1,6 +1,6 @@
 //! TLS errors as sentences: the cause, and what to do next.
 //!
-//! rustls prints most of its errors as names of variants. None of these is shown verbatim.
+//! rustls prints most of its errors as names of variants. These are not shown verbatim.
 
 use std::fmt;
 use std::io;
@@ -9,13 +9,13 @@ use rustls::{AlertDescription, CertificateError, Error};
 
 /// Why a TLS connection to a server failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsFault {
-    kind: Kind,
-    what: String,
+pub struct TlsError {
+    kind: TlsErrorKind,
+    message: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum TlsErrorKind {
     /// No trusted authority has signed it.
     Untrusted,
     /// It is valid for other names only.
@@ -23,7 +23,7 @@ enum Kind {
     /// It has expired, or is not valid yet.
     Time,
     /// It is not usable for this purpose, whatever its issuer.
-    Unfit,
+    Unusable,
     /// The peer does not speak TLS.
     NotTls,
     /// The server sent an alert.
@@ -36,50 +36,54 @@ enum Kind {
     Other,
 }
 
-impl TlsFault {
-    fn new(kind: Kind, what: impl Into<String>) -> Self {
-        Self { kind, what: what.into() }
+impl TlsError {
+    fn new(kind: TlsErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
     }
 
     /// Classifies an error of a handshake, as rustls' own streams and those of tokio return it.
     #[must_use]
-    pub fn of(error: &io::Error) -> Self {
+    pub fn from_io(error: &io::Error) -> Self {
         if let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref()) {
-            return Self::of_tls(tls);
+            return Self::from_rustls(tls);
         }
         match error.kind() {
             io::ErrorKind::UnexpectedEof
             | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::BrokenPipe => {
-                Self::new(Kind::Ended, "the server closed the connection during the handshake")
-            }
-            _ => Self::new(Kind::Other, error.to_string()),
+            | io::ErrorKind::BrokenPipe => Self::new(
+                TlsErrorKind::Ended,
+                "the server closed the connection during the handshake",
+            ),
+            _ => Self::new(TlsErrorKind::Other, error.to_string()),
         }
     }
 
-    pub(crate) fn of_tls(error: &Error) -> Self {
-        let what = match error {
-            Error::InvalidCertificate(error) => return Self::of_certificate(error),
+    pub(crate) fn from_rustls(error: &Error) -> Self {
+        let message = match error {
+            Error::InvalidCertificate(error) => return Self::from_certificate(error),
             Error::NoCertificatesPresented => {
-                return Self::new(Kind::Unfit, "the server sent no certificate");
+                return Self::new(TlsErrorKind::Unusable, "the server sent no certificate");
             }
             Error::InvalidMessage(_) => {
-                return Self::new(Kind::NotTls, "the server's reply is not TLS");
+                return Self::new(TlsErrorKind::NotTls, "the server's reply is not TLS");
             }
-            Error::AlertReceived(alert) => return Self::of_alert(*alert),
+            Error::AlertReceived(alert) => return Self::from_alert(*alert),
             Error::PeerIncompatible(why) => {
-                let what = format!("the server is incompatible: {}", words(why));
-                return Self::new(Kind::Incompatible, what);
+                let message = format!("the server is incompatible: {}", variant_words(why));
+                return Self::new(TlsErrorKind::Incompatible, message);
             }
             Error::NoApplicationProtocol => {
-                let what = "the server supports neither h2 nor http/1.1";
-                return Self::new(Kind::Incompatible, what);
+                let message = "the server supports neither h2 nor http/1.1";
+                return Self::new(TlsErrorKind::Incompatible, message);
             }
             Error::UnsupportedNameType => {
-                return Self::new(Kind::Name, "certificates cannot contain a name of this type");
+                return Self::new(
+                    TlsErrorKind::Name,
+                    "certificates cannot contain a name of this type",
+                );
             }
             Error::PeerMisbehaved(why) => {
-                format!("the server violated the TLS protocol: {}", words(why))
+                format!("the server violated the TLS protocol: {}", variant_words(why))
             }
             Error::InappropriateMessage { .. } | Error::InappropriateHandshakeMessage { .. } => {
                 "the server violated the TLS protocol: a message at the wrong time".to_owned()
@@ -89,142 +93,152 @@ impl TlsFault {
                 "the server sent a record that is too large".to_owned()
             }
             Error::General(why) => why.clone(),
-            other => words(other),
+            other => variant_words(other),
         };
-        Self::new(Kind::Other, what)
+        Self::new(TlsErrorKind::Other, message)
     }
 
-    fn of_certificate(error: &CertificateError) -> Self {
+    fn from_certificate(error: &CertificateError) -> Self {
         use CertificateError as Fault;
         let (kind, what) = match error {
             Fault::UnknownIssuer | Fault::BadSignature => {
-                (Kind::Untrusted, "it is not signed by a trusted authority".to_owned())
+                (TlsErrorKind::Untrusted, "it is not signed by a trusted authority".to_owned())
             }
-            Fault::Expired => (Kind::Time, "it has expired".to_owned()),
+            Fault::Expired => (TlsErrorKind::Time, "it has expired".to_owned()),
             Fault::ExpiredContext { time, not_after } => {
                 let ago = time.as_secs().saturating_sub(not_after.as_secs());
-                (Kind::Time, format!("it expired {} ago", span(ago)))
+                (TlsErrorKind::Time, format!("it expired {} ago", format_duration(ago)))
             }
-            Fault::NotValidYet => (Kind::Time, "it is not valid yet".to_owned()),
+            Fault::NotValidYet => (TlsErrorKind::Time, "it is not valid yet".to_owned()),
             Fault::NotValidYetContext { time, not_before } => {
                 let left = not_before.as_secs().saturating_sub(time.as_secs());
-                (Kind::Time, format!("it becomes valid in {}", span(left)))
+                (TlsErrorKind::Time, format!("it becomes valid in {}", format_duration(left)))
             }
-            Fault::NotValidForName => (Kind::Name, "it is for another name".to_owned()),
+            Fault::NotValidForName => (TlsErrorKind::Name, "it is for another name".to_owned()),
             Fault::NotValidForNameContext { expected, presented } => {
                 let names = if presented.is_empty() {
                     "no names".to_owned()
                 } else {
                     // rustls prints names as `DnsName("a")`.
-                    presented.iter().map(|name| bare(name)).collect::<Vec<_>>().join(", ")
+                    presented.iter().map(|name| unquoted(name)).collect::<Vec<_>>().join(", ")
                 };
-                (Kind::Name, format!("it is for {names}, not for {}", expected.to_str()))
+                (TlsErrorKind::Name, format!("it is for {names}, not for {}", expected.to_str()))
             }
-            Fault::Revoked => (Kind::Unfit, "it was revoked".to_owned()),
-            Fault::BadEncoding => (Kind::Unfit, "it is malformed".to_owned()),
+            Fault::Revoked => (TlsErrorKind::Unusable, "it was revoked".to_owned()),
+            Fault::BadEncoding => (TlsErrorKind::Unusable, "it is malformed".to_owned()),
             Fault::UnhandledCriticalExtension => {
-                (Kind::Unfit, "it has an unsupported critical extension".to_owned())
+                (TlsErrorKind::Unusable, "it has an unsupported critical extension".to_owned())
             }
             Fault::InvalidPurpose | Fault::InvalidPurposeContext { .. } => {
-                (Kind::Unfit, "it is not valid for servers".to_owned())
+                (TlsErrorKind::Unusable, "it is not valid for servers".to_owned())
             }
             Fault::UnsupportedSignatureAlgorithmContext { .. }
             | Fault::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
-                (Kind::Unfit, "it has an unsupported signature algorithm".to_owned())
+                (TlsErrorKind::Unusable, "it has an unsupported signature algorithm".to_owned())
             }
             Fault::UnknownRevocationStatus
             | Fault::ExpiredRevocationList
             | Fault::ExpiredRevocationListContext { .. } => {
-                (Kind::Unfit, "its revocation status is unknown".to_owned())
+                (TlsErrorKind::Unusable, "its revocation status is unknown".to_owned())
             }
             Fault::Other(inner) => {
-                let said = words(&inner.0);
-                if let Some(unfit) = inner.0.downcast_ref::<UnfitCertificate>() {
+                let text = variant_words(&inner.0);
+                if let Some(unfit) = inner.0.downcast_ref::<IssuerError>() {
                     let kind = match unfit {
-                        UnfitCertificate::MayNotSign => Kind::Unfit,
-                        UnfitCertificate::Expired | UnfitCertificate::NotYet => Kind::Time,
+                        IssuerError::MayNotSign => TlsErrorKind::Unusable,
+                        IssuerError::Expired | IssuerError::NotYetValid => TlsErrorKind::Time,
                     };
-                    let what =
+                    let message =
                         format!("the authority that signed the server's certificate: {unfit}");
-                    return Self::new(kind, what);
+                    return Self::new(kind, message);
                 }
-                match &*said {
+                match &*text {
                     "ca used as end entity" => (
-                        Kind::Untrusted,
-                        "it is an authority's (CA:TRUE), and not one that was named".to_owned(),
+                        TlsErrorKind::Untrusted,
+                        "it is a CA certificate (CA:TRUE) that is not trusted itself".to_owned(),
                     ),
                     "unsupported cert version" => {
-                        (Kind::Unfit, "it is older than version 3 of X.509".to_owned())
+                        (TlsErrorKind::Unusable, "it is older than version 3 of X.509".to_owned())
                     }
-                    _ => (Kind::Unfit, said),
+                    _ => (TlsErrorKind::Unusable, text),
                 }
             }
-            other => (Kind::Unfit, words(other)),
+            other => (TlsErrorKind::Unusable, variant_words(other)),
         };
-        Self { kind, what: format!("the server's certificate: {what}") }
+        Self { kind, message: format!("the server's certificate: {what}") }
     }
 
-    fn of_alert(alert: AlertDescription) -> Self {
-        let what = format!(
+    fn from_alert(alert: AlertDescription) -> Self {
+        let message = format!(
             "the server rejected the handshake: {} (alert {})",
-            words(&alert),
+            variant_words(&alert),
             u8::from(alert)
         );
-        Self::new(Kind::Alert, what)
+        Self::new(TlsErrorKind::Alert, message)
     }
 
     /// Returns whether the cause is the server's certificate.
     #[must_use]
     pub const fn is_certificate(&self) -> bool {
-        matches!(self.kind, Kind::Untrusted | Kind::Name | Kind::Time | Kind::Unfit)
+        matches!(
+            self.kind,
+            TlsErrorKind::Untrusted
+                | TlsErrorKind::Name
+                | TlsErrorKind::Time
+                | TlsErrorKind::Unusable
+        )
     }
 
     /// Returns whether it would succeed if the certificate or its issuer were trusted.
     #[must_use]
     pub const fn is_untrusted(&self) -> bool {
-        matches!(self.kind, Kind::Untrusted)
+        matches!(self.kind, TlsErrorKind::Untrusted)
     }
 
     /// Returns whether the server sent an alert.
     #[must_use]
     pub const fn is_alert(&self) -> bool {
-        matches!(self.kind, Kind::Alert)
+        matches!(self.kind, TlsErrorKind::Alert)
     }
 
     /// Returns the cause.
     #[must_use]
-    pub fn what(&self) -> &str {
-        &self.what
+    pub fn message(&self) -> &str {
+        &self.message
     }
 
     /// Returns what to do next.
     #[must_use]
     pub const fn advice(&self) -> &'static str {
         match self.kind {
-            Kind::Untrusted => {
+            TlsErrorKind::Untrusted => {
                 "if it is your own, name its file or the file of its authority as trusted"
             }
-            Kind::Name => "use a name that it contains, or install one for this name",
-            Kind::Time => "renew it on the server, or correct this machine's clock",
-            Kind::Unfit => "install another one on the server",
-            Kind::NotTls => "check that the server uses TLS on this port",
-            Kind::Alert => "see the server's log; it may require a client certificate",
-            Kind::Incompatible => "TLS 1.2 or 1.3 is required; check the server's TLS settings",
-            Kind::Ended => "check that the server uses TLS on this port and serves this name",
-            Kind::Other => "try again; if it persists, see the server's log",
+            TlsErrorKind::Name => "use a name that it contains, or install one for this name",
+            TlsErrorKind::Time => "renew it on the server, or correct this machine's clock",
+            TlsErrorKind::Unusable => "install another one on the server",
+            TlsErrorKind::NotTls => "check that the server uses TLS on this port",
+            TlsErrorKind::Alert => "see the server's log; it may require a client certificate",
+            TlsErrorKind::Incompatible => {
+                "TLS 1.2 or 1.3 is required; check the server's TLS settings"
+            }
+            TlsErrorKind::Ended => {
+                "check that the server uses TLS on this port and serves this name"
+            }
+            TlsErrorKind::Other => "try again; if it persists, see the server's log",
         }
     }
 }
 
-impl fmt::Display for TlsFault {
+impl fmt::Display for TlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {}", self.what, self.advice())
+        write!(f, "{}; {}", self.message, self.advice())
     }
 }
 
 /// Returns a variant's name as words: `CaUsedAsEndEntity` becomes "ca used as end entity". Its fields are
 /// omitted.
-fn words(named: &impl fmt::Debug) -> String {
+fn variant_words(named: &impl fmt::Debug) -> String {
     let shown = format!("{named:?}");
     let name = shown.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
     let mut text = String::new();
@@ -239,44 +253,44 @@ fn words(named: &impl fmt::Debug) -> String {
     text
 }
 
-/// Returns the text between the quotes, if there are any.
-fn bare(name: &str) -> &str {
+/// Returns the text between the quotation marks, if there are any.
+fn unquoted(name: &str) -> &str {
     let inside = name.split_once('(').map_or(name, |(_, inside)| inside);
     inside.trim_end_matches(')').trim_matches('"')
 }
 
-fn span(seconds: u64) -> String {
-    let of = |count: u64, unit: &str| match count {
+fn format_duration(seconds: u64) -> String {
+    let count_of = |count: u64, unit: &str| match count {
         1 => format!("1 {unit}"),
         _ => format!("{count} {unit}s"),
     };
     match seconds {
-        0..120 => of(seconds, "second"),
-        120..7200 => of(seconds / 60, "minute"),
-        7200..172_800 => of(seconds / 3600, "hour"),
-        _ => of(seconds / 86_400, "day"),
+        0..120 => count_of(seconds, "second"),
+        120..7200 => count_of(seconds / 60, "minute"),
+        7200..172_800 => count_of(seconds / 3600, "hour"),
+        _ => count_of(seconds / 86_400, "day"),
     }
 }
 
-/// Why a named authority is not accepted as an issuer.
+/// Why a trusted CA certificate is not accepted as an issuer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum UnfitCertificate {
+pub(crate) enum IssuerError {
     MayNotSign,
     Expired,
-    NotYet,
+    NotYetValid,
 }
 
-impl fmt::Display for UnfitCertificate {
+impl fmt::Display for IssuerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::MayNotSign => "its key usage or purpose does not allow signing for servers",
             Self::Expired => "it has expired",
-            Self::NotYet => "it is not valid yet",
+            Self::NotYetValid => "it is not valid yet",
         })
     }
 }
 
-impl std::error::Error for UnfitCertificate {}
+impl std::error::Error for IssuerError {}
 
 #[cfg(test)]
 mod tests {
@@ -322,14 +336,14 @@ mod tests {
             CertificateError::ExpiredRevocationList,
             CertificateError::InvalidOcspResponse,
             CertificateError::ApplicationVerificationFailure,
-            CertificateError::Other(OtherError(Arc::new(UnfitCertificate::MayNotSign))),
-            CertificateError::Other(OtherError(Arc::new(UnfitCertificate::Expired))),
-            CertificateError::Other(OtherError(Arc::new(UnfitCertificate::NotYet))),
+            CertificateError::Other(OtherError(Arc::new(IssuerError::MayNotSign))),
+            CertificateError::Other(OtherError(Arc::new(IssuerError::Expired))),
+            CertificateError::Other(OtherError(Arc::new(IssuerError::NotYetValid))),
         ]
     }
 
     #[test]
-    fn every_fault_is_a_sentence_with_what_to_do_next() {
+    fn every_error_is_a_sentence_with_advice() {
         let others = [
             Error::NoCertificatesPresented,
             Error::UnsupportedNameType,
@@ -347,28 +361,30 @@ mod tests {
         ];
         let all = certificates().into_iter().map(Error::from).chain(others);
         for error in all {
-            let text = TlsFault::of(&io::Error::new(io::ErrorKind::InvalidData, error)).to_string();
+            let text =
+                TlsError::from_io(&io::Error::new(io::ErrorKind::InvalidData, error)).to_string();
             // No name of a variant or type: those have capitals within words.
-            let inside = text.split(|c: char| !c.is_alphanumeric()).any(|word| {
+            let has_inner_capital = text.split(|c: char| !c.is_alphanumeric()).any(|word| {
                 word.chars().skip(1).any(char::is_uppercase)
                     && !["TLS", "CA", "TRUE", "X"].contains(&word)
             });
-            assert!(!inside && !text.contains(['{', '"']), "{text}");
+            assert!(!has_inner_capital && !text.contains(['{', '"']), "{text}");
             assert!(text.contains("; "), "{text}");
         }
     }
 
     #[test]
-    fn what_is_said_of_certificates() {
-        let said = |at: usize| TlsFault::of_certificate(&certificates()[at]).what().to_owned();
+    fn certificate_errors_name_the_cause() {
+        let message_of =
+            |at: usize| TlsError::from_certificate(&certificates()[at]).message().to_owned();
         assert_eq!(
-            said(0),
-            "the server's certificate: it is an authority's (CA:TRUE), and not one that was named"
+            message_of(0),
+            "the server's certificate: it is a CA certificate (CA:TRUE) that is not trusted itself"
         );
-        assert_eq!(said(4), "the server's certificate: it expired 2 days ago");
-        assert_eq!(said(6), "the server's certificate: it becomes valid in 61 seconds");
+        assert_eq!(message_of(4), "the server's certificate: it expired 2 days ago");
+        assert_eq!(message_of(6), "the server's certificate: it becomes valid in 61 seconds");
         assert_eq!(
-            said(8),
+            message_of(8),
             "the server's certificate: it is for b.example, 127.0.0.1, not for a.example"
         );
     }

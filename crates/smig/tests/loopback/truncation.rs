@@ -22,21 +22,21 @@ use tower::service_fn;
 
 use crate::support::{Certificate, bytes, certificate, get, loopback};
 
-/// How the raw side closes.
+/// How the scripted peer closes its connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Leave {
+enum CloseMode {
     /// TCP is closed without a TLS close_notify, as when a process is killed.
-    Dies,
+    TcpOnly,
     /// TLS is closed; TCP stays open.
-    SaysGoodbye,
+    CloseNotify,
 }
 
 fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     rustls::crypto::aws_lc_rs::default_provider().into()
 }
 
-/// Answers one request with a body delimited by the end of the connection.
-fn raw_server(made: &Certificate, leave: Leave) -> u16 {
+/// Responds to one request with a body delimited by the end of the connection.
+fn raw_server(made: &Certificate, mode: CloseMode) -> u16 {
     let chain = CertificateDer::pem_slice_iter(made.certificate.as_bytes());
     let chain = chain.collect::<Result<Vec<_>, _>>().unwrap();
     let key = PrivateKeyDer::from_pem_slice(made.key.as_bytes()).unwrap();
@@ -59,12 +59,12 @@ fn raw_server(made: &Certificate, leave: Leave) -> u16 {
             head.extend(byte);
         }
         tls.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhalf").unwrap();
-        leave_by(&mut tls.conn, &mut tls.sock, leave);
+        close_by(&mut tls.conn, &mut tls.sock, mode);
     });
     port
 }
 
-/// Connects with TLS without ALPN, and so with HTTP/1.1.
+/// Connects with TLS without ALPN, which selects HTTP/1.1.
 fn raw_client(
     made: &Certificate,
     tcp: std::net::TcpStream,
@@ -81,11 +81,15 @@ fn raw_client(
     rustls::StreamOwned::new(tls, tcp)
 }
 
-/// Closes a connection, or waits until the other side does.
-fn leave_by<S>(tls: &mut rustls::ConnectionCommon<S>, tcp: &mut std::net::TcpStream, leave: Leave) {
-    match leave {
-        Leave::Dies => tcp.shutdown(std::net::Shutdown::Write).unwrap(),
-        Leave::SaysGoodbye => {
+/// Closes a connection, then waits until the peer does.
+fn close_by<S>(
+    tls: &mut rustls::ConnectionCommon<S>,
+    tcp: &mut std::net::TcpStream,
+    mode: CloseMode,
+) {
+    match mode {
+        CloseMode::TcpOnly => tcp.shutdown(std::net::Shutdown::Write).unwrap(),
+        CloseMode::CloseNotify => {
             tls.send_close_notify();
             while tls.wants_write() {
                 tls.write_tls(tcp).unwrap();
@@ -97,23 +101,23 @@ fn leave_by<S>(tls: &mut rustls::ConnectionCommon<S>, tcp: &mut std::net::TcpStr
 }
 
 #[tokio::test]
-async fn a_body_whose_end_is_the_connections_needs_the_end_of_tls() {
-    for leave in [Leave::Dies, Leave::SaysGoodbye] {
+async fn a_body_delimited_by_close_needs_a_close_notify() {
+    for mode in [CloseMode::TcpOnly, CloseMode::CloseNotify] {
         let made = certificate();
-        let port = raw_server(&made, leave);
+        let port = raw_server(&made, mode);
         let trust = Trust::Pem(made.certificate.clone().into_bytes());
         let client = Client::builder().trust(trust).build().unwrap();
         let response = client.request(get(format!("https://localhost:{port}/"))).await.unwrap();
         let body = response.into_body().collect().await;
-        match leave {
-            Leave::Dies => assert!(body.unwrap_err().is_transport()),
-            Leave::SaysGoodbye => assert_eq!(body.unwrap().to_bytes(), "half"),
+        match mode {
+            CloseMode::TcpOnly => assert!(body.unwrap_err().is_transport()),
+            CloseMode::CloseNotify => assert_eq!(body.unwrap().to_bytes(), "half"),
         }
     }
 }
 
 /// Switches protocols, and reports how reading from the connection ended.
-async fn take_over(
+async fn upgrade(
     mut request: Request<Incoming>,
     ended: mpsc::UnboundedSender<Result<usize, ErrorKind>>,
 ) -> Result<
@@ -146,48 +150,49 @@ async fn take_over(
 }
 
 #[tokio::test]
-async fn a_tunnels_client_that_dies_has_not_ended_it() {
-    for leave in [Leave::Dies, Leave::SaysGoodbye] {
+async fn a_tunnel_without_close_notify_is_truncated() {
+    for mode in [CloseMode::TcpOnly, CloseMode::CloseNotify] {
         let made = certificate();
         let tls = ServerTls::from_pem(made.certificate.as_bytes(), made.key.as_bytes()).unwrap();
         let (sender, mut ended) = mpsc::unbounded_channel();
         let server = Server::builder()
             .listen(loopback(), tls)
             .workers(NonZeroUsize::MIN)
-            .start(service_fn(move |request| take_over(request, sender.clone())))
+            .start(service_fn(move |request| upgrade(request, sender.clone())))
             .unwrap();
         let addr = server.local_addrs()[0];
         let client = std::thread::spawn(move || {
             let mut tls = raw_client(&made, std::net::TcpStream::connect(addr).unwrap());
-            let ask = "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: bytes\r\n\r\n";
-            tls.write_all(ask.as_bytes()).unwrap();
+            let request =
+                "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: bytes\r\n\r\n";
+            tls.write_all(request.as_bytes()).unwrap();
             let mut head = [0; 12];
             tls.read_exact(&mut head).unwrap();
             assert_eq!(&head, b"HTTP/1.1 101");
             tls.write_all(b"some").unwrap();
-            leave_by(&mut tls.conn, &mut tls.sock, leave);
+            close_by(&mut tls.conn, &mut tls.sock, mode);
         });
-        let wanted = match leave {
-            Leave::Dies => Err(ErrorKind::UnexpectedEof),
-            Leave::SaysGoodbye => Ok(4),
+        let expected = match mode {
+            CloseMode::TcpOnly => Err(ErrorKind::UnexpectedEof),
+            CloseMode::CloseNotify => Ok(4),
         };
-        assert_eq!(ended.recv().await.unwrap(), wanted, "{leave:?}");
+        assert_eq!(ended.recv().await.unwrap(), expected, "{mode:?}");
         drop(server);
         client.join().unwrap();
     }
 }
 
 /// Chunks of a response's body; an error truncates it.
-type Pieces = mpsc::UnboundedReceiver<Result<Bytes, BoxError>>;
+type Chunks = mpsc::UnboundedReceiver<Result<Bytes, BoxError>>;
 
 /// A server whose response body the test sends, and an HTTP/1.0 client that has read its head: the body is
 /// delimited by the end of the connection.
-async fn begun() -> (Server, TcpStream, mpsc::UnboundedSender<Result<Bytes, BoxError>>) {
-    let (sender, pieces) = mpsc::unbounded_channel();
-    let pieces = Arc::new(std::sync::Mutex::new(Some(pieces)));
-    let answer = move |_: Request<Incoming>| {
-        let pieces: Pieces = pieces.lock().unwrap().take().unwrap();
-        let frames = futures_util::stream::unfold(pieces, async |mut pieces| {
+async fn start_download() -> (Server, TcpStream, mpsc::UnboundedSender<Result<Bytes, BoxError>>) {
+    let (sender, chunks) = mpsc::unbounded_channel();
+    let chunks = Arc::new(std::sync::Mutex::new(Some(chunks)));
+    let handler = move |_: Request<Incoming>| {
+        let chunks: Chunks = chunks.lock().unwrap().take().unwrap();
+        let frames = futures_util::stream::unfold(chunks, async |mut pieces| {
             Some((pieces.recv().await?.map(Frame::data), pieces))
         });
         std::future::ready(Ok::<_, Infallible>(Response::new(StreamBody::new(frames.boxed()))))
@@ -195,7 +200,7 @@ async fn begun() -> (Server, TcpStream, mpsc::UnboundedSender<Result<Bytes, BoxE
     let server = Server::builder()
         .listen_cleartext(loopback(), CleartextTrust::None)
         .workers(NonZeroUsize::MIN)
-        .start(service_fn(answer))
+        .start(service_fn(handler))
         .unwrap();
     let mut tcp = TcpStream::connect(server.local_addrs()[0]).await.unwrap();
     tcp.write_all(b"GET / HTTP/1.0\r\n\r\n").await.unwrap();
@@ -208,13 +213,13 @@ async fn begun() -> (Server, TcpStream, mpsc::UnboundedSender<Result<Bytes, BoxE
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_does_not_end_with_its_connection() {
-    let (_server, mut tcp, sender) = begun().await;
+async fn a_failed_body_delimited_by_close_resets_the_connection() {
+    let (_server, mut tcp, sender) = start_download().await;
     sender.send(Err("broken".into())).unwrap();
     let error = tcp.read(&mut [0]).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
 
-    let (_server, mut tcp, sender) = begun().await;
+    let (_server, mut tcp, sender) = start_download().await;
     sender.send(Ok(" and half".into())).unwrap();
     drop(sender);
     let mut rest = String::new();
@@ -223,34 +228,34 @@ async fn a_body_that_breaks_does_not_end_with_its_connection() {
 }
 
 #[tokio::test]
-async fn a_server_that_stops_does_not_end_a_body_with_its_connection() {
-    let (server, mut tcp, _sender) = begun().await;
+async fn a_shutdown_resets_the_connection_of_a_partial_body_delimited_by_close() {
+    let (server, mut tcp, _sender) = start_download().await;
     server.shutdown(Duration::ZERO).await.unwrap();
     let error = tcp.read(&mut [0]).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
 }
 
-/// Size of a response that is sent before its request is complete. The kernel's buffer takes all of it.
-const EARLY: usize = 600_000;
+/// Size of a response that is sent before its request is complete. It fits into the kernel's buffer.
+const EARLY_RESPONSE_BYTES: usize = 600_000;
 
 /// Reads in small parts, and continues its upload in between.
-fn read_while_sending(mut io: impl Read + Write) -> Vec<u8> {
-    let ask = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n";
-    io.write_all(ask).unwrap();
-    let mut came = Vec::new();
-    let mut piece = [0; 4096];
+fn read_while_uploading(mut io: impl Read + Write) -> Vec<u8> {
+    let request = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n";
+    io.write_all(request).unwrap();
+    let mut received = Vec::new();
+    let mut chunk = [0; 4096];
     loop {
         // A reset shows where the response ends.
         let _ = io.write_all(&[b'x'; 100]);
-        match io.read(&mut piece) {
-            Ok(read @ 1..) => came.extend_from_slice(&piece[..read]),
-            Ok(0) | Err(_) => return came,
+        match io.read(&mut chunk) {
+            Ok(read @ 1..) => received.extend_from_slice(&chunk[..read]),
+            Ok(0) | Err(_) => return received,
         }
     }
 }
 
 #[test]
-fn a_response_arrives_whole_though_the_client_goes_on_sending() {
+fn a_response_is_complete_although_the_client_continues_to_send() {
     for tls in [false, true] {
         let made = certificate();
         let server = Server::builder().workers(NonZeroUsize::MIN);
@@ -260,10 +265,12 @@ fn a_response_arrives_whole_though_the_client_goes_on_sending() {
         } else {
             server.listen_cleartext(loopback(), CleartextTrust::None)
         };
-        let answer = |_: Request<Incoming>| {
-            std::future::ready(Ok::<_, Infallible>(Response::new(Full::new(bytes(EARLY)))))
+        let handler = |_: Request<Incoming>| {
+            std::future::ready(Ok::<_, Infallible>(Response::new(Full::new(bytes(
+                EARLY_RESPONSE_BYTES,
+            )))))
         };
-        let server = server.start(service_fn(answer)).unwrap();
+        let server = server.start(service_fn(handler)).unwrap();
         // A small receive buffer, so that most of the response waits at the server.
         let stream = socket2::Type::STREAM;
         let socket = socket2::Socket::new(socket2::Domain::IPV4, stream, None).unwrap();
@@ -271,11 +278,16 @@ fn a_response_arrives_whole_though_the_client_goes_on_sending() {
         socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         socket.connect(&server.local_addrs()[0].into()).unwrap();
         let tcp = std::net::TcpStream::from(socket);
-        let came = match tls {
-            false => read_while_sending(tcp),
-            true => read_while_sending(raw_client(&made, tcp)),
+        let received = match tls {
+            false => read_while_uploading(tcp),
+            true => read_while_uploading(raw_client(&made, tcp)),
         };
-        let whole = came.ends_with(&bytes(EARLY)[EARLY - 100..]);
-        assert!(whole, "TLS: {tls}; {} bytes came of {EARLY} and a head", came.len());
+        let is_complete =
+            received.ends_with(&bytes(EARLY_RESPONSE_BYTES)[EARLY_RESPONSE_BYTES - 100..]);
+        assert!(
+            is_complete,
+            "TLS: {tls}; {} bytes received of {EARLY_RESPONSE_BYTES} and a head",
+            received.len()
+        );
     }
 }
