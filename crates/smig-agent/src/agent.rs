@@ -74,7 +74,7 @@ impl Agent {
         let client = client.queue(QueueLimit::new(spec.max_connections.max(MIN_QUEUE)));
         let client = match &observer {
             Some(observer) => {
-                client.observer(observer.clone()).describe_streams(admin::NAME_LENGTH)
+                client.observer(observer.clone()).request_label_limit(admin::NAME_LENGTH)
             }
             None => client,
         };

@@ -147,7 +147,7 @@ impl GatewaySpec {
         if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
             return Err("write the gateway as https://host:port, without a path".to_owned());
         }
-        Origin::of(uri).map_err(|error| error.to_string())
+        Origin::from_uri(uri).map_err(|error| error.to_string())
     }
 }
 

@@ -171,7 +171,7 @@ async fn a_gateway_names_the_other_host(ended: &mut Ended) {
                 [admin]\nlisten = '127.0.0.1:0'\n";
     let gateway = Gateway::start(Config::parse(text, Path::new("gateway.toml")).unwrap()).unwrap();
     let (address, _) = gateway.listeners().next().unwrap();
-    let proxy = Origin::of(&format!("http://{address}").parse().unwrap()).unwrap();
+    let proxy = Origin::from_uri(&format!("http://{address}").parse().unwrap()).unwrap();
     let client = Client::builder()
         .cleartext(Cleartext::PriorKnowledge(CleartextTrust::None))
         .build()

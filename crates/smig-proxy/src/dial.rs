@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
-use smig::{Loaded, Resolver, TlsError};
+use smig::{LoadedTrust, Resolver, TlsError};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
@@ -83,7 +83,7 @@ impl Io {
 #[derive(Clone, Copy, Debug)]
 pub struct Tls<'a> {
     /// The certificates that are trusted.
-    pub trust: &'a Loaded,
+    pub trust: &'a LoadedTrust,
     /// The protocols that are offered.
     pub offer: Offer,
 }

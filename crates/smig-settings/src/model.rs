@@ -97,7 +97,7 @@ impl ServerSettings {
             .interactive_socket(self.interactive.clone())
             .bulk_socket(self.bulk.clone())
             .pacing(self.pacing())
-            .max_hold(self.max_bulk_deferral)
+            .max_bulk_deferral(self.max_bulk_deferral)
             .max_connections(self.max_connections)
             .max_connections_per_client(self.max_connections_per_client)
             .handshake_timeout(self.handshake_timeout)

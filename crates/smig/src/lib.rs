@@ -125,7 +125,7 @@
 //!
 //! | for | see |
 //! |---|---|
-//! | requests | [`Client`], [`ClientBuilder`], [`Origin`], [`Trust`], [`Sending`], [`on_informational`] |
+//! | requests | [`Client`], [`ClientBuilder`], [`Origin`], [`Trust`], [`ResponseFuture`], [`on_informational`] |
 //! | limits of clients | [`QueueLimit`], [`ConnectionLimit`], [`Resolver`] |
 //! | serving | [`ServerBuilder`], [`Server`], [`Serve`], [`ConnectionServer`], [`ServerTls`], [`ClientCertificates`] |
 //! | in a handler | [`Incoming`], [`ConnectionInfo`], [`InformationalSender`], [`UpgradedIo`], [`Reset`] |
@@ -168,8 +168,8 @@ mod stream;
 mod transport;
 
 pub use client::{
-    Cleartext, Client, ClientBuilder, Loaded, NegotiatedProtocol, Origin, Sending, Trust,
-    connect_any, is_last_request, is_last_response, on_informational,
+    Cleartext, Client, ClientBuilder, LoadedTrust, NegotiatedProtocol, Origin, ResponseFuture,
+    Trust, connect_any, is_last_request, is_last_response, on_informational,
 };
 pub use connection::{CleartextTrust, ConnectionInfo, ListenerId, TlsInfo};
 pub use driver::Pacing;
@@ -181,7 +181,7 @@ pub use observer::{Observer, ObserverEvent, Stats};
 pub use resolve::Resolver;
 pub use server::{
     AuthorityCheck, Certificate, ClientCertificates, ConnectionServer, InformationalSender,
-    Listening, Serve, Server, ServerBuilder, ServerTls, ServerView, UpgradedIo,
+    ListenerInfo, Serve, Server, ServerBuilder, ServerTls, ServerView, UpgradedIo,
 };
 pub use snapshot::{
     ConnectionRole, ConnectionSnapshot, MAX_SNAPSHOT_SESSIONS, MAX_SNAPSHOT_STREAMS,

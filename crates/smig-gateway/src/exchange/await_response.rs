@@ -6,7 +6,7 @@ use std::task::{Poll, ready};
 use std::time::Duration;
 
 use http::Response;
-use smig::{Incoming, Sending};
+use smig::{Incoming, ResponseFuture};
 use smig_proxy::ProxyError;
 use smig_proxy::upload::{ResponseClock, ResponseDeadline};
 use tokio::time::Instant;
@@ -17,7 +17,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 /// Waits for a response's header section. The timeouts begin when the request has a stream; waiting for that, and for
 /// a connection, ends with the client's own limits.
 pub(super) async fn await_response(
-    mut sending: Sending<'_>,
+    mut sending: ResponseFuture<'_>,
     deadline: ResponseDeadline,
 ) -> Result<Result<Response<Incoming>, smig::Error>, ProxyError> {
     // The clock of the current attempt, and when that was sent: the client repeats what the server did not process.

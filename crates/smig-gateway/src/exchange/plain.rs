@@ -175,7 +175,7 @@ impl PlainExchange<'_> {
             });
         }
         let sending =
-            session.client.begin(&session.origin, request).map_err(ProxyError::from_smig)?;
+            session.client.submit(&session.origin, request).map_err(ProxyError::from_smig)?;
         let mut response =
             await_response(sending, deadline).await?.map_err(ProxyError::from_smig)?;
         if response.version() < Version::HTTP_2 {

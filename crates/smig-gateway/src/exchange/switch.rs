@@ -216,7 +216,7 @@ async fn ask_http2(
         (true, _) => ProxyError::Upgrade("the request was cancelled"),
         (false, _) => ProxyError::from_smig(error),
     };
-    let sending = session.client.begin(&session.origin, request).map_err(failed)?;
+    let sending = session.client.submit(&session.origin, request).map_err(failed)?;
     // The tunnel's other direction waits for this response, so it cannot stall.
     let deadline = limits.response_deadline(&Upload::default());
     let response = await_response(sending, deadline).await?.map_err(failed)?;

@@ -53,7 +53,8 @@ pub(crate) fn load_server_tls(config: &Config) -> Result<ServerTls, Diagnostics>
     };
     let key: &[&str] =
         if certificates.is_empty() { &["certificate"] } else { &["tls", "client_ca"] };
-    ServerTls::by_name(certificates, &clients).map_err(|error| config.fault(key, error.to_string()))
+    ServerTls::from_certificates(certificates, &clients)
+        .map_err(|error| config.fault(key, error.to_string()))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {

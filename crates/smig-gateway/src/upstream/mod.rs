@@ -11,7 +11,7 @@ mod worker;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use smig::{Loaded, Resolver, Trust};
+use smig::{LoadedTrust, Resolver, Trust};
 use tokio::sync::watch;
 
 pub use server::{ServerStatus, UpstreamServer};
@@ -46,7 +46,7 @@ pub struct Upstream {
     timeouts: Timeouts,
     retries: u32,
     health: Option<HealthSpec>,
-    trust: Loaded,
+    trust: LoadedTrust,
     resolver: Resolver,
     turn: AtomicUsize,
     /// Carries no values: its drop notifies the workers that the upstream was removed.

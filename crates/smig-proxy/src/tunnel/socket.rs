@@ -84,7 +84,7 @@ impl Socket<TokioIo<UpgradedIo>> {
     /// # Errors
     /// `upgraded` is not a connection of a [`smig::Server`].
     pub fn of_client(upgraded: Upgraded) -> io::Result<Self> {
-        let (io, first) = UpgradedIo::of(upgraded).ok_or(io::ErrorKind::Unsupported)?;
+        let (io, first) = UpgradedIo::from_upgraded(upgraded).ok_or(io::ErrorKind::Unsupported)?;
         Ok(Self::with_first(TokioIo::new(io), first))
     }
 }

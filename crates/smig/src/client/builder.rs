@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use smig_proto::Config;
 
-use super::dial::DialLimits;
+use super::dial::DialTimeouts;
 use super::pool::SessionPool;
 use super::tls::Trust;
 use super::{Client, Inner};
@@ -20,8 +20,8 @@ use crate::observer::{Counters, Observer};
 use crate::resolve::Resolver;
 use crate::socket::SocketOptions;
 
-/// Default length of the request queue.
-const MAX_QUEUED: usize = 1024;
+/// Default limit of queued requests.
+const DEFAULT_QUEUE_LIMIT: usize = 1024;
 
 /// The protocol for `http://` URIs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,22 +37,22 @@ pub enum Cleartext {
 pub struct ClientBuilder {
     trust: Trust,
     resolver: Resolver,
-    engine: Config,
-    rules: MigrationConfig,
+    engine_config: Config,
+    migration: MigrationConfig,
     interactive: SocketOptions,
     bulk: SocketOptions,
     pacing: Pacing,
-    max_hold: Duration,
+    max_bulk_deferral: Duration,
     cleartext: Cleartext,
     spares: usize,
     connect_timeout: Duration,
     handshake_timeout: Duration,
     response_timeout: Option<Duration>,
     idle_timeout: Duration,
-    queue: QueueLimit,
+    queue_limit: QueueLimit,
     queue_timeout: Option<Duration>,
-    connections: Option<ConnectionLimit>,
-    describe_streams: usize,
+    connection_limit: Option<ConnectionLimit>,
+    request_label_limit: usize,
     observer: Option<Arc<dyn Observer>>,
 }
 
@@ -67,22 +67,25 @@ impl Default for ClientBuilder {
         Self {
             trust: Trust::default(),
             resolver: Resolver::system(),
-            engine: Config::client(),
-            rules: MigrationConfig { mode: MigrationMode::Policy, ..MigrationConfig::default() },
+            engine_config: Config::client(),
+            migration: MigrationConfig {
+                mode: MigrationMode::Policy,
+                ..MigrationConfig::default()
+            },
             interactive: SocketOptions::interactive(),
             bulk: SocketOptions::bulk(),
             pacing: Pacing::default(),
-            max_hold: Duration::from_millis(25),
+            max_bulk_deferral: Duration::from_millis(25),
             cleartext: Cleartext::default(),
             spares: 1,
             connect_timeout: Duration::from_secs(10),
             handshake_timeout: Duration::from_secs(10),
             response_timeout: None,
             idle_timeout: Duration::from_secs(90),
-            queue: QueueLimit::new(MAX_QUEUED),
+            queue_limit: QueueLimit::new(DEFAULT_QUEUE_LIMIT),
             queue_timeout: None,
-            connections: None,
-            describe_streams: 0,
+            connection_limit: None,
+            request_label_limit: 0,
             observer: None,
         }
     }
@@ -107,14 +110,14 @@ impl ClientBuilder {
     /// Sets the HTTP/2 settings and limits of each session.
     #[must_use]
     pub fn engine(mut self, config: Config) -> Self {
-        self.engine = config;
+        self.engine_config = config;
         self
     }
 
     /// Sets when this side migrates streams, mainly for what it sends.
     #[must_use]
-    pub fn migration(mut self, rules: MigrationConfig) -> Self {
-        self.rules = rules;
+    pub fn migration(mut self, config: MigrationConfig) -> Self {
+        self.migration = config;
         self
     }
 
@@ -133,17 +136,18 @@ impl ClientBuilder {
     }
 
     /// Sets the connections whose uploads are paced near the measured rate of the path; default: those to which
-    /// streams have migrated. On connections without pacing, [`max_hold`](Self::max_hold) has no effect.
+    /// streams have migrated. On connections without pacing,
+    /// [`max_bulk_deferral`](Self::max_bulk_deferral) has no effect.
     #[must_use]
     pub fn pacing(mut self, pacing: Pacing) -> Self {
         self.pacing = pacing;
         self
     }
 
-    /// Sets how long one short upload may delay long ones; zero: not at all.
+    /// Sets how long interactive uploads may defer bulk ones (default 25 ms); zero disables that.
     #[must_use]
-    pub fn max_hold(mut self, limit: Duration) -> Self {
-        self.max_hold = limit;
+    pub fn max_bulk_deferral(mut self, limit: Duration) -> Self {
+        self.max_bulk_deferral = limit;
         self
     }
 
@@ -155,7 +159,7 @@ impl ClientBuilder {
     }
 
     /// Sets the number of spare connections per session with a server that supports SMig; 0: dial one only when the
-    /// server offers a move.
+    /// server offers a migration.
     #[must_use]
     pub fn spares(mut self, spares: usize) -> Self {
         self.spares = spares;
@@ -194,7 +198,7 @@ impl ClientBuilder {
     /// 1024). Further ones fail at once. The limit may be shared with other clients.
     #[must_use]
     pub fn queue(mut self, limit: QueueLimit) -> Self {
-        self.queue = limit;
+        self.queue_limit = limit;
         self
     }
 
@@ -207,19 +211,19 @@ impl ClientBuilder {
     }
 
     /// Sets how many connections may be open at once; default: no limit. The limit may be shared with other clients.
-    /// A session's first connection waits for a slot, at most for [`queue_timeout`](Self::queue_timeout); without a
-    /// free slot, no spare is dialed.
+    /// A session's first connection waits for a permit, at most for
+    /// [`queue_timeout`](Self::queue_timeout); without an available permit, no spare is dialed.
     #[must_use]
     pub fn connections(mut self, limit: ConnectionLimit) -> Self {
-        self.connections = Some(limit);
+        self.connection_limit = Some(limit);
         self
     }
 
     /// Sets how many bytes of a request's method, authority and path each are stored for [`Client::sessions`];
     /// default: 0, which stores nothing.
     #[must_use]
-    pub fn describe_streams(mut self, limit: usize) -> Self {
-        self.describe_streams = limit;
+    pub fn request_label_limit(mut self, limit: usize) -> Self {
+        self.request_label_limit = limit;
         self
     }
 
@@ -236,31 +240,35 @@ impl ClientBuilder {
     /// CA certificates that cannot be read.
     pub fn build(self) -> Result<Client, Error> {
         entropy::check()?;
-        let max_connections = self.engine.smig.as_ref().map_or(1, |smig| smig.max_connections);
+        let max_connections =
+            self.engine_config.smig.as_ref().map_or(1, |smig| smig.max_connections);
         let inner = Arc::new(Inner {
             trust: self.trust.load()?,
             resolver: self.resolver,
             pool: Arc::new(SessionPool::default()),
-            engine: Arc::new(self.engine),
-            rules: self.rules,
+            engine_config: Arc::new(self.engine_config),
+            migration: self.migration,
             conn_options: Arc::new(ConnOptions {
                 interactive: self.interactive,
                 bulk: self.bulk,
                 pacing: self.pacing,
-                max_bulk_deferral: self.max_hold,
+                max_bulk_deferral: self.max_bulk_deferral,
             }),
             cleartext: self.cleartext,
             spares: self.spares,
-            max_connections,
-            queue: self.queue,
+            max_session_connections: max_connections,
+            queue_limit: self.queue_limit,
             queue_timeout: self.queue_timeout,
-            connections: self.connections,
-            limits: DialLimits { connect: self.connect_timeout, handshake: self.handshake_timeout },
+            connection_limit: self.connection_limit,
+            dial_timeouts: DialTimeouts {
+                connect: self.connect_timeout,
+                handshake: self.handshake_timeout,
+            },
             response_timeout: self.response_timeout,
             idle_timeout: self.idle_timeout,
-            describe_streams: self.describe_streams,
+            request_label_limit: self.request_label_limit,
             counters: Arc::new(Counters::new(self.observer)),
-            open: Arc::new(AtomicUsize::new(0)),
+            open_connections: Arc::new(AtomicUsize::new(0)),
         });
         Ok(Client { inner, reserved: QueueReservation::default() })
     }

@@ -19,14 +19,14 @@ const CONNECTION_ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// Timeouts of one connection.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct DialLimits {
+pub(super) struct DialTimeouts {
     pub(super) connect: Duration,
     pub(super) handshake: Duration,
 }
 
 /// Connects to the origin, at the address that answers first.
 pub(super) async fn dial(context: &OriginContext) -> Result<Transport, Error> {
-    let (origin, limit) = (&context.origin, context.limits.connect);
+    let (origin, limit) = (&context.origin, context.dial_timeouts.connect);
     let connecting = async {
         let name = origin.host();
         let addrs = context.resolver.resolve(name, origin.port()).await;
@@ -42,11 +42,11 @@ pub(super) async fn dial(context: &OriginContext) -> Result<Transport, Error> {
 }
 
 /// Connects to the address that the session uses already.
-pub(super) async fn dial_again(
+pub(super) async fn dial_addr(
     addr: SocketAddr,
     context: &OriginContext,
 ) -> Result<Transport, Error> {
-    let limit = context.limits.connect;
+    let limit = context.dial_timeouts.connect;
     let tcp = timeout(limit, TcpStream::connect(addr))
         .await
         .map_err(|_| Error::new(ErrorKind::Timeout { phase: TimeoutPhase::Connect, after: limit }))?
@@ -55,22 +55,22 @@ pub(super) async fn dial_again(
 }
 
 async fn secure(tcp: TcpStream, context: &OriginContext) -> Result<Transport, Error> {
-    let (origin, limit) = (&context.origin, context.limits.handshake);
+    let (origin, limit) = (&context.origin, context.dial_timeouts.handshake);
     let failed = |source| {
         let fault = TlsError::from_io(&source);
         Error::new(ErrorKind::Tls { target: origin.to_string(), fault, source })
     };
     match origin.security() {
-        OriginSecurity::Clear => Transport::cleartext(tcp).map_err(|source| {
+        OriginSecurity::Cleartext => Transport::cleartext(tcp).map_err(|source| {
             Error::new(ErrorKind::Connect { target: origin.to_string(), source })
         }),
         OriginSecurity::Tls => {
             let name = origin.server_name()?;
-            let shaking = async {
+            let handshake = async {
                 let config = context.trust.config().await?;
                 transport::connect(tcp, config, name).await.map_err(failed)
             };
-            timeout(limit, shaking).await.map_err(|_| {
+            timeout(limit, handshake).await.map_err(|_| {
                 Error::new(ErrorKind::Timeout { phase: TimeoutPhase::Handshake, after: limit })
             })?
         }
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn families_alternate() {
+    fn address_families_alternate() {
         let addr = |text: &str| text.parse::<SocketAddr>().unwrap();
         let mixed = interleave(vec![
             addr("[2001:db8::1]:1"),
@@ -153,13 +153,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_that_refuses_does_not_hide_the_next() {
+    async fn a_refused_address_does_not_prevent_the_next() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let good = listener.local_addr().unwrap();
-        // Bound without a listener.
-        let nobody = tokio::net::TcpSocket::new_v4().unwrap();
-        nobody.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let refused = nobody.local_addr().unwrap();
+        // Bound, but not listening.
+        let unlistened = tokio::net::TcpSocket::new_v4().unwrap();
+        unlistened.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let refused = unlistened.local_addr().unwrap();
         let tcp = connect_any(vec![refused, good]).await.unwrap();
         assert_eq!(tcp.peer_addr().unwrap(), good);
         let error = connect_any(vec![refused]).await.unwrap_err();

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use http::{HeaderMap, Request, StatusCode};
 
-type Listener = dyn Fn(StatusCode, &HeaderMap) + Send + Sync;
+type Callback = dyn Fn(StatusCode, &HeaderMap) + Send + Sync;
 
 /// The callback for a request's informational responses.
 #[derive(Clone)]
-pub(crate) struct OnInformational(Arc<Listener>);
+pub(crate) struct OnInformational(Arc<Callback>);
 
 impl fmt::Debug for OnInformational {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -23,11 +23,11 @@ impl OnInformational {
     }
 }
 
-/// Registers `listener`, which is called on the session's task for each informational response (1xx) to this
+/// Registers `callback`, which is called on the session's task for each informational response (1xx) to this
 /// request. Over HTTP/1.1 none is reported.
 pub fn on_informational<B>(
     request: &mut Request<B>,
-    listener: impl Fn(StatusCode, &HeaderMap) + Send + Sync + 'static,
+    callback: impl Fn(StatusCode, &HeaderMap) + Send + Sync + 'static,
 ) {
-    request.extensions_mut().insert(OnInformational(Arc::new(listener)));
+    request.extensions_mut().insert(OnInformational(Arc::new(callback)));
 }

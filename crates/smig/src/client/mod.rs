@@ -3,7 +3,7 @@
 //! In the order of a request:
 //!
 //! - [`builder`]: settings. [`service`]: the client as a tower service.
-//! - [`request`], [`sending`], [`informational`]: a request before and while it is sent, and its repetition.
+//! - [`request`], [`response_future`], [`informational`]: a request before and while it is sent.
 //! - [`origin`], [`pool`]: the session that takes it. [`dial`], [`tls`]: the session's connections.
 //! - [`session`]: its task over HTTP/2, with [`spares`], [`reset_rate`] and [`unfinished_uploads`]; [`http1`]: over HTTP/1.1.
 
@@ -15,7 +15,7 @@ mod origin;
 mod pool;
 mod request;
 mod reset_rate;
-mod sending;
+mod response_future;
 mod service;
 mod session;
 mod spares;
@@ -41,9 +41,9 @@ pub use dial::connect_any;
 pub use http1::{is_last_request, is_last_response};
 pub use informational::on_informational;
 pub use origin::Origin;
-pub use sending::Sending;
+pub use response_future::ResponseFuture;
 pub use session::NegotiatedProtocol;
-pub use tls::{Loaded, Trust};
+pub use tls::{LoadedTrust, Trust};
 
 pub(crate) use informational::OnInformational;
 
@@ -56,11 +56,11 @@ use crate::observer::{Counters, Stats};
 use crate::resolve::Resolver;
 use crate::snapshot::{self, Snapshot};
 use crate::stream::{BodyLength, Incoming, RequestBody, SharedStream, content_length};
-use dial::DialLimits;
+use dial::DialTimeouts;
 use pool::{OriginContext, SessionPool};
-use request::{Draft, QueuedRequest, RequestOptions};
-use sending::Message;
-use session::{Command, FinishWhen};
+use request::{QueuedRequest, RequestDraft, RequestOptions};
+use response_future::RequestParts;
+use session::{Command, RetireIf};
 
 /// An HTTP client, and a tower service of requests. Cheap to clone; clones share sessions. Must be used inside a
 /// tokio runtime, on which its sessions run. When the last clone is dropped, each session closes after its last
@@ -68,35 +68,35 @@ use session::{Command, FinishWhen};
 #[derive(Clone, Debug)]
 pub struct Client {
     inner: Arc<Inner>,
-    /// The queue slot that this handle reserved in `poll_ready`.
+    /// The queue permit that this handle reserved in `poll_ready`.
     reserved: QueueReservation,
 }
 
 #[derive(Debug)]
 struct Inner {
-    trust: Loaded,
+    trust: LoadedTrust,
     resolver: Resolver,
     pool: Arc<SessionPool>,
-    engine: Arc<Config>,
-    rules: MigrationConfig,
+    engine_config: Arc<Config>,
+    migration: MigrationConfig,
     conn_options: Arc<ConnOptions>,
     cleartext: Cleartext,
     spares: usize,
-    max_connections: usize,
-    queue: QueueLimit,
+    max_session_connections: usize,
+    queue_limit: QueueLimit,
     queue_timeout: Option<Duration>,
-    connections: Option<ConnectionLimit>,
-    limits: DialLimits,
+    connection_limit: Option<ConnectionLimit>,
+    dial_timeouts: DialTimeouts,
     response_timeout: Option<Duration>,
     idle_timeout: Duration,
-    describe_streams: usize,
+    request_label_limit: usize,
     counters: Arc<Counters>,
-    open: Arc<AtomicUsize>,
+    open_connections: Arc<AtomicUsize>,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.pool.finish();
+        self.pool.retire_all();
     }
 }
 
@@ -116,7 +116,7 @@ impl Client {
     /// Returns a snapshot of the sessions over HTTP/2 that accept requests. Each session's task is polled for it;
     /// there is no cost between calls.
     pub async fn sessions(&self) -> Snapshot {
-        snapshot::collect(self.inner.pool.all(), Command::Describe).await
+        snapshot::collect(self.inner.pool.all(), Command::Snapshot).await
     }
 
     /// Sends a request to the origin of its URI and waits for the response's head.
@@ -127,7 +127,7 @@ impl Client {
     ///
     /// The request waits for a connection and for a stream that the server allows. When the
     /// [queue](ClientBuilder::queue) is full, it fails at once. As a tower service, the client is ready when the
-    /// queue has a free slot.
+    /// queue has an available permit.
     ///
     /// # Errors
     /// See the accessors of [`Error`].
@@ -137,7 +137,7 @@ impl Client {
         B::Data: Send,
         B::Error: Into<BoxError>,
     {
-        let origin = Origin::of(request.uri())?;
+        let origin = Origin::from_uri(request.uri())?;
         self.request_to(&origin, request).await
     }
 
@@ -147,20 +147,20 @@ impl Client {
     /// # Errors
     /// No connection, or one that closed at once; see the accessors of [`Error`].
     pub async fn connect(&self, origin: &Origin) -> Result<NegotiatedProtocol, Error> {
-        let (sender, speaks) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let mut command = Command::AwaitProtocol(sender);
         // The session may have closed in between; the next one is new.
-        while let Err(unsent) = self.session(origin).send(command) {
+        while let Err(unsent) = self.session_mailbox(origin).send(command) {
             command = unsent;
         }
-        speaks.await.unwrap_or_else(|_| Err(Error::new(ErrorKind::Connection(None))))
+        receiver.await.unwrap_or_else(|_| Err(Error::new(ErrorKind::Connection(None))))
     }
 
     /// Sets the current addresses of the origin. A session that is connected to another address accepts no further
     /// request and closes after its last one; the next request opens a new session. Over HTTP/1.1 this applies to
     /// each connection.
     pub fn set_addresses(&self, origin: &Origin, addresses: &[SocketAddr]) {
-        if let Some(mailbox) = self.inner.pool.present(origin) {
+        if let Some(mailbox) = self.inner.pool.get(origin) {
             let addresses = addresses.iter().map(|addr| addr.ip().to_canonical()).collect();
             // If the send fails, the session is closing already.
             drop(mailbox.send(Command::SetAddresses(addresses)));
@@ -169,25 +169,25 @@ impl Client {
 
     /// Stops the session with the origin, if there is one, from accepting requests. It closes after its last one.
     pub fn retire(&self, origin: &Origin) {
-        self.finish(origin, FinishWhen::Always);
+        self.retire_session(origin, RetireIf::Always);
     }
 
     /// Like [`Self::retire`], but leaves a session that has requests as it is.
     pub fn retire_if_idle(&self, origin: &Origin) {
-        self.finish(origin, FinishWhen::Idle);
+        self.retire_session(origin, RetireIf::Idle);
     }
 
-    fn finish(&self, origin: &Origin, when: FinishWhen) {
-        if let Some(mailbox) = self.inner.pool.present(origin) {
+    fn retire_session(&self, origin: &Origin, when: RetireIf) {
+        if let Some(mailbox) = self.inner.pool.get(origin) {
             // If the send fails, the session is closing already.
-            drop(mailbox.send(Command::Finish(when)));
+            drop(mailbox.send(Command::Retire(when)));
         }
     }
 
     /// Returns whether a session with the origin accepts requests or is being established.
     #[must_use]
     pub fn has_session(&self, origin: &Origin) -> bool {
-        self.inner.pool.present(origin).is_some_and(|mailbox| !mailbox.is_closed())
+        self.inner.pool.get(origin).is_some_and(|mailbox| !mailbox.is_closed())
     }
 
     /// Like [`Self::request`], but to an origin that differs from the URI's: for CONNECT, or through a proxy.
@@ -204,7 +204,7 @@ impl Client {
         B::Data: Send,
         B::Error: Into<BoxError>,
     {
-        self.begin(origin, request)?.await
+        self.submit(origin, request)?.await
     }
 
     /// Like [`Self::request_to`], but submits the request at once. The future that it returns also reports whether the
@@ -212,56 +212,63 @@ impl Client {
     ///
     /// # Errors
     /// The request is invalid, or the [queue](ClientBuilder::queue) is full; other errors are the future's.
-    pub fn begin<'a, B>(
+    pub fn submit<'a, B>(
         &'a self,
         origin: &'a Origin,
         request: Request<B>,
-    ) -> Result<Sending<'a>, Error>
+    ) -> Result<ResponseFuture<'a>, Error>
     where
         B: Body + Send + 'static,
         B::Data: Send,
         B::Error: Into<BoxError>,
     {
-        self.begin_at(origin, request, None)
+        self.submit_with_permit(origin, request, None)
     }
 
-    /// Like [`Self::begin`], with the queue slot in `place` or with a new one.
-    fn begin_at<'a, B>(
+    /// Like [`Self::submit`], with the queue permit `queue_permit` or a new one.
+    fn submit_with_permit<'a, B>(
         &'a self,
         origin: &'a Origin,
         request: Request<B>,
-        place: Option<QueuePermit>,
-    ) -> Result<Sending<'a>, Error>
+        queue_permit: Option<QueuePermit>,
+    ) -> Result<ResponseFuture<'a>, Error>
     where
         B: Body + Send + 'static,
         B::Data: Send,
         B::Error: Into<BoxError>,
     {
-        let (head, options, body) = split(request)?;
+        let (head, options, body) = split_request(request)?;
         let body = RequestBody::new(body);
-        let (head, length) = with_length(head, &body);
-        Sending::begin(self, origin, Message { head, length, options }, body, place)
+        let (head, length) = with_content_length(head, &body);
+        ResponseFuture::submit(
+            self,
+            origin,
+            RequestParts { head, length, options },
+            body,
+            queue_permit,
+        )
     }
 
-    /// Submits a request to the origin's session.
-    fn submit(
+    /// Sends a request to the task of the origin's session.
+    fn send_to_session(
         &self,
         origin: &Origin,
-        mut draft: Draft,
+        mut draft: RequestDraft,
         mut body: RequestBody,
     ) -> Result<Arc<SharedStream>, Error> {
         loop {
-            let mailbox = self.session(origin);
+            let mailbox = self.session_mailbox(origin);
             let shared = SharedStream::without_slot(Arc::clone(mailbox.notifier()));
-            let Draft { head, length, options, place } = draft;
-            let shared_too = Arc::clone(&shared);
-            let outgoing = QueuedRequest { head, body, length, options, place, shared: shared_too };
+            let RequestDraft { head, length, options, queue_permit } = draft;
+            let shared_clone = Arc::clone(&shared);
+            let outgoing =
+                QueuedRequest { head, body, length, options, queue_permit, shared: shared_clone };
             match mailbox.send(Command::Request(Box::new(outgoing))) {
                 Ok(()) => return Ok(shared),
                 // The session closed in between; the next one is new.
                 Err(Command::Request(outgoing)) => {
-                    let QueuedRequest { head, length, options, place, .. } = *outgoing;
-                    draft = Draft { head, length, options, place };
+                    let QueuedRequest { head, length, options, queue_permit, .. } = *outgoing;
+                    draft = RequestDraft { head, length, options, queue_permit };
                     body = outgoing.body;
                 }
                 Err(_) => return Err(Error::new(ErrorKind::Closed)),
@@ -269,26 +276,26 @@ impl Client {
         }
     }
 
-    fn session(&self, origin: &Origin) -> Arc<Mailbox<Command>> {
+    fn session_mailbox(&self, origin: &Origin) -> Arc<Mailbox<Command>> {
         let inner = &self.inner;
-        inner.pool.find(origin, |mailbox| {
+        inner.pool.get_or_spawn(origin, |mailbox| {
             let context = Arc::new(OriginContext {
                 origin: origin.clone(),
                 trust: inner.trust.clone(),
                 resolver: inner.resolver.clone(),
-                limits: inner.limits,
-                engine: Arc::clone(&inner.engine),
+                dial_timeouts: inner.dial_timeouts,
+                engine_config: Arc::clone(&inner.engine_config),
                 conn_options: Arc::clone(&inner.conn_options),
-                rules: inner.rules.clone(),
+                migration: inner.migration.clone(),
                 cleartext: inner.cleartext,
                 spares: inner.spares,
-                max_connections: inner.max_connections,
-                connections: inner.connections.clone(),
+                max_session_connections: inner.max_session_connections,
+                connection_limit: inner.connection_limit.clone(),
                 queue_timeout: inner.queue_timeout,
                 idle_timeout: inner.idle_timeout,
-                describe_streams: inner.describe_streams,
+                request_label_limit: inner.request_label_limit,
                 counters: Arc::clone(&inner.counters),
-                open: Arc::clone(&inner.open),
+                open_connections: Arc::clone(&inner.open_connections),
                 pool: Arc::downgrade(&inner.pool),
             });
             tokio::spawn(pool::run(context, Arc::clone(mailbox)));
@@ -297,14 +304,14 @@ impl Client {
 }
 
 /// Converts a request to the engine's form. Applies the extensions [`Protocol`], [`MigrationHint`] and that of [`on_informational`].
-fn split<B>(request: Request<B>) -> Result<(RequestHead, RequestOptions, B), Error> {
+fn split_request<B>(request: Request<B>) -> Result<(RequestHead, RequestOptions, B), Error> {
     let (mut parts, body) = request.into_parts();
     let protocol = parts.extensions.remove::<Protocol>();
     let options = RequestOptions {
         hint: parts.extensions.remove::<MigrationHint>().unwrap_or_default(),
         on_informational: parts.extensions.remove::<OnInformational>(),
     };
-    strip(&mut parts.headers);
+    strip_connection_fields(&mut parts.headers);
     if parts.uri.authority().is_none() {
         let why = format!("{}: no authority", parts.uri);
         return Err(Error::new(ErrorKind::Request(why)));
@@ -315,7 +322,7 @@ fn split<B>(request: Request<B>) -> Result<(RequestHead, RequestOptions, B), Err
 }
 
 /// Adds a content-length if the body's length is known.
-fn with_length(mut head: RequestHead, body: &RequestBody) -> (RequestHead, BodyLength) {
+fn with_content_length(mut head: RequestHead, body: &RequestBody) -> (RequestHead, BodyLength) {
     if head.method == Method::CONNECT {
         return (head, BodyLength::Unknown);
     }
@@ -329,7 +336,7 @@ fn with_length(mut head: RequestHead, body: &RequestBody) -> (RequestHead, BodyL
 }
 
 /// Removes the fields that HTTP/2 forbids or expresses otherwise.
-fn strip(headers: &mut HeaderMap) {
+fn strip_connection_fields(headers: &mut HeaderMap) {
     const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
     const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
     for name in [CONNECTION, HOST, KEEP_ALIVE, PROXY_CONNECTION, TRANSFER_ENCODING, UPGRADE] {

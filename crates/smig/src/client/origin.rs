@@ -20,7 +20,7 @@ pub struct Origin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum OriginSecurity {
     Tls,
-    Clear,
+    Cleartext,
 }
 
 impl Origin {
@@ -33,14 +33,14 @@ impl Origin {
     /// `http://host:port`.
     #[must_use]
     pub fn http(host: impl Into<String>, port: u16) -> Self {
-        Self { security: OriginSecurity::Clear, host: host.into(), port }
+        Self { security: OriginSecurity::Cleartext, host: host.into(), port }
     }
 
     /// Returns the origin of a URI.
     ///
     /// # Errors
     /// A URI without scheme or host, or with a scheme other than http and https.
-    pub fn of(uri: &Uri) -> Result<Self, Error> {
+    pub fn from_uri(uri: &Uri) -> Result<Self, Error> {
         let bad = |why: &str| Error::new(ErrorKind::Request(format!("{uri}: {why}")));
         let host = uri.host().ok_or_else(|| bad("no host; write https://host/path"))?;
         // Brackets belong to the URI, not to the address.
@@ -85,7 +85,7 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = match self.security {
             OriginSecurity::Tls => "https",
-            OriginSecurity::Clear => "http",
+            OriginSecurity::Cleartext => "http",
         };
         if self.host.contains(':') {
             write!(f, "{scheme}://[{}]:{}", self.host, self.port)
@@ -100,12 +100,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn origins_of_uris() {
-        let of = |uri: &'static str| Origin::of(&Uri::from_static(uri));
-        assert_eq!(of("https://example.org/x").unwrap(), Origin::https("example.org", 443));
-        assert_eq!(of("http://[::1]:8080/").unwrap(), Origin::http("::1", 8080));
-        assert_eq!(of("http://[::1]:8080/").unwrap().to_string(), "http://[::1]:8080");
-        assert!(of("/path").unwrap_err().is_user());
-        assert!(of("ftp://example.org/").unwrap_err().is_user());
+    fn origins_are_parsed_from_uris() {
+        let origin = |uri: &'static str| Origin::from_uri(&Uri::from_static(uri));
+        assert_eq!(origin("https://example.org/x").unwrap(), Origin::https("example.org", 443));
+        assert_eq!(origin("http://[::1]:8080/").unwrap(), Origin::http("::1", 8080));
+        assert_eq!(origin("http://[::1]:8080/").unwrap().to_string(), "http://[::1]:8080");
+        assert!(origin("/path").unwrap_err().is_user());
+        assert!(origin("ftp://example.org/").unwrap_err().is_user());
     }
 }

@@ -8,11 +8,11 @@ use rustc_hash::FxHashMap;
 use smig_proto::{AppId, Config, Security, Session};
 use tokio::time::timeout;
 
-use super::dial::{self, DialLimits};
+use super::dial::{self, DialTimeouts};
 use super::origin::{Origin, OriginSecurity};
-use super::session::{ClientSession, Command, FinishWhen};
-use super::spares::{IDENTITY, Spares, counted};
-use super::tls::Loaded;
+use super::session::{ClientSession, Command, RetireIf};
+use super::spares::{CLIENT_IDENTITY, Spares, attach_permit};
+use super::tls::LoadedTrust;
 use super::{Cleartext, http1};
 use crate::connection::ConnectionInfo;
 use crate::driver::{ConnOptions, ConnSet, Driver};
@@ -35,7 +35,7 @@ impl SessionPool {
     }
 
     /// Returns the origin's session, or a new one, which `start` runs.
-    pub(super) fn find(
+    pub(super) fn get_or_spawn(
         &self,
         origin: &Origin,
         start: impl FnOnce(&Arc<Mailbox<Command>>),
@@ -53,7 +53,7 @@ impl SessionPool {
     }
 
     /// Returns the origin's session, if there is one.
-    pub(super) fn present(&self, origin: &Origin) -> Option<Arc<Mailbox<Command>>> {
+    pub(super) fn get(&self, origin: &Origin) -> Option<Arc<Mailbox<Command>>> {
         self.lock().get(origin).cloned()
     }
 
@@ -64,17 +64,17 @@ impl SessionPool {
 
     fn remove(&self, origin: &Origin, mailbox: &Arc<Mailbox<Command>>) {
         let mut sessions = self.lock();
-        if sessions.get(origin).is_some_and(|present| Arc::ptr_eq(present, mailbox)) {
+        if sessions.get(origin).is_some_and(|current| Arc::ptr_eq(current, mailbox)) {
             sessions.remove(origin);
         }
     }
 
-    /// Sends [`Command::Finish`] to every session.
-    pub(super) fn finish(&self) {
+    /// Sends [`Command::Retire`] to every session.
+    pub(super) fn retire_all(&self) {
         let sessions = core::mem::take(&mut *self.lock());
         for mailbox in sessions.into_values() {
             // A closed mailbox means that the session is closing already.
-            drop(mailbox.send(Command::Finish(FinishWhen::Always)));
+            drop(mailbox.send(Command::Retire(RetireIf::Always)));
         }
     }
 }
@@ -83,50 +83,53 @@ impl SessionPool {
 #[derive(Debug)]
 pub(super) struct OriginContext {
     pub(super) origin: Origin,
-    pub(super) trust: Loaded,
+    pub(super) trust: LoadedTrust,
     pub(super) resolver: Resolver,
-    pub(super) limits: DialLimits,
-    pub(super) engine: Arc<Config>,
+    pub(super) dial_timeouts: DialTimeouts,
+    pub(super) engine_config: Arc<Config>,
     pub(super) conn_options: Arc<ConnOptions>,
-    pub(super) rules: MigrationConfig,
+    pub(super) migration: MigrationConfig,
     pub(super) cleartext: Cleartext,
     pub(super) spares: usize,
-    pub(super) max_connections: usize,
-    pub(super) connections: Option<ConnectionLimit>,
+    pub(super) max_session_connections: usize,
+    pub(super) connection_limit: Option<ConnectionLimit>,
     pub(super) queue_timeout: Option<Duration>,
     pub(super) idle_timeout: Duration,
-    pub(super) describe_streams: usize,
+    pub(super) request_label_limit: usize,
     pub(super) counters: Arc<Counters>,
-    pub(super) open: Arc<AtomicUsize>,
+    pub(super) open_connections: Arc<AtomicUsize>,
     pub(super) pool: Weak<SessionPool>,
 }
 
 impl OriginContext {
     /// Removes the session from the map, so that new requests start a new one.
-    pub(super) fn forget(&self, mailbox: &Arc<Mailbox<Command>>) {
+    pub(super) fn remove_session(&self, mailbox: &Arc<Mailbox<Command>>) {
         if let Some(sessions) = self.pool.upgrade() {
             sessions.remove(&self.origin, mailbox);
         }
     }
 
-    /// Waits for a slot for a connection that a request needs. `None` if connections are not
+    /// Waits for a permit for a connection that a request needs. `None` if connections are not
     /// limited.
-    pub(super) async fn place(&self) -> Result<Option<ConnectionPermit>, Error> {
-        let Some(limit) = &self.connections else { return Ok(None) };
+    pub(super) async fn acquire_permit(&self) -> Result<Option<ConnectionPermit>, Error> {
+        let Some(limit) = &self.connection_limit else { return Ok(None) };
         let Some(after) = self.queue_timeout else { return Ok(Some(limit.acquire().await)) };
-        let late = |_| Error::new(ErrorKind::Timeout { phase: TimeoutPhase::Queue, after });
-        timeout(after, limit.acquire()).await.map(Some).map_err(late)
+        let timeout_error =
+            |_| Error::new(ErrorKind::Timeout { phase: TimeoutPhase::Queue, after });
+        timeout(after, limit.acquire()).await.map(Some).map_err(timeout_error)
     }
 
-    /// Takes a slot for a spare connection, if one is free. `Ok(None)` if connections are not
+    /// Acquires a permit for a spare, if one is available. `Ok(None)` if connections are not
     /// limited.
-    pub(super) fn spare_place(&self) -> Result<Option<ConnectionPermit>, Full> {
-        let Some(limit) = &self.connections else { return Ok(None) };
-        limit.try_acquire().map(Some).ok_or(Full)
+    pub(super) fn try_acquire_permit(
+        &self,
+    ) -> Result<Option<ConnectionPermit>, ConnectionLimitReached> {
+        let Some(limit) = &self.connection_limit else { return Ok(None) };
+        limit.try_acquire().map(Some).ok_or(ConnectionLimitReached)
     }
 
     /// The security level assumed for cleartext connections.
-    const fn clear(&self) -> Security {
+    const fn cleartext_security(&self) -> Security {
         match self.cleartext {
             Cleartext::Http1 => Security::Ineligible,
             Cleartext::PriorKnowledge(trust) => trust.security(),
@@ -136,53 +139,53 @@ impl OriginContext {
     fn speaks_http2(&self, transport: &Transport) -> bool {
         match self.origin.security() {
             OriginSecurity::Tls => transport.alpn() == Some(b"h2"),
-            OriginSecurity::Clear => matches!(self.cleartext, Cleartext::PriorKnowledge(_)),
+            OriginSecurity::Cleartext => matches!(self.cleartext, Cleartext::PriorKnowledge(_)),
         }
     }
 }
 
 /// The limit of open connections is reached.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Full;
+pub(super) struct ConnectionLimitReached;
 
 /// Runs a session's task: connects, then serves requests until the session closes.
 pub(super) async fn run(context: Arc<OriginContext>, mailbox: Arc<Mailbox<Command>>) {
     let transport = match connect(&context).await {
         Ok(transport) => transport,
-        Err(error) => return refuse(&context, &mailbox, &error),
+        Err(error) => return fail_queued(&context, &mailbox, &error),
     };
     if !context.speaks_http2(&transport) {
         return http1::run(context, mailbox, transport).await;
     }
     let now = clock::now();
     let mut session =
-        Session::client(Arc::clone(&context.engine), AppId::new(entropy::app_id()), now);
-    let spares = Spares::new(transport.peer(), context.clear(), context.spares);
+        Session::client(Arc::clone(&context.engine_config), AppId::new(entropy::app_id()), now);
+    let spares = Spares::new(transport.peer(), context.cleartext_security(), context.spares);
     let mut conns = ConnSet::new(Arc::clone(&context.conn_options));
-    let info = ConnectionInfo::new(&transport, context.clear(), None);
-    conns.add(&mut session, now, transport, info, IDENTITY);
-    let app = ClientSession::new(context, Arc::clone(&mailbox), spares);
-    Driver::new(session, conns, app, mailbox).await;
+    let info = ConnectionInfo::new(&transport, context.cleartext_security(), None);
+    conns.add(&mut session, now, transport, info, CLIENT_IDENTITY);
+    let handler = ClientSession::new(context, Arc::clone(&mailbox), spares);
+    Driver::new(session, conns, handler, mailbox).await;
 }
 
-/// Waits for a connection slot, then connects. Counts the connection.
+/// Waits for a connection's permit, then connects. Counts the connection.
 pub(super) async fn connect(context: &OriginContext) -> Result<Transport, Error> {
-    let place = context.place().await?;
-    Ok(counted(context, dial::dial(context).await?, place))
+    let connection_permit = context.acquire_permit().await?;
+    Ok(attach_permit(context, dial::dial(context).await?, connection_permit))
 }
 
 /// Fails all queued commands: the connection could not be established.
-fn refuse(context: &OriginContext, mailbox: &Arc<Mailbox<Command>>, error: &Error) {
-    context.forget(mailbox);
+fn fail_queued(context: &OriginContext, mailbox: &Arc<Mailbox<Command>>, error: &Error) {
+    context.remove_session(mailbox);
     for command in mailbox.close() {
         match command {
             Command::Request(outgoing) => outgoing.shared.fail(error.duplicate()),
             // The caller may have dropped the receiver.
             Command::AwaitProtocol(sender) => drop(sender.send(Err(error.duplicate()))),
             Command::Dialed(_)
-            | Command::Finish(_)
+            | Command::Retire(_)
             | Command::SetAddresses(_)
-            | Command::Describe(_) => {}
+            | Command::Snapshot(_) => {}
         }
     }
 }

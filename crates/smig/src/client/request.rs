@@ -19,18 +19,18 @@ pub(crate) struct QueuedRequest {
     pub(crate) body: RequestBody,
     pub(crate) length: BodyLength,
     pub(crate) options: RequestOptions,
-    /// The queue slot, released when the request is sent.
-    pub(crate) place: QueuePermit,
+    /// The queue permit, released when the request is sent.
+    pub(crate) queue_permit: QueuePermit,
     pub(crate) shared: Arc<SharedStream>,
 }
 
 /// A request that was not submitted to a session yet, without its body.
 #[derive(Debug)]
-pub(super) struct Draft {
+pub(super) struct RequestDraft {
     pub(super) head: RequestHead,
     pub(super) length: BodyLength,
     pub(super) options: RequestOptions,
-    pub(super) place: QueuePermit,
+    pub(super) queue_permit: QueuePermit,
 }
 
 /// The request's extensions that are not part of its head.
@@ -48,10 +48,10 @@ pub(super) struct OpenRequest {
     pub(super) body: RequestBody,
     pub(super) length: BodyLength,
     /// Whether the body was polled. If so, the request cannot be repeated.
-    pub(super) touched: bool,
+    pub(super) body_polled: bool,
     pub(super) inbound: BodyRecvState,
     pub(super) outbound: BodySendState,
-    pub(super) rest: Rest,
+    pub(super) after_response: AfterResponse,
     pub(super) candidate: Option<Candidate>,
     pub(super) on_informational: Option<OnInformational>,
     pub(super) record: StreamRecord,
@@ -63,27 +63,27 @@ pub(super) enum BodySendState {
     /// The engine has all of the body.
     Ended,
     /// The body failed after the response was complete: no more data follows, and no END_STREAM.
-    Broken(ErrorCode),
+    Failed(ErrorCode),
     /// The transport has all of the body, or nothing more is to be sent.
     Sent,
 }
 
 /// What happens to a request that is still being sent when its response is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rest {
+pub(super) enum AfterResponse {
     /// It is sent to its end.
-    Wanted,
+    KeepSending,
     /// It is abandoned.
-    Unwanted,
+    Abandon,
     /// The response is complete, and the stream is among the unfinished uploads.
-    Left,
+    ResetScheduled,
 }
 
 impl QueuedRequest {
-    /// Returns the request unsent, with its queue slot, to the caller that waits for it.
-    pub(crate) fn give_back(self, error: Error) {
-        let Self { body, place, shared, .. } = self;
-        shared.return_unsent(UnsentRequest { body, permit: Some(place) }, error);
+    /// Returns the request unsent, with its queue permit, to the caller that waits for it.
+    pub(crate) fn return_unsent(self, error: Error) {
+        let Self { body, queue_permit, shared, .. } = self;
+        shared.return_unsent(UnsentRequest { body, permit: Some(queue_permit) }, error);
     }
 
     /// Returns the transfer's size for the migration rules. A download's length is known later.
@@ -98,24 +98,24 @@ impl QueuedRequest {
 }
 
 impl OpenRequest {
-    /// Returns whether nothing more happens on the stream.
-    pub(super) fn is_over(&self) -> bool {
-        // Queued data keeps the stream watched until it is sent: the rules may move the stream, and it may be
+    /// Returns whether both directions are complete.
+    pub(super) fn is_complete(&self) -> bool {
+        // The stream is tracked until its queued data is sent: it may still migrate, and it may be
         // abandoned if the server accepts no more data.
         self.inbound == BodyRecvState::Ended && self.outbound == BodySendState::Sent
     }
 
     /// Abandons the rest of the request once the response is complete.
-    pub(super) fn give_up(&mut self) {
-        if self.rest == Rest::Wanted {
-            self.rest = Rest::Unwanted;
+    pub(super) fn abandon_upload(&mut self) {
+        if self.after_response == AfterResponse::KeepSending {
+            self.after_response = AfterResponse::Abandon;
         }
     }
 
     /// Returns the error code for the RST_STREAM that abandons the stream.
-    pub(super) const fn code(&self) -> ErrorCode {
+    pub(super) const fn reset_code(&self) -> ErrorCode {
         match self.outbound {
-            BodySendState::Broken(code) => code,
+            BodySendState::Failed(code) => code,
             BodySendState::Open | BodySendState::Ended | BodySendState::Sent => ErrorCode::Cancel,
         }
     }
@@ -124,6 +124,6 @@ impl OpenRequest {
     pub(super) fn is_unfinished(&self) -> bool {
         self.inbound == BodyRecvState::Ended
             && self.outbound != BodySendState::Sent
-            && self.rest == Rest::Unwanted
+            && self.after_response == AfterResponse::Abandon
     }
 }

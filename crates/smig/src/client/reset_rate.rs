@@ -14,19 +14,19 @@ const MAX_RESETS: u32 = 192;
 /// stays within `MAX_RESETS`; a server that allows more streams also tolerates more resets.
 const UNLIMITED_BELOW: u32 = MAX_RESETS - 128;
 /// Time after which one reset is discounted: 20 per second, where servers discount 33.
-const FORGET_INTERVAL: Duration = Duration::from_millis(50);
+const LEAK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Number of recent resets, as a leaky bucket.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ResetRate {
     /// When the count reaches zero.
-    forgotten: Instant,
+    empty_at: Instant,
 }
 
 impl ResetRate {
     /// Counts one reset.
     pub(super) fn add(&mut self, now: Instant) {
-        self.forgotten = self.forgotten.max(now) + FORGET_INTERVAL;
+        self.empty_at = self.empty_at.max(now) + LEAK_INTERVAL;
     }
 
     /// Returns whether one more stream may be opened while `open` others are.
@@ -41,15 +41,15 @@ impl ResetRate {
     }
 
     /// Returns when the count next decreases.
-    pub(super) fn next(&self, now: Instant) -> Instant {
-        let left = self.forgotten.saturating_duration_since(now);
-        let whole = FORGET_INTERVAL * self.count(now).saturating_sub(1);
+    pub(super) fn next_decrease(&self, now: Instant) -> Instant {
+        let left = self.empty_at.saturating_duration_since(now);
+        let whole = LEAK_INTERVAL * self.count(now).saturating_sub(1);
         now + left.saturating_sub(whole)
     }
 
     fn count(&self, now: Instant) -> u32 {
-        let left = self.forgotten.saturating_duration_since(now);
-        left.as_millis().div_ceil(FORGET_INTERVAL.as_millis()) as u32
+        let left = self.empty_at.saturating_duration_since(now);
+        left.as_millis().div_ceil(LEAK_INTERVAL.as_millis()) as u32
     }
 }
 
@@ -61,14 +61,14 @@ mod tests {
         Instant::from_nanos(millis * 1_000_000)
     }
 
-    fn after(rate: u32, now: Instant) -> ResetRate {
-        let mut all = ResetRate::default();
-        (0..rate).for_each(|_| all.add(now));
-        all
+    fn after(count: u32, now: Instant) -> ResetRate {
+        let mut rate = ResetRate::default();
+        (0..count).for_each(|_| rate.add(now));
+        rate
     }
 
     #[test]
-    fn what_is_open_and_what_was_reset_are_never_more_than_a_server_bears() {
+    fn open_streams_and_recent_resets_stay_below_the_limit() {
         let start = at(1_000_000);
         // Few resets: as many streams as the server allows.
         assert!(after(63, start).may_open(start, 127) && after(63, start).may_open(start, 10_000));
@@ -80,18 +80,18 @@ mod tests {
     }
 
     #[test]
-    fn twenty_are_forgotten_in_a_second() {
+    fn twenty_resets_are_discounted_per_second() {
         let start = at(1_000_000);
         let rate = after(192, start);
         assert!(!rate.may_open(start, 0));
-        assert_eq!(rate.next(start), at(1_000_050));
+        assert_eq!(rate.next_decrease(start), at(1_000_050));
         assert!(!rate.may_open(at(1_000_049), 0) && rate.may_open(at(1_000_050), 0));
-        assert_eq!(rate.next(at(1_000_060)), at(1_000_100));
+        assert_eq!(rate.next_decrease(at(1_000_060)), at(1_000_100));
         assert!(rate.may_open(at(1_001_000), 19) && !rate.may_open(at(1_001_000), 20));
         // Idle time earns no credit.
         let mut later = rate;
         later.add(at(9_000_000));
-        assert_eq!(later.next(at(9_000_000)), at(9_000_050));
-        assert_eq!(later.next(at(9_000_050)), at(9_000_050));
+        assert_eq!(later.next_decrease(at(9_000_000)), at(9_000_050));
+        assert_eq!(later.next_decrease(at(9_000_050)), at(9_000_050));
     }
 }

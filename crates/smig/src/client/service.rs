@@ -13,8 +13,8 @@ use crate::error::{BoxError, Error};
 use crate::stream::Incoming;
 
 /// Each call is a [`Client::request`] to the origin of the request's URI, which must be absolute. The service is
-/// ready when the [queue](crate::ClientBuilder::queue) has a free slot; it reserves that slot for the next call. A
-/// call without a reservation fails when the queue is full.
+/// ready when the [queue](crate::ClientBuilder::queue) has an available permit, which it reserves for the next
+/// call. A call without a reservation fails when the queue is full.
 ///
 /// A tonic client can use it, and its large responses migrate. It must be given its origin:
 /// `GreeterClient::with_origin(client, "https://localhost:8443".parse()?)`.
@@ -29,14 +29,14 @@ where
     type Future = Pin<Box<dyn Future<Output = Result<Response<Incoming>, Error>> + Send>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        self.reserved.poll(&self.inner.queue, cx).map(Ok)
+        self.reserved.poll(&self.inner.queue_limit, cx).map(Ok)
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (client, place) = (self.clone(), self.reserved.take());
+        let (client, queue_permit) = (self.clone(), self.reserved.take());
         Box::pin(async move {
-            let origin = Origin::of(request.uri())?;
-            client.begin_at(&origin, request, place)?.await
+            let origin = Origin::from_uri(request.uri())?;
+            client.submit_with_permit(&origin, request, queue_permit)?.await
         })
     }
 }

@@ -32,36 +32,36 @@ const MAX_BACKOFF: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct Spares {
     addr: SocketAddr,
-    clear: Security,
+    cleartext_security: Security,
     /// Number of spares to keep ready.
-    wanted: usize,
+    target: usize,
     dialing: usize,
     state: State,
     /// Streams whose offer waits for a connection.
     offers: VecDeque<StreamKey>,
-    not_before: Option<Instant>,
+    backoff_until: Option<Instant>,
     backoff: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// The server does not support SMig, or its SETTINGS have not arrived yet.
-    Off,
-    On,
+    Disabled,
+    Enabled,
     /// The session accepts no more requests and dials no more.
-    Over,
+    Stopped,
 }
 
 impl Spares {
-    pub(super) const fn new(addr: SocketAddr, clear: Security, wanted: usize) -> Self {
+    pub(super) const fn new(addr: SocketAddr, cleartext_security: Security, target: usize) -> Self {
         Self {
             addr,
-            clear,
-            wanted,
+            cleartext_security,
+            target,
             dialing: 0,
-            state: State::Off,
+            state: State::Disabled,
             offers: VecDeque::new(),
-            not_before: None,
+            backoff_until: None,
             backoff: MIN_BACKOFF,
         }
     }
@@ -72,22 +72,22 @@ impl Spares {
     }
 
     pub(super) fn on_established(&mut self) {
-        if self.state == State::Off {
-            self.state = State::On;
+        if self.state == State::Disabled {
+            self.state = State::Enabled;
         }
     }
 
     /// Stops dialing. The results of attempts in progress are not reported any more, so all waiting offers are
     /// declined.
-    pub(super) fn finish(&mut self, turn: &mut TurnCx<'_>) {
-        self.state = State::Over;
+    pub(super) fn stop(&mut self, turn: &mut TurnCx<'_>) {
+        self.state = State::Stopped;
         self.decline_all(turn);
     }
 
     /// Returns whether a connection may be dialed now: the server supports SMig, and no backoff is in
     /// progress.
     fn may_dial(&self, now: Instant) -> bool {
-        self.state == State::On && self.not_before.is_none_or(|at| now >= at)
+        self.state == State::Enabled && self.backoff_until.is_none_or(|at| now >= at)
     }
 
     /// Closes idle spares.
@@ -115,17 +115,17 @@ impl Spares {
         let idle = |conn: &ConnectionView| conn.streams == 0 && Some(conn.id) != primary;
         let idle = turn.session.connections().filter(idle).count();
         self.offers.retain(|&stream| turn.session.has_offer(stream));
-        let wanted = self.wanted.max(self.offers.len());
-        let missing = wanted.saturating_sub(idle + self.dialing);
+        let target = self.target.max(self.offers.len());
+        let missing = target.saturating_sub(idle + self.dialing);
         for _ in 0..missing {
             if !turn.session.can_join()
-                || turn.conns.len() + self.dialing >= context.max_connections
+                || turn.conns.len() + self.dialing >= context.max_session_connections
             {
                 break;
             }
-            let Ok(place) = context.spare_place() else { break };
+            let Ok(connection_permit) = context.try_acquire_permit() else { break };
             self.dialing += 1;
-            self.dial(context, mailbox, place);
+            self.dial(context, mailbox, connection_permit);
         }
         if missing > 0 && self.dialing == 0 {
             self.decline_all(turn);
@@ -136,12 +136,13 @@ impl Spares {
         &self,
         context: &Arc<OriginContext>,
         mailbox: &Arc<Mailbox<Command>>,
-        place: Option<ConnectionPermit>,
+        connection_permit: Option<ConnectionPermit>,
     ) {
         let (context, mailbox, addr) = (Arc::clone(context), Arc::clone(mailbox), self.addr);
         tokio::spawn(async move {
-            let dialed = dial::dial_again(addr, &context).await;
-            let dialed = dialed.map(|transport| counted(&context, transport, place));
+            let dialed = dial::dial_addr(addr, &context).await;
+            let dialed =
+                dialed.map(|transport| attach_permit(&context, transport, connection_permit));
             // If the session closed in the meantime, the connection is dropped.
             drop(mailbox.send(Command::Dialed(Box::new(dialed))));
         });
@@ -152,44 +153,44 @@ impl Spares {
         self.dialing = self.dialing.saturating_sub(1);
         match dialed {
             Ok(transport) if turn.session.can_join() => {
-                let info = ConnectionInfo::new(&transport, self.clear, None);
-                turn.conns.add(turn.session, turn.now, transport, info, IDENTITY);
+                let info = ConnectionInfo::new(&transport, self.cleartext_security, None);
+                turn.conns.add(turn.session, turn.now, transport, info, CLIENT_IDENTITY);
             }
             // The session is closing, or has its maximum of connections.
             Ok(_) => self.decline_all(turn),
             Err(error) => {
                 seldom!(info, "no spare", %error, "spare connection failed");
-                self.fail(turn);
+                self.back_off(turn);
             }
         }
     }
 
-    /// Closes a spare that the server refused, unless the session starts anew on it.
+    /// Closes a spare that the server refused, unless a new session starts on it.
     pub(super) fn on_refused(&mut self, turn: &mut TurnCx<'_>, conn: ConnId, reason: JoinRefusal) {
         if reason != JoinRefusal::UnknownSession {
             turn.session.drain(turn.now, conn);
         }
-        self.fail(turn);
+        self.back_off(turn);
     }
 
     /// Handles a closed connection; `cause` is set if this side closed it.
     pub(super) fn on_closed(&mut self, turn: &mut TurnCx<'_>, cause: Option<Cause>) {
         if cause == Some(Cause::JoinTimeout) {
-            self.fail(turn);
+            self.back_off(turn);
         }
     }
 
-    fn fail(&mut self, turn: &mut TurnCx<'_>) {
-        self.not_before = Some(turn.now + self.backoff);
+    fn back_off(&mut self, turn: &mut TurnCx<'_>) {
+        self.backoff_until = Some(turn.now + self.backoff);
         self.backoff = (self.backoff * 2).min(MAX_BACKOFF);
         self.decline_all(turn);
     }
 
-    /// Moves the stream of the oldest offer to the spare that has joined. Streams that have ended meanwhile do not
-    /// use up the spare.
+    /// Migrates the stream of the oldest offer to the spare that has joined. Streams that
+    /// have ended meanwhile do not use up the spare.
     pub(super) fn on_joined(&mut self, turn: &mut TurnCx<'_>) {
         self.backoff = MIN_BACKOFF;
-        self.not_before = None;
+        self.backoff_until = None;
         while let Some(stream) = self.offers.pop_front() {
             if turn.session.migrate(turn.now, stream, MigrationTarget::Spare).is_ok() {
                 return;
@@ -198,15 +199,15 @@ impl Spares {
         }
     }
 
-    /// Handles the server's offer to move a stream. The offer waits for a connection only if one can be dialed
-    /// now: an answer is due within that time (SMIG-6.2/offer-answered).
+    /// Handles the server's offer to migrate a stream. The offer waits for a connection only if
+    /// one can be dialed now: an answer is due within that time (SMIG-6.2/offer-answered).
     pub(super) fn on_offer(&mut self, turn: &mut TurnCx<'_>, stream: StreamKey) {
         match turn.session.migrate(turn.now, stream, MigrationTarget::Spare) {
             Ok(_) => {}
             Err(MigrateError::NoTarget) if self.may_dial(turn.now) && turn.session.can_join() => {
                 self.offers.push_back(stream);
             }
-            // A connection would not change that.
+            // Another connection would not help.
             Err(_) => turn.session.decline_offer(stream),
         }
     }
@@ -225,17 +226,17 @@ fn primary(turn: &TurnCx<'_>) -> Option<ConnId> {
 }
 
 /// All connections of a client have the same identity: nothing distinguishes them for a join.
-pub(super) const IDENTITY: Identity = Identity([0; 32]);
+pub(super) const CLIENT_IDENTITY: Identity = Identity([0; 32]);
 
-/// Counts a client's connection, and attaches its slot if connections are limited.
-pub(super) fn counted(
+/// Counts a client's connection, and attaches its permit if connections are limited.
+pub(super) fn attach_permit(
     context: &OriginContext,
     transport: Transport,
-    place: Option<ConnectionPermit>,
+    connection_permit: Option<ConnectionPermit>,
 ) -> Transport {
-    let ends = || Some(transport.addrs());
-    match OpenPermit::try_acquire(&context.open, usize::MAX, &context.counters, ends) {
-        Some(permit) => transport.with_permit(permit.with_limit_permit(place)),
+    let addrs = || Some(transport.addrs());
+    match OpenPermit::try_acquire(&context.open_connections, usize::MAX, &context.counters, addrs) {
+        Some(permit) => transport.with_permit(permit.with_limit_permit(connection_permit)),
         None => transport,
     }
 }
@@ -245,16 +246,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_offer_waits_only_for_what_can_be_dialed() {
+    fn an_offer_waits_only_while_a_connection_can_be_dialed() {
         // SMIG-6.2/offer-answered
         let at = |seconds: u64| Instant::from_nanos(seconds * 1_000_000_000);
         let mut spares = Spares::new(([127, 0, 0, 1], 1).into(), Security::Ineligible, 0);
         assert!(!spares.may_dial(at(1)), "the server cannot migrate");
         spares.on_established();
         assert!(spares.may_dial(at(1)));
-        spares.not_before = Some(at(3));
+        spares.backoff_until = Some(at(3));
         assert!(!spares.may_dial(at(2)) && spares.may_dial(at(3)), "one failed");
-        spares.state = State::Over;
+        spares.state = State::Stopped;
         spares.on_established();
         assert!(!spares.may_dial(at(4)), "the session ends");
     }

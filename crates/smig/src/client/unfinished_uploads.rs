@@ -10,7 +10,7 @@ use std::time::Duration;
 use smig_proto::Instant;
 
 /// Grace period in which the server, or the body, may end the stream cleanly.
-const GRACE_TIME: Duration = Duration::from_secs(1);
+const GRACE_PERIOD: Duration = Duration::from_secs(1);
 
 /// Streams to be reset, ordered by deadline.
 #[derive(Debug)]
@@ -25,13 +25,13 @@ impl<K> Default for UnfinishedUploads<K> {
 impl<K: Copy> UnfinishedUploads<K> {
     /// Adds a stream whose response is complete.
     pub(super) fn add(&mut self, now: Instant, key: K) {
-        self.0.push_back((now + GRACE_TIME, key));
+        self.0.push_back((now + GRACE_PERIOD, key));
     }
 
-    /// Returns a stream whose grace period has expired. Streams that are no longer `open` are dropped.
-    pub(super) fn pop(&mut self, now: Instant, open: impl Fn(K) -> bool) -> Option<K> {
+    /// Returns a stream whose grace period has expired. Streams that have closed are dropped.
+    pub(super) fn pop(&mut self, now: Instant, is_open: impl Fn(K) -> bool) -> Option<K> {
         while let Some(&(at, key)) = self.0.front() {
-            let open = open(key);
+            let open = is_open(key);
             if open && now < at {
                 return None;
             }
@@ -54,17 +54,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ended_in_order_holds_nobody_up() {
+    fn streams_that_have_closed_are_dropped() {
         let at = |millis: u64| Instant::from_nanos(millis * 1_000_000);
         let mut unfinished = UnfinishedUploads::default();
         for _ in 0..1_000 {
             unfinished.add(at(0), 1);
         }
         unfinished.add(at(0), 2);
-        let open = |key| key == 2;
-        assert_eq!(unfinished.pop(at(999), open), None);
+        let is_open = |key| key == 2;
+        assert_eq!(unfinished.pop(at(999), is_open), None);
         assert_eq!(unfinished.deadline(), Some(at(1_000)));
-        assert_eq!(unfinished.pop(at(1_000), open), Some(2));
+        assert_eq!(unfinished.pop(at(1_000), is_open), Some(2));
         assert_eq!(unfinished.deadline(), None);
     }
 }

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::bind::{BACKLOG, ListenerKind, ListenerSpec};
 use super::http1::MAX_EMPTY_LINES;
 use super::service::{HttpService, ResponseBody};
-use super::shared::Shared;
+use super::shared::ServerShared;
 use super::worker::Worker;
 use super::{http1, identity, worker};
 use crate::clock;
@@ -30,11 +30,11 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0";
 /// Limit for protocol detection; hyper refuses longer request lines.
 const MAX_LINE_BYTES: usize = 16 << 10;
 /// Pause of the accept loop after the system ran out of file descriptors.
-const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// Maximum number of connections accepted at shutdown: the length of the backlog of a socket that the server has bound.
 /// One that the application has bound may have a longer backlog. What waits there beyond this is reset, unless another
 /// process has the socket too.
-const MAX_BACKLOG: i32 = BACKLOG;
+const MAX_SHUTDOWN_ACCEPTS: i32 = BACKLOG;
 
 /// The protocol of a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,27 +61,27 @@ pub(super) async fn accept_all<S, B>(
         };
         match accepted {
             Ok((tcp, peer)) => handle_accepted(tcp, peer, &spec, &worker),
-            Err(error) if is_of_one_connection(&error) => {
+            Err(error) if is_connection_error(&error) => {
                 tracing::debug!(%error, "connection closed before it was accepted");
             }
             Err(error) => {
-                worker.shared.on_exhausted(missing(&error), &error);
-                tokio::time::sleep(EXHAUSTED_PAUSE).await;
+                worker.shared.on_exhausted(exhausted_resource(&error), &error);
+                tokio::time::sleep(ACCEPT_RETRY_INTERVAL).await;
             }
         }
     }
     // Bypass the runtime, whose readiness may be out of date. The number of connections is limited, so that
     // new ones cannot keep the worker from its streams.
     let Ok(socket) = socket.into_std() else { return };
-    for _ in 0..MAX_BACKLOG {
+    for _ in 0..MAX_SHUTDOWN_ACCEPTS {
         match socket.accept() {
             Ok((tcp, peer)) => {
                 match tcp.set_nonblocking(true).and_then(|()| TcpStream::from_std(tcp)) {
                     Ok(tcp) => handle_accepted(tcp, peer, &spec, &worker),
-                    Err(error) => worker.shared.on_exhausted(missing(&error), &error),
+                    Err(error) => worker.shared.on_exhausted(exhausted_resource(&error), &error),
                 }
             }
-            Err(error) if is_of_one_connection(&error) => {}
+            Err(error) if is_connection_error(&error) => {}
             // The backlog is empty, or accept fails.
             Err(_) => return,
         }
@@ -124,26 +124,30 @@ where
     let peer = tcp.peer_addr().map_err(|error| Error::io("the connection is lost", error))?;
     let permit = admit(&tcp, peer, &worker.shared)?;
     establish(tcp, permit, spec, Rc::clone(&worker)).await?;
-    worker.finished().await;
+    worker.wait_for_tasks().await;
     Ok(())
 }
 
-/// Takes a new connection's places within the limits. Reports a limit that is hit.
-fn admit(tcp: &TcpStream, peer: SocketAddr, shared: &Shared) -> Result<OpenPermit, Error> {
+/// Acquires a new connection's permits. Reports a limit that is hit.
+fn admit(tcp: &TcpStream, peer: SocketAddr, shared: &ServerShared) -> Result<OpenPermit, Error> {
     let limit_hit = |limit| {
-        shared.on_limit(limit, Some(peer));
+        shared.on_limit_hit(limit, Some(peer));
         Error::new(ErrorKind::Limit(limit))
     };
     let client = shared.client_quota.try_acquire(peer.ip());
     let client = client.ok_or_else(|| limit_hit("max_connections_per_client"))?;
-    let ends = || Some(ConnectionAddrs { local: tcp.local_addr().ok()?, peer });
-    let permit =
-        OpenPermit::try_acquire(&shared.open, shared.max_connections, &shared.counters, ends);
+    let addrs = || Some(ConnectionAddrs { local: tcp.local_addr().ok()?, peer });
+    let permit = OpenPermit::try_acquire(
+        &shared.open_connections,
+        shared.max_connections,
+        &shared.counters,
+        addrs,
+    );
     Ok(permit.ok_or_else(|| limit_hit("max_connections"))?.with_client(client))
 }
 
 /// Returns which resource is exhausted when accept(2) fails.
-fn missing(error: &io::Error) -> &'static str {
+fn exhausted_resource(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EMFILE) => "this process may open no more files",
         Some(libc::ENFILE) => "this machine may open no more files",
@@ -153,7 +157,7 @@ fn missing(error: &io::Error) -> &'static str {
 }
 
 /// Returns whether an error of accept(2) concerns the connection and not the listener.
-fn is_of_one_connection(error: &io::Error) -> bool {
+fn is_connection_error(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::ConnectionAborted
@@ -174,26 +178,30 @@ where
     B: ResponseBody,
 {
     let Negotiated { mut transport, protocol, names } =
-        negotiate_in_time(tcp, spec, worker.shared.handshake_timeout).await.inspect_err(|_| {
-            worker.shared.counters.on_event(&ObserverEvent::HandshakeFailed);
-        })?;
+        negotiate_with_timeout(tcp, spec, worker.shared.handshake_timeout).await.inspect_err(
+            |_| {
+                worker.shared.counters.on_event(&ObserverEvent::HandshakeFailed);
+            },
+        )?;
     transport = transport.with_permit(permit);
-    let clear = match spec.kind {
+    let cleartext_security = match spec.kind {
         ListenerKind::Tls(_) => Security::Ineligible,
-        ListenerKind::Clear(security) => security,
+        ListenerKind::Cleartext(security) => security,
     };
-    let identity = identity::of(&transport, spec.addr, &worker.shared.tenant);
+    let identity = identity::compute(&transport, spec.addr, &worker.shared.tenant);
     match protocol {
         Protocol::Http1 => {
-            let info =
-                Arc::new(ConnectionInfo::new(&transport, clear, names).with_listener(spec.id));
+            let info = Arc::new(
+                ConnectionInfo::new(&transport, cleartext_security, names).with_listener(spec.id),
+            );
             http1::serve(transport, info, worker).await;
         }
         Protocol::Http2 => {
             let now = clock::now();
-            let session = Session::server(Arc::clone(&worker.shared.engine), now);
+            let session = Session::server(Arc::clone(&worker.shared.engine_config), now);
             worker::spawn_session(&worker, session, |session, conns| {
-                let info = ConnectionInfo::new(&transport, clear, names).with_listener(spec.id);
+                let info = ConnectionInfo::new(&transport, cleartext_security, names)
+                    .with_listener(spec.id);
                 conns.add(session, now, transport, info, identity);
             });
         }
@@ -202,7 +210,7 @@ where
 }
 
 /// Determines the protocol of a connection within a time limit.
-async fn negotiate_in_time(
+async fn negotiate_with_timeout(
     tcp: TcpStream,
     spec: &ListenerSpec,
     after: Duration,
@@ -222,9 +230,9 @@ struct Negotiated {
 
 /// Performs the TLS handshake, if any, and determines the protocol.
 async fn negotiate(tcp: TcpStream, spec: &ListenerSpec) -> io::Result<Negotiated> {
-    let material = match &spec.kind {
+    let handshake_config = match &spec.kind {
         ListenerKind::Tls(tls) => tls.current(),
-        ListenerKind::Clear(_) => {
+        ListenerKind::Cleartext(_) => {
             let mut transport = Transport::cleartext(tcp)?;
             let protocol = sniff(&mut transport).await?;
             return Ok(Negotiated { transport, protocol, names: None });
@@ -232,19 +240,19 @@ async fn negotiate(tcp: TcpStream, spec: &ListenerSpec) -> io::Result<Negotiated
     };
     // Saves the client's first flight a round trip on slow links.
     tcp.set_nodelay(true)?;
-    let transport = transport::accept(tcp, Arc::clone(&material.config)).await?;
+    let transport = transport::accept(tcp, Arc::clone(&handshake_config.config)).await?;
     let protocol = match transport.alpn() {
         Some(b"h2") => Protocol::Http2,
         _ => Protocol::Http1,
     };
-    let names = material.names(transport.server_name());
+    let names = handshake_config.names(transport.server_name());
     Ok(Negotiated { transport, protocol, names })
 }
 
 /// Reads until the protocol is determined.
 async fn sniff(transport: &mut Transport) -> io::Result<Protocol> {
     loop {
-        if let Some(protocol) = recognize(transport.input())? {
+        if let Some(protocol) = detect_protocol(transport.input())? {
             return Ok(protocol);
         }
         if std::future::poll_fn(|cx| transport.poll_receive(cx)).await? == Received::End {
@@ -254,18 +262,18 @@ async fn sniff(transport: &mut Transport) -> io::Result<Protocol> {
 }
 
 /// Determines the protocol from the first bytes, if they suffice.
-fn recognize(input: &[u8]) -> io::Result<Option<Protocol>> {
+fn detect_protocol(input: &[u8]) -> io::Result<Option<Protocol>> {
     let known = input.len().min(PREFACE.len());
     if input.get(..known) == PREFACE.get(..known) {
         return Ok((known == PREFACE.len()).then_some(Protocol::Http2));
     }
-    let (mut line, mut empty) = (input, 0);
+    let (mut line, mut empty_lines) = (input, 0);
     while let Some(rest) = line.strip_prefix(b"\r\n") {
-        if empty == MAX_EMPTY_LINES {
+        if empty_lines == MAX_EMPTY_LINES {
             // The HTTP/1.1 parser refuses them.
             return Ok(Some(Protocol::Http1));
         }
-        (line, empty) = (rest, empty + 1);
+        (line, empty_lines) = (rest, empty_lines + 1);
     }
     match line.iter().position(|&byte| byte == b'\n') {
         Some(end) if is_request_line(line.get(..end).unwrap_or_default()) => {
@@ -289,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_spoken_is_clear_as_soon_as_it_can_be() {
+    fn the_protocol_is_detected_from_the_first_bytes() {
         const GET: &str = "GET / HTTP/1.1\r\n";
         const PRI: &str = "PRI * HTTP/2.0\r\n";
         let lines = |count| "\r\n".repeat(count);
@@ -310,10 +318,10 @@ mod tests {
             (format!("{}{GET}", lines(8)), Some(Protocol::Http1)),
             (lines(9), Some(Protocol::Http1)),
         ] {
-            assert_eq!(recognize(input.as_bytes()).unwrap(), expected, "{input:?}");
+            assert_eq!(detect_protocol(input.as_bytes()).unwrap(), expected, "{input:?}");
         }
         for input in ["\n".to_owned(), "x\r\n".to_owned(), format!("\r\n{PRI}")] {
-            assert!(recognize(input.as_bytes()).is_err(), "{input:?}");
+            assert!(detect_protocol(input.as_bytes()).is_err(), "{input:?}");
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use smig_proto::Security;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::listening::{Listening, OpenListeners};
+use super::listeners::{ListenerInfo, OpenListeners};
 use super::tls::ServerTls;
 use crate::connection::{CleartextTrust, ListenerId};
 use crate::error::Error;
@@ -15,11 +15,11 @@ use crate::error::Error;
 /// Backlog of each listening socket that this module creates.
 pub(super) const BACKLOG: i32 = 1024;
 
-/// The protocol at an address.
+/// Whether an address is served with TLS.
 #[derive(Clone, Debug)]
 pub(super) enum ListenSecurity {
     Tls(ServerTls),
-    Clear(CleartextTrust),
+    Cleartext(CleartextTrust),
 }
 
 /// Where to listen.
@@ -58,14 +58,14 @@ pub(super) struct ListenerSpec {
 pub(super) enum ListenerKind {
     Tls(ServerTls),
     /// Cleartext, and its security.
-    Clear(Security),
+    Cleartext(Security),
 }
 
 impl From<ListenSecurity> for ListenerKind {
     fn from(security: ListenSecurity) -> Self {
         match security {
             ListenSecurity::Tls(tls) => Self::Tls(tls),
-            ListenSecurity::Clear(trust) => Self::Clear(trust.security()),
+            ListenSecurity::Cleartext(trust) => Self::Cleartext(trust.security()),
         }
     }
 }
@@ -75,35 +75,35 @@ pub(super) fn bind_all(
     configs: Vec<ListenerConfig>,
     workers: usize,
 ) -> Result<(OpenListeners, Vec<Vec<Listener>>), Error> {
-    let mut open = OpenListeners::default();
-    let mut sockets: Vec<Vec<Listener>> = Vec::new();
-    sockets.resize_with(workers, Vec::new);
+    let mut open_listeners = OpenListeners::default();
+    let mut worker_listeners: Vec<Vec<Listener>> = Vec::new();
+    worker_listeners.resize_with(workers, Vec::new);
     for config in configs {
-        let (listening, listeners) = bind(config, workers)?;
-        for (of_worker, listener) in sockets.iter_mut().zip(listeners) {
-            of_worker.push(listener);
+        let (info, listeners) = bind(config, workers)?;
+        for (own_listeners, listener) in worker_listeners.iter_mut().zip(listeners) {
+            own_listeners.push(listener);
         }
-        open.add(listening);
+        open_listeners.add(info);
     }
-    Ok((open, sockets))
+    Ok((open_listeners, worker_listeners))
 }
 
 /// Opens a listener, with one socket for each of `workers` workers.
 pub(super) fn bind(
     ListenerConfig { id, addr, security }: ListenerConfig,
     workers: usize,
-) -> Result<(Listening, Vec<Listener>), Error> {
+) -> Result<(ListenerInfo, Vec<Listener>), Error> {
     let (addr, sockets) = match addr {
         ListenAddr::Bind(addr) => bind_addr(addr, workers).map_err(|error| {
             Error::config(format!("cannot listen on {addr}: {error}; is it in use already?"))
         }),
-        ListenAddr::Bound(socket) => share(&socket, workers).map_err(|error| {
+        ListenAddr::Bound(socket) => clone_sockets(&socket, workers).map_err(|error| {
             Error::config(format!("cannot use the bound listener: {error}; is it a TCP socket?"))
         }),
     }?;
     let spec = Arc::new(ListenerSpec { id, addr, kind: security.into() });
     let listener = |socket| Listener { socket, spec: Arc::clone(&spec) };
-    Ok((Listening { id, addr }, sockets.into_iter().map(listener).collect()))
+    Ok((ListenerInfo { id, addr }, sockets.into_iter().map(listener).collect()))
 }
 
 /// Binds an address once per worker, so that the kernel distributes connections among them.
@@ -131,7 +131,10 @@ fn listen(addr: SocketAddr) -> std::io::Result<TcpListener> {
 }
 
 /// Duplicates a bound socket for each worker: they accept from one queue.
-fn share(socket: &TcpListener, workers: usize) -> std::io::Result<(SocketAddr, Vec<TcpListener>)> {
+fn clone_sockets(
+    socket: &TcpListener,
+    workers: usize,
+) -> std::io::Result<(SocketAddr, Vec<TcpListener>)> {
     socket.set_nonblocking(true)?;
     let sockets = (0..workers).map(|_| socket.try_clone()).collect::<Result<_, _>>()?;
     Ok((socket.local_addr()?, sockets))

@@ -15,11 +15,11 @@ use tower_service::Service;
 
 use super::bind::{self, ListenAddr, ListenSecurity, Listener, ListenerConfig};
 use super::connection_server::ConnectionServer;
-use super::listening::{ListenerIds, OpenListeners};
+use super::listeners::{ListenerIds, OpenListeners};
 use super::serve::Serve;
 use super::session_list::SessionList;
 use super::session_registry::Registry;
-use super::shared::{ServerState, Shared};
+use super::shared::{ServerShared, ServerState};
 use super::tls::ServerTls;
 use super::worker::{WorkerListeners, run};
 use super::{Server, ServerView};
@@ -51,20 +51,20 @@ pub struct ServerBuilder {
     listeners: Vec<ListenerConfig>,
     ids: ListenerIds,
     workers: usize,
-    engine: Config,
-    rules: MigrationConfig,
+    engine_config: Config,
+    migration: MigrationConfig,
     interactive: SocketOptions,
     bulk: SocketOptions,
     pacing: Pacing,
-    max_hold: Duration,
+    max_bulk_deferral: Duration,
     max_connections: usize,
     max_connections_per_client: usize,
     handshake_timeout: Duration,
     idle_timeout: Duration,
     body_timeout: Duration,
     tenant: Vec<u8>,
-    authority: AuthorityCheck,
-    describe_streams: usize,
+    authority_check: AuthorityCheck,
+    request_label_limit: usize,
     observer: Option<ObserverSlot>,
 }
 
@@ -82,20 +82,20 @@ impl Default for ServerBuilder {
             listeners: Vec::new(),
             ids: ListenerIds::default(),
             workers: thread::available_parallelism().map_or(1, NonZeroUsize::get),
-            engine: Config::server(),
-            rules: MigrationConfig::default(),
+            engine_config: Config::server(),
+            migration: MigrationConfig::default(),
             interactive: SocketOptions::interactive(),
             bulk: SocketOptions::bulk(),
             pacing: Pacing::default(),
-            max_hold: Duration::from_millis(25),
+            max_bulk_deferral: Duration::from_millis(25),
             max_connections: 65_536,
             max_connections_per_client: 32_768,
             handshake_timeout: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(300),
             body_timeout: Duration::from_secs(60),
             tenant: Vec::new(),
-            authority: AuthorityCheck::Server,
-            describe_streams: 0,
+            authority_check: AuthorityCheck::Server,
+            request_label_limit: 0,
             observer: None,
         }
     }
@@ -111,7 +111,7 @@ impl ServerBuilder {
     /// Listens without TLS: HTTP/2 with prior knowledge and HTTP/1.1.
     #[must_use]
     pub fn listen_cleartext(self, addr: SocketAddr, trust: CleartextTrust) -> Self {
-        self.add_listener(ListenAddr::Bind(addr), ListenSecurity::Clear(trust))
+        self.add_listener(ListenAddr::Bind(addr), ListenSecurity::Cleartext(trust))
     }
 
     /// Like [`listen`](Self::listen), with a socket that is bound already: by the application, by a service manager, or
@@ -129,7 +129,7 @@ impl ServerBuilder {
     /// [`listen_on`](Self::listen_on).
     #[must_use]
     pub fn listen_cleartext_on(self, listener: TcpListener, trust: CleartextTrust) -> Self {
-        self.add_listener(ListenAddr::Bound(listener), ListenSecurity::Clear(trust))
+        self.add_listener(ListenAddr::Bound(listener), ListenSecurity::Cleartext(trust))
     }
 
     fn add_listener(mut self, addr: ListenAddr, security: ListenSecurity) -> Self {
@@ -152,14 +152,14 @@ impl ServerBuilder {
     /// Sets the HTTP/2 settings and limits of each session.
     #[must_use]
     pub fn engine(mut self, config: Config) -> Self {
-        self.engine = config;
+        self.engine_config = config;
         self
     }
 
     /// Sets the rules for migrations.
     #[must_use]
-    pub fn migration(mut self, rules: MigrationConfig) -> Self {
-        self.rules = rules;
+    pub fn migration(mut self, config: MigrationConfig) -> Self {
+        self.migration = config;
         self
     }
 
@@ -179,17 +179,17 @@ impl ServerBuilder {
 
     /// Sets which connections are paced near the measured rate of their path, so that their bytes do not queue
     /// before small responses (default: those that streams have migrated to). Without pacing,
-    /// [`max_hold`](Self::max_hold) has no effect.
+    /// [`max_bulk_deferral`](Self::max_bulk_deferral) has no effect.
     #[must_use]
     pub fn pacing(mut self, pacing: Pacing) -> Self {
         self.pacing = pacing;
         self
     }
 
-    /// Sets how long interactive output may hold bulk back (default 25 ms); zero disables the hold.
+    /// Sets how long interactive output may defer bulk (default 25 ms); zero disables the deferral.
     #[must_use]
-    pub fn max_hold(mut self, limit: Duration) -> Self {
-        self.max_hold = limit;
+    pub fn max_bulk_deferral(mut self, limit: Duration) -> Self {
+        self.max_bulk_deferral = limit;
         self
     }
 
@@ -241,7 +241,7 @@ impl ServerBuilder {
     /// Sets which component refuses requests for names that the connection does not cover.
     #[must_use]
     pub fn authority(mut self, check: AuthorityCheck) -> Self {
-        self.authority = check;
+        self.authority_check = check;
         self
     }
 
@@ -249,7 +249,7 @@ impl ServerBuilder {
     /// [`Server::sessions`]; 0, the default, records nothing.
     #[must_use]
     pub fn request_label_limit(mut self, limit: usize) -> Self {
-        self.describe_streams = limit;
+        self.request_label_limit = limit;
         self
     }
 
@@ -276,28 +276,29 @@ impl ServerBuilder {
         B::Error: Into<BoxError>,
     {
         let workers = self.workers;
-        let (open, sockets) = self.bind(workers)?;
-        let ids = std::mem::take(&mut self.ids);
+        let (open_listeners, worker_listeners) = self.bind(workers)?;
+        let listener_ids = std::mem::take(&mut self.ids);
         let shared = self.shared()?;
-        let (phase, watcher) = watch::channel(ServerState::Running);
-        let (mut threads, mut changes, mut session_lists) = (Vec::new(), Vec::new(), Vec::new());
-        for (number, listeners) in sockets.into_iter().enumerate() {
-            let (service, watcher) = (service.clone(), watcher.clone());
+        let (state, state_receiver) = watch::channel(ServerState::Running);
+        let (mut threads, mut listener_changes, mut session_lists) =
+            (Vec::new(), Vec::new(), Vec::new());
+        for (number, listeners) in worker_listeners.into_iter().enumerate() {
+            let (service, state_receiver) = (service.clone(), state_receiver.clone());
             let (change, receiver) = mpsc::unbounded_channel();
             let listeners = WorkerListeners { listeners, changes: receiver };
             let sessions = Arc::new(SessionList::default());
-            let of_server = (Arc::clone(&shared), Arc::clone(&sessions));
-            changes.push(change);
+            let worker_state = (Arc::clone(&shared), Arc::clone(&sessions));
+            listener_changes.push(change);
             session_lists.push(sessions);
             let thread = thread::Builder::new()
                 .name(format!("smig-{number}"))
-                .spawn(move || run(listeners, service, of_server, watcher))
+                .spawn(move || run(listeners, service, worker_state, state_receiver))
                 .map_err(|error| Error::io("cannot start a worker thread", error))?;
             threads.push(thread);
         }
         let counters = Arc::clone(&shared.counters);
         let view = ServerView { counters, session_lists: session_lists.into() };
-        Ok(Server { open, ids, phase, threads, changes, view })
+        Ok(Server { open_listeners, listener_ids, state, threads, listener_changes, view })
     }
 
     /// Opens the listeners and returns the server as a future, for a runtime that exists. [`workers`](Self::workers)
@@ -338,9 +339,9 @@ impl ServerBuilder {
         B: Body + 'static,
         B::Error: Into<BoxError>,
     {
-        let (open, mut sockets) = self.bind(1)?;
-        let listeners = sockets.pop().unwrap_or_default();
-        Ok(Serve::new(open, listeners, service, self.shared()?))
+        let (open_listeners, mut worker_listeners) = self.bind(1)?;
+        let listeners = worker_listeners.pop().unwrap_or_default();
+        Ok(Serve::new(open_listeners, listeners, service, self.shared()?))
     }
 
     /// Returns the server of connections that the application accepts. [`workers`](Self::workers) has no effect.
@@ -367,29 +368,30 @@ impl ServerBuilder {
     }
 
     /// Returns the state that workers share.
-    fn shared(self) -> Result<Arc<Shared>, Error> {
+    fn shared(self) -> Result<Arc<ServerShared>, Error> {
         entropy::check()?;
         let counters = Arc::new(Counters::new(self.observer.map(|observer| observer.0)));
-        let deadlines = Deadlines::new(&self.engine.limits, self.body_timeout, self.idle_timeout);
-        Ok(Arc::new(Shared {
+        let deadlines =
+            Deadlines::new(&self.engine_config.limits, self.body_timeout, self.idle_timeout);
+        Ok(Arc::new(ServerShared {
             registry: Registry::default(),
-            engine: Arc::new(self.engine),
-            rules: self.rules,
+            engine_config: Arc::new(self.engine_config),
+            migration: self.migration,
             conn_options: Arc::new(ConnOptions {
                 interactive: self.interactive,
                 bulk: self.bulk,
                 pacing: self.pacing,
-                max_bulk_deferral: self.max_hold,
+                max_bulk_deferral: self.max_bulk_deferral,
             }),
             counters,
-            open: Arc::new(AtomicUsize::new(0)),
+            open_connections: Arc::new(AtomicUsize::new(0)),
             max_connections: self.max_connections,
             client_quota: ClientQuota::new(self.max_connections_per_client),
             handshake_timeout: self.handshake_timeout,
             deadlines,
             tenant: self.tenant,
-            authority: self.authority,
-            describe_streams: self.describe_streams,
+            authority_check: self.authority_check,
+            request_label_limit: self.request_label_limit,
         }))
     }
 }

@@ -12,7 +12,7 @@ use tower_service::Service;
 
 use super::bind::{ListenSecurity, ListenerSpec};
 use super::session_list::SessionList;
-use super::shared::{ServerState, Shared};
+use super::shared::{ServerShared, ServerState};
 use super::tls::ServerTls;
 use super::worker::Worker;
 use super::{ServerView, accept};
@@ -24,8 +24,8 @@ use crate::stream::Incoming;
 /// [`ServerBuilder::connection_server`](super::ServerBuilder::connection_server). Cheap to clone; clones share the
 /// limits, the statistics and the sessions.
 ///
-/// A client opens several connections for one session. Serve all of them by one `ConnectionServer` or its clones, in
-/// whichever tasks and threads: a connection that joins a session is handed over to the task that serves the session's
+/// A client opens several connections for one session. Serve all of them with one `ConnectionServer` or its clones, in
+/// any tasks and threads: a connection that joins a session is handed over to the task that serves the session's
 /// first connection, with its socket, and its own future then completes. One that may not join stays with its own
 /// future. A limit of your own that counts the futures thus misses the connections that have joined;
 /// [`max_connections`](super::ServerBuilder::max_connections) counts all.
@@ -62,25 +62,25 @@ use crate::stream::Incoming;
 /// ```
 #[derive(Clone, Debug)]
 pub struct ConnectionServer<S> {
-    /// In the place of a listener's.
-    id: ListenerId,
+    /// Stands for a listener, in [`ConnectionInfo::listener`](crate::ConnectionInfo::listener).
+    listener_id: ListenerId,
     service: S,
-    shared: Arc<Shared>,
+    shared: Arc<ServerShared>,
     sessions: Arc<SessionList>,
-    phase: Arc<watch::Sender<ServerState>>,
+    state: Arc<watch::Sender<ServerState>>,
 }
 
 impl<S> ConnectionServer<S> {
-    pub(super) fn new(id: ListenerId, service: S, shared: Arc<Shared>) -> Self {
-        let phase = Arc::new(watch::Sender::new(ServerState::Running));
-        Self { id, service, shared, sessions: Arc::default(), phase }
+    pub(super) fn new(listener_id: ListenerId, service: S, shared: Arc<ServerShared>) -> Self {
+        let state = Arc::new(watch::Sender::new(ServerState::Running));
+        Self { listener_id, service, shared, sessions: Arc::default(), state }
     }
 
     /// Starts a graceful shutdown: GOAWAY is sent to the clients, running streams may finish, and the future of each
     /// connection completes after its last stream. A connection that is served from now on is shut down in the same way.
     /// To abort what remains, drop the futures.
     pub fn graceful_shutdown(&self) {
-        self.phase.send_replace(ServerState::Draining);
+        self.state.send_replace(ServerState::Draining);
         self.sessions.drain();
     }
 
@@ -123,22 +123,23 @@ where
     /// first bytes.
     ///
     /// # Errors
-    /// As there; also bytes that are neither.
+    /// Those of [`serve_connection`](Self::serve_connection); also first bytes of another protocol.
     pub async fn serve_cleartext_connection(
         &self,
         tcp: TcpStream,
         trust: CleartextTrust,
     ) -> Result<(), Error> {
-        self.run(tcp, ListenSecurity::Clear(trust)).await
+        self.run(tcp, ListenSecurity::Cleartext(trust)).await
     }
 
     async fn run(&self, tcp: TcpStream, security: ListenSecurity) -> Result<(), Error> {
         let local = tcp.local_addr().map_err(|error| Error::io("the connection is lost", error))?;
-        // As of a socket that listens at all addresses: the listener is unknown, and a client may reach it by several.
+        // As for a socket bound to the wildcard address: the application's listener is unknown, and
+        // a client may connect to several of its addresses.
         let addr = SocketAddr::from((Ipv6Addr::UNSPECIFIED, local.port()));
-        let spec = ListenerSpec { id: self.id, addr, kind: security.into() };
+        let spec = ListenerSpec { id: self.listener_id, addr, kind: security.into() };
         let (shared, sessions) = (Arc::clone(&self.shared), Arc::clone(&self.sessions));
-        let worker = Worker::new(self.service.clone(), shared, sessions, self.phase.subscribe());
+        let worker = Worker::new(self.service.clone(), shared, sessions, self.state.subscribe());
         LocalSet::new().run_until(accept::serve_accepted(tcp, &spec, worker)).await
     }
 }

@@ -36,12 +36,12 @@ pub(super) struct Exchange<S, F, B> {
     pub(super) work: Pin<Box<Work<S, F, B>>>,
     pub(super) shared: Option<Arc<SharedStream>>,
     pub(super) kind: RequestKind,
-    pub(super) continues: Continue,
+    pub(super) continue_expectation: ContinueExpectation,
     pub(super) inbound: BodyRecvState,
     pub(super) outbound: BodySendState,
     pub(super) length: BodyLength,
     /// `None`: the request body may arrive at any speed.
-    pub(super) upload: Option<ProgressClock>,
+    pub(super) upload_clock: Option<ProgressClock>,
     pub(super) candidate: Option<Candidate>,
     pub(super) record: StreamRecord,
 }
@@ -58,9 +58,9 @@ pub(super) enum RequestKind {
 
 /// Whether the client expects 100 (RFC 9110 section 10.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Continue {
+pub(super) enum ContinueExpectation {
     Expected,
-    No,
+    NotExpected,
 }
 
 /// State of the outgoing direction.
@@ -74,7 +74,7 @@ pub(super) enum BodySendState {
 }
 
 /// Result of polling a handler.
-pub(super) enum Handled<B> {
+pub(super) enum HandlerPoll<B> {
     Pending,
     Response(Response<B>),
     /// There will be no response.
@@ -95,33 +95,33 @@ where
     B: Body,
 {
     /// Polls the service for its response.
-    pub(super) fn poll_handler(&mut self, cx: &mut Context<'_>) -> Handled<B> {
+    pub(super) fn poll_handler(&mut self, cx: &mut Context<'_>) -> HandlerPoll<B> {
         loop {
             match self.work.as_mut().project() {
-                WorkProjection::Idle | WorkProjection::Body { .. } => return Handled::Pending,
+                WorkProjection::Idle | WorkProjection::Body { .. } => return HandlerPoll::Pending,
                 WorkProjection::Waiting { service, request } => {
-                    match guarded(|| service.poll_ready(cx)) {
-                        Ok(Poll::Pending) => return Handled::Pending,
+                    match catch_panic(|| service.poll_ready(cx)) {
+                        Ok(Poll::Pending) => return HandlerPoll::Pending,
                         Ok(Poll::Ready(Ok(()))) => {}
                         Ok(Poll::Ready(Err(error))) => {
-                            return Handled::Failed(HandlerError::Error(error.into()));
+                            return HandlerPoll::Failed(HandlerError::Error(error.into()));
                         }
-                        Err(panicked) => return Handled::Failed(panicked),
+                        Err(panicked) => return HandlerPoll::Failed(panicked),
                     }
-                    let Some(request) = request.take() else { return Handled::Pending };
-                    match guarded(|| service.call(request)) {
+                    let Some(request) = request.take() else { return HandlerPoll::Pending };
+                    match catch_panic(|| service.call(request)) {
                         Ok(future) => self.work.set(Work::Handler { future }),
-                        Err(panicked) => return Handled::Failed(panicked),
+                        Err(panicked) => return HandlerPoll::Failed(panicked),
                     }
                 }
                 WorkProjection::Handler { future } => {
-                    return match guarded(|| future.poll(cx)) {
-                        Ok(Poll::Pending) => Handled::Pending,
-                        Ok(Poll::Ready(Ok(response))) => Handled::Response(response),
+                    return match catch_panic(|| future.poll(cx)) {
+                        Ok(Poll::Pending) => HandlerPoll::Pending,
+                        Ok(Poll::Ready(Ok(response))) => HandlerPoll::Response(response),
                         Ok(Poll::Ready(Err(error))) => {
-                            Handled::Failed(HandlerError::Error(error.into()))
+                            HandlerPoll::Failed(HandlerError::Error(error.into()))
                         }
-                        Err(panicked) => Handled::Failed(panicked),
+                        Err(panicked) => HandlerPoll::Failed(panicked),
                     };
                 }
             }
@@ -130,6 +130,6 @@ where
 }
 
 /// Runs application code: its panic ends one stream, not the session.
-pub(super) fn guarded<R>(f: impl FnOnce() -> R) -> Result<R, HandlerError> {
+pub(super) fn catch_panic<R>(f: impl FnOnce() -> R) -> Result<R, HandlerError> {
     catch_unwind(AssertUnwindSafe(f)).map_err(|_| HandlerError::Panicked)
 }

@@ -7,13 +7,13 @@ use http::{Method, Request, StatusCode, Version, response};
 use http_body::Body;
 use smig_proto::{EndStream, RequestHead, ResponseHead, StreamKey};
 
-use super::exchange::{Continue, RequestKind};
+use super::exchange::{ContinueExpectation, RequestKind};
 use crate::connection::ConnectionInfo;
 use crate::driver::TurnCx;
 use crate::stream::{BodyLength, Incoming, content_length};
 
 /// Builds the request for the service.
-pub(super) fn request(
+pub(super) fn build_request(
     head: RequestHead,
     body: Incoming,
     info: Option<&Arc<ConnectionInfo>>,
@@ -32,7 +32,7 @@ pub(super) fn request(
     request
 }
 
-pub(super) fn kind(method: &Method) -> RequestKind {
+pub(super) fn request_kind(method: &Method) -> RequestKind {
     match *method {
         Method::HEAD => RequestKind::Head,
         Method::CONNECT => RequestKind::Connect,
@@ -40,20 +40,22 @@ pub(super) fn kind(method: &Method) -> RequestKind {
     }
 }
 
-pub(super) fn continues(headers: &HeaderMap) -> Continue {
+pub(super) fn continue_expectation(headers: &HeaderMap) -> ContinueExpectation {
     match headers.get(EXPECT) {
-        Some(value) if value.as_bytes().eq_ignore_ascii_case(b"100-continue") => Continue::Expected,
-        _ => Continue::No,
+        Some(value) if value.as_bytes().eq_ignore_ascii_case(b"100-continue") => {
+            ContinueExpectation::Expected
+        }
+        _ => ContinueExpectation::NotExpected,
     }
 }
 
-/// A response's head for the engine, and what its body must be.
-pub(super) struct Prepared {
+/// A response's head for the engine, and the plan for its body.
+pub(super) struct PreparedResponse {
     pub(super) head: ResponseHead,
     pub(super) body: BodyPlan,
 }
 
-/// What follows a response's head.
+/// How a response's body is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyPlan {
     /// No body, by the rules of HTTP.
@@ -65,28 +67,28 @@ pub(super) enum BodyPlan {
     /// The other direction of a tunnel.
     Tunnel,
     /// The body is empty although the head announces bytes.
-    Short,
+    Missing,
 }
 
 /// Completes the head, and decides what is sent as the body. Fields that HTTP/2 forbids are removed by the engine
 /// (RFC 9113 section 8.2.2), since services are written for HTTP/1.1, too.
-pub(super) fn prepare<B: Body>(
+pub(super) fn prepare_response<B: Body>(
     parts: response::Parts,
     body: &B,
     kind: RequestKind,
     date: Option<HeaderValue>,
-) -> Prepared {
+) -> PreparedResponse {
     let response::Parts { status, mut headers, .. } = parts;
     if let Some(date) = date
         && !headers.contains_key(DATE)
     {
         headers.insert(DATE, date);
     }
-    let plan = plan(status, &mut headers, body, kind);
-    Prepared { head: ResponseHead { status, headers }, body: plan }
+    let plan = plan_body(status, &mut headers, body, kind);
+    PreparedResponse { head: ResponseHead { status, headers }, body: plan }
 }
 
-fn plan<B: Body>(
+fn plan_body<B: Body>(
     status: StatusCode,
     headers: &mut HeaderMap,
     body: &B,
@@ -96,14 +98,14 @@ fn plan<B: Body>(
         headers.remove(CONTENT_LENGTH);
         return BodyPlan::Tunnel;
     }
-    let bodiless = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-    if kind == RequestKind::Head || bodiless {
+    let is_bodiless = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    if kind == RequestKind::Head || is_bodiless {
         return BodyPlan::Forbidden;
     }
     let announced = content_length(headers);
     if body.is_end_stream() {
         if announced.is_some_and(|bytes| bytes > 0) {
-            return BodyPlan::Short;
+            return BodyPlan::Missing;
         }
         if announced.is_none() {
             headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
@@ -122,7 +124,7 @@ fn plan<B: Body>(
 }
 
 /// Refuses a request for a name that this connection does not cover.
-pub(super) fn misdirected(turn: &mut TurnCx<'_>, key: StreamKey) {
+pub(super) fn refuse_misdirected(turn: &mut TurnCx<'_>, key: StreamKey) {
     let status = StatusCode::MISDIRECTED_REQUEST;
     let head = ResponseHead { status, headers: HeaderMap::new() };
     if let Err(error) = turn.session.send_response(key, &head, EndStream::Yes) {

@@ -10,7 +10,7 @@ use smig_proto::Identity;
 use crate::transport::Transport;
 
 /// Returns the identity of a connection that was accepted at `listener`.
-pub(super) fn of(transport: &Transport, listener: SocketAddr, tenant: &[u8]) -> Identity {
+pub(super) fn compute(transport: &Transport, listener: SocketAddr, tenant: &[u8]) -> Identity {
     let certificates = match transport.tls() {
         Some(rustls::Connection::Server(tls)) => tls.peer_certificates().unwrap_or_default(),
         _ => &[],
@@ -45,7 +45,7 @@ mod tests {
 
     // SMIG-4.5/same-identity
     #[test]
-    fn whatever_differs_makes_another_identity() {
+    fn each_difference_makes_another_identity() {
         let (here, there) = ("127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap());
         let (one, other) = (CertificateDer::from(vec![1]), CertificateDer::from(vec![2]));
         let base = digest(here, Some("a.example"), b"tenant", std::slice::from_ref(&one));

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use http::{HeaderMap, StatusCode};
 use smig_proto::{ResponseHead, StreamKey};
 
-use super::http1::Http1Informational;
+use super::http1::Http1ConnState;
 use crate::driver::TurnCx;
 use crate::mailbox::{Notifier, Slot};
 
@@ -18,7 +18,7 @@ pub struct InformationalSender(InformationalSink);
 #[derive(Clone, Debug)]
 enum InformationalSink {
     Stream { informational: Arc<PendingInformational>, stream: StreamKey, slot: Slot },
-    Http1(Arc<Http1Informational>),
+    Http1(Arc<Http1ConnState>),
 }
 
 impl InformationalSender {
@@ -30,8 +30,8 @@ impl InformationalSender {
         Self(InformationalSink::Stream { informational, stream, slot })
     }
 
-    pub(super) const fn http1(asides: Arc<Http1Informational>) -> Self {
-        Self(InformationalSink::Http1(asides))
+    pub(super) const fn http1(conn_state: Arc<Http1ConnState>) -> Self {
+        Self(InformationalSink::Http1(conn_state))
     }
 
     /// Sends an informational response. Does nothing if the final response has been started, or if the status is not
@@ -41,14 +41,14 @@ impl InformationalSender {
             return;
         }
         let (informational, stream, slot) = match &self.0 {
-            InformationalSink::Http1(asides) => return asides.send(status, &headers),
+            InformationalSink::Http1(conn_state) => return conn_state.send(status, &headers),
             InformationalSink::Stream { informational, stream, slot } => {
                 (informational, *stream, *slot)
             }
         };
         informational.queue().push((stream, ResponseHead { status, headers }));
-        informational.any.store(true, Ordering::Release);
-        // The stream is called, since its handler may wait for something else.
+        informational.has_queued.store(true, Ordering::Release);
+        // The stream's slot is woken, since its handler may wait for something else.
         informational.notifier.wake_slot(slot);
     }
 }
@@ -56,14 +56,14 @@ impl InformationalSender {
 /// The queued informational responses of a session.
 #[derive(Debug)]
 pub(super) struct PendingInformational {
-    any: AtomicBool,
+    has_queued: AtomicBool,
     queue: Mutex<Vec<(StreamKey, ResponseHead)>>,
     notifier: Arc<Notifier>,
 }
 
 impl PendingInformational {
     pub(super) fn new(notifier: Arc<Notifier>) -> Arc<Self> {
-        Arc::new(Self { any: AtomicBool::new(false), queue: Mutex::default(), notifier })
+        Arc::new(Self { has_queued: AtomicBool::new(false), queue: Mutex::default(), notifier })
     }
 
     fn queue(&self) -> std::sync::MutexGuard<'_, Vec<(StreamKey, ResponseHead)>> {
@@ -72,7 +72,7 @@ impl PendingInformational {
 
     /// Sends the queued responses.
     pub(super) fn send(&self, turn: &mut TurnCx<'_>) {
-        if !self.any.swap(false, Ordering::AcqRel) {
+        if !self.has_queued.swap(false, Ordering::AcqRel) {
             return;
         }
         for (stream, head) in core::mem::take(&mut *self.queue()) {

@@ -1,8 +1,8 @@
 //! A connection that names an existing session: looked up in the registry, passed to the session's worker
 //! with its socket and TLS state, verified there (spec/smig.md section 4).
 //!
-//! A connection that is refused returns to the session that it comes from, which waits for that: it is served where it was
-//! accepted.
+//! A refused connection returns to the session that it comes from, which waits for it: it is served
+//! where it was accepted.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(crate) struct JoinHandover {
     origin: JoinOrigin,
 }
 
-/// The session that a connection comes from. Tells it when dropped that it waits for one connection less.
+/// The session that a connection comes from; notified on drop that the JOIN is decided.
 #[derive(Debug)]
 struct JoinOrigin(Arc<Mailbox<Command>>);
 
@@ -42,7 +42,7 @@ impl Drop for JoinOrigin {
 
 impl JoinHandover {
     /// Returns a refused connection to its session. If that was dropped, the connection is closed.
-    pub(super) fn give_back(self: Box<Self>, refusal: JoinRefusal) {
+    pub(super) fn return_to_origin(self: Box<Self>, refusal: JoinRefusal) {
         let origin = Arc::clone(&self.origin.0);
         drop(origin.send(Command::JoinRefused(self, refusal)));
     }
@@ -60,7 +60,7 @@ where
             return turn.session.refuse_join(turn.now, conn, JoinRefusal::UnknownSession);
         };
         if Arc::ptr_eq(&owner, &self.mailbox) {
-            // It names the session that it has started itself; no other one of this name is known.
+            // The connection has started this session itself, and no other session has its AppID.
             return turn.session.refuse_join(turn.now, conn, JoinRefusal::UnknownSession);
         }
         let Some(detached) = turn.session.detach(conn) else {
@@ -79,7 +79,7 @@ where
         let handover = Box::new(JoinHandover { detached, transport, info, output, origin });
         if let Err(Command::Join(handover)) = owner.send(Command::Join(handover)) {
             // The session ended in between.
-            self.take_back(turn, *handover, JoinRefusal::UnknownSession);
+            self.adopt_refused(turn, *handover, JoinRefusal::UnknownSession);
         }
     }
 
@@ -110,7 +110,7 @@ where
             Err(refusal) => match transport.detach() {
                 Ok(transport) => {
                     let refused = JoinHandover { detached, transport, info, output, origin };
-                    Box::new(refused).give_back(refusal);
+                    Box::new(refused).return_to_origin(refusal);
                 }
                 Err(error) => seldom!(warn, "join", %error, "joining connection lost"),
             },
@@ -118,7 +118,7 @@ where
     }
 
     /// Starts a new session with a connection that the other session refused.
-    pub(super) fn take_back(
+    pub(super) fn adopt_refused(
         &self,
         turn: &TurnCx<'_>,
         handover: JoinHandover,
@@ -132,12 +132,12 @@ where
             }
         };
         let peer = info.peer_addr();
-        seldom!(info, "join refused", ?refusal, %peer, "connection refused by its session");
+        seldom!(info, "join refused", ?refusal, %peer, "JOIN refused, a new session starts");
         let counters = &self.worker.shared.counters;
         let addrs = counters.addrs(|| Some(info.addrs()));
         counters.on_event(&ObserverEvent::JoinRefused { addrs });
-        let engine = Arc::clone(&self.worker.shared.engine);
-        let (session, id) = Session::adopt(engine, turn.now, detached, refusal);
+        let engine_config = Arc::clone(&self.worker.shared.engine_config);
+        let (session, id) = Session::adopt(engine_config, turn.now, detached, refusal);
         worker::spawn_session(&self.worker, session, |_, conns| {
             conns.insert(id, DetachedConn { transport, info, output });
         });

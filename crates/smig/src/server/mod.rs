@@ -5,8 +5,8 @@
 //!
 //! - [`builder`]: settings. Then one of three: [`Server`] here (each worker a thread with its own runtime), [`serve`] (one
 //!   worker on the caller's runtime), [`connection_server`] (a worker for each connection that the caller accepts).
-//! - [`bind`], [`listening`]: listeners. [`worker`], [`task_tracker`]: what accepts and what is waited for; [`shared`]: what
-//!   all workers share.
+//! - [`bind`], [`listeners`]: listening sockets and their ids. [`worker`], [`task_tracker`]: the accept
+//!   loops, and the tasks to wait for; [`shared`]: state of all workers.
 //! - [`accept`]: limits, TLS ([`tls`]), protocol; then [`http1`], or a session: [`session`], with [`identity`],
 //!   [`session_registry`], [`session_list`] and [`join`].
 //! - [`exchange`], [`heads`], [`informational`], [`slow_uploads`], [`date`]: a request and its response.
@@ -23,7 +23,7 @@ mod http1;
 mod identity;
 mod informational;
 mod join;
-mod listening;
+mod listeners;
 mod serve;
 mod service;
 mod session;
@@ -47,7 +47,7 @@ pub use builder::{AuthorityCheck, ServerBuilder};
 pub use connection_server::ConnectionServer;
 pub use http1::UpgradedIo;
 pub use informational::InformationalSender;
-pub use listening::Listening;
+pub use listeners::ListenerInfo;
 pub use serve::Serve;
 pub use tls::{Certificate, ClientCertificates, ServerTls};
 
@@ -67,12 +67,12 @@ const STUCK_TIMEOUT: Duration = Duration::from_millis(500);
 /// A running server. Dropping it stops it at once; [`Server::shutdown`] lets streams finish.
 #[derive(Debug)]
 pub struct Server {
-    open: listening::OpenListeners,
-    ids: listening::ListenerIds,
-    phase: watch::Sender<ServerState>,
+    open_listeners: listeners::OpenListeners,
+    listener_ids: listeners::ListenerIds,
+    state: watch::Sender<ServerState>,
     threads: Vec<JoinHandle<std::io::Result<()>>>,
     /// One sender per worker.
-    changes: Vec<mpsc::UnboundedSender<ListenerChange>>,
+    listener_changes: Vec<mpsc::UnboundedSender<ListenerChange>>,
     view: ServerView,
 }
 
@@ -91,10 +91,10 @@ impl ServerView {
     }
 
     /// Returns a snapshot of the HTTP/2 sessions, which it requests from each session's task; there is no
-    /// cost without a request. Must be called inside a tokio runtime, any.
+    /// cost without a request. Must be called inside a tokio runtime.
     pub async fn sessions(&self) -> Snapshot {
         let mailboxes = self.session_lists.iter().flat_map(|list| list.all()).collect();
-        snapshot::collect(mailboxes, Command::Describe).await
+        snapshot::collect(mailboxes, Command::Snapshot).await
     }
 }
 
@@ -108,13 +108,13 @@ impl Server {
     /// Returns the addresses of the listeners, in the order in which they were added, with their actual ports.
     #[must_use]
     pub fn local_addrs(&self) -> &[SocketAddr] {
-        self.open.addrs()
+        self.open_listeners.addrs()
     }
 
     /// Returns the listeners, each with its id.
     #[must_use]
-    pub fn listening(&self) -> &[Listening] {
-        self.open.all()
+    pub fn listeners(&self) -> &[ListenerInfo] {
+        self.open_listeners.all()
     }
 
     /// Adds a listener with TLS. Its address may already have one: if the new one is opened before the old one is
@@ -122,8 +122,8 @@ impl Server {
     ///
     /// # Errors
     /// The address cannot be bound.
-    pub fn listen(&mut self, addr: SocketAddr, tls: &ServerTls) -> Result<Listening, Error> {
-        self.open(addr, ListenSecurity::Tls(tls.clone()))
+    pub fn listen(&mut self, addr: SocketAddr, tls: &ServerTls) -> Result<ListenerInfo, Error> {
+        self.open_listener(addr, ListenSecurity::Tls(tls.clone()))
     }
 
     /// Adds a listener without TLS.
@@ -134,25 +134,30 @@ impl Server {
         &mut self,
         addr: SocketAddr,
         trust: CleartextTrust,
-    ) -> Result<Listening, Error> {
-        self.open(addr, ListenSecurity::Clear(trust))
+    ) -> Result<ListenerInfo, Error> {
+        self.open_listener(addr, ListenSecurity::Cleartext(trust))
     }
 
-    fn open(&mut self, addr: SocketAddr, security: ListenSecurity) -> Result<Listening, Error> {
-        let config = ListenerConfig { id: self.ids.next(), addr: ListenAddr::Bind(addr), security };
-        let (listening, listeners) = bind::bind(config, self.changes.len())?;
-        for (worker, listener) in self.changes.iter().zip(listeners) {
+    fn open_listener(
+        &mut self,
+        addr: SocketAddr,
+        security: ListenSecurity,
+    ) -> Result<ListenerInfo, Error> {
+        let config =
+            ListenerConfig { id: self.listener_ids.next(), addr: ListenAddr::Bind(addr), security };
+        let (listener_info, listeners) = bind::bind(config, self.listener_changes.len())?;
+        for (worker, listener) in self.listener_changes.iter().zip(listeners) {
             // A worker that has ended is reported by the shutdown.
             drop(worker.send(ListenerChange::Open(listener)));
         }
-        self.open.add(listening);
-        Ok(listening)
+        self.open_listeners.add(listener_info);
+        Ok(listener_info)
     }
 
     /// Closes one of the [listeners](Self::listening). Connections that it has accepted stay open.
     pub fn close(&mut self, id: ListenerId) {
-        self.open.remove(id);
-        for worker in &self.changes {
+        self.open_listeners.remove(id);
+        for worker in &self.listener_changes {
             drop(worker.send(ListenerChange::Close(id)));
         }
     }
@@ -164,7 +169,7 @@ impl Server {
     }
 
     /// Returns a snapshot of the HTTP/2 sessions: their connections, their streams, and the rules' verdict on
-    /// each. There is no cost without a request. Must be called inside a tokio runtime, any.
+    /// each. There is no cost without a request. Must be called inside a tokio runtime.
     ///
     /// ```no_run
     /// # async fn run(server: smig::Server) {
@@ -193,7 +198,7 @@ impl Server {
     /// # Errors
     /// A worker failed.
     pub async fn shutdown(mut self, limit: Duration) -> Result<(), Error> {
-        self.phase.send_replace(ServerState::Draining);
+        self.state.send_replace(ServerState::Draining);
         let threads = std::mem::take(&mut self.threads);
         let (result, mut results) = oneshot::channel();
         // A separate thread, because a runtime waits for its own blocking threads.
@@ -204,7 +209,7 @@ impl Server {
         if let Ok(result) = timeout(limit, &mut results).await {
             return result.unwrap_or_else(|_| Err(panicked()));
         }
-        self.phase.send_replace(ServerState::Stopped);
+        self.state.send_replace(ServerState::Stopped);
         let Ok(result) = timeout(STUCK_TIMEOUT, results).await else {
             tracing::warn!("a worker is stuck in a blocking call and was abandoned");
             return Ok(());
@@ -215,7 +220,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.phase.send_replace(ServerState::Stopped);
+        self.state.send_replace(ServerState::Stopped);
     }
 }
 

@@ -14,10 +14,10 @@ use tokio::task::LocalSet;
 
 use super::ServerView;
 use super::bind::Listener;
-use super::listening::{Listening, OpenListeners};
+use super::listeners::{ListenerInfo, OpenListeners};
 use super::service::{HttpService, ResponseBody};
 use super::session_list::SessionList;
-use super::shared::{ServerState, Shared};
+use super::shared::{ServerShared, ServerState};
 use super::worker::{self, Worker, WorkerListeners};
 use crate::error::Error;
 
@@ -42,34 +42,36 @@ use crate::error::Error;
 pub struct Serve {
     worker: Pin<Box<dyn Future<Output = io::Result<()>>>>,
     shutdown: Option<Pin<Box<dyn Future<Output = ()>>>>,
-    open: OpenListeners,
+    open_listeners: OpenListeners,
     view: ServerView,
-    /// Kept, because workers stop without it.
-    phase: Arc<watch::Sender<ServerState>>,
+    /// Held, because workers stop when it is dropped.
+    state: Arc<watch::Sender<ServerState>>,
 }
 
 impl fmt::Debug for Serve {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Serve").field("open", &self.open).finish_non_exhaustive()
+        f.debug_struct("Serve")
+            .field("open_listeners", &self.open_listeners)
+            .finish_non_exhaustive()
     }
 }
 
 impl Serve {
     pub(super) fn new<S, B>(
-        open: OpenListeners,
+        open_listeners: OpenListeners,
         listeners: Vec<Listener>,
         service: S,
-        shared: Arc<Shared>,
+        shared: Arc<ServerShared>,
     ) -> Self
     where
         S: HttpService<B>,
         B: ResponseBody,
     {
-        let (phase, watcher) = watch::channel(ServerState::Running);
+        let (state, state_receiver) = watch::channel(ServerState::Running);
         let sessions = Arc::new(SessionList::default());
         let session_lists = Arc::from([Arc::clone(&sessions)]);
         let view = ServerView { counters: Arc::clone(&shared.counters), session_lists };
-        let worker = Worker::new(service, shared, sessions, watcher);
+        let worker = Worker::new(service, shared, sessions, state_receiver);
         // The set of listeners does not change while it runs.
         let (_, changes) = mpsc::unbounded_channel();
         let listeners = WorkerListeners { listeners, changes };
@@ -77,7 +79,7 @@ impl Serve {
             Box::pin(
                 async move { LocalSet::new().run_until(worker::serve(listeners, worker)).await },
             );
-        Self { worker, shutdown: None, open, view, phase: Arc::new(phase) }
+        Self { worker, shutdown: None, open_listeners, view, state: Arc::new(state) }
     }
 
     /// Makes the server shut down when `signal` completes: it accepts no more connections, sends GOAWAY to the clients,
@@ -89,12 +91,12 @@ impl Serve {
         signal: impl Future<Output = ()> + 'static,
         limit: Duration,
     ) -> Self {
-        let phase = Arc::clone(&self.phase);
+        let state = Arc::clone(&self.state);
         self.shutdown = Some(Box::pin(async move {
             signal.await;
-            phase.send_replace(ServerState::Draining);
+            state.send_replace(ServerState::Draining);
             tokio::time::sleep(limit).await;
-            phase.send_replace(ServerState::Stopped);
+            state.send_replace(ServerState::Stopped);
         }));
         self
     }
@@ -102,13 +104,13 @@ impl Serve {
     /// Returns the addresses of the listeners, in the order in which they were added, with their actual ports.
     #[must_use]
     pub fn local_addrs(&self) -> &[SocketAddr] {
-        self.open.addrs()
+        self.open_listeners.addrs()
     }
 
     /// Returns the listeners, each with its id.
     #[must_use]
-    pub fn listening(&self) -> &[Listening] {
-        self.open.all()
+    pub fn listeners(&self) -> &[ListenerInfo] {
+        self.open_listeners.all()
     }
 
     /// Returns a handle for the server's statistics and snapshots, for use while the future runs.

@@ -14,7 +14,7 @@ const SHARDS: usize = 16;
 
 type Shard = FxHashMap<AppId, Arc<Mailbox<Command>>>;
 
-/// Whether a session has got its AppID.
+/// The session that an AppID is registered for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Registration {
     This,
@@ -35,11 +35,11 @@ impl Registry {
     /// Registers a session. An AppID stays with its session until that has ended.
     pub(super) fn insert(&self, app: AppId, mailbox: &Arc<Mailbox<Command>>) -> Registration {
         let Some(mut shard) = self.shard(app) else { return Registration::Taken };
-        let present = shard.entry(app).or_insert_with(|| Arc::clone(mailbox));
-        if present.is_closed() {
-            *present = Arc::clone(mailbox);
+        let current = shard.entry(app).or_insert_with(|| Arc::clone(mailbox));
+        if current.is_closed() {
+            *current = Arc::clone(mailbox);
         }
-        if Arc::ptr_eq(present, mailbox) { Registration::This } else { Registration::Taken }
+        if Arc::ptr_eq(current, mailbox) { Registration::This } else { Registration::Taken }
     }
 
     /// Returns the mailbox of a session's task.
@@ -50,7 +50,7 @@ impl Registry {
     /// Removes a session, if the AppID is still its own.
     pub(super) fn remove(&self, app: AppId, mailbox: &Arc<Mailbox<Command>>) {
         let Some(mut shard) = self.shard(app) else { return };
-        if shard.get(&app).is_some_and(|present| Arc::ptr_eq(present, mailbox)) {
+        if shard.get(&app).is_some_and(|current| Arc::ptr_eq(current, mailbox)) {
             shard.remove(&app);
         }
     }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_not_taken_over_while_its_session_lives() {
+    fn an_app_id_stays_with_its_session_while_that_is_open() {
         let registry = Registry::default();
         let app = AppId::new(7);
         let (first, second) = (Mailbox::new(), Mailbox::new());

@@ -18,25 +18,25 @@ use crate::seldom;
 
 /// State that all workers of a server share.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct ServerShared {
     pub(super) registry: Registry,
-    pub(super) engine: Arc<Config>,
-    pub(super) rules: MigrationConfig,
+    pub(super) engine_config: Arc<Config>,
+    pub(super) migration: MigrationConfig,
     pub(super) conn_options: Arc<ConnOptions>,
     pub(super) counters: Arc<Counters>,
-    pub(super) open: Arc<AtomicUsize>,
+    pub(super) open_connections: Arc<AtomicUsize>,
     pub(super) max_connections: usize,
     pub(super) client_quota: Arc<ClientQuota>,
     pub(super) handshake_timeout: Duration,
     pub(super) deadlines: Deadlines,
     pub(super) tenant: Vec<u8>,
-    pub(super) authority: AuthorityCheck,
-    pub(super) describe_streams: usize,
+    pub(super) authority_check: AuthorityCheck,
+    pub(super) request_label_limit: usize,
 }
 
-impl Shared {
+impl ServerShared {
     /// Reports that a client has hit a limit.
-    pub(super) fn on_limit(&self, limit: &'static str, peer: Option<SocketAddr>) {
+    pub(super) fn on_limit_hit(&self, limit: &'static str, peer: Option<SocketAddr>) {
         self.counters.on_event(&ObserverEvent::LimitHit(limit));
         seldom!(warn, limit, limit, ?peer, "limit reached");
     }
@@ -49,7 +49,7 @@ impl Shared {
 
     /// Returns whether streams must be tracked to their end, for snapshots or an observer.
     pub(super) fn tracks_stream_end(&self) -> bool {
-        self.describe_streams > 0 || self.counters.is_observed()
+        self.request_label_limit > 0 || self.counters.is_observed()
     }
 }
 

@@ -17,7 +17,7 @@ use crate::mailbox::Slot;
 use crate::stream::BodyRecvState;
 
 /// Returns the stall clock for a request's body, unless the body may idle.
-pub(super) fn upload_progress(
+pub(super) fn upload_clock(
     deadlines: &Deadlines,
     kind: RequestKind,
     version: Version,
@@ -25,9 +25,9 @@ pub(super) fn upload_progress(
     now: Instant,
 ) -> Option<ProgressClock> {
     // gRPC is not used over HTTP/1.1, whatever the head says: its trailers are not available there.
-    let is_call = version == Version::HTTP_2 && is_grpc(headers);
-    let is_free = kind == RequestKind::Connect || is_call;
-    (!is_free).then(|| ProgressClock::new(deadlines.body, now))
+    let is_grpc_call = version == Version::HTTP_2 && is_grpc(headers);
+    let may_idle = kind == RequestKind::Connect || is_grpc_call;
+    (!may_idle).then(|| ProgressClock::new(deadlines.body, now))
 }
 
 impl<S, B> ServerSession<S, B>
@@ -36,39 +36,41 @@ where
     B: ResponseBody,
 {
     /// Schedules the check for a request with a body.
-    pub(super) fn expect_upload(&mut self, now: Instant) {
-        if self.check_uploads_at.is_none() {
-            self.check_uploads_at = Some(now + self.worker.shared.deadlines.body.tick());
+    pub(super) fn schedule_upload_check(&mut self, now: Instant) {
+        if self.next_upload_check.is_none() {
+            self.next_upload_check = Some(now + self.worker.shared.deadlines.body.tick());
         }
     }
 
     /// Resets streams whose request body has made too little progress.
     pub(super) fn reset_slow_uploads(&mut self, turn: &mut TurnCx<'_>) {
-        if self.check_uploads_at.is_none_or(|at| turn.now < at) {
+        if self.next_upload_check.is_none_or(|at| turn.now < at) {
             return;
         }
         let tick = self.worker.shared.deadlines.body.tick();
         let (mut slow, mut waiting) = (Vec::new(), 0);
         for slot in (0..self.slots.capacity()).map(Slot) {
             let Some((exchange, _)) = self.slots.entry(slot) else { continue };
-            let unanswered = matches!(*exchange.work, Work::Waiting { .. } | Work::Handler { .. });
-            let Some(progress) = &mut exchange.upload else { continue };
-            if exchange.inbound != BodyRecvState::Open || !unanswered {
+            let is_unanswered =
+                matches!(*exchange.work, Work::Waiting { .. } | Work::Handler { .. });
+            let Some(progress) = &mut exchange.upload_clock else { continue };
+            if exchange.inbound != BodyRecvState::Open || !is_unanswered {
                 continue;
             }
             waiting += 1;
             let received = turn.session.stream(exchange.key).map_or(0, |view| view.received);
-            let reads = exchange.shared.as_ref().is_some_and(|shared| shared.has_waiting_reader());
-            if !reads {
+            let is_read =
+                exchange.shared.as_ref().is_some_and(|shared| shared.has_waiting_reader());
+            if !is_read {
                 progress.restart(turn.now, received);
             } else if progress.is_late(turn.now, received) {
                 slow.push((slot, exchange.conn));
             }
         }
-        self.check_uploads_at = (waiting > 0).then(|| turn.now + tick);
+        self.next_upload_check = (waiting > 0).then(|| turn.now + tick);
         for (slot, conn) in slow {
             let peer = turn.conns.info(conn).map(|info| info.peer_addr());
-            self.worker.shared.on_limit("slow request body", peer);
+            self.worker.shared.on_limit_hit("slow request body", peer);
             self.abort(turn, slot, ErrorCode::Cancel);
         }
     }

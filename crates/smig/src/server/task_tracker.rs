@@ -5,22 +5,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-/// Count of what a worker waits for before it ends.
+/// Counts the tasks and connections that a worker waits for before it ends.
 #[derive(Debug, Default)]
 pub(super) struct TaskTracker {
     count: AtomicUsize,
-    quiet: Notify,
+    idle: Notify,
 }
 
 impl TaskTracker {
     /// Waits until the count is zero.
-    pub(super) async fn end(&self) {
+    pub(super) async fn wait(&self) {
         loop {
-            let quiet = self.quiet.notified();
+            let idle = self.idle.notified();
             if self.count.load(Ordering::Acquire) == 0 {
                 return;
             }
-            quiet.await;
+            idle.await;
         }
     }
 }
@@ -39,7 +39,7 @@ impl TaskToken {
 impl Drop for TaskToken {
     fn drop(&mut self) {
         if self.0.count.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.quiet.notify_waiters();
+            self.0.idle.notify_waiters();
         }
     }
 }

@@ -68,16 +68,16 @@ pub enum ClientCertificates {
 /// TLS configuration of a listener. Clones share it: a replacement ([`replace`](Self::replace)) applies to all of
 /// them.
 #[derive(Clone, Debug)]
-pub struct ServerTls(Arc<RwLock<Arc<Material>>>);
+pub struct ServerTls(Arc<RwLock<Arc<HandshakeConfig>>>);
 
 /// The configuration of one handshake.
 #[derive(Debug)]
-pub(super) struct Material {
+pub(super) struct HandshakeConfig {
     pub(super) config: Arc<ServerConfig>,
-    certificates: Option<Arc<ByName>>,
+    certificates: Option<Arc<CertificateResolver>>,
 }
 
-impl Material {
+impl HandshakeConfig {
     /// Returns the certificate names for a connection with the SNI `server_name`; `None` if only the service knows
     /// them.
     pub(super) fn names(&self, server_name: Option<&str>) -> Option<Arc<CertificateNames>> {
@@ -87,50 +87,52 @@ impl Material {
 
 /// Certificates, the first of which is the default. A lookup by name takes constant time.
 #[derive(Debug)]
-struct ByName {
+struct CertificateResolver {
     all: Vec<Certificate>,
     /// The first certificate with the name.
     exact: FxHashMap<String, usize>,
     /// The first certificate with a wildcard directly below the name.
-    below: FxHashMap<String, usize>,
+    wildcard: FxHashMap<String, usize>,
 }
 
-impl ByName {
+impl CertificateResolver {
     fn new(all: Vec<Certificate>) -> Self {
-        let (mut exact, mut below) = (FxHashMap::default(), FxHashMap::default());
-        for (place, one) in all.iter().enumerate() {
-            for name in one.names.iter().flat_map(|names| names.dns_names()) {
+        let (mut exact, mut wildcard) = (FxHashMap::default(), FxHashMap::default());
+        for (index, certificate) in all.iter().enumerate() {
+            for name in certificate.names.iter().flat_map(|names| names.dns_names()) {
                 let (names, name) = match name.strip_prefix("*.") {
-                    Some(parent) => (&mut below, parent.to_owned()),
+                    Some(parent) => (&mut wildcard, parent.to_owned()),
                     None => (&mut exact, name),
                 };
-                names.entry(name).or_insert(place);
+                names.entry(name).or_insert(index);
             }
         }
-        Self { all, exact, below }
+        Self { all, exact, wildcard }
     }
 
     /// Returns the certificates that may cover a name, in the order in which they were given.
     fn candidates(&self, name: &str) -> impl Iterator<Item = &Certificate> {
         let name = name.to_ascii_lowercase();
         let exact = self.exact.get(&name).copied();
-        let below = name.split_once('.').and_then(|(_, parent)| self.below.get(parent).copied());
-        let places = match (exact, below) {
-            (Some(exact), Some(below)) if below < exact => [Some(below), Some(exact)],
+        let wildcard =
+            name.split_once('.').and_then(|(_, parent)| self.wildcard.get(parent).copied());
+        let indices = match (exact, wildcard) {
+            (Some(exact), Some(wildcard)) if wildcard < exact => [Some(wildcard), Some(exact)],
             both => [both.0, both.1],
         };
-        places.into_iter().flatten().filter_map(|place| self.all.get(place))
+        indices.into_iter().flatten().filter_map(|index| self.all.get(index))
     }
 
     fn choose(&self, server_name: Option<&str>) -> Option<&Certificate> {
-        let fits = server_name.and_then(|name| self.candidates(name).find(|one| one.covers(name)));
-        fits.or_else(|| self.all.first())
+        let matching = server_name
+            .and_then(|name| self.candidates(name).find(|certificate| certificate.covers(name)));
+        matching.or_else(|| self.all.first())
     }
 }
 
-impl ResolvesServerCert for ByName {
+impl ResolvesServerCert for CertificateResolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.choose(hello.server_name()).map(|one| Arc::clone(&one.key))
+        self.choose(hello.server_name()).map(|certificate| Arc::clone(&certificate.key))
     }
 }
 
@@ -154,7 +156,7 @@ impl ServerTls {
     /// There is no certificate or no key, or they do not match.
     pub fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Self, Error> {
         let certificate = Certificate::from_pem(certificate, key)?;
-        Self::by_name(vec![certificate], &ClientCertificates::None)
+        Self::from_certificates(vec![certificate], &ClientCertificates::None)
     }
 
     /// Uses several certificates: a client gets the first that covers its SNI, or the first of all if none
@@ -162,7 +164,7 @@ impl ServerTls {
     ///
     /// # Errors
     /// There is no certificate, or the CAs for clients cannot be parsed.
-    pub fn by_name(
+    pub fn from_certificates(
         certificates: Vec<Certificate>,
         clients: &ClientCertificates,
     ) -> Result<Self, Error> {
@@ -176,55 +178,58 @@ impl ServerTls {
         let builder = match clients {
             ClientCertificates::None => builder.with_no_client_auth(),
             ClientCertificates::Optional(authorities) => builder.with_client_cert_verifier(
-                verifier(authorities, provider)?
+                client_verifier(authorities, provider)?
                     .allow_unauthenticated()
                     .build()
                     .map_err(bad_authorities)?,
             ),
             ClientCertificates::Required(authorities) => builder.with_client_cert_verifier(
-                verifier(authorities, provider)?.build().map_err(bad_authorities)?,
+                client_verifier(authorities, provider)?.build().map_err(bad_authorities)?,
             ),
         };
-        let certificates = Arc::new(ByName::new(certificates));
+        let certificates = Arc::new(CertificateResolver::new(certificates));
         let mut config = builder.with_cert_resolver(Arc::clone(&certificates) as _);
         // Tickets are valid on every worker and need no memory. Another configuration has other ticket keys,
         // so a client that is no longer trusted cannot resume.
         if let Ok(ticketer) = aws_lc_rs::Ticketer::new() {
             config.ticketer = ticketer;
         }
-        Ok(Self::of(config, Some(certificates)))
+        Ok(Self::from_config(config, Some(certificates)))
     }
 
     /// Uses a custom configuration. ALPN is set to h2 and http/1.1 unless it is set; early data is disabled
     /// (SMIG-4.10/no-early-data). The service must refuse requests for names that no certificate covers.
     #[must_use]
     pub fn from_rustls(config: ServerConfig) -> Self {
-        Self::of(config, None)
+        Self::from_config(config, None)
     }
 
-    fn of(mut config: ServerConfig, certificates: Option<Arc<ByName>>) -> Self {
+    fn from_config(
+        mut config: ServerConfig,
+        certificates: Option<Arc<CertificateResolver>>,
+    ) -> Self {
         if config.alpn_protocols.is_empty() {
             config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         }
         config.max_early_data_size = 0;
-        let material = Material { config: Arc::new(config), certificates };
-        Self(Arc::new(RwLock::new(Arc::new(material))))
+        let handshake_config = HandshakeConfig { config: Arc::new(config), certificates };
+        Self(Arc::new(RwLock::new(Arc::new(handshake_config))))
     }
 
     /// Uses the configuration of `other` from the next handshake on; returns the previous one. Open connections
     /// stay, and others may join them as before (SMIG-4.5/same-identity).
     pub fn replace(&self, other: &Self) -> Self {
-        let material = other.current();
+        let handshake_config = other.current();
         let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        Self(Arc::new(RwLock::new(std::mem::replace(&mut *current, material))))
+        Self(Arc::new(RwLock::new(std::mem::replace(&mut *current, handshake_config))))
     }
 
-    pub(super) fn current(&self) -> Arc<Material> {
+    pub(super) fn current(&self) -> Arc<HandshakeConfig> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-fn verifier(
+fn client_verifier(
     authorities: &[u8],
     provider: Arc<CryptoProvider>,
 ) -> Result<rustls::server::ClientCertVerifierBuilder, Error> {
@@ -245,21 +250,21 @@ fn bad_authorities(error: rustls::server::VerifierBuilderError) -> Error {
 mod tests {
     use super::*;
 
-    fn made(names: &[&str]) -> (String, String) {
+    fn self_signed_pem(names: &[&str]) -> (String, String) {
         let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
-        let made = rcgen::generate_simple_self_signed(names).unwrap();
-        (made.cert.pem(), made.signing_key.serialize_pem())
+        let self_signed = rcgen::generate_simple_self_signed(names).unwrap();
+        (self_signed.cert.pem(), self_signed.signing_key.serialize_pem())
     }
 
     fn certificate(names: &[&str]) -> Certificate {
-        let (certificate, key) = made(names);
+        let (certificate, key) = self_signed_pem(names);
         Certificate::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap()
     }
 
     // SMIG-4.10/no-early-data
     #[test]
     fn early_data_is_off_whatever_the_configuration_says() {
-        let (certificate, key) = made(&["localhost"]);
+        let (certificate, key) = self_signed_pem(&["localhost"]);
         let tls = ServerTls::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap();
         let mut config = ServerConfig::clone(&tls.current().config);
         config.max_early_data_size = 1 << 14;
@@ -267,8 +272,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_certificate_is_said() {
-        let (certificate, key) = made(&["localhost"]);
+    fn certificate_errors_name_the_cause() {
+        let (certificate, key) = self_signed_pem(&["localhost"]);
         let error = |certificate: &str, key: &str| {
             ServerTls::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap_err().to_string()
         };
@@ -278,30 +283,30 @@ mod tests {
         assert!(error(&certificate, &other).contains("certificate and key"));
         let clients = ClientCertificates::Required(b"nothing".to_vec());
         let good = Certificate::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap();
-        assert!(ServerTls::by_name(vec![good], &clients).is_err());
-        assert!(ServerTls::by_name(Vec::new(), &ClientCertificates::None).is_err());
+        assert!(ServerTls::from_certificates(vec![good], &clients).is_err());
+        assert!(ServerTls::from_certificates(Vec::new(), &ClientCertificates::None).is_err());
     }
 
     #[test]
     fn the_first_certificate_that_covers_the_name_is_chosen() {
-        let all = ByName::new(vec![
+        let all = CertificateResolver::new(vec![
             certificate(&["a.example"]),
             certificate(&["*.b.example"]),
             certificate(&["x.b.example", "c.example"]),
         ]);
-        let place = |name: Option<&str>| {
+        let index = |name: Option<&str>| {
             let chosen = all.choose(name).unwrap();
             all.all.iter().position(|one| Arc::ptr_eq(&one.key, &chosen.key)).unwrap()
         };
-        assert_eq!(place(Some("a.example")), 0);
-        assert_eq!(place(Some("X.B.example")), 1);
-        assert_eq!(place(Some("c.example")), 2);
-        assert_eq!(place(Some("y.x.b.example")), 0, "a wildcard is for one label");
-        assert_eq!(place(Some("elsewhere.example")), 0);
-        assert_eq!(place(None), 0);
+        assert_eq!(index(Some("a.example")), 0);
+        assert_eq!(index(Some("X.B.example")), 1);
+        assert_eq!(index(Some("c.example")), 2);
+        assert_eq!(index(Some("y.x.b.example")), 0, "a wildcard is for one label");
+        assert_eq!(index(Some("elsewhere.example")), 0);
+        assert_eq!(index(None), 0);
     }
     #[test]
-    fn of_many_certificates_two_are_looked_at_at_most() {
+    fn a_lookup_checks_at_most_two_certificates() {
         let key = rcgen::KeyPair::generate().unwrap();
         let made = |names: [String; 2]| {
             let params = rcgen::CertificateParams::new(names).unwrap();
@@ -310,7 +315,7 @@ mod tests {
         };
         let all: Vec<_> =
             (0..100).map(|n| made([format!("n{n}.example"), format!("*.w{n}.example")])).collect();
-        let all = ByName::new(all);
+        let all = CertificateResolver::new(all);
         for n in 0..100 {
             for name in [format!("N{n}.example"), format!("x.w{n}.example")] {
                 let chosen = all.choose(Some(&name)).unwrap();

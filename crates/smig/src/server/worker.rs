@@ -13,11 +13,11 @@ use tokio::task::JoinHandle;
 
 use super::accept;
 use super::bind::Listener;
-use super::date::Date;
+use super::date::DateCache;
 use super::service::{HttpService, ResponseBody};
 use super::session::{Command, ServerSession};
 use super::session_list::SessionList;
-use super::shared::{ServerState, Shared};
+use super::shared::{ServerShared, ServerState};
 use super::task_tracker::{TaskToken, TaskTracker};
 use crate::connection::ListenerId;
 use crate::driver::{ConnSet, Driver};
@@ -32,7 +32,7 @@ pub(super) enum ListenerChange {
 
 /// A task that accepts connections.
 #[derive(Debug)]
-struct Accepting {
+struct AcceptTask {
     id: ListenerId,
     /// Dropped to end the task.
     close: oneshot::Sender<()>,
@@ -50,43 +50,43 @@ pub(super) struct WorkerListeners {
 #[derive(Debug)]
 pub(super) struct Worker<S> {
     pub(super) service: S,
-    pub(super) shared: Arc<Shared>,
-    pub(super) date: Date,
+    pub(super) shared: Arc<ServerShared>,
+    pub(super) date: DateCache,
     sessions: Arc<SessionList>,
-    running: Arc<TaskTracker>,
-    pub(super) phase: watch::Receiver<ServerState>,
+    tasks: Arc<TaskTracker>,
+    pub(super) state: watch::Receiver<ServerState>,
 }
 
 impl<S> Worker<S> {
     pub(super) fn new(
         service: S,
-        shared: Arc<Shared>,
+        shared: Arc<ServerShared>,
         sessions: Arc<SessionList>,
-        phase: watch::Receiver<ServerState>,
+        state: watch::Receiver<ServerState>,
     ) -> Rc<Self> {
-        let (date, running) = (Date::default(), Arc::default());
-        Rc::new(Self { service, shared, date, sessions, running, phase })
+        let (date, tasks) = (DateCache::default(), Arc::default());
+        Rc::new(Self { service, shared, date, sessions, tasks, state })
     }
 
     /// Returns a token that keeps the worker from ending.
     pub(super) fn task_token(&self) -> TaskToken {
-        TaskToken::new(&self.running)
+        TaskToken::new(&self.tasks)
     }
 
     /// Waits until no task and no connection is left, or the server is stopped.
-    pub(super) async fn finished(&self) {
-        let mut phase = self.phase.clone();
+    pub(super) async fn wait_for_tasks(&self) {
+        let mut state = self.state.clone();
         tokio::select! {
-            _ = phase.wait_for(|phase| *phase == ServerState::Stopped) => {}
-            () = self.running.end() => {}
+            _ = state.wait_for(|state| *state == ServerState::Stopped) => {}
+            () = self.tasks.wait() => {}
         }
     }
 
     /// Adds a session to the worker's list. Returns its number there.
     pub(super) fn register(&self, mailbox: &Arc<Mailbox<Command>>) -> usize {
         let number = self.sessions.insert(mailbox);
-        if *self.phase.borrow() != ServerState::Running {
-            // It starts late: after a handshake, or refused by another session.
+        if *self.state.borrow() != ServerState::Running {
+            // It starts late: after a handshake, or with a connection that another session refused.
             drop(mailbox.send(Command::Drain));
         }
         number
@@ -122,8 +122,8 @@ pub(super) fn spawn_session<S, B>(
 pub(super) fn run<S, B>(
     listeners: WorkerListeners,
     service: S,
-    (shared, sessions): (Arc<Shared>, Arc<SessionList>),
-    phase: watch::Receiver<ServerState>,
+    (shared, sessions): (Arc<ServerShared>, Arc<SessionList>),
+    state: watch::Receiver<ServerState>,
 ) -> io::Result<()>
 where
     S: HttpService<B>,
@@ -131,13 +131,13 @@ where
 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
-    let worker = Worker::new(service, shared, sessions, phase);
-    let ended = local.block_on(&runtime, serve(listeners, worker));
+    let worker = Worker::new(service, shared, sessions, state);
+    let result = local.block_on(&runtime, serve(listeners, worker));
     // This drops every task, and with it every connection.
     drop(local);
     // Blocking threads of the runtime (name resolution, disk) may hang: they are not waited for.
     runtime.shutdown_background();
-    ended
+    result
 }
 
 /// Serves the listeners until the server drains, then the connections until they have ended or the server is stopped.
@@ -156,13 +156,13 @@ where
         let (close, closing) = oneshot::channel();
         let task = accept::accept_all(socket, listener.spec, Rc::clone(&worker), closing);
         let task = tokio::task::spawn_local(task);
-        Ok::<_, io::Error>(Accepting { id, close, task })
+        Ok::<_, io::Error>(AcceptTask { id, close, task })
     };
     let mut tasks = listeners.listeners.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
-    let mut phase = worker.phase.clone();
+    let mut state = worker.state.clone();
     loop {
         tokio::select! {
-            changed = phase.wait_for(|phase| *phase != ServerState::Running) => match changed {
+            changed = state.wait_for(|state| *state != ServerState::Running) => match changed {
                 Ok(_) => break,
                 // A dropped sender means the same as Stopped.
                 Err(_) => return Ok(()),
@@ -177,12 +177,12 @@ where
             },
         }
     }
-    for Accepting { close, task, .. } in tasks {
+    for AcceptTask { close, task, .. } in tasks {
         drop(close);
         // A task that panicked accepts nothing either.
         drop(task.await);
     }
     worker.sessions.drain();
-    worker.finished().await;
+    worker.wait_for_tasks().await;
     Ok(())
 }

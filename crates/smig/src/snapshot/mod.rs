@@ -95,7 +95,7 @@ pub struct ConnectionSnapshot {
 pub struct StreamSnapshot {
     /// Identifies it within the session.
     pub key: StreamKey,
-    /// The request that it carries, if labels are recorded (`describe_streams` of the builders).
+    /// The request that it carries, if labels are recorded (`request_label_limit` of the builders).
     pub label: Option<RequestLabel>,
     /// The connection that carries it.
     pub connection: ConnId,

@@ -80,7 +80,7 @@ async fn the_settings_frame_may_arrive_in_pieces() {
 async fn a_session_that_is_retired_before_settings_arrive_sends_its_request() {
     let (listener, url) = listen().await;
     let client = client_builder().build().unwrap();
-    let origin = Origin::of(&url.parse().unwrap()).unwrap();
+    let origin = Origin::from_uri(&url.parse().unwrap()).unwrap();
     let serving = async {
         let mut tcp = accept(&listener).await;
         client.retire(&origin);
@@ -101,8 +101,8 @@ async fn a_request_that_waits_for_settings_may_be_dropped_and_times_out() {
     let queue = QueueLimit::new(5);
     let builder = || client_builder().queue(queue.clone());
     let client = builder().build().unwrap();
-    let origin = Origin::of(&url.parse().unwrap()).unwrap();
-    let request = client.begin(&origin, websocket(&url)).unwrap();
+    let origin = Origin::from_uri(&url.parse().unwrap()).unwrap();
+    let request = client.submit(&origin, websocket(&url)).unwrap();
     let mut tcp = accept(&listener).await;
     tcp.write_all(&SETTINGS_FRAME[..1]).await.unwrap();
     let_the_client_run().await;
@@ -124,7 +124,7 @@ async fn a_request_that_waits_for_settings_may_be_dropped_and_times_out() {
 async fn a_request_of_a_closed_session_is_sent_before_later_ones() {
     let (listener, url) = listen().await;
     let client = client_builder().build().unwrap();
-    let origin = Origin::of(&url.parse().unwrap()).unwrap();
+    let origin = Origin::from_uri(&url.parse().unwrap()).unwrap();
     let spawn_request = |method: Method| {
         let (client, request) = (client.clone(), Request::builder().method(method).uri(&url));
         let request = request.body(Full::<Bytes>::default()).unwrap();

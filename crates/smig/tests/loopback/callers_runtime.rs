@@ -32,7 +32,7 @@ use tonic_health::pb::health_client::HealthClient;
 use tower::{ServiceExt as _, service_fn};
 
 use crate::support::{
-    Watch, answer, bytes, certificate, digest, get, loopback, sha256, until, within,
+    EventRecorder, answer, bytes, certificate, digest, get, loopback, sha256, until, within,
 };
 
 const LEN: usize = 8 << 20;
@@ -83,7 +83,7 @@ async fn fetch(client: &Client, url: String) -> Bytes {
 
 /// Downloads `LEN` bytes once a spare has joined; checks that they arrive on two connections.
 async fn check_migrated_download(client: ClientBuilder, addr: SocketAddr) {
-    let (watch, mut events) = Watch::new();
+    let (watch, mut events) = EventRecorder::new();
     let client = client.migration(never_migrate()).observer(watch).build().unwrap();
     assert_eq!(fetch(&client, url(addr, "/")).await, "hello");
     until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
@@ -204,7 +204,7 @@ async fn a_graceful_shutdown_waits_for_open_streams() {
     let server = Server::builder().listen(loopback(), tls).serve(service_fn(answer)).unwrap();
     let server = server.with_graceful_shutdown(async { drop(stopped.await) }, limit);
     let addr = server.local_addrs()[0];
-    let (watch, mut events) = Watch::new();
+    let (watch, mut events) = EventRecorder::new();
     let client = client.engine(small_window()).spares(0).observer(watch).build().unwrap();
     let download = async {
         let response = client.request(get(url(addr, &format!("/bytes/{LEN}")))).await.unwrap();

@@ -3,10 +3,10 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use crate::support::{Watch, answer, bytes, digest, get, loopback, sha256, until};
+use crate::support::{EventRecorder, answer, bytes, digest, get, loopback, sha256, until};
 use http_body_util::BodyExt as _;
 use smig::{
-    AuthorityCheck, Certificate, CleartextTrust, Client, ClientCertificates, Listening,
+    AuthorityCheck, Certificate, CleartextTrust, Client, ClientCertificates, ListenerInfo,
     MigrationConfig, MigrationMode, ObserverEvent, Server, ServerTls, Trust,
 };
 use tower::service_fn;
@@ -26,7 +26,7 @@ fn generate(names: &[&str]) -> TestCertificate {
 
 fn tls(certificates: &[&TestCertificate]) -> ServerTls {
     let certificates = certificates.iter().map(|made| made.certificate.clone()).collect();
-    ServerTls::by_name(certificates, &ClientCertificates::None).unwrap()
+    ServerTls::from_certificates(certificates, &ClientCertificates::None).unwrap()
 }
 
 fn client_trusting(made: &TestCertificate) -> Client {
@@ -73,7 +73,7 @@ async fn a_certificate_is_renewed_while_a_session_is_open_and_gets_connections()
         .start(service_fn(answer))
         .unwrap();
     let url = format!("https://localhost:{}", server.local_addrs()[0].port());
-    let (watch, mut events) = Watch::new();
+    let (watch, mut events) = EventRecorder::new();
     let both = [old.pem.clone(), new.pem.clone()].concat();
     let client = Client::builder().trust(Trust::Pem(both)).observer(watch).build().unwrap();
     let response = client.request(get(format!("{url}/bytes/{LEN}"))).await.unwrap();
@@ -98,7 +98,7 @@ async fn another_connection_needs_a_certificate_that_the_client_trusts() {
     let server_tls = tls(&[&own]);
     let mut rules = MigrationConfig::default();
     rules.mode = MigrationMode::At(vec![1 << 20]);
-    let (watch, mut events) = Watch::new();
+    let (watch, mut events) = EventRecorder::new();
     let server = Server::builder()
         .listen(loopback(), server_tls.clone())
         .workers(NonZeroUsize::MIN)
@@ -129,7 +129,7 @@ async fn listeners_are_added_and_closed() {
         .authority(AuthorityCheck::Service)
         .start(service_fn(answer))
         .unwrap();
-    let Listening { id, addr: first } = server.listening()[0];
+    let ListenerInfo { id, addr: first } = server.listeners()[0];
     let client = client_trusting(&made);
     check_greeting(&client, &format!("https://localhost:{}/", first.port())).await.unwrap();
     let second = server.listen(loopback(), &tls(&[&made])).unwrap();
@@ -154,11 +154,11 @@ async fn a_second_listener_on_an_address_outlives_the_first() {
         .workers(NonZeroUsize::new(2).unwrap())
         .start(service_fn(answer))
         .unwrap();
-    let first = server.listening()[0];
+    let first = server.listeners()[0];
     let second = server.listen(first.addr, &tls(&[&made])).unwrap();
     assert_eq!(second.addr, first.addr);
     server.close(first.id);
-    assert_eq!(server.listening(), [second]);
+    assert_eq!(server.listeners(), [second]);
     // Workers close their sockets asynchronously; until then half of the attempts reach the first one.
     let url = format!("https://localhost:{}/", first.addr.port());
     while check_greeting(&client_trusting(&made), &url).await.is_err() {}

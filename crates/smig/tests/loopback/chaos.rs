@@ -19,7 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tower::service_fn;
 
-use crate::support::{Watch, answer, bytes, digest, get, pair, sha256, until};
+use crate::support::{EventRecorder, answer, bytes, digest, get, pair, sha256, until};
 
 /// A pseudo-random generator: the setup of each run depends only on its seed.
 struct Rng(u64);
@@ -138,7 +138,7 @@ impl Run {
         let mut config = smig::Config::client();
         // Small, so that migrations happen before the end of the transfer.
         config.stream_window = 1 << 20;
-        let (watch, mut events) = Watch::new();
+        let (watch, mut events) = EventRecorder::new();
         let client = client
             .engine(config)
             .spares(1 + rng.next_below(2) as usize)

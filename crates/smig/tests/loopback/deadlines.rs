@@ -11,7 +11,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tower::service_fn;
 
-use crate::support::{Body, Events, Watch, answer, bytes, digest, full, loopback, until, within};
+use crate::support::{
+    Body, EventRecorder, Events, answer, bytes, digest, full, loopback, until, within,
+};
 
 const SHORT: Duration = Duration::from_millis(40);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -53,7 +55,7 @@ async fn next_limit_hit(events: &mut Events) -> &'static str {
 #[tokio::test]
 async fn a_request_body_that_does_not_arrive_ends_the_connection() {
     let (server, engine) = server_with_long_timeouts();
-    let (watch, mut events) = Watch::new();
+    let (watch, mut events) = EventRecorder::new();
     let server = server.engine(engine).body_timeout(SHORT).observer(watch);
     let server = server.start(service_fn(answer)).unwrap();
     // A gRPC call may pause, but gRPC does not exist over HTTP/1.1.
@@ -74,7 +76,7 @@ async fn digest_on_another_task(request: Request<Incoming>) -> Result<Response<B
 #[tokio::test]
 async fn a_request_body_that_does_not_arrive_ends_the_connection_for_a_reader_on_another_task() {
     let (server, engine) = server_with_long_timeouts();
-    let (watch, mut events) = Watch::new();
+    let (watch, mut events) = EventRecorder::new();
     let server = server.engine(engine).body_timeout(SHORT).observer(watch);
     let server = server.start(service_fn(digest_on_another_task)).unwrap();
     // All data arrives before the handler runs.
@@ -88,7 +90,7 @@ async fn a_request_body_that_does_not_arrive_ends_the_connection_for_a_reader_on
 async fn an_unread_response_is_aborted() {
     let (server, mut engine) = server_with_long_timeouts();
     engine.limits.stall_timeout = SHORT;
-    let (watch, mut events) = Watch::new();
+    let (watch, mut events) = EventRecorder::new();
     let server = server.engine(engine).observer(watch).start(service_fn(answer)).unwrap();
     // Exceeds the kernel's buffers.
     let _unread =
@@ -140,7 +142,7 @@ async fn an_unread_response_is_aborted_in_user_space_and_in_the_kernel() {
     for len in LENGTHS {
         let (server, mut engine) = server_with_long_timeouts();
         engine.limits.stall_timeout = SHORT;
-        let (watch, mut events) = Watch::new();
+        let (watch, mut events) = EventRecorder::new();
         let server = server.engine(engine).observer(watch).start(service_fn(answer)).unwrap();
         let _unread = request_with_small_buffer(&server, len).await;
         assert_eq!(
@@ -180,7 +182,7 @@ async fn the_head_timeout_applies_to_the_first_and_to_later_requests() {
 async fn upgrade_to_echo(mut request: Request<Incoming>) -> Result<Response<Body>, BoxError> {
     let upgrade = hyper::upgrade::on(&mut request);
     tokio::task::spawn_local(async move {
-        let (mut io, _) = UpgradedIo::of(upgrade.await.unwrap()).unwrap();
+        let (mut io, _) = UpgradedIo::from_upgraded(upgrade.await.unwrap()).unwrap();
         let mut space = [0; 4];
         loop {
             let mut buffer = hyper::rt::ReadBuf::new(&mut space);

@@ -397,7 +397,7 @@ async fn an_untrusted_certificate_is_a_tls_error() {
 #[tokio::test]
 async fn an_idle_session_is_closed() {
     let (server, client) = pair();
-    let (watch, mut events) = crate::support::Watch::new();
+    let (watch, mut events) = crate::support::EventRecorder::new();
     let server = server
         .idle_timeout(Duration::from_millis(50))
         .observer(watch)

@@ -9,7 +9,7 @@ use http::{Request, Response};
 use http_body_util::Full;
 use smig::{
     Cleartext, CleartextTrust, Client, ClientBuilder, Config, ConnectionLimit, Incoming, Origin,
-    QueueLimit, Sending, Server,
+    QueueLimit, ResponseFuture, Server,
 };
 use tokio::sync::watch;
 use tower::Service as _;
@@ -166,13 +166,13 @@ async fn sent_at_returns_when_the_request_got_its_stream() {
     let (url, origin) = (format!("http://{addr}/"), Origin::http("127.0.0.1", addr.port()));
     let client = builder().build().unwrap();
     client.request(get(format!("{url}warm"))).await.unwrap();
-    let sent = async |sending: &Sending<'_>| {
+    let sent = async |sending: &ResponseFuture<'_>| {
         while sending.sent_at().is_none() {
             tokio::task::yield_now().await;
         }
     };
-    let mut first = client.begin(&origin, get(&*url)).unwrap();
-    let mut second = client.begin(&origin, get(&*url)).unwrap();
+    let mut first = client.submit(&origin, get(&*url)).unwrap();
+    let mut second = client.submit(&origin, get(&*url)).unwrap();
     within("the first one's stream", sent(&first)).await;
     assert!(second.sent_at().is_none(), "it waits");
     go.send_replace(true);
@@ -181,7 +181,7 @@ async fn sent_at_returns_when_the_request_got_its_stream() {
     assert!(second.sent_at() >= first.sent_at());
 
     let client = Client::builder().cleartext(Cleartext::Http1).build().unwrap();
-    let sending = client.begin(&origin, get(&*url)).unwrap();
+    let sending = client.submit(&origin, get(&*url)).unwrap();
     within("a connection", sent(&sending)).await;
     assert_eq!(within("the response over HTTP/1.1", sending).await.unwrap().status(), 200);
 }

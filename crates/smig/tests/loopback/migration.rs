@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use crate::support::{
-    Watch, answer, bytes, digest, get, loopback, pair, sha256, until, url, within,
+    EventRecorder, answer, bytes, digest, get, loopback, pair, sha256, until, url, within,
 };
 use bytes::Bytes;
 use http::Request;
@@ -46,8 +46,8 @@ fn is_migration(event: &ObserverEvent) -> bool {
 #[tokio::test]
 async fn a_download_migrates_to_a_spare() {
     let (server, client) = pair();
-    let (watch, mut events) = Watch::new();
-    let (server_watch, mut at_server) = Watch::new();
+    let (watch, mut events) = EventRecorder::new();
+    let (server_watch, mut at_server) = EventRecorder::new();
     let server = server
         .migration(migrate_at(&[1 << 20]))
         .observer(server_watch)
@@ -79,8 +79,8 @@ async fn a_download_migrates_to_a_spare() {
 #[tokio::test]
 async fn events_contain_the_addresses_of_their_connection() {
     let (server, client) = pair();
-    let (watch, mut events) = Watch::new();
-    let (server_watch, mut at_server) = Watch::new();
+    let (watch, mut events) = EventRecorder::new();
+    let (server_watch, mut at_server) = EventRecorder::new();
     let server = server.observer(server_watch).start(service_fn(answer)).unwrap();
     let client = client.engine(small_window()).spares(0).observer(watch).build().unwrap();
     let response = client.request(get(url(&server, &format!("/bytes/{LEN}")))).await.unwrap();
@@ -112,7 +112,7 @@ async fn a_download_migrates_when_the_server_offers() {
     let mut rules = migrate_at(&[100 << 10]);
     rules.offers = Offers::WhenNoSpare;
     let server = server.migration(rules).start(service_fn(answer)).unwrap();
-    let (watch, mut events) = Watch::new();
+    let (watch, mut events) = EventRecorder::new();
     let client = client
         .engine(small_window())
         .migration(never_migrate())
@@ -135,7 +135,7 @@ async fn an_offer_to_a_retired_session_is_declined() {
     // Not before the test reads: the threshold is beyond the window.
     let mut rules = migrate_at(&[4 << 20]);
     rules.offers = Offers::WhenNoSpare;
-    let (server_watch, mut at_server) = Watch::new();
+    let (server_watch, mut at_server) = EventRecorder::new();
     let server = server.migration(rules).observer(server_watch).start(service_fn(answer)).unwrap();
     let client =
         client.engine(small_window()).migration(never_migrate()).spares(0).build().unwrap();
@@ -156,7 +156,7 @@ async fn an_offer_to_a_retired_session_is_declined() {
 #[tokio::test]
 async fn an_upload_migrates() {
     let (server, client) = pair();
-    let (watch, mut events) = Watch::new();
+    let (watch, mut events) = EventRecorder::new();
     let server = server.migration(never_migrate()).start(service_fn(answer)).unwrap();
     let client = client.migration(migrate_at(&[1 << 20])).observer(watch).build().unwrap();
     let first = client.request(get(url(&server, "/"))).await.unwrap();
@@ -173,7 +173,7 @@ async fn an_upload_migrates() {
 #[tokio::test]
 async fn a_stream_migrates_several_times() {
     let (server, client) = pair();
-    let (watch, mut events) = Watch::new();
+    let (watch, mut events) = EventRecorder::new();
     let server = server
         .migration(migrate_at(&[1 << 20, 2 << 20, 4 << 20]))
         .start(service_fn(answer))
@@ -193,7 +193,7 @@ async fn a_stream_migrates_several_times() {
 #[tokio::test]
 async fn the_application_can_request_a_migration() {
     let (server, client) = pair();
-    let (watch, mut events) = Watch::new();
+    let (watch, mut events) = EventRecorder::new();
     let server = server.migration(never_migrate()).start(service_fn(answer)).unwrap();
     let client =
         client.engine(small_window()).migration(never_migrate()).observer(watch).build().unwrap();
@@ -211,7 +211,7 @@ async fn the_application_can_request_a_migration() {
 async fn connections_join_across_workers() {
     let (server, client) = pair();
     let workers = NonZeroUsize::new(2).unwrap();
-    let (server_watch, mut at_server) = Watch::new();
+    let (server_watch, mut at_server) = EventRecorder::new();
     let server = server.workers(workers).migration(migrate_at(&[100 << 10])).observer(server_watch);
     let server = server.start(service_fn(answer)).unwrap();
     let expected = sha256(&bytes(LEN));
@@ -220,7 +220,7 @@ async fn connections_join_across_workers() {
     drop(client);
     for _ in 0..12 {
         let builder = Client::builder().trust(Trust::DangerAcceptInvalidCerts);
-        let (watch, mut events) = Watch::new();
+        let (watch, mut events) = EventRecorder::new();
         let client = builder.migration(never_migrate()).observer(watch).build().unwrap();
         let (hello, big) = (url(&server, "/"), url(&server, &format!("/bytes/{LEN}")));
         tasks.spawn(async move {
@@ -253,7 +253,7 @@ async fn trusted_cleartext_migrates_too() {
         .migration(migrate_at(&[1 << 20]))
         .start(service_fn(answer))
         .unwrap();
-    let (watch, mut events) = Watch::new();
+    let (watch, mut events) = EventRecorder::new();
     let client = Client::builder()
         .cleartext(Cleartext::PriorKnowledge(CleartextTrust::TrustedNetwork))
         .migration(never_migrate())
@@ -273,7 +273,7 @@ async fn trusted_cleartext_migrates_too() {
 #[tokio::test]
 async fn a_shutdown_waits_for_open_streams() {
     let (server, client) = pair();
-    let (watch, mut events) = Watch::new();
+    let (watch, mut events) = EventRecorder::new();
     let server = server.observer(watch).start(service_fn(answer)).unwrap();
     let client = client.build().unwrap();
     let response = client.request(get(url(&server, &format!("/bytes/{LEN}")))).await.unwrap();
@@ -290,7 +290,7 @@ async fn a_shutdown_waits_for_open_streams() {
 #[tokio::test]
 async fn a_response_can_hint_to_migrate_or_to_stay() {
     let (server, client) = pair();
-    let (watch, mut events) = Watch::new();
+    let (watch, mut events) = EventRecorder::new();
     let service = service_fn(|request: Request<smig::Incoming>| async move {
         let hint = match request.uri().query() {
             Some("move") => smig::MigrationHint::Migrate,
@@ -301,7 +301,7 @@ async fn a_response_can_hint_to_migrate_or_to_stay() {
         response.extensions_mut().insert(hint);
         Ok::<_, smig::BoxError>(response)
     });
-    let (server_watch, mut at_server) = Watch::new();
+    let (server_watch, mut at_server) = EventRecorder::new();
     let server = server.observer(server_watch).start(service).unwrap();
     let client = client.migration(never_migrate()).observer(watch).build().unwrap();
     drop(client.request(get(url(&server, "/"))).await.unwrap());

@@ -34,7 +34,7 @@ fn http1_pair() -> (Server, Client) {
 }
 
 #[tokio::test]
-async fn a_server_without_http2_is_served_by_http1() {
+async fn a_server_without_http2_is_reached_over_http1() {
     const LEN: usize = 3 << 20;
     let (server, client) = http1_pair();
     let response = client.request(get(url(&server, "/"))).await.unwrap();
@@ -60,7 +60,7 @@ async fn a_server_without_http2_is_served_by_http1() {
 }
 
 #[tokio::test]
-async fn cleartext_speaks_both() {
+async fn cleartext_serves_http1_and_http2() {
     let server = Server::builder()
         .listen_cleartext(loopback(), CleartextTrust::None)
         .workers(NonZeroUsize::MIN)
@@ -80,14 +80,14 @@ async fn cleartext_speaks_both() {
 }
 
 #[tokio::test]
-async fn who_says_nothing_is_let_go() {
+async fn a_silent_client_is_closed_after_the_handshake_timeout() {
     use tokio::io::AsyncReadExt as _;
     let (server, _) = crate::support::pair();
     let limit = std::time::Duration::from_millis(20);
-    let (watch, mut events) = crate::support::Watch::new();
+    let (watch, mut events) = crate::support::EventRecorder::new();
     let server = server.handshake_timeout(limit).observer(watch).start(service_fn(answer)).unwrap();
-    let mut mute = tokio::net::TcpStream::connect(server.local_addrs()[0]).await.unwrap();
-    assert_eq!(mute.read(&mut [0; 1]).await.unwrap(), 0);
+    let mut silent = tokio::net::TcpStream::connect(server.local_addrs()[0]).await.unwrap();
+    assert_eq!(silent.read(&mut [0; 1]).await.unwrap(), 0);
     crate::support::until(&mut events, |event| {
         matches!(event, smig::ObserverEvent::HandshakeFailed)
     })
@@ -95,7 +95,7 @@ async fn who_says_nothing_is_let_go() {
 }
 
 #[tokio::test]
-async fn a_head_of_http1_is_no_larger_than_one_of_http2() {
+async fn http1_heads_have_the_limit_of_http2_heads() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let server = Server::builder()
         .listen_cleartext(loopback(), CleartextTrust::None)
@@ -138,26 +138,29 @@ async fn empty_lines_before_the_first_request_are_skipped() {
 #[tokio::test]
 async fn connections_over_the_limit_are_closed() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    // Of all clients, and of one address.
-    for of_one in [false, true] {
+    // The limit for all clients, and that for one address.
+    for per_client in [false, true] {
         let (server, client) = crate::support::pair();
-        let server =
-            if of_one { server.max_connections_per_client(1) } else { server.max_connections(1) };
+        let server = if per_client {
+            server.max_connections_per_client(1)
+        } else {
+            server.max_connections(1)
+        };
         let server = server.start(service_fn(answer)).unwrap();
         let client = client.spares(0).build().unwrap();
         let response = client.request(get(url(&server, "/"))).await.unwrap();
         assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "hello");
-        let to = server.local_addrs()[0];
-        let mut second = tokio::net::TcpStream::connect(to).await.unwrap();
+        let addr = server.local_addrs()[0];
+        let mut second = tokio::net::TcpStream::connect(addr).await.unwrap();
         assert_eq!(second.read(&mut [0; 1]).await.unwrap(), 0);
         assert_eq!(server.stats().limits_hit, 1);
         let response = client.request(get(url(&server, "/"))).await.unwrap();
         assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "hello");
-        if of_one {
+        if per_client {
             // Another address of the same host is another client.
             let socket = tokio::net::TcpSocket::new_v4().unwrap();
             socket.bind(([127, 0, 0, 2], 0).into()).unwrap();
-            let mut other = socket.connect(to).await.unwrap();
+            let mut other = socket.connect(addr).await.unwrap();
             other
                 .write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
                 .await
@@ -170,7 +173,7 @@ async fn connections_over_the_limit_are_closed() {
 }
 
 #[tokio::test]
-async fn who_has_connected_when_the_server_ends_is_served() {
+async fn a_connection_in_the_backlog_at_shutdown_is_served() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     for _ in 0..20 {
         let server = Server::builder()
@@ -191,7 +194,7 @@ async fn who_has_connected_when_the_server_ends_is_served() {
 
 /// Over HTTP/1.1 only the head separates the content from the next request.
 #[tokio::test]
-async fn content_by_http1_is_what_its_head_says() {
+async fn http1_content_must_match_its_head() {
     let (server, client) = http1_pair();
     let url = |path| url(&server, path);
     for (fields, why) in [

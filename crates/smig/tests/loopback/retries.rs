@@ -78,7 +78,7 @@ async fn setup() -> (TcpListener, Client) {
 }
 
 /// Sends a request and reads the complete response.
-async fn ask(
+async fn fetch(
     client: &Client,
     listener: &TcpListener,
     method: Method,
@@ -91,36 +91,36 @@ async fn ask(
 }
 
 #[tokio::test]
-async fn a_refused_request_of_which_nothing_was_heard_is_sent_again() {
+async fn a_refused_request_without_a_response_is_retried() {
     for method in [Method::GET, Method::POST] {
         let (listener, client) = setup().await;
-        let answering = async {
+        let server_side = async {
             let mut peer = Peer::accept(&listener).await;
             let refused = peer.next(HEADERS).await;
             peer.send(RST_STREAM, 0, refused, REFUSED_STREAM).await;
             peer.answer().await;
             peer
         };
-        let (asked, _peer) = tokio::join!(ask(&client, &listener, method, ""), answering);
-        assert_eq!(asked.unwrap(), "");
+        let (fetched, _peer) = tokio::join!(fetch(&client, &listener, method, ""), server_side);
+        assert_eq!(fetched.unwrap(), "");
     }
 }
 
 /// Frames before the reset on the request's stream: type, flags, payload.
-type Before = &'static [(u8, u8, &'static [u8])];
+type FramesBefore = &'static [(u8, u8, &'static [u8])];
 
 #[tokio::test]
-async fn a_post_that_was_begun_is_not_sent_again() {
-    let cases: [(&str, &str, Before, Processed); 4] = [
+async fn a_post_whose_body_or_response_began_is_not_retried() {
+    let cases: [(&str, &str, FramesBefore, Processed); 4] = [
         // The server did not process it, but a part of the body was consumed.
         ("its body was sent", "x", &[], Processed::No),
-        ("103 came", "", &[(HEADERS, END_HEADERS, EARLY_HINTS)], Processed::Maybe),
-        ("a head came", "", &[(HEADERS, END_HEADERS, OK)], Processed::Maybe),
-        ("data came", "", &[(HEADERS, END_HEADERS, OK), (DATA, 0, b"o")], Processed::Maybe),
+        ("103 arrived", "", &[(HEADERS, END_HEADERS, EARLY_HINTS)], Processed::Maybe),
+        ("a head arrived", "", &[(HEADERS, END_HEADERS, OK)], Processed::Maybe),
+        ("data arrived", "", &[(HEADERS, END_HEADERS, OK), (DATA, 0, b"o")], Processed::Maybe),
     ];
     for (what, body, before, processed) in cases {
         let (listener, client) = setup().await;
-        let answering = async {
+        let server_side = async {
             let mut peer = Peer::accept(&listener).await;
             let stream = peer.next(HEADERS).await;
             if !body.is_empty() {
@@ -133,13 +133,13 @@ async fn a_post_that_was_begun_is_not_sent_again() {
             peer.answer().await;
             peer
         };
-        let asking = async {
+        let client_side = async {
             // If the POST were repeated, the server would answer that.
-            let error = ask(&client, &listener, Method::POST, body).await.expect_err(what);
+            let error = fetch(&client, &listener, Method::POST, body).await.expect_err(what);
             assert_eq!(error.code(), Some(ErrorCode::RefusedStream), "{what}");
             assert_eq!(error.was_processed(), processed, "{what}");
-            ask(&client, &listener, Method::GET, "").await.unwrap();
+            fetch(&client, &listener, Method::GET, "").await.unwrap();
         };
-        let ((), _peer) = tokio::join!(asking, answering);
+        let ((), _peer) = tokio::join!(client_side, server_side);
     }
 }

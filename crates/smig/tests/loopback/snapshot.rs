@@ -1,6 +1,6 @@
 //! Data for operators: snapshots of sessions, and events that name their stream.
 
-use crate::support::{Watch, answer, digest, get, pair, until, url};
+use crate::support::{EventRecorder, answer, digest, get, pair, until, url};
 use http::{Request, Response};
 use smig::{
     BoxError, ConnectionRole, Incoming, MigrationCause, MigrationConfig, MigrationHint,
@@ -10,31 +10,35 @@ use tower::service_fn;
 
 const LEN: usize = 8 << 20;
 
-fn never() -> MigrationConfig {
+fn never_migrates() -> MigrationConfig {
     let mut rules = MigrationConfig::default();
     rules.mode = MigrationMode::Never;
     rules
 }
 
 /// A window too small for a complete transfer before the body is read.
-fn narrow() -> smig::Config {
+fn small_window() -> smig::Config {
     let mut config = smig::Config::client();
     config.stream_window = 256 << 10;
     config
 }
 
-fn only(snapshot: Snapshot) -> SessionSnapshot {
+fn only_session(snapshot: Snapshot) -> SessionSnapshot {
     assert_eq!((snapshot.sessions.len(), snapshot.sessions_omitted), (1, 0), "{snapshot:?}");
     snapshot.sessions.into_iter().next().unwrap()
 }
 
 #[tokio::test]
-async fn both_ends_show_a_stream_and_where_it_moves() {
+async fn both_endpoints_show_a_stream_and_its_migration() {
     let (server, client) = pair();
-    let server =
-        server.migration(never()).request_label_limit(16).start(service_fn(answer)).unwrap();
-    let (watch, mut events) = Watch::new();
-    let client = client.engine(narrow()).migration(never()).observer(watch).build().unwrap();
+    let server = server
+        .migration(never_migrates())
+        .request_label_limit(16)
+        .start(service_fn(answer))
+        .unwrap();
+    let (watch, mut events) = EventRecorder::new();
+    let client =
+        client.engine(small_window()).migration(never_migrates()).observer(watch).build().unwrap();
     assert_eq!(client.sessions().await, Snapshot::default());
     assert_eq!(server.sessions().await, Snapshot::default());
 
@@ -42,9 +46,10 @@ async fn both_ends_show_a_stream_and_where_it_moves() {
     let response = client.request(get(url(&server, &path))).await.unwrap();
     until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
 
-    let (here, there) = (only(client.sessions().await), only(server.view().sessions().await));
+    let (here, there) =
+        (only_session(client.sessions().await), only_session(server.view().sessions().await));
     assert!(here.can_migrate && there.can_migrate);
-    assert_ne!(here.id, there.id, "labels are made, and tell nothing of the AppID");
+    assert_ne!(here.id, there.id, "ids are random, and do not reveal the AppID");
     let roles = |session: &SessionSnapshot| {
         session.connections.iter().map(|conn| conn.role).collect::<Vec<_>>()
     };
@@ -58,17 +63,20 @@ async fn both_ends_show_a_stream_and_where_it_moves() {
     assert_eq!((&*name.method, &*name.path), ("GET", "/bytes/8388608"));
     assert_eq!(stream.length, Some(LEN as u64));
     assert_eq!(here.streams[0].length, Some(LEN as u64));
-    assert_eq!(here.streams[0].label, None, "nothing is remembered unless it is asked for");
+    assert_eq!(here.streams[0].label, None, "labels are recorded only if that is configured");
     assert_eq!((stream.migrations, stream.connection), (0, there.connections[0].id));
 
     response.body().stream_info().unwrap().migrate();
     let moved = until(&mut events, |event| matches!(event, ObserverEvent::Migrated { .. })).await;
-    let ObserverEvent::Migrated { stream: Some(place), why, to, .. } = moved else {
+    let ObserverEvent::Migrated { stream: Some(stream_ref), why, to, .. } = moved else {
         panic!("{moved:?}")
     };
-    assert_eq!((place.session, place.connection, why), (here.id, to, MigrationCause::Application));
-    assert_eq!(place.stream, here.streams[0].key);
-    let after = only(client.sessions().await);
+    assert_eq!(
+        (stream_ref.session, stream_ref.connection, why),
+        (here.id, to, MigrationCause::Application)
+    );
+    assert_eq!(stream_ref.stream, here.streams[0].key);
+    let after = only_session(client.sessions().await);
     assert_eq!(after.id, here.id);
     assert_eq!((after.streams[0].connection, after.streams[0].migrations), (to, 1));
     let bulk = after.connections.iter().find(|conn| conn.id == to).unwrap();
@@ -77,7 +85,9 @@ async fn both_ends_show_a_stream_and_where_it_moves() {
 }
 
 /// The same response, with a hint to migrate it.
-async fn eager(request: Request<Incoming>) -> Result<Response<crate::support::Body>, BoxError> {
+async fn answer_with_hint(
+    request: Request<Incoming>,
+) -> Result<Response<crate::support::Body>, BoxError> {
     let mut response = answer(request).await?;
     response.extensions_mut().insert(MigrationHint::Migrate);
     Ok(response)
@@ -86,20 +96,20 @@ async fn eager(request: Request<Incoming>) -> Result<Response<crate::support::Bo
 #[tokio::test]
 async fn events_follow_a_stream_from_its_opening_to_its_end() {
     let (server, client) = pair();
-    let (watch, mut events) = Watch::new();
-    let server = server.observer(watch).start(service_fn(eager)).unwrap();
-    let client = client.engine(narrow()).build().unwrap();
+    let (watch, mut events) = EventRecorder::new();
+    let server = server.observer(watch).start(service_fn(answer_with_hint)).unwrap();
+    let client = client.engine(small_window()).build().unwrap();
     let response = client.request(get(url(&server, &format!("/bytes/{LEN}")))).await.unwrap();
     let opened =
         until(&mut events, |event| matches!(event, ObserverEvent::StreamOpened { .. })).await;
     let ObserverEvent::StreamOpened { stream: Some(opened) } = opened else { panic!("{opened:?}") };
-    let moves = PolicyDecision::Migrates(MigrationReason::Hint);
+    let migrates = PolicyDecision::Migrates(MigrationReason::Hint);
     let offered = PolicyDecision::Offered(MigrationReason::Hint);
-    let judged = |event: &ObserverEvent| {
+    let is_decision = |event: &ObserverEvent| {
         matches!(event, ObserverEvent::PolicyDecided { stream: Some(at), decision }
-        if at.stream == opened.stream && (*decision == moves || *decision == offered))
+        if at.stream == opened.stream && (*decision == migrates || *decision == offered))
     };
-    until(&mut events, judged).await;
+    until(&mut events, is_decision).await;
     let body = tokio::spawn(digest(response.into_body()));
 
     // The last byte may be sent before the answer to the MIGRATE arrives.

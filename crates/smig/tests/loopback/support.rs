@@ -89,7 +89,7 @@ pub(crate) async fn digest(mut body: Incoming) -> Result<([u8; 32], u64), smig::
 pub(crate) async fn answer(request: Request<Incoming>) -> Result<Response<Body>, BoxError> {
     let path = request.uri().path().to_owned();
     let response = match path.split_once("/bytes/") {
-        Some((_, len)) => Response::new(chunked(len.parse()?)),
+        Some((_, len)) => Response::new(sized_body(len.parse()?)),
         None => match &*path {
             "/" => Response::new(full("hello")),
             "/echo" => Response::new(request.into_body().map_err(BoxError::from).boxed()),
@@ -104,21 +104,21 @@ pub(crate) async fn answer(request: Request<Incoming>) -> Result<Response<Body>,
 }
 
 /// Returns a body of known length.
-fn chunked(len: usize) -> Body {
+fn sized_body(len: usize) -> Body {
     full(bytes(len))
 }
 
 /// Observer that sends all events to a channel.
-pub(crate) struct Watch(mpsc::UnboundedSender<ObserverEvent>);
+pub(crate) struct EventRecorder(mpsc::UnboundedSender<ObserverEvent>);
 
-impl Watch {
+impl EventRecorder {
     pub(crate) fn new() -> (Arc<Self>, Events) {
         let (sender, receiver) = mpsc::unbounded_channel();
-        (Arc::new(Self(sender)), Events { receiver, passed_over: Vec::new() })
+        (Arc::new(Self(sender)), Events { receiver, unclaimed: Vec::new() })
     }
 }
 
-impl Observer for Watch {
+impl Observer for EventRecorder {
     fn on_event(&self, what: &ObserverEvent) {
         // A test that has ended has dropped the receiver.
         drop(self.0.send(what.clone()));
@@ -126,27 +126,27 @@ impl Observer for Watch {
 }
 
 /// Observed events that no test has taken yet. Several tasks report to one observer, so the order
-/// of events is not fixed: waiting for one event keeps the others.
+/// of events is not fixed: waiting for one event does not drop the others.
 pub(crate) struct Events {
     receiver: mpsc::UnboundedReceiver<ObserverEvent>,
     /// In the order of arrival.
-    passed_over: Vec<ObserverEvent>,
+    unclaimed: Vec<ObserverEvent>,
 }
 
 impl Events {
     /// Takes the first event that matches, as soon as there is one.
     async fn take(&mut self, wanted: impl Fn(&ObserverEvent) -> bool) -> ObserverEvent {
-        if let Some(at) = self.passed_over.iter().position(&wanted) {
-            return self.passed_over.remove(at);
+        if let Some(at) = self.unclaimed.iter().position(&wanted) {
+            return self.unclaimed.remove(at);
         }
         loop {
             let Some(event) = self.receiver.recv().await else {
-                panic!("the observed side is gone; not asked for: {:#?}", self.passed_over);
+                panic!("the observed endpoint has ended; unclaimed: {:#?}", self.unclaimed);
             };
             if wanted(&event) {
                 return event;
             }
-            self.passed_over.push(event);
+            self.unclaimed.push(event);
         }
     }
 }
@@ -154,7 +154,7 @@ impl Events {
 /// Waits for the future; panics with `what` after a timeout.
 pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
     let limit = Duration::from_secs(60);
-    tokio::time::timeout(limit, future).await.unwrap_or_else(|_| panic!("never came: {what}"))
+    tokio::time::timeout(limit, future).await.unwrap_or_else(|_| panic!("timed out: {what}"))
 }
 
 /// Waits for an event; each event satisfies one call.
@@ -165,18 +165,18 @@ pub(crate) async fn until(
     let limit = Duration::from_secs(120);
     match tokio::time::timeout(limit, events.take(wanted)).await {
         Ok(event) => event,
-        Err(_) => panic!("not observed in {limit:?}; but: {:#?}", events.passed_over),
+        Err(_) => panic!("not observed in {limit:?}; unclaimed: {:#?}", events.unclaimed),
     }
 }
 
 #[tokio::test]
-async fn what_was_passed_over_can_be_waited_for_afterwards() {
-    let (watch, mut events) = Watch::new();
+async fn an_event_can_be_awaited_after_a_later_one() {
+    let (watch, mut events) = EventRecorder::new();
     let opened = |event: &ObserverEvent| matches!(event, ObserverEvent::StreamOpened { .. });
     for what in [ObserverEvent::StreamOpened { stream: None }, ObserverEvent::HandshakeFailed] {
         watch.on_event(&what);
     }
     until(&mut events, |event| matches!(event, ObserverEvent::HandshakeFailed)).await;
     until(&mut events, opened).await;
-    assert!(!events.passed_over.iter().any(opened), "each observation answers one wait");
+    assert!(!events.unclaimed.iter().any(opened), "each event is returned once");
 }

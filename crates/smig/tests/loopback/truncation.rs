@@ -126,7 +126,7 @@ async fn upgrade(
 > {
     let upgraded = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
-        let (mut io, first) = UpgradedIo::of(upgraded.await.unwrap()).unwrap();
+        let (mut io, first) = UpgradedIo::from_upgraded(upgraded.await.unwrap()).unwrap();
         let mut bytes = first.len();
         let end = loop {
             let mut space = [0; 64];

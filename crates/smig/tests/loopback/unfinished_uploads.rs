@@ -20,14 +20,14 @@ type Sender = mpsc::UnboundedSender<Result<Frame<Bytes>, BoxError>>;
 type Received = mpsc::UnboundedReceiver<Result<Bytes, Error>>;
 
 /// A server that responds at once, continues to read, and reports what it has read.
-fn reader() -> (Server, Client, Received) {
+fn early_responder() -> (Server, Client, Received) {
     let (server, client) = pair();
-    let (tell, received) = mpsc::unbounded_channel();
+    let (results, received) = mpsc::unbounded_channel();
     let answer = move |request: Request<Incoming>| {
-        let tell = tell.clone();
+        let results = results.clone();
         tokio::task::spawn_local(async move {
             let body = request.into_body().collect().await;
-            let _ = tell.send(body.map(|body| body.to_bytes()));
+            let _ = results.send(body.map(|body| body.to_bytes()));
         });
         std::future::ready(Ok::<_, BoxError>(Response::new(full("early"))))
     };
@@ -36,7 +36,7 @@ fn reader() -> (Server, Client, Received) {
 }
 
 /// Starts a request; returns its body's sender and its response.
-async fn begun(server: &Server, client: &Client) -> (Sender, Response<Incoming>) {
+async fn begin_upload(server: &Server, client: &Client) -> (Sender, Response<Incoming>) {
     let (sender, frames) = mpsc::unbounded_channel();
     let frames = futures_util::stream::unfold(frames, async |mut frames| {
         let frame = frames.recv().await?;
@@ -48,17 +48,17 @@ async fn begun(server: &Server, client: &Client) -> (Sender, Response<Incoming>)
     (sender, client.request(request).await.unwrap())
 }
 
-async fn told(received: &mut Received) -> Result<Bytes, Error> {
+async fn next_result(received: &mut Received) -> Result<Bytes, Error> {
     tokio::time::timeout(LIMIT, received.recv()).await.expect("the request ends").unwrap()
 }
 
 #[tokio::test]
-async fn the_rest_of_a_request_is_given_up_when_that_is_asked_for() {
-    for whole in [false, true] {
-        let (server, client, mut received) = reader();
-        let (sender, response) = begun(&server, &client).await;
+async fn the_rest_of_a_request_is_abandoned_on_request() {
+    for after_response in [false, true] {
+        let (server, client, mut received) = early_responder();
+        let (sender, response) = begin_upload(&server, &client).await;
         let info = response.body().stream_info().unwrap();
-        if whole {
+        if after_response {
             // It can be called at any time, on a handle that outlives the response.
             assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "early");
             info.stop_upload_after_response();
@@ -66,28 +66,31 @@ async fn the_rest_of_a_request_is_given_up_when_that_is_asked_for() {
             info.stop_upload_after_response();
             assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "early");
         }
-        assert_eq!(told(&mut received).await.unwrap_err().code(), Some(ErrorCode::Cancel));
+        assert_eq!(next_result(&mut received).await.unwrap_err().code(), Some(ErrorCode::Cancel));
         drop(sender);
     }
 }
 
 #[tokio::test]
-async fn a_request_goes_on_when_its_response_is_let_go() {
-    let (server, client, mut received) = reader();
-    let (sender, response) = begun(&server, &client).await;
+async fn a_request_continues_after_its_response_was_dropped() {
+    let (server, client, mut received) = early_responder();
+    let (sender, response) = begin_upload(&server, &client).await;
     assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "early");
     // Longer than the grace period of abandoned requests.
     tokio::time::sleep(Duration::from_millis(1500)).await;
     sender.send(Ok(Frame::data(" end".into()))).unwrap();
     drop(sender);
-    assert_eq!(told(&mut received).await.unwrap(), "begin end");
+    assert_eq!(next_result(&mut received).await.unwrap(), "begin end");
 }
 
 #[tokio::test]
-async fn a_body_that_fails_behind_its_response_resets_the_stream_by_its_code() {
-    let (server, client, mut received) = reader();
-    let (sender, response) = begun(&server, &client).await;
+async fn a_body_that_fails_after_its_response_resets_the_stream_with_its_code() {
+    let (server, client, mut received) = early_responder();
+    let (sender, response) = begin_upload(&server, &client).await;
     assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "early");
     sender.send(Err(Reset(ErrorCode::InternalError).into())).unwrap();
-    assert_eq!(told(&mut received).await.unwrap_err().code(), Some(ErrorCode::InternalError));
+    assert_eq!(
+        next_result(&mut received).await.unwrap_err().code(),
+        Some(ErrorCode::InternalError)
+    );
 }

@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 
 use super::pool::{self, OriginContext};
 use super::request::QueuedRequest;
-use super::session::{Command, FinishWhen, NegotiatedProtocol};
+use super::session::{Command, NegotiatedProtocol, RetireIf};
 use crate::clock;
 use crate::error::{Error, ErrorKind, TimeoutPhase};
 use crate::mailbox::Mailbox;
@@ -35,7 +35,7 @@ const MAX_CONNECTIONS: usize = 6;
 struct Http1Conn {
     hyper: SendRequest<RequestBody>,
     /// The connection is not persistent: its last request or response said so.
-    last: bool,
+    must_close: bool,
     peer: IpAddr,
     /// Value of [`IdleConns::generation`] when the connection was dialed.
     generation: u64,
@@ -52,7 +52,7 @@ struct Http1Pool {
 /// Idle connections.
 #[derive(Debug, Default)]
 struct IdleConns {
-    senders: Vec<Http1Conn>,
+    conns: Vec<Http1Conn>,
     /// The server's addresses from the last `set_addresses`, and the number of such calls.
     addresses: Vec<IpAddr>,
     generation: u64,
@@ -96,7 +96,7 @@ pub(super) async fn run(
         permits: Semaphore::new(MAX_CONNECTIONS),
     });
     match pool.handshake(first, 0).await {
-        Ok(sender) => pool.put(sender),
+        Ok(conn) => pool.checkin(conn),
         Err(error) => tracing::debug!(%error, "HTTP/1.1 connection failed at once"),
     }
     let (open, state) = (OpenRequests::default(), SessionState::Open);
@@ -118,7 +118,7 @@ pub(super) async fn run(
             session.on_command(command);
         }
     }
-    session.context.forget(&session.mailbox);
+    session.context.remove_session(&session.mailbox);
 }
 
 impl Http1Session {
@@ -126,14 +126,14 @@ impl Http1Session {
         match command {
             Command::Request(outgoing) => match self.state {
                 SessionState::Open => self.begin(*outgoing),
-                SessionState::Closing => outgoing.give_back(Error::new(ErrorKind::Retired)),
+                SessionState::Closing => outgoing.return_unsent(Error::new(ErrorKind::Retired)),
             },
-            Command::Dialed(_) | Command::Describe(_) => {}
+            Command::Dialed(_) | Command::Snapshot(_) => {}
             Command::SetAddresses(addresses) => self.pool.set_addresses(addresses),
             // The caller may have dropped the receiver.
             Command::AwaitProtocol(sender) => drop(sender.send(Ok(NegotiatedProtocol::Http1))),
-            Command::Finish(when) => {
-                if self.open.is_empty() || when == FinishWhen::Always {
+            Command::Retire(when) => {
+                if self.open.is_empty() || when == RetireIf::Always {
                     self.stop_accepting();
                 }
             }
@@ -152,7 +152,7 @@ impl Http1Session {
             return;
         }
         self.state = SessionState::Closing;
-        self.context.forget(&self.mailbox);
+        self.context.remove_session(&self.mailbox);
         for command in self.mailbox.close() {
             self.on_command(command);
         }
@@ -160,8 +160,8 @@ impl Http1Session {
 }
 
 impl IdleConns {
-    fn is_current(&self, sender: &Http1Conn) -> bool {
-        sender.generation == self.generation || self.addresses.contains(&sender.peer)
+    fn is_current(&self, conn: &Http1Conn) -> bool {
+        conn.generation == self.generation || self.addresses.contains(&conn.peer)
     }
 }
 
@@ -198,9 +198,9 @@ impl Http1Conn {
         &mut self,
         request: Request<RequestBody>,
     ) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
-        self.last |= is_last_request(request.headers());
+        self.must_close |= is_last_request(request.headers());
         let response = self.hyper.try_send_request(request).await?;
-        self.last |= is_last_response(&response);
+        self.must_close |= is_last_response(&response);
         Ok(response)
     }
 }
@@ -210,27 +210,27 @@ impl Http1Pool {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a connection to the pool, unless it is not persistent or the server has moved to other
-    /// addresses.
-    fn put(&self, sender: Http1Conn) {
+    /// Returns a connection to the pool, unless it is not persistent or the server's addresses have
+    /// changed.
+    fn checkin(&self, conn: Http1Conn) {
         let mut idle = self.lock();
-        if !sender.last && idle.is_current(&sender) {
-            idle.senders.push(sender);
+        if !conn.must_close && idle.is_current(&conn) {
+            idle.conns.push(conn);
         }
     }
 
-    fn pick(&self) -> Option<Http1Conn> {
+    fn checkout(&self) -> Option<Http1Conn> {
         let mut idle = self.lock();
-        let senders = &mut idle.senders;
-        senders.retain(|sender| !sender.hyper.is_closed());
-        let ready = senders.iter().rposition(|sender| sender.hyper.is_ready())?;
-        Some(senders.swap_remove(ready))
+        let conns = &mut idle.conns;
+        conns.retain(|conn| !conn.hyper.is_closed());
+        let ready = conns.iter().rposition(|conn| conn.hyper.is_ready())?;
+        Some(conns.swap_remove(ready))
     }
 
     /// Closes idle connections to other addresses; busy ones are closed when they become idle.
     fn set_addresses(&self, addresses: Vec<IpAddr>) {
         let mut idle = self.lock();
-        idle.senders.retain(|sender| addresses.contains(&sender.peer));
+        idle.conns.retain(|conn| addresses.contains(&conn.peer));
         idle.addresses = addresses;
         idle.generation += 1;
     }
@@ -243,9 +243,9 @@ impl Http1Pool {
                 tracing::debug!(%error, "HTTP/1.1 connection ended");
             }
         });
-        // Before that `pick` skips the connection, and the first request would open a second one.
+        // Before that `checkout` skips it, and the first request would open a second connection.
         hyper.ready().await?;
-        Ok(Http1Conn { hyper, last: false, peer, generation })
+        Ok(Http1Conn { hyper, must_close: false, peer, generation })
     }
 
     async fn connect(&self) -> Result<Http1Conn, Error> {
@@ -255,45 +255,46 @@ impl Http1Pool {
             .map_err(|source| Error::new(ErrorKind::Http1 { source, processed: Processed::No }))
     }
 
-    /// Waits for a connection slot, at most for the queue timeout.
-    async fn permit(&self) -> Result<SemaphorePermit<'_>, Error> {
+    /// Waits for a connection's permit, at most for the queue timeout.
+    async fn acquire_permit(&self) -> Result<SemaphorePermit<'_>, Error> {
         let permit = async {
             // The semaphore is never closed.
             self.permits.acquire().await.map_err(|_| Error::new(ErrorKind::Closed))
         };
         let Some(after) = self.context.queue_timeout else { return permit.await };
-        let late = |_| Err(Error::new(ErrorKind::Timeout { phase: TimeoutPhase::Queue, after }));
-        timeout(after, permit).await.unwrap_or_else(late)
+        let timeout_error =
+            |_| Err(Error::new(ErrorKind::Timeout { phase: TimeoutPhase::Queue, after }));
+        timeout(after, permit).await.unwrap_or_else(timeout_error)
     }
 
     async fn send(&self, outgoing: QueuedRequest) {
-        let QueuedRequest { head, body, shared, place, .. } = outgoing;
-        if let Err(why) = check(&head, &body) {
+        let QueuedRequest { head, body, shared, queue_permit, .. } = outgoing;
+        if let Err(why) = check_framing(&head, &body) {
             return shared.fail(Error::new(ErrorKind::Request(why.to_owned())));
         }
-        let permit = self.permit().await;
-        drop(place);
+        let permit = self.acquire_permit().await;
+        drop(queue_permit);
         let _permit = match permit {
             Ok(permit) => permit,
             Err(error) => return shared.return_unsent(UnsentRequest { body, permit: None }, error),
         };
-        let mut sender = match self.pick() {
-            Some(sender) => sender,
+        let mut conn = match self.checkout() {
+            Some(conn) => conn,
             None => match self.connect().await {
-                Ok(sender) => sender,
+                Ok(conn) => conn,
                 Err(error) => return shared.fail(error),
             },
         };
         shared.on_sent(clock::now());
-        match sender.send(request(head, body)).await {
+        match conn.send(to_http1_request(head, body)).await {
             Ok(response) => {
                 // From here on hyper owns the response's body. Set the head first: an end without a head is a
                 // cancelled stream.
                 shared.put_head(Head::Http1(response), None);
                 shared.put_end();
                 // The connection stays busy until the body is read.
-                if sender.hyper.ready().await.is_ok() {
-                    self.put(sender);
+                if conn.hyper.ready().await.is_ok() {
+                    self.checkin(conn);
                 }
             }
             Err(mut failed) => {
@@ -315,7 +316,7 @@ impl Http1Pool {
 
 /// Checks that the body matches the head. The engine is not involved here, and hyper does not check it: a
 /// server that waits for more content would take it from the next request.
-fn check(head: &RequestHead, body: &RequestBody) -> Result<(), &'static str> {
+fn check_framing(head: &RequestHead, body: &RequestBody) -> Result<(), &'static str> {
     if head.protocol.is_some() {
         return Err("the server supports only HTTP/1.1, which has no extended CONNECT");
     }
@@ -331,7 +332,7 @@ fn check(head: &RequestHead, body: &RequestBody) -> Result<(), &'static str> {
 }
 
 /// Converts the request to HTTP/1.1: path as target, authority as Host.
-fn request(head: RequestHead, body: RequestBody) -> Request<RequestBody> {
+fn to_http1_request(head: RequestHead, body: RequestBody) -> Request<RequestBody> {
     let is_sized = head.headers.contains_key(header::CONTENT_LENGTH);
     let is_chunked = !is_sized && !body.is_end_stream() && head.method != Method::CONNECT;
     let mut request = Request::new(body);

@@ -15,18 +15,18 @@ impl ClientSession {
             return;
         }
         self.state = SessionState::Closing;
-        self.context.forget(&self.mailbox);
+        self.context.remove_session(&self.mailbox);
         for command in self.mailbox.close() {
             self.on_command(turn, command);
         }
-        self.spares.finish(turn);
+        self.spares.stop(turn);
         self.open_queued(turn);
         self.end_if_idle(turn);
     }
 
     pub(super) fn end_if_idle(&mut self, turn: &mut TurnCx<'_>) {
         if self.state == SessionState::Closing && self.slots.len() == 0 && self.queue.is_empty() {
-            self.state = SessionState::Ended;
+            self.state = SessionState::GoawaySent;
             self.idle_since = Some(turn.now);
             turn.session.shutdown(turn.now);
         }
@@ -36,18 +36,18 @@ impl ClientSession {
     pub(super) fn check_idleness(&mut self, turn: &mut TurnCx<'_>) {
         if self.slots.len() > 0 || !self.queue.is_empty() {
             self.idle_since = None;
-            self.spares_wanted = true;
+            self.keep_spares = true;
             return;
         }
         let since = *self.idle_since.get_or_insert(turn.now);
         let idle = turn.now.saturating_duration_since(since);
         if self.state == SessionState::Open && idle >= self.context.idle_timeout {
             self.stop_accepting(turn);
-        } else if self.spares_wanted && idle >= SPARE_IDLE_TIMEOUT {
-            self.spares_wanted = false;
+        } else if self.keep_spares && idle >= SPARE_IDLE_TIMEOUT {
+            self.keep_spares = false;
             self.spares.close_idle(turn);
             self.slots.shrink();
-        } else if self.state == SessionState::Ended && idle >= CLOSE_TIMEOUT {
+        } else if self.state == SessionState::GoawaySent && idle >= CLOSE_TIMEOUT {
             turn.conns.close_all(turn.now, turn.session);
             self.idle_since = Some(turn.now);
         }
@@ -56,12 +56,12 @@ impl ClientSession {
 
     pub(super) fn idle_deadline(&self) -> Option<Duration> {
         match self.state {
-            SessionState::Open if self.spares_wanted => {
+            SessionState::Open if self.keep_spares => {
                 Some(self.context.idle_timeout.min(SPARE_IDLE_TIMEOUT))
             }
             SessionState::Open => Some(self.context.idle_timeout),
             SessionState::Closing => None,
-            SessionState::Ended => Some(CLOSE_TIMEOUT),
+            SessionState::GoawaySent => Some(CLOSE_TIMEOUT),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The client's half of a session: requests to the engine, responses to the application.
 //!
-//! Here are its state and what reaches it: events of the engine, commands, calls of streams. What a request goes through
-//! is in [`queue`], then in [`streams`]; [`closing`] ends the session.
+//! This module holds the state, and dispatches events of the engine, commands and wake-ups of
+//! streams. A request is first in [`queue`], then in [`streams`]; [`closing`] ends the session.
 
 mod closing;
 mod queue;
@@ -40,16 +40,16 @@ pub(crate) enum Command {
     /// Return the server's protocol as soon as it is known.
     AwaitProtocol(oneshot::Sender<Result<NegotiatedProtocol, Error>>),
     /// Accept no more requests, and close after the current ones.
-    Finish(FinishWhen),
-    /// Like [`Self::Finish`], unless the session is connected to one of these addresses.
+    Retire(RetireIf),
+    /// Like [`Self::Retire`], unless the session is connected to one of these addresses.
     SetAddresses(Vec<IpAddr>),
     /// Return a snapshot of the session.
-    Describe(SnapshotSender),
+    Snapshot(SnapshotSender),
 }
 
-/// The condition of [`Command::Finish`].
+/// The condition of [`Command::Retire`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FinishWhen {
+pub(crate) enum RetireIf {
     Always,
     /// Only if the session has no request.
     Idle,
@@ -73,7 +73,7 @@ enum SessionState {
     /// No new requests; the session closes after the last response.
     Closing,
     /// GOAWAY was sent.
-    Ended,
+    GoawaySent,
 }
 
 /// The client's half of one session.
@@ -86,18 +86,18 @@ pub(super) struct ClientSession {
     queue: VecDeque<Box<QueuedRequest>>,
     pub(super) spares: Spares,
     recent: RecentStreams,
-    watched: Vec<Slot>,
+    candidates: Vec<Slot>,
     unfinished: UnfinishedUploads<StreamKey>,
     resets: ResetRate,
     /// Number of the engine's resets that `resets` includes.
     resets_counted: u64,
     /// Until then no stream is opened and no unfinished upload is reset: the server's limit of resets may be near.
-    held_until: Option<Instant>,
+    throttled_until: Option<Instant>,
     session_record: SessionRecord,
     state: SessionState,
     idle_since: Option<Instant>,
     /// The session is in use: keep spares ready.
-    spares_wanted: bool,
+    keep_spares: bool,
     /// The server's protocol as far as known, and the callers that wait for it.
     protocol: NegotiatedProtocol,
     protocol_waiters: Vec<oneshot::Sender<Result<NegotiatedProtocol, Error>>>,
@@ -117,25 +117,25 @@ impl ClientSession {
             queue: VecDeque::new(),
             spares,
             recent: RecentStreams::default(),
-            watched: Vec::new(),
+            candidates: Vec::new(),
             unfinished: UnfinishedUploads::default(),
             resets: ResetRate::default(),
             resets_counted: 0,
-            held_until: None,
+            throttled_until: None,
             session_record: SessionRecord::new(crate::clock::now()),
             state: SessionState::Open,
             idle_since: None,
-            spares_wanted: true,
+            keep_spares: true,
             protocol: NegotiatedProtocol::Http2,
             protocol_waiters: Vec::new(),
         }
     }
 
     /// Sends a snapshot of the session.
-    fn describe(&self, turn: &TurnCx<'_>, sender: SnapshotSender) {
+    fn send_snapshot(&self, turn: &TurnCx<'_>, sender: SnapshotSender) {
         let find = |key| {
-            let call = self.slots.get(*self.by_key.get(&key)?)?;
-            Some(&call.record)
+            let request = self.slots.get(*self.by_key.get(&key)?)?;
+            Some(&request.record)
         };
         if let Some(session) = turn.snapshot(&self.session_record, find) {
             // The caller may have dropped the receiver.
@@ -172,9 +172,9 @@ impl SessionHandler for ClientSession {
             }
             Event::Finished { stream } => {
                 if let Some(slot) = slot(stream)
-                    && let Some((call, _)) = self.slots.entry(slot)
+                    && let Some((request, _)) = self.slots.entry(slot)
                 {
-                    call.outbound = BodySendState::Sent;
+                    request.outbound = BodySendState::Sent;
                     self.settle(turn, slot);
                 }
             }
@@ -204,7 +204,7 @@ impl SessionHandler for ClientSession {
             }
             Event::MigrationOffered { stream } => self.spares.on_offer(turn, stream),
             Event::Migrated { stream, from, to, mover, received } => {
-                tracing::debug!(?stream, %from, %to, ?mover, "stream moved");
+                tracing::debug!(?stream, %from, %to, ?mover, "stream migrated");
                 self.on_migrated(turn, Migration { stream, from, to, mover, received });
             }
             Event::MigrationDeclined { stream } => self.on_migration_declined(turn, stream),
@@ -227,18 +227,19 @@ impl SessionHandler for ClientSession {
     fn on_command(&mut self, turn: &mut TurnCx<'_>, command: Command) {
         match command {
             Command::Request(mut outgoing) => {
-                outgoing.place.start_wait(turn.now);
+                outgoing.queue_permit.start_wait(turn.now);
                 // A request that another session returned is older than those that came here directly.
-                let queued_at = outgoing.place.queued_at();
-                let at = self.queue.partition_point(|other| other.place.queued_at() <= queued_at);
+                let queued_at = outgoing.queue_permit.queued_at();
+                let at =
+                    self.queue.partition_point(|other| other.queue_permit.queued_at() <= queued_at);
                 self.queue.insert(at, outgoing);
                 self.open_queued(turn);
             }
             Command::Dialed(result) => self.spares.on_dialed(turn, *result),
             Command::AwaitProtocol(sender) => self.protocol_waiters.push(sender),
-            Command::Finish(when) => {
+            Command::Retire(when) => {
                 let is_idle = self.slots.len() == 0 && self.queue.is_empty();
-                if is_idle || when == FinishWhen::Always {
+                if is_idle || when == RetireIf::Always {
                     self.stop_accepting(turn);
                 }
             }
@@ -248,16 +249,16 @@ impl SessionHandler for ClientSession {
                     self.stop_accepting(turn);
                 }
             }
-            Command::Describe(sender) => self.describe(turn, sender),
+            Command::Snapshot(sender) => self.send_snapshot(turn, sender),
         }
     }
 
     fn on_wake(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
-        let Some((call, _)) = self.slots.take_woken(slot) else { return };
-        let requests = call.shared.take_requests();
-        let key = call.key;
+        let Some((request, _)) = self.slots.take_woken(slot) else { return };
+        let requests = request.shared.take_requests();
+        let key = request.key;
         // The application has read the complete response and dropped it: continue to send the request.
-        if requests.dropped && call.shared.is_abandoned() {
+        if requests.dropped && request.shared.is_abandoned() {
             return self.forget(turn, slot);
         }
         if let Some(priority) = requests.priority {
@@ -265,24 +266,24 @@ impl SessionHandler for ClientSession {
         }
         if requests.migrate {
             let why = MigrationCause::Application;
-            migration::migrate(turn, key, migration::Offers::Never, why, &mut call.record);
+            migration::migrate(turn, key, migration::Offers::Never, why, &mut request.record);
         }
         if requests.upload == UploadExtent::UntilResponse {
-            call.give_up();
+            request.abandon_upload();
         }
         self.on_readable(turn, slot);
         self.pump(turn, slot);
     }
 
     fn on_turn(&mut self, turn: &mut TurnCx<'_>) {
-        if !self.watched.is_empty() {
+        if !self.candidates.is_empty() {
             self.evaluate_candidates(turn);
         }
         self.count_resets(turn);
         self.reset_unfinished(turn);
-        self.resume_held(turn);
+        self.resume_throttled(turn);
         self.queue.retain(|outgoing| !outgoing.shared.is_released());
-        self.give_up_waiting(turn.now);
+        self.expire_queued(turn.now);
         if self.awaits_settings() {
             self.open_queued(turn);
         }
@@ -296,15 +297,15 @@ impl SessionHandler for ClientSession {
             self.stop_accepting(turn);
         }
         self.check_idleness(turn);
-        if self.state == SessionState::Open && self.spares_wanted {
+        if self.state == SessionState::Open && self.keep_spares {
             self.spares.keep_ready(turn, &self.context, &self.mailbox);
         }
     }
 
     fn deadline(&self) -> Option<Instant> {
         let idle = self.idle_since.zip(self.idle_deadline()).map(|(since, limit)| since + limit);
-        // Unfinished uploads may be held as well.
-        let resets = self.held_until.or_else(|| self.unfinished.deadline());
+        // Resets of unfinished uploads are throttled as well.
+        let resets = self.throttled_until.or_else(|| self.unfinished.deadline());
         [idle, self.queue_deadline(), resets].into_iter().flatten().min()
     }
 
@@ -314,23 +315,24 @@ impl SessionHandler for ClientSession {
     }
 
     fn on_end(&mut self) {
-        self.context.forget(&self.mailbox);
+        self.context.remove_session(&self.mailbox);
         // First of all: a destructor of the application may panic, and no command may wait for ever.
         let commands = self.mailbox.close();
-        for call in self.slots.drain() {
-            call.shared.fail(Error::new(ErrorKind::Connection(None)));
+        for request in self.slots.drain() {
+            request.shared.fail(Error::new(ErrorKind::Connection(None)));
         }
         let left = commands.into_iter().filter_map(|command| match command {
             Command::Request(outgoing) => Some(outgoing),
             // The receiver of a dropped `AwaitProtocol` is notified by the drop of its sender.
             Command::Dialed(_)
             | Command::AwaitProtocol(_)
-            | Command::Finish(_)
+            | Command::Retire(_)
             | Command::SetAddresses(_)
-            | Command::Describe(_) => None,
+            | Command::Snapshot(_) => None,
         });
         for outgoing in self.queue.drain(..).chain(left) {
-            outgoing.give_back(Error::new(ErrorKind::Refused("its last connection was closed")));
+            outgoing
+                .return_unsent(Error::new(ErrorKind::Refused("its last connection was closed")));
         }
     }
 }

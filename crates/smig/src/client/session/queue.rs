@@ -13,25 +13,25 @@ impl ClientSession {
     /// Sends queued requests while the server allows more streams and would tolerate a reset of all of them. An
     /// extended CONNECT that awaits SETTINGS stays in its place, and others overtake it.
     pub(super) fn open_queued(&mut self, turn: &mut TurnCx<'_>) {
-        let mut at = 0;
+        let mut index = 0;
         loop {
             self.count_resets(turn);
-            let Some(outgoing) = self.queue.get(at) else { break };
+            let Some(outgoing) = self.queue.get(index) else { break };
             if outgoing.shared.is_released() {
-                self.queue.remove(at);
+                self.queue.remove(index);
                 continue;
             }
             if !self.resets.may_open(turn.now, self.slots.len()) {
-                self.hold_back(turn.now);
+                self.throttle(turn.now);
                 break;
             }
             let end = if outgoing.body.is_empty() { EndStream::Yes } else { EndStream::No };
             match turn.session.open(turn.now, None, &outgoing.head, end) {
                 Err(OpenError::Blocked) => break,
-                Err(OpenError::AwaitsSettings) => at += 1,
+                Err(OpenError::AwaitsSettings) => index += 1,
                 result => {
-                    let Some(outgoing) = self.queue.remove(at) else { break };
-                    self.leave_queue(turn, *outgoing, result);
+                    let Some(outgoing) = self.queue.remove(index) else { break };
+                    self.on_open_result(turn, *outgoing, result);
                 }
             }
         }
@@ -43,16 +43,17 @@ impl ClientSession {
     }
 
     /// Handles the end of a request's wait: it has a stream, or it cannot have one.
-    fn leave_queue(
+    fn on_open_result(
         &mut self,
         turn: &mut TurnCx<'_>,
         request: QueuedRequest,
         result: Result<StreamKey, OpenError>,
     ) {
         match result {
-            Ok(key) => self.opened(turn, key, request),
+            Ok(key) => self.on_opened(turn, key, request),
             Err(OpenError::NoConnection) => {
-                request.give_back(Error::new(ErrorKind::Refused("no connection accepts it")));
+                request
+                    .return_unsent(Error::new(ErrorKind::Refused("no connection accepts streams")));
             }
             Err(error) => request.shared.fail(Error::new(ErrorKind::Request(error.to_string()))),
         }
@@ -60,17 +61,17 @@ impl ClientSession {
 
     /// Returns when the queue timeout of the oldest request expires.
     pub(super) fn queue_deadline(&self) -> Option<Instant> {
-        Some(self.queue.front()?.place.queued_at()? + self.context.queue_timeout?)
+        Some(self.queue.front()?.queue_permit.queued_at()? + self.context.queue_timeout?)
     }
 
     /// Fails the requests whose queue timeout has expired; the oldest is at the front.
-    pub(super) fn give_up_waiting(&mut self, now: Instant) {
+    pub(super) fn expire_queued(&mut self, now: Instant) {
         let Some(after) = self.context.queue_timeout else { return };
         while self.queue_deadline().is_some_and(|at| at <= now)
             && let Some(outgoing) = self.queue.pop_front()
         {
             let error = Error::new(ErrorKind::Timeout { phase: TimeoutPhase::Queue, after });
-            // Release its slot for other requests.
+            // Release its permit for other requests.
             outgoing
                 .shared
                 .return_unsent(UnsentRequest { body: outgoing.body, permit: None }, error);
@@ -85,28 +86,30 @@ impl ClientSession {
         }
     }
 
-    pub(super) fn hold_back(&mut self, now: Instant) {
-        self.held_until = Some(self.resets.next(now));
+    pub(super) fn throttle(&mut self, now: Instant) {
+        self.throttled_until = Some(self.resets.next_decrease(now));
     }
 
-    /// Resumes held requests and uploads when the server has discounted some of the resets. Until then, if
+    /// Resumes throttled requests and resets when the server has discounted some resets.
+    /// Until then, if
     /// another session can be opened, the queued requests are returned for it.
-    pub(super) fn resume_held(&mut self, turn: &mut TurnCx<'_>) {
-        if self.held_until.is_some_and(|at| at <= turn.now) {
-            self.held_until = None;
+    pub(super) fn resume_throttled(&mut self, turn: &mut TurnCx<'_>) {
+        if self.throttled_until.is_some_and(|at| at <= turn.now) {
+            self.throttled_until = None;
             self.open_queued(turn);
         }
-        let waits = self.held_until.is_some() && !self.queue.is_empty();
-        if !waits || self.state != SessionState::Open || self.context.spare_place().is_err() {
+        let waits = self.throttled_until.is_some() && !self.queue.is_empty();
+        if !waits || self.state != SessionState::Open || self.context.try_acquire_permit().is_err()
+        {
             return;
         }
         tracing::debug!("many streams were reset, the session accepts no more requests");
         self.stop_accepting(turn);
         // The session does not need its spares any more, and further sessions may follow soon.
-        self.spares_wanted = false;
+        self.keep_spares = false;
         self.spares.close_idle(turn);
         for outgoing in self.queue.drain(..) {
-            outgoing.give_back(Error::new(ErrorKind::Retired));
+            outgoing.return_unsent(Error::new(ErrorKind::Retired));
         }
         self.end_if_idle(turn);
     }

@@ -7,7 +7,7 @@ use std::task::Context;
 use smig_proto::{EndStream, ErrorCode, ResponseHead, StreamError, StreamKey};
 
 use super::ClientSession;
-use crate::client::request::{BodySendState, OpenRequest, QueuedRequest, Rest};
+use crate::client::request::{AfterResponse, BodySendState, OpenRequest, QueuedRequest};
 use crate::driver::{Migration, TurnCx};
 use crate::error::{Error, ErrorKind, Reset};
 use crate::mailbox::Slot;
@@ -21,14 +21,14 @@ use crate::stream::{
 impl ClientSession {
     /// Calls the request's callback for a 1xx response.
     pub(super) fn on_informational(&mut self, slot: Slot, head: &ResponseHead) {
-        if let Some((call, _)) = self.slots.entry(slot)
-            && let Some(on_informational) = &call.on_informational
+        if let Some((request, _)) = self.slots.entry(slot)
+            && let Some(on_informational) = &request.on_informational
         {
             on_informational.call(head.status, &head.headers);
         }
     }
 
-    pub(super) fn opened(
+    pub(super) fn on_opened(
         &mut self,
         turn: &mut TurnCx<'_>,
         key: StreamKey,
@@ -38,13 +38,13 @@ impl ClientSession {
         let QueuedRequest { head, body, length, options, shared, .. } = outgoing;
         let stream = self.context.counters.stream_ref(turn, &self.session_record, key);
         self.context.counters.on_event(&ObserverEvent::StreamOpened { stream });
-        let label = RequestLabel::of(&head.method, &head.uri, self.context.describe_streams);
+        let label = RequestLabel::of(&head.method, &head.uri, self.context.request_label_limit);
         self.recent.on_open(turn.now);
         if let Some(view) = turn.session.stream(key) {
             shared.set_connection(view.connection, 0);
         }
-        let candidate = Candidate::new(&self.context.rules, transfer, options.hint, turn.now);
-        let is_watched = candidate.is_some();
+        let candidate = Candidate::new(&self.context.migration, transfer, options.hint, turn.now);
+        let is_candidate = candidate.is_some();
         // Without a body, the head is all there is to send.
         let outbound = if body.is_empty() { BodySendState::Sent } else { BodySendState::Open };
         let slot = self.slots.insert(OpenRequest {
@@ -52,17 +52,17 @@ impl ClientSession {
             shared: Arc::clone(&shared),
             body,
             length,
-            touched: false,
+            body_polled: false,
             inbound: BodyRecvState::Open,
             outbound,
-            rest: Rest::Wanted,
+            after_response: AfterResponse::KeepSending,
             candidate,
             on_informational: options.on_informational,
             record: StreamRecord::new(turn.now, label),
         });
         self.by_key.insert(key, slot);
-        if is_watched {
-            self.watched.push(slot);
+        if is_candidate {
+            self.candidates.push(slot);
         }
         shared.set_slot(slot);
         shared.on_sent(turn.now);
@@ -74,37 +74,37 @@ impl ClientSession {
 
     /// Sends what the request's body yields.
     pub(super) fn pump(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
-        let Some((call, waker)) = self.slots.entry(slot) else { return };
-        if call.outbound != BodySendState::Open {
+        let Some((request, waker)) = self.slots.entry(slot) else { return };
+        if request.outbound != BodySendState::Open {
             return;
         }
-        call.touched = true;
+        request.body_polled = true;
         let mut cx = Context::from_waker(waker);
-        let body = Pin::new(&mut call.body);
-        match stream::send_body(turn.session, call.key, body, &mut call.length, &mut cx) {
+        let body = Pin::new(&mut request.body);
+        match stream::send_body(turn.session, request.key, body, &mut request.length, &mut cx) {
             SendProgress::Pending => {}
             SendProgress::Done => {
-                call.outbound = BodySendState::Ended;
-                call.body = RequestBody::default();
+                request.outbound = BodySendState::Ended;
+                request.body = RequestBody::default();
                 self.settle(turn, slot);
             }
             // There is nothing left to send, so no event for it will follow.
             SendProgress::StreamEnded => {
-                call.outbound = BodySendState::Sent;
-                call.body = RequestBody::default();
+                request.outbound = BodySendState::Sent;
+                request.body = RequestBody::default();
                 self.settle(turn, slot);
             }
             SendProgress::Failed(error) => {
                 let code = error.downcast_ref().map_or(ErrorCode::Cancel, |Reset(code)| *code);
-                if call.inbound == BodyRecvState::Ended && !is_tunnel(turn, call.key) {
+                if request.inbound == BodyRecvState::Ended && !is_tunnel(turn, request.key) {
                     // No caller waits for the reset, and it may be one of many: defer it.
-                    call.outbound = BodySendState::Broken(code);
-                    call.body = RequestBody::default();
-                    call.give_up();
+                    request.outbound = BodySendState::Failed(code);
+                    request.body = RequestBody::default();
+                    request.abandon_upload();
                     return self.settle(turn, slot);
                 }
-                call.shared.fail(Error::new(ErrorKind::Body(error)));
-                turn.session.reset(call.key, code);
+                request.shared.fail(Error::new(ErrorKind::Body(error)));
+                turn.session.reset(request.key, code);
                 self.forget(turn, slot);
             }
         }
@@ -117,40 +117,40 @@ impl ClientSession {
         head: ResponseHead,
         end: EndStream,
     ) {
-        let Some((call, _)) = self.slots.entry(slot) else { return };
+        let Some((request, _)) = self.slots.entry(slot) else { return };
         let announced = content_length(&head.headers);
         // Set the head first: a reader on another thread takes an end without a head for a cancelled stream.
-        call.shared.put_head(Head::Stream(head), announced);
+        request.shared.put_head(Head::Stream(head), announced);
         if end == EndStream::Yes {
-            call.shared.put_end();
-            call.inbound = BodyRecvState::Ended;
+            request.shared.put_end();
+            request.inbound = BodyRecvState::Ended;
         }
         self.settle(turn, slot);
     }
 
     pub(super) fn on_readable(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
-        let Some((call, _)) = self.slots.entry(slot) else { return };
-        if call.inbound == BodyRecvState::Open {
-            call.inbound = stream::deliver(turn.session, call.key, &call.shared);
+        let Some((request, _)) = self.slots.entry(slot) else { return };
+        if request.inbound == BodyRecvState::Open {
+            request.inbound = stream::deliver(turn.session, request.key, &request.shared);
         }
         self.settle(turn, slot);
     }
 
     pub(super) fn on_reset(&mut self, turn: &mut TurnCx<'_>, slot: Slot, error: StreamError) {
-        if let Some((call, _)) = self.slots.entry(slot) {
-            let addrs = self.context.counters.addrs_of_stream(turn, call.key);
-            let stream = self.context.counters.stream_ref(turn, &self.session_record, call.key);
+        if let Some((request, _)) = self.slots.entry(slot) {
+            let addrs = self.context.counters.addrs_of_stream(turn, request.key);
+            let stream = self.context.counters.stream_ref(turn, &self.session_record, request.key);
             self.context.counters.on_event(&ObserverEvent::StreamReset { addrs, stream });
             if error.code == ErrorCode::RefusedStream {
                 // The server counts it like a stream that this client reset.
                 self.resets.add(turn.now);
             }
             let error = Error::from(error);
-            if error.is_retryable() && !call.touched {
-                let body = core::mem::take(&mut call.body);
-                call.shared.return_unsent(UnsentRequest { body, permit: None }, error);
+            if error.is_retryable() && !request.body_polled {
+                let body = core::mem::take(&mut request.body);
+                request.shared.return_unsent(UnsentRequest { body, permit: None }, error);
             } else {
-                call.shared.fail(error);
+                request.shared.fail(error);
             }
         }
         self.forget(turn, slot);
@@ -158,18 +158,18 @@ impl ClientSession {
 
     /// Removes the stream if nothing more happens on it.
     pub(super) fn settle(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
-        let Some((call, _)) = self.slots.entry(slot) else { return };
-        if call.is_over() {
+        let Some((request, _)) = self.slots.entry(slot) else { return };
+        if request.is_complete() {
             self.context.counters.on_stream_ended(
                 turn,
                 &self.session_record,
-                call.key,
-                &call.record,
+                request.key,
+                &request.record,
             );
             self.forget(turn, slot);
-        } else if call.is_unfinished() && !is_tunnel(turn, call.key) {
-            call.rest = Rest::Left;
-            self.unfinished.add(turn.now, call.key);
+        } else if request.is_unfinished() && !is_tunnel(turn, request.key) {
+            request.after_response = AfterResponse::ResetScheduled;
+            self.unfinished.add(turn.now, request.key);
         }
     }
 
@@ -178,21 +178,21 @@ impl ClientSession {
         loop {
             let due = self.unfinished.deadline().is_some_and(|at| at <= turn.now);
             if due && !self.resets.may_reset(turn.now) {
-                return self.hold_back(turn.now);
+                return self.throttle(turn.now);
             }
             let Self { unfinished, by_key, .. } = self;
             let Some(key) = unfinished.pop(turn.now, |key| by_key.contains_key(&key)) else {
                 return;
             };
             let Some(&slot) = by_key.get(&key) else { continue };
-            if let Some((call, _)) = self.slots.entry(slot) {
+            if let Some((request, _)) = self.slots.entry(slot) {
                 self.context.counters.on_stream_ended(
                     turn,
                     &self.session_record,
                     key,
-                    &call.record,
+                    &request.record,
                 );
-                turn.session.reset(key, call.code());
+                turn.session.reset(key, request.reset_code());
             }
             self.forget(turn, slot);
             self.count_resets(turn);
@@ -201,24 +201,24 @@ impl ClientSession {
 
     /// Removes a stream; one that is not complete is cancelled.
     pub(super) fn forget(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
-        let Some(call) = self.slots.remove(slot) else { return };
-        self.by_key.remove(&call.key);
-        self.session_record.on_closed(call.key, &call.record);
-        if call.candidate.is_some() {
-            self.watched.retain(|&watched| watched != slot);
+        let Some(request) = self.slots.remove(slot) else { return };
+        self.by_key.remove(&request.key);
+        self.session_record.on_closed(request.key, &request.record);
+        if request.candidate.is_some() {
+            self.candidates.retain(|&other| other != slot);
         }
-        turn.session.release(call.key);
+        turn.session.release(request.key);
     }
 
     pub(super) fn on_migrated(&mut self, turn: &TurnCx<'_>, migration: Migration) {
         let Migration { stream, to, received, .. } = migration;
         let entry = self.by_key.get(&stream).and_then(|&slot| self.slots.entry(slot));
-        let mut call = entry.map(|(call, _)| call);
-        let record = call.as_mut().map(|call| &mut call.record);
+        let mut request = entry.map(|(call, _)| call);
+        let record = request.as_mut().map(|request| &mut request.record);
         self.context.counters.on_migrated(turn, &mut self.session_record, record, migration);
-        let Some(call) = call else { return };
-        call.shared.set_connection(to, received);
-        if let Some(candidate) = &mut call.candidate {
+        let Some(request) = request else { return };
+        request.shared.set_connection(to, received);
+        if let Some(candidate) = &mut request.candidate {
             candidate.on_migrated();
         }
     }
@@ -229,20 +229,21 @@ impl ClientSession {
         let stream = counters.stream_ref(turn, &self.session_record, key);
         counters.on_event(&ObserverEvent::MigrationDeclined { addrs, stream });
         let entry = self.by_key.get(&key).and_then(|&slot| self.slots.entry(slot));
-        self.session_record.on_declined(key, entry.map(|(call, _)| &mut call.record));
+        self.session_record.on_declined(key, entry.map(|(request, _)| &mut request.record));
     }
 
-    /// Applies the migration rules to each watched stream.
+    /// Applies the migration rules to each candidate.
     pub(super) fn evaluate_candidates(&mut self, turn: &mut TurnCx<'_>) {
-        let Self { context, slots, watched, recent, session_record, .. } = self;
+        let Self { context, slots, candidates, recent, session_record, .. } = self;
         let open = slots.len();
-        for &slot in &*watched {
-            let Some((call, _)) = slots.entry(slot) else { continue };
-            let Some(candidate) = &mut call.candidate else { continue };
-            let (rules, record) = (&context.rules, &mut call.record);
-            if let Some(decision) = candidate.evaluate(turn, rules, recent, call.key, open, record)
+        for &slot in &*candidates {
+            let Some((request, _)) = slots.entry(slot) else { continue };
+            let Some(candidate) = &mut request.candidate else { continue };
+            let (rules, record) = (&context.migration, &mut request.record);
+            if let Some(decision) =
+                candidate.evaluate(turn, rules, recent, request.key, open, record)
             {
-                let stream = context.counters.stream_ref(turn, session_record, call.key);
+                let stream = context.counters.stream_ref(turn, session_record, request.key);
                 context.counters.on_event(&ObserverEvent::PolicyDecided { stream, decision });
             }
         }

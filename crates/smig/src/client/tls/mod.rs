@@ -17,10 +17,10 @@ use tokio::sync::OnceCell;
 
 use crate::blocking;
 use crate::error::{Error, TlsError};
-use verify::{AcceptAnyCert, Named};
+use verify::{AcceptAnyCert, ExplicitTrustVerifier};
 
 /// TLS configuration with the system's certificates. Shared by all clients, as is its cache of TLS sessions.
-static SYSTEM: OnceCell<Arc<ClientConfig>> = OnceCell::const_new();
+static SYSTEM_CONFIG: OnceCell<Arc<ClientConfig>> = OnceCell::const_new();
 
 /// Which server certificates a client accepts.
 #[derive(Clone, Debug, Default)]
@@ -38,21 +38,21 @@ pub enum Trust {
     /// A custom configuration; its ALPN is replaced.
     Rustls(Arc<ClientConfig>),
     /// The result of an earlier [`load`](Trust::load).
-    Loaded(Loaded),
+    Loaded(LoadedTrust),
 }
 
 /// A [`Trust`] whose files have been read. Cheap to clone: clones share the certificates.
 #[derive(Clone, Debug)]
-pub struct Loaded(Source);
+pub struct LoadedTrust(TrustSource);
 
 #[derive(Clone, Debug)]
-enum Source {
+enum TrustSource {
     /// Read on first use.
     System,
     Ready(Arc<ClientConfig>),
 }
 
-impl Loaded {
+impl LoadedTrust {
     /// Returns the TLS configuration, with h2 and http/1.1 for ALPN. The first call in the process waits
     /// until the system's certificates are read. A thread outside the runtime reads them, so that the runtime
     /// can shut down meanwhile.
@@ -65,8 +65,8 @@ impl Loaded {
             blocking::run("trust", || Trust::System.client_config()).await.map_err(failed)?
         };
         match &self.0 {
-            Source::Ready(config) => Ok(Arc::clone(config)),
-            Source::System => SYSTEM.get_or_try_init(read).await.cloned(),
+            TrustSource::Ready(config) => Ok(Arc::clone(config)),
+            TrustSource::System => SYSTEM_CONFIG.get_or_try_init(read).await.cloned(),
         }
     }
 }
@@ -76,32 +76,32 @@ impl Trust {
     ///
     /// # Errors
     /// CA certificates that cannot be read.
-    pub fn load(&self) -> Result<Loaded, Error> {
+    pub fn load(&self) -> Result<LoadedTrust, Error> {
         match self {
-            Self::System => Ok(Loaded(Source::System)),
+            Self::System => Ok(LoadedTrust(TrustSource::System)),
             Self::Loaded(loaded) => Ok(loaded.clone()),
-            _ => self.client_config().map(|config| Loaded(Source::Ready(config))),
+            _ => self.client_config().map(|config| LoadedTrust(TrustSource::Ready(config))),
         }
     }
 
     /// Returns the client's TLS configuration, with h2 and http/1.1 for ALPN. Blocks on file reads; on event
-    /// loops, use [`Loaded::config`].
+    /// loops, use [`LoadedTrust::config`].
     ///
     /// # Errors
     /// CA certificates that cannot be read.
     pub fn client_config(&self) -> Result<Arc<ClientConfig>, Error> {
         let mut config = match self {
-            Self::System | Self::Loaded(Loaded(Source::System)) => {
-                builder(provider())?.with_root_certificates(system()?).with_no_client_auth()
+            Self::System | Self::Loaded(LoadedTrust(TrustSource::System)) => {
+                builder(provider())?.with_root_certificates(system_roots()?).with_no_client_auth()
             }
-            Self::Loaded(Loaded(Source::Ready(config))) => return Ok(Arc::clone(config)),
+            Self::Loaded(LoadedTrust(TrustSource::Ready(config))) => return Ok(Arc::clone(config)),
             Self::File(path) => {
                 let pem = std::fs::read(path).map_err(|error| {
                     Error::config(format!("cannot read {}: {error}", path.display()))
                 })?;
-                with_named(&pem)?
+                config_for_pem(&pem)?
             }
-            Self::Pem(pem) => with_named(pem)?,
+            Self::Pem(pem) => config_for_pem(pem)?,
             Self::DangerAcceptInvalidCerts => {
                 let provider = provider();
                 builder(Arc::clone(&provider))?
@@ -129,8 +129,9 @@ fn builder(
         .map_err(|error| Error::config(format!("TLS: {error}")))
 }
 
-/// Trusts the certificates of the PEM text, both as authorities and as servers' own.
-fn with_named(pem: &[u8]) -> Result<ClientConfig, Error> {
+/// Returns a configuration that trusts the certificates of the PEM text, both as authorities and as
+/// servers' own.
+fn config_for_pem(pem: &[u8]) -> Result<ClientConfig, Error> {
     let bad = |why: String| Error::config(format!("invalid CA certificate: {why}"));
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let certificates = certificates.map_err(|error| bad(error.to_string()))?;
@@ -140,7 +141,7 @@ fn with_named(pem: &[u8]) -> Result<ClientConfig, Error> {
         ));
     }
     let provider = provider();
-    let verifier = Named::new(certificates, Arc::clone(&provider));
+    let verifier = ExplicitTrustVerifier::new(certificates, Arc::clone(&provider));
     let verifier = verifier.map_err(|error| bad(TlsError::from_rustls(&error).to_string()))?;
     Ok(builder(provider)?
         .dangerous()
@@ -148,7 +149,7 @@ fn with_named(pem: &[u8]) -> Result<ClientConfig, Error> {
         .with_no_client_auth())
 }
 
-fn system() -> Result<RootCertStore, Error> {
+fn system_roots() -> Result<RootCertStore, Error> {
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
     roots.add_parsable_certificates(found.certs);

@@ -1,10 +1,10 @@
 //! Certificate verifiers in addition to rustls' default.
 //!
-//! A certificate that is named explicitly may be a self-signed one that is marked as an authority, or a server's own
-//! whose issuer is not at hand. So a server certificate that is identical to a named one needs no chain. Its name,
-//! validity and key usage are checked as usual.
+//! A certificate that is trusted explicitly may be self-signed and marked as an authority, or be a
+//! server's own whose issuer is unknown. So a server certificate that is identical to a trusted one
+//! needs no chain. Its name, validity and key usage are checked as usual.
 //!
-//! A named authority must be permitted to sign certificates and be valid at the time; webpki checks neither for a
+//! A trusted authority must be permitted to sign certificates and be valid at the time; webpki checks neither for a
 //! trust anchor. The behaviour follows OpenSSL, and so `curl --cacert`, except for authorities of version 3 without
 //! basic constraints, which RFC 5280 section 4.2.1.9 forbids and OpenSSL accepts. Not checked, unlike in OpenSSL: an
 //! authority's path length and unknown critical extensions, and an intermediate's key usage.
@@ -21,34 +21,34 @@ use rustls::{
     CertificateError, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
 };
 
-use super::x509::{Certificate, Validity};
+use super::x509::{CertificateFields, Validity};
 use crate::error::IssuerError;
 
-/// Accepts the named certificates, and certificates signed by those of them that are authorities.
+/// Accepts the trusted certificates, and certificates signed by the authorities among them.
 #[derive(Debug)]
-pub(super) struct Named {
-    certificates: Vec<(CertificateDer<'static>, Certificate)>,
+pub(super) struct ExplicitTrustVerifier {
+    certificates: Vec<(CertificateDer<'static>, CertificateFields)>,
     authorities: Authorities,
     /// Verifies the handshake's signatures, in the same way for every certificate.
     signatures: AcceptAnyCert,
 }
 
-impl Named {
+impl ExplicitTrustVerifier {
     pub(super) fn new(
         certificates: Vec<CertificateDer<'static>>,
         provider: Arc<CryptoProvider>,
     ) -> Result<Self, Error> {
-        let read = |der: CertificateDer<'static>| {
-            let says = Certificate::of(&der).ok_or(CertificateError::BadEncoding)?;
-            Ok::<_, CertificateError>((der, says))
+        let parse = |der: CertificateDer<'static>| {
+            let fields = CertificateFields::parse(&der).ok_or(CertificateError::BadEncoding)?;
+            Ok::<_, CertificateError>((der, fields))
         };
-        let certificates = certificates.into_iter().map(read).collect::<Result<Vec<_>, _>>()?;
-        let authorities = Authorities::of(&certificates, UnixTime::now())?;
+        let certificates = certificates.into_iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+        let authorities = Authorities::new(&certificates, UnixTime::now())?;
         Ok(Self { certificates, authorities, signatures: AcceptAnyCert(provider) })
     }
 }
 
-/// The authorities among the named certificates. A server's own certificate cannot sign for other names.
+/// The authorities among the trusted certificates. A server's own cannot sign for other names.
 #[derive(Debug)]
 struct Authorities {
     /// Those that may sign ...
@@ -56,23 +56,26 @@ struct Authorities {
     /// ... and their validity periods, in the same order.
     validity: Vec<Validity>,
     /// Those that may not sign.
-    barred: RootCertStore,
+    non_signing: RootCertStore,
 }
 
 impl Authorities {
-    fn of(named: &[(CertificateDer<'static>, Certificate)], now: UnixTime) -> Result<Self, Error> {
-        let (roots, barred) = (RootCertStore::empty(), RootCertStore::empty());
-        let mut this = Self { roots, validity: Vec::new(), barred };
-        for (number, (der, says)) in named.iter().enumerate() {
-            if !says.is_authority() {
+    fn new(
+        named: &[(CertificateDer<'static>, CertificateFields)],
+        now: UnixTime,
+    ) -> Result<Self, Error> {
+        let (roots, non_signing) = (RootCertStore::empty(), RootCertStore::empty());
+        let mut this = Self { roots, validity: Vec::new(), non_signing };
+        for (number, (der, fields)) in named.iter().enumerate() {
+            if !fields.is_authority() {
                 continue;
             }
-            let unfit = if says.may_sign() {
+            let unfit = if fields.may_sign() {
                 this.roots.add(der.clone())?;
-                this.validity.push(says.validity);
-                unfit_at(says.validity, now)
+                this.validity.push(fields.validity);
+                unfit_at(fields.validity, now)
             } else {
-                this.barred.add(der.clone())?;
+                this.non_signing.add(der.clone())?;
                 Some(IssuerError::MayNotSign)
             };
             if let Some(unfit) = unfit {
@@ -84,7 +87,7 @@ impl Authorities {
     }
 
     /// Returns the authorities that are valid at `now`: one may have expired since it was loaded.
-    fn now(&self, now: UnixTime) -> Cow<'_, RootCertStore> {
+    fn valid_at(&self, now: UnixTime) -> Cow<'_, RootCertStore> {
         if self.validity.iter().all(|validity| validity.check(now).is_ok()) {
             return Cow::Borrowed(&self.roots);
         }
@@ -93,19 +96,19 @@ impl Authorities {
         Cow::Owned(good.map(|(anchor, _)| anchor.clone()).collect())
     }
 
-    /// Checks that a valid authority has signed a certificate. If another named authority has signed it, the error
-    /// says why that one is not accepted.
-    fn check(
+    /// Checks that a valid authority has signed a certificate. If an authority that is not valid
+    /// or may not sign has signed it, the error says so.
+    fn check_signed(
         &self,
         now: UnixTime,
         is_signed_by: impl Fn(&RootCertStore) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let unknown = match is_signed_by(&self.now(now)) {
+        let unknown = match is_signed_by(&self.valid_at(now)) {
             Err(error @ Error::InvalidCertificate(CertificateError::UnknownIssuer)) => error,
             other => return other,
         };
         let unfit = |why: IssuerError| CertificateError::Other(OtherError(Arc::new(why))).into();
-        if is_signed_by(&self.barred).is_ok() {
+        if is_signed_by(&self.non_signing).is_ok() {
             return Err(unfit(IssuerError::MayNotSign));
         }
         for (anchor, validity) in self.roots.roots.iter().zip(&self.validity) {
@@ -128,7 +131,7 @@ fn unfit_at(validity: Validity, now: UnixTime) -> Option<IssuerError> {
     }
 }
 
-impl ServerCertVerifier for Named {
+impl ServerCertVerifier for ExplicitTrustVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -138,15 +141,16 @@ impl ServerCertVerifier for Named {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         let certificate = ParsedCertificate::try_from(end_entity)?;
-        if let Some((_, says)) = self.certificates.iter().find(|(named, _)| **named == **end_entity)
+        if let Some((_, fields)) =
+            self.certificates.iter().find(|(named, _)| **named == **end_entity)
         {
-            says.validity.check(now)?;
-            if !says.may_serve() {
+            fields.validity.check(now)?;
+            if !fields.may_serve() {
                 return Err(CertificateError::InvalidPurpose.into());
             }
         } else {
             let algorithms = self.signatures.0.signature_verification_algorithms.all;
-            self.authorities.check(now, |roots| {
+            self.authorities.check_signed(now, |roots| {
                 verify_server_cert_signed_by_trust_anchor(
                     &certificate,
                     roots,
@@ -243,43 +247,43 @@ mod tests {
         params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().clone()
     }
 
-    /// Verifies `shown` while `named` is trusted.
-    fn verdict(
-        named: &CertificateDer<'static>,
-        shown: &CertificateDer<'_>,
+    /// Verifies `presented` while only `trusted` is trusted.
+    fn verify(
+        trusted: &CertificateDer<'static>,
+        presented: &CertificateDer<'_>,
         name: &str,
         now: u64,
     ) -> Result<(), Error> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let verifier = Named::new(vec![named.clone()], provider).unwrap();
+        let verifier = ExplicitTrustVerifier::new(vec![trusted.clone()], provider).unwrap();
         let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
         let name = ServerName::try_from(name).unwrap();
-        verifier.verify_server_cert(shown, &[], &name, &[], now).map(drop)
+        verifier.verify_server_cert(presented, &[], &name, &[], now).map(drop)
     }
 
     /// 2026-01-01.
     const NOW: u64 = 1_767_225_600;
 
     #[test]
-    fn the_very_certificate_is_trusted_whoever_signed_it() {
+    fn an_explicitly_trusted_certificate_needs_no_issuer() {
         let authority = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         for kind in [IsCa::NoCa, IsCa::ExplicitNoCa, authority] {
             let own = certificate(|params| params.is_ca = kind);
-            verdict(&own, &own, "a.example", NOW).unwrap();
+            verify(&own, &own, "a.example", NOW).unwrap();
             let other = certificate(|params| params.is_ca = kind);
-            verdict(&own, &other, "a.example", NOW).unwrap_err();
+            verify(&own, &other, "a.example", NOW).unwrap_err();
         }
-        // Signed by an authority that was not named.
+        // Signed by an authority that is not trusted.
         let (ca, leaf) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
         let issuer = Issuer::new(CertificateParams::default(), ca);
         let params = CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
         let leaf = params.signed_by(&leaf, &issuer).unwrap().der().clone();
-        verdict(&leaf, &leaf, "a.example", NOW).unwrap();
+        verify(&leaf, &leaf, "a.example", NOW).unwrap();
     }
 
-    /// Naming a server's own certificate does not make that server an authority.
+    /// Trusting a server's own certificate does not make that server an authority.
     #[test]
-    fn only_an_authority_vouches_for_others() {
+    fn only_an_authority_signs_for_others() {
         let authority = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         for (kind, vouches) in [(IsCa::NoCa, false), (IsCa::ExplicitNoCa, false), (authority, true)]
         {
@@ -290,34 +294,37 @@ mod tests {
             let issuer = Issuer::new(params, key);
             let leaf = CertificateParams::new(vec!["b.example".to_owned()]).unwrap();
             let leaf = leaf.signed_by(&KeyPair::generate().unwrap(), &issuer).unwrap();
-            let said = verdict(&named, leaf.der(), "b.example", NOW);
+            let said = verify(&named, leaf.der(), "b.example", NOW);
             assert_eq!(said.is_ok(), vouches, "{said:?}");
         }
     }
 
     #[test]
-    fn its_name_and_its_time_are_checked() {
+    fn name_and_validity_are_checked() {
         let own = certificate(|_| {});
-        let said = |name, now| match verdict(&own, &own, name, now) {
+        let error_of = |name, now| match verify(&own, &own, name, now) {
             Err(Error::InvalidCertificate(error)) => error,
             other => panic!("{other:?}"),
         };
-        assert!(matches!(said("b.example", NOW), CertificateError::NotValidForNameContext { .. }));
+        assert!(matches!(
+            error_of("b.example", NOW),
+            CertificateError::NotValidForNameContext { .. }
+        ));
         // 2024-02-29 and 2050-01-01, the first by UTCTime and the second by GeneralizedTime.
         let (begin, end) = (1_709_164_800, 2_524_608_000);
         for good in [begin, end] {
-            verdict(&own, &own, "a.example", good).unwrap();
+            verify(&own, &own, "a.example", good).unwrap();
         }
         assert!(matches!(
-            said("a.example", begin - 1),
+            error_of("a.example", begin - 1),
             CertificateError::NotValidYetContext { .. }
         ));
-        assert!(matches!(said("a.example", end + 1), CertificateError::ExpiredContext { .. }));
+        assert!(matches!(error_of("a.example", end + 1), CertificateError::ExpiredContext { .. }));
     }
 
     /// As in curl: a key that may only sign certificates is not valid for a server.
     #[test]
-    fn the_very_certificate_must_be_for_servers() {
+    fn an_explicitly_trusted_certificate_must_permit_servers() {
         use ExtendedKeyUsagePurpose::{Any, ClientAuth, ServerAuth};
         use KeyUsagePurpose::{CrlSign, DigitalSignature, KeyCertSign};
         let usage = |usages: &[KeyUsagePurpose]| certificate(|p| p.key_usages = usages.to_vec());
@@ -333,12 +340,12 @@ mod tests {
             (purpose(&[Any]), false),
         ] {
             let wanted = if good { Ok(()) } else { Err(CertificateError::InvalidPurpose.into()) };
-            assert_eq!(verdict(&own, &own, "a.example", NOW), wanted);
+            assert_eq!(verify(&own, &own, "a.example", NOW), wanted);
         }
     }
 
-    /// Verifies at `now` a certificate that a named authority has signed.
-    fn vouched(change: impl FnOnce(&mut CertificateParams), now: u64) -> Result<(), Error> {
+    /// Verifies, at `now`, a certificate that a trusted authority has signed.
+    fn verify_signed(change: impl FnOnce(&mut CertificateParams), now: u64) -> Result<(), Error> {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         (params.not_before, params.not_after) =
@@ -346,7 +353,7 @@ mod tests {
         change(&mut params);
         let key = KeyPair::generate().unwrap();
         let named = params.self_signed(&key).unwrap().der().clone();
-        verdict(&named, &leaf(&Issuer::new(params, key)), "b.example", now)
+        verify(&named, &leaf(&Issuer::new(params, key)), "b.example", now)
     }
 
     /// Returns a certificate that the authority has signed.
@@ -357,13 +364,14 @@ mod tests {
 
     /// webpki checks neither validity nor key usage of a trust anchor.
     #[test]
-    fn an_authority_that_may_not_sign_or_has_expired_vouches_for_nobody() {
+    fn an_authority_that_may_not_sign_or_has_expired_is_not_used() {
         use ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
         use KeyUsagePurpose::{CrlSign, DigitalSignature, KeyCertSign};
         const YEAR: u64 = 31_557_600;
-        let usage = |usages: &[KeyUsagePurpose]| vouched(|p| p.key_usages = usages.to_vec(), NOW);
-        let purpose = |purpose| vouched(|p| p.extended_key_usages = vec![purpose], NOW);
-        let at = |now| vouched(|_| {}, now);
+        let usage =
+            |usages: &[KeyUsagePurpose]| verify_signed(|p| p.key_usages = usages.to_vec(), NOW);
+        let purpose = |purpose| verify_signed(|p| p.extended_key_usages = vec![purpose], NOW);
+        let at = |now| verify_signed(|_| {}, now);
         for good in [at(NOW), usage(&[KeyCertSign]), purpose(ServerAuth)] {
             good.unwrap();
         }
@@ -392,9 +400,9 @@ mod tests {
         [&head, content].concat()
     }
 
-    /// Converts the certificate to version 1, which has no extensions. The signature of a named certificate is not
-    /// checked.
-    fn of_version_1(certificate: &[u8]) -> CertificateDer<'static> {
+    /// Converts the certificate to version 1, which has no extensions. The signature of a trusted certificate is
+    /// not checked.
+    fn to_version_1(certificate: &[u8]) -> CertificateDer<'static> {
         let take = |der, tag| super::super::x509::take(der, tag).unwrap();
         let (content, _) = take(certificate, 0x30);
         let (signed, signature) = take(content, 0x30);
@@ -403,42 +411,42 @@ mod tests {
         for tag in [0x02, 0x30, 0x30, 0x30, 0x30, 0x30] {
             (_, end) = take(end, tag);
         }
-        let kept = &rest[..rest.len() - end.len()];
-        CertificateDer::from(der(0x30, &[&der(0x30, kept), signature].concat()))
+        let without_extensions = &rest[..rest.len() - end.len()];
+        CertificateDer::from(der(0x30, &[&der(0x30, without_extensions), signature].concat()))
     }
 
     #[test]
-    fn one_of_version_1_is_an_authority_if_nobody_is_above_it() {
+    fn a_version_1_certificate_is_an_authority_only_if_self_issued() {
         let name = |name: &str| {
             let mut params = CertificateParams::default();
             params.distinguished_name.push(rcgen::DnType::CommonName, name);
             params
         };
         let key = KeyPair::generate().unwrap();
-        let root = of_version_1(name("root").self_signed(&key).unwrap().der());
+        let root = to_version_1(name("root").self_signed(&key).unwrap().der());
         let root_key = Issuer::new(name("root"), key);
-        verdict(&root, &leaf(&root_key), "b.example", NOW).unwrap();
+        verify(&root, &leaf(&root_key), "b.example", NOW).unwrap();
         let key = KeyPair::generate().unwrap();
-        let below = of_version_1(name("below").signed_by(&key, &root_key).unwrap().der());
-        let said = verdict(&below, &leaf(&Issuer::new(name("below"), key)), "b.example", NOW);
+        let below = to_version_1(name("below").signed_by(&key, &root_key).unwrap().der());
+        let said = verify(&below, &leaf(&Issuer::new(name("below"), key)), "b.example", NOW);
         assert_eq!(said, Err(CertificateError::UnknownIssuer.into()));
     }
 
     #[test]
-    fn a_damaged_certificate_does_no_harm() {
+    fn a_damaged_certificate_does_not_panic_the_parser() {
         let whole = certificate(|params| {
             params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
             params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         });
-        assert!(Certificate::of(&whole).is_some());
+        assert!(CertificateFields::parse(&whole).is_some());
         for end in 0..whole.len() {
-            assert!(Certificate::of(&whole[..end]).is_none());
+            assert!(CertificateFields::parse(&whole[..end]).is_none());
         }
         for at in 0..whole.len() {
             for byte in [0, 0x7f, 0x80, 0x84, 0xff] {
                 let mut damaged = whole.to_vec();
                 damaged[at] = byte;
-                let _ = Certificate::of(&damaged);
+                let _ = CertificateFields::parse(&damaged);
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Parses the fields of a certificate that the check of a named one needs (RFC 5280 section 4). webpki exposes
-//! neither validity nor authority of a trust anchor, nor the key usage of any certificate.
+//! Parses the fields that the check of a trusted certificate needs (RFC 5280 section 4). webpki
+//! exposes neither validity nor authority of a trust anchor, nor the key usage of any certificate.
 
 use std::time::Duration;
 
@@ -22,34 +22,34 @@ const KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x0f];
 /// id-ce-basicConstraints (section 4.2.1.9).
 const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x13];
 /// id-ce-extKeyUsage (section 4.2.1.12).
-const PURPOSES: &[u8] = &[0x55, 0x1d, 0x25];
+const EXT_KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x25];
 /// id-kp-serverAuth.
-const SERVER: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x01];
+const SERVER_AUTH: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x01];
 
 /// keyCertSign.
-const SIGN: u8 = 0x04;
+const KEY_CERT_SIGN: u8 = 0x04;
 /// Key usages of a TLS server: digitalSignature, keyEncipherment or keyAgreement.
-const SERVE: u8 = 0x80 | 0x20 | 0x08;
+const SERVER_KEY_USAGES: u8 = 0x80 | 0x20 | 0x08;
 
 /// The parsed fields of a certificate.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Certificate {
+pub(super) struct CertificateFields {
     pub(super) validity: Validity,
     is_authority: bool,
     /// The first byte of the bit string, which holds all bits used here.
     key_usage: Option<u8>,
     /// Whether its extended key usage permits TLS servers.
-    for_servers: Option<bool>,
+    server_auth: Option<bool>,
 }
 
-impl Certificate {
+impl CertificateFields {
     /// Parses a certificate; `None` if it is malformed.
-    pub(super) fn of(der: &[u8]) -> Option<Self> {
+    pub(super) fn parse(der: &[u8]) -> Option<Self> {
         let (certificate, _) = take(der, SEQUENCE)?;
         let (mut rest, _) = take(certificate, SEQUENCE)?;
         let version = take(rest, VERSION);
-        if let Some((_, behind)) = version {
-            rest = behind;
+        if let Some((_, after)) = version {
+            rest = after;
         }
         // Serial number and signature.
         for tag in [INTEGER, SEQUENCE] {
@@ -61,8 +61,8 @@ impl Certificate {
         let (_public_key, rest) = take(rest, SEQUENCE)?;
         // Version 1 has no basic constraints: a certificate is an authority if it is self-issued.
         let is_authority = version.is_none() && issuer == subject;
-        let validity = Validity::of(validity)?;
-        let mut this = Self { validity, is_authority, key_usage: None, for_servers: None };
+        let validity = Validity::parse(validity)?;
+        let mut this = Self { validity, is_authority, key_usage: None, server_auth: None };
         this.read_extensions(rest)?;
         Some(this)
     }
@@ -70,15 +70,15 @@ impl Certificate {
     fn read_extensions(&mut self, mut rest: &[u8]) -> Option<()> {
         // Unique identifiers, which are not in use, may precede.
         while let Some(&tag) = rest.first() {
-            let (content, behind) = take(rest, tag)?;
-            rest = behind;
+            let (content, after) = take(rest, tag)?;
+            rest = after;
             if tag != EXTENSIONS {
                 continue;
             }
             let (mut extensions, _) = take(content, SEQUENCE)?;
             while !extensions.is_empty() {
-                let (extension, behind) = take(extensions, SEQUENCE)?;
-                extensions = behind;
+                let (extension, after) = take(extensions, SEQUENCE)?;
+                extensions = after;
                 self.read_extension(extension)?;
             }
         }
@@ -87,26 +87,27 @@ impl Certificate {
 
     fn read_extension(&mut self, extension: &[u8]) -> Option<()> {
         let (id, mut rest) = take(extension, OBJECT_IDENTIFIER)?;
-        if let Some((_critical, behind)) = take(rest, BOOLEAN) {
-            rest = behind;
+        if let Some((_critical, after)) = take(rest, BOOLEAN) {
+            rest = after;
         }
         let (value, _) = take(rest, BYTE_STRING)?;
         if id == BASIC_CONSTRAINTS {
             let (constraints, _) = take(value, SEQUENCE)?;
-            self.is_authority = take(constraints, BOOLEAN).is_some_and(|(says, _)| says == [0xff]);
+            self.is_authority =
+                take(constraints, BOOLEAN).is_some_and(|(content, _)| content == [0xff]);
         } else if id == KEY_USAGE {
             // After the byte with the number of unused bits.
             let (bits, _) = take(value, BIT_STRING)?;
             self.key_usage = Some(bits.get(1).copied().unwrap_or(0));
-        } else if id == PURPOSES {
+        } else if id == EXT_KEY_USAGE {
             let (mut purposes, _) = take(value, SEQUENCE)?;
             let mut found = false;
             while !purposes.is_empty() {
-                let (purpose, behind) = take(purposes, OBJECT_IDENTIFIER)?;
-                purposes = behind;
-                found |= purpose == SERVER;
+                let (purpose, after) = take(purposes, OBJECT_IDENTIFIER)?;
+                purposes = after;
+                found |= purpose == SERVER_AUTH;
             }
-            self.for_servers = Some(found);
+            self.server_auth = Some(found);
         }
         Some(())
     }
@@ -118,12 +119,14 @@ impl Certificate {
 
     /// Returns whether its key may sign certificates of servers, provided that it is an authority.
     pub(super) fn may_sign(&self) -> bool {
-        self.key_usage.is_none_or(|usage| usage & SIGN != 0) && self.for_servers.unwrap_or(true)
+        self.key_usage.is_none_or(|usage| usage & KEY_CERT_SIGN != 0)
+            && self.server_auth.unwrap_or(true)
     }
 
     /// Returns whether it is valid as a server's certificate.
     pub(super) fn may_serve(&self) -> bool {
-        self.key_usage.is_none_or(|usage| usage & SERVE != 0) && self.for_servers.unwrap_or(true)
+        self.key_usage.is_none_or(|usage| usage & SERVER_KEY_USAGES != 0)
+            && self.server_auth.unwrap_or(true)
     }
 }
 
@@ -135,9 +138,9 @@ pub(super) struct Validity {
 }
 
 impl Validity {
-    fn of(validity: &[u8]) -> Option<Self> {
-        let (not_before, rest) = time(validity)?;
-        let (not_after, _) = time(rest)?;
+    fn parse(validity: &[u8]) -> Option<Self> {
+        let (not_before, rest) = parse_time(validity)?;
+        let (not_after, _) = parse_time(rest)?;
         Some(Self { not_before, not_after })
     }
 
@@ -156,40 +159,40 @@ impl Validity {
 }
 
 /// Parses a time; returns it with the remaining input. A time before 1970 counts as 1970.
-fn time(der: &[u8]) -> Option<(u64, &[u8])> {
+fn parse_time(der: &[u8]) -> Option<(u64, &[u8])> {
     let (year, digits, rest) = match take(der, UTC_TIME) {
         Some((text, rest)) => {
-            let (year, digits) = number(text, 2)?;
+            let (year, digits) = parse_digits(text, 2)?;
             (if year < 50 { 2000 + year } else { 1900 + year }, digits, rest)
         }
         None => {
             let (text, rest) = take(der, GENERALIZED_TIME)?;
-            let (year, digits) = number(text, 4)?;
+            let (year, digits) = parse_digits(text, 4)?;
             (year, digits, rest)
         }
     };
-    let (month, digits) = number(digits, 2)?;
-    let (day, digits) = number(digits, 2)?;
-    let (hour, digits) = number(digits, 2)?;
-    let (minute, digits) = number(digits, 2)?;
-    let (second, digits) = number(digits, 2)?;
+    let (month, digits) = parse_digits(digits, 2)?;
+    let (day, digits) = parse_digits(digits, 2)?;
+    let (hour, digits) = parse_digits(digits, 2)?;
+    let (minute, digits) = parse_digits(digits, 2)?;
+    let (second, digits) = parse_digits(digits, 2)?;
     let in_range = (1..=12).contains(&month) && (1..=31).contains(&day);
     if digits != b"Z" || !in_range || hour > 23 || minute > 59 || second > 59 {
         return None;
     }
-    let seconds = days(year, month, day) * 86400 + hour * 3600 + minute * 60 + second;
+    let seconds = days_since_epoch(year, month, day) * 86400 + hour * 3600 + minute * 60 + second;
     Some((u64::try_from(seconds).unwrap_or(0), rest))
 }
 
 /// Returns the days since 1970 of a Gregorian date, computed in years that begin in March.
-const fn days(year: i64, month: i64, day: i64) -> i64 {
+const fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let month = (month + 9) % 12;
     let leaps = year / 4 - year / 100 + year / 400;
     year * 365 + leaps + (month * 153 + 2) / 5 + day - 1 - 719_468
 }
 
-fn number(digits: &[u8], len: usize) -> Option<(i64, &[u8])> {
+fn parse_digits(digits: &[u8], len: usize) -> Option<(i64, &[u8])> {
     let (digits, rest) = digits.split_at_checked(len)?;
     let number = digits.iter().try_fold(0, |number, digit| {
         digit.is_ascii_digit().then(|| number * 10 + i64::from(digit - b'0'))

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use super::informational::Http1Informational;
+use super::conn_state::Http1ConnState;
 use super::timeouts::Http1Timeouts;
 
 pin_project! {
@@ -16,7 +16,7 @@ pin_project! {
     pub(super) struct TrackedBody<B> {
         #[pin]
         body: B,
-        connection: Option<Arc<Http1Informational>>,
+        connection: Option<Arc<Http1ConnState>>,
         timeouts: Arc<Http1Timeouts>,
     }
 
@@ -24,7 +24,7 @@ pin_project! {
         fn drop(this: Pin<&mut Self>) {
             let this = this.project();
             if let Some(connection) = this.connection {
-                connection.end_body();
+                connection.on_body_dropped();
             }
             this.timeouts.on_body_dropped();
         }
@@ -32,15 +32,15 @@ pin_project! {
 }
 
 impl<B: Body> TrackedBody<B> {
-    /// Wraps a body; `connection` is the connection to report to, if it needs to know.
+    /// Wraps a body; `connection` is set if the body may be delimited by close.
     pub(super) fn new(
         body: B,
-        connection: Option<&Arc<Http1Informational>>,
+        connection: Option<&Arc<Http1ConnState>>,
         timeouts: &Arc<Http1Timeouts>,
     ) -> Self {
         let connection = connection.filter(|_| !body.is_end_stream()).cloned();
         if let Some(connection) = &connection {
-            connection.begin_body();
+            connection.on_body_begun();
         }
         Self { body, connection, timeouts: Arc::clone(timeouts) }
     }
@@ -57,7 +57,7 @@ impl<B: Body> Body for TrackedBody<B> {
         let this = self.project();
         let frame = ready!(this.body.poll_frame(cx));
         if let (Some(Err(_)), Some(connection)) = (&frame, this.connection) {
-            connection.break_body();
+            connection.on_body_failed();
         }
         Poll::Ready(frame)
     }

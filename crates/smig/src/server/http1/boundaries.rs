@@ -21,21 +21,21 @@ const BARE_LF: &str = "a line ends without CR";
 #[derive(Debug)]
 pub(super) struct MessageBoundaries {
     state: State,
-    head: Head,
-    line: Partial,
+    head: HeadFraming,
+    line: PartialLine,
     /// Number of empty lines since the last request.
-    empty: u8,
+    empty_lines: u8,
     /// Number of complete heads.
     heads: u64,
 }
 
 /// Why bytes are not passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum HeldBack {
+pub(super) enum ScanStop {
     /// The last request may switch protocols: the bytes after it wait for its response.
-    Held,
+    AwaitingResponse,
     /// The bytes violate the protocol.
-    Refused(&'static str),
+    Malformed(&'static str),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,12 +50,12 @@ enum State {
     /// The CRLF after a chunk.
     ChunkEnd,
     Trailers,
-    Held,
+    AwaitingResponse,
 }
 
 /// Parsed properties of a head.
 #[derive(Clone, Copy, Debug, Default)]
-struct Head {
+struct HeadFraming {
     length: Option<u64>,
     chunked: bool,
     /// The request is a CONNECT or has an Upgrade field.
@@ -64,13 +64,13 @@ struct Head {
 
 /// An incomplete line.
 #[derive(Debug, Default)]
-struct Partial {
+struct PartialLine {
     start: Vec<u8>,
     len: usize,
     last: u8,
 }
 
-impl Partial {
+impl PartialLine {
     fn add(&mut self, piece: &[u8]) {
         let room = MAX_LINE_PREFIX.saturating_sub(self.start.len());
         self.start.extend_from_slice(piece.get(..room).unwrap_or(piece));
@@ -81,18 +81,18 @@ impl Partial {
 
 impl MessageBoundaries {
     pub(super) const fn new() -> Self {
-        let head = Head { length: None, chunked: false, may_switch: false };
-        let line = Partial { start: Vec::new(), len: 0, last: 0 };
-        Self { state: State::Start, head, line, empty: 0, heads: 0 }
+        let head = HeadFraming { length: None, chunked: false, may_switch: false };
+        let line = PartialLine { start: Vec::new(), len: 0, last: 0 };
+        Self { state: State::Start, head, line, empty_lines: 0, heads: 0 }
     }
 
     /// Parses the next bytes. Returns how many of them may be passed on, and why not more.
-    pub(super) fn scan(&mut self, bytes: &[u8]) -> (usize, Option<HeldBack>) {
+    pub(super) fn scan(&mut self, bytes: &[u8]) -> (usize, Option<ScanStop>) {
         let mut passed = 0;
         loop {
             let rest = bytes.get(passed..).unwrap_or_default();
-            if self.state == State::Held && !rest.is_empty() {
-                return (passed, Some(HeldBack::Held));
+            if self.state == State::AwaitingResponse && !rest.is_empty() {
+                return (passed, Some(ScanStop::AwaitingResponse));
             }
             if rest.is_empty() {
                 return (passed, None);
@@ -100,7 +100,8 @@ impl MessageBoundaries {
             passed += match self.state {
                 State::Content(left) => {
                     let (step, left) = skip(rest, left);
-                    self.state = if left == 0 { self.end() } else { State::Content(left) };
+                    self.state =
+                        if left == 0 { self.state_after_message() } else { State::Content(left) };
                     step
                 }
                 State::Chunk(left) => {
@@ -108,9 +109,9 @@ impl MessageBoundaries {
                     self.state = if left == 0 { State::ChunkEnd } else { State::Chunk(left) };
                     step
                 }
-                _ => match self.line(rest) {
+                _ => match self.consume_line(rest) {
                     Ok(step) => step,
-                    Err(why) => return (passed, Some(HeldBack::Refused(why))),
+                    Err(why) => return (passed, Some(ScanStop::Malformed(why))),
                 },
             };
         }
@@ -122,19 +123,19 @@ impl MessageBoundaries {
     }
 
     /// Returns whether the last request is complete and no other has begun.
-    pub(super) const fn is_whole(&self) -> bool {
-        matches!(self.state, State::Start | State::Held) && self.line.len == 0
+    pub(super) const fn is_between_requests(&self) -> bool {
+        matches!(self.state, State::Start | State::AwaitingResponse) && self.line.len == 0
     }
 
     /// Continues after a response that did not switch the protocol.
     pub(super) fn resume(&mut self) {
-        if self.state == State::Held {
+        if self.state == State::AwaitingResponse {
             self.state = State::Start;
         }
     }
 
     /// Consumes bytes up to the end of a line.
-    fn line(&mut self, bytes: &[u8]) -> Result<usize, &'static str> {
+    fn consume_line(&mut self, bytes: &[u8]) -> Result<usize, &'static str> {
         let end = bytes.iter().position(|byte| *byte == b'\n');
         let piece = bytes.get(..end.unwrap_or(bytes.len())).unwrap_or_default();
         // A request target has no fragment, and some URI parsers drop it silently.
@@ -148,7 +149,8 @@ impl MessageBoundaries {
         // Fast path: the buffer contains the complete line.
         if self.line.len == 0 {
             let line = piece.strip_suffix(b"\r").ok_or(BARE_LF)?;
-            self.state = self.next(line.get(..MAX_LINE_PREFIX).unwrap_or(line), line.len())?;
+            self.state =
+                self.state_after_line(line.get(..MAX_LINE_PREFIX).unwrap_or(line), line.len())?;
             return Ok(piece.len() + 1);
         }
         self.line.add(piece);
@@ -157,59 +159,59 @@ impl MessageBoundaries {
         if line.last != b'\r' {
             return Err(BARE_LF);
         }
-        self.state = self.next(line.start.get(..len).unwrap_or(&line.start), len)?;
+        self.state = self.state_after_line(line.start.get(..len).unwrap_or(&line.start), len)?;
         Ok(piece.len() + 1)
     }
 
     /// Returns the state after a line, of which at least the prefix is given.
-    fn next(&mut self, line: &[u8], len: usize) -> Result<State, &'static str> {
+    fn state_after_line(&mut self, line: &[u8], len: usize) -> Result<State, &'static str> {
         match self.state {
-            State::Start if len == 0 && self.empty == MAX_EMPTY_LINES => {
+            State::Start if len == 0 && self.empty_lines == MAX_EMPTY_LINES => {
                 Err("too many empty lines before a request")
             }
             State::Start if len == 0 => {
-                self.empty += 1;
+                self.empty_lines += 1;
                 Ok(State::Start)
             }
             State::Start => {
-                self.empty = 0;
+                self.empty_lines = 0;
                 let may_switch = line.starts_with(b"CONNECT ");
-                self.head = Head { may_switch, ..Head::default() };
+                self.head = HeadFraming { may_switch, ..HeadFraming::default() };
                 Ok(State::Fields)
             }
             State::Fields if len == 0 => {
                 self.heads += 1;
                 Ok(match self.head {
-                    Head { chunked: true, .. } => State::ChunkSize,
-                    Head { length: Some(length @ 1..), .. } => State::Content(length),
-                    Head { .. } => self.end(),
+                    HeadFraming { chunked: true, .. } => State::ChunkSize,
+                    HeadFraming { length: Some(length @ 1..), .. } => State::Content(length),
+                    HeadFraming { .. } => self.state_after_message(),
                 })
             }
-            State::Fields => self.head.field(line, len).map(|()| State::Fields),
+            State::Fields => self.head.parse_field(line, len).map(|()| State::Fields),
             State::ChunkSize => match chunk_size(line, len)? {
                 0 => Ok(State::Trailers),
                 size => Ok(State::Chunk(size)),
             },
             State::ChunkEnd if len == 0 => Ok(State::ChunkSize),
             State::ChunkEnd => Err("a chunk is longer than its size"),
-            State::Trailers if len == 0 => Ok(self.end()),
+            State::Trailers if len == 0 => Ok(self.state_after_message()),
             State::Trailers => Ok(State::Trailers),
-            State::Content(_) | State::Chunk(_) | State::Held => Err("unexpected line"),
+            State::Content(_) | State::Chunk(_) | State::AwaitingResponse => Err("unexpected line"),
         }
     }
 
-    const fn end(&self) -> State {
-        if self.head.may_switch { State::Held } else { State::Start }
+    const fn state_after_message(&self) -> State {
+        if self.head.may_switch { State::AwaitingResponse } else { State::Start }
     }
 }
 
-impl Head {
-    fn field(&mut self, line: &[u8], len: usize) -> Result<(), &'static str> {
+impl HeadFraming {
+    fn parse_field(&mut self, line: &[u8], len: usize) -> Result<(), &'static str> {
         if line.starts_with(b" ") || line.starts_with(b"\t") {
             return Err("a folded line");
         }
         let Some(colon) = line.iter().position(|byte| *byte == b':') else {
-            // A name longer than that is none that matters here.
+            // No name of this length matters here.
             return if len > line.len() { Ok(()) } else { Err("a field without a colon") };
         };
         let (name, value) = line.split_at(colon);
@@ -292,11 +294,11 @@ mod tests {
             });
             outcomes.push(match stop {
                 None => {
-                    assert_eq!(requests.state, State::Start, "in the middle of something");
+                    assert_eq!(requests.state, State::Start, "within a request");
                     Ok(requests.heads())
                 }
-                Some(HeldBack::Held) => Ok(requests.heads()),
-                Some(HeldBack::Refused(why)) => Err(why),
+                Some(ScanStop::AwaitingResponse) => Ok(requests.heads()),
+                Some(ScanStop::Malformed(why)) => Err(why),
             });
         }
         outcomes.dedup();
@@ -311,7 +313,7 @@ mod tests {
     const NEXT: &str = "GET /b HTTP/1.1\r\nHost: a\r\n\r\n";
 
     #[test]
-    fn whole_requests_are_followed() {
+    fn complete_requests_are_counted() {
         for (what, bytes, heads) in [
             ("two", format!("{NEXT}{NEXT}"), 2),
             ("empty lines", format!("\r\n\r\n{NEXT}\r\n{NEXT}"), 2),
@@ -354,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_read_in_two_ways_is_refused() {
+    fn ambiguous_input_is_refused() {
         let long = format!("Content-Length: {}5\r\n", " ".repeat(200));
         let chunked = |content: &str| post("Transfer-Encoding: chunked\r\n", content);
         for (what, bytes) in [
@@ -411,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_wish_for_another_protocol_waits() {
+    fn bytes_after_an_upgrade_request_wait_for_its_response() {
         for head in [
             "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n",
             "GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
@@ -421,10 +423,10 @@ mod tests {
             let bytes = format!("{head}{NEXT}");
             assert_eq!(
                 requests.scan(bytes.as_bytes()),
-                (head.len(), Some(HeldBack::Held)),
+                (head.len(), Some(ScanStop::AwaitingResponse)),
                 "{head}"
             );
-            assert_eq!(requests.scan(b"\x16\x03\n"), (0, Some(HeldBack::Held)));
+            assert_eq!(requests.scan(b"\x16\x03\n"), (0, Some(ScanStop::AwaitingResponse)));
             assert_eq!(requests.scan(b""), (0, None));
             requests.resume();
             assert_eq!(requests.scan(NEXT.as_bytes()), (NEXT.len(), None));
@@ -433,12 +435,12 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_a_line_that_is_refused_is_passed_on() {
+    fn nothing_of_a_refused_line_is_passed_on() {
         let good = "POST / HTTP/1.1\r\nContent-Length: 5\r\n";
         let bytes = format!("{good}Transfer-Encoding: chunked\r\n\r\n");
         let (passed, stop) = MessageBoundaries::new().scan(bytes.as_bytes());
         assert_eq!(passed, good.len());
-        assert_eq!(stop, Some(HeldBack::Refused("both transfer-encoding and content-length")));
+        assert_eq!(stop, Some(ScanStop::Malformed("both transfer-encoding and content-length")));
     }
 
     /// For each new one, hyper parses all of them again.

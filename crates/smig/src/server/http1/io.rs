@@ -12,8 +12,8 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf as _, Bytes};
 use hyper::rt::{Read, ReadBufCursor, Write};
 
-use super::boundaries::{HeldBack, MessageBoundaries};
-use super::informational::{BodyState, Http1Informational, RequestState};
+use super::boundaries::{MessageBoundaries, ScanStop};
+use super::conn_state::{BodyState, Http1ConnState, RequestState};
 use super::linger::LingerSlot;
 use super::timeouts::{ExceededTimeout, Http1Timeouts, NextProtocol};
 use crate::clock;
@@ -30,13 +30,13 @@ pub(super) struct Http1Io {
     /// `None` once it is in `lingering`, after the last output of hyper.
     transport: Option<Transport>,
     lingering: Arc<LingerSlot>,
-    informational: Arc<Http1Informational>,
+    conn_state: Arc<Http1ConnState>,
     timeouts: Arc<Http1Timeouts>,
     timer: Timer,
     /// Progress of output that waits for the client to make room.
-    unsent: Option<ProgressClock>,
+    write_progress: Option<ProgressClock>,
     /// Progress of a response whose end was sent and is not acknowledged.
-    unacknowledged: Option<ProgressClock>,
+    delivery_progress: Option<ProgressClock>,
     /// Lets the worker wait for the connection even if a handler uses it for another protocol.
     _active: TaskToken,
     /// Part of an informational response, to be sent before anything else.
@@ -52,20 +52,20 @@ enum Input {
     /// Requests.
     Http1(MessageBoundaries),
     /// Another protocol, which hyper does not parse.
-    Another,
-    /// Not at all: a request was refused, and hyper reads what is left of these bytes instead.
+    Tunnel,
+    /// Input is ignored: a request was refused, and hyper reads the rest of these bytes instead.
     Refused(&'static [u8]),
 }
 
 /// Bytes that hyper refuses wherever a request may be refused: in a head with 400, in a body with an error of
 /// the body. They include a terminator, so that hyper does not wait for one.
-const REFUSED: &[u8] = b"\0\n\r\n\r\n";
+const MALFORMED_INPUT: &[u8] = b"\0\n\r\n\r\n";
 
 impl Http1Io {
     pub(super) fn new(
         transport: Transport,
-        (informational, timeouts, lingering): (
-            Arc<Http1Informational>,
+        (conn_state, timeouts, lingering): (
+            Arc<Http1ConnState>,
             Arc<Http1Timeouts>,
             Arc<LingerSlot>,
         ),
@@ -74,11 +74,11 @@ impl Http1Io {
         Self {
             transport: Some(transport),
             lingering,
-            informational,
+            conn_state,
             timeouts,
             timer: Timer::default(),
-            unsent: None,
-            unacknowledged: None,
+            write_progress: None,
+            delivery_progress: None,
             _active: active,
             unsent_informational: Bytes::new(),
             flushed: true,
@@ -88,10 +88,10 @@ impl Http1Io {
 
     /// Returns whether closing the connection now would look like the end of a body.
     fn is_mid_body(&self) -> bool {
-        match self.informational.lock().body {
+        match self.conn_state.lock().body {
             BodyState::None => false,
-            BodyState::UnderWay | BodyState::Broken => true,
-            BodyState::Taken => !self.flushed,
+            BodyState::InProgress | BodyState::Failed => true,
+            BodyState::Complete => !self.flushed,
         }
     }
 
@@ -111,20 +111,24 @@ impl Http1Io {
         tcp_info(self.transport.as_ref()?.tcp())
     }
 
-    /// Waits until the client makes room, within its time limit. Progress is what it has acknowledged: a full
-    /// socket becomes writable only after a good part of it has drained.
-    fn wait_for_room<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+    /// Fails when the client takes too little output for too long. Progress is what it has
+    /// acknowledged: a full socket becomes writable only after a good part of it has drained.
+    fn poll_write_timeout<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         loop {
             let (now, send) = (clock::now(), self.timeouts.deadlines.send);
             if !self.timeouts.is_http() {
                 return Poll::Pending;
             }
-            let next =
-                now + self.unsent.get_or_insert_with(|| ProgressClock::new(send, now)).tick();
+            let next = now
+                + self.write_progress.get_or_insert_with(|| ProgressClock::new(send, now)).tick();
             ready!(self.timer.poll(cx, Some(next)));
-            let taken = self.tcp_info().map_or(0, |info| info.bytes_acked);
-            if self.unsent.as_mut().is_some_and(|progress| progress.is_late(clock::now(), taken)) {
-                return Poll::Ready(Err(self.give_up_sending()));
+            let acked = self.tcp_info().map_or(0, |info| info.bytes_acked);
+            if self
+                .write_progress
+                .as_mut()
+                .is_some_and(|progress| progress.is_late(clock::now(), acked))
+            {
+                return Poll::Ready(Err(self.abort_stalled()));
             }
         }
     }
@@ -133,48 +137,48 @@ impl Http1Io {
     /// whenever the connection is polled, which [`Http1Timeouts`] ensures.
     fn check_delivery(&mut self) -> io::Result<()> {
         if !self.timeouts.is_delivering() {
-            self.unacknowledged = None;
+            self.delivery_progress = None;
             return Ok(());
         }
         let (now, send) = (clock::now(), self.timeouts.deadlines.send);
         let info = self.tcp_info().filter(TcpInfo::is_delivering);
         let Some(info) = info else {
-            self.unacknowledged = None;
+            self.delivery_progress = None;
             self.timeouts.on_delivered(now);
             return Ok(());
         };
-        let progress = self.unacknowledged.get_or_insert_with(|| ProgressClock::new(send, now));
+        let progress = self.delivery_progress.get_or_insert_with(|| ProgressClock::new(send, now));
         if progress.is_late(now, info.bytes_acked) {
-            return Err(self.give_up_sending());
+            return Err(self.abort_stalled());
         }
         Ok(())
     }
 
     /// Gives up on the client, with an RST, so that the kernel's send buffer is freed as well.
-    fn give_up_sending(&mut self) -> io::Error {
+    fn abort_stalled(&mut self) -> io::Error {
         self.reset_on_close();
-        self.timeouts.give_up(ExceededTimeout::Send);
+        self.timeouts.set_exceeded(ExceededTimeout::Send);
         io::ErrorKind::TimedOut.into()
     }
 
     /// Returns the result of a write, or an error if the client blocks it for too long.
-    fn timed<T>(
+    fn with_write_timeout<T>(
         &mut self,
         cx: &mut Context<'_>,
         polled: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if polled.is_pending() {
-            return self.wait_for_room(cx);
+            return self.poll_write_timeout(cx);
         }
-        self.unsent = None;
+        self.write_progress = None;
         polled
     }
 
     fn write(&mut self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let informational = Arc::clone(&self.informational);
-        let mut state = informational.lock();
-        if state.request == RequestState::Answered && !state.bytes.is_empty() {
-            let bytes = core::mem::take(&mut state.bytes);
+        let conn_state = Arc::clone(&self.conn_state);
+        let mut state = conn_state.lock();
+        if state.request == RequestState::Answered && !state.queued_informational.is_empty() {
+            let bytes = core::mem::take(&mut state.queued_informational);
             if self.flushed {
                 // What hyper writes now begins with the final head.
                 self.unsent_informational = bytes.into();
@@ -182,7 +186,7 @@ impl Http1Io {
         }
         drop(state);
         self.flushed = false;
-        self.unacknowledged = None;
+        self.delivery_progress = None;
         ready!(self.poll_informational(cx))?;
         Pin::new(self.transport()?).poll_write(cx, buf)
     }
@@ -191,17 +195,17 @@ impl Http1Io {
         ready!(self.poll_informational(cx))?;
         ready!(Pin::new(self.transport()?).poll_flush(cx))?;
         self.flushed = true;
-        let informational = Arc::clone(&self.informational);
-        let mut state = informational.lock();
+        let conn_state = Arc::clone(&self.conn_state);
+        let mut state = conn_state.lock();
         if state.request == RequestState::Open {
             // hyper has no more output, and the final response is not available yet.
-            if !state.bytes.is_empty() {
-                self.unsent_informational = core::mem::take(&mut state.bytes).into();
+            if !state.queued_informational.is_empty() {
+                self.unsent_informational = core::mem::take(&mut state.queued_informational).into();
                 drop(state);
                 ready!(self.poll_informational(cx))?;
                 return Pin::new(self.transport()?).poll_flush(cx);
             }
-            match &mut state.connection {
+            match &mut state.connection_waker {
                 Some(connection) => connection.clone_from(cx.waker()),
                 none => *none = Some(cx.waker().clone()),
             }
@@ -219,8 +223,9 @@ impl Http1Io {
             && !self.is_mid_body()
             && let Some(mut transport) = self.transport.take()
         {
-            let is_whole = matches!(&self.input, Input::Http1(boundaries) if boundaries.is_whole());
-            let is_unread = !is_whole || !transport.input().is_empty();
+            let is_complete =
+                matches!(&self.input, Input::Http1(boundaries) if boundaries.is_between_requests());
+            let is_unread = !is_complete || !transport.input().is_empty();
             self.lingering.put(transport, is_unread);
         }
         Poll::Ready(Ok(()))
@@ -250,8 +255,8 @@ impl Drop for Http1Io {
 }
 
 impl Http1Io {
-    /// Reads what hyper may see.
-    fn poll_passed(
+    /// Reads input that has passed the check.
+    fn poll_checked_input(
         &mut self,
         cx: &mut Context<'_>,
         mut buf: ReadBufCursor<'_>,
@@ -262,7 +267,7 @@ impl Http1Io {
         loop {
             let boundaries = match &mut self.input {
                 Input::Http1(boundaries) => boundaries,
-                Input::Another => return Pin::new(transport).poll_read(cx, buf),
+                Input::Tunnel => return Pin::new(transport).poll_read(cx, buf),
                 Input::Refused(left) => {
                     let (now, later) = left.split_at(left.len().min(buf.remaining()));
                     buf.put_slice(now);
@@ -275,18 +280,18 @@ impl Http1Io {
             let (passed, stop) = boundaries.scan(bytes);
             transport.move_input(passed, &mut buf);
             match stop {
-                Some(HeldBack::Held) if passed == 0 => {
-                    match ready!(self.informational.poll_answer(boundaries.heads(), cx)) {
+                Some(ScanStop::AwaitingResponse) if passed == 0 => {
+                    match ready!(self.conn_state.poll_response(boundaries.heads(), cx)) {
                         NextProtocol::Http => boundaries.resume(),
-                        NextProtocol::Tunnel => self.input = Input::Another,
+                        NextProtocol::Tunnel => self.input = Input::Tunnel,
                     }
                 }
-                Some(HeldBack::Refused(why)) => {
+                Some(ScanStop::Malformed(why)) => {
                     let peer = transport.peer();
                     tracing::debug!(%peer, why, "invalid HTTP/1.1 request rejected");
-                    self.input = Input::Refused(REFUSED);
+                    self.input = Input::Refused(MALFORMED_INPUT);
                 }
-                Some(HeldBack::Held) | None => return Poll::Ready(Ok(())),
+                Some(ScanStop::AwaitingResponse) | None => return Poll::Ready(Ok(())),
             }
             // An empty read would mean end of file.
             if passed > 0 {
@@ -302,7 +307,7 @@ impl Read for Http1Io {
         cx: &mut Context<'_>,
         buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        let polled = self.poll_passed(cx, buf);
+        let polled = self.poll_checked_input(cx, buf);
         if polled.is_ready() {
             self.timeouts.on_read(clock::now());
         }
@@ -317,17 +322,17 @@ impl Write for Http1Io {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let polled = self.write(cx, buf);
-        self.timed(cx, polled)
+        self.with_write_timeout(cx, polled)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = self.flush(cx);
-        ready!(self.timed(cx, polled))?;
+        ready!(self.with_write_timeout(cx, polled))?;
         Poll::Ready(self.check_delivery())
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = self.shutdown(cx);
-        self.timed(cx, polled)
+        self.with_write_timeout(cx, polled)
     }
 }

@@ -24,7 +24,7 @@ use crate::transport::{HalfClosed, Transport};
 const LINGER_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long it may be silent then if it may have more to send. The same as nginx's `lingering_timeout`.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Both while the server drains. The same as over HTTP/2.
+/// Bounds both while the server drains. The same as over HTTP/2.
 const DRAINING_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum number of bytes discarded. The rest stays in the receive buffer, which soon closes the client's window.
 const MAX_DISCARDED: u64 = 256 << 20;
@@ -38,11 +38,11 @@ const READS_PER_TURN: u32 = 16;
 
 /// Holds the transport of a connection after hyper's last output.
 #[derive(Debug, Default)]
-pub(super) struct LingerSlot(Mutex<Option<Lingering>>);
+pub(super) struct LingerSlot(Mutex<Option<LingeringConn>>);
 
 /// A connection whose own half is closed.
 #[derive(Debug)]
-pub(super) struct Lingering {
+pub(super) struct LingeringConn {
     transport: HalfClosed,
     /// Part of the last request was not read.
     is_unread: bool,
@@ -51,11 +51,11 @@ pub(super) struct Lingering {
 impl LingerSlot {
     /// Stores a transport whose own half is closed.
     pub(super) fn put(&self, transport: Transport, is_unread: bool) {
-        let left = Lingering { transport: transport.into_half_closed(), is_unread };
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(left);
+        let lingering = LingeringConn { transport: transport.into_half_closed(), is_unread };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(lingering);
     }
 
-    pub(super) fn take(&self) -> Option<Lingering> {
+    pub(super) fn take(&self) -> Option<LingeringConn> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
@@ -64,11 +64,11 @@ impl LingerSlot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LingerEnd {
     /// The client has the whole response and has closed its half, or the connection failed.
-    Clients,
+    ClosedByClient,
     /// The client has the whole response and is silent, or the server drains.
-    Quiet,
+    Silent,
     /// The client has the whole response and keeps sending.
-    Limit,
+    LimitReached,
     /// The client receives the response too slowly. The connection is reset.
     Stalled,
 }
@@ -76,7 +76,7 @@ pub(super) enum LingerEnd {
 /// Reads and discards input on a connection whose own half is closed, and closes it at the end. `send`: the progress
 /// that is required of the client as it receives; `draining`: completes when the server drains.
 pub(super) async fn linger(
-    Lingering { mut transport, is_unread }: Lingering,
+    LingeringConn { mut transport, is_unread }: LingeringConn,
     send: MinProgress,
     draining: impl Future<Output = ()>,
 ) -> LingerEnd {
@@ -88,7 +88,7 @@ pub(super) async fn linger(
         if client.is_due(now) {
             client.check(now, tcp_info(transport.tcp()));
         }
-        match client.end(now) {
+        match client.linger_end(now) {
             Some(LingerEnd::Stalled) => {
                 reset_on_close(transport.tcp());
                 return LingerEnd::Stalled;
@@ -99,14 +99,14 @@ pub(super) async fn linger(
         // Input that has arrived precedes timers that have expired.
         tokio::select! {
             biased;
-            read = poll_fn(|cx| transport.poll_discard(cx)), if client.left > 0 && !client.has_ended => match read {
+            read = poll_fn(|cx| transport.poll_discard(cx)), if client.discard_budget > 0 && !client.has_ended => match read {
                 // The client may still be receiving the response.
                 Ok(0) => client.on_end(clock::now()),
-                Err(_) => return LingerEnd::Clients,
+                Err(_) => return LingerEnd::ClosedByClient,
                 Ok(count) => client.on_read(count, clock::now()),
             },
-            () = tokio::time::sleep_until(clock::deadline(client.next())) => {}
-            () = &mut draining, if client.draining.is_none() => client.draining = Some(clock::now()),
+            () = tokio::time::sleep_until(clock::deadline(client.next_event())) => {}
+            () = &mut draining, if client.draining_since.is_none() => client.draining_since = Some(clock::now()),
         }
         reads += 1;
         if reads % READS_PER_TURN == 0 {
@@ -121,18 +121,18 @@ struct ClientProgress {
     /// Next check of the socket, while the client has not acknowledged everything.
     next_check: Instant,
     /// Interval to the check after that.
-    wait: Duration,
+    check_interval: Duration,
     progress: ProgressClock,
     stalled: bool,
     /// Since when the client has the whole response.
-    delivered: Option<Instant>,
-    draining: Option<Instant>,
-    heard: Instant,
+    delivered_at: Option<Instant>,
+    draining_since: Option<Instant>,
+    last_read_at: Instant,
     /// Part of a request was unread at the end, or input has arrived since. When the client has acknowledged the
     /// FIN, what it was sending has arrived.
     is_sending: bool,
     /// Bytes that may still be discarded.
-    left: u64,
+    discard_budget: u64,
     /// The client has closed its half.
     has_ended: bool,
 }
@@ -141,21 +141,21 @@ impl ClientProgress {
     fn new(send: MinProgress, now: Instant, is_sending: bool) -> Self {
         Self {
             next_check: now + FIRST_CHECK_INTERVAL,
-            wait: FIRST_CHECK_INTERVAL,
+            check_interval: FIRST_CHECK_INTERVAL,
             progress: ProgressClock::new(send, now),
             stalled: false,
-            delivered: None,
-            draining: None,
-            heard: now,
+            delivered_at: None,
+            draining_since: None,
+            last_read_at: now,
             is_sending,
-            left: MAX_DISCARDED,
+            discard_budget: MAX_DISCARDED,
             has_ended: false,
         }
     }
 
     fn on_read(&mut self, count: usize, now: Instant) {
-        (self.heard, self.is_sending) = (now, true);
-        self.left = self.left.saturating_sub(count as u64);
+        (self.last_read_at, self.is_sending) = (now, true);
+        self.discard_budget = self.discard_budget.saturating_sub(count as u64);
     }
 
     /// Checks at once: most clients have the whole response when they close.
@@ -164,41 +164,43 @@ impl ClientProgress {
     }
 
     fn is_due(&self, now: Instant) -> bool {
-        self.delivered.is_none() && now >= self.next_check
+        self.delivered_at.is_none() && now >= self.next_check
     }
 
     /// Checks the client's progress. If the kernel does not report it, the response counts as delivered.
     fn check(&mut self, now: Instant, info: Option<TcpInfo>) {
-        self.next_check = now + self.wait;
-        self.wait = (self.wait * 2).min(MAX_CHECK_INTERVAL).min(self.progress.tick());
+        self.next_check = now + self.check_interval;
+        self.check_interval =
+            (self.check_interval * 2).min(MAX_CHECK_INTERVAL).min(self.progress.tick());
         match info.filter(TcpInfo::is_delivering) {
             Some(info) => self.stalled = self.progress.is_late(now, info.bytes_acked),
-            None => self.delivered = Some(now),
+            None => self.delivered_at = Some(now),
         }
     }
 
     /// Returns when to close the connection of a client that has the whole response, as far as is known now.
-    fn limit(&self, delivered: Instant) -> Instant {
+    fn close_time(&self, delivered: Instant) -> Instant {
         if !self.is_sending {
             return delivered;
         }
-        let late = (delivered + LINGER_TIMEOUT).min(delivered.max(self.heard) + SILENCE_TIMEOUT);
-        self.draining.map_or(late, |since| late.min(delivered.max(since) + DRAINING_TIMEOUT))
+        let late =
+            (delivered + LINGER_TIMEOUT).min(delivered.max(self.last_read_at) + SILENCE_TIMEOUT);
+        self.draining_since.map_or(late, |since| late.min(delivered.max(since) + DRAINING_TIMEOUT))
     }
 
-    fn next(&self) -> Instant {
-        self.delivered.map_or(self.next_check, |delivered| self.limit(delivered))
+    fn next_event(&self) -> Instant {
+        self.delivered_at.map_or(self.next_check, |delivered| self.close_time(delivered))
     }
 
-    fn end(&self, now: Instant) -> Option<LingerEnd> {
-        match self.delivered {
+    fn linger_end(&self, now: Instant) -> Option<LingerEnd> {
+        match self.delivered_at {
             None => self.stalled.then_some(LingerEnd::Stalled),
-            Some(_) if self.has_ended => Some(LingerEnd::Clients),
+            Some(_) if self.has_ended => Some(LingerEnd::ClosedByClient),
             Some(delivered) => {
-                if self.left == 0 || now >= delivered + LINGER_TIMEOUT {
-                    return Some(LingerEnd::Limit);
+                if self.discard_budget == 0 || now >= delivered + LINGER_TIMEOUT {
+                    return Some(LingerEnd::LimitReached);
                 }
-                (now >= self.limit(delivered)).then_some(LingerEnd::Quiet)
+                (now >= self.close_time(delivered)).then_some(LingerEnd::Silent)
             }
         }
     }
@@ -225,7 +227,7 @@ mod tests {
     }
 
     /// Returns how a connection ends whose own half is closed and acknowledged, and after what time.
-    async fn ended(
+    async fn linger_result(
         mut server: Transport,
         is_unread: bool,
         draining: impl Future<Output = ()>,
@@ -234,9 +236,9 @@ mod tests {
         while tcp_info(server.tcp()).unwrap().is_delivering() {
             tokio::task::yield_now().await;
         }
-        let left = Lingering { transport: server.into_half_closed(), is_unread };
+        let lingering = LingeringConn { transport: server.into_half_closed(), is_unread };
         let since = tokio::time::Instant::now();
-        let end = linger(left, SEND, draining).await;
+        let end = linger(lingering, SEND, draining).await;
         (end, since.elapsed())
     }
 
@@ -246,27 +248,27 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_does_not_end_is_let_go() {
+    async fn a_silent_client_is_closed_after_the_silence_timeout() {
         let (server, _client) = pair().await;
-        let (end, after) = ended(server, true, std::future::pending()).await;
+        let (end, after) = linger_result(server, true, std::future::pending()).await;
         assert!(
-            end == LingerEnd::Quiet && is_about(after, SILENCE_TIMEOUT),
+            end == LingerEnd::Silent && is_about(after, SILENCE_TIMEOUT),
             "{end:?} after {after:?}"
         );
     }
 
     #[tokio::test]
-    async fn a_client_that_has_said_all_and_has_everything_is_not_waited_for() {
+    async fn a_client_with_a_complete_request_and_response_is_closed_at_once() {
         let (server, _client) = pair().await;
-        let (end, after) = ended(server, false, std::future::pending()).await;
+        let (end, after) = linger_result(server, false, std::future::pending()).await;
         assert!(
-            end == LingerEnd::Quiet && is_about(after, Duration::ZERO),
+            end == LingerEnd::Silent && is_about(after, Duration::ZERO),
             "{end:?} after {after:?}"
         );
     }
 
     #[tokio::test]
-    async fn a_client_that_goes_on_for_ever_is_let_go() {
+    async fn a_client_that_keeps_sending_is_closed() {
         let (server, mut client) = pair().await;
         let going_on = async {
             // What is written after the close fails.
@@ -274,93 +276,96 @@ mod tests {
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
         };
-        let ended = ended(server, true, std::future::pending());
+        let ended = linger_result(server, true, std::future::pending());
         tokio::pin!(going_on, ended);
         let (end, after) = tokio::select! {
             ended = &mut ended => ended,
             () = &mut going_on => panic!("the client cannot go on"),
         };
         // Paused time may advance before data arrives: silence, at worst.
-        let limit = if end == LingerEnd::Limit { LINGER_TIMEOUT } else { SILENCE_TIMEOUT };
-        let goes_on = matches!(end, LingerEnd::Limit | LingerEnd::Quiet);
+        let limit = if end == LingerEnd::LimitReached { LINGER_TIMEOUT } else { SILENCE_TIMEOUT };
+        let goes_on = matches!(end, LingerEnd::LimitReached | LingerEnd::Silent);
         assert!(goes_on && after >= limit, "{end:?} after {after:?}");
         assert!(after <= LINGER_TIMEOUT + FIRST_CHECK_INTERVAL * 2, "{after:?}");
     }
 
     #[tokio::test]
-    async fn a_server_that_drains_waits_less() {
+    async fn draining_shortens_the_timeout() {
         let (server, _client) = pair().await;
-        let (end, after) = ended(server, true, std::future::ready(())).await;
+        let (end, after) = linger_result(server, true, std::future::ready(())).await;
         assert!(
-            end == LingerEnd::Quiet && is_about(after, DRAINING_TIMEOUT),
+            end == LingerEnd::Silent && is_about(after, DRAINING_TIMEOUT),
             "{end:?} after {after:?}"
         );
     }
 
     #[tokio::test]
-    async fn a_client_that_ends_is_not_waited_for() {
+    async fn a_client_that_closes_is_closed_at_once() {
         let (server, mut client) = pair().await;
         client.write_all(&[b'x'; 100_000]).await.unwrap();
         drop(client);
-        assert_eq!(ended(server, false, std::future::pending()).await.0, LingerEnd::Clients);
+        assert_eq!(
+            linger_result(server, false, std::future::pending()).await.0,
+            LingerEnd::ClosedByClient
+        );
         // Not even until the next check.
         let now = Instant::from_nanos(0) + LINGER_TIMEOUT;
         let mut client = ClientProgress::new(SEND, now, false);
         client.on_end(now);
         assert!(client.is_due(now));
         client.check(now, Some(TcpInfo::default()));
-        assert_eq!(client.end(now), Some(LingerEnd::Clients));
+        assert_eq!(client.linger_end(now), Some(LingerEnd::ClosedByClient));
     }
 
     /// However long that takes, also while the server drains: within the drain's own limit.
     #[tokio::test]
-    async fn who_has_not_taken_its_response_has_the_time_that_any_response_has() {
+    async fn an_undelivered_response_has_the_send_timeout_even_while_draining() {
         let (server, _client) = pair().await;
-        takes_nothing(server).await;
+        expect_stalled(server).await;
     }
 
     /// A closed half says nothing about the other one.
     #[tokio::test]
-    async fn a_client_that_has_ended_and_takes_nothing_counts_until_it_stalls() {
+    async fn a_half_closed_client_is_waited_for_until_it_stalls() {
         let (server, mut client) = pair().await;
         client.shutdown().await.unwrap();
-        takes_nothing(server).await;
+        expect_stalled(server).await;
     }
 
-    async fn takes_nothing(mut server: Transport) {
+    async fn expect_stalled(mut server: Transport) {
         server.tcp().writable().await.unwrap();
         while server.tcp().try_write(&[b'x'; 64 << 10]).is_ok() {}
         poll_fn(|cx| server.poll_close_write(cx)).await.unwrap();
-        let left = Lingering { transport: server.into_half_closed(), is_unread: false };
+        let lingering = LingeringConn { transport: server.into_half_closed(), is_unread: false };
         let since = tokio::time::Instant::now();
-        let end = linger(left, SEND, std::future::ready(())).await;
+        let end = linger(lingering, SEND, std::future::ready(())).await;
         let after = since.elapsed();
         assert!(end == LingerEnd::Stalled && after >= SEND.within, "{end:?} after {after:?}");
     }
 
     #[test]
-    fn what_is_thrown_away_is_bounded() {
+    fn discarded_input_is_bounded() {
         let at = |seconds| Instant::from_nanos(0) + Duration::from_secs(seconds);
         let mut client = ClientProgress::new(SEND, at(0), false);
         let delivering = TcpInfo { unacked: 1, ..TcpInfo::default() };
         client.check(at(0), Some(delivering));
         client.on_read(usize::MAX, at(1));
         // Unread input does no harm before the close, which follows when the client has the whole response.
-        assert_eq!((client.left, client.end(at(1))), (0, None));
+        assert_eq!((client.discard_budget, client.linger_end(at(1))), (0, None));
         client.check(at(2), Some(TcpInfo::default()));
-        assert_eq!(client.end(at(2)), Some(LingerEnd::Limit));
+        assert_eq!(client.linger_end(at(2)), Some(LingerEnd::LimitReached));
     }
 
     #[test]
-    fn who_sends_on_and_on_runs_into_a_limit_and_who_is_silent_does_not() {
+    fn a_sending_client_reaches_the_limit_and_a_silent_one_the_timeout() {
         let at = |seconds| Instant::from_nanos(0) + Duration::from_secs(seconds);
         let mut client = ClientProgress::new(SEND, at(0), false);
         client.on_read(1, at(1));
         client.check(at(1), Some(TcpInfo::default()));
         for second in (4..=31).step_by(3) {
             assert_eq!(
-                client.end(at(second)),
-                if second < 31 { None } else { Some(LingerEnd::Limit) }
+                client.linger_end(at(second)),
+                if second < 31 { None } else { Some(LingerEnd::LimitReached) }
             );
             client.on_read(1, at(second));
         }
@@ -368,10 +373,10 @@ mod tests {
         client.check(at(1), Some(TcpInfo::default()));
         client.on_read(1, at(10));
         assert_eq!(
-            (client.next(), client.end(at(14)), client.end(at(15))),
-            (at(15), None, Some(LingerEnd::Quiet))
+            (client.next_event(), client.linger_end(at(14)), client.linger_end(at(15))),
+            (at(15), None, Some(LingerEnd::Silent))
         );
-        client.draining = Some(at(11));
-        assert_eq!(client.end(at(12)), Some(LingerEnd::Quiet));
+        client.draining_since = Some(at(11));
+        assert_eq!(client.linger_end(at(12)), Some(LingerEnd::Silent));
     }
 }

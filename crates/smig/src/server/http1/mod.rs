@@ -1,12 +1,12 @@
 //! HTTP/1.1 connections: the same service, through hyper.
 //!
-//! Below hyper, [`io`] inserts [`informational`] responses and [`boundaries`] rejects ambiguous input. [`timeouts`] holds
-//! what the server waits for, [`body`] reports how far a response is, [`mod@linger`] closes, and [`upgraded`] is a
-//! connection after hyper.
+//! Below hyper, [`io`] inserts informational responses and [`boundaries`] rejects ambiguous input;
+//! handlers and I/O share [`conn_state`]. [`timeouts`] limits what the server waits for, [`body`]
+//! tracks a response's body, [`mod@linger`] closes, and [`upgraded`] is a connection after hyper.
 
 mod body;
 mod boundaries;
-mod informational;
+mod conn_state;
 mod io;
 mod linger;
 mod timeouts;
@@ -43,7 +43,7 @@ use crate::stream::{Http1RecvProgress, Incoming};
 use crate::transport::Transport;
 
 pub(super) use boundaries::MAX_EMPTY_LINES;
-pub(super) use informational::Http1Informational;
+pub(super) use conn_state::Http1ConnState;
 pub use upgraded::UpgradedIo;
 
 use body::TrackedBody;
@@ -60,18 +60,18 @@ pub(super) async fn serve<S, B>(
     S: HttpService<B>,
     B: ResponseBody,
 {
-    let informational = Arc::<Http1Informational>::default();
+    let conn_state = Arc::<Http1ConnState>::default();
     let timeouts = Arc::new(Http1Timeouts::new(worker.shared.deadlines, clock::now()));
     let active = worker.task_token();
     let lingering = Arc::<LingerSlot>::default();
-    let parts = (Arc::clone(&informational), Arc::clone(&timeouts), Arc::clone(&lingering));
+    let parts = (Arc::clone(&conn_state), Arc::clone(&timeouts), Arc::clone(&lingering));
     let io = Http1Io::new(transport, parts, active);
     let first_request = Rc::new(FirstRequest::default());
     let peer = info.peer_addr();
-    let service = Adapter {
+    let service = ServiceAdapter {
         worker: Rc::clone(&worker),
         info,
-        informational,
+        conn_state,
         timeouts: Arc::clone(&timeouts),
         first_request: Rc::clone(&first_request),
     };
@@ -81,12 +81,12 @@ pub(super) async fn serve<S, B>(
             // The I/O layer and the timeouts enforce all time limits.
             .header_read_timeout(None)
             // The limit on header blocks over HTTP/2; hyper's minimum is 8 KiB.
-            .max_buf_size(worker.shared.engine.limits.max_header_block.max(8 << 10))
+            .max_buf_size(worker.shared.engine_config.limits.max_header_block.max(8 << 10))
             .serve_connection(io, service)
             .with_upgrades();
         let mut connection = std::pin::pin!(connection);
         let draining = async {
-            is_draining(&worker).await;
+            wait_for_drain(&worker).await;
             // hyper would close a connection that waits for a request at once, and the first one may be in flight.
             let _ = tokio::time::timeout(CLOSE_TIMEOUT, first_request.arrival()).await;
         };
@@ -103,7 +103,7 @@ pub(super) async fn serve<S, B>(
                 }
                 let now = clock::now();
                 if let Some(exceeded) = timeouts.check(now) {
-                    timeouts.give_up(exceeded);
+                    timeouts.set_exceeded(exceeded);
                     return Poll::Ready(Ok(()));
                 }
                 ready!(timer.poll(cx, timeouts.next_check(now)));
@@ -116,10 +116,10 @@ pub(super) async fn serve<S, B>(
     }
     if let Some(connection) = lingering.take() {
         let send = worker.shared.deadlines.send;
-        match linger(connection, send, is_draining(&worker)).await {
-            LingerEnd::Clients | LingerEnd::Quiet => {}
-            LingerEnd::Limit => timeouts.give_up(ExceededTimeout::Leave),
-            LingerEnd::Stalled => timeouts.give_up(ExceededTimeout::Send),
+        match linger(connection, send, wait_for_drain(&worker)).await {
+            LingerEnd::ClosedByClient | LingerEnd::Silent => {}
+            LingerEnd::LimitReached => timeouts.set_exceeded(ExceededTimeout::Linger),
+            LingerEnd::Stalled => timeouts.set_exceeded(ExceededTimeout::Send),
         }
     }
     if let Some(exceeded) = timeouts.exceeded() {
@@ -128,15 +128,15 @@ pub(super) async fn serve<S, B>(
 }
 
 /// Waits until the server drains.
-async fn is_draining<S>(worker: &Worker<S>) {
+async fn wait_for_drain<S>(worker: &Worker<S>) {
     // A dropped sender stops the whole worker.
-    let _ = worker.phase.clone().wait_for(|phase| *phase != ServerState::Running).await;
+    let _ = worker.state.clone().wait_for(|state| *state != ServerState::Running).await;
 }
 
 /// Reports the limit that ended the connection and, with it, the handler.
 fn on_exceeded<S>(exceeded: ExceededTimeout, peer: SocketAddr, worker: &Worker<S>) {
     match exceeded.limit() {
-        Some(limit) => worker.shared.on_limit(limit, Some(peer)),
+        Some(limit) => worker.shared.on_limit_hit(limit, Some(peer)),
         None => tracing::debug!(%peer, "connection closed without a further request"),
     }
 }
@@ -163,15 +163,15 @@ impl FirstRequest {
 }
 
 /// Adapts the tower service to hyper.
-struct Adapter<S> {
+struct ServiceAdapter<S> {
     worker: Rc<Worker<S>>,
     info: Arc<ConnectionInfo>,
-    informational: Arc<Http1Informational>,
+    conn_state: Arc<Http1ConnState>,
     timeouts: Arc<Http1Timeouts>,
     first_request: Rc<FirstRequest>,
 }
 
-impl<S> Adapter<S> {
+impl<S> ServiceAdapter<S> {
     /// Converts a request for the service; its body is subject to its time limit.
     fn convert_request(
         &self,
@@ -182,7 +182,7 @@ impl<S> Adapter<S> {
         let has_body = !request.body().is_end_stream();
         let progress = has_body.then(|| {
             let deadlines = &self.worker.shared.deadlines;
-            let progress = slow_uploads::upload_progress(
+            let progress = slow_uploads::upload_clock(
                 deadlines,
                 kind,
                 request.version(),
@@ -199,7 +199,7 @@ impl<S> Adapter<S> {
     }
 }
 
-impl<S, B> hyper::service::Service<Request<hyper::body::Incoming>> for Adapter<S>
+impl<S, B> hyper::service::Service<Request<hyper::body::Incoming>> for ServiceAdapter<S>
 where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone,
     S::Error: Into<BoxError>,
@@ -212,20 +212,19 @@ where
     fn call(&self, request: Request<hyper::body::Incoming>) -> Self::Future {
         self.first_request.on_request();
         self.worker.shared.counters.on_event(&ObserverEvent::StreamOpened { stream: None });
-        let kind = heads::kind(request.method());
+        let kind = heads::request_kind(request.method());
         let mut request = self.convert_request(kind, request);
         request.extensions_mut().insert(Arc::clone(&self.info));
         if request.version() >= Version::HTTP_11 {
-            self.informational.open();
+            self.conn_state.on_request();
             request
                 .extensions_mut()
-                .insert(InformationalSender::http1(Arc::clone(&self.informational)));
+                .insert(InformationalSender::http1(Arc::clone(&self.conn_state)));
         }
         // HTTP/1.0 has no chunked coding.
         let until_close = request.version() < Version::HTTP_11;
-        let (informational, timeouts) =
-            (Arc::clone(&self.informational), Arc::clone(&self.timeouts));
-        let call = PendingResponse { informational, timeouts, kind, until_close };
+        let (conn_state, timeouts) = (Arc::clone(&self.conn_state), Arc::clone(&self.timeouts));
+        let call = PendingResponse { conn_state, timeouts, kind, until_close };
         Oneshot::Waiting { service: self.worker.service.clone(), request: Some(request), call }
     }
 }
@@ -233,7 +232,7 @@ where
 /// State of a request that waits for its response.
 #[derive(Clone)]
 struct PendingResponse {
-    informational: Arc<Http1Informational>,
+    conn_state: Arc<Http1ConnState>,
     timeouts: Arc<Http1Timeouts>,
     kind: RequestKind,
     /// The response's body may be delimited by close.
@@ -248,10 +247,10 @@ impl PendingResponse {
             RequestKind::Other | RequestKind::Head => status == StatusCode::SWITCHING_PROTOCOLS,
         };
         let next = if is_tunnel { NextProtocol::Tunnel } else { NextProtocol::Http };
-        self.informational.close(next);
+        self.conn_state.on_response(next);
         self.timeouts.on_response(next);
         response.extensions_mut().remove::<MigrationHint>();
-        let connection = Some(&self.informational).filter(|_| self.until_close);
+        let connection = Some(&self.conn_state).filter(|_| self.until_close);
         response.map(|body| TrackedBody::new(body, connection, &self.timeouts))
     }
 }

@@ -1,7 +1,7 @@
 //! Timeouts for a client over HTTP/1.1, by what the server waits for.
 //!
-//! The state of the exchange determines who must act, and the connection's task checks the timeouts after each of
-//! its turns: hyper may not read while it waits. For sending, the I/O layer does this
+//! The state of the exchange determines which side must act, and the connection's task checks the
+//! timeouts after each of its turns: hyper may not read while it waits. For sending, the I/O layer does this
 //! ([`Http1Io`](super::io::Http1Io)).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,22 +37,22 @@ enum ExchangeState {
     Response(Option<Arc<Http1RecvProgress>>),
     /// hyper has the complete response, but the client may not have received it. Transmission may take long; the
     /// client does not count as idle meanwhile.
-    Answered(Answered),
+    Answered(AnsweredExchange),
     /// The connection switched to another protocol, which has its own timeouts.
     Switched,
 }
 
 #[derive(Debug)]
-struct Answered {
+struct AnsweredExchange {
     /// The request's body, whose rest may still arrive.
     body: Option<Arc<Http1RecvProgress>>,
     /// Bytes have arrived after the request.
-    heard: bool,
+    received_more: bool,
 }
 
-impl Answered {
+impl AnsweredExchange {
     /// Returns whether the request is complete.
-    fn is_whole(&self) -> bool {
+    fn is_request_complete(&self) -> bool {
         self.body.as_ref().is_none_or(|body| body.is_done())
     }
 }
@@ -67,18 +67,18 @@ pub(super) enum ExceededTimeout {
     /// The client did not take the data that was sent.
     Send,
     /// It continued to send after the last response.
-    Leave,
+    Linger,
 }
 
 impl ExceededTimeout {
-    /// Returns the exceeded limit, named like that of HTTP/2; `None` for a regular close.
+    /// Returns the name of the exceeded limit; `None` for a regular close.
     pub(super) const fn limit(self) -> Option<&'static str> {
         match self {
             Self::Idle => None,
             Self::Head => Some("header time"),
             Self::Body => Some("slow request body"),
             Self::Send => Some("stalled stream"),
-            Self::Leave => Some("lingering time"),
+            Self::Linger => Some("lingering time"),
         }
     }
 }
@@ -103,22 +103,24 @@ impl Http1Timeouts {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes were received.
+    /// Records that bytes were received.
     pub(super) fn on_read(&self, now: Instant) {
         let mut state = self.lock();
         match &mut state.exchange {
             ExchangeState::Idle(_) => state.exchange = ExchangeState::Head(now),
-            ExchangeState::Answered(answered) => answered.heard |= answered.is_whole(),
+            ExchangeState::Answered(answered) => {
+                answered.received_more |= answered.is_request_complete()
+            }
             _ => {}
         }
     }
 
-    /// A request's head is complete; `body` is set if it has one.
+    /// Records that a request's head is complete; `body` is set if it has one.
     pub(super) fn on_request(&self, body: Option<Arc<Http1RecvProgress>>) {
         self.lock().exchange = ExchangeState::Handler(body);
     }
 
-    /// The response's head is available.
+    /// Records that the response's head is available.
     pub(super) fn on_response(&self, next: NextProtocol) {
         let mut state = self.lock();
         state.exchange =
@@ -131,27 +133,33 @@ impl Http1Timeouts {
             };
     }
 
-    /// hyper has dropped the response's body.
+    /// Records that hyper has dropped the response's body.
     pub(super) fn on_body_dropped(&self) {
         let mut state = self.lock();
         if let ExchangeState::Response(body) = &mut state.exchange {
-            state.exchange = ExchangeState::Answered(Answered { body: body.take(), heard: false });
+            state.exchange = ExchangeState::Answered(AnsweredExchange {
+                body: body.take(),
+                received_more: false,
+            });
         }
     }
 
     /// Returns whether only the delivery of the response is outstanding.
     pub(super) fn is_delivering(&self) -> bool {
-        matches!(&self.lock().exchange, ExchangeState::Answered(answered) if answered.is_whole())
+        matches!(&self.lock().exchange, ExchangeState::Answered(answered) if answered.is_request_complete())
     }
 
-    /// All written data was delivered to the client.
+    /// Records that all written data was delivered to the client.
     pub(super) fn on_delivered(&self, now: Instant) {
         let mut state = self.lock();
         if let ExchangeState::Answered(answered) = &state.exchange
-            && answered.is_whole()
+            && answered.is_request_complete()
         {
-            state.exchange =
-                if answered.heard { ExchangeState::Head(now) } else { ExchangeState::Idle(now) };
+            state.exchange = if answered.received_more {
+                ExchangeState::Head(now)
+            } else {
+                ExchangeState::Idle(now)
+            };
         }
     }
 
@@ -168,7 +176,7 @@ impl Http1Timeouts {
             ExchangeState::Handler(body) => Some(now + body.as_ref()?.tick()?),
             // `Http1Io` checks the delivery at that time.
             ExchangeState::Answered(answered) => {
-                answered.is_whole().then(|| now + self.deadlines.delivery_tick())
+                answered.is_request_complete().then(|| now + self.deadlines.delivery_tick())
             }
             ExchangeState::Response(_) | ExchangeState::Switched => None,
         }
@@ -193,8 +201,8 @@ impl Http1Timeouts {
         }
     }
 
-    /// Gives the connection up.
-    pub(super) fn give_up(&self, timeout: ExceededTimeout) {
+    /// Records why the connection is given up; the first reason counts.
+    pub(super) fn set_exceeded(&self, timeout: ExceededTimeout) {
         self.lock().exceeded.get_or_insert(timeout);
     }
 
@@ -225,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_says_a_little_is_held_to_the_head_and_not_to_the_idle_time() {
+    fn a_partial_head_has_the_head_timeout_not_the_idle_timeout() {
         let timeouts = timeouts();
         assert_eq!(timeouts.next_check(at(0)), Some(at(10)));
         assert_eq!(
@@ -252,14 +260,14 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_a_response_is_not_idle() {
-        for heard in [false, true] {
+    fn a_client_that_receives_a_response_is_not_idle() {
+        for received_more in [false, true] {
             let timeouts = timeouts();
             timeouts.on_request(None);
             timeouts.on_response(NextProtocol::Http);
             assert!(!timeouts.is_delivering());
             timeouts.on_body_dropped();
-            if heard {
+            if received_more {
                 timeouts.on_read(at(1));
             }
             assert!(timeouts.is_delivering());
@@ -267,13 +275,13 @@ mod tests {
             assert!(timeouts.next_check(at(5000)).is_some_and(|next| next <= at(5300)));
             assert_eq!(timeouts.check(at(9999)), None);
             timeouts.on_delivered(at(9999));
-            let limit = if heard { 10 } else { 300 };
+            let limit = if received_more { 10 } else { 300 };
             assert_eq!(timeouts.next_check(at(9999)), Some(at(9999 + limit)));
         }
     }
 
     #[test]
-    fn a_tunnel_has_no_deadline_whatever_comes_after() {
+    fn a_tunnel_has_no_timeout() {
         let timeouts = timeouts();
         timeouts.on_request(None);
         timeouts.on_response(NextProtocol::Tunnel);
@@ -284,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_looked_at_also_before_anybody_waits_for_it() {
+    fn a_body_is_checked_before_the_handler_reads_it() {
         let timeouts = timeouts();
         let progress = ProgressClock::new(timeouts.deadlines.body, at(0));
         timeouts.on_request(Some(Arc::new(Http1RecvProgress::new(Some(progress), at(0)))));
@@ -292,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_is_still_read_after_the_answer_may_rest() {
+    fn a_body_that_is_read_after_the_response_may_idle() {
         let timeouts = timeouts();
         let body = Arc::new(Http1RecvProgress::new(None, at(0)));
         timeouts.on_request(Some(Arc::clone(&body)));

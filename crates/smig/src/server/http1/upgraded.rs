@@ -19,7 +19,7 @@ impl UpgradedIo {
     /// Extracts the connection, and the bytes that were read after the request. `None` if it is not a connection
     /// of a [`Server`](crate::Server).
     #[must_use]
-    pub fn of(upgraded: Upgraded) -> Option<(Self, Bytes)> {
+    pub fn from_upgraded(upgraded: Upgraded) -> Option<(Self, Bytes)> {
         let parts = upgraded.downcast::<Http1Io>().ok()?;
         Some((Self(parts.io), parts.read_buf))
     }

@@ -1,7 +1,7 @@
 //! The server's half of a session: requests to the service, responses to the engine.
 //!
-//! Here are its state, what reaches it (events of the engine, commands, calls of streams), and its end. A request is in
-//! [`streams`], its response in [`mod@response`].
+//! This module holds the state, dispatches events of the engine, commands and wake-ups of streams,
+//! and ends the session. Requests are in [`streams`], responses in [`mod@response`].
 
 mod response;
 mod streams;
@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 use smig_proto::{AppId, Event, Instant, JoinRefusal, StreamKey};
 use tower_service::Service;
 
-use super::exchange::{BodySendState, Exchange, Work, guarded};
+use super::exchange::{BodySendState, Exchange, Work, catch_panic};
 use super::informational::PendingInformational;
 use super::join::JoinHandover;
 use super::service::{HttpService, ResponseBody};
@@ -47,11 +47,11 @@ pub(crate) enum Command {
     /// Finish the running streams, accept no new ones.
     Drain,
     /// Take a snapshot of the session.
-    Describe(SnapshotSender),
+    Snapshot(SnapshotSender),
 }
 
-type Place<S, B> = Pin<Box<Work<S, <S as Service<Request<Incoming>>>::Future, B>>>;
-type Entry<S, B> = Exchange<S, <S as Service<Request<Incoming>>>::Future, B>;
+type PinnedWork<S, B> = Pin<Box<Work<S, <S as Service<Request<Incoming>>>::Future, B>>>;
+type ServiceExchange<S, B> = Exchange<S, <S as Service<Request<Incoming>>>::Future, B>;
 
 /// The server's half of one session.
 pub(super) struct ServerSession<S, B>
@@ -61,16 +61,16 @@ where
     pub(super) worker: Rc<Worker<S>>,
     pub(super) mailbox: Arc<Mailbox<Command>>,
     service: S,
-    pub(super) slots: Slots<Entry<S, B>>,
+    pub(super) slots: Slots<ServiceExchange<S, B>>,
     pub(super) by_key: FxHashMap<StreamKey, Slot>,
     /// Allocations of ended streams, for reuse.
-    free_work: Vec<Place<S, B>>,
-    pub(super) app: Option<AppId>,
+    free_work: Vec<PinnedWork<S, B>>,
+    pub(super) app_id: Option<AppId>,
     pub(super) recent: RecentStreams,
     /// Informational responses that handlers send.
     pub(super) informational: Arc<PendingInformational>,
     /// Streams that the rules track.
-    pub(super) watched: Vec<Slot>,
+    pub(super) candidates: Vec<Slot>,
     /// The session's number in the worker's list.
     list_number: usize,
     pub(super) session_record: SessionRecord,
@@ -82,7 +82,7 @@ where
     /// Connections that other sessions may still return.
     pub(super) undecided_joins: usize,
     /// When to check for slow request bodies.
-    pub(super) check_uploads_at: Option<Instant>,
+    pub(super) next_upload_check: Option<Instant>,
 }
 
 /// Whether the session accepts requests.
@@ -90,7 +90,7 @@ where
 enum SessionState {
     Open,
     /// GOAWAY was sent.
-    Ending,
+    Draining,
 }
 
 impl<S, B> ServerSession<S, B>
@@ -109,21 +109,21 @@ where
             worker,
             by_key: FxHashMap::default(),
             free_work: Vec::new(),
-            app: None,
+            app_id: None,
             recent: RecentStreams::default(),
-            watched: Vec::new(),
+            candidates: Vec::new(),
             list_number,
             session_record: SessionRecord::new(crate::clock::now()),
             idle_since: None,
             has_burst_memory: false,
             state: SessionState::Open,
             undecided_joins: 0,
-            check_uploads_at: None,
+            next_upload_check: None,
         }
     }
 
     /// Answers a request for a snapshot.
-    fn describe(&self, turn: &TurnCx<'_>, sender: SnapshotSender) {
+    fn send_snapshot(&self, turn: &TurnCx<'_>, sender: SnapshotSender) {
         let find = |key| {
             let exchange = self.slots.get(*self.by_key.get(&key)?)?;
             Some(&exchange.record)
@@ -136,7 +136,7 @@ where
 
     /// Shuts the session down gracefully: no new streams, running streams may finish.
     fn drain(&mut self, turn: &mut TurnCx<'_>) {
-        self.state = SessionState::Ending;
+        self.state = SessionState::Draining;
         self.idle_since = None;
         turn.session.shutdown(turn.now);
     }
@@ -156,22 +156,22 @@ where
             self.free_work.shrink_to_fit();
             self.by_key.shrink_to(4);
         }
-        if idle < self.idle_limit() {
+        if idle < self.idle_timeout() {
             return;
         }
         match self.state {
             SessionState::Open => self.drain(turn),
-            SessionState::Ending => {
+            SessionState::Draining => {
                 turn.conns.close_all(turn.now, turn.session);
                 self.idle_since = Some(turn.now);
             }
         }
     }
 
-    fn idle_limit(&self) -> Duration {
+    fn idle_timeout(&self) -> Duration {
         match self.state {
             SessionState::Open => self.worker.shared.deadlines.idle,
-            SessionState::Ending => CLOSE_TIMEOUT,
+            SessionState::Draining => CLOSE_TIMEOUT,
         }
     }
 
@@ -216,14 +216,14 @@ where
                 None => turn.session.release(stream),
             },
             Event::SessionEstablished { app, .. } => {
-                self.app = Some(app);
+                self.app_id = Some(app);
                 if self.worker.shared.registry.insert(app, &self.mailbox) == Registration::This {
                     counters.on_event(&ObserverEvent::SessionEstablished);
                 }
             }
             Event::JoinRequested { conn, cid } => self.on_join_requested(turn, conn, cid),
             Event::Migrated { stream, from, to, mover, received } => {
-                tracing::debug!(?stream, %from, %to, ?mover, "stream moved");
+                tracing::debug!(?stream, %from, %to, ?mover, "stream migrated");
                 self.on_migrated(turn, Migration { stream, from, to, mover, received });
             }
             Event::MigrationDeclined { stream } => {
@@ -240,7 +240,7 @@ where
             }
             Event::LimitHit { conn, limit } => {
                 let peer = turn.conns.info(conn).map(|info| info.peer_addr());
-                self.worker.shared.on_limit(limit, peer);
+                self.worker.shared.on_limit_hit(limit, peer);
             }
             _ => {}
         }
@@ -249,10 +249,10 @@ where
     fn on_command(&mut self, turn: &mut TurnCx<'_>, command: Command) {
         match command {
             Command::Join(handover) => self.on_join(turn, *handover),
-            Command::JoinRefused(handover, refusal) => self.take_back(turn, *handover, refusal),
+            Command::JoinRefused(handover, refusal) => self.adopt_refused(turn, *handover, refusal),
             Command::JoinDecided => self.undecided_joins -= 1,
             Command::Drain => self.drain(turn),
-            Command::Describe(requested) => self.describe(turn, requested),
+            Command::Snapshot(sender) => self.send_snapshot(turn, sender),
         }
     }
 
@@ -266,32 +266,32 @@ where
     fn on_turn(&mut self, turn: &mut TurnCx<'_>) {
         self.check_idleness(turn);
         self.reset_slow_uploads(turn);
-        if !self.watched.is_empty() && self.app.is_some() {
+        if !self.candidates.is_empty() && self.app_id.is_some() {
             self.evaluate_candidates(turn);
         }
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let lean = if self.has_burst_memory { SHRINK_AFTER } else { Duration::MAX };
-        let idle = self.idle_since.map(|since| since + self.idle_limit().min(lean));
-        [idle, self.check_uploads_at].into_iter().flatten().min()
+        let shrink_after = if self.has_burst_memory { SHRINK_AFTER } else { Duration::MAX };
+        let idle = self.idle_since.map(|since| since + self.idle_timeout().min(shrink_after));
+        [idle, self.next_upload_check].into_iter().flatten().min()
     }
 
     fn is_done(&self) -> bool {
-        // A connection that is sent after this is returned to its sender, which keeps it.
+        // A connection that is sent after this is returned to its sender, which serves it.
         self.slots.len() == 0 && self.undecided_joins == 0 && self.mailbox.close_if_empty()
     }
 
     fn on_end(&mut self) {
-        // Before the rest: from now on a connection that requests to join stays with its sender.
+        // First of all: from now on a connection that requests to join stays with its sender.
         let commands = self.mailbox.close();
-        if let Some(app) = self.app {
+        if let Some(app) = self.app_id {
             self.worker.shared.registry.remove(app, &self.mailbox);
         }
         self.worker.unregister(self.list_number);
         for command in commands {
             if let Command::Join(handover) = command {
-                handover.give_back(JoinRefusal::UnknownSession);
+                handover.return_to_origin(JoinRefusal::UnknownSession);
             }
         }
         for exchange in self.slots.drain() {
@@ -300,7 +300,7 @@ where
                 shared.fail(Error::new(ErrorKind::Connection(None)));
             }
             // A destructor of the application may panic.
-            if guarded(|| drop(exchange)).is_err() {
+            if catch_panic(|| drop(exchange)).is_err() {
                 self.worker.shared.counters.on_event(&ObserverEvent::Panicked);
             }
         }

@@ -14,7 +14,7 @@ use crate::migration::Candidate;
 use crate::observer::ObserverEvent;
 use crate::seldom;
 use crate::server::exchange::{
-    BodySendState, Handled, HandlerError, RequestKind, Work, WorkProjection, guarded,
+    BodySendState, HandlerError, HandlerPoll, RequestKind, Work, WorkProjection, catch_panic,
 };
 use crate::server::heads::{self, BodyPlan};
 use crate::server::service::{HttpService, ResponseBody};
@@ -38,9 +38,9 @@ where
                 let handled = exchange.poll_handler(&mut cx);
                 self.informational.send(turn);
                 match handled {
-                    Handled::Pending => {}
-                    Handled::Failed(failure) => self.on_failure(turn, slot, failure),
-                    Handled::Response(response) => self.on_response(turn, slot, response),
+                    HandlerPoll::Pending => {}
+                    HandlerPoll::Failed(failure) => self.on_failure(turn, slot, failure),
+                    HandlerPoll::Response(response) => self.on_response(turn, slot, response),
                 }
             }
             Work::Body { .. } => self.pump(turn, slot),
@@ -67,12 +67,12 @@ where
         let (mut parts, body) = response.into_parts();
         let hint = parts.extensions.remove::<MigrationHint>().unwrap_or_default();
         let date = worker.date.value(turn.now);
-        let prepared = heads::prepare(parts, &body, exchange.kind, date);
+        let prepared = heads::prepare_response(parts, &body, exchange.kind, date);
         let (end, length) = match prepared.body {
             BodyPlan::Forbidden | BodyPlan::Empty => (EndStream::Yes, BodyLength::Unknown),
             BodyPlan::Send(length) => (EndStream::No, length),
             BodyPlan::Tunnel => (EndStream::No, BodyLength::Unknown),
-            BodyPlan::Short => {
+            BodyPlan::Missing => {
                 let error = "the body is empty, but content-length is not 0";
                 return self.on_failure(turn, slot, HandlerError::Error(error.into()));
             }
@@ -82,14 +82,14 @@ where
         }
         if end == EndStream::Yes {
             exchange.outbound = BodySendState::Ended;
-            if guarded(|| exchange.work.set(Work::Idle)).is_err() {
+            if catch_panic(|| exchange.work.set(Work::Idle)).is_err() {
                 worker.shared.counters.on_event(&ObserverEvent::Panicked);
             }
             return self.settle(turn, slot);
         }
         exchange.length = length;
         exchange.work.set(Work::Body { body });
-        self.watch(turn, slot, hint);
+        self.track_candidate(turn, slot, hint);
         self.pump(turn, slot);
     }
 
@@ -103,7 +103,7 @@ where
             SendProgress::Pending => {}
             SendProgress::Done => {
                 exchange.outbound = BodySendState::Ended;
-                if guarded(|| exchange.work.set(Work::Idle)).is_err() {
+                if catch_panic(|| exchange.work.set(Work::Idle)).is_err() {
                     self.worker.shared.counters.on_event(&ObserverEvent::Panicked);
                 }
                 self.settle(turn, slot);
@@ -124,34 +124,34 @@ where
     }
 
     /// Lets the rules track a response that may be large.
-    fn watch(&mut self, turn: &TurnCx<'_>, slot: Slot, hint: MigrationHint) {
-        let Self { worker, slots, watched, .. } = self;
+    fn track_candidate(&mut self, turn: &TurnCx<'_>, slot: Slot, hint: MigrationHint) {
+        let Self { worker, slots, candidates, .. } = self;
         let Some((exchange, _)) = slots.entry(slot) else { return };
         let transfer = match (exchange.kind, exchange.length) {
             (RequestKind::Connect, _) => Transfer::Tunnel,
             (_, BodyLength::Remaining(bytes)) => Transfer::Sized(bytes),
             (_, BodyLength::Unknown) => Transfer::Unsized,
         };
-        exchange.candidate = Candidate::new(&worker.shared.rules, transfer, hint, turn.now);
+        exchange.candidate = Candidate::new(&worker.shared.migration, transfer, hint, turn.now);
         if exchange.candidate.is_some() {
-            watched.push(slot);
+            candidates.push(slot);
         }
     }
 
-    /// Evaluates the rules for each watched stream.
+    /// Evaluates the rules for each candidate.
     pub(super) fn evaluate_candidates(&mut self, turn: &mut TurnCx<'_>) {
-        let Self { worker, slots, watched, recent, session_record, .. } = self;
+        let Self { worker, slots, candidates, recent, session_record, .. } = self;
         let counters = &worker.shared.counters;
-        let mut moved = 0;
-        for &slot in &*watched {
+        let mut migrated = 0;
+        for &slot in &*candidates {
             let candidate = slots.entry(slot).and_then(|(exchange, _)| exchange.candidate.as_ref());
-            moved += usize::from(candidate.is_some_and(Candidate::has_migrated));
+            migrated += usize::from(candidate.is_some_and(Candidate::has_migrated));
         }
-        let open = slots.len().saturating_sub(moved);
-        for &slot in &*watched {
+        let open = slots.len().saturating_sub(migrated);
+        for &slot in &*candidates {
             let Some((exchange, _)) = slots.entry(slot) else { continue };
             let Some(candidate) = &mut exchange.candidate else { continue };
-            let (rules, record) = (&worker.shared.rules, &mut exchange.record);
+            let (rules, record) = (&worker.shared.migration, &mut exchange.record);
             if let Some(decision) =
                 candidate.evaluate(turn, rules, recent, exchange.key, open, record)
             {

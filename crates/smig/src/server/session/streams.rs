@@ -6,13 +6,15 @@ use std::task::{Context, Poll};
 use http::{Request, Version};
 use smig_proto::{ConnId, EndStream, ErrorCode, RequestHead, StreamError, StreamKey};
 
-use super::{Entry, MAX_FREE_WORK, ServerSession};
+use super::{MAX_FREE_WORK, ServerSession, ServiceExchange};
 use crate::driver::TurnCx;
 use crate::error::Error;
 use crate::mailbox::Slot;
 use crate::observer::ObserverEvent;
 use crate::server::builder::AuthorityCheck;
-use crate::server::exchange::{BodySendState, Continue, Exchange, RequestKind, Work, guarded};
+use crate::server::exchange::{
+    BodySendState, ContinueExpectation, Exchange, RequestKind, Work, catch_panic,
+};
 use crate::server::informational::InformationalSender;
 use crate::server::service::{HttpService, ResponseBody};
 use crate::server::{heads, slow_uploads};
@@ -35,40 +37,35 @@ where
         let shared = &self.worker.shared;
         let stream_ref = shared.counters.stream_ref(turn, &self.session_record, key);
         shared.counters.on_event(&ObserverEvent::StreamOpened { stream: stream_ref });
-        let label = RequestLabel::of(&head.method, &head.uri, shared.describe_streams);
-        let kind = heads::kind(&head.method);
-        let checked = self.worker.shared.authority == AuthorityCheck::Server;
+        let label = RequestLabel::of(&head.method, &head.uri, shared.request_label_limit);
+        let kind = heads::request_kind(&head.method);
+        let checked = self.worker.shared.authority_check == AuthorityCheck::Server;
         let served = !checked
             || head.uri.authority().is_none_or(|authority| {
                 turn.conns.info(conn).is_none_or(|info| info.serves(authority))
             });
         if !served && kind != RequestKind::Connect {
-            return heads::misdirected(turn, key);
+            return heads::refuse_misdirected(turn, key);
         }
-        let continues = match end {
-            EndStream::Yes => Continue::No,
-            EndStream::No => heads::continues(&head.headers),
+        let continue_expectation = match end {
+            EndStream::Yes => ContinueExpectation::NotExpected,
+            EndStream::No => heads::continue_expectation(&head.headers),
         };
         let work = self.free_work.pop().unwrap_or_else(|| Box::pin(Work::Idle));
         let deadlines = &self.worker.shared.deadlines;
-        let progress = slow_uploads::upload_progress(
-            deadlines,
-            kind,
-            Version::HTTP_2,
-            &head.headers,
-            turn.now,
-        );
+        let upload_clock =
+            slow_uploads::upload_clock(deadlines, kind, Version::HTTP_2, &head.headers, turn.now);
         let slot = self.slots.insert(Exchange {
             key,
             conn,
             work,
             shared: None,
             kind,
-            continues,
+            continue_expectation,
             inbound: if end == EndStream::Yes { BodyRecvState::Ended } else { BodyRecvState::Open },
             outbound: BodySendState::Open,
             length: BodyLength::Unknown,
-            upload: progress,
+            upload_clock,
             candidate: None,
             record: StreamRecord::new(turn.now, label),
         });
@@ -80,7 +77,7 @@ where
         let body = match end {
             EndStream::Yes => Incoming::empty(),
             EndStream::No => {
-                self.expect_upload(turn.now);
+                self.schedule_upload_check(turn.now);
                 let announced = content_length(&head.headers);
                 let notifier = Arc::clone(self.slots.notifier());
                 let shared = SharedStream::with_slot(notifier, slot, announced);
@@ -91,25 +88,25 @@ where
                 Incoming::stream(shared)
             }
         };
-        let mut request = heads::request(*head, body, turn.conns.info(conn));
+        let mut request = heads::build_request(*head, body, turn.conns.info(conn));
         let informational = InformationalSender::stream(Arc::clone(&self.informational), key, slot);
         request.extensions_mut().insert(informational);
         if let Some(stream_ref) = stream_ref {
             request.extensions_mut().insert(stream_ref);
         }
-        self.begin(slot, request);
+        self.call_service(slot, request);
         self.advance(turn, slot);
     }
 
     /// Passes the request to the service, or stores it until the service is ready.
-    fn begin(&mut self, slot: Slot, request: Request<Incoming>) {
+    fn call_service(&mut self, slot: Slot, request: Request<Incoming>) {
         let Self { service, slots, .. } = self;
         let Some((exchange, waker)) = slots.entry(slot) else { return };
         let mut cx = Context::from_waker(waker);
-        let ready = guarded(|| service.poll_ready(&mut cx));
+        let ready = catch_panic(|| service.poll_ready(&mut cx));
         let work = match ready {
             Ok(Poll::Ready(Ok(()))) => {
-                guarded(|| service.call(request)).map(|future| Work::Handler { future })
+                catch_panic(|| service.call(request)).map(|future| Work::Handler { future })
             }
             // The clone is polled again, and gets an error itself.
             Ok(Poll::Ready(Err(_)) | Poll::Pending) => {
@@ -138,15 +135,15 @@ where
         let Some((exchange, _)) = self.slots.entry(slot) else { return };
         let Some(shared) = &exchange.shared else { return };
         let requested = shared.take_requests();
-        if requested.awaits_body && exchange.continues == Continue::Expected {
-            exchange.continues = Continue::No;
+        if requested.awaits_body && exchange.continue_expectation == ContinueExpectation::Expected {
+            exchange.continue_expectation = ContinueExpectation::NotExpected;
             heads::send_continue(turn, exchange.key);
         }
         if let Some(priority) = requested.priority {
             turn.session.reprioritize(exchange.key, priority);
         }
         if requested.migrate {
-            let offers = self.worker.shared.rules.offers;
+            let offers = self.worker.shared.migration.offers;
             let why = MigrationCause::Application;
             crate::migration::migrate(turn, exchange.key, offers, why, &mut exchange.record);
         }
@@ -181,7 +178,8 @@ where
     /// Releases the stream if nothing more happens on it.
     pub(in crate::server) fn settle(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         let Some((exchange, _)) = self.slots.entry(slot) else { return };
-        // After a release the engine still sends what is queued, unless the request is unfinished: that waits.
+        // A released stream still sends its queued output, unless its request is incomplete: such a
+        // stream is kept until all is sent.
         let over = match (exchange.inbound, exchange.outbound) {
             (_, BodySendState::Open) => false,
             // While the rules may migrate it, or there is an observer, it is kept until all is sent.
@@ -207,7 +205,7 @@ where
         self.by_key.remove(&exchange.key);
         self.session_record.on_closed(exchange.key, &exchange.record);
         if exchange.candidate.is_some() {
-            self.watched.retain(|&watched| watched != slot);
+            self.candidates.retain(|&other| other != slot);
         }
         if let Some(shared) = &exchange.shared {
             shared.fail(Error::new(crate::error::ErrorKind::Canceled));
@@ -217,9 +215,9 @@ where
     }
 
     /// Drops the application's part of an exchange, and keeps the allocation for the next.
-    fn recycle(&mut self, mut exchange: Entry<S, B>) {
+    fn recycle(&mut self, mut exchange: ServiceExchange<S, B>) {
         // A destructor of the application may panic as well.
-        if guarded(|| exchange.work.set(Work::Idle)).is_err() {
+        if catch_panic(|| exchange.work.set(Work::Idle)).is_err() {
             self.worker.shared.counters.on_event(&ObserverEvent::Panicked);
             return;
         }

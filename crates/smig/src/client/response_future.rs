@@ -1,4 +1,4 @@
-//! A request on its way: submitted, repeated where that is safe, answered.
+//! The future of a response: submits the request, and retries it where that is safe.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use http::{Response, Version};
 use smig_proto::RequestHead;
 use tokio::time::{Sleep, sleep};
 
-use super::request::{Draft, RequestOptions};
+use super::request::{RequestDraft, RequestOptions};
 use super::{Client, Origin};
 use crate::clock;
 use crate::error::{Error, ErrorKind, TimeoutPhase};
@@ -20,20 +20,21 @@ use crate::stream::{BodyLength, Head, Incoming, RequestBody, SharedStream, Unsen
 /// Maximum number of times a request is sent, if the server certainly did not process it.
 const MAX_ATTEMPTS: usize = 3;
 
-/// A submitted request, and the future of its response; see [`Client::begin`]. Dropping it cancels the stream.
+/// A submitted request, and the future of its response; see [`Client::submit`].
+/// Dropping it cancels the stream.
 #[derive(Debug)]
 #[must_use = "dropping it cancels the request"]
-pub struct Sending<'a> {
+pub struct ResponseFuture<'a> {
     client: &'a Client,
     origin: &'a Origin,
-    message: Message,
+    parts: RequestParts,
     attempt: Attempt,
     attempts: usize,
 }
 
-/// What each attempt sends before the body.
+/// The parts of a request that every attempt sends, except the body.
 #[derive(Clone, Debug)]
-pub(super) struct Message {
+pub(super) struct RequestParts {
     pub(super) head: RequestHead,
     pub(super) length: BodyLength,
     pub(super) options: RequestOptions,
@@ -42,47 +43,48 @@ pub(super) struct Message {
 #[derive(Debug)]
 struct Attempt {
     shared: Arc<SharedStream>,
-    /// The body of the response that is waited for; dropping it cancels the stream.
+    /// The body of the awaited response; dropping it cancels the stream.
     body: Incoming,
     /// The response's timeout, with its duration.
     timeout: Option<(Duration, Pin<Box<Sleep>>)>,
 }
 
-impl<'a> Sending<'a> {
-    /// Submits a request, with the queue slot in `place` or with a new one.
-    pub(super) fn begin(
+impl<'a> ResponseFuture<'a> {
+    /// Submits a request, with the queue permit `queue_permit` or a new one.
+    pub(super) fn submit(
         client: &'a Client,
         origin: &'a Origin,
-        message: Message,
+        parts: RequestParts,
         body: RequestBody,
-        place: Option<QueuePermit>,
+        queue_permit: Option<QueuePermit>,
     ) -> Result<Self, Error> {
-        let attempt = Attempt::begin(client, origin, message.clone(), body, place)?;
-        Ok(Self { client, origin, message, attempt, attempts: 1 })
+        let attempt = Attempt::start(client, origin, parts.clone(), body, queue_permit)?;
+        Ok(Self { client, origin, parts, attempt, attempts: 1 })
     }
 
-    /// Returns when the request got its stream, or over HTTP/1.1 its connection. `None` while it waits for that, for
-    /// the first time or, after an attempt that the server did not process, again: nothing was sent then.
+    /// Returns when the request got its stream, or over HTTP/1.1 its connection. `None` while it
+    /// waits for one, at first or after an attempt that the server did not process: nothing has
+    /// been sent then.
     #[must_use]
     pub fn sent_at(&self) -> Option<Instant> {
         self.attempt.shared.sent_at().map(|at| clock::deadline(at).into_std())
     }
 
-    /// Submits the request again if the error allows it.
-    fn again(&mut self, error: Error) -> Result<(), Error> {
+    /// Retries the request if the error allows it.
+    fn retry(&mut self, error: Error) -> Result<(), Error> {
         let may_repeat = error.is_retryable() && !error.is_busy() && self.attempts < MAX_ATTEMPTS;
         let unsent = self.attempt.shared.take_unsent().filter(|_| may_repeat);
-        let Some(UnsentRequest { body, permit: place }) = unsent else { return Err(error) };
+        let Some(UnsentRequest { body, permit: queue_permit }) = unsent else { return Err(error) };
         tracing::debug!(%error, "request retried");
         // A request that was returned before it had a stream does not count as an attempt.
         self.attempts += usize::from(!error.is_retired());
-        let message = self.message.clone();
-        self.attempt = Attempt::begin(self.client, self.origin, message, body, place)?;
+        let parts = self.parts.clone();
+        self.attempt = Attempt::start(self.client, self.origin, parts, body, queue_permit)?;
         Ok(())
     }
 }
 
-impl Future for Sending<'_> {
+impl Future for ResponseFuture<'_> {
     type Output = Result<Response<Incoming>, Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -90,25 +92,30 @@ impl Future for Sending<'_> {
         loop {
             match ready!(this.attempt.poll(cx)) {
                 Ok(response) => return Poll::Ready(Ok(response)),
-                Err(error) => this.again(error)?,
+                Err(error) => this.retry(error)?,
             }
         }
     }
 }
 
 impl Attempt {
-    fn begin(
+    fn start(
         client: &Client,
         origin: &Origin,
-        message: Message,
+        parts: RequestParts,
         body: RequestBody,
-        place: Option<QueuePermit>,
+        queue_permit: Option<QueuePermit>,
     ) -> Result<Self, Error> {
-        let Some(place) = place.or_else(|| client.inner.queue.try_acquire()) else {
+        let Some(queue_permit) = queue_permit.or_else(|| client.inner.queue_limit.try_acquire())
+        else {
             return Err(Error::new(ErrorKind::QueueFull));
         };
-        let Message { head, length, options } = message;
-        let shared = client.submit(origin, Draft { head, length, options, place }, body)?;
+        let RequestParts { head, length, options } = parts;
+        let shared = client.send_to_session(
+            origin,
+            RequestDraft { head, length, options, queue_permit },
+            body,
+        )?;
         let body = Incoming::stream(Arc::clone(&shared));
         let timeout = client.inner.response_timeout.map(|after| (after, Box::pin(sleep(after))));
         Ok(Self { shared, body, timeout })
@@ -118,8 +125,8 @@ impl Attempt {
         let Poll::Ready(head) = self.shared.poll_head(cx) else {
             let Some((after, timer)) = &mut self.timeout else { return Poll::Pending };
             ready!(timer.as_mut().poll(cx));
-            let late = ErrorKind::Timeout { phase: TimeoutPhase::Response, after: *after };
-            return Poll::Ready(Err(Error::new(late)));
+            let timeout_error = ErrorKind::Timeout { phase: TimeoutPhase::Response, after: *after };
+            return Poll::Ready(Err(Error::new(timeout_error)));
         };
         Poll::Ready(Ok(match head? {
             Head::Http1(response) => response.map(Incoming::http1),

@@ -1,5 +1,5 @@
-//! State that the handlers of an HTTP/1.1 connection share with its I/O: informational responses, and how far request and
-//! response are.
+//! State that the handlers of an HTTP/1.1 connection share with its I/O: informational responses,
+//! and the states of request and response.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -8,22 +8,22 @@ use http::{HeaderMap, StatusCode};
 
 use super::timeouts::NextProtocol;
 
-/// Informational responses of one connection.
+/// The shared state of one connection.
 #[derive(Debug, Default)]
-pub(in crate::server) struct Http1Informational(Mutex<State>);
+pub(in crate::server) struct Http1ConnState(Mutex<State>);
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    pub(super) bytes: Vec<u8>,
+    pub(super) queued_informational: Vec<u8>,
     pub(super) request: RequestState,
     pub(super) body: BodyState,
-    pub(super) connection: Option<Waker>,
+    pub(super) connection_waker: Option<Waker>,
     /// Number of requests that were answered.
-    answers: u64,
-    /// What follows the last response.
+    responses: u64,
+    /// The protocol after the last response.
     next: NextProtocol,
-    /// Waits for the response to the last request.
-    reader: Option<Waker>,
+    /// Of a reader that waits for the response to the last request.
+    reader_waker: Option<Waker>,
 }
 
 /// State of the current request.
@@ -42,60 +42,60 @@ pub(super) enum BodyState {
     /// There is none.
     #[default]
     None,
-    UnderWay,
+    InProgress,
     /// It failed.
-    Broken,
+    Failed,
     /// hyper has all of it.
-    Taken,
+    Complete,
 }
 
-impl Http1Informational {
+impl Http1ConnState {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records a request that may have informational responses.
-    pub(super) fn open(&self) {
+    pub(super) fn on_request(&self) {
         let mut state = self.lock();
-        state.bytes.clear();
+        state.queued_informational.clear();
         state.request = RequestState::Open;
     }
 
-    /// Records its final response, and what follows that.
-    pub(super) fn close(&self, next: NextProtocol) {
+    /// Records the final response, and the protocol after it.
+    pub(super) fn on_response(&self, next: NextProtocol) {
         let mut state = self.lock();
         (state.request, state.next) = (RequestState::Answered, next);
-        state.answers += 1;
-        if let Some(reader) = state.reader.take() {
+        state.responses += 1;
+        if let Some(reader) = state.reader_waker.take() {
             reader.wake();
         }
     }
 
     /// Records the start of a body that may be delimited by close.
-    pub(super) fn begin_body(&self) {
-        self.lock().body = BodyState::UnderWay;
+    pub(super) fn on_body_begun(&self) {
+        self.lock().body = BodyState::InProgress;
     }
 
     /// Records that the body failed.
-    pub(super) fn break_body(&self) {
-        self.lock().body = BodyState::Broken;
+    pub(super) fn on_body_failed(&self) {
+        self.lock().body = BodyState::Failed;
     }
 
     /// Records that hyper has dropped the body: hyper has all of it, unless it failed.
-    pub(super) fn end_body(&self) {
+    pub(super) fn on_body_dropped(&self) {
         let mut state = self.lock();
-        if state.body == BodyState::UnderWay {
-            state.body = BodyState::Taken;
+        if state.body == BodyState::InProgress {
+            state.body = BodyState::Complete;
         }
     }
 
-    /// Waits until `requests` requests are answered; returns what follows the last response.
-    pub(super) fn poll_answer(&self, requests: u64, cx: &Context<'_>) -> Poll<NextProtocol> {
+    /// Waits until `requests` requests are answered; returns the protocol after the last response.
+    pub(super) fn poll_response(&self, requests: u64, cx: &Context<'_>) -> Poll<NextProtocol> {
         let mut state = self.lock();
-        if state.answers >= requests {
+        if state.responses >= requests {
             return Poll::Ready(state.next);
         }
-        state.reader = Some(cx.waker().clone());
+        state.reader_waker = Some(cx.waker().clone());
         Poll::Pending
     }
 
@@ -107,7 +107,7 @@ impl Http1Informational {
             return;
         }
         let reason = status.canonical_reason().unwrap_or_default();
-        let bytes = &mut state.bytes;
+        let bytes = &mut state.queued_informational;
         bytes.extend_from_slice(format!("HTTP/1.1 {} {reason}\r\n", status.as_str()).as_bytes());
         for (name, value) in headers {
             bytes.extend_from_slice(name.as_str().as_bytes());
@@ -116,7 +116,7 @@ impl Http1Informational {
             bytes.extend_from_slice(b"\r\n");
         }
         bytes.extend_from_slice(b"\r\n");
-        if let Some(connection) = state.connection.take() {
+        if let Some(connection) = state.connection_waker.take() {
             connection.wake();
         }
     }

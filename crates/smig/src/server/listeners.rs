@@ -6,7 +6,7 @@ use crate::connection::ListenerId;
 
 /// A listener of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listening {
+pub struct ListenerInfo {
     /// Its id, for [`Server::close`](super::Server::close) and in the requests that arrive through it
     /// ([`ConnectionInfo::listener`](crate::ConnectionInfo::listener)).
     pub id: ListenerId,
@@ -29,23 +29,23 @@ impl ListenerIds {
 /// The open listeners.
 #[derive(Debug, Default)]
 pub(super) struct OpenListeners {
-    all: Vec<Listening>,
+    all: Vec<ListenerInfo>,
     /// Their addresses, which the API returns as a slice.
     addrs: Vec<SocketAddr>,
 }
 
 impl OpenListeners {
-    pub(super) fn add(&mut self, listening: Listening) {
-        self.all.push(listening);
-        self.addrs.push(listening.addr);
+    pub(super) fn add(&mut self, info: ListenerInfo) {
+        self.all.push(info);
+        self.addrs.push(info.addr);
     }
 
     pub(super) fn remove(&mut self, id: ListenerId) {
-        self.all.retain(|known| known.id != id);
-        self.addrs = self.all.iter().map(|known| known.addr).collect();
+        self.all.retain(|info| info.id != id);
+        self.addrs = self.all.iter().map(|info| info.addr).collect();
     }
 
-    pub(super) fn all(&self) -> &[Listening] {
+    pub(super) fn all(&self) -> &[ListenerInfo] {
         &self.all
     }
 
