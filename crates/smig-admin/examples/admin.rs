@@ -1,5 +1,5 @@
 //! The admin page beside a server that has something to show: a client on the same machine that
-//! fetches small things all the time and big ones now and then, over a path made slow on purpose.
+//! fetches small objects all the time and large ones now and then, at a limited pacing rate.
 //!
 //! `cargo run -p smig-admin --example admin`, then open the address that it prints. Arguments, if any,
 //! are the addresses of the page and of the server.
@@ -22,13 +22,13 @@ use smig_admin::{
     UpstreamReport,
 };
 
-/// Filler a second on each connection.
-const PATH: u64 = 1_500_000;
-const PIECE: usize = 16 << 10;
+/// Pacing rate of each connection.
+const PACING_RATE_BYTES_PER_S: u64 = 1_500_000;
+const CHUNK_BYTES: usize = 16 << 10;
 
-/// Filler of a given number, whose length is announced or not.
+/// A body of filler bytes, whose length is announced or not.
 struct Filler {
-    left: usize,
+    remaining: usize,
     announced: bool,
 }
 
@@ -40,28 +40,32 @@ impl Body for Filler {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let len = self.left.min(PIECE);
-        self.left -= len;
-        let piece = Bytes::from_static(&[0x5a; PIECE]).slice(..len);
+        let len = self.remaining.min(CHUNK_BYTES);
+        self.remaining -= len;
+        let piece = Bytes::from_static(&[0x5a; CHUNK_BYTES]).slice(..len);
         Poll::Ready((len > 0).then(|| Ok(Frame::data(piece))))
     }
 
     fn size_hint(&self) -> SizeHint {
-        if self.announced { SizeHint::with_exact(self.left as u64) } else { SizeHint::default() }
+        if self.announced {
+            SizeHint::with_exact(self.remaining as u64)
+        } else {
+            SizeHint::default()
+        }
     }
 }
 
-/// `/small/...` is 6 kB, `/live/...` is big and does not say so, all else is big.
-async fn answer(request: Request<Incoming>) -> Result<Response<Filler>, Infallible> {
+/// `/small/...` is 6 kB, all else is large; the length of `/live/...` is not announced.
+async fn handle(request: Request<Incoming>) -> Result<Response<Filler>, Infallible> {
     let path = request.uri().path();
-    let left = if path.starts_with("/small") { 6000 } else { 9_000_000 };
-    Ok(Response::new(Filler { left, announced: !path.starts_with("/live") }))
+    let remaining = if path.starts_with("/small") { 6000 } else { 9_000_000 };
+    Ok(Response::new(Filler { remaining, announced: !path.starts_with("/live") }))
 }
 
-/// Numbers of an upstream that is not there, so that its table can be seen.
-struct Invented;
+/// Statistics of a made-up upstream, so that the page shows their table.
+struct FakeUpstream;
 
-impl StatsSource for Invented {
+impl StatsSource for FakeUpstream {
     fn report(&self, to: &mut ReportedStats) {
         to.upstreams.push(UpstreamReport {
             upstream: "app".into(),
@@ -90,29 +94,29 @@ async fn main() -> Result<(), BoxError> {
     let mut argument = || args.next().unwrap_or_else(|| "127.0.0.1:0".to_owned());
     let (listen, server) = (argument().parse()?, argument().parse()?);
     let (mut slow, mut slow_bulk) = (SocketOptions::interactive(), SocketOptions::bulk());
-    slow.pacing_rate = Some(PATH);
-    slow_bulk.pacing_rate = Some(PATH);
-    let mut rules = MigrationConfig::default();
-    rules.policy.unknown_length_after = 2 << 20;
-    let watch = AdminObserver::new();
+    slow.pacing_rate = Some(PACING_RATE_BYTES_PER_S);
+    slow_bulk.pacing_rate = Some(PACING_RATE_BYTES_PER_S);
+    let mut migration = MigrationConfig::default();
+    migration.policy.unknown_length_after = 2 << 20;
+    let observer = AdminObserver::new();
     let server = Server::builder()
         .listen_cleartext(server, CleartextTrust::TrustedNetwork)
         .interactive_socket(slow)
         .bulk_socket(slow_bulk)
-        .migration(rules)
-        .observer(watch.clone())
-        .request_label_limit(admin::NAME_LENGTH)
-        .start(tower::service_fn(answer))?;
-    let subject = AdminTarget::new("smig gateway", server.view(), watch)
-        .report(std::sync::Arc::new(Invented));
-    let admin = admin::start(&AdminSpec { listen }, subject)?;
+        .migration(migration)
+        .observer(observer.clone())
+        .request_label_limit(admin::MAX_LABEL_BYTES)
+        .start(tower::service_fn(handle))?;
+    let target = AdminTarget::new("smig gateway", server.view(), observer)
+        .with_stats(std::sync::Arc::new(FakeUpstream));
+    let admin = admin::start(&AdminSpec { listen }, target)?;
     println!("http://{}/", admin.local_addr());
 
-    let mut leave = MigrationConfig::default();
-    leave.mode = MigrationMode::Never;
+    let mut no_migration = MigrationConfig::default();
+    no_migration.mode = MigrationMode::Never;
     let client = Client::builder()
         .cleartext(Cleartext::PriorKnowledge(CleartextTrust::TrustedNetwork))
-        .migration(leave)
+        .migration(no_migration)
         .spares(2)
         .build()?;
     let base = format!("http://{}", server.local_addrs()[0]);

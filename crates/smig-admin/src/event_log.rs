@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use smig::{Mover, ObserverEvent, PolicyDecision, StayReason, StreamRef};
 
 /// Maximum number of entries buffered for readers that connect later.
-const KEPT: usize = 200;
+const MAX_ENTRIES: usize = 200;
 
 #[derive(Debug, Default)]
 pub(crate) struct EventLog {
@@ -21,21 +21,22 @@ pub(crate) struct EventLog {
 struct Entry {
     number: u64,
     at: SystemTime,
-    what: ObserverEvent,
+    event: ObserverEvent,
 }
 
 impl EventLog {
-    /// Appends an entry, and returns its record if `wanted`. Events that are only counted are ignored.
-    pub(crate) fn add(&mut self, what: &ObserverEvent, wanted: bool) -> Option<Bytes> {
-        if !is_logged(what) {
+    /// Appends an entry, and returns its record if `want_record`. Events that are only counted are
+    /// ignored.
+    pub(crate) fn add(&mut self, event: &ObserverEvent, want_record: bool) -> Option<Bytes> {
+        if !is_logged(event) {
             return None;
         }
-        if self.entries.len() == KEPT {
+        if self.entries.len() == MAX_ENTRIES {
             self.entries.pop_front();
         }
-        let entry = Entry { number: self.next, at: SystemTime::now(), what: what.clone() };
+        let entry = Entry { number: self.next, at: SystemTime::now(), event: event.clone() };
         self.next += 1;
-        let record = wanted.then(|| entry.record());
+        let record = want_record.then(|| entry.record());
         self.entries.push_back(entry);
         record
     }
@@ -48,9 +49,9 @@ impl EventLog {
 
 /// Returns whether an event is logged individually. The policy's first decisions on each tunnel, too few
 /// bytes and too young, are left out.
-const fn is_logged(what: &ObserverEvent) -> bool {
+const fn is_logged(event: &ObserverEvent) -> bool {
     !matches!(
-        what,
+        event,
         ObserverEvent::PolicyDecided {
             decision: PolicyDecision::Stays(StayReason::FewBytesSoFar | StayReason::YoungTunnel),
             ..
@@ -64,7 +65,7 @@ const fn is_logged(what: &ObserverEvent) -> bool {
 impl Entry {
     fn record(&self) -> Bytes {
         let at = self.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let mut entry = describe(&self.what);
+        let mut entry = describe(&self.event);
         entry["id"] = self.number.into();
         entry["at_ms"] = u64::try_from(at.as_millis()).unwrap_or(u64::MAX).into();
         format!("event: log\ndata: {entry}\n\n").into()
@@ -72,21 +73,21 @@ impl Entry {
 }
 
 /// Returns an event as JSON with a text for humans.
-fn describe(what: &ObserverEvent) -> Value {
-    let of = |kind: &str, stream: &Option<StreamRef>, text: String| {
+fn describe(event: &ObserverEvent) -> Value {
+    let entry_json = |kind: &str, stream: &Option<StreamRef>, text: String| {
         let mut value = json!({ "kind": kind, "text": text });
-        if let Some(place) = stream {
-            value["session"] = place.session.to_string().into();
+        if let Some(stream) = stream {
+            value["session"] = stream.session.to_string().into();
             // A string: it has more digits than a JavaScript number.
-            value["stream"] = place.stream.as_u64().to_string().into();
-            value["connection"] = place.connection.to_string().into();
+            value["stream"] = stream.stream.as_u64().to_string().into();
+            value["connection"] = stream.connection.to_string().into();
         }
         value
     };
-    match what {
+    match event {
         ObserverEvent::Migrated { from, to, mover, stream, offset, why, .. } => {
             let text = format!("migrated from connection {from} to {to} at {offset} bytes: {why}");
-            let mut value = of("migrated", stream, text);
+            let mut value = entry_json("migrated", stream, text);
             value["from"] = from.to_string().into();
             value["to"] = to.to_string().into();
             value["offset"] = (*offset).into();
@@ -94,27 +95,31 @@ fn describe(what: &ObserverEvent) -> Value {
             value
         }
         ObserverEvent::PolicyDecided { stream, decision } => {
-            of("policy", stream, decision.to_string())
+            entry_json("policy", stream, decision.to_string())
         }
         ObserverEvent::MigrationDeclined { stream, .. } => {
-            of("declined", stream, "the peer declined the migration".to_owned())
+            entry_json("declined", stream, "the peer declined the migration".to_owned())
         }
         ObserverEvent::StreamReset { stream, .. } => {
-            of("reset", stream, "ended with an error".to_owned())
+            entry_json("reset", stream, "ended with an error".to_owned())
         }
         ObserverEvent::SessionEstablished => {
-            of("session", &None, "session established: both ends support SMig".to_owned())
+            entry_json("session", &None, "session established: both ends support SMig".to_owned())
         }
         ObserverEvent::Joined { conn, .. } => {
-            of("joined", &None, format!("connection {conn} joined its session"))
+            entry_json("joined", &None, format!("connection {conn} joined its session"))
         }
         ObserverEvent::JoinRefused { .. } => {
-            of("refused", &None, "the session refused a connection".to_owned())
+            entry_json("refused", &None, "JOIN refused".to_owned())
         }
-        ObserverEvent::HandshakeFailed => of("handshake", &None, "a handshake failed".to_owned()),
-        ObserverEvent::Panicked => of("panic", &None, "a handler panicked".to_owned()),
-        ObserverEvent::LimitHit(limit) => of("limit", &None, format!("limit reached: {limit}")),
-        other => of("other", &None, format!("{other:?}")),
+        ObserverEvent::HandshakeFailed => {
+            entry_json("handshake", &None, "a handshake failed".to_owned())
+        }
+        ObserverEvent::Panicked => entry_json("panic", &None, "a handler panicked".to_owned()),
+        ObserverEvent::LimitHit(limit) => {
+            entry_json("limit", &None, format!("limit reached: {limit}"))
+        }
+        other => entry_json("other", &None, format!("{other:?}")),
     }
 }
 
@@ -123,15 +128,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_log_is_bounded_and_put_into_words_when_read() {
+    fn the_log_is_bounded() {
         let mut log = EventLog::default();
         assert_eq!(log.add(&ObserverEvent::StreamOpened { stream: None }, true), None);
-        for _ in 0..KEPT {
+        for _ in 0..MAX_ENTRIES {
             assert_eq!(log.add(&ObserverEvent::HandshakeFailed, false), None);
         }
         let last = log.add(&ObserverEvent::LimitHit("max_connections"), true).unwrap();
         let records = log.records();
-        assert_eq!(records.len(), KEPT);
+        assert_eq!(records.len(), MAX_ENTRIES);
         assert_eq!(records.last(), Some(&last));
         let last = std::str::from_utf8(&last).unwrap();
         assert!(last.starts_with("event: log\ndata: {") && last.ends_with("}\n\n"), "{last}");

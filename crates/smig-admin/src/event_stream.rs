@@ -1,7 +1,7 @@
 //! Server-sent events: snapshots several times a second, and log entries as they happen.
 //!
 //! At most a few records are buffered for a slow reader: it skips snapshots, receives the number of log
-//! entries that it missed, and is disconnected when it reads nothing for [`PATIENCE`].
+//! entries that it missed, and is disconnected when it reads nothing for [`WRITE_TIMEOUT`].
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -17,22 +17,22 @@ use tokio::sync::mpsc;
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
 use super::observer::Subscription;
-use super::snapshot_cache::{PERIOD, SnapshotCache};
+use super::snapshot_cache::{MIN_SNAPSHOT_INTERVAL, SnapshotCache};
 
 /// Maximum number of records queued for one reader.
-const ON_THEIR_WAY: usize = 4;
+const MAX_QUEUED_RECORDS: usize = 4;
 /// How long a reader may accept no record before it is disconnected.
-const PATIENCE: Duration = Duration::from_secs(10);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval of the comments that keep an otherwise silent event stream alive.
-const HEARTBEAT: Duration = Duration::from_secs(10);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 /// The `retry` field: how long a browser waits before it reconnects, milliseconds.
 const RETRY_MS: u32 = 1000;
 
 /// The body of an event stream, which does not end by itself.
 #[derive(Debug)]
-pub(crate) struct Events(mpsc::Receiver<Bytes>);
+pub(crate) struct EventStreamBody(mpsc::Receiver<Bytes>);
 
-impl http_body::Body for Events {
+impl http_body::Body for EventStreamBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -45,34 +45,41 @@ impl http_body::Body for Events {
 }
 
 /// The task that feeds one reader.
-struct Reader {
+struct ReaderTask {
     snapshots: Arc<SnapshotCache>,
     live: broadcast::Receiver<Bytes>,
-    pictures: Interval,
+    snapshot_ticks: Interval,
     heartbeat: Interval,
-    seen: u64,
+    last_number: u64,
     _subscription: Subscription,
 }
 
 /// Starts an event stream; returns `None` at the limit of readers. Must run inside a tokio runtime.
-pub(crate) fn begin(snapshots: &Arc<SnapshotCache>) -> Option<Events> {
-    let (kept, live, subscription) = snapshots.observer().subscribe()?;
-    let (sender, receiver) = mpsc::channel(ON_THEIR_WAY);
-    let (mut pictures, mut heartbeat) = (interval(PERIOD), interval(HEARTBEAT));
-    pictures.set_missed_tick_behavior(MissedTickBehavior::Delay);
+pub(crate) fn open(snapshots: &Arc<SnapshotCache>) -> Option<EventStreamBody> {
+    let (buffered, live, subscription) = snapshots.observer().subscribe()?;
+    let (sender, receiver) = mpsc::channel(MAX_QUEUED_RECORDS);
+    let (mut snapshot_ticks, mut heartbeat) =
+        (interval(MIN_SNAPSHOT_INTERVAL), interval(HEARTBEAT_INTERVAL));
+    snapshot_ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let snapshots = Arc::clone(snapshots);
-    let reader =
-        Reader { snapshots, live, pictures, heartbeat, seen: 0, _subscription: subscription };
-    tokio::spawn(reader.run(sender, kept));
-    Some(Events(receiver))
+    let reader = ReaderTask {
+        snapshots,
+        live,
+        snapshot_ticks,
+        heartbeat,
+        last_number: 0,
+        _subscription: subscription,
+    };
+    tokio::spawn(reader.run(sender, buffered));
+    Some(EventStreamBody(receiver))
 }
 
-impl Reader {
-    async fn run(mut self, sender: mpsc::Sender<Bytes>, kept: Vec<Bytes>) {
-        let mut record = self.hello(&kept);
-        drop(kept);
-        while let Ok(Ok(())) = timeout(PATIENCE, sender.send(record)).await {
+impl ReaderTask {
+    async fn run(mut self, sender: mpsc::Sender<Bytes>, buffered: Vec<Bytes>) {
+        let mut record = self.first_record(&buffered);
+        drop(buffered);
+        while let Ok(Ok(())) = timeout(WRITE_TIMEOUT, sender.send(record)).await {
             let next = tokio::select! {
                 () = sender.closed() => return,
                 next = self.next() => next,
@@ -83,14 +90,14 @@ impl Reader {
     }
 
     /// Returns the first record: title and version, then the buffered log entries.
-    fn hello(&self, kept: &[Bytes]) -> Bytes {
+    fn first_record(&self, buffered: &[Bytes]) -> Bytes {
         let about = json!({
-            "title": self.snapshots.subject().title,
+            "title": self.snapshots.target().title,
             "version": env!("CARGO_PKG_VERSION"),
         });
         let hello = format!("retry: {RETRY_MS}\nevent: hello\ndata: {about}\n\n");
         let mut records = BytesMut::from(hello.as_bytes());
-        for record in kept {
+        for record in buffered {
             records.extend_from_slice(record);
         }
         records.freeze()
@@ -107,11 +114,11 @@ impl Reader {
                     }
                     Err(RecvError::Closed) => None,
                 },
-                _ = self.pictures.tick() => {
-                    let sample = self.snapshots.get().await.ok()?;
-                    if sample.number != self.seen {
-                        self.seen = sample.number;
-                        return Some(sample.event);
+                _ = self.snapshot_ticks.tick() => {
+                    let snapshot = self.snapshots.get().await.ok()?;
+                    if snapshot.number != self.last_number {
+                        self.last_number = snapshot.number;
+                        return Some(snapshot.event);
                     }
                 }
                 _ = self.heartbeat.tick() => return Some(Bytes::from_static(b": keepalive\n\n")),

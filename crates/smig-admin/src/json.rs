@@ -9,15 +9,15 @@ use serde::Serialize;
 use smig::{ConnectionSnapshot, SessionSnapshot, Snapshot, StreamSnapshot};
 
 /// Maximum number of sessions shown: sessions with migration first, then those with the most streams.
-const SESSIONS: usize = 64;
+const MAX_SESSIONS: usize = 64;
 /// Maximum number of streams shown, over all sessions.
-const STREAMS: usize = 512;
+const MAX_STREAMS: usize = 512;
 
 /// All open sessions, up to the limits above.
 #[derive(Debug, Serialize)]
 pub(crate) struct Sessions {
     sessions: Vec<Session>,
-    /// Open sessions that are left out.
+    /// Number of open sessions that are left out.
     sessions_omitted: usize,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Sessions {
 struct Session {
     id: String,
     peer: String,
-    /// Whether both ends speak SMig.
+    /// Whether both ends support SMig.
     migrates: bool,
     age_s: f64,
     open_streams: usize,
@@ -75,17 +75,18 @@ impl Sessions {
         all.sort_by_key(|session| {
             (std::cmp::Reverse((session.can_migrate, session.open_streams)), session.id)
         });
-        let more = all.len().saturating_sub(SESSIONS);
-        let mut room = STREAMS;
-        let sessions = all.iter().take(SESSIONS).map(|session| Session::of(session, &mut room));
+        let more = all.len().saturating_sub(MAX_SESSIONS);
+        let mut streams_left = MAX_STREAMS;
+        let sessions =
+            all.iter().take(MAX_SESSIONS).map(|session| Session::of(session, &mut streams_left));
         Self { sessions: sessions.collect(), sessions_omitted: snapshot.sessions_omitted + more }
     }
 }
 
 impl Session {
-    fn of(session: &SessionSnapshot, room: &mut usize) -> Self {
-        let streams: Vec<_> = session.streams.iter().take(*room).map(Stream::of).collect();
-        *room -= streams.len();
+    fn of(session: &SessionSnapshot, streams_left: &mut usize) -> Self {
+        let streams: Vec<_> = session.streams.iter().take(*streams_left).map(Stream::of).collect();
+        *streams_left -= streams.len();
         Self {
             id: session.id.to_string(),
             peer: session.peer.to_string(),

@@ -1,4 +1,4 @@
-//! What operators see of a running server, gateway or agent.
+//! The operator's view of a running server, gateway or agent.
 //!
 //! - [`start`]: the admin interface, on a loopback port: a live page, its event stream, sessions as JSON, metrics
 //!   (`metrics`), health checks;
@@ -6,8 +6,8 @@
 //! - [`spans`]: one span per request, for subscribers in this process and, by [`telemetry`], for a collector.
 //!
 //! The admin interface is read-only. Snapshots of the sessions are taken only while a client reads them, a few times a
-//! second at most; all else is counters. Start it after its subject, with the [`AdminObserver`] that observes the
-//! subject:
+//! second at most; all else is counters. Start it after its target, with the [`AdminObserver`] that
+//! observes the target:
 //!
 //! ```no_run
 //! # use smig_admin::{AdminSpec, AdminTarget, AdminObserver};
@@ -15,13 +15,13 @@
 //! let observer = AdminObserver::new();
 //! let server = builder
 //!     .observer(observer.clone())
-//!     .request_label_limit(smig_admin::NAME_LENGTH)
+//!     .request_label_limit(smig_admin::MAX_LABEL_BYTES)
 //!     .start(tower::service_fn(async |_| {
 //!         Ok::<_, std::convert::Infallible>(http::Response::new(String::from("hello")))
 //!     }))?;
-//! let subject = AdminTarget::new("smig gateway", server.view(), observer);
+//! let target = AdminTarget::new("smig gateway", server.view(), observer);
 //! let spec = AdminSpec { listen: "127.0.0.1:9901".parse()? };
-//! let admin = smig_admin::start(&spec, subject)?;
+//! let admin = smig_admin::start(&spec, target)?;
 //! println!("http://{}/", admin.local_addr());
 //! # Ok(())
 //! # }
@@ -48,6 +48,6 @@ pub use reports::{ReportedStats, StatsSource, TelemetryReport, TunnelReport, Ups
 pub use server::{Admin, AdminError, AdminSpec, start};
 pub use target::{AdminTarget, SessionSource};
 
-/// Maximum length in bytes of a stream's method, authority and path on the page, each: the argument for the
-/// subject's `describe_streams`.
-pub const NAME_LENGTH: usize = 120;
+/// Maximum length in bytes of a stream's method, authority and path on the page, each: the argument
+/// for the target's `request_label_limit`.
+pub const MAX_LABEL_BYTES: usize = 120;

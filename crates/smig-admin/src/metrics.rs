@@ -12,7 +12,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use smig::Stats;
 
-use super::request_metrics::SMALL;
+use super::request_metrics::MAX_SMALL_REQUEST_BYTES;
 use super::snapshot_cache::SnapshotCache;
 use super::{ReportedStats, TunnelReport, UpstreamReport};
 
@@ -30,13 +30,13 @@ impl Metrics {
         let mut registry = Registry::with_prefix("smig");
         let about = vec![
             ("version", env!("CARGO_PKG_VERSION").to_owned()),
-            ("title", snapshots.subject().title.clone()),
+            ("title", snapshots.target().title.clone()),
         ];
         registry.register("build", "Version and title of this process", Info::new(about));
         let requests = snapshots.observer().requests();
         let help = format!(
             "Time from a request to the end of its response, HTTP/2 only; small: both bodies \
-             together have less than {SMALL} bytes"
+             together have less than {MAX_SMALL_REQUEST_BYTES} bytes"
         );
         let latency = requests.latency();
         registry.register_with_unit("request_duration", help, Unit::Seconds, latency);
@@ -44,7 +44,7 @@ impl Metrics {
         registry.register_with_unit("body", help, Unit::Bytes, requests.bytes());
         let help = "Limits reached, by their names";
         registry.register("limit_hits", help, requests.limit_hits());
-        registry.register_collector(Box::new(Live(Arc::clone(snapshots))));
+        registry.register_collector(Box::new(ScrapeCollector(Arc::clone(snapshots))));
         Self(registry)
     }
 
@@ -58,18 +58,18 @@ impl Metrics {
 
 /// Metrics that are collected at each scrape.
 #[derive(Debug)]
-struct Live(Arc<SnapshotCache>);
+struct ScrapeCollector(Arc<SnapshotCache>);
 
-impl Collector for Live {
+impl Collector for ScrapeCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let subject = self.0.subject();
-        let stats = subject.source.stats();
+        let target = self.0.target();
+        let stats = target.source.stats();
         for (name, help, value) in counters(&stats) {
             let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             ConstCounter::new(value).encode(metric)?;
         }
         let open = stats.connections_opened.saturating_sub(stats.connections_closed);
-        let ready = i64::from((subject.ready)().is_ok());
+        let ready = i64::from((target.ready)().is_ok());
         let open = i64::try_from(open).unwrap_or(i64::MAX);
         for (name, help, value) in [
             ("connections", "Open connections", open),
@@ -79,7 +79,7 @@ impl Collector for Live {
             ConstGauge::new(value).encode(metric)?;
         }
         migrations(&mut encoder, &stats)?;
-        let reported = subject.reported();
+        let reported = target.collect_stats();
         access_log(&mut encoder, &reported)?;
         telemetry(&mut encoder, &reported)?;
         upstreams(&mut encoder, &reported)?;
@@ -94,7 +94,7 @@ fn counters(stats: &Stats) -> [(&'static str, &'static str, u64); 11] {
         ("handshakes_failed", "Handshakes that failed or timed out", stats.handshakes_failed),
         ("sessions_established", "Sessions between two SMig endpoints", stats.sessions_established),
         ("joins", "Connections that joined a session", stats.joined),
-        ("joins_refused", "Connections refused by a session", stats.joins_refused),
+        ("joins_refused", "JOINs refused", stats.joins_refused),
         ("streams_opened", "HTTP/2 streams and HTTP/1.1 requests", stats.streams_opened),
         ("streams_completed", "HTTP/2 streams completed", stats.streams_ended),
         ("streams_reset", "Streams that ended with an error", stats.streams_reset),
@@ -123,7 +123,7 @@ fn access_log(
     encoder: &mut DescriptorEncoder<'_>,
     reported: &ReportedStats,
 ) -> Result<(), fmt::Error> {
-    let Some(dropped) = reported.unlogged else { return Ok(()) };
+    let Some(dropped) = reported.access_log_dropped else { return Ok(()) };
     let (name, help) = ("access_log_lines_dropped", "Lines dropped: buffer full, or write failed");
     let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
     ConstCounter::new(dropped).encode(metric)
@@ -167,12 +167,12 @@ fn encode<T, L: EncodeLabelSet>(
     encoder: &mut DescriptorEncoder<'_>,
     all: &[T],
     labels: impl Fn(&T) -> L,
-    kinds: &[MetricDef<T>],
+    metrics: &[MetricDef<T>],
 ) -> Result<(), fmt::Error> {
     if all.is_empty() {
         return Ok(());
     }
-    for MetricDef { name, help, kind, value } in kinds {
+    for MetricDef { name, help, kind, value } in metrics {
         let mut metric = encoder.encode_descriptor(name, help, None, *kind)?;
         for one in all {
             let labels = labels(one);
@@ -197,22 +197,22 @@ fn upstreams(
         upstream: one.upstream.clone(),
         server: one.server.clone(),
     };
-    let kind =
+    let metric =
         |name, help, kind, value: fn(&UpstreamReport) -> u64| MetricDef { name, help, kind, value };
     encode(
         encoder,
         &reported.upstreams,
         labels,
         &[
-            kind("upstream_healthy", "1 if the server gets requests, else 0", Gauge, |one| {
+            metric("upstream_healthy", "1 if the server gets requests, else 0", Gauge, |one| {
                 one.healthy.into()
             }),
-            kind("upstream_active_requests", "Requests in progress", Gauge, |one| one.active),
-            kind("upstream_connections", "Connections open or being established", Gauge, |one| {
+            metric("upstream_active_requests", "Requests in progress", Gauge, |one| one.active),
+            metric("upstream_connections", "Connections open or being established", Gauge, |one| {
                 one.connections
             }),
-            kind("upstream_requests", "Requests sent", Counter, |one| one.requests),
-            kind("upstream_failures", "Requests without a complete response", Counter, |one| {
+            metric("upstream_requests", "Requests sent", Counter, |one| one.requests),
+            metric("upstream_failures", "Requests without a complete response", Counter, |one| {
                 one.failures
             }),
         ],
@@ -225,20 +225,22 @@ fn tunnels(
 ) -> Result<(), fmt::Error> {
     use MetricType::{Counter, Gauge};
     let labels = |one: &TunnelReport| TunnelLabels { kind: one.kind };
-    let kind =
+    let metric =
         |name, help, kind, value: fn(&TunnelReport) -> u64| MetricDef { name, help, kind, value };
     encode(
         encoder,
         &reported.tunnels,
         labels,
         &[
-            kind("tunnels", "Open tunnels", Gauge, |one| one.open),
-            kind("tunnels_opened", "Tunnels opened", Counter, |one| one.opened),
-            kind("tunnels_migrated", "Tunnels whose stream migrated", Counter, |one| one.migrated),
+            metric("tunnels", "Open tunnels", Gauge, |one| one.open),
+            metric("tunnels_opened", "Tunnels opened", Counter, |one| one.opened),
+            metric("tunnels_migrated", "Tunnels whose stream migrated", Counter, |one| {
+                one.migrated
+            }),
         ],
     )?;
     tunnel_bytes(encoder, &reported.tunnels)?;
-    endings(encoder, &reported.tunnels)
+    tunnel_ends(encoder, &reported.tunnels)
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -267,13 +269,16 @@ fn tunnel_bytes(
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct EndingLabels {
+struct TunnelEndLabels {
     kind: &'static str,
     reason: &'static str,
 }
 
 /// Encodes why tunnels ended, and how long they lasted.
-fn endings(encoder: &mut DescriptorEncoder<'_>, all: &[TunnelReport]) -> Result<(), fmt::Error> {
+fn tunnel_ends(
+    encoder: &mut DescriptorEncoder<'_>,
+    all: &[TunnelReport],
+) -> Result<(), fmt::Error> {
     if all.is_empty() {
         return Ok(());
     }
@@ -281,7 +286,7 @@ fn endings(encoder: &mut DescriptorEncoder<'_>, all: &[TunnelReport]) -> Result<
     let mut metric = encoder.encode_descriptor("tunnels_ended", help, None, MetricType::Counter)?;
     for one in all {
         for &(reason, count) in &one.ended {
-            let labels = EndingLabels { kind: one.kind, reason };
+            let labels = TunnelEndLabels { kind: one.kind, reason };
             ConstCounter::new(count).encode(metric.encode_family(&labels)?)?;
         }
     }
@@ -290,11 +295,11 @@ fn endings(encoder: &mut DescriptorEncoder<'_>, all: &[TunnelReport]) -> Result<
         encoder.encode_descriptor("tunnel_duration", help, unit, MetricType::Histogram)?;
     for one in all {
         let labels = TunnelLabels { kind: one.kind };
-        let count = one.lasted.iter().map(|(_, count)| count).sum();
+        let count = one.durations.iter().map(|(_, count)| count).sum();
         metric.encode_family(&labels)?.encode_histogram::<TunnelLabels>(
-            one.lasted_seconds,
+            one.duration_sum_seconds,
             count,
-            &one.lasted,
+            &one.durations,
             None,
         )?;
     }

@@ -9,14 +9,14 @@ use smig::{Observer, ObserverEvent, StreamRef};
 use tokio::sync::broadcast;
 
 use super::event_log::EventLog;
-use super::request_metrics::{RequestMetrics, SMALL};
+use super::request_metrics::{MAX_SMALL_REQUEST_BYTES, RequestMetrics};
 use super::spans::OpenSpans;
 use super::telemetry::Tracer;
 
-/// Records that a slow reader may lag behind; beyond that it gets the number that it missed.
-const BEHIND: usize = 256;
+/// Maximum number of records that a reader may lag behind; beyond it, it gets the number missed.
+const MAX_LAG_RECORDS: usize = 256;
 /// Maximum number of small requests reported individually per snapshot.
-const SHOWN: usize = 256;
+const MAX_SMALL_REQUESTS: usize = 256;
 /// Maximum number of concurrent readers of the event stream.
 const MAX_SUBSCRIBERS: usize = 16;
 
@@ -27,7 +27,7 @@ pub struct AdminObserver {
     log: Mutex<EventLog>,
     live: broadcast::Sender<Bytes>,
     subscribers: AtomicUsize,
-    ended: Mutex<Vec<SmallRequest>>,
+    small_requests: Mutex<Vec<SmallRequest>>,
     requests: RequestMetrics,
     spans: OpenSpans,
 }
@@ -35,7 +35,7 @@ pub struct AdminObserver {
 /// A completed small request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SmallRequest {
-    pub(crate) place: StreamRef,
+    pub(crate) stream: StreamRef,
     pub(crate) latency: Duration,
 }
 
@@ -50,9 +50,9 @@ impl AdminObserver {
     pub fn with_tracer(tracer: Option<Tracer>) -> Arc<Self> {
         Arc::new(Self {
             log: Mutex::default(),
-            live: broadcast::Sender::new(BEHIND),
+            live: broadcast::Sender::new(MAX_LAG_RECORDS),
             subscribers: AtomicUsize::new(0),
-            ended: Mutex::default(),
+            small_requests: Mutex::default(),
             requests: RequestMetrics::default(),
             spans: OpenSpans::new(tracer),
         })
@@ -62,7 +62,7 @@ impl AdminObserver {
         &self.requests
     }
 
-    /// Returns the spans of open requests, where those of further ones begin.
+    /// Returns the spans of open requests, which new requests add to.
     #[must_use]
     pub const fn spans(&self) -> &OpenSpans {
         &self.spans
@@ -93,39 +93,39 @@ impl AdminObserver {
     }
 
     /// Takes the small requests that completed while a reader was connected.
-    pub(crate) fn take_ended(&self) -> Vec<SmallRequest> {
-        core::mem::take(&mut *self.ended.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn take_small_requests(&self) -> Vec<SmallRequest> {
+        core::mem::take(&mut *self.small_requests.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn on_ended(&self, place: Option<StreamRef>, latency: Duration, bytes: u64) {
-        let small = bytes < SMALL;
+    fn on_stream_ended(&self, stream: Option<StreamRef>, latency: Duration, bytes: u64) {
+        let small = bytes < MAX_SMALL_REQUEST_BYTES;
         self.requests.observe(latency, small);
         if !small || self.subscribers.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let Some(place) = place else { return };
-        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        if ended.len() < SHOWN {
-            ended.push(SmallRequest { place, latency });
+        let Some(stream) = stream else { return };
+        let mut small_requests = self.small_requests.lock().unwrap_or_else(PoisonError::into_inner);
+        if small_requests.len() < MAX_SMALL_REQUESTS {
+            small_requests.push(SmallRequest { stream, latency });
         }
     }
 }
 
 impl Observer for AdminObserver {
-    fn on_event(&self, what: &ObserverEvent) {
-        self.spans.on_event(what);
-        match what {
+    fn on_event(&self, event: &ObserverEvent) {
+        self.spans.on_event(event);
+        match event {
             ObserverEvent::StreamEnded { stream, latency, sent, received, .. } => {
-                self.requests.carried(*sent, *received);
-                self.on_ended(*stream, *latency, sent + received);
+                self.requests.count_body_bytes(*sent, *received);
+                self.on_stream_ended(*stream, *latency, sent + received);
             }
             ObserverEvent::StreamOpened { .. } => {}
-            event => {
-                if let ObserverEvent::LimitHit(limit) = event {
-                    self.requests.limit_hit(limit);
+            other => {
+                if let ObserverEvent::LimitHit(limit) = other {
+                    self.requests.count_limit_hit(limit);
                 }
                 let mut log = self.log();
-                if let Some(record) = log.add(event, self.live.receiver_count() > 0) {
+                if let Some(record) = log.add(other, self.live.receiver_count() > 0) {
                     // The last reader may just have disconnected.
                     drop(self.live.send(record));
                 }
@@ -141,7 +141,7 @@ pub(crate) struct Subscription(Arc<AdminObserver>);
 impl Drop for Subscription {
     fn drop(&mut self) {
         if self.0.subscribers.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.0.take_ended();
+            self.0.take_small_requests();
         }
     }
 }

@@ -8,7 +8,7 @@ pub(crate) const PAGE: &str = include_str!("page.html");
 
 /// Returns the Content-Security-Policy: it allows the page's own style and script, by their hashes, and
 /// requests to the page's origin.
-pub(crate) fn policy() -> String {
+pub(crate) fn content_security_policy() -> String {
     let style = hash(between(PAGE, "<style>", "</style>"));
     let script = hash(between(PAGE, "<script>", "</script>"));
     format!(
@@ -32,13 +32,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_stands_alone() {
+    fn the_page_is_self_contained() {
         for outside in ["http:", "https:", "src=", "@import", "url("] {
             assert!(!PAGE.contains(outside), "the page refers to {outside}");
         }
         assert_eq!(PAGE.matches("<script>").count(), 1);
         assert_eq!(PAGE.matches("<style>").count(), 1);
-        // A browser blocks what the policy forbids, and the server is not notified.
+        // A browser blocks what the policy forbids, and does not report it to the server.
         for inline in [" style=\"", " onclick=", "javascript:"] {
             assert!(!PAGE.contains(inline), "the page's policy forbids {inline}");
         }

@@ -19,7 +19,7 @@ pub struct ReportedStats {
     /// Tunnels, by kind.
     pub tunnels: Vec<TunnelReport>,
     /// Access log lines dropped since the start, if there is an access log.
-    pub unlogged: Option<u64>,
+    pub access_log_dropped: Option<u64>,
     /// Counters of exported spans, if there is a collector.
     pub telemetry: Option<TelemetryReport>,
 }
@@ -55,7 +55,7 @@ pub struct UpstreamReport {
 /// Tunnels of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TunnelReport {
-    /// How they are requested: `connect`, `upgrade`, `socks`, `port`.
+    /// How they are opened: `connect`, `upgrade`, `socks`, `port`.
     pub kind: &'static str,
     /// Open tunnels.
     pub open: u64,
@@ -70,7 +70,7 @@ pub struct TunnelReport {
     /// Closed tunnels by reason: `completed`; an end failed, `client` or `remote`; `idle_timeout`; `aborted`.
     pub ended: Vec<(&'static str, u64)>,
     /// Histogram of their durations, not cumulative: upper bound of each bucket in seconds, and its count.
-    pub lasted: Vec<(f64, u64)>,
+    pub durations: Vec<(f64, u64)>,
     /// Sum of the durations, seconds.
-    pub lasted_seconds: f64,
+    pub duration_sum_seconds: f64,
 }

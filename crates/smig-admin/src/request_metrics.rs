@@ -8,9 +8,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 
 /// Requests with fewer bytes, both bodies together, count as small, that is, latency-sensitive.
-pub(crate) const SMALL: u64 = 64 << 10;
+pub(crate) const MAX_SMALL_REQUEST_BYTES: u64 = 64 << 10;
 /// Upper bounds of the latency histograms, seconds.
-const BOUNDS: [f64; 16] = [
+const LATENCY_BUCKETS_S: [f64; 16] = [
     0.001, 0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.2, 0.35, 0.5, 1.0, 2.0, 10.0, 60.0,
 ];
 
@@ -46,15 +46,15 @@ pub(crate) struct LimitLabels {
 
 impl Default for RequestMetrics {
     fn default() -> Self {
-        let new: fn() -> Histogram = || Histogram::new(BOUNDS);
+        let new: fn() -> Histogram = || Histogram::new(LATENCY_BUCKETS_S);
         let latency = Family::new_with_constructor(new);
         let bytes = Family::default();
         // Looked up once: updating per request takes no lock of a family.
         let of_size = |size| latency.get_or_create_owned(&SizeLabels { size });
         let (small, large) = (of_size("small"), of_size("large"));
-        let towards =
+        let of_direction =
             |direction| -> Counter { bytes.get_or_create_owned(&DirectionLabels { direction }) };
-        let (sent, received) = (towards("sent"), towards("received"));
+        let (sent, received) = (of_direction("sent"), of_direction("received"));
         Self { latency, small, large, bytes, sent, received, limit_hits: Family::default() }
     }
 }
@@ -75,7 +75,7 @@ impl RequestMetrics {
         self.limit_hits.clone()
     }
 
-    pub(crate) fn limit_hit(&self, limit: &'static str) {
+    pub(crate) fn count_limit_hit(&self, limit: &'static str) {
         self.limit_hits.get_or_create(&LimitLabels { limit }).inc();
     }
 
@@ -84,7 +84,7 @@ impl RequestMetrics {
         histogram.observe(latency.as_secs_f64());
     }
 
-    pub(crate) fn carried(&self, sent: u64, received: u64) {
+    pub(crate) fn count_body_bytes(&self, sent: u64, received: u64) {
         self.sent.inc_by(sent);
         self.received.inc_by(received);
     }

@@ -56,11 +56,11 @@ pub enum AdminError {
 ///
 /// # Errors
 /// The address is not a loopback address, or cannot be bound.
-pub fn start(spec: &AdminSpec, subject: AdminTarget) -> Result<Admin, AdminError> {
+pub fn start(spec: &AdminSpec, target: AdminTarget) -> Result<Admin, AdminError> {
     if !spec.listen.ip().to_canonical().is_loopback() {
         return Err(AdminError::NotLocal(spec.listen));
     }
-    let service = AdminService::new(SnapshotCache::new(subject));
+    let service = AdminService::new(SnapshotCache::new(target));
     let server = Server::builder()
         .listen_cleartext(spec.listen, CleartextTrust::None)
         .workers(NonZeroUsize::MIN)

@@ -15,12 +15,12 @@ use http_body_util::{Either, Full};
 use smig::Incoming;
 use tower_service::Service;
 
-use super::event_stream::{self, Events};
+use super::event_stream::{self, EventStreamBody};
 use super::metrics::Metrics;
 use super::page;
 use super::snapshot_cache::SnapshotCache;
 
-type Body = Either<Full<Bytes>, Events>;
+type Body = Either<Full<Bytes>, EventStreamBody>;
 
 /// The handler of the admin interface.
 #[derive(Clone, Debug)]
@@ -34,13 +34,13 @@ pub(crate) struct AdminService {
 impl AdminService {
     pub(crate) fn new(snapshots: Arc<SnapshotCache>) -> Self {
         let metrics = Arc::new(Metrics::new(&snapshots));
-        let policy = HeaderValue::from_str(&page::policy())
+        let policy = HeaderValue::from_str(&page::content_security_policy())
             .unwrap_or(HeaderValue::from_static("default-src 'none'"));
         Self { snapshots, metrics, policy }
     }
 
-    async fn answer(self, request: Request<()>) -> Response<Body> {
-        let mut response = self.find(&request).await;
+    async fn respond(self, request: Request<()>) -> Response<Body> {
+        let mut response = self.route(&request).await;
         let headers = response.headers_mut();
         for (name, value) in [
             (header::CACHE_CONTROL, "no-store"),
@@ -53,7 +53,7 @@ impl AdminService {
         response
     }
 
-    async fn find(&self, request: &Request<()>) -> Response<Body> {
+    async fn route(&self, request: &Request<()>) -> Response<Body> {
         if !is_local(request) {
             // A foreign page in a local browser, under a name that resolves to this machine.
             return text(StatusCode::MISDIRECTED_REQUEST, "use a loopback address or localhost\n");
@@ -65,28 +65,29 @@ impl AdminService {
         }
         match request.uri().path() {
             "/" => {
-                let mut response = full("text/html; charset=utf-8", page::PAGE);
+                let mut response = full_response("text/html; charset=utf-8", page::PAGE);
                 let policy = self.policy.clone();
                 response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
                 response
             }
-            "/events" if request.method() == Method::HEAD => full("text/event-stream", ""),
-            "/events" => match event_stream::begin(&self.snapshots) {
-                Some(events) => typed("text/event-stream", Either::Right(events)),
-                None => text(StatusCode::SERVICE_UNAVAILABLE, "too many readers\n"),
+            "/events" if request.method() == Method::HEAD => full_response("text/event-stream", ""),
+            "/events" => match event_stream::open(&self.snapshots) {
+                Some(events) => typed_response("text/event-stream", Either::Right(events)),
+                None => text(StatusCode::SERVICE_UNAVAILABLE, "too many event subscribers\n"),
             },
             "/api/sessions" => match self.snapshots.get().await {
-                Ok(sample) => full("application/json", sample.sessions),
+                Ok(snapshot) => full_response("application/json", snapshot.sessions),
                 Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
             },
             "/metrics" => match self.metrics.text() {
-                Ok(metrics) => {
-                    full("application/openmetrics-text; version=1.0.0; charset=utf-8", metrics)
-                }
+                Ok(metrics) => full_response(
+                    "application/openmetrics-text; version=1.0.0; charset=utf-8",
+                    metrics,
+                ),
                 Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
             },
             "/healthz" => text(StatusCode::OK, "alive\n"),
-            "/readyz" => match (self.snapshots.subject().ready)() {
+            "/readyz" => match (self.snapshots.target().ready)() {
                 Ok(()) => text(StatusCode::OK, "ready\n"),
                 Err(why) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
             },
@@ -109,7 +110,7 @@ impl Service<Request<Incoming>> for AdminService {
 
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
         let service = self.clone();
-        Box::pin(async move { Ok(service.answer(request.map(drop)).await) })
+        Box::pin(async move { Ok(service.respond(request.map(drop)).await) })
     }
 }
 
@@ -117,7 +118,7 @@ impl Service<Request<Incoming>> for AdminService {
 /// be an attacker's (DNS rebinding).
 fn is_local(request: &Request<()>) -> bool {
     let host = request.uri().authority().map(Authority::as_str);
-    let host = host.or_else(|| named(request.headers())).unwrap_or_default();
+    let host = host.or_else(|| host_field(request.headers())).unwrap_or_default();
     let Ok(authority) = host.parse::<Authority>() else { return false };
     let host = authority.host();
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
@@ -125,23 +126,23 @@ fn is_local(request: &Request<()>) -> bool {
         || bare.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
-fn named(headers: &HeaderMap) -> Option<&str> {
+fn host_field(headers: &HeaderMap) -> Option<&str> {
     headers.get(header::HOST)?.to_str().ok()
 }
 
-fn full(kind: &'static str, body: impl Into<Bytes>) -> Response<Body> {
-    typed(kind, Either::Left(Full::new(body.into())))
+fn full_response(content_type: &'static str, body: impl Into<Bytes>) -> Response<Body> {
+    typed_response(content_type, Either::Left(Full::new(body.into())))
 }
 
 fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
-    let mut response = full("text/plain; charset=utf-8", body);
+    let mut response = full_response("text/plain; charset=utf-8", body);
     *response.status_mut() = status;
     response
 }
 
-fn typed(kind: &'static str, body: Body) -> Response<Body> {
+fn typed_response(content_type: &'static str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }
 
@@ -150,14 +151,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_of_this_machine_are_answered() {
-        let asked =
+    fn only_local_host_names_are_accepted() {
+        let is_accepted =
             |host: &str| is_local(&Request::get("/").header("host", host).body(()).unwrap());
         for local in ["localhost:9901", "LOCALHOST", "127.0.0.1:1", "[::1]:9901", "127.1.2.3"] {
-            assert!(asked(local), "{local}");
+            assert!(is_accepted(local), "{local}");
         }
         for other in ["evil.example:9901", "localhost.evil.example", "10.0.0.1", "", "::1", "a b"] {
-            assert!(!asked(other), "{other}");
+            assert!(!is_accepted(other), "{other}");
         }
         assert!(!is_local(&Request::get("/").body(()).unwrap()));
     }

@@ -1,5 +1,5 @@
-//! Snapshots of the sessions, shared by all readers: taken on request, and at most once per [`PERIOD`]
-//! however many readers there are.
+//! Snapshots of the sessions, shared by all readers: taken on request, and at most once per
+//! [`MIN_SNAPSHOT_INTERVAL`] however many readers there are.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -16,11 +16,11 @@ use super::reports::ReportedStats;
 use super::target::AdminTarget;
 
 /// Minimum time between two snapshots.
-pub(crate) const PERIOD: Duration = Duration::from_millis(250);
+pub(crate) const MIN_SNAPSHOT_INTERVAL: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
 pub(crate) struct SnapshotCache {
-    subject: AdminTarget,
+    target: AdminTarget,
     last: Mutex<Option<CachedSnapshot>>,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct SnapshotCache {
 pub(crate) struct CachedSnapshot {
     /// Sequence number of the snapshot.
     pub(crate) number: u64,
-    taken: Instant,
+    taken_at: Instant,
     /// The body of `/api/sessions`.
     pub(crate) sessions: Bytes,
     /// The same with counters and statistics, as an event of the page.
@@ -52,43 +52,43 @@ struct PageUpdate<'a> {
 }
 
 impl SnapshotCache {
-    pub(crate) fn new(subject: AdminTarget) -> Arc<Self> {
-        Arc::new(Self { subject, last: Mutex::default() })
+    pub(crate) fn new(target: AdminTarget) -> Arc<Self> {
+        Arc::new(Self { target, last: Mutex::default() })
     }
 
     pub(crate) const fn observer(&self) -> &Arc<AdminObserver> {
-        &self.subject.observer
+        &self.target.observer
     }
 
-    pub(crate) const fn subject(&self) -> &AdminTarget {
-        &self.subject
+    pub(crate) const fn target(&self) -> &AdminTarget {
+        &self.target
     }
 
-    /// Returns a snapshot that is younger than [`PERIOD`]; takes one if there is none.
+    /// Returns a snapshot younger than [`MIN_SNAPSHOT_INTERVAL`]; takes one if there is none.
     pub(crate) async fn get(&self) -> Result<CachedSnapshot, serde_json::Error> {
         let mut last = self.last.lock().await;
-        if let Some(sample) = &*last
-            && sample.taken.elapsed() < PERIOD
+        if let Some(snapshot) = &*last
+            && snapshot.taken_at.elapsed() < MIN_SNAPSHOT_INTERVAL
         {
-            return Ok(sample.clone());
+            return Ok(snapshot.clone());
         }
-        let number = last.as_ref().map_or(0, |sample| sample.number) + 1;
-        let taken = Instant::now();
-        let sessions = Sessions::of(self.subject.source.sessions().await);
+        let number = last.as_ref().map_or(0, |snapshot| snapshot.number) + 1;
+        let taken_at = Instant::now();
+        let sessions = Sessions::of(self.target.source.sessions().await);
         let event = self.page_update(&sessions)?;
         let event = format!("event: snapshot\ndata: {event}\n\n").into();
         let sessions = serde_json::to_vec(&sessions)?.into();
-        let sample = CachedSnapshot { number, taken, sessions, event };
-        *last = Some(sample.clone());
-        Ok(sample)
+        let snapshot = CachedSnapshot { number, taken_at, sessions, event };
+        *last = Some(snapshot.clone());
+        Ok(snapshot)
     }
 
     fn page_update(&self, sessions: &Sessions) -> Result<String, serde_json::Error> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let stats = self.subject.source.stats();
-        let ended = self.observer().take_ended().into_iter().map(|small| {
-            let place = small.place;
-            (place.session.to_string(), place.connection.to_string(), millis(small.latency))
+        let stats = self.target.source.stats();
+        let small_requests = self.observer().take_small_requests().into_iter().map(|small| {
+            let stream = small.stream;
+            (stream.session.to_string(), stream.connection.to_string(), millis(small.latency))
         });
         serde_json::to_string(&PageUpdate {
             at_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
@@ -100,9 +100,9 @@ impl SnapshotCache {
                 "migrations_declined": stats.migrations_declined,
                 "streams_reset": stats.streams_reset,
             }),
-            not_ready: (self.subject.ready)().err(),
-            ended: ended.collect(),
-            reported: self.subject.reported(),
+            not_ready: (self.target.ready)().err(),
+            ended: small_requests.collect(),
+            reported: self.target.collect_stats(),
         })
     }
 }

@@ -18,14 +18,14 @@ use tracing::{Level, Span};
 use super::telemetry::{Attribute, ExportedSpan, Tracer};
 
 /// The target of the spans, for a subscriber's filter.
-pub const TARGET: &str = "smig_gateway::request";
+pub const TARGET: &str = "smig::request";
 
-/// Maximum number of streams followed at the same time; further spans lack bytes and migrations.
-const FOLLOWED: usize = 4096;
+/// Maximum number of spans of open streams; further ones lack bytes and migrations.
+const MAX_OPEN_SPANS: usize = 4096;
 
 /// Maximum length in characters of an exported text: the client controls it, and it is buffered until it
 /// is sent.
-const MAX_TEXT: usize = 1024;
+const MAX_ATTRIBUTE_CHARS: usize = 1024;
 
 /// The well-known methods; all others are `_OTHER`, so that clients cannot create unlimited values.
 const METHODS: [&str; 9] =
@@ -37,20 +37,20 @@ pub struct RequestSpan {
     /// For subscribers within this process.
     span: Span,
     /// For the exporter.
-    traced: Option<ExportedSpan>,
+    exported: Option<ExportedSpan>,
     /// The span ends with its stream.
     has_stream: bool,
 }
 
-/// What is known about a request at its start.
+/// The attributes of a request that are known at its start.
 struct SpanAttributes<'a> {
     /// The method of an HTTP request.
     method: Option<&'a Method>,
     /// The protocol, which is the span's name where there is no known method.
-    way: &'static str,
+    protocol: &'static str,
     route: Option<&'a str>,
     /// The target host.
-    to: Option<&'a Authority>,
+    authority: Option<&'a Authority>,
     path: &'a str,
     scheme: Option<&'a str>,
     version: Option<&'static str>,
@@ -58,24 +58,29 @@ struct SpanAttributes<'a> {
 }
 
 impl<'a> SpanAttributes<'a> {
-    fn of<B>(request: &'a Request<B>, to: Option<&'a Authority>, route: Option<&'a str>) -> Self {
+    fn of<B>(
+        request: &'a Request<B>,
+        authority: Option<&'a Authority>,
+        route: Option<&'a str>,
+    ) -> Self {
         let (uri, info) = (request.uri(), request.extensions().get::<Arc<ConnectionInfo>>());
-        let by = info.map(|info| if info.tls().is_some() { "https" } else { "http" });
+        let transport_scheme = info.map(|info| if info.tls().is_some() { "https" } else { "http" });
         Self {
             method: Some(request.method()),
-            way: "HTTP",
+            protocol: "HTTP",
             route,
-            to,
+            authority,
             path: uri.path(),
-            scheme: uri.scheme_str().or(by),
+            scheme: uri.scheme_str().or(transport_scheme),
             version: version(request.version()),
             headers: Some(request.headers()),
         }
     }
 
     fn method(&self) -> Option<&'static str> {
-        let known = |method: &Method| METHODS.into_iter().find(|known| *known == method.as_str());
-        self.method.map(|method| known(method).unwrap_or("_OTHER"))
+        let known_method =
+            |method: &Method| METHODS.into_iter().find(|known| *known == method.as_str());
+        self.method.map(|method| known_method(method).unwrap_or("_OTHER"))
     }
 
     fn method_original(&self) -> Option<&'a str> {
@@ -83,10 +88,10 @@ impl<'a> SpanAttributes<'a> {
     }
 
     fn name(&self) -> String {
-        let way = self.method().filter(|method| *method != "_OTHER").unwrap_or(self.way);
+        let prefix = self.method().filter(|method| *method != "_OTHER").unwrap_or(self.protocol);
         match self.route {
-            Some(route) => format!("{way} {route}"),
-            None => way.to_owned(),
+            Some(route) => format!("{prefix} {route}"),
+            None => prefix.to_owned(),
         }
     }
 
@@ -99,23 +104,23 @@ impl<'a> SpanAttributes<'a> {
         let texts = [
             ("http.request.method_original", self.method_original()),
             ("http.route", self.route),
-            ("server.address", self.to.map(Authority::host)),
+            ("server.address", self.authority.map(Authority::host)),
             ("url.path", self.path()),
             ("url.scheme", self.scheme),
         ];
         let known =
             [("http.request.method", self.method()), ("network.protocol.version", self.version)];
-        let text = |(key, value): (_, Option<&str>)| Some(Attribute::new(key, beginning(value?)));
+        let text = |(key, value): (_, Option<&str>)| Some(Attribute::new(key, truncate(value?)));
         all.extend(texts.into_iter().filter_map(text));
         all.extend(known.into_iter().filter_map(|(key, value)| Some(Attribute::new(key, value?))));
-        let port = self.to.and_then(Authority::port_u16);
+        let port = self.authority.and_then(Authority::port_u16);
         all.extend(port.map(|port| Attribute::new("server.port", i64::from(port))));
         all
     }
 }
 
-fn beginning(text: &str) -> String {
-    let end = text.char_indices().nth(MAX_TEXT).map_or(text.len(), |(at, _)| at);
+fn truncate(text: &str) -> String {
+    let end = text.char_indices().nth(MAX_ATTRIBUTE_CHARS).map_or(text.len(), |(at, _)| at);
     text.get(..end).unwrap_or_default().to_owned()
 }
 
@@ -129,60 +134,64 @@ const fn version(version: Version) -> Option<&'static str> {
 }
 
 impl RequestSpan {
-    /// Starts a span for a request to the host `to` that matched `route`. It ends with its stream, if the observer of `open` is
-    /// notified of that stream.
+    /// Starts a span for a request to `authority` that matched `route`. It ends with its stream, if
+    /// the observer of `open` is notified of that stream.
     #[must_use]
     pub fn begin<B>(
         request: &Request<B>,
-        to: Option<&Authority>,
+        authority: Option<&Authority>,
         route: &str,
         open: &OpenSpans,
     ) -> Self {
-        Self::new(&SpanAttributes::of(request, to, Some(route)), open.tracer.as_ref())
-            .followed(request, open)
+        Self::new(&SpanAttributes::of(request, authority, Some(route)), open.tracer.as_ref())
+            .track(request, open)
     }
 
     /// Starts a span for a request that a forward proxy sends to another host.
     #[must_use]
-    pub fn forwarded<B>(request: &Request<B>, open: &OpenSpans) -> Self {
-        let asked = SpanAttributes::of(request, request.uri().authority(), None);
-        Self::new(&asked, open.tracer.as_ref()).followed(request, open)
+    pub fn for_forward_proxy<B>(request: &Request<B>, open: &OpenSpans) -> Self {
+        let attributes = SpanAttributes::of(request, request.uri().authority(), None);
+        Self::new(&attributes, open.tracer.as_ref()).track(request, open)
     }
 
     /// Starts a span for a local program's request to an agent.
     #[must_use]
-    pub fn local<B>(request: &Request<B>, to: Option<&Authority>, tracer: Option<&Tracer>) -> Self {
-        Self::new(&SpanAttributes::of(request, to, None), tracer)
+    pub fn local<B>(
+        request: &Request<B>,
+        authority: Option<&Authority>,
+        tracer: Option<&Tracer>,
+    ) -> Self {
+        Self::new(&SpanAttributes::of(request, authority, None), tracer)
     }
 
-    /// Starts a span for a tunnel that a local program requested from an agent by a protocol other than HTTP.
+    /// Starts a span for a tunnel that a local program requested from an agent without HTTP.
     #[must_use]
-    pub fn tunnel(way: &'static str, to: &Authority, tracer: Option<&Tracer>) -> Self {
+    pub fn tunnel(protocol: &'static str, authority: &Authority, tracer: Option<&Tracer>) -> Self {
         let (method, route, path) = (None, None, "");
         let (scheme, version, headers) = (None, None, None);
-        let to = Some(to);
+        let authority = Some(authority);
         Self::new(
-            &SpanAttributes { method, way, route, to, path, scheme, version, headers },
+            &SpanAttributes { method, protocol, route, authority, path, scheme, version, headers },
             tracer,
         )
     }
 
-    fn new(asked: &SpanAttributes<'_>, tracer: Option<&Tracer>) -> Self {
+    fn new(attributes: &SpanAttributes<'_>, tracer: Option<&Tracer>) -> Self {
         let span = tracing::span!(
             target: TARGET,
             Level::DEBUG,
             "request",
             otel.kind = "server",
-            otel.name = asked.name(),
+            otel.name = attributes.name(),
             otel.status_code = Empty,
-            http.request.method = asked.method(),
-            http.request.method_original = asked.method_original(),
-            http.route = asked.route,
-            server.address = asked.to.map(Authority::host),
-            server.port = asked.to.and_then(Authority::port_u16),
-            url.scheme = asked.scheme,
-            url.path = asked.path(),
-            network.protocol.version = asked.version,
+            http.request.method = attributes.method(),
+            http.request.method_original = attributes.method_original(),
+            http.route = attributes.route,
+            server.address = attributes.authority.map(Authority::host),
+            server.port = attributes.authority.and_then(Authority::port_u16),
+            url.scheme = attributes.scheme,
+            url.path = attributes.path(),
+            network.protocol.version = attributes.version,
             smig.upstream = Empty,
             http.response.status_code = Empty,
             http.request.body.size = Empty,
@@ -190,17 +199,18 @@ impl RequestSpan {
             smig.migrations = Empty,
             error.type = Empty,
         );
-        let traced =
-            tracer.map(|tracer| tracer.begin(asked.name(), asked.attributes(), asked.headers));
-        Self { span, traced, has_stream: false }
+        let exported = tracer.map(|tracer| {
+            tracer.start_span(attributes.name(), attributes.attributes(), attributes.headers)
+        });
+        Self { span, exported, has_stream: false }
     }
 
-    fn followed<B>(mut self, request: &Request<B>, open: &OpenSpans) -> Self {
+    fn track<B>(mut self, request: &Request<B>, open: &OpenSpans) -> Self {
         if self.is_enabled()
-            && let Some(place) = request.extensions().get::<StreamRef>()
+            && let Some(stream) = request.extensions().get::<StreamRef>()
         {
             self.has_stream = true;
-            open.follow(*place, &self);
+            open.insert(*stream, &self);
         }
         self
     }
@@ -208,7 +218,7 @@ impl RequestSpan {
     /// Returns whether the span is enabled in this process or exported.
     #[must_use]
     pub fn is_enabled(&self) -> bool {
-        self.traced.is_some() || !self.span.is_disabled()
+        self.exported.is_some() || !self.span.is_disabled()
     }
 
     /// Returns whether the span ends with its stream.
@@ -220,16 +230,16 @@ impl RequestSpan {
     /// Sets this span as the parent in a forwarded request's fields (W3C Trace Context). Without telemetry the
     /// client's fields are left in place.
     pub fn inject(&self, headers: &mut HeaderMap) {
-        if let Some(traced) = &self.traced {
-            traced.inject(headers);
+        if let Some(exported) = &self.exported {
+            exported.inject(headers);
         }
     }
 
     /// Records the upstream of the request.
     pub fn set_upstream(&self, upstream: &str) {
         self.span.record("smig.upstream", upstream);
-        if let Some(traced) = &self.traced {
-            traced.record(Attribute::new("smig.upstream", upstream.to_owned()));
+        if let Some(exported) = &self.exported {
+            exported.record(Attribute::new("smig.upstream", upstream.to_owned()));
         }
     }
 
@@ -237,7 +247,7 @@ impl RequestSpan {
     pub fn set_status(&self, status: StatusCode) {
         self.record("http.response.status_code", status.as_u16().into());
         if status.is_server_error() {
-            self.failed(status.as_str());
+            self.record_error(status.as_str());
         }
     }
 
@@ -257,21 +267,21 @@ impl RequestSpan {
 
     /// Records that the exchange failed.
     pub fn set_error(&self, how: &str) {
-        self.failed(how);
+        self.record_error(how);
     }
 
     fn record(&self, name: &'static str, value: u64) {
         self.span.record(name, value);
-        if let Some(traced) = &self.traced {
-            traced.record(Attribute::new(name, i64::try_from(value).unwrap_or(i64::MAX)));
+        if let Some(exported) = &self.exported {
+            exported.record(Attribute::new(name, i64::try_from(value).unwrap_or(i64::MAX)));
         }
     }
 
-    fn failed(&self, how: &str) {
+    fn record_error(&self, how: &str) {
         self.span.record("error.type", how);
         self.span.record("otel.status_code", "ERROR");
-        if let Some(traced) = &self.traced {
-            traced.failed(how);
+        if let Some(exported) = &self.exported {
+            exported.set_error(how);
         }
     }
 }
@@ -295,17 +305,17 @@ impl OpenSpans {
         self.spans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn follow(&self, place: StreamRef, span: &RequestSpan) {
+    fn insert(&self, stream: StreamRef, span: &RequestSpan) {
         let mut spans = self.lock();
-        if spans.len() < FOLLOWED {
-            spans.insert((place.session, place.stream), span.clone());
+        if spans.len() < MAX_OPEN_SPANS {
+            spans.insert((stream.session, stream.stream), span.clone());
             self.count.store(spans.len(), Ordering::Relaxed);
         }
     }
 
-    fn take(&self, place: StreamRef) -> Option<RequestSpan> {
+    fn take(&self, stream: StreamRef) -> Option<RequestSpan> {
         let mut spans = self.lock();
-        let span = spans.remove(&(place.session, place.stream));
+        let span = spans.remove(&(stream.session, stream.stream));
         self.count.store(spans.len(), Ordering::Relaxed);
         span
     }
@@ -314,35 +324,35 @@ impl OpenSpans {
     pub(crate) fn abort_all(&self) {
         let spans = std::mem::take(&mut *self.lock());
         self.count.store(0, Ordering::Relaxed);
-        spans.into_values().for_each(|span| span.failed("aborted"));
+        spans.into_values().for_each(|span| span.record_error("aborted"));
     }
 
     /// Updates the span of an observed stream.
-    pub(crate) fn on_event(&self, what: &ObserverEvent) {
+    pub(crate) fn on_event(&self, event: &ObserverEvent) {
         if self.count.load(Ordering::Relaxed) == 0 {
             return;
         }
-        match what {
+        match event {
             ObserverEvent::StreamEnded {
-                stream: Some(place), sent, received, migrations, ..
+                stream: Some(stream), sent, received, migrations, ..
             } => {
-                let Some(span) = self.take(*place) else { return };
+                let Some(span) = self.take(*stream) else { return };
                 span.record("http.request.body.size", *received);
                 span.record("http.response.body.size", *sent);
                 span.record("smig.migrations", (*migrations).into());
             }
-            ObserverEvent::StreamReset { stream: Some(place), .. } => {
-                if let Some(span) = self.take(*place) {
-                    span.failed("reset");
+            ObserverEvent::StreamReset { stream: Some(stream), .. } => {
+                if let Some(span) = self.take(*stream) {
+                    span.record_error("reset");
                 }
             }
-            ObserverEvent::Migrated { stream: Some(place), from, to, offset, why, .. } => {
-                let span = self.lock().get(&(place.session, place.stream)).cloned();
+            ObserverEvent::Migrated { stream: Some(stream), from, to, offset, why, .. } => {
+                let span = self.lock().get(&(stream.session, stream.stream)).cloned();
                 if let Some(span) = span {
                     span.span.in_scope(|| {
                         tracing::debug!(target: TARGET, %from, %to, offset, reason = %why, "migrated");
                     });
-                    if let Some(traced) = &span.traced {
+                    if let Some(exported) = &span.exported {
                         let offset = i64::try_from(*offset).unwrap_or(i64::MAX);
                         let texts = [("from", from.to_string()), ("to", to.to_string())];
                         let mut all: Vec<_> = texts
@@ -351,7 +361,7 @@ impl OpenSpans {
                             .collect();
                         all.push(Attribute::new("offset", offset));
                         all.push(Attribute::new("reason", why.to_string()));
-                        traced.event("migrated", all);
+                        exported.event("migrated", all);
                     }
                 }
             }

@@ -1,4 +1,4 @@
-//! What the admin interface shows: the target's sessions and counters, and statistics of other modules.
+//! The target of the admin interface: sessions, counters, and statistics of other modules.
 
 use std::fmt;
 use std::future::Future;
@@ -38,12 +38,12 @@ impl SessionSource for Client {
     }
 }
 
-/// What the admin interface shows.
+/// The server, gateway or agent that the admin interface shows.
 pub struct AdminTarget {
     pub(crate) title: String,
     pub(crate) source: Box<dyn SessionSource>,
     pub(crate) observer: Arc<AdminObserver>,
-    reports: Vec<Arc<dyn StatsSource>>,
+    stats_sources: Vec<Arc<dyn StatsSource>>,
     pub(crate) ready: Ready,
 }
 
@@ -62,30 +62,33 @@ impl AdminTarget {
             title: title.into(),
             source: Box::new(source),
             observer,
-            reports: Vec::new(),
+            stats_sources: Vec::new(),
             ready: Box::new(|| Ok(())),
         }
     }
 
     /// Adds statistics of another module, such as upstreams or tunnels.
     #[must_use]
-    pub fn report(mut self, report: Arc<dyn StatsSource>) -> Self {
-        self.reports.push(report);
+    pub fn with_stats(mut self, report: Arc<dyn StatsSource>) -> Self {
+        self.stats_sources.push(report);
         self
     }
 
     /// Sets the check of `/readyz`: an error's text says why the process is not ready, such as "draining".
     #[must_use]
-    pub fn ready(mut self, ready: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Self {
+    pub fn with_readiness(
+        mut self,
+        ready: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
         self.ready = Box::new(ready);
         self
     }
 
     /// Collects the current statistics of all modules.
-    pub(crate) fn reported(&self) -> ReportedStats {
+    pub(crate) fn collect_stats(&self) -> ReportedStats {
         let mut reported = ReportedStats::default();
-        for report in &self.reports {
-            report.report(&mut reported);
+        for source in &self.stats_sources {
+            source.report(&mut reported);
         }
         reported
     }

@@ -26,7 +26,7 @@ fn loopback() -> SocketAddr {
 }
 
 /// `/big` migrates; all other responses are small.
-async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, BoxError> {
+async fn handle(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, BoxError> {
     let mut response = Response::new(Full::new(Bytes::from_static(b"hello")));
     if request.uri().path() == "/big" {
         *response.body_mut() = Full::new(vec![7; BIG].into());
@@ -35,16 +35,16 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Box
     Ok(response)
 }
 
-fn observed(watch: &Arc<AdminObserver>) -> ServerBuilder {
+fn server_builder(observer: &Arc<AdminObserver>) -> ServerBuilder {
     Server::builder()
         .listen_cleartext(loopback(), CleartextTrust::TrustedNetwork)
         .workers(NonZeroUsize::MIN)
-        .observer(watch.clone())
-        .request_label_limit(admin::NAME_LENGTH)
+        .observer(observer.clone())
+        .request_label_limit(admin::MAX_LABEL_BYTES)
 }
 
-fn show(subject: AdminTarget) -> Admin {
-    admin::start(&AdminSpec { listen: loopback() }, subject).unwrap()
+fn start_admin(target: AdminTarget) -> Admin {
+    admin::start(&AdminSpec { listen: loopback() }, target).unwrap()
 }
 
 struct Site {
@@ -54,10 +54,10 @@ struct Site {
     client: Client,
 }
 
-fn site(shape: impl FnOnce(AdminTarget) -> AdminTarget) -> Site {
-    let watch = AdminObserver::new();
-    let server = observed(&watch).start(tower::service_fn(answer)).unwrap();
-    let admin = show(shape(AdminTarget::new("smig gateway", server.view(), watch)));
+fn site(configure: impl FnOnce(AdminTarget) -> AdminTarget) -> Site {
+    let observer = AdminObserver::new();
+    let server = server_builder(&observer).start(tower::service_fn(handle)).unwrap();
+    let admin = start_admin(configure(AdminTarget::new("smig gateway", server.view(), observer)));
     let mut config = smig::Config::client();
     // A small window, so that the big response lasts as long as it is not read.
     config.stream_window = 128 << 10;
@@ -78,22 +78,22 @@ impl Site {
             .unwrap()
     }
 
-    async fn asked(&self, path: &str) -> (StatusCode, Response<Bytes>) {
-        ask(self.admin.local_addr(), path).await
+    async fn get_admin(&self, path: &str) -> (StatusCode, Response<Bytes>) {
+        get(self.admin.local_addr(), path).await
     }
 }
 
 /// Sends a request to the admin port over HTTP/1.1.
-async fn ask(at: SocketAddr, path: &str) -> (StatusCode, Response<Bytes>) {
+async fn get(addr: SocketAddr, path: &str) -> (StatusCode, Response<Bytes>) {
     let client = Client::builder().build().unwrap();
     let request =
-        Request::get(format!("http://{at}{path}")).body(Full::<Bytes>::default()).unwrap();
+        Request::get(format!("http://{addr}{path}")).body(Full::<Bytes>::default()).unwrap();
     let (parts, body) = client.request(request).await.unwrap().into_parts();
     let body = body.collect().await.unwrap().to_bytes();
     (parts.status, Response::from_parts(parts, body))
 }
 
-/// Reads server-sent events until one has this name and suitable data.
+/// Reads server-sent events.
 struct EventReader {
     body: Incoming,
     text: String,
@@ -113,7 +113,7 @@ impl EventReader {
         Ok(Self { body: response.into_body(), text: String::new(), _client: client })
     }
 
-    async fn until(&mut self, event: &str, fits: impl Fn(&Value) -> bool) -> Value {
+    async fn next_matching(&mut self, event: &str, fits: impl Fn(&Value) -> bool) -> Value {
         loop {
             while let Some((record, rest)) = self.text.split_once("\n\n") {
                 let (record, rest) = (record.to_owned(), rest.to_owned());
@@ -137,28 +137,29 @@ impl EventReader {
 }
 
 #[tokio::test]
-async fn a_stream_is_seen_to_move() {
+async fn a_migration_is_in_events_and_sessions() {
     let site = site(|subject| subject);
     let mut events = EventReader::open(site.admin.local_addr()).await.unwrap();
-    let hello = events.until("hello", |_| true).await;
+    let hello = events.next_matching("hello", |_| true).await;
     assert_eq!(hello["title"], "smig gateway");
     let small = site.get("/small").await.into_body().collect().await.unwrap().to_bytes();
     assert_eq!(small, "hello");
-    let snapshot = events.until("snapshot", |snapshot| snapshot["ended"][0].is_array()).await;
+    let snapshot =
+        events.next_matching("snapshot", |snapshot| snapshot["ended"][0].is_array()).await;
     let session = snapshot["sessions"][0]["id"].clone();
     assert_eq!(snapshot["ended"][0][0], session);
 
     let big = site.get("/big").await;
-    let migrated = events.until("log", |entry| entry["kind"] == "migrated").await;
+    let migrated = events.next_matching("log", |entry| entry["kind"] == "migrated").await;
     assert_eq!(migrated["session"], session);
     assert!(migrated["text"].as_str().unwrap().contains("as its hint requests"), "{migrated}");
-    let is_there = |snapshot: &Value| snapshot["sessions"][0]["streams"][0]["migrations"] == 1;
-    let snapshot = events.until("snapshot", is_there).await;
+    let has_migrated = |snapshot: &Value| snapshot["sessions"][0]["streams"][0]["migrations"] == 1;
+    let snapshot = events.next_matching("snapshot", has_migrated).await;
     let stream = &snapshot["sessions"][0]["streams"][0];
     assert_eq!((&stream["path"], &stream["length"]), (&"/big".into(), &BIG.into()));
     assert_eq!((&stream["key"], &stream["connection"]), (&migrated["stream"], &migrated["to"]));
 
-    let (status, api) = site.asked("/api/sessions").await;
+    let (status, api) = site.get_admin("/api/sessions").await;
     assert_eq!(status, StatusCode::OK);
     let api: Value = serde_json::from_slice(api.body()).unwrap();
     assert_eq!(api["sessions"][0]["id"], session);
@@ -166,13 +167,13 @@ async fn a_stream_is_seen_to_move() {
     assert_eq!(bulk.filter(|conn| conn["role"] == "bulk").count(), 1, "{api}");
     // A later reader receives the earlier events.
     let mut later = EventReader::open(site.admin.local_addr()).await.unwrap();
-    assert_eq!(later.until("log", |entry| entry["kind"] == "migrated").await, migrated);
+    assert_eq!(later.next_matching("log", |entry| entry["kind"] == "migrated").await, migrated);
     drop(big);
 }
 
-struct Invented;
+struct FakeStats;
 
-impl StatsSource for Invented {
+impl StatsSource for FakeStats {
     fn report(&self, to: &mut ReportedStats) {
         for (server, healthy) in [("http://a", true), ("http://b", false)] {
             to.upstreams.push(UpstreamReport {
@@ -193,21 +194,21 @@ impl StatsSource for Invented {
             bytes_in: 70,
             bytes_out: 80,
             ended: vec![("completed", 4), ("client", 1)],
-            lasted: vec![(1.0, 3), (60.0, 1), (f64::INFINITY, 1)],
-            lasted_seconds: 90.5,
+            durations: vec![(1.0, 3), (60.0, 1), (f64::INFINITY, 1)],
+            duration_sum_seconds: 90.5,
         });
     }
 }
 
 #[tokio::test]
 async fn metrics_have_names_units_and_help() {
-    let site = site(|subject| subject.report(Arc::new(Invented)));
+    let site = site(|subject| subject.with_stats(Arc::new(FakeStats)));
     site.get("/small").await.into_body().collect().await.unwrap();
     // A stream ends when its last byte is sent. The client may read that byte before the server has counted the end.
     while site.server.stats().streams_ended == 0 {
         tokio::task::yield_now().await;
     }
-    let (status, metrics) = site.asked("/metrics").await;
+    let (status, metrics) = site.get_admin("/metrics").await;
     assert_eq!(status, StatusCode::OK);
     let kind = metrics.headers()["content-type"].to_str().unwrap();
     assert!(kind.starts_with("application/openmetrics-text; version=1.0.0"), "{kind}");
@@ -243,36 +244,36 @@ async fn metrics_have_names_units_and_help() {
 }
 
 #[tokio::test]
-async fn readiness_is_asked_for_and_health_is_not() {
+async fn readiness_follows_the_check_and_health_does_not() {
     let draining = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&draining);
     let site = site(|subject| {
-        subject.ready(move || {
+        subject.with_readiness(move || {
             if flag.load(Ordering::Relaxed) { Err("draining".to_owned()) } else { Ok(()) }
         })
     });
-    assert_eq!(site.asked("/readyz").await.0, StatusCode::OK);
+    assert_eq!(site.get_admin("/readyz").await.0, StatusCode::OK);
     draining.store(true, Ordering::Relaxed);
-    let (status, why) = site.asked("/readyz").await;
+    let (status, why) = site.get_admin("/readyz").await;
     assert_eq!((status, &why.body()[..]), (StatusCode::SERVICE_UNAVAILABLE, &b"draining\n"[..]));
-    assert_eq!(site.asked("/healthz").await.0, StatusCode::OK);
+    assert_eq!(site.get_admin("/healthz").await.0, StatusCode::OK);
 }
 
 #[tokio::test]
-async fn the_page_comes_with_its_policy() {
+async fn the_page_has_a_content_security_policy() {
     let site = site(|subject| subject);
-    let (status, page) = site.asked("/").await;
+    let (status, page) = site.get_admin("/").await;
     assert_eq!(status, StatusCode::OK);
     assert_eq!(page.headers()["content-type"], "text/html; charset=utf-8");
     let policy = page.headers()["content-security-policy"].to_str().unwrap();
     assert!(policy.starts_with("default-src 'none'; style-src 'sha256-"), "{policy}");
     assert!(!policy.contains("unsafe"), "{policy}");
     assert_eq!(page.headers()["x-content-type-options"], "nosniff");
-    assert_eq!(site.asked("/nothing").await.0, StatusCode::NOT_FOUND);
+    assert_eq!(site.get_admin("/nothing").await.0, StatusCode::NOT_FOUND);
 }
 
 /// Sends a raw request and returns the response's status line.
-async fn by_hand(at: SocketAddr, request: &str) -> String {
+async fn raw_status_line(at: SocketAddr, request: &str) -> String {
     let mut tcp = TcpStream::connect(at).await.unwrap();
     tcp.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
@@ -281,11 +282,11 @@ async fn by_hand(at: SocketAddr, request: &str) -> String {
 }
 
 #[tokio::test]
-async fn only_this_machine_may_ask_and_only_to_look() {
+async fn only_local_read_only_requests_are_accepted() {
     let site = site(|subject| subject);
     let at = site.admin.local_addr();
-    let hand = async |method: &str, host: &str| {
-        by_hand(
+    let status_line = async |method: &str, host: &str| {
+        raw_status_line(
             at,
             &format!(
                 "{method} /api/sessions HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n"
@@ -293,24 +294,24 @@ async fn only_this_machine_may_ask_and_only_to_look() {
         )
         .await
     };
-    assert!(hand("GET", "localhost").await.contains(" 200 "));
-    assert!(hand("GET", "evil.example").await.contains(" 421 "));
-    assert!(hand("POST", "localhost").await.contains(" 405 "));
+    assert!(status_line("GET", "localhost").await.contains(" 200 "));
+    assert!(status_line("GET", "evil.example").await.contains(" 421 "));
+    assert!(status_line("POST", "localhost").await.contains(" 405 "));
     let elsewhere = AdminSpec { listen: "0.0.0.0:0".parse().unwrap() };
-    let subject = AdminTarget::new("smig gateway", site.server.view(), AdminObserver::new());
-    let error = admin::start(&elsewhere, subject).unwrap_err();
+    let target = AdminTarget::new("smig gateway", site.server.view(), AdminObserver::new());
+    let error = admin::start(&elsewhere, target).unwrap_err();
     assert!(matches!(error, AdminError::NotLocal(_)), "{error}");
 }
 
 #[tokio::test]
-async fn so_many_may_look_and_no_more() {
+async fn event_readers_are_limited() {
     let site = site(|subject| subject);
     let at = site.admin.local_addr();
     let mut readers = Vec::new();
     let refused = loop {
         match EventReader::open(at).await {
             Ok(mut reader) => {
-                reader.until("hello", |_| true).await;
+                reader.next_matching("hello", |_| true).await;
                 readers.push(reader);
             }
             Err(status) => break status,
@@ -325,11 +326,12 @@ async fn so_many_may_look_and_no_more() {
 }
 
 #[tokio::test]
-async fn an_agent_shows_its_sessions() {
+async fn sessions_of_a_client_are_shown() {
     let site = site(|subject| subject);
     let held = site.get("/big").await;
-    let admin = show(AdminTarget::new("smig agent", site.client.clone(), AdminObserver::new()));
-    let (_, api) = ask(admin.local_addr(), "/api/sessions").await;
+    let admin =
+        start_admin(AdminTarget::new("smig agent", site.client.clone(), AdminObserver::new()));
+    let (_, api) = get(admin.local_addr(), "/api/sessions").await;
     let api: Value = serde_json::from_slice(api.body()).unwrap();
     assert_eq!(api["sessions"][0]["open_streams"], 1, "{api}");
     drop(held);

@@ -1,6 +1,6 @@
-//! The pages of an agent and of its gateway, with something to show: programs of this machine fetch small
-//! things all the time and big ones now and then, by each of the agent's entrances, over a path that is
-//! made slow on purpose.
+//! The admin pages of an agent and of its gateway under load: local programs fetch small objects
+//! all the time and large ones now and then, through each of the agent's protocols, at a limited
+//! pacing rate.
 //!
 //! `cargo run -p smig-agent --example agent`, then open the addresses that it prints. Arguments, if
 //! any, are the addresses of the agent's page and of the gateway's.
@@ -20,29 +20,29 @@ use smig_gateway::config::Config;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-const BIG: usize = 24_000_000;
-/// Bytes a second that a program reads at most.
-const RATE: f64 = 2e6;
+const BIG_BYTES: usize = 24_000_000;
+/// Maximum rate at which a program reads.
+const READ_BYTES_PER_S: f64 = 2e6;
 
-/// `/small/...` is 6 kB, all else is big.
+/// `/small/...` is 6 kB, all else is large.
 fn origin() -> Result<Server, smig::Error> {
-    let (small, big) = (Bytes::from(vec![0x5a; 6000]), Bytes::from(vec![0x5a; BIG]));
-    let answer = move |request: Request<Incoming>| {
+    let (small, big) = (Bytes::from(vec![0x5a; 6000]), Bytes::from(vec![0x5a; BIG_BYTES]));
+    let handle = move |request: Request<Incoming>| {
         let is_small = request.uri().path().starts_with("/small");
         let body = if is_small { small.clone() } else { big.clone() };
         async move { Ok::<_, Infallible>(Response::new(Full::new(body))) }
     };
     Server::builder()
         .listen_cleartext(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), CleartextTrust::None)
-        .start(tower::service_fn(answer))
+        .start(tower::service_fn(handle))
 }
 
 /// A gateway for one user, and the PEM of its certificate.
 fn gateway(admin: SocketAddr) -> Result<(Gateway, String), BoxError> {
-    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()])?;
-    let place = tempfile::tempdir()?;
-    std::fs::write(place.path().join("chain.pem"), made.cert.pem())?;
-    std::fs::write(place.path().join("key.pem"), made.signing_key.serialize_pem())?;
+    let certificate = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()])?;
+    let directory = tempfile::tempdir()?;
+    std::fs::write(directory.path().join("chain.pem"), certificate.cert.pem())?;
+    std::fs::write(directory.path().join("key.pem"), certificate.signing_key.serialize_pem())?;
     // The hash of "a-long-secret".
     let text = format!(
         "[[listen]]\naddress = '127.0.0.1:0'\n[[route]]\nstatus = 404\n\
@@ -52,12 +52,12 @@ fn gateway(admin: SocketAddr) -> Result<(Gateway, String), BoxError> {
          [admin]\nlisten = '{admin}'\n[migration]\nmin_transfer_time = '0ms'\n\
          [bulk]\npacing_rate = 1500000\n"
     );
-    let config = Config::parse(&text, &place.path().join("gateway.toml"))
+    let config = Config::parse(&text, &directory.path().join("gateway.toml"))
         .map_err(|faults| format!("{faults:?}"))?;
-    Ok((Gateway::start(config)?, made.cert.pem()))
+    Ok((Gateway::start(config)?, certificate.cert.pem()))
 }
 
-/// Asks for a path on an open connection, and reads all that comes, not faster than [`RATE`].
+/// Requests `target` on an open connection, and reads the response, at most [`READ_BYTES_PER_S`].
 async fn fetch(mut tcp: TcpStream, target: &str, host: SocketAddr) -> Result<(), BoxError> {
     let head = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     tcp.write_all(head.as_bytes()).await?;
@@ -65,13 +65,15 @@ async fn fetch(mut tcp: TcpStream, target: &str, host: SocketAddr) -> Result<(),
     loop {
         match tcp.read(&mut buffer).await? {
             0 => return Ok(()),
-            read => tokio::time::sleep(Duration::from_secs_f64(read as f64 / RATE)).await,
+            read => {
+                tokio::time::sleep(Duration::from_secs_f64(read as f64 / READ_BYTES_PER_S)).await
+            }
         }
     }
 }
 
-/// A tunnel by the HTTP proxy.
-async fn by_connect(proxy: SocketAddr, to: SocketAddr) -> Result<TcpStream, BoxError> {
+/// Opens a tunnel through the HTTP proxy.
+async fn open_connect_tunnel(proxy: SocketAddr, to: SocketAddr) -> Result<TcpStream, BoxError> {
     let mut tcp = TcpStream::connect(proxy).await?;
     tcp.write_all(format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n").as_bytes()).await?;
     let mut head = Vec::new();
@@ -81,8 +83,8 @@ async fn by_connect(proxy: SocketAddr, to: SocketAddr) -> Result<TcpStream, BoxE
     Ok(tcp)
 }
 
-/// A tunnel by the SOCKS proxy.
-async fn by_socks(proxy: SocketAddr, to: SocketAddr) -> Result<TcpStream, BoxError> {
+/// Opens a tunnel through the SOCKS proxy.
+async fn open_socks_tunnel(proxy: SocketAddr, to: SocketAddr) -> Result<TcpStream, BoxError> {
     let mut tcp = TcpStream::connect(proxy).await?;
     let [high, low] = to.port().to_be_bytes();
     tcp.write_all(&[5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1, high, low]).await?;
@@ -94,22 +96,23 @@ async fn by_socks(proxy: SocketAddr, to: SocketAddr) -> Result<TcpStream, BoxErr
 async fn main() -> Result<(), BoxError> {
     let mut args = std::env::args().skip(1);
     let mut argument = || args.next().unwrap_or_else(|| "127.0.0.1:0".to_owned()).parse();
-    let (here, there) = (argument()?, argument()?);
+    let (agent_admin, gateway_admin) = (argument()?, argument()?);
     let server = origin()?;
     let to = *server.local_addrs().first().ok_or("no origin")?;
-    let (gateway, pem) = gateway(there)?;
+    let (gateway, pem) = gateway(gateway_admin)?;
     let (address, _) = gateway.listeners().next().ok_or("no gateway")?;
     let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let spec = AgentOptions {
+    let options = AgentOptions {
         credentials: Credentials::bearer("a-long-secret"),
         listen: vec![loopback],
         socks: vec![loopback],
         forwards: vec![format!("127.0.0.1:0=tcp://{to}").parse()?],
-        admin: Some(AdminSpec { listen: here }),
+        admin: Some(AdminSpec { listen: agent_admin }),
         ..AgentOptions::new(Origin::https("localhost", address.port()))
     };
-    let agent = Agent::start(spec, agent::client().trust(Trust::Pem(pem.into()))).await?;
-    for (what, page) in [("agent", agent.admin()), ("gateway", gateway.admin())] {
+    let agent =
+        Agent::start(options, agent::client_builder().trust(Trust::Pem(pem.into()))).await?;
+    for (what, page) in [("agent", agent.admin_addr()), ("gateway", gateway.admin())] {
         println!("{what}: http://{}/", page.ok_or("no page")?);
     }
     let [proxy, socks, port] = [agent.http_addrs(), agent.socks_addrs(), agent.forward_addrs()]
@@ -137,10 +140,10 @@ async fn main() -> Result<(), BoxError> {
     let tunnels = async {
         loop {
             tokio::time::sleep(Duration::from_secs(4)).await;
-            fetch(by_connect(proxy, to).await?, "/", to).await?;
-            // One that its client gives up.
-            let gone = fetch(by_socks(socks, to).await?, "/", to);
-            drop(tokio::time::timeout(Duration::from_secs(6), gone).await);
+            fetch(open_connect_tunnel(proxy, to).await?, "/", to).await?;
+            // This one is cancelled by its client.
+            let cancelled = fetch(open_socks_tunnel(socks, to).await?, "/", to);
+            drop(tokio::time::timeout(Duration::from_secs(6), cancelled).await);
         }
         #[expect(unreachable_code, reason = "gives the error its type")]
         Ok::<_, BoxError>(())

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use crate::listen::{LocalProtocol, accept_all};
 use crate::options::AgentOptions;
-use crate::shared::Shared;
+use crate::shared::SharedState;
 use crate::uplink::{Uplink, UplinkState};
 
 /// A running agent. Dropping it stops it at once: open connections are reset.
@@ -27,87 +27,90 @@ pub struct Agent {
     forwards: Vec<SocketAddr>,
     uplink: Arc<Uplink>,
     admin: Option<Admin>,
-    stopping: watch::Sender<bool>,
+    stop_sender: watch::Sender<bool>,
     tasks: JoinSet<()>,
     telemetry: Option<Telemetry>,
 }
 
-/// HTTP/2 settings for an agent. Some of its streams may end at programs that do not read: the connection's
-/// window holds those of many streams, so that they do not block the others.
+/// HTTP/2 settings for an agent. Some of its streams may end at programs that do not read: the
+/// connection's window is as large as those of many streams, so that they do not block the others.
 #[must_use]
-pub fn engine() -> Config {
+pub fn engine_config() -> Config {
     Config { stream_window: 2 << 20, connection_window: 64 << 20, ..Config::client() }
 }
 
 /// A client builder for an agent: its HTTP/2 settings, and sockets that detect within half a minute that the
 /// gateway, or the network path to it, is lost.
 #[must_use]
-pub fn client() -> ClientBuilder {
-    let noticing = |mut options: SocketOptions| {
+pub fn client_builder() -> ClientBuilder {
+    let with_user_timeout = |mut options: SocketOptions| {
         options.user_timeout = Some(Duration::from_secs(30));
         options
     };
     Client::builder()
-        .engine(engine())
-        .interactive_socket(noticing(SocketOptions::interactive()))
-        .bulk_socket(noticing(SocketOptions::bulk()))
+        .engine(engine_config())
+        .interactive_socket(with_user_timeout(SocketOptions::interactive()))
+        .bulk_socket(with_user_timeout(SocketOptions::bulk()))
 }
 
 /// Minimum length of the queue of requests that wait for the gateway, however few connections are allowed:
 /// one connection may carry many gRPC calls.
-const MIN_QUEUE: usize = 1024;
+const MIN_QUEUED_REQUESTS: usize = 1024;
 
 impl Agent {
-    /// Binds the local addresses and starts to connect to the gateway. `client` is built on [`client()`], and
-    /// sets the trusted CAs.
+    /// Binds the local addresses and starts to connect to the gateway. `client` is based on
+    /// [`client_builder()`], and sets the trusted CAs.
     ///
     /// # Errors
     /// An address that cannot be bound, certificates that cannot be read, or an invalid telemetry or admin
     /// configuration.
-    pub async fn start(spec: AgentOptions, client: ClientBuilder) -> io::Result<Self> {
-        let telemetry = spec.telemetry.as_ref();
+    pub async fn start(options: AgentOptions, client: ClientBuilder) -> io::Result<Self> {
+        let telemetry = options.telemetry.as_ref();
         let telemetry = telemetry.map(|spec| Telemetry::start(spec, "smig-agent")).transpose();
         let telemetry =
             telemetry.map_err(|error| io::Error::other(format!("telemetry: {error}")))?;
-        let observer = spec.admin.as_ref().map(|_| AdminObserver::new());
+        let observer = options.admin.as_ref().map(|_| AdminObserver::new());
         // Everything that is accepted may wait for the gateway.
-        let client = client.queue(QueueLimit::new(spec.max_connections.max(MIN_QUEUE)));
+        let client =
+            client.queue(QueueLimit::new(options.max_connections.max(MIN_QUEUED_REQUESTS)));
         let client = match &observer {
             Some(observer) => {
-                client.observer(observer.clone()).request_label_limit(admin::NAME_LENGTH)
+                client.observer(observer.clone()).request_label_limit(admin::MAX_LABEL_BYTES)
             }
             None => client,
         };
         let client = client.build().map_err(io::Error::other)?;
-        let uplink = Uplink::new(client.clone(), spec.via, spec.credentials);
+        let uplink = Uplink::new(client.clone(), options.gateway, options.credentials);
         let tunnels = Tunnels::of_agent();
-        let admin = match (&spec.admin, observer) {
+        let admin = match (&options.admin, observer) {
             (Some(spec), Some(observer)) => {
-                let mut subject = AdminTarget::new("smig agent", client, observer)
-                    .report(Arc::new(tunnels.clone()))
-                    .ready(ready(uplink.link()));
+                let mut target = AdminTarget::new("smig agent", client, observer)
+                    .with_stats(Arc::new(tunnels.clone()))
+                    .with_readiness(ready(uplink.state()));
                 if let Some(telemetry) = &telemetry {
-                    subject = subject.report(telemetry.stats());
+                    target = target.with_stats(telemetry.stats());
                 }
-                Some(admin::start(spec, subject).map_err(io::Error::other)?)
+                Some(admin::start(spec, target).map_err(io::Error::other)?)
             }
             _ => None,
         };
-        let (stopping, stop) = watch::channel(false);
+        let (stop_sender, stop) = watch::channel(false);
         let mut tasks = JoinSet::new();
         tasks.spawn({
             let uplink = Arc::clone(&uplink);
-            async move { uplink.keep().await }
+            async move { uplink.run().await }
         });
-        let bound = [bind(&spec.listen).await?, bind(&spec.socks).await?];
+        let bound = [bind(&options.listen).await?, bind(&options.socks).await?];
         let [http, socks] = &bound;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedState {
             uplink: Arc::clone(&uplink),
             socks: addresses(socks)?.first().copied(),
-            tunnel_idle_timeout: spec.tunnel_idle_timeout,
+            tunnel_idle_timeout: options.tunnel_idle_timeout,
             tunnels: tunnels.clone(),
             tracer: telemetry.as_ref().map(Telemetry::tracer),
-            places: Arc::new(Semaphore::new(spec.max_connections.min(Semaphore::MAX_PERMITS))),
+            connection_permits: Arc::new(Semaphore::new(
+                options.max_connections.min(Semaphore::MAX_PERMITS),
+            )),
         });
         let (http, socks_addrs) = (addresses(http)?, addresses(socks)?);
         let mut forwards = Vec::new();
@@ -117,7 +120,7 @@ impl Agent {
         {
             ports.extend(listeners.into_iter().map(|listener| (listener, protocol.clone())));
         }
-        for forward in spec.forwards {
+        for forward in options.forwards {
             let listener = bind_one(forward.listen).await?;
             forwards.push(listener.local_addr()?);
             ports.push((listener, LocalProtocol::Port(Arc::new(forward))));
@@ -125,7 +128,16 @@ impl Agent {
         for (listener, protocol) in ports {
             tasks.spawn(accept_all(listener, protocol, Arc::clone(&shared), stop.clone()));
         }
-        Ok(Self { http, socks: socks_addrs, forwards, uplink, admin, stopping, tasks, telemetry })
+        Ok(Self {
+            http,
+            socks: socks_addrs,
+            forwards,
+            uplink,
+            admin,
+            stop_sender,
+            tasks,
+            telemetry,
+        })
     }
 
     /// The addresses of the HTTP proxy, with the actual ports.
@@ -148,14 +160,14 @@ impl Agent {
 
     /// The address of the admin page.
     #[must_use]
-    pub fn admin(&self) -> Option<SocketAddr> {
+    pub fn admin_addr(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(Admin::local_addr)
     }
 
     /// The state of the connection to the gateway, and its changes.
     #[must_use]
-    pub fn link(&self) -> watch::Receiver<UplinkState> {
-        self.uplink.link()
+    pub fn uplink_state(&self) -> watch::Receiver<UplinkState> {
+        self.uplink.state()
     }
 
     /// Counters of the client.
@@ -164,10 +176,10 @@ impl Agent {
         self.uplink.stats()
     }
 
-    /// Shuts down gracefully: stops accepting, and lets active exchanges finish; what still runs after `limit` is
-    /// reset. Then the last spans are sent, for three seconds at most.
+    /// Shuts down gracefully: stops accepting, and lets active exchanges finish; those still active
+    /// after `limit` are reset. Then the last spans are sent, for three seconds at most.
     pub async fn shutdown(mut self, limit: Duration) {
-        self.stopping.send_replace(true);
+        self.stop_sender.send_replace(true);
         self.uplink.stop();
         let ended = async { while self.tasks.join_next().await.is_some() {} };
         if timeout(limit, ended).await.is_err() {
@@ -181,8 +193,8 @@ impl Agent {
 }
 
 /// The readiness check: ready while the gateway is connected.
-fn ready(link: watch::Receiver<UplinkState>) -> impl Fn() -> Result<(), String> {
-    move || match &*link.borrow() {
+fn ready(state: watch::Receiver<UplinkState>) -> impl Fn() -> Result<(), String> {
+    move || match &*state.borrow() {
         UplinkState::Up(_) => Ok(()),
         UplinkState::Connecting => Err("connecting to the gateway".to_owned()),
         UplinkState::Unreachable(why) => Err(format!("the gateway cannot be reached: {why}")),

@@ -53,10 +53,10 @@ pub struct GatewaySpec {
     #[serde(default = "connect_timeout", deserialize_with = "deserialize_time")]
     pub connect_timeout: Duration,
     /// Whether streams may migrate.
-    #[serde(default = "yes")]
+    #[serde(default = "default_migrate")]
     pub migrate: bool,
     /// Number of spare connections kept open for migrations.
-    #[serde(default = "one")]
+    #[serde(default = "default_spares")]
     pub spares: usize,
 }
 
@@ -107,11 +107,11 @@ const fn connect_timeout() -> Duration {
     Duration::from_secs(10)
 }
 
-const fn yes() -> bool {
+const fn default_migrate() -> bool {
     true
 }
 
-const fn one() -> usize {
+const fn default_spares() -> usize {
     1
 }
 
@@ -131,8 +131,8 @@ impl GatewaySpec {
             ca: None,
             insecure: false,
             connect_timeout: connect_timeout(),
-            migrate: yes(),
-            spares: one(),
+            migrate: default_migrate(),
+            spares: default_spares(),
         }
     }
 
@@ -185,22 +185,22 @@ impl AgentConfig {
         document.finish(&KEYS)?;
         // A missing gateway was reported as a fault above.
         let mut gateway = gateway.ok_or_else(Vec::new)?;
-        let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let folder = whole.parent().unwrap_or(&whole);
-        let join = |path: &mut PathBuf| *path = folder.join(&*path);
-        gateway.token_file.as_mut().map(join);
-        gateway.ca.as_mut().map(join);
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let directory = absolute.parent().unwrap_or(&absolute);
+        let resolve = |path: &mut PathBuf| *path = directory.join(&*path);
+        gateway.token_file.as_mut().map(resolve);
+        gateway.ca.as_mut().map(resolve);
         let mut telemetry = telemetry;
         if let Some(telemetry) = &mut telemetry {
-            telemetry.ca.as_mut().map(join);
+            telemetry.ca.as_mut().map(resolve);
         }
         let limits = limits.map(|placed| placed.value).unwrap_or_default();
         Ok(Self { gateway, listen, limits, admin, telemetry })
     }
 
-    /// Returns whether a file configures an agent: only an agent's has the section `gateway`.
+    /// Returns whether a file configures an agent: only then it has the section `gateway`.
     #[must_use]
-    pub fn is_one(path: &Path) -> bool {
+    pub fn is_agent_config(path: &Path) -> bool {
         let text = std::fs::read_to_string(path).unwrap_or_default();
         text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("gateway"))
     }
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_parses_as_it_is_and_with_every_key_in_force() {
+    fn the_example_parses_with_and_without_commented_keys() {
         let defaults = AgentConfig {
             gateway: GatewaySpec::new(Origin::https("gateway.example", 443)),
             listen: LocalListeners::default(),
@@ -232,15 +232,15 @@ mod tests {
             telemetry: None,
         };
         assert_eq!(parse(example()).unwrap(), defaults);
-        let whole = uncommented(example());
-        let all = parse(&whole).unwrap_or_else(|faults| panic!("{faults:#?}"));
+        let uncommented_text = uncommented(example());
+        let all = parse(&uncommented_text).unwrap_or_else(|faults| panic!("{faults:#?}"));
         assert_eq!(all.limits, defaults.limits);
         assert_eq!(all.listen.forward.len(), 1);
         assert_eq!(all.gateway.token_file.as_deref(), Some(Path::new("/etc/smig/token")));
         assert!(all.admin.is_some());
         assert_eq!(all.telemetry.unwrap().sample_ratio, Some(1.0));
         for key in KEYS {
-            assert!(whole.contains(&format!("[{key}]")), "{key}");
+            assert!(uncommented_text.contains(&format!("[{key}]")), "{key}");
         }
     }
 
@@ -254,9 +254,10 @@ mod tests {
                 "5: listen.htp: unknown key; did you mean http?",
             ]
         );
-        let nowhere = parse("[gateway]\nurl = 'https://a'\n[listen]\nhttp = []\n").unwrap_err();
-        assert_eq!(nowhere, ["3: listen: no addresses; add http, socks or forward"]);
-        let nobody = parse("[admin]\nlisten = '127.0.0.1:1'\n").unwrap_err();
-        assert!(nobody[0].contains("gateway: no gateway"), "{nobody:?}");
+        let no_addresses =
+            parse("[gateway]\nurl = 'https://a'\n[listen]\nhttp = []\n").unwrap_err();
+        assert_eq!(no_addresses, ["3: listen: no addresses; add http, socks or forward"]);
+        let no_gateway = parse("[admin]\nlisten = '127.0.0.1:1'\n").unwrap_err();
+        assert!(no_gateway[0].contains("gateway: no gateway"), "{no_gateway:?}");
     }
 }

@@ -15,51 +15,51 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use smig_admin::spans::RequestSpan;
 use smig_proxy::framing::Content;
-use smig_proxy::head::{self, Upgrades};
+use smig_proxy::head::{self, UpgradeHandling};
 use smig_proxy::tunnel::{Socket, Stream, TunnelKind};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::failure::LocalError;
+use crate::error::LocalError;
 use crate::local_socket::{LocalBody, LocalSocket, ResponseState};
 use crate::pac;
-use crate::shared::{Shared, Stop, stopped};
+use crate::shared::{SharedState, ShutdownReceiver, wait_for_shutdown};
 
-/// How long a connection without a request yet may still send its first one at shutdown.
-const FIRST_REQUEST: Duration = Duration::from_secs(1);
+/// At shutdown: timeout of the first request of a connection that has sent none.
+const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// One local connection.
 struct Connection {
-    shared: Arc<Shared>,
-    local: SocketAddr,
-    progress: ResponseState,
+    shared: Arc<SharedState>,
+    local_addr: SocketAddr,
+    state: ResponseState,
     /// Whether a request has arrived.
-    asked: watch::Sender<bool>,
+    request_seen: watch::Sender<bool>,
     /// A tunnel that starts once the connection has finished HTTP.
     tunnel: Mutex<Option<(OnUpgrade, Stream, RequestSpan)>>,
 }
 
 /// Serves a local connection to its end.
-pub(crate) async fn serve(tcp: TcpStream, shared: Arc<Shared>, stop: Stop) {
-    let Ok(local) = tcp.local_addr() else { return };
-    let accepted = LocalSocket::new(tcp);
-    let progress = accepted.progress();
-    let (asked, is_asked) = watch::channel(false);
+pub(crate) async fn serve(tcp: TcpStream, shared: Arc<SharedState>, stop: ShutdownReceiver) {
+    let Ok(local_addr) = tcp.local_addr() else { return };
+    let local_socket = LocalSocket::new(tcp);
+    let state = local_socket.state();
+    let (request_seen, request_seen_rx) = watch::channel(false);
     let tunnel = Mutex::default();
-    let connection = Arc::new(Connection { shared, local, progress, asked, tunnel });
-    let answering = {
+    let connection = Arc::new(Connection { shared, local_addr, state, request_seen, tunnel });
+    let service = {
         let connection = Arc::clone(&connection);
         service_fn(move |request| {
             let connection = Arc::clone(&connection);
-            async move { Ok::<_, Infallible>(connection.answer(request).await) }
+            async move { Ok::<_, Infallible>(connection.handle(request).await) }
         })
     };
     let http = http1::Builder::new()
         .timer(TokioTimer::new())
-        .serve_connection(TokioIo::new(accepted), answering)
+        .serve_connection(TokioIo::new(local_socket), service)
         .with_upgrades();
-    if let Err(error) = until_stopped(http, stop, is_asked).await {
+    if let Err(error) = drive(http, stop, request_seen_rx).await {
         tracing::debug!(%error, "local connection failed");
     }
     let tunnel = connection.tunnel.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -67,16 +67,16 @@ pub(crate) async fn serve(tcp: TcpStream, shared: Arc<Shared>, stop: Stop) {
     let Ok(Ok(parts)) = upgrade.await.map(|io| io.downcast::<TokioIo<LocalSocket>>()) else {
         return;
     };
-    connection.progress.end();
-    let socket = Socket::with_first(parts.io.into_inner(), parts.read_buf);
-    connection.shared.carry(TunnelKind::Connect, socket, stream, span).await;
+    connection.state.end();
+    let socket = Socket::with_prefix(parts.io.into_inner(), parts.read_buf);
+    connection.shared.relay_tunnel(TunnelKind::Connect, socket, stream, span).await;
 }
 
-/// Drives a connection to its end. A separate function, so that a tunnel that follows does not hold its state.
-async fn until_stopped<I, S>(
+/// Drives a connection to its end. A separate function: its state is freed before a tunnel starts.
+async fn drive<I, S>(
     http: http1::UpgradeableConnection<I, S>,
-    stop: Stop,
-    mut is_asked: watch::Receiver<bool>,
+    stop: ShutdownReceiver,
+    mut request_seen_rx: watch::Receiver<bool>,
 ) -> hyper::Result<()>
 where
     S: hyper::service::HttpService<hyper::body::Incoming, ResBody = LocalBody>,
@@ -84,14 +84,15 @@ where
     I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
 {
     let mut http = Box::pin(http);
-    let ending = async move {
-        stopped(stop).await;
-        // hyper would immediately close a connection that waits for a request, while the first one is on its way.
-        let _ = timeout(FIRST_REQUEST, is_asked.wait_for(|&asked| asked)).await;
+    let stop_requested = async move {
+        wait_for_shutdown(stop).await;
+        // hyper would immediately close a connection without a request, although its first one may
+        // be in flight.
+        let _ = timeout(FIRST_REQUEST_TIMEOUT, request_seen_rx.wait_for(|&seen| seen)).await;
     };
     tokio::select! {
-        ended = http.as_mut() => ended,
-        () = ending => {
+        result = http.as_mut() => result,
+        () = stop_requested => {
             http.as_mut().graceful_shutdown();
             http.await
         }
@@ -99,17 +100,17 @@ where
 }
 
 impl Connection {
-    async fn answer(&self, request: Request<hyper::body::Incoming>) -> Response<LocalBody> {
-        self.asked.send_replace(true);
+    async fn handle(&self, request: Request<hyper::body::Incoming>) -> Response<LocalBody> {
+        self.request_seen.send_replace(true);
         let method = request.method().clone();
-        let answered = if method == Method::CONNECT {
+        let result = if method == Method::CONNECT {
             self.connect(request).await
         } else if request.uri().authority().is_some() {
             self.forward(request).await
         } else {
-            Ok(self.own(&method, request.uri().path()))
+            Ok(self.serve_own(&method, request.uri().path()))
         };
-        answered.unwrap_or_else(|failure| {
+        result.unwrap_or_else(|failure| {
             tracing::debug!(why = failure.text(), "local request failed");
             page(failure.status(), failure.text())
         })
@@ -130,7 +131,7 @@ impl Connection {
         let stream = stream?;
         let upgrade = hyper::upgrade::on(&mut request);
         // Until the relay starts: a connection that ends before that is reset.
-        self.progress.begin();
+        self.state.begin();
         *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some((upgrade, stream, span));
         Ok(Response::new(LocalBody::text(Bytes::new())))
     }
@@ -151,28 +152,28 @@ impl Connection {
         let uplink = Arc::clone(&self.shared.uplink);
         let response = uplink.send(request).await;
         span.set_status(response.as_ref().map_or_else(LocalError::status, Response::status));
-        let progress = self.progress.clone();
-        let mut response = response?.map(|body| LocalBody::session(body, progress, uplink, span));
+        let state = self.state.clone();
+        let mut response = response?.map(|body| LocalBody::session(body, state, uplink, span));
         *response.version_mut() = Version::HTTP_11;
         Ok(response)
     }
 
     /// Handles a request to the agent itself.
-    fn own(&self, method: &Method, path: &str) -> Response<LocalBody> {
+    fn serve_own(&self, method: &Method, path: &str) -> Response<LocalBody> {
         if *method != Method::GET && *method != Method::HEAD {
             return page(StatusCode::METHOD_NOT_ALLOWED, "this is a proxy; use GET or HEAD");
         }
         match path {
             pac::PATH => {
                 let mut response =
-                    Response::new(LocalBody::text(pac::script(self.local, self.shared.socks)));
+                    Response::new(LocalBody::text(pac::script(self.local_addr, self.shared.socks)));
                 let headers = response.headers_mut();
                 headers.insert(CONTENT_TYPE, HeaderValue::from_static(pac::MEDIA_TYPE));
                 headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
                 response
             }
             "/" => {
-                let local = self.local;
+                let local = self.local_addr;
                 let text = format!(
                     "This is a smig agent, an HTTP proxy. Set http://{local} as the proxy of \
                      programs, or http://{local}{} as the proxy configuration URL of browsers",
@@ -189,7 +190,7 @@ impl Connection {
 pub(crate) fn prepare_request(
     mut request: Request<hyper::body::Incoming>,
 ) -> Result<Request<Content<hyper::body::Incoming>>, LocalError> {
-    let bad =
+    let to_local_error =
         |failure: smig_proxy::ProxyError| LocalError::new(failure.status(), failure.to_string());
     // The target's authority takes precedence over Host (RFC 9112 section 3.2.2).
     let host = request.uri().authority().map(|target| HeaderValue::from_str(target.as_str()));
@@ -200,10 +201,11 @@ pub(crate) fn prepare_request(
     }
     let (parts, body) = request.into_parts();
     let (mut upstream_head, content, _) =
-        head::validate_request(parts, body, None, Upgrades::Ignored).map_err(bad)?;
+        head::validate_request(parts, body, None, UpgradeHandling::Ignored)
+            .map_err(to_local_error)?;
     // hyper sends 100 (Continue) when the body is read.
     upstream_head.fields.remove(&EXPECT);
-    head::for_http2(upstream_head, &Scheme::HTTP, content).map_err(bad)
+    head::for_http2(upstream_head, &Scheme::HTTP, content).map_err(to_local_error)
 }
 
 /// Creates a plain-text response.

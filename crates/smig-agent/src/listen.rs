@@ -9,11 +9,11 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 
 use crate::options::PortForward;
-use crate::shared::{Shared, Stop, stopped};
+use crate::shared::{SharedState, ShutdownReceiver, wait_for_shutdown};
 use crate::{http_proxy, port_forward, socks5};
 
 /// Pause after `accept` failed.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// The protocol of a local port.
 #[derive(Clone, Debug)]
@@ -28,21 +28,21 @@ pub(crate) enum LocalProtocol {
 pub(crate) async fn accept_all(
     listener: TcpListener,
     protocol: LocalProtocol,
-    shared: Arc<Shared>,
-    stop: Stop,
+    shared: Arc<SharedState>,
+    stop: ShutdownReceiver,
 ) {
-    let mut running = JoinSet::new();
+    let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
-            () = stopped(stop.clone()) => break,
-            Some(_) = running.join_next(), if !running.is_empty() => continue,
+            () = wait_for_shutdown(stop.clone()) => break,
+            Some(_) = connections.join_next(), if !connections.is_empty() => continue,
             accepted = accept(&listener, &shared) => accepted,
         };
         match accepted {
-            Ok((tcp, place)) => {
-                running.spawn(serve(
+            Ok((tcp, permit)) => {
+                connections.spawn(serve(
                     tcp,
-                    place,
+                    permit,
                     protocol.clone(),
                     Arc::clone(&shared),
                     stop.clone(),
@@ -50,24 +50,24 @@ pub(crate) async fn accept_all(
             }
             Err(error) => {
                 seldom!(warn, "local accept", %error, "local connection not accepted");
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
     }
-    for (tcp, place) in waiting(listener, &shared) {
-        running.spawn(serve(tcp, place, protocol.clone(), Arc::clone(&shared), stop.clone()));
+    for (tcp, permit) in accept_queued(listener, &shared) {
+        connections.spawn(serve(tcp, permit, protocol.clone(), Arc::clone(&shared), stop.clone()));
     }
-    while running.join_next().await.is_some() {}
+    while connections.join_next().await.is_some() {}
 }
 
 async fn serve(
     tcp: TcpStream,
-    place: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
     protocol: LocalProtocol,
-    shared: Arc<Shared>,
-    stop: Stop,
+    shared: Arc<SharedState>,
+    stop: ShutdownReceiver,
 ) {
-    let _place = place;
+    let _permit = permit;
     // Disable Nagle's algorithm; the connection may be closed already.
     let _ = tcp.set_nodelay(true);
     match protocol {
@@ -79,15 +79,18 @@ async fn serve(
 
 /// Accepts the connections in the kernel's queue, as far as the limit allows: closing a listener resets those
 /// that are still queued.
-fn waiting(listener: TcpListener, shared: &Shared) -> Vec<(TcpStream, OwnedSemaphorePermit)> {
+fn accept_queued(
+    listener: TcpListener,
+    shared: &SharedState,
+) -> Vec<(TcpStream, OwnedSemaphorePermit)> {
     let mut accepted = Vec::new();
-    // Ask the kernel directly: the runtime may not yet have seen that the listener is readable.
+    // Call accept(2) directly: the runtime may not yet have noticed that the listener is readable.
     let Ok(listener) = listener.into_std() else { return accepted };
-    while let Ok(place) = Arc::clone(&shared.places).try_acquire_owned()
+    while let Ok(permit) = Arc::clone(&shared.connection_permits).try_acquire_owned()
         && let Ok((tcp, _)) = listener.accept()
     {
         match tcp.set_nonblocking(true).and_then(|()| TcpStream::from_std(tcp)) {
-            Ok(tcp) => accepted.push((tcp, place)),
+            Ok(tcp) => accepted.push((tcp, permit)),
             Err(error) => {
                 seldom!(warn, "local accept", %error, "local connection not accepted");
             }
@@ -99,10 +102,10 @@ fn waiting(listener: TcpListener, shared: &Shared) -> Vec<(TcpStream, OwnedSemap
 /// Accepts the next connection once the limit allows one more.
 async fn accept(
     listener: &TcpListener,
-    shared: &Shared,
+    shared: &SharedState,
 ) -> std::io::Result<(TcpStream, OwnedSemaphorePermit)> {
-    let places = Arc::clone(&shared.places);
-    let place = places.acquire_owned().await.map_err(std::io::Error::other)?;
+    let permits = Arc::clone(&shared.connection_permits);
+    let permit = permits.acquire_owned().await.map_err(std::io::Error::other)?;
     let (tcp, _) = listener.accept().await?;
-    Ok((tcp, place))
+    Ok((tcp, permit))
 }

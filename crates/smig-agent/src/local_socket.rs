@@ -25,20 +25,20 @@ use crate::uplink::Uplink;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResponseState(Arc<AtomicU8>);
 
-/// No response or tunnel is under way, or it has reached its end.
+/// No response or tunnel is in progress, or it has reached its end.
 const COMPLETE: u8 = 0;
 /// A response's body, or a tunnel, has not reached its end.
 const IN_PROGRESS: u8 = 1;
 /// It failed and will not reach its end.
-const BROKEN: u8 = 2;
+const FAILED: u8 = 2;
 
 impl ResponseState {
     pub(crate) fn begin(&self) {
         self.0.store(IN_PROGRESS, Ordering::Relaxed);
     }
 
-    fn break_off(&self) {
-        self.0.store(BROKEN, Ordering::Relaxed);
+    fn fail(&self) {
+        self.0.store(FAILED, Ordering::Relaxed);
     }
 
     /// Marks it as complete, unless it failed.
@@ -48,7 +48,7 @@ impl ResponseState {
             self.0.compare_exchange(IN_PROGRESS, COMPLETE, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    fn is_whole(&self) -> bool {
+    fn is_complete(&self) -> bool {
         self.0.load(Ordering::Relaxed) == COMPLETE
     }
 }
@@ -57,29 +57,29 @@ impl ResponseState {
 #[derive(Debug)]
 pub(crate) struct LocalSocket {
     tcp: TcpStream,
-    /// Bytes that were read to detect the protocol.
+    /// Bytes that were read to detect the protocol, and not yet returned.
     first: Bytes,
-    progress: ResponseState,
-    /// Everything written was handed to the kernel.
+    state: ResponseState,
+    /// All written bytes were passed to the kernel.
     flushed: bool,
 }
 
 impl LocalSocket {
     pub(crate) fn new(tcp: TcpStream) -> Self {
-        Self { tcp, first: Bytes::new(), progress: ResponseState::default(), flushed: true }
+        Self { tcp, first: Bytes::new(), state: ResponseState::default(), flushed: true }
     }
 
-    pub(crate) fn progress(&self) -> ResponseState {
-        self.progress.clone()
+    pub(crate) fn state(&self) -> ResponseState {
+        self.state.clone()
     }
 
     /// Reads until it is certain whether the client's first bytes are `preface`. The bytes are buffered and
     /// returned again by the next read. Silence for `timeout`, end of file and errors count as a mismatch.
-    pub(crate) async fn begins_with(&mut self, preface: &[u8], patience: Duration) -> bool {
+    pub(crate) async fn begins_with(&mut self, preface: &[u8], timeout: Duration) -> bool {
         let mut first = BytesMut::with_capacity(preface.len());
-        let until = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         while preface.starts_with(&first) && first.len() < preface.len() {
-            match timeout_at(until, self.tcp.read_buf(&mut first)).await {
+            match timeout_at(deadline, self.tcp.read_buf(&mut first)).await {
                 Ok(Ok(1..)) => {}
                 _ => break,
             }
@@ -97,7 +97,7 @@ impl Abort for LocalSocket {
 
 impl Drop for LocalSocket {
     fn drop(&mut self) {
-        if !(self.flushed && self.progress.is_whole()) {
+        if !(self.flushed && self.state.is_complete()) {
             self.abort();
         }
     }
@@ -135,7 +135,7 @@ impl AsyncWrite for LocalSocket {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if !self.progress.is_whole() {
+        if !self.state.is_complete() {
             // Do not send FIN: the client would take a truncated response for a complete one.
             return Poll::Ready(Ok(()));
         }
@@ -164,7 +164,7 @@ pub(crate) enum LocalBody {
     /// A response that the agent generates.
     Text(Full<Bytes>),
     /// A body received over the session.
-    Session { body: Incoming, sending: BodyGuard, uplink: Arc<Uplink>, span_guard: SpanGuard },
+    Session { body: Incoming, body_guard: BodyGuard, uplink: Arc<Uplink>, span_guard: SpanGuard },
 }
 
 /// Marks the connection's response as complete when dropped: hyper drops a body that was read to its end,
@@ -199,15 +199,15 @@ impl LocalBody {
 
     pub(crate) fn session(
         body: Incoming,
-        progress: ResponseState,
+        state: ResponseState,
         uplink: Arc<Uplink>,
         span: RequestSpan,
     ) -> Self {
         let span_guard = SpanGuard { span, stream: body.stream_info(), bytes: 0 };
         if !body.is_end_stream() {
-            progress.begin();
+            state.begin();
         }
-        Self::Session { body, sending: BodyGuard(progress), uplink, span_guard }
+        Self::Session { body, body_guard: BodyGuard(state), uplink, span_guard }
     }
 }
 
@@ -221,17 +221,17 @@ impl Body for LocalBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self.get_mut() {
             Self::Text(text) => Pin::new(text).poll_frame(cx).map_err(|never| match never {}),
-            Self::Session { body, sending, uplink, span_guard } => {
+            Self::Session { body, body_guard, uplink, span_guard } => {
                 let frame = ready!(Pin::new(body).poll_frame(cx));
                 if let Some(Ok(frame)) = &frame {
                     span_guard.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
                 }
                 Poll::Ready(frame.map(|frame| {
                     frame.map_err(|error| {
-                        sending.0.break_off();
+                        body_guard.0.fail();
                         span_guard.span.set_error("reset");
                         if error.is_transport() {
-                            uplink.on_broken();
+                            uplink.request_check();
                         }
                         error.into()
                     })

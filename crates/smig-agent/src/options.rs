@@ -1,4 +1,4 @@
-//! The description of an agent.
+//! The options of an agent.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use smig_admin::telemetry::TelemetrySpec;
 #[derive(Clone, Debug)]
 pub struct AgentOptions {
     /// The gateway.
-    pub via: Origin,
+    pub gateway: Origin,
     /// The credentials for the gateway.
     pub credentials: Option<Credentials>,
     /// Addresses of the HTTP proxy.
@@ -40,9 +40,9 @@ pub struct AgentOptions {
 impl AgentOptions {
     /// An agent without local ports.
     #[must_use]
-    pub const fn new(via: Origin) -> Self {
+    pub const fn new(gateway: Origin) -> Self {
         Self {
-            via,
+            gateway,
             credentials: None,
             listen: Vec::new(),
             socks: Vec::new(),
@@ -129,10 +129,10 @@ impl FromStr for PortForward {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad =
+        let invalid =
             || format!("{text:?} is not a forwarded port; write LOCAL_ADDRESS:PORT=HOST:PORT");
-        let (listen, target) = text.split_once('=').ok_or_else(bad)?;
-        let listen = listen.parse().map_err(|_| bad())?;
+        let (listen, target) = text.split_once('=').ok_or_else(invalid)?;
+        let listen = listen.parse().map_err(|_| invalid())?;
         let (protocol, target) = if let Some(target) = target.strip_prefix("h2c://") {
             (PortProtocol::H2c, target)
         } else if let Some(target) = target.strip_prefix("tcp://") {
@@ -140,9 +140,9 @@ impl FromStr for PortForward {
         } else {
             (PortProtocol::Detect, target)
         };
-        let target: Authority = target.parse().map_err(|_| bad())?;
+        let target: Authority = target.parse().map_err(|_| invalid())?;
         if target.port_u16().is_none_or(|port| port == 0) || target.as_str().contains('@') {
-            return Err(bad());
+            return Err(invalid());
         }
         Ok(Self { listen, target, protocol })
     }
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forwarded_ports() {
+    fn forwarded_ports_are_parsed() {
         let forward: PortForward = "127.0.0.1:50051=db.example:5432".parse().unwrap();
         assert_eq!(forward.listen, "127.0.0.1:50051".parse().unwrap());
         assert_eq!(forward.target, "db.example:5432");
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_never_shown() {
+    fn credentials_are_not_in_debug_output() {
         let credentials = Credentials::bearer("secret").unwrap();
         assert!(!format!("{credentials:?}").contains("secret"));
         assert!(Credentials::bearer("a b").is_none());

@@ -20,46 +20,46 @@ use smig_proxy::grpc;
 use smig_proxy::tunnel::{Socket, TunnelKind};
 use tokio::net::TcpStream;
 
-use crate::failure::LocalError;
+use crate::error::LocalError;
 use crate::http_proxy::{page, prepare_request};
 use crate::local_socket::{LocalBody, LocalSocket, ResponseState};
 use crate::options::{PortForward, PortProtocol};
-use crate::shared::{Shared, Stop, stopped};
+use crate::shared::{SharedState, ShutdownReceiver, wait_for_shutdown};
 use smig_proxy::ORIGIN_PROTOCOL;
 
 /// The client connection preface of HTTP/2 (RFC 9113 section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// How long a client may be silent before it is assumed to wait for the server's first bytes.
-const SILENCE: Duration = Duration::from_millis(300);
+const DETECT_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Serves a local connection to its end.
 pub(crate) async fn serve(
     tcp: TcpStream,
     forward: Arc<PortForward>,
-    shared: Arc<Shared>,
-    stop: Stop,
+    shared: Arc<SharedState>,
+    stop: ShutdownReceiver,
 ) {
-    let mut accepted = LocalSocket::new(tcp);
-    let progress = accepted.progress();
+    let mut socket = LocalSocket::new(tcp);
+    let state = socket.state();
     // Until the tunnel or HTTP/2 starts, every exit resets the connection.
-    progress.begin();
+    state.begin();
     let is_http2 = match forward.protocol {
         PortProtocol::Tcp => false,
         PortProtocol::H2c => true,
-        PortProtocol::Detect => accepted.begins_with(PREFACE, SILENCE).await,
+        PortProtocol::Detect => socket.begins_with(PREFACE, DETECT_TIMEOUT).await,
     };
     // Without migration there is no benefit, and the gateway may not know the field `ORIGIN_PROTOCOL`.
     if is_http2
-        && shared.uplink.ready().await.is_ok_and(|speaks| speaks == NegotiatedProtocol::Smig)
+        && shared.uplink.ready().await.is_ok_and(|protocol| protocol == NegotiatedProtocol::Smig)
     {
-        progress.end();
-        return serve_http2(accepted, forward, shared, stop).await;
+        state.end();
+        return serve_http2(socket, forward, shared, stop).await;
     }
     let span = RequestSpan::tunnel("TCP", &forward.target, shared.tracer.as_ref());
     match shared.uplink.tunnel(&forward.target, &span).await {
         Ok(stream) => {
-            progress.end();
-            shared.carry(TunnelKind::Port, Socket::new(accepted), stream, span).await;
+            state.end();
+            shared.relay_tunnel(TunnelKind::Port, Socket::new(socket), stream, span).await;
         }
         // A reset is the only way to signal the failure.
         Err(failure) => {
@@ -71,17 +71,17 @@ pub(crate) async fn serve(
 }
 
 async fn serve_http2(
-    accepted: LocalSocket,
+    socket: LocalSocket,
     forward: Arc<PortForward>,
-    shared: Arc<Shared>,
-    stop: Stop,
+    shared: Arc<SharedState>,
+    stop: ShutdownReceiver,
 ) {
-    let answering = service_fn(move |request| {
+    let service = service_fn(move |request| {
         let (forward, shared) = (Arc::clone(&forward), Arc::clone(&shared));
         async move {
             let is_grpc = grpc::is_grpc(request.headers());
-            let answered = answer(request, &forward, &shared).await;
-            Ok::<_, Infallible>(answered.unwrap_or_else(|failure| {
+            let result = handle(request, &forward, &shared).await;
+            Ok::<_, Infallible>(result.unwrap_or_else(|failure| {
                 tracing::debug!(why = failure.text(), "local request failed");
                 let mut response = page(failure.status(), failure.text());
                 if is_grpc && grpc::translate(&mut response, failure.text()) {
@@ -95,24 +95,24 @@ async fn serve_http2(
         http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .adaptive_window(true)
-            .serve_connection(TokioIo::new(accepted), answering)
+            .serve_connection(TokioIo::new(socket), service)
     );
-    let ended = tokio::select! {
+    let result = tokio::select! {
         ended = connection.as_mut() => ended,
-        () = stopped(stop) => {
+        () = wait_for_shutdown(stop) => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
     };
-    if let Err(error) = ended {
+    if let Err(error) = result {
         tracing::debug!(%error, "local connection failed");
     }
 }
 
-async fn answer(
+async fn handle(
     mut request: Request<hyper::body::Incoming>,
     forward: &PortForward,
-    shared: &Shared,
+    shared: &SharedState,
 ) -> Result<Response<LocalBody>, LocalError> {
     let path = request.uri().path_and_query().cloned();
     let uri = Uri::builder()
@@ -130,8 +130,8 @@ async fn answer(
     let response = uplink.send(request).await;
     span.set_status(response.as_ref().map_or_else(LocalError::status, Response::status));
     // A failed stream is reset alone: the connection and its other streams continue.
-    let progress = ResponseState::default();
-    let mut response = response?.map(|body| LocalBody::session(body, progress, uplink, span));
+    let state = ResponseState::default();
+    let mut response = response?.map(|body| LocalBody::session(body, state, uplink, span));
     *response.version_mut() = Version::HTTP_2;
     Ok(response)
 }

@@ -1,4 +1,4 @@
-//! What all local ports of an agent share: the way to the gateway, limits, counters, and the shutdown.
+//! State that all local ports of an agent share: the uplink, limits, counters, and the shutdown.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::uplink::Uplink;
 
-/// State that all local ports of an agent share.
+/// The shared state.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedState {
     pub(crate) uplink: Arc<Uplink>,
     /// The address of the SOCKS proxy, for the PAC file.
     pub(crate) socks: Option<SocketAddr>,
@@ -21,12 +21,12 @@ pub(crate) struct Shared {
     pub(crate) tunnels: Tunnels,
     /// The tracer that exports spans to a collector.
     pub(crate) tracer: Option<Tracer>,
-    pub(crate) places: Arc<Semaphore>,
+    pub(crate) connection_permits: Arc<Semaphore>,
 }
 
-impl Shared {
+impl SharedState {
     /// Relays a tunnel to its end.
-    pub(crate) async fn carry<T>(
+    pub(crate) async fn relay_tunnel<T>(
         &self,
         kind: TunnelKind,
         socket: Socket<T>,
@@ -45,17 +45,17 @@ impl Shared {
             let (sent, received) = (outcome.sent, outcome.received);
             tracing::debug!(%error, sent, received, "tunnel failed");
             if error.is_transport() {
-                self.uplink.on_broken();
+                self.uplink.request_check();
             }
         }
     }
 }
 
 /// Becomes true at the agent's shutdown.
-pub(crate) type Stop = watch::Receiver<bool>;
+pub(crate) type ShutdownReceiver = watch::Receiver<bool>;
 
 /// Waits for the agent's shutdown.
-pub(crate) async fn stopped(mut stop: Stop) {
+pub(crate) async fn wait_for_shutdown(mut stop: ShutdownReceiver) {
     // A dropped sender means the same.
     let _ = stop.wait_for(|&stop| stop).await;
 }

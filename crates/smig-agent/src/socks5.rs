@@ -12,24 +12,24 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::failure::Reply;
-use crate::shared::Shared;
+use crate::error::SocksReply;
+use crate::shared::SharedState;
 
 const VERSION: u8 = 5;
 const NO_AUTHENTICATION: u8 = 0;
 const NO_METHOD: u8 = 0xff;
 const CONNECT: u8 = 1;
 const IPV4: u8 = 1;
-const NAME: u8 = 3;
+const DOMAIN_NAME: u8 = 3;
 const IPV6: u8 = 4;
 
 /// Timeout of a client's request.
-const ASKING: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Serves a local connection to its end.
-pub(crate) async fn serve(mut tcp: TcpStream, shared: Arc<Shared>) {
-    let asked = timeout(ASKING, ask(&mut tcp)).await;
-    let target = match asked {
+pub(crate) async fn serve(mut tcp: TcpStream, shared: Arc<SharedState>) {
+    let request = timeout(REQUEST_TIMEOUT, read_request(&mut tcp)).await;
+    let target = match request {
         Ok(Ok(Ok(target))) => target,
         Ok(Ok(Err(reply))) => return refuse(tcp, reply).await,
         Ok(Err(error)) => {
@@ -46,13 +46,13 @@ pub(crate) async fn serve(mut tcp: TcpStream, shared: Arc<Shared>) {
             return refuse(tcp, failure.reply()).await;
         }
     };
-    if tcp.write_all(&answer(Reply::Succeeded)).await.is_ok() {
-        shared.carry(TunnelKind::Socks, Socket::new(tcp), stream, span).await;
+    if tcp.write_all(&encode_reply(SocksReply::Succeeded)).await.is_ok() {
+        shared.relay_tunnel(TunnelKind::Socks, Socket::new(tcp), stream, span).await;
     }
 }
 
 /// Reads the client's request: returns the destination, or the reply that refuses it.
-async fn ask(tcp: &mut TcpStream) -> io::Result<Result<Authority, Reply>> {
+async fn read_request(tcp: &mut TcpStream) -> io::Result<Result<Authority, SocksReply>> {
     if tcp.read_u8().await? != VERSION {
         return Err(io::Error::other("unsupported version of SOCKS"));
     }
@@ -76,35 +76,35 @@ async fn ask(tcp: &mut TcpStream) -> io::Result<Result<Authority, Reply>> {
     let host = match kind {
         IPV4 => Ipv4Addr::from_bits(tcp.read_u32().await?).to_string(),
         IPV6 => format!("[{}]", Ipv6Addr::from_bits(tcp.read_u128().await?)),
-        NAME => {
+        DOMAIN_NAME => {
             let mut name = [0; 255];
             let len = usize::from(tcp.read_u8().await?);
             let name = name.get_mut(..len).unwrap_or_default();
             tcp.read_exact(name).await?;
             String::from_utf8_lossy(name).into_owned()
         }
-        _ => return Ok(Err(Reply::AddressTypeNotSupported)),
+        _ => return Ok(Err(SocksReply::AddressTypeNotSupported)),
     };
     let port = tcp.read_u16().await?;
     if command != CONNECT {
-        return Ok(Err(Reply::CommandNotSupported));
+        return Ok(Err(SocksReply::CommandNotSupported));
     }
     // Reject any other character that an authority may contain.
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    if kind == NAME && (host.is_empty() || !host.bytes().all(is_plain)) {
-        return Ok(Err(Reply::HostUnreachable));
+    if kind == DOMAIN_NAME && (host.is_empty() || !host.bytes().all(is_plain)) {
+        return Ok(Err(SocksReply::HostUnreachable));
     }
     let target = format!("{host}:{port}").parse();
-    Ok(target.map_err(|_| Reply::GeneralFailure))
+    Ok(target.map_err(|_| SocksReply::GeneralFailure))
 }
 
 /// Encodes a reply. The bound address is left unspecified (0.0.0.0:0): it is the gateway's.
-const fn answer(reply: Reply) -> [u8; 10] {
+const fn encode_reply(reply: SocksReply) -> [u8; 10] {
     [VERSION, reply as u8, 0, IPV4, 0, 0, 0, 0, 0, 0]
 }
 
-async fn refuse(mut tcp: TcpStream, reply: Reply) {
+async fn refuse(mut tcp: TcpStream, reply: SocksReply) {
     // The client may have closed the connection.
-    let _ = tcp.write_all(&answer(reply)).await;
+    let _ = tcp.write_all(&encode_reply(reply)).await;
     let _ = tcp.shutdown().await;
 }

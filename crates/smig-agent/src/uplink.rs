@@ -1,7 +1,7 @@
 //! The connection to the gateway: established and re-established, with the reason while it is down.
 //!
-//! A single task connects. While the gateway is unreachable, requests fail at once with the reason, so that
-//! a gateway that comes back meets one attempt, not one for each waiting request.
+//! A single task connects. While the gateway is unreachable, requests fail at once with the reason,
+//! so that a restarted gateway gets one attempt, not one for each waiting request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,32 +13,32 @@ use http_body::Body;
 use http_body_util::{BodyExt as _, Limited};
 use smig::{BoxError, Client, Incoming, NegotiatedProtocol, Origin};
 use smig_admin::spans::RequestSpan;
-use smig_proxy::tunnel::{self, Opened, Stream};
+use smig_proxy::tunnel::{self, ConnectResponse, Stream};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
-use crate::failure::LocalError;
+use crate::error::LocalError;
 use crate::options::Credentials;
 
 /// Backoff after the first failed attempt; doubled after each further one.
-const BACKOFF: Duration = Duration::from_millis(250);
+const MIN_BACKOFF: Duration = Duration::from_millis(250);
 const MAX_BACKOFF: Duration = Duration::from_secs(8);
 /// Interval at which the session is checked, if no request finds it closed before.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Timeout of connecting. Longer than the client's own timeouts: it covers a gateway that completes the
 /// handshake and then sends nothing.
 const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout of opening a tunnel; the gateway has its own limits.
 const TUNNEL_OPEN_TIMEOUT: Duration = Duration::from_secs(45);
 /// Maximum number of bytes read of a refusal's text.
-const MAX_TEXT: usize = 4 << 10;
+const MAX_ERROR_TEXT_BYTES: usize = 4 << 10;
 
 /// The state of the connection to the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UplinkState {
     /// The agent connects for the first time, or again after the connection was lost.
     Connecting,
-    /// The gateway is connected and speaks this protocol.
+    /// The gateway is connected, with this protocol.
     Up(NegotiatedProtocol),
     /// The gateway is unreachable, and why; the agent keeps trying.
     Unreachable(Arc<str>),
@@ -50,9 +50,9 @@ pub(crate) struct Uplink {
     client: Client,
     origin: Origin,
     credentials: Option<Credentials>,
-    link: watch::Sender<UplinkState>,
+    state: watch::Sender<UplinkState>,
     /// Notified when a request finds the session closed.
-    lost: Notify,
+    check: Notify,
     stop: Notify,
 }
 
@@ -62,26 +62,26 @@ impl Uplink {
         origin: Origin,
         credentials: Option<Credentials>,
     ) -> Arc<Self> {
-        let (link, _) = watch::channel(UplinkState::Connecting);
-        let (lost, stop) = (Notify::new(), Notify::new());
-        Arc::new(Self { client, origin, credentials, link, lost, stop })
+        let (state, _) = watch::channel(UplinkState::Connecting);
+        let (check, stop) = (Notify::new(), Notify::new());
+        Arc::new(Self { client, origin, credentials, state, check, stop })
     }
 
-    pub(crate) fn link(&self) -> watch::Receiver<UplinkState> {
-        self.link.subscribe()
+    pub(crate) fn state(&self) -> watch::Receiver<UplinkState> {
+        self.state.subscribe()
     }
 
     pub(crate) fn stats(&self) -> smig::Stats {
         self.client.stats()
     }
 
-    /// Ends [`Self::keep`].
+    /// Ends [`Self::run`].
     pub(crate) fn stop(&self) {
         self.stop.notify_one();
     }
 
     /// Connects, and reconnects whenever the connection is lost.
-    pub(crate) async fn keep(&self) {
+    pub(crate) async fn run(&self) {
         tokio::select! {
             () = self.stop.notified() => {}
             () = self.reconnect() => {}
@@ -89,21 +89,22 @@ impl Uplink {
     }
 
     async fn reconnect(&self) {
-        let mut backoff = BACKOFF;
+        let mut backoff = MIN_BACKOFF;
         loop {
             match self.establish().await {
-                Ok(speaks) => {
-                    backoff = BACKOFF;
-                    self.now(UplinkState::Up(speaks));
+                Ok(protocol) => {
+                    backoff = MIN_BACKOFF;
+                    self.set_state(UplinkState::Up(protocol));
                     tokio::select! {
-                        () = self.lost.notified() => self.now(UplinkState::Connecting),
-                        () = tokio::time::sleep(LOOK) => {}
+                        () = self.check.notified() => self.set_state(UplinkState::Connecting),
+                        () = tokio::time::sleep(CHECK_INTERVAL) => {}
                     }
                 }
-                // The state remains `Unreachable` during the next attempt: requests do not wait for each attempt.
+                // The state remains `Unreachable` during the next attempt: requests do not wait for
+                // it.
                 Err(why) => {
                     tracing::debug!(%why, "the gateway cannot be reached");
-                    self.now(UplinkState::Unreachable(why.into()));
+                    self.set_state(UplinkState::Unreachable(why.into()));
                     tokio::time::sleep(jitter(backoff)).await;
                     backoff = (backoff * 2).min(MAX_BACKOFF);
                 }
@@ -112,10 +113,10 @@ impl Uplink {
     }
 
     /// Sets the state, and notifies the receivers if it changed.
-    fn now(&self, link: UplinkState) {
-        self.link.send_if_modified(|known| {
-            let changed = *known != link;
-            *known = link;
+    fn set_state(&self, state: UplinkState) {
+        self.state.send_if_modified(|known| {
+            let changed = *known != state;
+            *known = state;
             changed
         });
     }
@@ -126,34 +127,36 @@ impl Uplink {
             Ok(Ok(NegotiatedProtocol::Http1)) => {
                 Err("it supports only HTTP/1.1; an agent needs a gateway with HTTP/2".to_owned())
             }
-            Ok(Ok(speaks)) => Ok(speaks),
+            Ok(Ok(protocol)) => Ok(protocol),
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err("it accepts connections, but does not respond".to_owned()),
         }
     }
 
-    /// Waits for the gateway, and returns the protocol that it speaks.
+    /// Waits for the gateway, and returns the negotiated protocol.
     ///
     /// # Errors
     /// The gateway is unreachable.
     pub(crate) async fn ready(&self) -> Result<NegotiatedProtocol, LocalError> {
-        let mut link = self.link.subscribe();
-        match link.wait_for(|link| *link != UplinkState::Connecting).await.as_deref() {
-            Ok(UplinkState::Up(speaks)) => Ok(*speaks),
-            Ok(UplinkState::Unreachable(why)) => Err(self.away(why)),
-            Ok(UplinkState::Connecting) | Err(_) => Err(self.away("the agent is shutting down")),
+        let mut state = self.state.subscribe();
+        match state.wait_for(|link| *link != UplinkState::Connecting).await.as_deref() {
+            Ok(UplinkState::Up(protocol)) => Ok(*protocol),
+            Ok(UplinkState::Unreachable(why)) => Err(self.unreachable(why)),
+            Ok(UplinkState::Connecting) | Err(_) => {
+                Err(self.unreachable("the agent is shutting down"))
+            }
         }
     }
 
-    fn away(&self, why: &str) -> LocalError {
+    fn unreachable(&self, why: &str) -> LocalError {
         let text = format!("the gateway {} cannot be reached: {why}", self.origin);
         LocalError::new(StatusCode::BAD_GATEWAY, text)
     }
 
     /// Converts an error of the session to a failure of the local request.
-    fn failure(&self, error: &smig::Error) -> LocalError {
+    fn local_error(&self, error: &smig::Error) -> LocalError {
         if error.is_connect() || error.is_transport() {
-            self.lost.notify_one();
+            self.check.notify_one();
         }
         let status =
             if error.is_timeout() { StatusCode::GATEWAY_TIMEOUT } else { StatusCode::BAD_GATEWAY };
@@ -169,7 +172,7 @@ impl Uplink {
         target: &Authority,
         span: &RequestSpan,
     ) -> Result<Stream, LocalError> {
-        let mut tried = false;
+        let mut retried = false;
         loop {
             self.ready().await?;
             let mut request = Request::new(());
@@ -187,13 +190,13 @@ impl Uplink {
                 return Err(LocalError::new(StatusCode::GATEWAY_TIMEOUT, text));
             };
             match opened {
-                Ok(Opened::Tunnel(_, stream)) => return Ok(stream),
-                Ok(Opened::Refused(response)) => return Err(refusal(response).await),
+                Ok(ConnectResponse::Tunnel(_, stream)) => return Ok(stream),
+                Ok(ConnectResponse::Refused(response)) => return Err(refusal(response).await),
                 // The session was just closed and did not process the request: safe to retry.
-                Err(error) if error.is_retryable() && !error.is_connect() && !tried => {
-                    tried = true;
+                Err(error) if error.is_retryable() && !error.is_connect() && !retried => {
+                    retried = true;
                 }
-                Err(error) => return Err(self.failure(&error)),
+                Err(error) => return Err(self.local_error(&error)),
             }
         }
     }
@@ -222,13 +225,13 @@ impl Uplink {
                 Err(refusal(response).await)
             }
             Ok(response) => Ok(response),
-            Err(error) => Err(self.failure(&error)),
+            Err(error) => Err(self.local_error(&error)),
         }
     }
 
     /// Triggers a check of the session after a stream failed.
-    pub(crate) fn on_broken(&self) {
-        self.lost.notify_one();
+    pub(crate) fn request_check(&self) {
+        self.check.notify_one();
     }
 
     fn authorize<B>(&self, request: &mut Request<B>) {
@@ -247,7 +250,7 @@ async fn refusal(response: Response<Incoming>) -> LocalError {
     if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
         // If it were forwarded, browsers would prompt their users for a password.
         let text = "the gateway rejected this agent's credentials; check its token and user";
-        return LocalError::new(StatusCode::BAD_GATEWAY, text.to_owned()).not_allowed();
+        return LocalError::new(StatusCode::BAD_GATEWAY, text.to_owned()).with_not_allowed();
     }
     let kind = response
         .headers()
@@ -256,8 +259,10 @@ async fn refusal(response: Response<Incoming>) -> LocalError {
         .and_then(|value| value.split(';').find_map(|part| part.trim().strip_prefix("error=")))
         .map(str::to_owned);
     // Bound the wait: a text that does not arrive in time is left out.
-    let body =
-        timeout(Duration::from_secs(5), Limited::new(response.into_body(), MAX_TEXT).collect());
+    let body = timeout(
+        Duration::from_secs(5),
+        Limited::new(response.into_body(), MAX_ERROR_TEXT_BYTES).collect(),
+    );
     let text = match body.await {
         Ok(Ok(body)) => String::from_utf8_lossy(&body.to_bytes()).trim().to_owned(),
         _ => String::new(),
@@ -268,7 +273,7 @@ async fn refusal(response: Response<Incoming>) -> LocalError {
         StatusCode::BAD_GATEWAY
     };
     let text = if text.is_empty() { format!("the gateway responded with {status}") } else { text };
-    LocalError::new(status, text).because(kind.as_deref())
+    LocalError::new(status, text).with_proxy_error(kind.as_deref())
 }
 
 /// Returns a random duration between half of `backoff` and all of it, so that agents that lost their gateway
@@ -287,8 +292,8 @@ mod tests {
     #[test]
     fn jitter_keeps_to_its_bounds() {
         for _ in 0..100 {
-            let waited = jitter(MAX_BACKOFF);
-            assert!(waited >= MAX_BACKOFF / 2 && waited <= MAX_BACKOFF);
+            let delay = jitter(MAX_BACKOFF);
+            assert!(delay >= MAX_BACKOFF / 2 && delay <= MAX_BACKOFF);
         }
     }
 }

@@ -14,30 +14,30 @@ use support::{Gateway, connect, echo, origin, spec, until};
 
 const TUNNELS: usize = 150;
 
-/// Bytes that are allocated and not freed. The memory that the kernel reports depends on how the allocator caches
-/// free blocks.
-static HELD: AtomicUsize = AtomicUsize::new(0);
+/// Bytes that are allocated and not freed. The memory that the kernel reports depends on how the
+/// allocator caches free blocks.
+static ALLOCATED_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-struct Counting;
+struct CountingAllocator;
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-#[expect(unsafe_code, reason = "every call goes to the system's allocator as it came")]
-unsafe impl GlobalAlloc for Counting {
+#[expect(unsafe_code, reason = "every call is forwarded to the system's allocator")]
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        HELD.fetch_add(layout.size(), Ordering::Relaxed);
+        ALLOCATED_BYTES.fetch_add(layout.size(), Ordering::Relaxed);
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        HELD.fetch_sub(layout.size(), Ordering::Relaxed);
+        ALLOCATED_BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
         unsafe { System.dealloc(at, layout) }
     }
 }
 
 #[tokio::test]
-async fn what_a_tunnel_at_rest_holds_is_bounded() {
+async fn memory_of_an_idle_tunnel_is_bounded() {
     let gateway = Gateway::start(spec());
     let agent = gateway.agent(Vec::new()).await;
     until(&agent, |link| matches!(link, UplinkState::Up(_))).await;
@@ -50,20 +50,24 @@ async fn what_a_tunnel_at_rest_holds_is_bounded() {
         tcp
     };
     let mut tunnels = vec![open().await];
-    let before = HELD.load(Ordering::Relaxed);
+    let before = ALLOCATED_BYTES.load(Ordering::Relaxed);
     for _ in 0..TUNNELS {
         tunnels.push(open().await);
     }
-    let each = || HELD.load(Ordering::Relaxed).saturating_sub(before) / TUNNELS;
+    let bytes_per_tunnel =
+        || ALLOCATED_BYTES.load(Ordering::Relaxed).saturating_sub(before) / TUNNELS;
     // Includes the echo server's own buffer of 8 KB.
-    let enough = 32 << 10;
+    let max_bytes = 32 << 10;
     // Data in flight may need more time.
     for _ in 0..6000 {
-        if each() < enough {
+        if bytes_per_tunnel() < max_bytes {
             break;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    println!("{} bytes per tunnel: agent, gateway, and this test's two sockets", each());
-    assert!(each() < enough, "{} bytes per tunnel", each());
+    println!(
+        "{} bytes per tunnel: agent, gateway, and this test's two sockets",
+        bytes_per_tunnel()
+    );
+    assert!(bytes_per_tunnel() < max_bytes, "{} bytes per tunnel", bytes_per_tunnel());
 }

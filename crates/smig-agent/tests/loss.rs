@@ -1,5 +1,5 @@
-//! A gateway that crashes: clients and origins receive resets, no resource leaks, and the agent reconnects when the
-//! gateway is back.
+//! A gateway that crashes: clients and origins receive resets, no resource leaks, and the agent
+//! reconnects when the gateway is back.
 
 #[path = "agent/support.rs"]
 mod support;
@@ -31,7 +31,7 @@ fn sockets() -> usize {
 }
 
 /// Waits until the count is at most `before`.
-async fn until_at_most(what: &str, before: usize, count: impl Fn() -> usize) {
+async fn wait_until_at_most(what: &str, before: usize, count: impl Fn() -> usize) {
     for _ in 0..6000 {
         if count() <= before {
             return;
@@ -42,7 +42,7 @@ async fn until_at_most(what: &str, before: usize, count: impl Fn() -> usize) {
 }
 
 #[tokio::test]
-async fn a_gateway_that_dies_leaves_nothing_behind() {
+async fn a_crashed_gateway_leaks_no_tasks_or_sockets() {
     let mut gateway = Gateway::start(spec());
     gateway.origin = Origin::https("127.0.0.1", gateway.origin.port());
     let agent = gateway.agent(Vec::new()).await;
@@ -57,38 +57,42 @@ async fn a_gateway_that_dies_leaves_nothing_behind() {
         assert!(head.starts_with("HTTP/1.1 200"), "{head}");
         tunnels.push((tcp, listener.accept().await.unwrap().0));
     }
-    // An HTTP/1.0 response, delimited by the end of the connection: half of it must not count as complete.
-    let mut half = TcpStream::connect(agent.http_addrs()[0]).await.unwrap();
-    half.write_all(format!("GET http://{target}/ HTTP/1.0\r\n\r\n").as_bytes()).await.unwrap();
-    let (mut far, _) = listener.accept().await.unwrap();
-    read_head(&mut far).await;
-    far.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhalf").await.unwrap();
-    let head = read_head(&mut half).await;
+    // An HTTP/1.0 response, delimited by the end of the connection: half of it must not count as
+    // complete.
+    let mut incomplete = TcpStream::connect(agent.http_addrs()[0]).await.unwrap();
+    incomplete
+        .write_all(format!("GET http://{target}/ HTTP/1.0\r\n\r\n").as_bytes())
+        .await
+        .unwrap();
+    let (mut server_socket, _) = listener.accept().await.unwrap();
+    read_head(&mut server_socket).await;
+    server_socket.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhalf").await.unwrap();
+    let head = read_head(&mut incomplete).await;
     assert!(head.contains("200"), "{head}");
-    half.read_exact(&mut [0; 4]).await.unwrap();
+    incomplete.read_exact(&mut [0; 4]).await.unwrap();
 
     let addr = gateway.server.local_addrs()[0];
-    let Gateway { server, identity, client, tunnels: counted, .. } = gateway;
+    let Gateway { server, identity, client, tunnels: tunnel_counters, .. } = gateway;
     drop(client);
     // Without grace, as in a crash.
     server.shutdown(Duration::ZERO).await.unwrap();
-    for (mut near, mut far) in tunnels {
-        let near = near.read(&mut [0]).await.unwrap_err().kind();
-        assert_eq!(near, ErrorKind::ConnectionReset);
-        let far = far.read(&mut [0]).await.unwrap_err().kind();
-        assert_eq!(far, ErrorKind::ConnectionReset);
+    for (mut client_socket, mut server_socket) in tunnels {
+        let client_error = client_socket.read(&mut [0]).await.unwrap_err().kind();
+        assert_eq!(client_error, ErrorKind::ConnectionReset);
+        let server_error = server_socket.read(&mut [0]).await.unwrap_err().kind();
+        assert_eq!(server_error, ErrorKind::ConnectionReset);
     }
-    let error = half.read(&mut [0]).await.unwrap_err();
+    let error = incomplete.read(&mut [0]).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
-    drop((half, far));
+    drop((incomplete, server_socket));
 
     let (_, head) = connect(&agent, target).await;
     assert!(head.starts_with("HTTP/1.1 502"), "{head}");
     until(&agent, |link| matches!(link, UplinkState::Unreachable(_))).await;
-    until_at_most("tasks", tasks_before, tasks).await;
-    until_at_most("sockets", sockets_before, sockets).await;
+    wait_until_at_most("tasks", tasks_before, tasks).await;
+    wait_until_at_most("sockets", sockets_before, sockets).await;
 
-    let server = serve(spec(), &counted, addr, &identity);
+    let server = serve(spec(), &tunnel_counters, addr, &identity);
     until(&agent, |link| matches!(link, UplinkState::Up(_))).await;
     let (mut tcp, head) = connect(&agent, origin(support::echo).await).await;
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");

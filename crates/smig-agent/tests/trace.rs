@@ -19,11 +19,11 @@ use support::{LONG, SPAN, TRACE, get, origin, started, telemetry};
 #[tokio::test]
 async fn agent_and_gateway_are_in_one_trace() {
     let (mut collector, origin) = (Collector::start(), origin());
-    let folder = tempfile::tempdir().unwrap();
-    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-    let (chain, key) = (folder.path().join("chain.pem"), folder.path().join("key.pem"));
-    std::fs::write(&chain, made.cert.pem()).unwrap();
-    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let certificate = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let (chain, key) = (directory.path().join("chain.pem"), directory.path().join("key.pem"));
+    std::fs::write(&chain, certificate.cert.pem()).unwrap();
+    std::fs::write(&key, certificate.signing_key.serialize_pem()).unwrap();
     // The hash of "a-long-secret".
     let text = format!(
         "[[listen]]\naddress = '127.0.0.1:0'\n[[certificate]]\nchain = '{}'\nkey = '{}'\n\
@@ -37,25 +37,25 @@ async fn agent_and_gateway_are_in_one_trace() {
     let (gateway, address) = started(&text);
     let mut telemetry = TelemetrySpec::new(&collector.endpoint()).unwrap();
     telemetry.headers.insert("x-key", "a key".parse().unwrap());
-    let spec = AgentOptions {
+    let options = AgentOptions {
         credentials: Credentials::bearer("a-long-secret"),
         listen: vec!["127.0.0.1:0".parse().unwrap()],
         socks: vec!["127.0.0.1:0".parse().unwrap()],
         telemetry: Some(telemetry),
         ..AgentOptions::new(Origin::https("localhost", address.port()))
     };
-    let client = agent::client().trust(Trust::Pem(made.cert.pem().into()));
-    let agent = Agent::start(spec, client).await.unwrap();
+    let client = agent::client_builder().trust(Trust::Pem(certificate.cert.pem().into()));
+    let agent = Agent::start(options, client).await.unwrap();
 
     let target = origin.local_addrs()[0];
     let parent = format!("traceparent: 00-{TRACE}-{SPAN}-01\r\ntracestate: a=1\r\n");
-    let told = get(agent.http_addrs()[0], &format!("http://{target}/x"), &parent).await;
+    let forwarded = get(agent.http_addrs()[0], &format!("http://{target}/x"), &parent).await;
 
     // A SOCKS tunnel starts a new trace.
     let mut tcp = TcpStream::connect(agent.socks_addrs()[0]).await.unwrap();
-    let mut asked = vec![5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1];
-    asked.extend(target.port().to_be_bytes());
-    tcp.write_all(&asked).await.unwrap();
+    let mut request = vec![5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1];
+    request.extend(target.port().to_be_bytes());
+    tcp.write_all(&request).await.unwrap();
     let mut answer = [0; 12];
     tcp.read_exact(&mut answer).await.unwrap();
     assert_eq!(answer[3], 0);
@@ -71,7 +71,7 @@ async fn agent_and_gateway_are_in_one_trace() {
     assert_eq!([hex(&first.trace_id), hex(&second.trace_id)], [TRACE, TRACE]);
     assert_eq!(hex(&first.parent_span_id), SPAN);
     assert_eq!(second.parent_span_id, first.span_id);
-    assert_eq!(told, format!("00-{TRACE}-{}-01|a=1", hex(&second.span_id)));
+    assert_eq!(forwarded, format!("00-{TRACE}-{}-01|a=1", hex(&second.span_id)));
     assert_eq!(texts(&first.attributes)["smig.migrations"], "0");
 
     let named = |service: &str, name| all[service].spans.iter().find(|span| span.name == name);

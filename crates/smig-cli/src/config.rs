@@ -52,7 +52,7 @@ enum Program {
 pub(crate) fn run(args: &ConfigArgs) -> Result<ExitCode> {
     match &args.action {
         Action::Check { file } => {
-            let checked = if AgentConfig::is_one(file) {
+            let checked = if AgentConfig::is_agent_config(file) {
                 AgentConfig::load(file).map(drop).map_err(|faults| faults.to_string())
             } else if smig_gateway::config::is_gateways(file) {
                 smig_gateway::config::Config::load(file)

@@ -1,7 +1,7 @@
 //! Requests per second of the service alone, on one thread, without any network.
 //!
-//! `cargo bench -p smig-files` prints one line a case: the best of several rounds, since whatever
-//! else the machine does can only make a round slower.
+//! `cargo bench -p smig-files` prints one line per case: the best of several rounds, since other
+//! load on the machine can only make a round slower.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use http::header::{ACCEPT, ACCEPT_ENCODING, IF_NONE_MATCH, RANGE, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Request};
 use http_body::Body as _;
-use smig_files::{Files, Options};
+use smig_files::{FileOptions, Files};
 use tower_service::Service as _;
 
 const ROUNDS: usize = 50;
-const ROUND: Duration = Duration::from_millis(20);
+const ROUND_DURATION: Duration = Duration::from_millis(20);
 
-/// One thing that is measured.
+/// One measurement.
 struct Case {
     name: &'static str,
     path: &'static str,
@@ -26,32 +26,32 @@ struct Case {
 }
 
 fn main() -> std::io::Result<()> {
-    let folder = tempfile::tempdir()?;
-    write_files(folder.path())?;
+    let directory = tempfile::tempdir()?;
+    write_files(directory.path())?;
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     runtime.block_on(async {
         println!("{:<44} {:>12} {:>10} {:>9}", "case", "requests/s", "ns each", "GB/s");
         baseline(&cases()[0]);
-        let memory = Files::new(folder.path(), Options::default())?;
+        let memory = Files::new(directory.path(), FileOptions::default())?;
         run("memory", &memory, &cases()).await;
-        let options = Options { max_memory: 0, ..Options::default() };
-        let disk = Files::new(folder.path(), options)?;
+        let options = FileOptions { cache_memory: 0, ..FileOptions::default() };
+        let disk = Files::new(directory.path(), options)?;
         run("page cache", &disk, &cases()[..3]).await;
-        let options = Options { max_entries: 0, ..Options::default() };
-        let nothing = Files::new(folder.path(), options)?;
-        run("nothing kept", &nothing, &cases()[..3]).await;
+        let options = FileOptions { cache_entries: 0, ..FileOptions::default() };
+        let uncached = Files::new(directory.path(), options)?;
+        run("no cache", &uncached, &cases()[..3]).await;
         Ok(())
     })
 }
 
-fn write_files(folder: &Path) -> std::io::Result<()> {
+fn write_files(directory: &Path) -> std::io::Result<()> {
     for (name, size) in [("1k", 1 << 10), ("10k", 10 << 10), ("128k", 128 << 10), ("50m", 50 << 20)]
     {
-        std::fs::write(folder.join(name), vec![b'x'; size])?;
+        std::fs::write(directory.join(name), vec![b'x'; size])?;
     }
-    std::fs::write(folder.join("coded.js"), vec![b'x'; 10 << 10])?;
-    std::fs::write(folder.join("coded.js.br"), vec![b'y'; 2 << 10])?;
-    std::fs::write(folder.join("coded.js.gz"), vec![b'z'; 3 << 10])
+    std::fs::write(directory.join("coded.js"), vec![b'x'; 10 << 10])?;
+    std::fs::write(directory.join("coded.js.br"), vec![b'y'; 2 << 10])?;
+    std::fs::write(directory.join("coded.js.gz"), vec![b'z'; 3 << 10])
 }
 
 fn cases() -> Vec<Case> {
@@ -88,11 +88,11 @@ fn headers(fields: &[(http::HeaderName, &'static str)]) -> HeaderMap {
 }
 
 async fn run(title: &str, files: &Files, cases: &[Case]) {
-    // `cargo bench -p smig-files -- TEXT` runs the cases whose line has the text in it.
-    let only = std::env::args().skip(1).find(|argument| !argument.starts_with("--"));
+    // `cargo bench -p smig-files -- TEXT` runs the cases whose line contains the text.
+    let filter = std::env::args().skip(1).find(|argument| !argument.starts_with("--"));
     for case in cases {
         let name = format!("{title}: {}", case.name);
-        if only.as_ref().is_some_and(|only| !name.contains(only)) {
+        if filter.as_ref().is_some_and(|only| !name.contains(only)) {
             continue;
         }
         let mut files = files.clone();
@@ -101,7 +101,7 @@ async fn run(title: &str, files: &Files, cases: &[Case]) {
         let mut size = 0;
         for _ in 0..ROUNDS {
             let (start, mut count) = (Instant::now(), 0);
-            while start.elapsed() < ROUND {
+            while start.elapsed() < ROUND_DURATION {
                 for _ in 0..32 {
                     size = serve(&mut files, case).await;
                     count += 1;
@@ -120,17 +120,17 @@ async fn run(title: &str, files: &Files, cases: &[Case]) {
     }
 }
 
-/// What the measuring itself costs: making the request and dropping it.
+/// Measures the overhead of the benchmark: creating and dropping the request.
 fn baseline(case: &Case) {
-    let mut each = Duration::MAX;
+    let mut best = Duration::MAX;
     for _ in 0..ROUNDS {
         let (start, count) = (Instant::now(), 100_000);
         for _ in 0..count {
             drop(black_box(request(case)));
         }
-        each = each.min(start.elapsed() / count);
+        best = best.min(start.elapsed() / count);
     }
-    println!("{:<44} {:>12} {:>10.0}", "the request alone", "", each.as_secs_f64() * 1e9);
+    println!("{:<44} {:>12} {:>10.0}", "the request alone", "", best.as_secs_f64() * 1e9);
 }
 
 fn request(case: &Case) -> Request<()> {
@@ -140,8 +140,8 @@ fn request(case: &Case) -> Request<()> {
     request
 }
 
-/// One request, its response read to the end. Polls as our server does: with the task's waker,
-/// without a task of its own.
+/// Sends a request and reads its response to the end. Polls as smig's server does: with the task's
+/// waker, without a task of its own.
 async fn serve(files: &mut Files, case: &Case) -> u64 {
     let Ok(response) = files.call(request(case)).await;
     let mut body = black_box(response).into_body();

@@ -1,4 +1,4 @@
-//! The body of a response: memory, a span of a file, or several of both.
+//! The body of a response: memory, a range of a file, or several of both.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -22,12 +22,12 @@ use crate::reader::{OpenFile, Reader};
 ///
 /// Polled outside of a tokio runtime it reads on the calling thread and blocks.
 pub struct FileBody {
-    inner: Inner,
+    source: BodySource,
     /// Bytes not yet yielded.
-    left: u64,
+    remaining: u64,
 }
 
-enum Inner {
+enum BodySource {
     Done,
     Memory(Bytes),
     /// Boxed, since most bodies are small and all are moved.
@@ -50,29 +50,29 @@ impl Piece {
     fn len(&self) -> u64 {
         match self {
             Self::Memory(bytes) => bytes.len() as u64,
-            Self::File(_, span) => span.len(),
+            Self::File(_, range) => range.len(),
         }
     }
 }
 
 impl FileBody {
     pub(crate) fn empty() -> Self {
-        Self { inner: Inner::Done, left: 0 }
+        Self { source: BodySource::Done, remaining: 0 }
     }
 
     pub(crate) fn full(bytes: Bytes) -> Self {
-        Self { left: bytes.len() as u64, inner: Inner::Memory(bytes) }
+        Self { remaining: bytes.len() as u64, source: BodySource::Memory(bytes) }
     }
 
-    pub(crate) fn file(file: Arc<OpenFile>, span: ByteRange) -> Self {
-        let reader = Some(Reader::new(file, span));
+    pub(crate) fn file(file: Arc<OpenFile>, range: ByteRange) -> Self {
+        let reader = Some(Reader::new(file, range));
         let pieces = Pieces { reader, queue: VecDeque::new() };
-        Self { inner: Inner::Pieces(Box::new(pieces)), left: span.len() }
+        Self { source: BodySource::Pieces(Box::new(pieces)), remaining: range.len() }
     }
 
     pub(crate) fn pieces(queue: VecDeque<Piece>) -> Self {
-        let left = queue.iter().map(Piece::len).sum();
-        Self { inner: Inner::Pieces(Box::new(Pieces { reader: None, queue })), left }
+        let remaining = queue.iter().map(Piece::len).sum();
+        Self { source: BodySource::Pieces(Box::new(Pieces { reader: None, queue })), remaining }
     }
 }
 
@@ -88,7 +88,7 @@ impl Pieces {
             match self.queue.pop_front() {
                 None => return Poll::Ready(None),
                 Some(Piece::Memory(bytes)) => return Poll::Ready(Some(Ok(bytes))),
-                Some(Piece::File(file, span)) => self.reader = Some(Reader::new(file, span)),
+                Some(Piece::File(file, range)) => self.reader = Some(Reader::new(file, range)),
             }
         }
     }
@@ -103,38 +103,41 @@ impl Body for FileBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let this = self.get_mut();
-        if this.left == 0 {
-            this.inner = Inner::Done;
+        if this.remaining == 0 {
+            this.source = BodySource::Done;
             return Poll::Ready(None);
         }
-        let chunk = match &mut this.inner {
-            Inner::Done => None,
-            Inner::Memory(bytes) => Some(Ok(std::mem::take(bytes))),
-            Inner::Pieces(pieces) => ready!(pieces.poll_chunk(cx)),
+        let chunk = match &mut this.source {
+            BodySource::Done => None,
+            BodySource::Memory(bytes) => Some(Ok(std::mem::take(bytes))),
+            BodySource::Pieces(pieces) => ready!(pieces.poll_chunk(cx)),
         };
         let result = chunk.unwrap_or_else(|| Err(io::ErrorKind::UnexpectedEof.into()));
         match &result {
-            Ok(bytes) => this.left = this.left.saturating_sub(bytes.len() as u64),
-            Err(_) => this.left = 0,
+            Ok(bytes) => this.remaining = this.remaining.saturating_sub(bytes.len() as u64),
+            Err(_) => this.remaining = 0,
         }
-        if this.left == 0 {
+        if this.remaining == 0 {
             // Close the file even if the caller retains the consumed body.
-            this.inner = Inner::Done;
+            this.source = BodySource::Done;
         }
         Poll::Ready(Some(result.map(Frame::data)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.left == 0
+        self.remaining == 0
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.left)
+        SizeHint::with_exact(self.remaining)
     }
 }
 
 impl fmt::Debug for FileBody {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("FileBody").field("left", &self.left).finish_non_exhaustive()
+        formatter
+            .debug_struct("FileBody")
+            .field("remaining", &self.remaining)
+            .finish_non_exhaustive()
     }
 }

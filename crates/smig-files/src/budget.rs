@@ -6,7 +6,7 @@
 use std::ops::{Add, Sub};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use crate::options::Options;
+use crate::options::FileOptions;
 
 /// A cost or a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -58,11 +58,11 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    pub(crate) fn new(options: &Options) -> Self {
+    pub(crate) fn new(options: &FileOptions) -> Self {
         let limit = CacheCost {
-            entries: options.max_entries,
-            files: options.max_open_files.min(open_files_of_process() / 4),
-            bytes: options.max_memory,
+            entries: options.cache_entries,
+            files: options.cache_open_files.min(open_file_limit() / 4),
+            bytes: options.cache_memory,
         };
         Self::with_limit(limit)
     }
@@ -77,41 +77,41 @@ impl Budget {
         }
     }
 
-    pub(crate) fn join(&self) {
+    pub(crate) fn add_cache(&self) {
         self.caches.fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn leave(&self, used: CacheCost) {
+    pub(crate) fn remove_cache(&self, used: CacheCost) {
         self.release(used);
         self.caches.fetch_sub(1, Relaxed);
     }
 
-    /// Returns whether a cache that would use `own` stays within its share.
-    pub(crate) fn allows(&self, own: CacheCost) -> bool {
+    /// Returns whether a cache that would use `cost` stays within its share.
+    pub(crate) fn allows(&self, cost: CacheCost) -> bool {
         let caches = self.caches.load(Relaxed).max(1);
-        own.fits(CacheCost {
+        cost.fits(CacheCost {
             entries: self.limit.entries / caches,
             files: self.limit.files / caches,
             bytes: self.limit.bytes / caches,
         })
     }
 
-    /// Reserves `more` if all caches together stay within the limits. Two concurrent threads can
-    /// exceed them by one entry each.
-    pub(crate) fn take(&self, more: CacheCost) -> Taken {
-        if !(self.used() + more).fits(self.limit) {
-            return Taken::No;
+    /// Reserves `cost` if all caches together stay within the limits. Concurrent threads can exceed
+    /// them by one entry each.
+    pub(crate) fn try_reserve(&self, cost: CacheCost) -> Reservation {
+        if !(self.used() + cost).fits(self.limit) {
+            return Reservation::Refused;
         }
-        self.entries.fetch_add(more.entries, Relaxed);
-        self.files.fetch_add(more.files, Relaxed);
-        self.bytes.fetch_add(more.bytes, Relaxed);
-        Taken::Yes
+        self.entries.fetch_add(cost.entries, Relaxed);
+        self.files.fetch_add(cost.files, Relaxed);
+        self.bytes.fetch_add(cost.bytes, Relaxed);
+        Reservation::Granted
     }
 
-    pub(crate) fn release(&self, less: CacheCost) {
-        self.entries.fetch_sub(less.entries, Relaxed);
-        self.files.fetch_sub(less.files, Relaxed);
-        self.bytes.fetch_sub(less.bytes, Relaxed);
+    pub(crate) fn release(&self, cost: CacheCost) {
+        self.entries.fetch_sub(cost.entries, Relaxed);
+        self.files.fetch_sub(cost.files, Relaxed);
+        self.bytes.fetch_sub(cost.bytes, Relaxed);
     }
 
     pub(crate) fn used(&self) -> CacheCost {
@@ -124,12 +124,12 @@ impl Budget {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Taken {
-    Yes,
-    No,
+pub(crate) enum Reservation {
+    Granted,
+    Refused,
 }
 
-fn open_files_of_process() -> usize {
+fn open_file_limit() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     limit.current.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
 }
@@ -139,15 +139,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_shrink_as_caches_join() {
+    fn shares_shrink_as_caches_are_added() {
         let limit = CacheCost { entries: 4, files: 2, bytes: 100 };
         let budget = Budget::with_limit(limit);
-        budget.join();
+        budget.add_cache();
         assert!(budget.allows(limit));
-        budget.join();
+        budget.add_cache();
         assert!(!budget.allows(limit));
         assert!(budget.allows(CacheCost { entries: 2, files: 1, bytes: 50 }));
-        budget.leave(CacheCost::default());
+        budget.remove_cache(CacheCost::default());
         assert!(budget.allows(limit));
     }
 
@@ -155,14 +155,14 @@ mod tests {
     fn the_sum_is_limited_in_each_dimension() {
         let budget = Budget::with_limit(CacheCost { entries: 4, files: 2, bytes: 100 });
         let big = CacheCost { entries: 1, files: 0, bytes: 80 };
-        assert_eq!(budget.take(big), Taken::Yes);
-        assert_eq!(budget.take(big), Taken::No);
+        assert_eq!(budget.try_reserve(big), Reservation::Granted);
+        assert_eq!(budget.try_reserve(big), Reservation::Refused);
         let file = CacheCost { entries: 1, files: 1, bytes: 5 };
-        assert_eq!(budget.take(file), Taken::Yes);
-        assert_eq!(budget.take(file), Taken::Yes);
-        assert_eq!(budget.take(file), Taken::No);
+        assert_eq!(budget.try_reserve(file), Reservation::Granted);
+        assert_eq!(budget.try_reserve(file), Reservation::Granted);
+        assert_eq!(budget.try_reserve(file), Reservation::Refused);
         budget.release(file);
-        assert_eq!(budget.take(file), Taken::Yes);
+        assert_eq!(budget.try_reserve(file), Reservation::Granted);
         assert_eq!(budget.used(), CacheCost { entries: 3, files: 2, bytes: 90 });
     }
 }

@@ -11,94 +11,94 @@ use bytes::Bytes;
 
 /// Size of a bulk read in bytes: four TLS records. Larger chunks no longer fit the CPU's second-level
 /// cache together with their ciphertext; smaller ones need more system calls.
-pub(crate) const CHUNK: usize = 64 << 10;
+pub(crate) const CHUNK_BYTES: usize = 64 << 10;
 
 /// Up to this size a buffer has the exact length: a small response must not hold a complete chunk.
-const SMALL: usize = CHUNK / 4;
+const MAX_EXACT_BYTES: usize = CHUNK_BYTES / 4;
 
-/// Number of free buffers per thread.
-const KEPT: usize = 16;
+/// Maximum number of free buffers per thread.
+const MAX_FREE_BUFFERS: usize = 16;
 
 thread_local! {
-    static FREE: RefCell<Free> = const { RefCell::new(Free { buffers: Vec::new(), used: false }) };
+    static FREE: RefCell<FreeList> = const { RefCell::new(FreeList { buffers: Vec::new(), takes_buffers: false }) };
 }
 
 /// The free buffers of a thread.
-struct Free {
+struct FreeList {
     buffers: Vec<Vec<u8>>,
-    /// Whether this thread takes buffers. A thread that does not has no reason to retain any.
-    used: bool,
+    /// Whether this thread takes buffers. A thread that does not retains none.
+    takes_buffers: bool,
 }
 
 /// A buffer to read into.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     space: Vec<u8>,
-    want: usize,
+    len: usize,
 }
 
 impl Buffer {
-    /// Returns space for `want` bytes, at most [`CHUNK`].
-    pub(crate) fn take(want: usize) -> Self {
-        let want = want.min(CHUNK);
-        if want <= SMALL {
-            return Self { space: vec![0; want], want };
+    /// Returns space for `len` bytes, at most [`CHUNK_BYTES`].
+    pub(crate) fn take(len: usize) -> Self {
+        let len = len.min(CHUNK_BYTES);
+        if len <= MAX_EXACT_BYTES {
+            return Self { space: vec![0; len], len };
         }
         let free = FREE.with_borrow_mut(|free| {
-            free.used = true;
+            free.takes_buffers = true;
             free.buffers.pop()
         });
-        Self { space: free.unwrap_or_else(|| vec![0; CHUNK]), want }
+        Self { space: free.unwrap_or_else(|| vec![0; CHUNK_BYTES]), len }
     }
 
     pub(crate) fn space(&mut self) -> &mut [u8] {
-        &mut self.space[..self.want]
+        &mut self.space[..self.len]
     }
 
     /// Returns the first `len` bytes of the space.
     pub(crate) fn filled(mut self, len: usize) -> Bytes {
         let mut space = std::mem::take(&mut self.space);
-        if space.len() < CHUNK {
+        if space.len() < CHUNK_BYTES {
             space.truncate(len);
             return Bytes::from(space);
         }
-        Bytes::from_owner(Lease { space, len })
+        Bytes::from_owner(PooledBuffer { space, len })
     }
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        give_back(std::mem::take(&mut self.space));
+        recycle(std::mem::take(&mut self.space));
     }
 }
 
 /// A full-size buffer in use by a [`Bytes`].
-struct Lease {
+struct PooledBuffer {
     space: Vec<u8>,
     len: usize,
 }
 
-impl AsRef<[u8]> for Lease {
+impl AsRef<[u8]> for PooledBuffer {
     fn as_ref(&self) -> &[u8] {
         self.space.get(..self.len).unwrap_or_default()
     }
 }
 
-impl Drop for Lease {
+impl Drop for PooledBuffer {
     fn drop(&mut self) {
-        give_back(std::mem::take(&mut self.space));
+        recycle(std::mem::take(&mut self.space));
     }
 }
 
-fn give_back(space: Vec<u8>) {
-    if space.len() < CHUNK {
+fn recycle(space: Vec<u8>) {
+    if space.len() < CHUNK_BYTES {
         return;
     }
     // An error means that the thread is ending and its list is dropped: the memory is then freed.
     let _ = FREE.try_with(|free| {
         if let Ok(mut free) = free.try_borrow_mut()
-            && free.used
-            && free.buffers.len() < KEPT
+            && free.takes_buffers
+            && free.buffers.len() < MAX_FREE_BUFFERS
         {
             free.buffers.push(space);
         }
@@ -114,30 +114,30 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_comes_back_when_its_last_user_is_gone() {
-        let mut buffer = Buffer::take(CHUNK);
+    fn a_chunk_is_reused_after_its_last_user_is_dropped() {
+        let mut buffer = Buffer::take(CHUNK_BYTES);
         buffer.space()[..3].copy_from_slice(b"abc");
         let mut bytes = buffer.filled(3);
         let first = address(&bytes);
         let part = bytes.split_off(1);
         drop(bytes);
-        let other = Buffer::take(CHUNK).filled(1);
+        let other = Buffer::take(CHUNK_BYTES).filled(1);
         assert_ne!(address(&other), first);
         assert_eq!(part, &b"bc"[..]);
         drop(part);
-        assert_eq!(address(&Buffer::take(CHUNK).filled(1)), first);
+        assert_eq!(address(&Buffer::take(CHUNK_BYTES).filled(1)), first);
     }
 
     #[test]
-    fn an_unused_chunk_comes_back() {
-        let mut buffer = Buffer::take(CHUNK);
+    fn an_unused_chunk_is_reused() {
+        let mut buffer = Buffer::take(CHUNK_BYTES);
         let first = buffer.space().as_ptr();
         drop(buffer);
-        assert_eq!(Buffer::take(CHUNK).space().as_ptr(), first);
+        assert_eq!(Buffer::take(CHUNK_BYTES).space().as_ptr(), first);
     }
 
     #[test]
-    fn small_buffers_are_made_to_measure() {
+    fn small_buffers_have_the_exact_length() {
         let mut buffer = Buffer::take(10);
         assert_eq!(buffer.space().len(), 10);
         assert_eq!(buffer.filled(4).len(), 4);
@@ -145,19 +145,20 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_a_few_are_kept() {
-        let out: Vec<Bytes> = (0..KEPT + 5).map(|_| Buffer::take(CHUNK).filled(1)).collect();
+    fn free_buffers_are_bounded() {
+        let out: Vec<Bytes> =
+            (0..MAX_FREE_BUFFERS + 5).map(|_| Buffer::take(CHUNK_BYTES).filled(1)).collect();
         drop(out);
-        FREE.with_borrow(|free| assert_eq!(free.buffers.len(), KEPT));
+        FREE.with_borrow(|free| assert_eq!(free.buffers.len(), MAX_FREE_BUFFERS));
     }
 
     #[test]
-    fn a_thread_that_takes_none_keeps_none() {
-        let bytes = Buffer::take(CHUNK).filled(1);
-        let kept = std::thread::spawn(move || {
+    fn a_thread_that_only_drops_buffers_keeps_none() {
+        let bytes = Buffer::take(CHUNK_BYTES).filled(1);
+        let thread = std::thread::spawn(move || {
             drop(bytes);
             FREE.with_borrow(|free| free.buffers.len())
         });
-        assert_eq!(kept.join().unwrap(), 0);
+        assert_eq!(thread.join().unwrap(), 0);
     }
 }

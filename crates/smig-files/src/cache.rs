@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::budget::{Budget, CacheCost, Taken};
+use crate::budget::{Budget, CacheCost, Reservation};
 use crate::resource::Resource;
 
 /// The cache of one thread.
@@ -17,7 +17,7 @@ pub(crate) struct Cache {
     index: HashMap<Arc<[u8]>, usize>,
     slots: Vec<Slot>,
     hand: usize,
-    validity: Duration,
+    ttl: Duration,
     used: CacheCost,
     budget: Arc<Budget>,
 }
@@ -26,10 +26,10 @@ pub(crate) struct Cache {
 struct Slot {
     key: Arc<[u8]>,
     resource: Arc<Resource>,
-    /// When it was last compared with the file system.
-    seen: Instant,
+    /// The time of its last comparison with the file system.
+    checked_at: Instant,
     /// Reference bit: whether it was looked up since the hand's last pass.
-    asked: bool,
+    referenced: bool,
 }
 
 /// The result of a lookup.
@@ -38,27 +38,28 @@ pub(crate) enum Lookup<'a> {
     Fresh(&'a Resource),
     /// It must be compared with the file system before use.
     Stale(&'a Arc<Resource>),
+    /// The path is not cached.
     Unknown,
 }
 
 impl Cache {
-    pub(crate) fn new(budget: Arc<Budget>, validity: Duration) -> Self {
-        budget.join();
+    pub(crate) fn new(budget: Arc<Budget>, ttl: Duration) -> Self {
+        budget.add_cache();
         Self {
             index: HashMap::new(),
             slots: Vec::new(),
             hand: 0,
-            validity,
+            ttl,
             used: CacheCost::default(),
             budget,
         }
     }
 
     pub(crate) fn lookup(&mut self, key: &[u8], now: Instant) -> Lookup<'_> {
-        let slot = self.index.get(key).and_then(|place| self.slots.get_mut(*place));
+        let slot = self.index.get(key).and_then(|index| self.slots.get_mut(*index));
         let Some(slot) = slot else { return Lookup::Unknown };
-        slot.asked = true;
-        if now.saturating_duration_since(slot.seen) < self.validity {
+        slot.referenced = true;
+        if now.saturating_duration_since(slot.checked_at) < self.ttl {
             Lookup::Fresh(&slot.resource)
         } else {
             Lookup::Stale(&slot.resource)
@@ -66,43 +67,43 @@ impl Cache {
     }
 
     /// Replaces a path's entry. The new resource is cached only if there is room for it.
-    pub(crate) fn insert(&mut self, key: &[u8], resource: Arc<Resource>, seen: Instant) {
+    pub(crate) fn insert(&mut self, key: &[u8], resource: Arc<Resource>, checked_at: Instant) {
         // Keep the old entry's reference bit; replace the rest.
-        let asked = self.forget(key);
-        let weight = resource.weight();
-        if !self.budget.allows(weight) {
+        let referenced = self.remove_path(key);
+        let cost = resource.cost();
+        if !self.budget.allows(cost) {
             return;
         }
-        while !self.budget.allows(self.used + weight) {
+        while !self.budget.allows(self.used + cost) {
             if !self.evict() {
                 return;
             }
         }
-        while self.budget.take(weight) == Taken::No {
+        while self.budget.try_reserve(cost) == Reservation::Refused {
             if !self.evict() {
                 return;
             }
         }
-        self.used = self.used + weight;
+        self.used = self.used + cost;
         let key: Arc<[u8]> = key.into();
         self.index.insert(Arc::clone(&key), self.slots.len());
-        self.slots.push(Slot { key, resource, seen, asked });
+        self.slots.push(Slot { key, resource, checked_at, referenced });
     }
 
     /// Removes a path. Returns whether it was looked up recently.
-    pub(crate) fn forget(&mut self, key: &[u8]) -> bool {
-        self.index.get(key).copied().is_some_and(|place| self.remove(place))
+    pub(crate) fn remove_path(&mut self, key: &[u8]) -> bool {
+        self.index.get(key).copied().is_some_and(|index| self.remove_slot(index))
     }
 
     /// Removes all entries that hold an open file: these descriptors can be released when the
     /// process has run out of them.
     pub(crate) fn close_files(&mut self) {
-        let mut place = 0;
-        while let Some(slot) = self.slots.get(place) {
-            if slot.resource.weight().files > 0 {
-                self.remove(place);
+        let mut index = 0;
+        while let Some(slot) = self.slots.get(index) {
+            if slot.resource.cost().files > 0 {
+                self.remove_slot(index);
             } else {
-                place += 1;
+                index += 1;
             }
         }
     }
@@ -114,29 +115,29 @@ impl Cache {
                 self.hand = 0;
             }
             let Some(slot) = self.slots.get_mut(self.hand) else { return false };
-            if !std::mem::take(&mut slot.asked) {
-                self.remove(self.hand);
+            if !std::mem::take(&mut slot.referenced) {
+                self.remove_slot(self.hand);
                 return true;
             }
             self.hand += 1;
         }
     }
 
-    fn remove(&mut self, place: usize) -> bool {
-        let slot = self.slots.swap_remove(place);
+    fn remove_slot(&mut self, index: usize) -> bool {
+        let slot = self.slots.swap_remove(index);
         self.index.remove(&slot.key);
-        if let Some(moved) = self.slots.get(place) {
-            self.index.insert(Arc::clone(&moved.key), place);
+        if let Some(swapped) = self.slots.get(index) {
+            self.index.insert(Arc::clone(&swapped.key), index);
         }
-        let weight = slot.resource.weight();
-        self.used = self.used - weight;
-        self.budget.release(weight);
-        slot.asked
+        let cost = slot.resource.cost();
+        self.used = self.used - cost;
+        self.budget.release(cost);
+        slot.referenced
     }
 }
 
 impl Drop for Cache {
     fn drop(&mut self) {
-        self.budget.leave(self.used);
+        self.budget.remove_cache(self.used);
     }
 }

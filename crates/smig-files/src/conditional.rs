@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderName};
 pub(crate) struct Validators<'a> {
     /// A strong entity-tag, with its quotes.
     pub(crate) etag: &'a [u8],
-    /// The value of last-modified, in seconds since 1970; `None` if it has none.
+    /// The value of last-modified, in seconds since 1970; `None` if there is none.
     pub(crate) modified: Option<u64>,
 }
 
@@ -27,21 +27,23 @@ pub(crate) enum PreconditionResult {
 }
 
 /// Evaluates steps 1 to 4 of section 13.2.2, for GET and HEAD.
-pub(crate) fn evaluate(headers: &HeaderMap, of: Validators<'_>) -> PreconditionResult {
+pub(crate) fn evaluate(headers: &HeaderMap, validators: Validators<'_>) -> PreconditionResult {
     if headers.contains_key(IF_MATCH) {
-        if !matches(headers, IF_MATCH, of.etag, Comparison::Strong) {
+        if !matches(headers, IF_MATCH, validators.etag, Comparison::Strong) {
             return PreconditionResult::Failed;
         }
-    } else if let (Some(since), Some(modified)) = (date(headers, IF_UNMODIFIED_SINCE), of.modified)
+    } else if let (Some(since), Some(modified)) =
+        (date(headers, IF_UNMODIFIED_SINCE), validators.modified)
         && modified > since
     {
         return PreconditionResult::Failed;
     }
     if headers.contains_key(IF_NONE_MATCH) {
-        if matches(headers, IF_NONE_MATCH, of.etag, Comparison::Weak) {
+        if matches(headers, IF_NONE_MATCH, validators.etag, Comparison::Weak) {
             return PreconditionResult::NotModified;
         }
-    } else if let (Some(since), Some(modified)) = (date(headers, IF_MODIFIED_SINCE), of.modified)
+    } else if let (Some(since), Some(modified)) =
+        (date(headers, IF_MODIFIED_SINCE), validators.modified)
         && modified <= since
     {
         return PreconditionResult::NotModified;
@@ -50,13 +52,19 @@ pub(crate) fn evaluate(headers: &HeaderMap, of: Validators<'_>) -> PreconditionR
 }
 
 /// Evaluates step 5: returns whether If-Range permits the Range header field. True without If-Range.
-pub(crate) fn range_applies(headers: &HeaderMap, of: Validators<'_>, now: SystemTime) -> bool {
+pub(crate) fn range_applies(
+    headers: &HeaderMap,
+    validators: Validators<'_>,
+    now: SystemTime,
+) -> bool {
     let Some(value) = headers.get(IF_RANGE) else { return true };
     let value = value.as_bytes().trim_ascii();
     if value.starts_with(b"\"") || value.starts_with(b"W/") {
-        return value == of.etag;
+        return value == validators.etag;
     }
-    let (Some(date), Some(modified)) = (date(headers, IF_RANGE), of.modified) else { return false };
+    let (Some(date), Some(modified)) = (date(headers, IF_RANGE), validators.modified) else {
+        return false;
+    };
     // A date is a strong validator only if the file cannot change again within that second
     // (section 8.8.2.2).
     let settled = seconds(now).is_some_and(|now| now > modified + 1);
@@ -83,15 +91,15 @@ enum Comparison {
 }
 
 /// Returns whether a list of entity-tags has one that equals `etag`, which is strong.
-fn matches(headers: &HeaderMap, name: HeaderName, etag: &[u8], how: Comparison) -> bool {
+fn matches(headers: &HeaderMap, name: HeaderName, etag: &[u8], comparison: Comparison) -> bool {
     headers.get_all(name).iter().any(|line| {
         let line = line.as_bytes().trim_ascii();
-        line == b"*" || list_has(line, etag, how)
+        line == b"*" || list_has(line, etag, comparison)
     })
 }
 
 /// Parses the list: an entity-tag may contain a comma, so splitting at commas would be wrong.
-fn list_has(mut list: &[u8], etag: &[u8], how: Comparison) -> bool {
+fn list_has(mut list: &[u8], etag: &[u8], comparison: Comparison) -> bool {
     loop {
         list = list.trim_ascii_start();
         if let Some(rest) = list.strip_prefix(b",") {
@@ -104,7 +112,7 @@ fn list_has(mut list: &[u8], etag: &[u8], how: Comparison) -> bool {
         };
         let Some(inside) = tag.strip_prefix(b"\"") else { return false };
         let Some(close) = inside.iter().position(|byte| *byte == b'"') else { return false };
-        if &tag[..close + 2] == etag && !(weak && how == Comparison::Strong) {
+        if &tag[..close + 2] == etag && !(weak && comparison == Comparison::Strong) {
             return true;
         }
         list = &inside[close + 1..];
@@ -133,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn single_conditions() {
+    fn each_condition_has_its_result() {
         use PreconditionResult::{Failed, NotModified, Proceed};
         let table = [
             (IF_MATCH, "\"a,b\"", Proceed),
@@ -169,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn precedence() {
+    fn conditions_have_the_precedence_of_the_rfc() {
         use PreconditionResult::{Failed, NotModified, Proceed};
         let table: [(&[(HeaderName, &str)], PreconditionResult); 6] = [
             // If-Unmodified-Since is ignored if If-Match is present.
@@ -191,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_date_of_its_own() {
+    fn date_conditions_are_ignored_without_last_modified() {
         let file = Validators { modified: None, ..FILE };
         for name in [IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE] {
             assert_eq!(evaluate(&request(&[(name, DATE)]), file), PreconditionResult::Proceed);
@@ -199,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn if_range() {
+    fn if_range_needs_a_strong_match() {
         let later = SystemTime::UNIX_EPOCH + Duration::from_secs(MODIFIED + 10);
         let table = [
             ("\"a,b\"", true),

@@ -54,14 +54,14 @@ impl Coding {
 
 /// A weight in thousandths (section 12.4.2).
 type QValue = u16;
-const FULL: QValue = 1000;
+const MAX_QVALUE: QValue = 1000;
 
 /// The weight of each coding in a request; `None` if it is not listed.
 #[derive(Debug, Default)]
-struct Accepted {
+struct AcceptEncoding {
     codings: [Option<QValue>; 3],
     identity: Option<QValue>,
-    others: Option<QValue>,
+    wildcard: Option<QValue>,
 }
 
 /// Returns the best of the existing codings; `None` selects the uncoded file.
@@ -73,10 +73,10 @@ pub(crate) fn choose(
     headers: &HeaderMap,
     existing: impl Iterator<Item = Coding>,
 ) -> Option<Coding> {
-    let accepted = accepted(headers);
+    let accepted = parse_accept_encoding(headers);
     let mut best: Option<(QValue, Coding)> = None;
     for coding in existing {
-        let weight = accepted.codings[coding as usize].or(accepted.others).unwrap_or(0);
+        let weight = accepted.codings[coding as usize].or(accepted.wildcard).unwrap_or(0);
         let better = best.is_none_or(|(known, other)| (weight, other) > (known, coding));
         if weight > 0 && better {
             best = Some((weight, coding));
@@ -86,13 +86,13 @@ pub(crate) fn choose(
     (weight >= accepted.identity.unwrap_or(0)).then_some(coding)
 }
 
-fn accepted(headers: &HeaderMap) -> Accepted {
-    let mut accepted = Accepted::default();
+fn parse_accept_encoding(headers: &HeaderMap) -> AcceptEncoding {
+    let mut accepted = AcceptEncoding::default();
     let lines = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|line| line.to_str().ok());
     for element in lines.flat_map(|line| line.split(',')) {
-        let Some((token, weight)) = weighed(element) else { continue };
+        let Some((token, weight)) = parse_element(element) else { continue };
         if token == "*" {
-            accepted.others = Some(weight);
+            accepted.wildcard = Some(weight);
         } else if token.eq_ignore_ascii_case("identity") {
             accepted.identity = Some(weight);
         } else if let Some(coding) = Coding::ALL.into_iter().find(|coding| coding.is_named(token)) {
@@ -103,13 +103,13 @@ fn accepted(headers: &HeaderMap) -> Accepted {
 }
 
 /// Parses a list element: token and weight. `None` if it is malformed; it is then skipped.
-fn weighed(element: &str) -> Option<(&str, QValue)> {
+fn parse_element(element: &str) -> Option<(&str, QValue)> {
     let (token, parameter) = match element.split_once(';') {
         None => (element, None),
         Some((token, parameter)) => (token, Some(parameter)),
     };
     let weight = match parameter {
-        None => FULL,
+        None => MAX_QVALUE,
         Some(parameter) => {
             let (name, value) = parameter.split_once('=')?;
             if !name.trim().eq_ignore_ascii_case("q") {
@@ -130,7 +130,7 @@ fn parse_weight(value: &str) -> Option<QValue> {
     let thousandths = digits.fold(0, |sum, digit| sum * 10 + QValue::from(digit - b'0'));
     match whole {
         "0" => Some(thousandths),
-        "1" if thousandths == 0 => Some(FULL),
+        "1" if thousandths == 0 => Some(MAX_QVALUE),
         _ => None,
     }
 }
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn all_siblings_exist() {
+    fn the_highest_weight_wins() {
         use Coding::{Brotli, Gzip, Zstd};
         let table = [
             ("gzip, deflate, br, zstd", Some(Brotli)),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_exists() {
+    fn only_existing_siblings_are_chosen() {
         assert_eq!(chosen("br, gzip;q=0.1", &[Coding::Gzip]), Some(Coding::Gzip));
         assert_eq!(chosen("br", &[Coding::Gzip]), None);
         assert_eq!(chosen("br", &[]), None);

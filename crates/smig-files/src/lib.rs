@@ -6,9 +6,9 @@
 //! `date`, which the server sets.
 //!
 //! ```no_run
-//! use smig_files::{Files, Options};
+//! use smig_files::{FileOptions, Files};
 //!
-//! let files = Files::new("public", Options::default())?;
+//! let files = Files::new("public", FileOptions::default())?;
 //! // `files` is a `tower_service::Service<http::Request<B>>` for every `B`; clone it freely.
 //! # std::io::Result::Ok(())
 //! ```
@@ -19,21 +19,21 @@
 //!   it, by a symlink.
 //! - A file of any size streams in bounded memory. A body is exactly as long as `content-length`
 //!   states, or it ends in an [`std::io::Error`]: never short, never padded.
-//! - A changed file is detected after [`Options::validity`] at the latest.
+//! - A changed file is detected after [`FileOptions::cache_ttl`] at the latest.
 //! - Data in the page cache is read on the calling thread. Only a read or a lookup that would block
 //!   on the disk, as the kernel reports, is sent to tokio's blocking threads.
 //!
 //! It requires Linux: it uses `openat2`, with a slower fallback, and `preadv2`.
 
-mod answer;
 mod body;
 mod budget;
 mod buffer;
 mod cache;
 mod conditional;
 mod encoding;
+mod error_response;
+mod file_version;
 mod listing;
-mod load;
 mod media;
 mod multipart;
 mod offload;
@@ -41,12 +41,12 @@ mod options;
 mod path;
 mod range;
 mod reader;
-mod refusal;
+mod resolve;
 mod resource;
+mod response;
 mod root;
 mod service;
-mod stamp;
 
 pub use body::FileBody;
-pub use options::{Hidden, Listing, Options, Precompressed, Symlinks};
+pub use options::{FileOptions, HiddenFiles, Listing, PrecompressedFiles, Symlinks};
 pub use service::{Files, FilesFuture};

@@ -1,8 +1,7 @@
 //! Directory listings.
 //!
-//! Owns their HTML. Lists only what a request could get: no hidden names unless they are served, no
-//! symlinks that lead outside, nothing but directories and regular files. Names are untrusted, so
-//! each one is escaped.
+//! Owns their HTML. Lists only entries that are served: no hidden names unless enabled, no symlinks
+//! that lead outside, only directories and regular files. Names are untrusted, so each is escaped.
 
 use std::fmt::Write as _;
 use std::os::fd::OwnedFd;
@@ -12,10 +11,10 @@ use bytes::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rustix::fs::{Dir, FileType};
 
-use crate::options::{Hidden, Options};
-use crate::refusal::ErrorResponse;
+use crate::error_response::ErrorResponse;
+use crate::file_version::FileVersion;
+use crate::options::{FileOptions, HiddenFiles};
 use crate::root::Root;
-use crate::stamp::FileVersion;
 
 /// The maximum number of names on a page. The page states if there are more.
 const MAX_NAMES: usize = 10_000;
@@ -23,10 +22,10 @@ const MAX_NAMES: usize = 10_000;
 /// Everything but the unreserved characters (RFC 3986 section 2.3).
 const RESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// A line of the page. Directories sort before files.
+/// An entry of the page. Directories sort before files.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Line {
-    Folder { name: Vec<u8>, modified: Option<u64> },
+enum ListingEntry {
+    Directory { name: Vec<u8>, modified: Option<u64> },
     File { name: Vec<u8>, modified: Option<u64>, size: u64 },
 }
 
@@ -34,48 +33,48 @@ enum Line {
 pub(crate) fn page(
     root: &Root,
     relative: &[u8],
-    folder: OwnedFd,
-    options: &Options,
+    directory: OwnedFd,
+    options: &FileOptions,
 ) -> Result<Bytes, ErrorResponse> {
-    let mut lines = Vec::new();
-    let mut more = false;
-    for entry in Dir::new(folder)? {
+    let mut entries = Vec::new();
+    let mut is_truncated = false;
+    for entry in Dir::new(directory)? {
         let name = entry?.file_name().to_bytes().to_vec();
         if !is_listed(&name, options.hidden) {
             continue;
         }
-        if lines.len() == MAX_NAMES {
-            more = true;
+        if entries.len() == MAX_NAMES {
+            is_truncated = true;
             break;
         }
-        lines.extend(line(root, relative, name));
+        entries.extend(list_entry(root, relative, name));
     }
-    lines.sort_unstable();
-    Ok(render(relative, &lines, more.then_some(MAX_NAMES)).into())
+    entries.sort_unstable();
+    Ok(render(relative, &entries, is_truncated.then_some(MAX_NAMES)).into())
 }
 
-fn is_listed(name: &[u8], hidden: Hidden) -> bool {
+fn is_listed(name: &[u8], hidden: HiddenFiles) -> bool {
     let refused = name == b"." || name == b".." || name.contains(&b'\\');
-    !refused && (hidden == Hidden::Serve || !name.starts_with(b"."))
+    !refused && (hidden == HiddenFiles::Serve || !name.starts_with(b"."))
 }
 
-/// Returns a line, or `None` for an entry that cannot be served.
-fn line(root: &Root, relative: &[u8], name: Vec<u8>) -> Option<Line> {
+/// Returns an entry of the page, or `None` for one that cannot be served.
+fn list_entry(root: &Root, relative: &[u8], name: Vec<u8>) -> Option<ListingEntry> {
     let mut path = relative.to_vec();
     if !path.is_empty() {
         path.push(b'/');
     }
     path.extend_from_slice(&name);
-    let (stamp, kind) = FileVersion::of(root.open_for_facts(&path).ok()?).ok()?;
-    let modified = stamp.modified();
-    match kind {
-        FileType::Directory => Some(Line::Folder { name, modified }),
-        FileType::RegularFile => Some(Line::File { name, modified, size: stamp.size() }),
+    let (version, file_type) = FileVersion::of(root.open_for_stat(&path).ok()?).ok()?;
+    let modified = version.modified();
+    match file_type {
+        FileType::Directory => Some(ListingEntry::Directory { name, modified }),
+        FileType::RegularFile => Some(ListingEntry::File { name, modified, size: version.size() }),
         _ => None,
     }
 }
 
-fn render(relative: &[u8], lines: &[Line], cut_after: Option<usize>) -> String {
+fn render(relative: &[u8], entries: &[ListingEntry], truncated_at: Option<usize>) -> String {
     let title = escape(&String::from_utf8_lossy(relative));
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -87,10 +86,10 @@ fn render(relative: &[u8], lines: &[Line], cut_after: Option<usize>) -> String {
     if !relative.is_empty() {
         page.push_str("<tr><td><a href=\"../\">../</a></td><td></td><td></td></tr>\n");
     }
-    for line in lines {
-        let (name, slash, size, modified) = match line {
-            Line::Folder { name, modified } => (name, "/", String::new(), modified),
-            Line::File { name, modified, size } => (name, "", size.to_string(), modified),
+    for entry in entries {
+        let (name, slash, size, modified) = match entry {
+            ListingEntry::Directory { name, modified } => (name, "/", String::new(), modified),
+            ListingEntry::File { name, modified, size } => (name, "", size.to_string(), modified),
         };
         let link = percent_encode(name, &RESERVED);
         let text = escape(&String::from_utf8_lossy(name));
@@ -103,7 +102,7 @@ fn render(relative: &[u8], lines: &[Line], cut_after: Option<usize>) -> String {
         );
     }
     page.push_str("</table>\n");
-    if let Some(count) = cut_after {
+    if let Some(count) = truncated_at {
         let _ = writeln!(page, "<p>Only {count} of the files in this directory are listed.</p>");
     }
     page.push_str("</body>\n</html>\n");
@@ -111,10 +110,10 @@ fn render(relative: &[u8], lines: &[Line], cut_after: Option<usize>) -> String {
 }
 
 fn date(seconds: u64) -> Option<String> {
-    // Dates after 9999 cannot be written.
-    const LAST: u64 = 253_402_300_799;
+    // Dates after the year 9999 cannot be formatted.
+    const MAX_SECONDS: u64 = 253_402_300_799;
     let time = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?;
-    (seconds <= LAST).then(|| httpdate::fmt_http_date(time))
+    (seconds <= MAX_SECONDS).then(|| httpdate::fmt_http_date(time))
 }
 
 /// Escapes text for HTML content and for quoted attributes.

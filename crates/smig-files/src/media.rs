@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn by_extension() {
+    fn the_type_follows_from_the_extension() {
         let table = [
             ("a.html", "text/html; charset=utf-8"),
             ("a.HTML", "text/html; charset=utf-8"),

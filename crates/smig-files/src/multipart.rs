@@ -1,4 +1,4 @@
-//! multipart/byteranges (RFC 9110 section 14.6): several spans of a file in one body.
+//! multipart/byteranges (RFC 9110 section 14.6): several ranges of a file in one body.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -20,7 +20,7 @@ pub(crate) struct Multipart {
 }
 
 impl Multipart {
-    /// Starts a body for spans of a representation of this type, which has `size` bytes in total.
+    /// Starts a body for ranges of a representation of this type, which has `size` bytes in total.
     pub(crate) fn new(part_type: &[u8], size: u64) -> Self {
         let random = || RandomState::new().build_hasher().finish();
         Self {
@@ -37,13 +37,13 @@ impl Multipart {
         format!("multipart/byteranges; boundary={}", self.boundary)
     }
 
-    pub(crate) fn push(&mut self, span: ByteRange, piece: Piece) {
+    pub(crate) fn push(&mut self, byte_range: ByteRange, piece: Piece) {
         let mut head = format!("\r\n--{}\r\ncontent-type: ", self.boundary).into_bytes();
         head.extend_from_slice(&self.part_type);
-        let range = span.content_range(self.size);
+        let range = byte_range.content_range(self.size);
         head.extend_from_slice(format!("\r\ncontent-range: {range}\r\n\r\n").as_bytes());
         self.add(head);
-        self.length += span.len();
+        self.length += byte_range.len();
         self.queue.push_back(piece);
     }
 

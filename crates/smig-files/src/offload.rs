@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-/// A pending result of such work. Dropping it detaches the work, which runs to its end.
+/// The pending result of offloaded work. Dropping it detaches the work, which runs to its end.
 #[derive(Debug)]
 pub(crate) enum Offload<T> {
     Running(JoinHandle<T>),
@@ -32,8 +32,8 @@ impl<T> Offload<T> {
         match self {
             Self::Running(handle) => Pin::new(handle).poll(context).map_err(io::Error::other),
             Self::Done(value) => {
-                let gone = || io::Error::other("the result was already taken");
-                Poll::Ready(value.take().ok_or_else(gone))
+                let already_taken = || io::Error::other("the result was already taken");
+                Poll::Ready(value.take().ok_or_else(already_taken))
             }
         }
     }

@@ -6,7 +6,7 @@ use http::HeaderValue;
 
 /// Files and directories with a name that begins with a dot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Hidden {
+pub enum HiddenFiles {
     /// They do not exist for clients (404), except `/.well-known/` (RFC 8615).
     #[default]
     Refuse,
@@ -41,7 +41,7 @@ pub enum Listing {
 
 /// Siblings named `FILE.br`, `FILE.zst` and `FILE.gz`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Precompressed {
+pub enum PrecompressedFiles {
     /// Never used in place of `FILE`.
     Ignore,
     /// Sent in place of `FILE` to clients that accept the coding, unless older than `FILE`
@@ -52,50 +52,50 @@ pub enum Precompressed {
 
 /// How a directory is served.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct FileOptions {
     /// Name of the file that is served for a directory; `None` serves no index file.
     pub index: Option<String>,
     /// Names that begin with a dot.
-    pub hidden: Hidden,
+    pub hidden: HiddenFiles,
     /// Symlinks below the directory.
-    pub links: Symlinks,
+    pub symlinks: Symlinks,
     /// Directories without an index file.
     pub listing: Listing,
     /// Precompressed siblings.
-    pub precompressed: Precompressed,
+    pub precompressed: PrecompressedFiles,
     /// Value of `cache-control` in 200, 206 and 304 responses; `None` omits the header field.
     pub cache_control: Option<HeaderValue>,
-    /// How long a cached path is valid before it is compared with the file system again. A change of a
-    /// file is detected after this time at the latest; with zero, every request checks.
-    pub validity: Duration,
+    /// How long a cached path is valid before it is compared with the file system again. A change
+    /// of a file is detected after this time at the latest; with zero, at every request.
+    pub cache_ttl: Duration,
     /// Maximum number of cached paths, over all threads. Each takes about 1 KB in addition to the file's
     /// content.
-    pub max_entries: usize,
+    pub cache_entries: usize,
     /// Maximum number of files kept open between requests, over all threads. Never more than a quarter of
     /// the process's limit of open files is used.
-    pub max_open_files: usize,
+    pub cache_open_files: usize,
     /// Maximum number of bytes of file contents cached between requests, over all threads. With zero,
     /// every response is read from its file.
-    pub max_memory: usize,
+    pub cache_memory: usize,
     /// The largest file, in bytes, whose content is cached in memory. Reading a file for each response
     /// instead costs about 2 microseconds for system calls and 50 per megabyte for copying.
-    pub max_in_memory_file: usize,
+    pub cache_max_file_size: usize,
 }
 
-impl Default for Options {
+impl Default for FileOptions {
     fn default() -> Self {
         Self {
             index: Some("index.html".to_owned()),
-            hidden: Hidden::default(),
-            links: Symlinks::default(),
+            hidden: HiddenFiles::default(),
+            symlinks: Symlinks::default(),
             listing: Listing::default(),
-            precompressed: Precompressed::default(),
+            precompressed: PrecompressedFiles::default(),
             cache_control: None,
-            validity: Duration::from_secs(1),
-            max_entries: 16_384,
-            max_open_files: 4_096,
-            max_memory: 64 << 20,
-            max_in_memory_file: 128 << 10,
+            cache_ttl: Duration::from_secs(1),
+            cache_entries: 16_384,
+            cache_open_files: 4_096,
+            cache_memory: 64 << 20,
+            cache_max_file_size: 128 << 10,
         }
     }
 }

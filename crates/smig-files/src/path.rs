@@ -10,8 +10,8 @@ use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 
-use crate::options::Hidden;
-use crate::refusal::ErrorResponse;
+use crate::error_response::ErrorResponse;
+use crate::options::HiddenFiles;
 
 /// A path that may be looked up below the directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(crate) struct RequestPath<'a>(Cow<'a, [u8]>);
 
 impl<'a> RequestPath<'a> {
     /// Decodes and checks the path component of a request's URI.
-    pub(crate) fn parse(raw: &'a str, hidden: Hidden) -> Result<Self, ErrorResponse> {
+    pub(crate) fn parse(raw: &'a str, hidden: HiddenFiles) -> Result<Self, ErrorResponse> {
         let decoded: Cow<'a, [u8]> = if is_encoded(raw) {
             check_encoding(raw.as_bytes())?;
             percent_decode_str(raw).into()
@@ -51,7 +51,7 @@ impl<'a> RequestPath<'a> {
     }
 
     /// Returns whether the path ends in a slash, and so can only name a directory.
-    pub(crate) fn names_folder(&self) -> bool {
+    pub(crate) fn names_directory(&self) -> bool {
         self.0.ends_with(b"/")
     }
 
@@ -60,7 +60,7 @@ impl<'a> RequestPath<'a> {
     }
 }
 
-/// Returns whether a raw path has to be decoded. One that has not is its own canonical form.
+/// Returns whether a raw path has to be decoded. Any other is its own canonical form.
 pub(crate) fn is_encoded(raw: &str) -> bool {
     raw.as_bytes().contains(&b'%')
 }
@@ -81,12 +81,12 @@ fn check_encoding(raw: &[u8]) -> Result<(), ErrorResponse> {
     Ok(())
 }
 
-fn check_segment(depth: usize, segment: &[u8], hidden: Hidden) -> Result<(), ErrorResponse> {
+fn check_segment(depth: usize, segment: &[u8], hidden: HiddenFiles) -> Result<(), ErrorResponse> {
     match segment {
         b"" => Err(ErrorResponse::NotFound),
         b"." | b".." => Err(ErrorResponse::BadPath),
         b".well-known" if depth == 0 => Ok(()),
-        [b'.', ..] if hidden == Hidden::Refuse => Err(ErrorResponse::NotFound),
+        [b'.', ..] if hidden == HiddenFiles::Refuse => Err(ErrorResponse::NotFound),
         _ => Ok(()),
     }
 }
@@ -96,12 +96,12 @@ mod tests {
     use super::*;
 
     fn relative(raw: &str) -> Result<String, ErrorResponse> {
-        let path = RequestPath::parse(raw, Hidden::Refuse)?;
+        let path = RequestPath::parse(raw, HiddenFiles::Refuse)?;
         Ok(String::from_utf8_lossy(path.relative()).into_owned())
     }
 
     #[test]
-    fn plain_paths() {
+    fn accepted_paths_are_decoded() {
         let table = [
             ("/", ""),
             ("/a", "a"),
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_paths() {
+    fn malformed_and_hidden_paths_are_refused() {
         let table = [
             ("", ErrorResponse::BadPath),
             ("*", ErrorResponse::BadPath),
@@ -163,16 +163,16 @@ mod tests {
 
     #[test]
     fn spellings_of_one_path_have_one_canonical_form() {
-        let plain = RequestPath::parse("/a b/", Hidden::Refuse).unwrap();
-        let encoded = RequestPath::parse("/%61%20b/", Hidden::Refuse).unwrap();
+        let plain = RequestPath::parse("/a b/", HiddenFiles::Refuse).unwrap();
+        let encoded = RequestPath::parse("/%61%20b/", HiddenFiles::Refuse).unwrap();
         assert_eq!(plain.canonical(), encoded.canonical());
-        assert!(encoded.names_folder());
+        assert!(encoded.names_directory());
     }
 
     proptest::proptest! {
         #[test]
-        fn whatever_is_sent(raw in "/([a-c./%\\\\]|%2[eEfF]|%5c|%00|\\.\\.){0,12}") {
-            if let Ok(path) = RequestPath::parse(&raw, Hidden::Serve) {
+        fn accepted_paths_stay_below_the_root(raw in "/([a-c./%\\\\]|%2[eEfF]|%5c|%00|\\.\\.){0,12}") {
+            if let Ok(path) = RequestPath::parse(&raw, HiddenFiles::Serve) {
                 let relative = path.relative();
                 proptest::prop_assert!(!relative.starts_with(b"/"));
                 proptest::prop_assert!(!relative.iter().any(|byte| matches!(byte, 0 | b'\\')));
@@ -182,7 +182,7 @@ mod tests {
                 }
                 let again = std::str::from_utf8(path.canonical()).unwrap();
                 if !is_encoded(again) {
-                    let again = RequestPath::parse(again, Hidden::Serve).unwrap();
+                    let again = RequestPath::parse(again, HiddenFiles::Serve).unwrap();
                     proptest::prop_assert_eq!(again.canonical(), path.canonical());
                 }
             }
@@ -190,9 +190,9 @@ mod tests {
     }
 
     #[test]
-    fn hidden_names_on_request() {
-        let path = RequestPath::parse("/.git/config", Hidden::Serve).unwrap();
+    fn hidden_names_are_accepted_if_enabled() {
+        let path = RequestPath::parse("/.git/config", HiddenFiles::Serve).unwrap();
         assert_eq!(path.relative(), b".git/config");
-        assert!(RequestPath::parse("/.git/..", Hidden::Serve).is_err());
+        assert!(RequestPath::parse("/.git/..", HiddenFiles::Serve).is_err());
     }
 }

@@ -10,7 +10,7 @@ use http::header::RANGE;
 /// range costs a part header and a read.
 const MAX_RANGES: usize = 32;
 
-/// A non-empty span of a representation: from `start`, inclusive, to `end`, exclusive.
+/// A non-empty range of a representation: from `start`, inclusive, to `end`, exclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ByteRange {
     pub(crate) start: u64,
@@ -22,7 +22,7 @@ impl ByteRange {
         self.end - self.start
     }
 
-    /// Returns the value of content-range for this span of a representation of `size` bytes.
+    /// Returns the value of content-range for this range of a representation of `size` bytes.
     pub(crate) fn content_range(self, size: u64) -> String {
         format!("bytes {}-{}/{size}", self.start, self.end - 1)
     }
@@ -32,10 +32,10 @@ impl ByteRange {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RangeSelection {
     /// The complete representation.
-    Whole,
-    One(ByteRange),
-    /// Two or more spans, in the order requested.
-    Many(Vec<ByteRange>),
+    Complete,
+    Single(ByteRange),
+    /// Two or more ranges, in the order requested.
+    Multiple(Vec<ByteRange>),
     /// No satisfiable range: 416.
     Unsatisfiable,
 }
@@ -43,59 +43,61 @@ pub(crate) enum RangeSelection {
 /// Evaluates the Range header field for a representation of `size` bytes.
 pub(crate) fn select(headers: &HeaderMap, size: u64) -> RangeSelection {
     let mut values = headers.get_all(RANGE).iter();
-    let (Some(value), None) = (values.next(), values.next()) else { return RangeSelection::Whole };
-    let Ok(value) = value.to_str() else { return RangeSelection::Whole };
+    let (Some(value), None) = (values.next(), values.next()) else {
+        return RangeSelection::Complete;
+    };
+    let Ok(value) = value.to_str() else { return RangeSelection::Complete };
     // Some clients request ranges of every file; 206 cannot describe an empty one.
     if size == 0 {
-        return RangeSelection::Whole;
+        return RangeSelection::Complete;
     }
-    match spans(value, size) {
-        None => RangeSelection::Whole,
-        Some(spans) => match spans.as_slice() {
+    match parse_ranges(value, size) {
+        None => RangeSelection::Complete,
+        Some(ranges) => match ranges.as_slice() {
             [] => RangeSelection::Unsatisfiable,
-            [span] => RangeSelection::One(*span),
-            _ => RangeSelection::Many(spans),
+            [range] => RangeSelection::Single(*range),
+            _ => RangeSelection::Multiple(ranges),
         },
     }
 }
 
-/// Returns the satisfiable spans; `None` if the header field is to be ignored.
-fn spans(value: &str, size: u64) -> Option<Vec<ByteRange>> {
+/// Returns the satisfiable ranges; `None` if the header field is to be ignored.
+fn parse_ranges(value: &str, size: u64) -> Option<Vec<ByteRange>> {
     let (unit, set) = value.split_once('=')?;
     if !unit.trim().eq_ignore_ascii_case("bytes") {
         return None;
     }
-    let mut spans = Vec::new();
-    let mut asked = 0;
+    let mut ranges = Vec::new();
+    let mut count = 0;
     for part in set.split(',').map(|part| part.trim_matches([' ', '\t'])) {
         if part.is_empty() {
             continue;
         }
-        asked += 1;
-        if asked > MAX_RANGES {
+        count += 1;
+        if count > MAX_RANGES {
             return None;
         }
-        spans.extend(span(part, size)?);
+        ranges.extend(parse_range(part, size)?);
     }
-    let total = spans.iter().map(|span| u128::from(span.len())).sum::<u128>();
+    let total = ranges.iter().map(|range| u128::from(range.len())).sum::<u128>();
     // Overlapping ranges with more bytes than the complete file are an attack or a mistake.
-    let wasteful = spans.len() > 1 && total > u128::from(size);
-    (asked > 0 && !wasteful).then_some(spans)
+    let wasteful = ranges.len() > 1 && total > u128::from(size);
+    (count > 0 && !wasteful).then_some(ranges)
 }
 
 /// Parses one range: outer `None` is a syntax error, inner `None` is not satisfiable.
-fn span(part: &str, size: u64) -> Option<Option<ByteRange>> {
+fn parse_range(part: &str, size: u64) -> Option<Option<ByteRange>> {
     let (first, last) = part.split_once('-')?;
     if first.is_empty() {
-        let suffix = number(last)?;
-        let span = ByteRange { start: size.saturating_sub(suffix), end: size };
-        return Some((suffix > 0).then_some(span));
+        let suffix = parse_number(last)?;
+        let range = ByteRange { start: size.saturating_sub(suffix), end: size };
+        return Some((suffix > 0).then_some(range));
     }
-    let start = number(first)?;
+    let start = parse_number(first)?;
     let end = match last {
         "" => size,
         last => {
-            let last = number(last)?;
+            let last = parse_number(last)?;
             if last < start {
                 return None;
             }
@@ -106,7 +108,7 @@ fn span(part: &str, size: u64) -> Option<Option<ByteRange>> {
 }
 
 /// Parses digits; a number too large for any file saturates.
-fn number(digits: &str) -> Option<u64> {
+fn parse_number(digits: &str) -> Option<u64> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
@@ -125,31 +127,31 @@ mod tests {
         select(&headers, size)
     }
 
-    fn one(start: u64, end: u64) -> RangeSelection {
-        RangeSelection::One(ByteRange { start, end })
+    fn single(start: u64, end: u64) -> RangeSelection {
+        RangeSelection::Single(ByteRange { start, end })
     }
 
     #[test]
-    fn single_ranges() {
+    fn a_single_range_is_selected() {
         let table = [
-            ("bytes=0-0", one(0, 1)),
-            ("bytes=0-", one(0, 100)),
-            ("bytes=10-19", one(10, 20)),
-            ("bytes=99-", one(99, 100)),
-            ("bytes=90-1000", one(90, 100)),
-            ("bytes=-1", one(99, 100)),
-            ("bytes=-100", one(0, 100)),
-            ("bytes=-1000", one(0, 100)),
-            ("BYTES=0-0", one(0, 1)),
-            ("bytes= 5-6 ,", one(5, 7)),
-            ("bytes=0-18446744073709551615", one(0, 100)),
-            ("bytes=0-99999999999999999999999", one(0, 100)),
-            ("bytes=-99999999999999999999999", one(0, 100)),
+            ("bytes=0-0", single(0, 1)),
+            ("bytes=0-", single(0, 100)),
+            ("bytes=10-19", single(10, 20)),
+            ("bytes=99-", single(99, 100)),
+            ("bytes=90-1000", single(90, 100)),
+            ("bytes=-1", single(99, 100)),
+            ("bytes=-100", single(0, 100)),
+            ("bytes=-1000", single(0, 100)),
+            ("BYTES=0-0", single(0, 1)),
+            ("bytes= 5-6 ,", single(5, 7)),
+            ("bytes=0-18446744073709551615", single(0, 100)),
+            ("bytes=0-99999999999999999999999", single(0, 100)),
+            ("bytes=-99999999999999999999999", single(0, 100)),
             ("bytes=100-", RangeSelection::Unsatisfiable),
             ("bytes=100-200", RangeSelection::Unsatisfiable),
             ("bytes=-0", RangeSelection::Unsatisfiable),
             ("bytes=99999999999999999999999-", RangeSelection::Unsatisfiable),
-            ("bytes=5-6,200-300", one(5, 7)),
+            ("bytes=5-6,200-300", single(5, 7)),
             ("bytes=200-,300-", RangeSelection::Unsatisfiable),
         ];
         for (value, expected) in table {
@@ -159,12 +161,12 @@ mod tests {
 
     #[test]
     fn several_ranges_keep_their_order() {
-        let spans = vec![ByteRange { start: 50, end: 60 }, ByteRange { start: 0, end: 1 }];
-        assert_eq!(selected("bytes=50-59, 0-0", 100), RangeSelection::Many(spans));
+        let ranges = vec![ByteRange { start: 50, end: 60 }, ByteRange { start: 0, end: 1 }];
+        assert_eq!(selected("bytes=50-59, 0-0", 100), RangeSelection::Multiple(ranges));
     }
 
     #[test]
-    fn ignored() {
+    fn invalid_ranges_are_ignored() {
         let many = format!("bytes={}", vec!["0-0"; MAX_RANGES + 1].join(","));
         let table = [
             "bytes",
@@ -186,28 +188,28 @@ mod tests {
             &many,
         ];
         for value in table {
-            assert_eq!(selected(value, 100), RangeSelection::Whole, "{value}");
+            assert_eq!(selected(value, 100), RangeSelection::Complete, "{value}");
         }
-        assert_eq!(selected("bytes=0-0", 0), RangeSelection::Whole);
-        assert_eq!(selected("bytes=-5", 0), RangeSelection::Whole);
+        assert_eq!(selected("bytes=0-0", 0), RangeSelection::Complete);
+        assert_eq!(selected("bytes=-5", 0), RangeSelection::Complete);
     }
 
     #[test]
-    fn twice_the_header_is_ignored() {
+    fn a_repeated_header_is_ignored() {
         let mut headers = HeaderMap::new();
         headers.append(RANGE, HeaderValue::from_static("bytes=0-0"));
         headers.append(RANGE, HeaderValue::from_static("bytes=1-1"));
-        assert_eq!(select(&headers, 100), RangeSelection::Whole);
-        assert_eq!(select(&HeaderMap::new(), 100), RangeSelection::Whole);
+        assert_eq!(select(&headers, 100), RangeSelection::Complete);
+        assert_eq!(select(&HeaderMap::new(), 100), RangeSelection::Complete);
     }
 
     proptest::proptest! {
         #[test]
-        fn spans_lie_within(value in "bytes=([0-9]{0,3}-[0-9]{0,3},? ?){1,5}", size in 0..500_u64) {
+        fn ranges_are_within_the_representation(value in "bytes=([0-9]{0,3}-[0-9]{0,3},? ?){1,5}", size in 0..500_u64) {
             let spans = match selected(&value, size) {
-                RangeSelection::Whole | RangeSelection::Unsatisfiable => Vec::new(),
-                RangeSelection::One(span) => vec![span],
-                RangeSelection::Many(spans) => spans,
+                RangeSelection::Complete | RangeSelection::Unsatisfiable => Vec::new(),
+                RangeSelection::Single(span) => vec![span],
+                RangeSelection::Multiple(spans) => spans,
             };
             for span in &spans {
                 proptest::prop_assert!(span.start < span.end && span.end <= size);
@@ -217,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn as_a_header() {
+    fn the_value_of_content_range() {
         assert_eq!(ByteRange { start: 0, end: 5 }.content_range(10), "bytes 0-4/10");
     }
 }

@@ -17,33 +17,33 @@ use std::time::{Duration, SystemTime};
 use crate::budget::CacheCost;
 use crate::conditional::{Validators, seconds};
 use crate::encoding::{Coding, choose};
+use crate::file_version::FileVersion;
 use crate::reader::OpenFile;
-use crate::stamp::FileVersion;
 
 /// The source of a representation's bytes.
 #[derive(Debug, Clone)]
 pub(crate) enum ContentSource {
-    /// In memory, as read from the file at this stamp.
-    Memory { stamp: FileVersion, bytes: Bytes, trust: ContentReuse },
+    /// In memory, as read from this version of the file.
+    Memory { version: FileVersion, bytes: Bytes, reuse: ContentReuse },
     /// In the file, read for each response.
     File(Arc<OpenFile>),
 }
 
-/// Whether content in memory may be reused while the file's stamp stays the same.
+/// Whether content in memory may be reused while the file's version stays the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ContentReuse {
-    /// When the content was read, the stamp was old enough to reveal any later change.
-    Lasting,
-    /// The file had just changed: it may have changed again after the read, within the same tick of the
-    /// file system's clock.
+    /// When the content was read, the version was settled: any later change shows in it.
+    UntilChanged,
+    /// The file had just changed: it may have changed again after the read, within the same tick of
+    /// the file system's clock.
     Once,
 }
 
 impl ContentSource {
-    pub(crate) fn stamp(&self) -> &FileVersion {
+    pub(crate) fn version(&self) -> &FileVersion {
         match self {
-            Self::Memory { stamp, .. } => stamp,
-            Self::File(file) => file.stamp(),
+            Self::Memory { version, .. } => version,
+            Self::File(file) => file.version(),
         }
     }
 }
@@ -74,19 +74,23 @@ pub(crate) enum Vary {
 }
 
 impl Representation {
-    pub(crate) fn new(source: ContentSource, coding: Option<Coding>, shown: &Presentation) -> Self {
-        let stamp = source.stamp();
+    pub(crate) fn new(
+        source: ContentSource,
+        coding: Option<Coding>,
+        presentation: &Presentation,
+    ) -> Self {
+        let version = source.version();
         let suffix = coding.map_or("", Coding::etag_suffix);
         // The value consists of hexadecimal digits, dashes and letters.
-        let etag =
-            HeaderValue::from_str(&stamp.etag(suffix)).unwrap_or(HeaderValue::from_static("\"\""));
+        let etag = HeaderValue::from_str(&version.etag(suffix))
+            .unwrap_or(HeaderValue::from_static("\"\""));
         // A time in the future must not be sent (RFC 9110 section 8.8.2.1).
         let now = seconds(SystemTime::now()).unwrap_or(0);
-        let modified = stamp.modified().filter(|modified| *modified <= now);
+        let modified = version.modified().filter(|modified| *modified <= now);
 
         let mut headers = HeaderMap::with_capacity(8);
-        headers.insert(CONTENT_TYPE, shown.content_type.clone());
-        headers.insert(CONTENT_LENGTH, HeaderValue::from(stamp.size()));
+        headers.insert(CONTENT_TYPE, presentation.content_type.clone());
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(version.size()));
         headers.insert(ETAG, etag.clone());
         if let Some(modified) = modified {
             let date = SystemTime::UNIX_EPOCH + Duration::from_secs(modified);
@@ -95,20 +99,20 @@ impl Representation {
             }
         }
         headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-        if let Some(value) = &shown.cache_control {
+        if let Some(value) = &presentation.cache_control {
             headers.insert(CACHE_CONTROL, value.clone());
         }
         if let Some(coding) = coding {
             headers.insert(CONTENT_ENCODING, coding.header());
         }
-        if shown.vary == Vary::ByEncoding {
+        if presentation.vary == Vary::ByEncoding {
             headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
         }
         Self { source, headers, etag, modified }
     }
 
     pub(crate) fn size(&self) -> u64 {
-        self.source.stamp().size()
+        self.source.version().size()
     }
 
     pub(crate) fn validators(&self) -> Validators<'_> {
@@ -124,7 +128,7 @@ impl Representation {
         }
     }
 
-    fn weight(&self) -> CacheCost {
+    fn cost(&self) -> CacheCost {
         match &self.source {
             ContentSource::Memory { bytes, .. } => {
                 CacheCost { entries: 0, files: 0, bytes: bytes.len() }
@@ -151,13 +155,13 @@ impl Resource {
         chosen.and_then(|coding| self.coded(coding)).unwrap_or(&self.plain)
     }
 
-    pub(crate) fn coded(&self, wanted: Coding) -> Option<&Arc<Representation>> {
-        self.coded.iter().find(|(coding, _)| *coding == wanted).map(|(_, coded)| coded)
+    pub(crate) fn coded(&self, requested: Coding) -> Option<&Arc<Representation>> {
+        self.coded.iter().find(|(coding, _)| *coding == requested).map(|(_, coded)| coded)
     }
 
     /// Returns the cost of caching this resource.
-    pub(crate) fn weight(&self) -> CacheCost {
-        let own = CacheCost { entries: 1, files: 0, bytes: 0 };
-        self.coded.iter().fold(own + self.plain.weight(), |sum, (_, coded)| sum + coded.weight())
+    pub(crate) fn cost(&self) -> CacheCost {
+        let entry = CacheCost { entries: 1, files: 0, bytes: 0 };
+        self.coded.iter().fold(entry + self.plain.cost(), |sum, (_, coded)| sum + coded.cost())
     }
 }

@@ -12,11 +12,11 @@ use rustix::io::Errno;
 
 use crate::options::Symlinks;
 
-/// Number of attempts of an open that the kernel aborts because of a concurrent rename.
-const ATTEMPTS: usize = 16;
+/// Maximum number of attempts of an open that the kernel aborts because of a concurrent rename.
+const MAX_OPEN_ATTEMPTS: usize = 16;
 
 /// Flags of every open. NONBLOCK: opening a FIFO must not wait for its writer.
-const FLAGS: OFlags = OFlags::RDONLY
+const OPEN_FLAGS: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC)
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
@@ -25,10 +25,10 @@ const FLAGS: OFlags = OFlags::RDONLY
 /// Whether an operation may block on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Blocking {
-    /// It may not: its thread also serves other requests.
-    None,
+    /// It must not: its thread also serves other requests.
+    Forbidden,
     /// It may: its thread is meant for blocking operations.
-    Blocking,
+    Allowed,
 }
 
 /// How a path is confined to the directory.
@@ -44,80 +44,84 @@ enum Confinement {
     Off,
 }
 
-/// The served directory. It stays the same directory if its name is given to another.
+/// The served directory. It remains the same if its name is given to another directory.
 #[derive(Debug)]
 pub(crate) struct Root {
-    folder: OwnedFd,
-    links: Symlinks,
+    directory: OwnedFd,
+    symlinks: Symlinks,
     confinement: Confinement,
 }
 
 impl Root {
-    pub(crate) fn new(path: &Path, links: Symlinks) -> Result<Self, Errno> {
+    pub(crate) fn new(path: &Path, symlinks: Symlinks) -> Result<Self, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = open(path, flags, Mode::empty())?;
-        let confinement = match (probe(folder.as_fd()), links) {
+        let directory = open(path, flags, Mode::empty())?;
+        let confinement = match (probe(directory.as_fd()), symlinks) {
             (Confinement::Walk, Symlinks::Follow) => Confinement::Off,
             (confinement, _) => confinement,
         };
-        Ok(Self { folder, links, confinement })
+        Ok(Self { directory, symlinks, confinement })
     }
 
     /// Opens `relative` for reading; the empty path is the directory itself.
     ///
     /// `relative` comes from [`crate::path::RequestPath`]: it has no `..` and no empty segment.
-    /// [`Errno::AGAIN`] with [`Blocking::None`]: retry with [`Blocking::Blocking`].
-    pub(crate) fn open(&self, relative: &[u8], patience: Blocking) -> Result<OwnedFd, Errno> {
-        self.open_with(relative, FLAGS, patience)
+    /// [`Errno::AGAIN`] with [`Blocking::Forbidden`]: retry with [`Blocking::Allowed`].
+    pub(crate) fn open(&self, relative: &[u8], blocking: Blocking) -> Result<OwnedFd, Errno> {
+        self.open_with(relative, OPEN_FLAGS, blocking)
     }
 
     /// Like [`Self::open`], but the descriptor is only for `fstat`.
-    pub(crate) fn open_for_facts(&self, relative: &[u8]) -> Result<OwnedFd, Errno> {
-        self.open_with(relative, OFlags::PATH | OFlags::CLOEXEC, Blocking::Blocking)
+    pub(crate) fn open_for_stat(&self, relative: &[u8]) -> Result<OwnedFd, Errno> {
+        self.open_with(relative, OFlags::PATH | OFlags::CLOEXEC, Blocking::Allowed)
     }
 
     fn open_with(
         &self,
         relative: &[u8],
         flags: OFlags,
-        patience: Blocking,
+        blocking: Blocking,
     ) -> Result<OwnedFd, Errno> {
         let relative = if relative.is_empty() { b"." } else { relative };
-        match (self.confinement, patience) {
-            (Confinement::KernelCached, Blocking::None) => {
-                openat2(&self.folder, relative, flags, Mode::empty(), self.cached())
-            }
-            (Confinement::Kernel | Confinement::Walk | Confinement::Off, Blocking::None) => {
+        match (self.confinement, blocking) {
+            (Confinement::KernelCached, Blocking::Forbidden) => openat2(
+                &self.directory,
+                relative,
+                flags,
+                Mode::empty(),
+                self.cached_resolve_flags(),
+            ),
+            (Confinement::Kernel | Confinement::Walk | Confinement::Off, Blocking::Forbidden) => {
                 Err(Errno::AGAIN)
             }
-            (Confinement::KernelCached | Confinement::Kernel, Blocking::Blocking) => {
+            (Confinement::KernelCached | Confinement::Kernel, Blocking::Allowed) => {
                 self.open_beneath(relative, flags)
             }
-            (Confinement::Walk, Blocking::Blocking) => self.walk(relative, flags),
-            (Confinement::Off, Blocking::Blocking) => {
-                openat(&self.folder, relative, flags, Mode::empty())
+            (Confinement::Walk, Blocking::Allowed) => self.walk(relative, flags),
+            (Confinement::Off, Blocking::Allowed) => {
+                openat(&self.directory, relative, flags, Mode::empty())
             }
         }
     }
 
-    fn cached(&self) -> ResolveFlags {
-        self.resolve() | ResolveFlags::CACHED
+    fn cached_resolve_flags(&self) -> ResolveFlags {
+        self.resolve_flags() | ResolveFlags::CACHED
     }
 
-    fn resolve(&self) -> ResolveFlags {
-        let own = match self.links {
+    fn resolve_flags(&self) -> ResolveFlags {
+        let symlink_flags = match self.symlinks {
             Symlinks::Refuse => ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
             Symlinks::Inside => ResolveFlags::BENEATH,
             Symlinks::Follow => ResolveFlags::empty(),
         };
-        own | ResolveFlags::NO_MAGICLINKS
+        symlink_flags | ResolveFlags::NO_MAGICLINKS
     }
 
     fn open_beneath(&self, relative: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
-        let mut attempts = 0..ATTEMPTS;
+        let mut attempts = 0..MAX_OPEN_ATTEMPTS;
         loop {
             attempts.next();
-            match openat2(&self.folder, relative, flags, Mode::empty(), self.resolve()) {
+            match openat2(&self.directory, relative, flags, Mode::empty(), self.resolve_flags()) {
                 Err(Errno::AGAIN | Errno::INTR) if !attempts.is_empty() => {}
                 result => return result,
             }
@@ -125,16 +129,16 @@ impl Root {
     }
 
     fn walk(&self, relative: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
-        let through = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let directory_flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut segments = relative.split(|byte| *byte == b'/');
         let last = segments.next_back().unwrap_or(relative);
-        let mut folder: Option<OwnedFd> = None;
+        let mut directory: Option<OwnedFd> = None;
         for segment in segments {
-            let at = folder.as_ref().unwrap_or(&self.folder);
-            folder = Some(openat(at, segment, through, Mode::empty())?);
+            let parent = directory.as_ref().unwrap_or(&self.directory);
+            directory = Some(openat(parent, segment, directory_flags, Mode::empty())?);
         }
-        let at = folder.as_ref().unwrap_or(&self.folder);
-        let file = openat(at, last, flags | OFlags::NOFOLLOW, Mode::empty())?;
+        let parent = directory.as_ref().unwrap_or(&self.directory);
+        let file = openat(parent, last, flags | OFlags::NOFOLLOW, Mode::empty())?;
         if flags.contains(OFlags::PATH) {
             // With O_PATH, O_NOFOLLOW opens the symlink instead of refusing it.
             let mode = rustix::fs::fstat(&file)?.st_mode;
@@ -147,10 +151,10 @@ impl Root {
 }
 
 /// Returns what this kernel supports. A sandbox may refuse `openat2` with PERM.
-fn probe(folder: BorrowedFd<'_>) -> Confinement {
+fn probe(directory: BorrowedFd<'_>) -> Confinement {
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let try_with = |resolve| openat2(folder, c".", flags, Mode::empty(), resolve);
+    let try_with = |resolve| openat2(directory, c".", flags, Mode::empty(), resolve);
     match try_with(beneath) {
         Ok(_) => match try_with(beneath | ResolveFlags::CACHED) {
             Err(Errno::INVAL) => Confinement::Kernel,
@@ -186,7 +190,7 @@ mod tests {
 
     fn content(root: &Root, path: &str) -> Result<String, Errno> {
         let mut text = String::new();
-        let fd = root.open(path.as_bytes(), Blocking::Blocking)?;
+        let fd = root.open(path.as_bytes(), Blocking::Allowed)?;
         fs::File::from(fd).read_to_string(&mut text).unwrap();
         Ok(text)
     }
@@ -195,7 +199,7 @@ mod tests {
         ["up", "absolute", "away/secret", "magic/etc/passwd", "loop", "../secret"];
 
     #[test]
-    fn links_inside() {
+    fn symlinks_inside_are_followed() {
         let outer = tree();
         let root = Root::new(&outer.path().join("root"), Symlinks::Inside).unwrap();
         for path in ["a/b/file", "good", "a/folder/file"] {
@@ -208,33 +212,33 @@ mod tests {
         }
         for path in ESCAPES {
             assert!(content(&root, path).is_err(), "{path}");
-            assert!(root.open(path.as_bytes(), Blocking::None).is_err(), "{path}");
-            assert!(root.open_for_facts(path.as_bytes()).is_err(), "{path}");
+            assert!(root.open(path.as_bytes(), Blocking::Forbidden).is_err(), "{path}");
+            assert!(root.open_for_stat(path.as_bytes()).is_err(), "{path}");
         }
     }
 
     #[test]
-    fn no_links() {
+    fn symlinks_are_refused() {
         let outer = tree();
         let mut root = Root::new(&outer.path().join("root"), Symlinks::Refuse).unwrap();
-        let own = root.confinement;
-        for confinement in [own, Confinement::Walk] {
+        let probed = root.confinement;
+        for confinement in [probed, Confinement::Walk] {
             root.confinement = confinement;
             assert_eq!(content(&root, "a/b/file").as_deref(), Ok("inside"));
-            assert!(root.open(b"", Blocking::Blocking).is_ok());
+            assert!(root.open(b"", Blocking::Allowed).is_ok());
             for path in ESCAPES.into_iter().filter(|path| *path != "../secret") {
                 assert!(content(&root, path).is_err(), "{path}");
             }
             for path in ["good", "a/folder/file", "a/b/missing", "a/b/file/x", "missing/x"] {
                 assert!(content(&root, path).is_err(), "{path}");
-                assert!(root.open_for_facts(path.as_bytes()).is_err(), "{path}");
+                assert!(root.open_for_stat(path.as_bytes()).is_err(), "{path}");
             }
-            assert!(root.open_for_facts(b"a/b").is_ok());
+            assert!(root.open_for_stat(b"a/b").is_ok());
         }
     }
 
     #[test]
-    fn links_anywhere() {
+    fn all_symlinks_are_followed() {
         let outer = tree();
         let root = Root::new(&outer.path().join("root"), Symlinks::Follow).unwrap();
         assert_eq!(content(&root, "up").as_deref(), Ok("outside"));
@@ -242,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn not_a_folder() {
+    fn the_root_must_be_a_directory() {
         let outer = tree();
         assert!(Root::new(&outer.path().join("secret"), Symlinks::Inside).is_err());
         assert!(Root::new(&outer.path().join("missing"), Symlinks::Inside).is_err());

@@ -14,16 +14,16 @@ use http::{HeaderMap, Method, Request, Response, Uri, request};
 use thread_local::ThreadLocal;
 use tower_service::Service;
 
-use crate::answer::{answer, is_plain, page, redirect, whole};
 use crate::body::FileBody;
 use crate::budget::Budget;
 use crate::cache::{Cache, Lookup};
-use crate::load::{DocumentRoot, ResolveError, Resolved};
+use crate::error_response::{ErrorResponse, SendContent, options};
 use crate::offload::Offload;
-use crate::options::Options;
+use crate::options::FileOptions;
 use crate::path::{RequestPath, is_encoded};
-use crate::refusal::{ErrorResponse, SendContent, options};
+use crate::resolve::{DocumentRoot, ResolveError, Resolved};
 use crate::resource::{Representation, Resource};
+use crate::response::{complete, is_plain, listing, redirect, respond};
 use crate::root::{Blocking, Root};
 
 /// Serves the files below one directory.
@@ -41,7 +41,7 @@ pub struct Files {
 
 #[derive(Debug)]
 struct Shared {
-    site: Arc<DocumentRoot>,
+    document_root: Arc<DocumentRoot>,
     budget: Arc<Budget>,
     caches: ThreadLocal<RefCell<Cache>>,
 }
@@ -52,16 +52,16 @@ impl Files {
     /// # Errors
     ///
     /// If `root` cannot be opened, or is not a directory.
-    pub fn new(root: impl AsRef<Path>, options: Options) -> io::Result<Self> {
+    pub fn new(root: impl AsRef<Path>, options: FileOptions) -> io::Result<Self> {
         let root = root.as_ref();
         let explain = |errno: rustix::io::Errno| {
             let cause = io::Error::from(errno);
             io::Error::new(cause.kind(), format!("cannot serve {}: {cause}", root.display()))
         };
         let budget = Arc::new(Budget::new(&options));
-        let root = Root::new(root, options.links).map_err(explain)?;
-        let site = Arc::new(DocumentRoot { root, options });
-        Ok(Self { shared: Arc::new(Shared { site, budget, caches: ThreadLocal::new() }) })
+        let root = Root::new(root, options.symlinks).map_err(explain)?;
+        let document_root = Arc::new(DocumentRoot { root, options });
+        Ok(Self { shared: Arc::new(Shared { document_root, budget, caches: ThreadLocal::new() }) })
     }
 }
 
@@ -71,22 +71,26 @@ impl Files {
 /// five times, and keeps the future small.
 #[derive(Debug)]
 enum LazyResponse {
-    Whole(Arc<Representation>, SendContent),
+    Complete(Arc<Representation>, SendContent),
     Other(Box<Response<FileBody>>),
 }
 
 impl LazyResponse {
-    fn new(of: &Arc<Representation>, request: &HeaderMap, audience: SendContent) -> Self {
+    fn new(
+        representation: &Arc<Representation>,
+        request: &HeaderMap,
+        send_content: SendContent,
+    ) -> Self {
         if is_plain(request) {
-            Self::Whole(Arc::clone(of), audience)
+            Self::Complete(Arc::clone(representation), send_content)
         } else {
-            answer(of, request, audience).into()
+            respond(representation, request, send_content).into()
         }
     }
 
     fn into_response(self) -> Response<FileBody> {
         match self {
-            Self::Whole(of, audience) => whole(&of, audience),
+            Self::Complete(representation, send_content) => complete(&representation, send_content),
             Self::Other(response) => *response,
         }
     }
@@ -111,19 +115,19 @@ enum FastPath {
 impl Shared {
     fn cache(&self) -> &RefCell<Cache> {
         self.caches.get_or(|| {
-            let validity = self.site.options.validity;
-            RefCell::new(Cache::new(Arc::clone(&self.budget), validity))
+            let ttl = self.document_root.options.cache_ttl;
+            RefCell::new(Cache::new(Arc::clone(&self.budget), ttl))
         })
     }
 
     fn try_without_blocking<B>(&self, request: &Request<B>) -> FastPath {
-        let audience = match *request.method() {
-            Method::GET => SendContent::Client,
-            Method::HEAD => SendContent::Nobody,
+        let send_content = match *request.method() {
+            Method::GET => SendContent::Yes,
+            Method::HEAD => SendContent::No,
             Method::OPTIONS => return FastPath::Answered(options().into()),
             _ => {
                 return FastPath::Answered(
-                    ErrorResponse::Method.response(SendContent::Client).into(),
+                    ErrorResponse::MethodNotAllowed.response(SendContent::Yes).into(),
                 );
             }
         };
@@ -133,22 +137,22 @@ impl Shared {
         // Cached paths have been checked, so a path that needs no decoding is looked up before it
         // is checked.
         if !is_encoded(raw) {
-            match self.remembered(raw.as_bytes(), request, audience, now) {
-                Ok(answer) => return FastPath::Answered(answer),
+            match self.lookup_cached(raw.as_bytes(), request, send_content, now) {
+                Ok(response) => return FastPath::Answered(response),
                 Err(stale) => known = stale,
             }
         }
-        let path = match RequestPath::parse(raw, self.site.options.hidden) {
+        let path = match RequestPath::parse(raw, self.document_root.options.hidden) {
             Ok(path) => path,
-            Err(refusal) => return FastPath::Answered(refusal.response(audience).into()),
+            Err(refusal) => return FastPath::Answered(refusal.response(send_content).into()),
         };
         if is_encoded(raw) {
-            match self.remembered(path.canonical(), request, audience, now) {
-                Ok(answer) => return FastPath::Answered(answer),
+            match self.lookup_cached(path.canonical(), request, send_content, now) {
+                Ok(response) => return FastPath::Answered(response),
                 Err(stale) => known = stale,
             }
         }
-        let result = self.site.load(&path, known.as_deref(), Blocking::None);
+        let result = self.document_root.resolve(&path, known.as_deref(), Blocking::Forbidden);
         if matches!(result, Err(ResolveError::OutOfFiles)) {
             // Responses in progress keep their own descriptors.
             self.cache().borrow_mut().close_files();
@@ -157,15 +161,16 @@ impl Shared {
             return FastPath::Wait { path: path.into_owned(), known };
         }
         let head = (request.uri(), request.headers());
-        FastPath::Answered(self.conclude(&path, result, head, audience, now))
+        FastPath::Answered(self.cache_and_respond(&path, result, head, send_content, now))
     }
 
-    /// Returns the answer from the cache; the error is the stale entry, if any, which must be checked again.
-    fn remembered<B>(
+    /// Returns the response from the cache; the error is the stale entry, if any, which must be
+    /// checked again.
+    fn lookup_cached<B>(
         &self,
         key: &[u8],
         request: &Request<B>,
-        audience: SendContent,
+        send_content: SendContent,
         now: Instant,
     ) -> Result<LazyResponse, Option<Arc<Resource>>> {
         let mut cache = self.cache().borrow_mut();
@@ -175,7 +180,7 @@ impl Shared {
             Lookup::Fresh(resource) => {
                 let chosen = resource.select(request.headers());
                 if chosen.is_current() {
-                    Ok(LazyResponse::new(chosen, request.headers(), audience))
+                    Ok(LazyResponse::new(chosen, request.headers(), send_content))
                 } else {
                     Err(None)
                 }
@@ -183,28 +188,28 @@ impl Shared {
         }
     }
 
-    /// Caches a result and returns its answer.
-    fn conclude(
+    /// Caches a result and returns its response.
+    fn cache_and_respond(
         &self,
         path: &RequestPath<'_>,
         result: Result<Resolved, ResolveError>,
         (uri, headers): (&Uri, &HeaderMap),
-        audience: SendContent,
-        seen: Instant,
+        send_content: SendContent,
+        checked_at: Instant,
     ) -> LazyResponse {
-        let failure = match result {
+        let error = match result {
             Ok(Resolved::File(resource)) => {
-                let answer = LazyResponse::new(resource.select(headers), headers, audience);
-                self.cache().borrow_mut().insert(path.canonical(), resource, seen);
-                return answer;
+                let response = LazyResponse::new(resource.select(headers), headers, send_content);
+                self.cache().borrow_mut().insert(path.canonical(), resource, checked_at);
+                return response;
             }
-            Ok(Resolved::Folder) => return redirect(uri, audience).into(),
-            Ok(Resolved::Page(bytes)) => return page(bytes, audience).into(),
-            Err(failure) => failure,
+            Ok(Resolved::Directory) => return redirect(uri, send_content).into(),
+            Ok(Resolved::Page(bytes)) => return listing(bytes, send_content).into(),
+            Err(error) => error,
         };
         let mut cache = self.cache().borrow_mut();
-        cache.forget(path.canonical());
-        let refusal = match failure {
+        cache.remove_path(path.canonical());
+        let refusal = match error {
             ResolveError::Refused(refusal) => refusal,
             ResolveError::WouldBlock => ErrorResponse::Busy,
             ResolveError::OutOfFiles => {
@@ -212,7 +217,7 @@ impl Shared {
                 ErrorResponse::Busy
             }
         };
-        refusal.response(audience).into()
+        refusal.response(send_content).into()
     }
 }
 
@@ -227,10 +232,10 @@ impl<B> Service<Request<B>> for Files {
 
     fn call(&mut self, request: Request<B>) -> FilesFuture {
         let state = match self.shared.try_without_blocking(&request) {
-            FastPath::Answered(answer) => State::Answered(answer),
+            FastPath::Answered(response) => State::Answered(response),
             FastPath::Wait { path, known } => {
                 let (head, _) = request.into_parts();
-                State::Waiting(Box::new(Waiting::start(
+                State::Waiting(Box::new(PendingLookup::start(
                     Arc::clone(&self.shared),
                     head,
                     path,
@@ -253,22 +258,22 @@ pub struct FilesFuture {
 #[derive(Debug)]
 enum State {
     Answered(LazyResponse),
-    Waiting(Box<Waiting>),
+    Waiting(Box<PendingLookup>),
     /// The response was already returned.
     Done,
 }
 
 /// A request whose path is resolved on a blocking thread.
 #[derive(Debug)]
-struct Waiting {
+struct PendingLookup {
     shared: Arc<Shared>,
     head: request::Parts,
     path: Arc<RequestPath<'static>>,
-    seen: Instant,
+    checked_at: Instant,
     lookup: Offload<Result<Resolved, ResolveError>>,
 }
 
-impl Waiting {
+impl PendingLookup {
     fn start(
         shared: Arc<Shared>,
         head: request::Parts,
@@ -276,17 +281,25 @@ impl Waiting {
         known: Option<Arc<Resource>>,
     ) -> Self {
         let path = Arc::new(path);
-        let (site, own) = (Arc::clone(&shared.site), Arc::clone(&path));
-        let lookup = Offload::start(move || site.load(&own, known.as_deref(), Blocking::Blocking));
-        Self { shared, head, path, seen: Instant::now(), lookup }
+        let (document_root, lookup_path) = (Arc::clone(&shared.document_root), Arc::clone(&path));
+        let lookup = Offload::start(move || {
+            document_root.resolve(&lookup_path, known.as_deref(), Blocking::Allowed)
+        });
+        Self { shared, head, path, checked_at: Instant::now(), lookup }
     }
 
-    fn conclude(&self, result: io::Result<Result<Resolved, ResolveError>>) -> LazyResponse {
+    fn finish(&self, result: io::Result<Result<Resolved, ResolveError>>) -> LazyResponse {
         let result = result.unwrap_or(Err(ResolveError::Refused(ErrorResponse::Busy)));
-        let Self { shared, head, path, seen, .. } = self;
-        let audience =
-            if head.method == Method::HEAD { SendContent::Nobody } else { SendContent::Client };
-        shared.conclude(path, result, (&head.uri, &head.headers), audience, *seen)
+        let Self { shared, head, path, checked_at, .. } = self;
+        let send_content =
+            if head.method == Method::HEAD { SendContent::No } else { SendContent::Yes };
+        shared.cache_and_respond(
+            path,
+            result,
+            (&head.uri, &head.headers),
+            send_content,
+            *checked_at,
+        )
     }
 }
 
@@ -295,16 +308,16 @@ impl Future for FilesFuture {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match std::mem::replace(&mut self.state, State::Done) {
-            State::Answered(answer) => Poll::Ready(Ok(answer.into_response())),
-            State::Waiting(mut waiting) => {
-                let Poll::Ready(result) = waiting.lookup.poll(context) else {
-                    self.state = State::Waiting(waiting);
+            State::Answered(response) => Poll::Ready(Ok(response.into_response())),
+            State::Waiting(mut pending) => {
+                let Poll::Ready(result) = pending.lookup.poll(context) else {
+                    self.state = State::Waiting(pending);
                     return Poll::Pending;
                 };
-                Poll::Ready(Ok(waiting.conclude(result).into_response()))
+                Poll::Ready(Ok(pending.finish(result).into_response()))
             }
             // A poll after completion is the caller's error, but need not panic.
-            State::Done => Poll::Ready(Ok(ErrorResponse::Broken.response(SendContent::Client))),
+            State::Done => Poll::Ready(Ok(ErrorResponse::Internal.response(SendContent::Yes))),
         }
     }
 }

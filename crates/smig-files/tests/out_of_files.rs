@@ -1,11 +1,12 @@
-//! A process without file descriptors left: a program of its own, as the limit is the process's.
+//! A process that is out of file descriptors: a test program of its own, as the limit is the
+//! process's.
 
 use std::fs::{self, File};
 
 use http::{Request, StatusCode};
 use http_body_util::BodyExt as _;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use smig_files::{FileBody, Files, Options};
+use smig_files::{FileBody, FileOptions, Files};
 use tower_service::Service as _;
 
 async fn get(files: &Files, path: &'static str) -> http::Response<FileBody> {
@@ -16,29 +17,29 @@ async fn get(files: &Files, path: &'static str) -> http::Response<FileBody> {
 }
 
 #[tokio::test]
-async fn the_answer_is_to_try_again_and_then_it_works() {
-    let folder = tempfile::tempdir().unwrap();
+async fn exhausted_descriptors_are_a_503_until_some_are_free() {
+    let directory = tempfile::tempdir().unwrap();
     for name in ["kept", "big", "small"] {
         let size = if name == "small" { 10 } else { 200_000 };
-        fs::write(folder.path().join(name), vec![b'x'; size]).unwrap();
+        fs::write(directory.path().join(name), vec![b'x'; size]).unwrap();
     }
-    let files = Files::new(folder.path(), Options::default()).unwrap();
+    let files = Files::new(directory.path(), FileOptions::default()).unwrap();
     let maximum = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: Some(64), maximum }).unwrap();
-    let mut taken: Vec<File> = Vec::new();
+    let mut held_files: Vec<File> = Vec::new();
     while let Ok(file) = File::open("/dev/null") {
-        taken.push(file);
+        held_files.push(file);
     }
     for path in ["/big", "/small"] {
         let response = get(&files, path).await;
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE, "{path}");
         assert_eq!(response.headers()["retry-after"], "1");
     }
-    // Two are enough, one for the file and one to look for its siblings. A small file is closed
-    // once it is read.
-    taken.truncate(taken.len() - 2);
+    // Two are enough, one for the file and one for the lookup of its siblings. A small file is
+    // closed once it is read.
+    held_files.truncate(held_files.len() - 2);
     assert_eq!(get(&files, "/small").await.status(), StatusCode::OK);
-    // A file that is only remembered makes place for one that is asked for.
+    // A cached open file is closed for one that is requested.
     assert_eq!(get(&files, "/kept").await.status(), StatusCode::OK);
     let big = get(&files, "/big").await;
     assert_eq!(big.status(), StatusCode::OK);

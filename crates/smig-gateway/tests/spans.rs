@@ -15,7 +15,7 @@ use smig_admin::AdminObserver;
 use smig_admin::spans::{RequestSpan, TARGET};
 use smig_gateway::Gateway;
 use smig_gateway::config::Config;
-use smig_proxy::tunnel::{self, Opened};
+use smig_proxy::tunnel::{self, ConnectResponse};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 use tracing::field::{Field, Visit};
@@ -195,7 +195,7 @@ async fn a_gateway_names_the_other_host(ended: &mut Ended) {
     let request = Request::builder().method(Method::CONNECT).uri(target.to_string());
     let request = request.header(token.0, token.1).body(()).unwrap();
     let opened = tunnel::open(&client, &proxy, request).await.unwrap();
-    let Opened::Tunnel(_, mut stream) = opened else { panic!("{opened:?}") };
+    let ConnectResponse::Tunnel(_, mut stream) = opened else { panic!("{opened:?}") };
     let asked = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
     stream.write_all(asked).await.unwrap();
     let mut answer = Vec::new();

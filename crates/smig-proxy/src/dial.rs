@@ -85,12 +85,12 @@ pub struct Tls<'a> {
     /// The certificates that are trusted.
     pub trust: &'a LoadedTrust,
     /// The protocols that are offered.
-    pub offer: Offer,
+    pub alpn: AlpnOffer,
 }
 
 /// The protocols that ALPN offers to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Offer {
+pub enum AlpnOffer {
     /// HTTP/2 and HTTP/1.1.
     Both,
     /// HTTP/1.1 alone.
@@ -115,12 +115,12 @@ pub async fn connect(
     let tcp = dial(host, port, resolver).await?;
     tcp.set_nodelay(true).map_err(ProxyError::Connect)?;
     enable_keepalive(&tcp);
-    let Some(Tls { trust, offer }) = tls else { return Ok(Io::Tcp(tcp)) };
+    let Some(Tls { trust, alpn: offer }) = tls else { return Ok(Io::Tcp(tcp)) };
     let failed = |error: io::Error| ProxyError::Tls(TlsError::from_io(&error));
     let name = ServerName::try_from(host.to_owned())
         .map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidInput, error)))?;
     let mut config = trust.config().await.map_err(|error| failed(io::Error::other(error)))?;
-    if offer == Offer::Http1 {
+    if offer == AlpnOffer::Http1 {
         Arc::make_mut(&mut config).alpn_protocols = vec![b"http/1.1".to_vec()];
     }
     let tls = TlsConnector::from(config).connect(name, tcp).await.map_err(failed)?;
@@ -137,7 +137,7 @@ fn enable_keepalive(tcp: &TcpStream) {
 
 /// Connects to the first of the name's addresses that accepts.
 async fn dial(host: &str, port: u16, resolver: &Resolver) -> Result<TcpStream, ProxyError> {
-    let addrs = resolver.resolve(host, port).await.map_err(ProxyError::of_lookup)?;
+    let addrs = resolver.resolve(host, port).await.map_err(ProxyError::from_lookup)?;
     smig::connect_any(addrs).await.map_err(ProxyError::Connect)
 }
 
@@ -225,16 +225,16 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_silent_server_is_asked() {
+    async fn idle_connections_have_keepalive() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let target = ServerAddr::Tcp { host: "127.0.0.1".to_owned(), port };
         let Io::Tcp(tcp) = connect(&target, &Resolver::system(), None).await.unwrap() else {
-            panic!("no TLS was asked for")
+            panic!("TLS was not requested")
         };
         let socket = SockRef::from(&tcp);
         assert!(socket.keepalive().unwrap());
         assert_eq!(socket.tcp_keepalive_time().unwrap(), KEEPALIVE_TIMEOUT / 2);
-        assert_eq!(socket.tcp_user_timeout().unwrap(), None, "it may pause");
+        assert_eq!(socket.tcp_user_timeout().unwrap(), None, "peers may stop reading");
     }
 }

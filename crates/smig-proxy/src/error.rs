@@ -1,5 +1,5 @@
-//! Failures of an exchange: their status and error type (RFC 9209), and what follows from each: whether the request may
-//! be retried, and whether the server is at fault.
+//! Errors of an exchange: their status and error type (RFC 9209), whether the request may be
+//! retried, and whether the server is at fault.
 
 use std::io;
 
@@ -68,8 +68,8 @@ pub enum ProxyError {
     /// The response's header section exceeds the limit.
     #[error("the response's header section is too large")]
     HeadTooLarge,
-    /// The server speaks HTTP/2 without extended CONNECT (RFC 8441), or HTTP/1.1 where only a session was asked;
-    /// nothing was sent.
+    /// The server supports HTTP/2 without extended CONNECT (RFC 8441), or only HTTP/1.1 where
+    /// HTTP/2 is required; nothing was sent.
     #[error("upgrade failed: the server does not support extended CONNECT")]
     NoExtendedConnect,
     /// The server did not switch protocols, or did so incorrectly.
@@ -95,7 +95,7 @@ impl ProxyError {
         Self::Terminated(text)
     }
 
-    /// Classifies an error of our own client.
+    /// Classifies an error of a [`smig::Client`].
     #[must_use]
     pub fn from_smig(error: smig::Error) -> Self {
         let text = error.to_string();
@@ -103,7 +103,7 @@ impl ProxyError {
             let source = std::error::Error::source(&error);
             let source = source.and_then(|source| source.downcast_ref::<io::Error>());
             let kind = source.map_or(io::ErrorKind::Other, io::Error::kind);
-            return Self::of_lookup(match source {
+            return Self::from_lookup(match source {
                 Some(source) if kind == io::ErrorKind::PermissionDenied => {
                     io::Error::new(kind, source.to_string())
                 }
@@ -146,7 +146,7 @@ impl ProxyError {
 
     /// Classifies the error of a name lookup.
     #[must_use]
-    pub fn of_lookup(error: io::Error) -> Self {
+    pub fn from_lookup(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::PermissionDenied => Self::Prohibited(error.to_string()),
             _ => Self::Resolve(error),
@@ -155,15 +155,15 @@ impl ProxyError {
 
     /// Converts [`Self::Terminated`] on a connection that was used before to [`Self::Stale`].
     #[must_use]
-    pub fn on_reused(self, used: bool) -> Self {
+    pub fn on_reused(self, was_used: bool) -> Self {
         match self {
-            Self::Terminated(text) if used => Self::Stale(text),
+            Self::Terminated(text) if was_used => Self::Stale(text),
             other => other,
         }
     }
 
-    /// Returns whether the request may be retried, provided that its body is untouched: the server did not process it,
-    /// or may process it twice.
+    /// Returns whether the request may be retried, provided that its body is untouched: the server
+    /// did not process it, or may process it twice.
     #[must_use]
     pub const fn may_retry(&self, idempotent: bool) -> bool {
         match self {
@@ -218,8 +218,8 @@ impl ProxyError {
             )
     }
 
-    /// Returns whether this machine or process is out of file descriptors, ports or memory, or too many names are
-    /// waiting for a lookup: no fault of the server.
+    /// Returns whether this machine or process is out of file descriptors, ports or memory, or too
+    /// many name lookups are queued: no fault of the server.
     #[must_use]
     pub fn lacks_local_resource(&self) -> bool {
         match self {
@@ -300,12 +300,13 @@ pub fn is_cancel(error: &smig::Error) -> bool {
     error.is_remote() && error.code() == Some(smig::ErrorCode::Cancel)
 }
 
-/// Returns whether a system error means that this machine or process is out of a resource: file descriptors, ports,
-/// socket memory.
+/// Returns whether a system error means that this machine or process is out of a resource: file
+/// descriptors, ports, socket memory.
 fn is_local_exhaustion(number: i32) -> bool {
     use rustix::io::Errno;
-    let own = [Errno::MFILE, Errno::NFILE, Errno::ADDRNOTAVAIL, Errno::NOBUFS, Errno::NOMEM];
-    own.contains(&Errno::from_raw_os_error(number))
+    let local_errors =
+        [Errno::MFILE, Errno::NFILE, Errno::ADDRNOTAVAIL, Errno::NOBUFS, Errno::NOMEM];
+    local_errors.contains(&Errno::from_raw_os_error(number))
 }
 
 /// Formats an error and its sources, in one line.
@@ -325,15 +326,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_this_machine_lacks_is_no_servers_fault() {
+    fn local_resource_exhaustion_does_not_count_against_the_server() {
         use rustix::io::Errno;
         let connect =
             |errno: Errno| ProxyError::Connect(io::Error::from_raw_os_error(errno.raw_os_error()));
-        for own in [Errno::MFILE, Errno::NFILE, Errno::ADDRNOTAVAIL, Errno::NOBUFS, Errno::NOMEM] {
-            assert!(!connect(own).counts_against_server(), "{own}");
-            assert_eq!(connect(own).status(), 503, "{own}");
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::ADDRNOTAVAIL, Errno::NOBUFS, Errno::NOMEM]
+        {
+            assert!(!connect(errno).counts_against_server(), "{errno}");
+            assert_eq!(connect(errno).status(), 503, "{errno}");
         }
-        let busy = ProxyError::of_lookup(io::ErrorKind::ResourceBusy.into());
+        let busy = ProxyError::from_lookup(io::ErrorKind::ResourceBusy.into());
         assert!(!busy.counts_against_server());
         assert_eq!(busy.status(), 503);
         assert!(connect(Errno::CONNREFUSED).counts_against_server());

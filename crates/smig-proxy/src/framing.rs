@@ -1,5 +1,5 @@
-//! The framing of a request on its way out: determined once, when the request is admitted, and written when it is
-//! sent.
+//! The framing of a forwarded request: determined once, when the request is validated, and written
+//! when it is sent.
 //!
 //! content-length and transfer-encoding are derived from it alone (RFC 9112 section 6): [`Fields`] cannot contain
 //! them, and a [`Content`] yields exactly what it announces, or fails.
@@ -20,16 +20,16 @@ use smig::BoxError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Framing {
     /// There is no content.
-    Nothing,
+    Empty,
     /// The number of remaining bytes.
     Exact(u64),
     /// The end of the body.
     Chunked,
-    /// What follows belongs to another protocol, and is not content.
+    /// The following bytes belong to another protocol, and are not content.
     Tunnel,
 }
 
-/// What follows a request's header section, with its framing.
+/// The content or tunnel data behind a request's header section, with its framing.
 #[derive(Clone, Debug)]
 pub struct Content<B> {
     framing: Framing,
@@ -38,7 +38,7 @@ pub struct Content<B> {
 
 /// The body's length differs from the announced one.
 #[derive(Debug, thiserror::Error)]
-enum Misframed {
+enum ContentLengthError {
     #[error("the body is {0} bytes shorter than announced")]
     Short(u64),
     #[error("the body is longer than announced")]
@@ -46,10 +46,10 @@ enum Misframed {
 }
 
 impl<B: Body> Content<B> {
-    /// Returns the content of a request, as these fields announce it.
-    pub(crate) fn announced(headers: &HeaderMap, body: B) -> Result<Self, &'static str> {
+    /// Creates the content of a request, with the framing that these fields announce.
+    pub(crate) fn from_headers(headers: &HeaderMap, body: B) -> Result<Self, &'static str> {
         let framing = match (length(headers)?, body.is_end_stream()) {
-            (None | Some(0), true) => Framing::Nothing,
+            (None | Some(0), true) => Framing::Empty,
             (Some(_), true) => return Err("the body is shorter than announced"),
             (Some(length), false) => Framing::Exact(length),
             (None, false) => Framing::Chunked,
@@ -57,10 +57,10 @@ impl<B: Body> Content<B> {
         Ok(Self { framing, body })
     }
 
-    /// Returns what follows a request with these fields that switches protocols.
-    pub(crate) fn switched(headers: &HeaderMap, body: B) -> Result<Self, &'static str> {
-        // What follows is not content. If some were announced, a server that does not switch would take it from the
-        // next request.
+    /// Creates the tunnel data behind a request that switches protocols; checks its fields.
+    pub(crate) fn for_upgrade(headers: &HeaderMap, body: B) -> Result<Self, &'static str> {
+        // A tunnel has no content. If some were announced, a server that does not switch would take
+        // it from the next request.
         if announces_content(headers) {
             return Err("content in a request to switch protocols");
         }
@@ -88,16 +88,16 @@ impl<B: Body> Content<B> {
     }
 
     /// Returns the number of remaining bytes, if it is known from the header section.
-    pub const fn left(&self) -> Option<u64> {
+    pub const fn remaining(&self) -> Option<u64> {
         match self.framing {
             Framing::Exact(left) => Some(left),
-            Framing::Nothing | Framing::Chunked | Framing::Tunnel => None,
+            Framing::Empty | Framing::Chunked | Framing::Tunnel => None,
         }
     }
 
     /// Returns whether there is no content.
     pub(crate) fn is_empty(&self) -> bool {
-        self.framing == Framing::Nothing
+        self.framing == Framing::Empty
     }
 
     /// Sets the one field that frames the content over HTTP/1.1.
@@ -115,10 +115,10 @@ impl<B: Body> Content<B> {
         match self.framing {
             Framing::Exact(length) => drop(headers.insert(CONTENT_LENGTH, length.into())),
             // RFC 9110 section 8.6.
-            Framing::Nothing if expects_content(method) => {
+            Framing::Empty if expects_content(method) => {
                 headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
             }
-            Framing::Nothing | Framing::Chunked | Framing::Tunnel => {}
+            Framing::Empty | Framing::Chunked | Framing::Tunnel => {}
         }
     }
 }
@@ -128,27 +128,27 @@ fn expects_content(method: &Method) -> bool {
     matches!(*method, Method::POST | Method::PUT | Method::PATCH)
 }
 
-/// Returns content-length: at most one, of digits only. Two equal ones are rejected like all others, since their
-/// sender has been confused by another component (RFC 9110 section 8.6 leaves the choice). So is a value that
-/// overflows a signed integer, and would be negative to some parsers.
+/// Returns content-length: at most one, of digits only. Two equal ones are rejected too, since they
+/// suggest that a component in front was confused (RFC 9110 section 8.6 leaves the choice). So is a
+/// value that overflows a signed integer, and would be negative to some parsers.
 pub(crate) fn length(headers: &HeaderMap) -> Result<Option<u64>, &'static str> {
-    const WRONG: &str = "content-length is not a single number";
+    const INVALID_LENGTH: &str = "content-length is not a single number";
     let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
     let Some(length) = lengths.next() else { return Ok(None) };
     let digits = length.as_bytes();
     if lengths.next().is_some() || !digits.iter().all(u8::is_ascii_digit) {
-        return Err(WRONG);
+        return Err(INVALID_LENGTH);
     }
-    let digits = std::str::from_utf8(digits).map_err(|_| WRONG)?;
-    let length = digits.parse().map_err(|_| WRONG)?;
-    if i64::try_from(length).is_err() { Err(WRONG) } else { Ok(Some(length)) }
+    let digits = std::str::from_utf8(digits).map_err(|_| INVALID_LENGTH)?;
+    let length = digits.parse().map_err(|_| INVALID_LENGTH)?;
+    if i64::try_from(length).is_err() { Err(INVALID_LENGTH) } else { Ok(Some(length)) }
 }
 
 /// Checks a response's length, and rewrites it without leading zeros: some parsers take those for octal.
 pub(crate) fn rewrite_length(headers: &mut HeaderMap) -> Result<(), &'static str> {
     let number = length(headers)?;
     let starts_with_zero =
-        headers.get(CONTENT_LENGTH).is_some_and(|said| said.as_bytes().starts_with(b"0"));
+        headers.get(CONTENT_LENGTH).is_some_and(|value| value.as_bytes().starts_with(b"0"));
     if let Some(number) = number
         && starts_with_zero
     {
@@ -175,7 +175,7 @@ where
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        if self.framing == Framing::Nothing {
+        if self.framing == Framing::Empty {
             return Poll::Ready(None);
         }
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx)).transpose();
@@ -183,26 +183,26 @@ where
         let Framing::Exact(left) = &mut self.framing else {
             return Poll::Ready(frame.map(Ok));
         };
-        let wrong = match frame.as_ref().map(Frame::data_ref) {
+        let error = match frame.as_ref().map(Frame::data_ref) {
             Some(Some(data)) => match left.checked_sub(data.len() as u64) {
                 Some(rest) => {
                     *left = rest;
                     None
                 }
-                None => Some(Misframed::Long),
+                None => Some(ContentLengthError::Long),
             },
             // Trailers, or the end.
-            Some(None) | None => (*left > 0).then_some(Misframed::Short(*left)),
+            Some(None) | None => (*left > 0).then_some(ContentLengthError::Short(*left)),
         };
-        Poll::Ready(match wrong {
-            Some(wrong) => Some(Err(wrong.into())),
+        Poll::Ready(match error {
+            Some(error) => Some(Err(error.into())),
             None => frame.map(Ok),
         })
     }
 
     fn is_end_stream(&self) -> bool {
         match self.framing {
-            Framing::Nothing => true,
+            Framing::Empty => true,
             Framing::Exact(left) => left == 0 && self.body.is_end_stream(),
             Framing::Chunked | Framing::Tunnel => self.body.is_end_stream(),
         }
@@ -210,7 +210,7 @@ where
 
     fn size_hint(&self) -> SizeHint {
         match self.framing {
-            Framing::Nothing => SizeHint::with_exact(0),
+            Framing::Empty => SizeHint::with_exact(0),
             Framing::Exact(left) => SizeHint::with_exact(left),
             Framing::Chunked | Framing::Tunnel => SizeHint::default(),
         }
@@ -303,9 +303,11 @@ mod tests {
     }
 
     #[test]
-    fn a_length_goes_on_as_everybody_writes_it() {
-        for (said, written) in [("5", "5"), ("005", "5"), ("0", "0"), ("00", "0"), ("010", "10")] {
-            let mut headers = headers(&[said]);
+    fn a_length_is_forwarded_without_leading_zeros() {
+        for (received, written) in
+            [("5", "5"), ("005", "5"), ("0", "0"), ("00", "0"), ("010", "10")]
+        {
+            let mut headers = headers(&[received]);
             rewrite_length(&mut headers).unwrap();
             assert_eq!(headers.get_all(CONTENT_LENGTH).iter().collect::<Vec<_>>(), [written]);
         }
@@ -315,9 +317,9 @@ mod tests {
         assert!(rewrite_length(&mut headers(&["5", "5"])).is_err());
     }
 
-    /// Returns the framing over HTTP/1.1 of content that is announced like this.
+    /// Returns the field that frames a body over HTTP/1.1, given the announced lengths.
     fn written<B: Body>(method: &Method, lengths: &[&'static str], body: B) -> Option<String> {
-        let content = Content::announced(&headers(lengths), body).ok()?;
+        let content = Content::from_headers(&headers(lengths), body).ok()?;
         let mut fields = HeaderMap::new();
         content.write_http1(method, &mut fields);
         assert!(fields.len() <= 1);
@@ -331,19 +333,23 @@ mod tests {
     }
 
     #[test]
-    fn one_field_at_most_is_written() {
+    fn at_most_one_framing_field_is_written() {
         let full = || Full::<Bytes>::from("hello");
-        let none = Empty::<Bytes>::new;
+        let empty = Empty::<Bytes>::new;
         for method in [Method::GET, Method::HEAD, Method::DELETE, Method::POST] {
-            let said = written(&method, &["005"], full());
-            assert_eq!(said.as_deref(), Some("content-length: 5"), "{method}");
-            let said = written(&method, &[], unsized_body());
-            assert_eq!(said.as_deref(), Some("transfer-encoding: chunked"), "{method}");
-            let nothing = if method == Method::POST { "content-length: 0" } else { "" };
+            let field = written(&method, &["005"], full());
+            assert_eq!(field.as_deref(), Some("content-length: 5"), "{method}");
+            let field = written(&method, &[], unsized_body());
+            assert_eq!(field.as_deref(), Some("transfer-encoding: chunked"), "{method}");
+            let no_content = if method == Method::POST { "content-length: 0" } else { "" };
             for lengths in [&[][..], &["0"]] {
-                assert_eq!(written(&method, lengths, none()).as_deref(), Some(nothing), "{method}");
+                assert_eq!(
+                    written(&method, lengths, empty()).as_deref(),
+                    Some(no_content),
+                    "{method}"
+                );
             }
-            assert_eq!(written(&method, &["5"], none()), None, "{method}");
+            assert_eq!(written(&method, &["5"], empty()), None, "{method}");
             assert_eq!(written(&method, &["5", "5"], full()), None, "{method}");
         }
         let mut fields = HeaderMap::new();
@@ -352,8 +358,8 @@ mod tests {
     }
 
     #[test]
-    fn another_protocol_has_no_content() {
-        for (fields, fits) in [
+    fn a_protocol_switch_must_not_announce_content() {
+        for (fields, accepted) in [
             (headers(&[]), true),
             (headers(&["0"]), true),
             (headers(&["00"]), false),
@@ -364,20 +370,20 @@ mod tests {
                 false,
             ),
         ] {
-            let switched = Content::switched(&fields, Empty::<Bytes>::new());
-            assert_eq!(switched.is_ok(), fits, "{fields:?}");
+            let switched = Content::for_upgrade(&fields, Empty::<Bytes>::new());
+            assert_eq!(switched.is_ok(), accepted, "{fields:?}");
         }
     }
 
     #[tokio::test]
-    async fn a_content_is_as_long_as_it_says() {
+    async fn a_body_must_have_its_announced_length() {
         for (announced, error) in [
             ("5", None),
             ("4", Some("the body is longer than announced")),
             ("0", Some("the body is longer than announced")),
             ("7", Some("the body is 2 bytes shorter than announced")),
         ] {
-            let content = Content::announced(&headers(&[announced]), unsized_body()).unwrap();
+            let content = Content::from_headers(&headers(&[announced]), unsized_body()).unwrap();
             assert_eq!(content.size_hint().exact(), announced.parse().ok());
             assert!(!content.is_end_stream());
             let collected = content.collect().await.map_err(|error| error.to_string());
@@ -386,20 +392,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn trailers_are_not_earlier_than_announced() {
+    async fn trailers_before_the_announced_length_are_an_error() {
         for (announced, fits) in [("5", true), ("6", false)] {
             let frames = [
                 Ok::<_, BoxError>(Frame::data(Bytes::from_static(b"hello"))),
                 Ok(Frame::trailers(HeaderMap::new())),
             ];
             let body = StreamBody::new(stream::iter(frames));
-            let content = Content::announced(&headers(&[announced]), body).unwrap();
+            let content = Content::from_headers(&headers(&[announced]), body).unwrap();
             assert_eq!(content.collect().await.is_ok(), fits, "{announced}");
         }
     }
 
     #[test]
-    fn fields_hold_nothing_that_frames() {
+    fn fields_do_not_contain_framing_fields() {
         let mut all = headers(&["5", "6"]);
         all.append(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         all.append(TRANSFER_ENCODING, HeaderValue::from_static("gzip"));

@@ -1,7 +1,8 @@
-//! gRPC through the proxy: how calls are recognized, and how failures of the gateway's own are reported to their
-//! clients.
+//! gRPC through the proxy: how calls are recognized, and how the proxy reports its own errors to
+//! their clients.
 //!
-//! A call has its own deadline (`grpc-timeout`) or none, and its client ends it: the gateway's timeouts do not apply.
+//! A call has its own deadline (`grpc-timeout`) or none, and its client ends it: the gateway's
+//! timeouts do not apply.
 
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
@@ -24,22 +25,22 @@ pub fn has_no_idle_limit(headers: &HeaderMap) -> bool {
     is_grpc(headers) || headers.get(CONTENT_TYPE).is_some_and(is_events)
 }
 
-/// In the extensions of a response of the gateway's own: the server reset the call with CANCEL. Its status is CANCELLED
-/// then, and not one that clients may answer by another call.
+/// Extension of an error response that the gateway generates: the server reset the call with
+/// CANCEL. The gRPC status is then CANCELLED, which does not make clients retry.
 #[derive(Clone, Copy, Debug)]
-pub struct Cancelled;
+pub struct CancelledByServer;
 
-/// Turns the head of an error response into one for gRPC clients: 200, with the gRPC status that corresponds to the
-/// HTTP status. The caller must omit the body. Returns false, and changes nothing, if the HTTP status must remain:
-/// redirects, and 407.
+/// Turns the head of an error response into one for gRPC clients: 200, with the gRPC status that
+/// corresponds to the HTTP status. The caller must omit the body. Returns false, and changes
+/// nothing, if the HTTP status must remain: redirects, and 407.
 pub fn translate<B>(response: &mut Response<B>, message: &str) -> bool {
     let status = response.status();
     if status.is_redirection() || status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
         return false;
     }
     *response.status_mut() = StatusCode::OK;
-    let code = match response.extensions_mut().remove::<Cancelled>() {
-        Some(Cancelled) => CANCELLED,
+    let code = match response.extensions_mut().remove::<CancelledByServer>() {
+        Some(CancelledByServer) => CANCELLED,
         None => code(status),
     };
     let headers = response.headers_mut();
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_have_a_status_of_grpc() {
+    fn error_responses_have_a_grpc_status() {
         let mut response = Response::new(());
         *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
         assert!(translate(&mut response, "100 % ü\n"));
@@ -120,7 +121,7 @@ mod tests {
             assert_eq!(response.headers()["grpc-status"], grpc, "{status}");
         }
         *response.status_mut() = StatusCode::BAD_GATEWAY;
-        response.extensions_mut().insert(Cancelled);
+        response.extensions_mut().insert(CancelledByServer);
         assert!(translate(&mut response, ""));
         assert_eq!(response.headers()["grpc-status"], "1");
         for status in [308, 407] {

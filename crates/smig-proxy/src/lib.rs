@@ -1,12 +1,12 @@
-//! What a proxy is made of, whatever decides where requests go: shared by the gateway and the agent.
+//! Building blocks of a proxy, without routing: shared by the gateway and the agent.
 //!
 //! - [`head`]: forwarded header sections, checked and without hop-by-hop fields; [`framing`]: where a message ends;
 //! - [`dial`]: opens connections to servers; [`conn_pool`]: a worker's HTTP/1.1 connections to one server;
-//! - [`upload`]: a request's body on its way, and the timeouts of waiting for the response;
+//! - [`upload`]: a request's body as it is forwarded, and the timeouts of waiting for the response;
 //! - [`tunnel`]: relays bytes both ways; [`grpc`]: how calls are recognized and refused;
-//! - [`ProxyError`]: why an exchange failed, and what follows from that.
+//! - [`ProxyError`]: why an exchange failed, and whether it may be retried.
 //!
-//! Nothing here knows a configuration, a route, or a group of servers.
+//! It depends on no configuration, and has no routes or groups of servers.
 
 pub mod conn_pool;
 pub mod dial;
@@ -21,6 +21,6 @@ pub use error::{ProxyError, is_cancel};
 
 use http::HeaderName;
 
-/// Request field from an agent to a forward proxy: with the value `h2c`, the request is sent to the origin over HTTP/2
-/// with prior knowledge instead of HTTP/1.1.
+/// Request field from an agent to a forward proxy: with the value `h2c`, the request is sent to the
+/// origin over HTTP/2 with prior knowledge instead of HTTP/1.1.
 pub const ORIGIN_PROTOCOL: HeaderName = HeaderName::from_static("smig-origin-protocol");

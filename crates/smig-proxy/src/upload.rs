@@ -1,4 +1,4 @@
-//! A request's body on its way to an upstream, and the timeouts of waiting for the response.
+//! A request's body, forwarded to an upstream, and the timeouts of waiting for the response.
 
 use std::any::Any;
 use std::pin::Pin;
@@ -14,14 +14,15 @@ use smig::{BoxError, Incoming};
 use crate::ProxyError;
 use crate::head::validate_request_frame;
 
-/// How long to wait for a 100 (Continue) of the server before the body is sent anyway (RFC 9110 section 10.1.1).
-const CONTINUE: Duration = Duration::from_secs(1);
+/// How long to wait for a 100 (Continue) of the server before the body is sent anyway (RFC 9110
+/// section 10.1.1).
+const CONTINUE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Effectively unlimited, and within the range of timers.
 const UNBOUNDED: Duration = Duration::from_secs(1 << 30);
 
-/// A request's body. Cheap to clone: the clones are one body, which a retry may send if the first attempt did not
-/// touch it.
+/// A request's body. Cheap to clone: the clones share one body, which a retry may send if the first
+/// attempt has read nothing of it.
 #[derive(Clone, Debug, Default)]
 pub struct Upload(Option<Arc<Shared>>);
 
@@ -30,7 +31,7 @@ struct Shared {
     source: Mutex<Source>,
     /// Bytes passed to an upstream.
     bytes: AtomicU64,
-    /// Something, or the end, was passed to an upstream.
+    /// Data, trailers or the end were passed to an upstream.
     touched: AtomicBool,
     /// The last poll waited for the client.
     awaiting_client: AtomicBool,
@@ -39,13 +40,13 @@ struct Shared {
     announced: Option<u64>,
     /// The client's body failed. Outlives the body.
     failed: Arc<AtomicBool>,
-    /// What the caller holds for as long as something of the request may be sent.
+    /// Dropped when nothing more of the request may be sent.
     guard: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-/// What may remain of a request while its response is received, and afterwards. Does not keep the body alive.
+/// A weak reference to a request's body, which may still be sent while the response is received.
 #[derive(Debug, Default)]
-pub struct UploadRest {
+pub struct WeakUpload {
     shared: Weak<Shared>,
     /// `None`: there was no body.
     failed: Option<Arc<AtomicBool>>,
@@ -88,7 +89,7 @@ impl Upload {
             return Self(None);
         }
         let gate = if expects_continue { Gate::Closed(None) } else { Gate::Open };
-        Self::of(SourceBody::Client(body), announced, gate)
+        Self::from_source(SourceBody::Client(body), announced, gate)
     }
 
     /// One direction of a tunnel.
@@ -96,10 +97,10 @@ impl Upload {
     where
         B: http_body::Body<Data = Bytes, Error = BoxError> + Send + 'static,
     {
-        Self::of(SourceBody::Tunnel(Box::pin(body)), None, Gate::Open)
+        Self::from_source(SourceBody::Tunnel(Box::pin(body)), None, Gate::Open)
     }
 
-    fn of(body: SourceBody, announced: Option<u64>, gate: Gate) -> Self {
+    fn from_source(body: SourceBody, announced: Option<u64>, gate: Gate) -> Self {
         Self(Some(Arc::new(Shared {
             source: Mutex::new(Source { body, gate }),
             bytes: AtomicU64::new(0),
@@ -112,7 +113,7 @@ impl Upload {
         })))
     }
 
-    /// Returns whether an attempt has taken something from the body: then no other can send it.
+    /// Returns whether an attempt has read from the body: then no other can send it.
     pub fn is_touched(&self) -> bool {
         self.0.as_ref().is_some_and(|shared| shared.touched.load(Ordering::Relaxed))
     }
@@ -137,10 +138,10 @@ impl Upload {
         }
     }
 
-    /// Returns a handle to what an attempt may leave of the body.
-    pub fn rest(&self) -> UploadRest {
+    /// Returns a weak reference to the body.
+    pub fn downgrade(&self) -> WeakUpload {
         let shared = self.0.as_ref();
-        UploadRest {
+        WeakUpload {
             shared: shared.map_or_else(Weak::new, Arc::downgrade),
             failed: shared.map(|shared| Arc::clone(&shared.failed)),
         }
@@ -151,22 +152,22 @@ impl Upload {
         self.0.is_none()
     }
 
-    fn is_closed(&self) -> bool {
+    fn is_gate_closed(&self) -> bool {
         self.0.as_ref().is_some_and(|shared| matches!(shared.source().gate, Gate::Closed(_)))
     }
 }
 
-impl UploadRest {
-    /// Holds `guard`, which counts the request as active, after its response has ended, until nothing more of the
-    /// request is to be sent. Drops it at once if nothing is.
+impl WeakUpload {
+    /// Keeps `guard`, which counts the request as active, until nothing more of the request may be
+    /// sent, even after its response has ended. Drops it at once if nothing remains.
     pub fn hold(&self, guard: impl Send + 'static) {
         if let Some(shared) = self.shared.upgrade() {
             *shared.guard.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(guard));
         }
     }
 
-    /// Returns whether the client's side of the request failed: then the server's response does not reflect on the
-    /// server.
+    /// Returns whether the client's side of the request failed: then the response does not reflect
+    /// on the server.
     pub fn has_failed(&self) -> bool {
         self.failed.as_ref().is_some_and(|failed| failed.load(Ordering::Relaxed))
     }
@@ -244,102 +245,104 @@ impl http_body::Body for Upload {
     }
 }
 
-/// The timeouts for a response's header section. They do not run: nothing that only has these can time out. A
-/// [`ResponseClock`] runs, and there is none before the request is sent.
+/// The timeouts for a response's header section, not started: [`Self::start`] makes a running
+/// [`ResponseClock`] of them when the request is sent.
 #[derive(Clone, Debug)]
 pub struct ResponseDeadline {
     upload: Upload,
-    head: Duration,
-    stall: Duration,
+    head_timeout: Duration,
+    stall_timeout: Duration,
 }
 
-/// The timeouts of a request that is being sent: waits as long as the request's body makes progress or the client is
-/// the slow side, and from then on for the configured time.
+/// The timeouts of a request that is being sent: they are extended while the request's body makes
+/// progress or waits for the client, and run from then on.
 #[derive(Debug)]
 pub struct ResponseClock {
     deadline: ResponseDeadline,
     bytes: u64,
     ended: bool,
     /// Time without progress.
-    quiet: Duration,
+    stalled_for: Duration,
 }
 
 impl ResponseDeadline {
-    /// Creates one: `head` from the end of the request to the response's header section, and `stall` while the server
-    /// accepts nothing of the request; `None`: no limit.
-    pub fn new(upload: &Upload, head: Duration, stall: Option<Duration>) -> Self {
-        Self::with_limits(upload, head, stall.unwrap_or(UNBOUNDED))
+    /// Creates timeouts: `head_timeout` from the end of the request to the response's header
+    /// section, and `stall_timeout` while the server accepts nothing of the request; `None`: no
+    /// limit.
+    pub fn new(upload: &Upload, head_timeout: Duration, stall_timeout: Option<Duration>) -> Self {
+        Self::with_limits(upload, head_timeout, stall_timeout.unwrap_or(UNBOUNDED))
     }
 
-    /// Creates one without limits, for exchanges that have their own.
-    pub fn endless(upload: &Upload) -> Self {
+    /// Creates timeouts without limits, for exchanges that have their own.
+    pub fn unlimited(upload: &Upload) -> Self {
         Self::with_limits(upload, UNBOUNDED, UNBOUNDED)
     }
 
-    fn with_limits(upload: &Upload, head: Duration, stall: Duration) -> Self {
+    fn with_limits(upload: &Upload, head_timeout: Duration, stall_timeout: Duration) -> Self {
         // Whether another attempt waited for the client does not matter to this one.
         if let Some(shared) = &upload.0 {
             shared.awaiting_client.store(false, Ordering::Relaxed);
         }
-        Self { upload: upload.clone(), head, stall }
+        Self { upload: upload.clone(), head_timeout, stall_timeout }
     }
 
-    /// Returns the interval between checks of the upload. At most the timeout for the header section, whatever the
-    /// limit on stalls: the end of the upload is not notified, and that timeout starts there.
-    fn window(&self) -> Duration {
-        self.head.min(self.stall)
+    /// Returns the interval between checks of the upload: at most the timeout for the header
+    /// section, since that starts at the end of the upload, of which there is no notification.
+    fn check_interval(&self) -> Duration {
+        self.head_timeout.min(self.stall_timeout)
     }
 
-    /// Returns the first timeout of a clock that starts now. Before, it is the interval of checks whether the request was
-    /// sent: then no timeout is noticed late.
-    pub fn first(&self) -> Duration {
+    /// Returns the first timeout of a clock that starts now. Until then, callers check at this
+    /// interval whether the request was sent, so that no timeout is noticed late.
+    pub fn first_timeout(&self) -> Duration {
         match &self.upload.0 {
-            None => self.head,
-            Some(_) if self.upload.is_closed() => CONTINUE,
-            Some(_) => self.window(),
+            None => self.head_timeout,
+            Some(_) if self.upload.is_gate_closed() => CONTINUE_TIMEOUT,
+            Some(_) => self.check_interval(),
         }
     }
 
     /// Starts to wait for the server: the request has a connection, and over HTTP/2 a stream.
     pub const fn start(self) -> ResponseClock {
-        ResponseClock { deadline: self, bytes: 0, ended: false, quiet: Duration::ZERO }
+        ResponseClock { deadline: self, bytes: 0, ended: false, stalled_for: Duration::ZERO }
     }
 }
 
 impl ResponseClock {
     /// Returns the first timeout.
-    pub fn first(&self) -> Duration {
-        self.deadline.first()
+    pub fn first_timeout(&self) -> Duration {
+        self.deadline.first_timeout()
     }
 
     /// Checks for progress after a timeout has expired: returns the next timeout, or the failure.
     pub fn check_progress(&mut self) -> Result<Duration, ProxyError> {
-        let ResponseDeadline { upload, head, stall } = &self.deadline;
+        let ResponseDeadline { upload, head_timeout, stall_timeout } = &self.deadline;
         let Some(shared) = &upload.0 else { return Err(ProxyError::ResponseTimeout) };
-        let window = self.deadline.window();
+        let check_interval = self.deadline.check_interval();
         if upload.open_gate() {
-            return Ok(window);
+            return Ok(check_interval);
         }
         let bytes = shared.bytes.load(Ordering::Relaxed);
-        let starved = shared.awaiting_client.load(Ordering::Relaxed);
+        let awaiting_client = shared.awaiting_client.load(Ordering::Relaxed);
         // A poll beyond the announced length waits for the client's END_STREAM.
-        let whole = !starved && shared.announced.is_some_and(|announced| bytes >= announced);
-        let ended = whole || shared.ended.load(Ordering::Relaxed);
-        let starved = starved && !ended;
-        let moved = std::mem::replace(&mut self.bytes, bytes) != bytes;
-        if moved || starved || std::mem::replace(&mut self.ended, ended) != ended {
-            self.quiet = Duration::ZERO;
+        let is_complete =
+            !awaiting_client && shared.announced.is_some_and(|announced| bytes >= announced);
+        let ended = is_complete || shared.ended.load(Ordering::Relaxed);
+        let awaiting_client = awaiting_client && !ended;
+        let has_progressed = std::mem::replace(&mut self.bytes, bytes) != bytes;
+        if has_progressed || awaiting_client || std::mem::replace(&mut self.ended, ended) != ended {
+            self.stalled_for = Duration::ZERO;
             self.ended = ended;
-            return Ok(if ended { *head } else { window });
+            return Ok(if ended { *head_timeout } else { check_interval });
         }
         if ended {
             return Err(ProxyError::ResponseTimeout);
         }
-        self.quiet += window;
-        if bytes == 0 || self.quiet >= *stall {
+        self.stalled_for += check_interval;
+        if bytes == 0 || self.stalled_for >= *stall_timeout {
             return Err(ProxyError::WriteTimeout);
         }
-        Ok(window)
+        Ok(check_interval)
     }
 }
 
@@ -350,78 +353,80 @@ mod tests {
 
     use super::*;
 
-    const HEAD: Duration = Duration::from_secs(2);
+    const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
 
     #[tokio::test]
-    async fn the_time_for_a_head_begins_when_the_upload_ends_however_long_that_took() {
+    async fn the_head_timeout_starts_at_the_end_of_the_upload() {
         let pieces = [Ok(Frame::data(Bytes::from_static(b"piece")))];
         let mut upload = Upload::tunnel(StreamBody::new(futures_util::stream::iter(pieces)));
-        let mut clock = ResponseDeadline::with_limits(&upload, HEAD, UNBOUNDED).start();
-        assert_eq!(clock.first(), HEAD);
+        let mut clock = ResponseDeadline::with_limits(&upload, HEAD_TIMEOUT, UNBOUNDED).start();
+        assert_eq!(clock.first_timeout(), HEAD_TIMEOUT);
         upload.frame().await.unwrap().unwrap();
-        // Checked again although stalls are not limited.
-        assert_eq!(clock.check_progress().ok(), Some(HEAD));
-        assert_eq!(clock.check_progress().ok(), Some(HEAD));
+        // Checked again although the stall timeout is unlimited.
+        assert_eq!(clock.check_progress().ok(), Some(HEAD_TIMEOUT));
+        assert_eq!(clock.check_progress().ok(), Some(HEAD_TIMEOUT));
         assert!(upload.frame().await.is_none());
-        assert_eq!(clock.check_progress().ok(), Some(HEAD));
+        assert_eq!(clock.check_progress().ok(), Some(HEAD_TIMEOUT));
         assert!(matches!(clock.check_progress(), Err(ProxyError::ResponseTimeout)));
     }
 
     #[tokio::test]
-    async fn what_was_announced_is_the_end_unless_more_is_asked_for() {
+    async fn the_announced_length_ends_the_upload_unless_it_is_polled_again() {
         let pieces = [Ok::<_, BoxError>(Frame::data(Bytes::from_static(b"piece")))];
         let pieces = futures_util::stream::iter(pieces).chain(futures_util::stream::pending());
         let body = SourceBody::Tunnel(Box::pin(StreamBody::new(pieces)));
-        let mut upload = Upload::of(body, Some(5), Gate::Open);
-        let mut clock = ResponseDeadline::with_limits(&upload, HEAD, UNBOUNDED).start();
+        let mut upload = Upload::from_source(body, Some(5), Gate::Open);
+        let mut clock = ResponseDeadline::with_limits(&upload, HEAD_TIMEOUT, UNBOUNDED).start();
         upload.frame().await.unwrap().unwrap();
         // Over HTTP/1.1 the body is complete, and the server has it: the timeout for the header section runs.
-        let mut asked_again = ResponseDeadline::with_limits(&upload, HEAD, UNBOUNDED).start();
-        assert_eq!(clock.check_progress().ok(), Some(HEAD));
+        let mut polled_clock =
+            ResponseDeadline::with_limits(&upload, HEAD_TIMEOUT, UNBOUNDED).start();
+        assert_eq!(clock.check_progress().ok(), Some(HEAD_TIMEOUT));
         assert!(matches!(clock.check_progress(), Err(ProxyError::ResponseTimeout)));
-        // Over HTTP/2 the end is awaited, which the client does not send.
+        // Over HTTP/2 the body is polled for its end, which the client does not send.
         assert!(upload.frame().now_or_never().is_none());
         for _ in 0..3 {
-            assert_eq!(asked_again.check_progress().ok(), Some(HEAD));
+            assert_eq!(polled_clock.check_progress().ok(), Some(HEAD_TIMEOUT));
         }
     }
 
     #[tokio::test]
-    async fn another_attempt_begins_without_what_the_first_waited_for() {
+    async fn another_attempt_does_not_inherit_awaiting_client() {
         let body = StreamBody::new(futures_util::stream::pending());
         let body = SourceBody::Tunnel(Box::pin(body));
-        let mut upload = Upload::of(body, Some(0), Gate::Open);
+        let mut upload = Upload::from_source(body, Some(0), Gate::Open);
         assert!(upload.frame().now_or_never().is_none());
         // Over HTTP/1.1 a body of zero bytes is not polled.
-        let mut clock = ResponseDeadline::with_limits(&upload, HEAD, UNBOUNDED).start();
-        assert_eq!(clock.check_progress().ok(), Some(HEAD));
+        let mut clock = ResponseDeadline::with_limits(&upload, HEAD_TIMEOUT, UNBOUNDED).start();
+        assert_eq!(clock.check_progress().ok(), Some(HEAD_TIMEOUT));
         assert!(matches!(clock.check_progress(), Err(ProxyError::ResponseTimeout)));
     }
 
     #[test]
-    fn a_request_is_under_way_as_long_as_something_of_it_may_be_sent() {
+    fn a_guard_is_held_until_the_upload_is_dropped() {
         let active = Arc::new(());
-        let load = || Arc::strong_count(&active) - 1;
+        let held = || Arc::strong_count(&active) - 1;
         let upload = Upload::tunnel(http_body_util::Empty::new().map_err(|never| match never {}));
-        let (sent, rest) = (upload.clone(), upload.rest());
-        rest.hold(Arc::clone(&active));
+        let (attempt, weak) = (upload.clone(), upload.downgrade());
+        weak.hold(Arc::clone(&active));
         drop(upload);
-        assert_eq!(load(), 1);
-        drop(sent);
-        assert_eq!(load(), 0);
+        assert_eq!(held(), 1);
+        drop(attempt);
+        assert_eq!(held(), 0);
         // Nothing remained.
-        rest.hold(Arc::clone(&active));
-        assert_eq!(load(), 0);
+        weak.hold(Arc::clone(&active));
+        assert_eq!(held(), 0);
     }
 
     #[tokio::test]
-    async fn a_server_that_takes_no_more_has_as_long_as_a_stall_may_take() {
+    async fn a_stalled_upload_fails_after_the_stall_timeout() {
         let pieces = (0..9).map(|_| Ok(Frame::data(Bytes::from_static(b"piece"))));
         let mut upload = Upload::tunnel(StreamBody::new(futures_util::stream::iter(pieces)));
-        let mut clock = ResponseDeadline::with_limits(&upload, HEAD, HEAD * 3).start();
+        let mut clock =
+            ResponseDeadline::with_limits(&upload, HEAD_TIMEOUT, HEAD_TIMEOUT * 3).start();
         upload.frame().await.unwrap().unwrap();
         for _ in 0..3 {
-            assert_eq!(clock.check_progress().ok(), Some(HEAD));
+            assert_eq!(clock.check_progress().ok(), Some(HEAD_TIMEOUT));
         }
         assert!(matches!(clock.check_progress(), Err(ProxyError::WriteTimeout)));
     }

@@ -19,7 +19,7 @@ use http_body::{Body, Frame, SizeHint};
 use serde::Deserialize;
 use smig::ConnectionInfo;
 
-use writer::{Ledger, LogWriter, Sink};
+use writer::{LogStats, LogWriter, Sink};
 
 /// The format of the lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -28,7 +28,7 @@ pub enum Format {
     /// No log.
     #[default]
     Off,
-    /// Short lines, for people.
+    /// Short lines, for humans.
     Text,
     /// The combined format of Apache and nginx.
     Combined,
@@ -42,7 +42,7 @@ pub struct AccessLog {
     format: Format,
     /// `None`: logging is off.
     writer: Option<LogWriter>,
-    ledger: Arc<Ledger>,
+    stats: Arc<LogStats>,
 }
 
 impl AccessLog {
@@ -58,47 +58,47 @@ impl AccessLog {
     ///
     /// # Errors
     /// Those of [`new`](Self::new).
-    pub fn next(&self, format: Format, file: Option<&Path>) -> io::Result<Arc<Self>> {
-        Self::open(format, file, Arc::clone(&self.ledger))
+    pub fn reconfigured(&self, format: Format, file: Option<&Path>) -> io::Result<Arc<Self>> {
+        Self::open(format, file, Arc::clone(&self.stats))
     }
 
-    fn open(format: Format, file: Option<&Path>, ledger: Arc<Ledger>) -> io::Result<Arc<Self>> {
+    fn open(format: Format, file: Option<&Path>, stats: Arc<LogStats>) -> io::Result<Arc<Self>> {
         if format == Format::Off {
-            return Ok(Arc::new(Self { format, writer: None, ledger }));
+            return Ok(Arc::new(Self { format, writer: None, stats }));
         }
         let sink = match file {
-            None => Sink::Output,
+            None => Sink::Stdout,
             Some(path) => {
                 // Opening a FIFO only for writing blocks until it has a reader.
                 let is_pipe = std::fs::metadata(path).is_ok_and(|data| data.file_type().is_fifo());
                 Sink::File(OpenOptions::new().create(true).append(true).read(is_pipe).open(path)?)
             }
         };
-        let writer = LogWriter::start(sink, Arc::clone(&ledger))?;
-        Ok(Arc::new(Self { format, writer: Some(writer), ledger }))
+        let writer = LogWriter::start(sink, Arc::clone(&stats))?;
+        Ok(Arc::new(Self { format, writer: Some(writer), stats }))
     }
 
     /// Returns whether lines are written.
     #[must_use]
-    pub const fn is_on(&self) -> bool {
+    pub const fn is_enabled(&self) -> bool {
         self.writer.is_some()
     }
 
     /// Returns the number of lines dropped since the start: the buffer was full, or writing failed.
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        self.ledger.dropped()
+        self.stats.dropped()
     }
 
-    /// Waits until the lines so far are written, including those of replaced logs: for at most `limit`, and only as
-    /// long as writes make progress.
+    /// Waits until the lines so far are written, including those of replaced logs: for at most
+    /// `limit`, and only as long as writes make progress.
     pub async fn flush(&self, limit: Duration) {
-        self.ledger.flush(limit).await;
+        self.stats.flush(limit).await;
     }
 
     /// Starts a line; `None` if logging is off.
     #[must_use]
-    pub fn begin<B>(self: &Arc<Self>, request: &Request<B>) -> Option<Box<AccessLogEntry>> {
+    pub fn start_entry<B>(self: &Arc<Self>, request: &Request<B>) -> Option<Box<AccessLogEntry>> {
         (self.format != Format::Off)
             .then(|| Box::new(AccessLogEntry::new(Arc::clone(self), request)))
     }
@@ -124,13 +124,13 @@ pub struct AccessLogEntry {
     upstream: Option<Arc<str>>,
     status: StatusCode,
     sent: u64,
-    outcome: Outcome,
-    began: Instant,
+    outcome: BodyOutcome,
+    started_at: Instant,
 }
 
 /// How the response's body ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
+enum BodyOutcome {
     /// Dropped before its end: the client disconnected or cancelled.
     Aborted,
     Complete,
@@ -138,7 +138,7 @@ enum Outcome {
     Failed,
 }
 
-impl Outcome {
+impl BodyOutcome {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Aborted => "aborted",
@@ -164,13 +164,13 @@ impl AccessLogEntry {
             upstream: None,
             status: StatusCode::OK,
             sent: 0,
-            outcome: Outcome::Aborted,
-            began: Instant::now(),
+            outcome: BodyOutcome::Aborted,
+            started_at: Instant::now(),
         }
     }
 
-    /// Sets the upstream that answered.
-    pub fn answered_by(&mut self, upstream: &Arc<str>) {
+    /// Sets the upstream that responded.
+    pub fn set_upstream(&mut self, upstream: &Arc<str>) {
         self.upstream = Some(Arc::clone(upstream));
     }
 
@@ -179,9 +179,9 @@ impl AccessLogEntry {
     }
 
     fn line_in(&self, format: Format) -> String {
-        let millis = self.began.elapsed().as_secs_f64() * 1e3;
+        let millis = self.started_at.elapsed().as_secs_f64() * 1e3;
         let path = self.uri.path_and_query().map_or("*", http::uri::PathAndQuery::as_str);
-        // A tunnel has no path.
+        // A CONNECT request has no path.
         let target = match self.uri.authority() {
             Some(authority) if self.uri.scheme().is_none() => authority.as_str(),
             _ => path,
@@ -281,7 +281,7 @@ pub fn log_response<B: Body>(
     };
     entry.status = response.status();
     if entry.method == Method::HEAD || response.body().is_end_stream() {
-        entry.outcome = Outcome::Complete;
+        entry.outcome = BodyOutcome::Complete;
     }
     response.map(|body| LoggedBody { body, entry: Some(entry) })
 }
@@ -311,11 +311,11 @@ impl<B: Body<Data = Bytes>> Body for LoggedBody<B> {
             Poll::Ready(Some(Ok(frame))) => {
                 entry.sent += frame.data_ref().map_or(0, |data| data.len() as u64);
                 if this.body.is_end_stream() {
-                    entry.outcome = Outcome::Complete;
+                    entry.outcome = BodyOutcome::Complete;
                 }
             }
-            Poll::Ready(Some(Err(_))) => entry.outcome = Outcome::Failed,
-            Poll::Ready(None) => entry.outcome = Outcome::Complete,
+            Poll::Ready(Some(Err(_))) => entry.outcome = BodyOutcome::Failed,
+            Poll::Ready(None) => entry.outcome = BodyOutcome::Complete,
             Poll::Pending => {}
         }
         polled
@@ -342,7 +342,7 @@ mod tests {
             .unwrap();
         let mut entry = AccessLogEntry::new(log, &request);
         entry.sent = 5;
-        entry.outcome = Outcome::Complete;
+        entry.outcome = BodyOutcome::Complete;
         entry.line_in(format)
     }
 

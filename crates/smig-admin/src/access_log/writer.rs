@@ -1,4 +1,4 @@
-//! The thread that writes an access log, so that a worker never blocks on a disk, a pipe or a terminal.
+//! The thread that writes an access log: a worker never blocks on a disk, a pipe or a terminal.
 //!
 //! The buffer is bounded. A line that does not fit is dropped, counted and reported.
 
@@ -18,55 +18,55 @@ const MAX_LINES: usize = 4096;
 /// Maximum number of buffered bytes.
 const MAX_BYTES: usize = 4 << 20;
 /// Approximate number of bytes that are taken from the queue at once.
-const BATCH: usize = 64 << 10;
-/// Approximate number of bytes per write. Progress is visible only when a write returns, which for a pipe means that
-/// all of it has fit.
-const PIECE: usize = 4 << 10;
-/// At shutdown: if nothing is written for this long, the reader counts as stuck.
-const STUCK: Duration = Duration::from_secs(1);
+const BATCH_BYTES: usize = 64 << 10;
+/// Approximate number of bytes per write. Progress is visible only when a write returns, which for
+/// a pipe means that all of it has fit.
+const WRITE_BYTES: usize = 4 << 10;
+/// At shutdown: if nothing is written for this long, the reader counts as stalled.
+const STALL_TIMEOUT: Duration = Duration::from_secs(1);
 /// At shutdown: interval between checks.
-const LOOK: Duration = Duration::from_millis(10);
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The destination of the lines.
 #[derive(Debug)]
 pub(super) enum Sink {
-    Output,
+    Stdout,
     File(File),
 }
 
 /// Sends lines to the thread, which ends once this is dropped and all buffered lines are written.
 #[derive(Debug)]
 pub(super) struct LogWriter {
-    /// Unbounded; `room` limits what it holds.
+    /// Unbounded; `usage` limits the number of lines in it.
     lines: Sender<String>,
-    room: Arc<Room>,
-    ledger: Arc<Ledger>,
+    usage: Arc<BufferUsage>,
+    stats: Arc<LogStats>,
 }
 
 /// Accounts for the buffered lines. The thread holds a reference until they are written.
 #[derive(Debug, Default)]
-struct Room {
+struct BufferUsage {
     lines: AtomicUsize,
     bytes: AtomicUsize,
     /// Bytes written so far.
     written: AtomicU64,
 }
 
-impl Room {
+impl BufferUsage {
     /// Reserves space for a line; returns whether there was enough.
-    fn take(&self, bytes: usize) -> bool {
+    fn try_reserve(&self, bytes: usize) -> bool {
         let lines = self.lines.fetch_add(1, Ordering::Relaxed) + 1;
         let all = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let fits = lines <= MAX_LINES && all <= MAX_BYTES;
         if !fits {
-            self.give_back(1, bytes);
+            self.release(1, bytes);
         }
         fits
     }
 
-    fn give_back(&self, lines: usize, bytes: usize) {
+    fn release(&self, lines: usize, bytes: usize) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
-        // Release: a reader that sees no buffered line also sees all of them written.
+        // Release: a thread that sees no buffered line also sees all of them written.
         self.lines.fetch_sub(lines, Ordering::Release);
     }
 
@@ -81,76 +81,76 @@ impl Room {
 
 /// Statistics of a log and of those that it replaced: dropped lines, and buffered ones.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub(super) struct LogStats {
     dropped: AtomicU64,
-    rooms: Mutex<Vec<Weak<Room>>>,
+    usages: Mutex<Vec<Weak<BufferUsage>>>,
 }
 
-impl Ledger {
+impl LogStats {
     pub(super) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    fn drop_lines(&self, lines: u64, why: &str) {
+    fn record_dropped(&self, lines: u64, why: &str) {
         self.dropped.fetch_add(lines, Ordering::Relaxed);
         seldom!(warn, "dropped lines", times = lines, "access log lines dropped: {why}");
     }
 
-    fn add(&self, room: &Arc<Room>) {
-        let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
-        rooms.retain(|room| room.strong_count() > 0);
-        rooms.push(Arc::downgrade(room));
+    fn add(&self, usage: &Arc<BufferUsage>) {
+        let mut usages = self.usages.lock().unwrap_or_else(PoisonError::into_inner);
+        usages.retain(|usage| usage.strong_count() > 0);
+        usages.push(Arc::downgrade(usage));
     }
 
     /// Waits until no line is buffered, for at most `limit`, and only as long as writes make progress.
     pub(super) async fn flush(&self, limit: Duration) {
-        let all = self.rooms.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let mut rooms: Vec<Arc<Room>> = all.iter().filter_map(Weak::upgrade).collect();
-        let end = Instant::now() + limit;
-        let (mut written, mut since) = (0, Instant::now());
+        let all = self.usages.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut usages: Vec<Arc<BufferUsage>> = all.iter().filter_map(Weak::upgrade).collect();
+        let deadline = Instant::now() + limit;
+        let (mut written, mut last_progress) = (0, Instant::now());
         loop {
-            rooms.retain(|room| !room.is_empty());
+            usages.retain(|usage| !usage.is_empty());
             let now = Instant::now();
-            let so_far = rooms.iter().map(|room| room.written()).sum();
+            let so_far = usages.iter().map(|usage| usage.written()).sum();
             if so_far != written {
-                (written, since) = (so_far, now);
+                (written, last_progress) = (so_far, now);
             }
-            if rooms.is_empty() || now >= end.min(since + STUCK) {
+            if usages.is_empty() || now >= deadline.min(last_progress + STALL_TIMEOUT) {
                 return;
             }
-            sleep(LOOK).await;
+            sleep(CHECK_INTERVAL).await;
         }
     }
 }
 
 impl LogWriter {
     /// Starts the thread.
-    pub(super) fn start(sink: Sink, ledger: Arc<Ledger>) -> io::Result<Self> {
+    pub(super) fn start(sink: Sink, stats: Arc<LogStats>) -> io::Result<Self> {
         let (lines, receiver) = channel();
-        let room = Arc::<Room>::default();
-        ledger.add(&room);
-        let (left, tally) = (Arc::clone(&room), Arc::clone(&ledger));
+        let usage = Arc::<BufferUsage>::default();
+        stats.add(&usage);
+        let (thread_usage, thread_stats) = (Arc::clone(&usage), Arc::clone(&stats));
         // Not joined: it may be in a write that never returns.
         thread::Builder::new()
             .name("smig-access-log".to_owned())
-            .spawn(move || write_all(&receiver, sink, &left, &tally))?;
-        Ok(Self { lines, room, ledger })
+            .spawn(move || write_all(&receiver, sink, &thread_usage, &thread_stats))?;
+        Ok(Self { lines, usage, stats })
     }
 
     /// Buffers a line, or drops it if the buffer is full.
     pub(super) fn write(&self, line: String) {
         let len = line.len();
-        if !self.room.take(len) {
-            return self.ledger.drop_lines(1, "its reader or disk is too slow");
+        if !self.usage.try_reserve(len) {
+            return self.stats.record_dropped(1, "its reader or disk is too slow");
         }
         if self.lines.send(line).is_err() {
-            self.room.give_back(1, len);
-            self.ledger.drop_lines(1, "its thread has ended");
+            self.usage.release(1, len);
+            self.stats.record_dropped(1, "its thread has ended");
         }
     }
 }
 
-fn write_all(receiver: &Receiver<String>, mut sink: Sink, room: &Room, ledger: &Ledger) {
+fn write_all(receiver: &Receiver<String>, mut sink: Sink, usage: &BufferUsage, stats: &LogStats) {
     let mut batch = String::new();
     while let Ok(first) = receiver.recv() {
         let mut lines = 0;
@@ -158,15 +158,15 @@ fn write_all(receiver: &Receiver<String>, mut sink: Sink, room: &Room, ledger: &
         while let Some(line) = next {
             lines += 1;
             batch.push_str(&line);
-            next = if batch.len() < BATCH { receiver.try_recv().ok() } else { None };
+            next = if batch.len() < BATCH_BYTES { receiver.try_recv().ok() } else { None };
         }
         for piece in pieces(&batch) {
             if let Err(error) = sink.write_all(piece.as_bytes()) {
-                ledger.drop_lines(piece.lines().count() as u64, &error.to_string());
+                stats.record_dropped(piece.lines().count() as u64, &error.to_string());
             }
-            room.written.fetch_add(piece.len() as u64, Ordering::Relaxed);
+            usage.written.fetch_add(piece.len() as u64, Ordering::Relaxed);
         }
-        room.give_back(lines, batch.len());
+        usage.release(lines, batch.len());
         batch.clear();
     }
 }
@@ -178,7 +178,7 @@ fn pieces(batch: &str) -> impl Iterator<Item = &str> {
         let bytes = rest.as_bytes();
         let last = |part: &[u8]| part.iter().rposition(|&byte| byte == b'\n');
         let end = bytes
-            .get(..PIECE)
+            .get(..WRITE_BYTES)
             .map_or(Some(bytes.len()), |part| last(part).map(|at| at + 1))
             .or_else(|| bytes.iter().position(|&byte| byte == b'\n').map(|at| at + 1))
             .unwrap_or(bytes.len());
@@ -191,7 +191,7 @@ fn pieces(batch: &str) -> impl Iterator<Item = &str> {
 impl Sink {
     fn write_all(&mut self, text: &[u8]) -> io::Result<()> {
         match self {
-            Self::Output => {
+            Self::Stdout => {
                 let mut output = io::stdout().lock();
                 output.write_all(text)?;
                 output.flush()
@@ -210,16 +210,16 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3600);
 
     /// A log to a pipe that is not being read yet.
-    fn piped(ledger: &Arc<Ledger>) -> (LogWriter, io::PipeReader) {
+    fn log_to_pipe(stats: &Arc<LogStats>) -> (LogWriter, io::PipeReader) {
         let (reader, pipe) = io::pipe().unwrap();
         let sink = Sink::File(File::from(OwnedFd::from(pipe)));
-        (LogWriter::start(sink, Arc::clone(ledger)).unwrap(), reader)
+        (LogWriter::start(sink, Arc::clone(stats)).unwrap(), reader)
     }
 
     /// Fills the buffer; returns the number of lines that fit.
     fn fill(writer: &LogWriter) -> u64 {
-        let (before, mut lines) = (writer.ledger.dropped(), 0);
-        while writer.ledger.dropped() == before {
+        let (before, mut lines) = (writer.stats.dropped(), 0);
+        while writer.stats.dropped() == before {
             writer.write("a line of a log that is long enough to fill a pipe\n".to_owned());
             lines += 1;
         }
@@ -227,7 +227,11 @@ mod tests {
     }
 
     /// Reads `bytes` bytes every `millis` milliseconds until the end; returns the number of lines.
-    fn read(mut pipe: io::PipeReader, bytes: usize, millis: u64) -> thread::JoinHandle<u64> {
+    fn spawn_reader(
+        mut pipe: io::PipeReader,
+        bytes: usize,
+        millis: u64,
+    ) -> thread::JoinHandle<u64> {
         thread::spawn(move || {
             let (mut piece, mut lines) = (vec![0; bytes], 0);
             loop {
@@ -243,58 +247,58 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lines_that_wait_are_written_before_the_end_also_when_there_is_no_room_for_more() {
-        let ledger = Arc::default();
-        let (writer, pipe) = piped(&ledger);
+    async fn a_full_buffer_is_written_before_shutdown() {
+        let stats = Arc::default();
+        let (writer, pipe) = log_to_pipe(&stats);
         let lines = fill(&writer);
-        let reader = read(pipe, 64 << 10, 0);
-        ledger.flush(HOUR).await;
-        assert!(writer.room.is_empty());
+        let reader = spawn_reader(pipe, 64 << 10, 0);
+        stats.flush(HOUR).await;
+        assert!(writer.usage.is_empty());
         drop(writer);
         assert_eq!(reader.join().unwrap(), lines);
     }
 
     #[tokio::test]
-    async fn the_end_waits_for_a_pipe_that_is_read_slower_than_a_batch_a_second() {
-        let ledger = Arc::default();
-        let (writer, pipe) = piped(&ledger);
+    async fn shutdown_waits_for_a_slow_reader() {
+        let stats = Arc::default();
+        let (writer, pipe) = log_to_pipe(&stats);
         fill(&writer);
         // 40 KB a second.
-        let reader = read(pipe, 4 << 10, 100);
-        ledger.flush(HOUR).await;
-        assert!(writer.room.is_empty());
+        let reader = spawn_reader(pipe, 4 << 10, 100);
+        stats.flush(HOUR).await;
+        assert!(writer.usage.is_empty());
         drop(writer);
         reader.join().unwrap();
     }
 
     #[tokio::test]
-    async fn lines_of_the_log_before_are_written_at_the_end() {
-        let ledger = Arc::default();
-        let (before, pipe) = piped(&ledger);
+    async fn lines_of_a_replaced_log_are_written_before_shutdown() {
+        let stats = Arc::default();
+        let (before, pipe) = log_to_pipe(&stats);
         let lines = fill(&before);
-        let room = Arc::downgrade(&before.room);
+        let usage = Arc::downgrade(&before.usage);
         // A reload: the old log is dropped, and another replaces it.
         drop(before);
-        let (_after, _) = piped(&ledger);
-        let reader = read(pipe, 64 << 10, 1);
-        ledger.flush(HOUR).await;
-        assert!(room.upgrade().is_none_or(|room| room.is_empty()));
+        let (_after, _) = log_to_pipe(&stats);
+        let reader = spawn_reader(pipe, 64 << 10, 1);
+        stats.flush(HOUR).await;
+        assert!(usage.upgrade().is_none_or(|usage| usage.is_empty()));
         assert_eq!(reader.join().unwrap(), lines);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_end_does_not_wait_for_a_pipe_that_nobody_reads() {
-        let ledger = Arc::default();
-        let (writer, _pipe) = piped(&ledger);
+    async fn shutdown_does_not_wait_for_an_unread_pipe() {
+        let stats = Arc::default();
+        let (writer, _pipe) = log_to_pipe(&stats);
         fill(&writer);
-        let since = Instant::now();
-        ledger.flush(HOUR).await;
+        let started_at = Instant::now();
+        stats.flush(HOUR).await;
         // While the pipe fills, writes make progress.
-        assert!(since.elapsed() < Duration::from_secs(60), "{:?}", since.elapsed());
+        assert!(started_at.elapsed() < Duration::from_secs(60), "{:?}", started_at.elapsed());
     }
 
     #[test]
-    fn pieces_are_whole_lines() {
+    fn batches_are_split_at_line_ends() {
         let line = format!("{}\n", "x".repeat(1500));
         let long = format!("{}\n", "y".repeat(10_000));
         let batch = format!("{line}{line}{line}{long}{line}");

@@ -16,12 +16,12 @@ pub enum Telemetry {}
 #[derive(Clone, Debug)]
 pub enum Tracer {}
 
-/// An exported span, of which this build has none.
+/// An exported span; this build has none.
 #[derive(Clone, Debug)]
 pub(crate) enum ExportedSpan {}
 
 impl Telemetry {
-    /// Returns the error that nothing is exported.
+    /// Fails: this build exports nothing.
     ///
     /// # Errors
     /// [`TelemetryError::NotBuilt`], always.
@@ -49,7 +49,7 @@ impl Telemetry {
 }
 
 impl Tracer {
-    pub(crate) fn begin(
+    pub(crate) fn start_span(
         &self,
         _: String,
         _: Vec<Attribute>,
@@ -68,7 +68,7 @@ impl ExportedSpan {
         match *self {}
     }
 
-    pub(crate) fn failed(&self, _: &str) {
+    pub(crate) fn set_error(&self, _: &str) {
         match *self {}
     }
 

@@ -1,8 +1,8 @@
 //! The export of request spans to a collector: OTLP over HTTP, in batches, in the background.
 //!
-//! Requests never wait for the collector. Spans that it does not accept in time are dropped and counted. What exports
-//! them is compiled in with the feature `opentelemetry`. Without it a configured collector is an error, and there is no
-//! value of the types that export.
+//! Requests never wait for the collector. Spans that it does not accept in time are dropped and
+//! counted. The exporter is compiled in with the feature `opentelemetry`. Without it, configuring a
+//! collector is an error, and the exporter's types have no values.
 
 #[cfg(not(feature = "opentelemetry"))]
 mod absent;

@@ -9,9 +9,9 @@ use serde::{Deserialize, Deserializer};
 use smig::{Error, Trust};
 
 /// The path that is appended to an endpoint.
-const PATH: &str = "/v1/traces";
+const TRACES_PATH: &str = "/v1/traces";
 /// The environment variable of the endpoint.
-const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+const ENDPOINT_VAR: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 /// Why a collector cannot be configured, if the feature is not compiled in.
 pub(super) const NOT_BUILT: &str =
     "this smig was built without OpenTelemetry; build with --features opentelemetry";
@@ -30,7 +30,7 @@ pub struct TelemetrySpec {
     /// `smig-agent`.
     pub service_name: Option<String>,
     /// The sampling ratio of traces that start here, 0 to 1; unless set, `OTEL_TRACES_SAMPLER`, or all of them.
-    /// For other traces the client's sampling decision holds.
+    /// For all others the client's sampling decision applies.
     #[serde(default, deserialize_with = "ratio")]
     pub sample_ratio: Option<f64>,
     /// CA certificates for the collector, PEM; the system's unless set.
@@ -53,19 +53,19 @@ impl TelemetrySpec {
     /// # Errors
     /// The value is not an `http://` or `https://` URL, or the feature `opentelemetry` is not compiled in.
     pub fn from_environment() -> Result<Option<Self>, String> {
-        let said = std::env::var(ENDPOINT).unwrap_or_default();
-        if said.is_empty() {
+        let value = std::env::var(ENDPOINT_VAR).unwrap_or_default();
+        if value.is_empty() {
             return Ok(None);
         }
-        Self::new(&said).map(Some).map_err(|why| format!("{ENDPOINT}: {why}"))
+        Self::new(&value).map(Some).map_err(|why| format!("{ENDPOINT_VAR}: {why}"))
     }
 
     /// The URL that spans are sent to.
     #[must_use]
-    pub fn traces(&self) -> String {
+    pub fn traces_url(&self) -> String {
         let base = self.endpoint.to_string();
         let base = base.trim_end_matches('/');
-        if base.ends_with(PATH) { base.to_owned() } else { format!("{base}{PATH}") }
+        if base.ends_with(TRACES_PATH) { base.to_owned() } else { format!("{base}{TRACES_PATH}") }
     }
 
     /// Checks that the files it names can be used.
@@ -88,14 +88,14 @@ fn parse(text: &str) -> Result<Uri, String> {
     if cfg!(not(feature = "opentelemetry")) {
         return Err(NOT_BUILT.to_owned());
     }
-    let bad = || {
+    let invalid = || {
         format!(
             "{text:?} is not the URL of a collector; write http://HOST:PORT or https://HOST:PORT (OTLP over HTTP)"
         )
     };
-    let uri: Uri = text.parse().map_err(|_| bad())?;
+    let uri: Uri = text.parse().map_err(|_| invalid())?;
     let is_http = matches!(uri.scheme_str(), Some("http" | "https"));
-    let authority = uri.authority().filter(|_| is_http).ok_or_else(bad)?;
+    let authority = uri.authority().filter(|_| is_http).ok_or_else(invalid)?;
     if authority.as_str().contains('@') {
         return Err("remove the user; set headers = { authorization = \"...\" }".to_owned());
     }
@@ -137,7 +137,7 @@ mod tests {
 
     #[cfg(not(feature = "opentelemetry"))]
     #[test]
-    fn a_build_that_exports_nothing_takes_no_collector() {
+    fn a_build_without_opentelemetry_rejects_a_collector() {
         let text = "endpoint = 'http://127.0.0.1:4318'";
         let error = toml::from_str::<TelemetrySpec>(text).unwrap_err().to_string();
         assert!(error.contains(NOT_BUILT), "{error}");
@@ -146,8 +146,8 @@ mod tests {
 
     #[cfg(feature = "opentelemetry")]
     #[test]
-    fn an_endpoint_has_a_path_behind_it() {
-        let traces = |text| TelemetrySpec::new(text).unwrap().traces();
+    fn the_traces_path_is_appended_to_the_endpoint() {
+        let traces = |text| TelemetrySpec::new(text).unwrap().traces_url();
         assert_eq!(traces("http://127.0.0.1:4318"), "http://127.0.0.1:4318/v1/traces");
         assert_eq!(traces("http://127.0.0.1:4318/"), "http://127.0.0.1:4318/v1/traces");
         assert_eq!(traces("https://a.example/otlp"), "https://a.example/otlp/v1/traces");
@@ -159,7 +159,7 @@ mod tests {
 
     #[cfg(feature = "opentelemetry")]
     #[test]
-    fn values_of_fields_are_never_shown() {
+    fn header_values_are_not_in_debug_output() {
         let text = "endpoint = 'http://a'\nheaders = { authorization = 'Bearer secret' }";
         let spec: TelemetrySpec = toml::from_str(text).unwrap();
         assert_eq!(spec.headers["authorization"], "Bearer secret");

@@ -16,7 +16,7 @@ use crate::support::{
 };
 
 /// Sends a request with `Connection: close`, and reads the complete response.
-async fn ask(agent: &Agent, request: &[u8]) -> Vec<u8> {
+async fn send_request(agent: &Agent, request: &[u8]) -> Vec<u8> {
     let mut tcp = TcpStream::connect(agent.http_addrs()[0]).await.unwrap();
     tcp.write_all(request).await.unwrap();
     let mut answer = Vec::new();
@@ -25,7 +25,7 @@ async fn ask(agent: &Agent, request: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_tunnel_carries_both_ways_and_half_closes() {
+async fn a_tunnel_relays_both_directions_and_half_close() {
     let gateway = Gateway::start(spec());
     let agent = gateway.agent(Vec::new()).await;
     let (mut tcp, head) = connect(&agent, origin(echo).await).await;
@@ -40,7 +40,7 @@ async fn a_tunnel_carries_both_ways_and_half_closes() {
     let (read, ()) = tokio::join!(read.read_to_end(&mut received), writing);
     read.unwrap();
     assert!(received == sent);
-    assert!(gateway.server.stats().migrations > 0, "what got big was moved");
+    assert!(gateway.server.stats().migrations > 0, "the large transfer migrated");
 }
 
 #[tokio::test]
@@ -54,7 +54,7 @@ async fn requests_go_to_their_origin() {
          Proxy-Authorization: Basic bm90IGZvciB0aGUgZ2F0ZXdheQ==\r\nConnection: close\r\n\r\n",
         sent.len()
     );
-    let answer = ask(&agent, &[head.as_bytes(), &sent].concat()).await;
+    let answer = send_request(&agent, &[head.as_bytes(), &sent].concat()).await;
     let text = String::from_utf8_lossy(&answer);
     assert!(text.starts_with("HTTP/1.1 200"), "{}", text.lines().next().unwrap_or_default());
     assert!(text.contains("x-version: HTTP/1.1"));
@@ -63,25 +63,25 @@ async fn requests_go_to_their_origin() {
 }
 
 #[tokio::test]
-async fn browsers_find_the_way() {
+async fn the_pac_file_names_the_proxies() {
     let gateway = Gateway::start(spec());
     let agent = gateway.agent(Vec::new()).await;
     let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-    let answer = ask(&agent, get("/proxy.pac").as_bytes()).await;
+    let answer = send_request(&agent, get("/proxy.pac").as_bytes()).await;
     let text = String::from_utf8(answer).unwrap();
     assert!(text.contains("application/x-ns-proxy-autoconfig"));
     let (http, socks) = (agent.http_addrs()[0], agent.socks_addrs()[0]);
     assert!(text.contains(&format!("\"PROXY {http}; SOCKS5 {socks}\"")), "{text}");
-    let answer = ask(&agent, get("/other").as_bytes()).await;
+    let answer = send_request(&agent, get("/other").as_bytes()).await;
     assert!(answer.starts_with(b"HTTP/1.1 404"));
 }
 
 #[tokio::test]
-async fn what_the_gateway_refuses_is_said() {
+async fn refusals_of_the_gateway_have_a_status_and_a_text() {
     let gateway = Gateway::start(spec());
     let agent = gateway.agent(Vec::new()).await;
-    let nobody = ReservedPort::new();
-    let target = nobody.addr();
+    let unused_port = ReservedPort::new();
+    let target = unused_port.addr();
     let (mut tcp, head) = connect(&agent, target).await;
     assert!(head.starts_with("HTTP/1.1 502"), "{head}");
     let mut page = [0; 100];
@@ -94,18 +94,18 @@ async fn what_the_gateway_refuses_is_said() {
     assert!(head.starts_with("HTTP/1.1 403"), "{head}");
 
     let credentials = Credentials::bearer("wrong");
-    let agent_spec = AgentOptions { credentials, ..gateway.agent_spec() };
-    let agent = Agent::start(agent_spec, gateway.client_builder()).await.unwrap();
+    let options = AgentOptions { credentials, ..gateway.agent_spec() };
+    let agent = Agent::start(options, gateway.client_builder()).await.unwrap();
     let (_, head) = connect(&agent, target).await;
     // A 407 would make a browser prompt for a password.
     assert!(head.starts_with("HTTP/1.1 502"), "{head}");
 }
 
 #[tokio::test]
-async fn a_gateway_without_migration_does() {
+async fn a_gateway_without_migration_works() {
     let gateway = Gateway::start(spec());
-    let engine = Config { smig: None, ..agent::engine() };
-    let client = gateway.client_builder().engine(engine);
+    let config = Config { smig: None, ..agent::engine_config() };
+    let client = gateway.client_builder().engine(config);
     let agent = Agent::start(gateway.agent_spec(), client).await.unwrap();
     assert_eq!(
         until(&agent, |link| *link != UplinkState::Connecting).await,
@@ -118,12 +118,12 @@ async fn a_gateway_without_migration_does() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_is_not_there_is_named() {
+async fn an_unreachable_gateway_is_reported() {
     let gateway = Gateway::start(spec());
-    let nobody = ReservedPort::new();
-    let via = smig::Origin::https("127.0.0.1", nobody.addr().port());
-    let agent_spec = AgentOptions { via, ..gateway.agent_spec() };
-    let agent = Agent::start(agent_spec, gateway.client_builder()).await.unwrap();
+    let unused_port = ReservedPort::new();
+    let unreachable = smig::Origin::https("127.0.0.1", unused_port.addr().port());
+    let options = AgentOptions { gateway: unreachable, ..gateway.agent_spec() };
+    let agent = Agent::start(options, gateway.client_builder()).await.unwrap();
     let (mut tcp, head) = connect(&agent, "example.org:443").await;
     assert!(head.starts_with("HTTP/1.1 502"), "{head}");
     let mut page = [0; 200];
@@ -136,86 +136,89 @@ async fn a_gateway_that_is_not_there_is_named() {
 }
 
 #[tokio::test]
-async fn an_agent_that_ends_resets_what_runs() {
+async fn shutdown_without_grace_resets_tunnels() {
     let gateway = Gateway::start(spec());
     let agent = gateway.agent(Vec::new()).await;
     let listener = TcpListener::bind(loopback()).await.unwrap();
-    let (mut near, _) = connect(&agent, listener.local_addr().unwrap()).await;
-    let (mut far, _) = listener.accept().await.unwrap();
+    let (mut client_socket, _) = connect(&agent, listener.local_addr().unwrap()).await;
+    let (mut server_socket, _) = listener.accept().await.unwrap();
     agent.shutdown(Duration::ZERO).await;
-    assert_eq!(near.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
-    assert_eq!(far.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert_eq!(client_socket.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert_eq!(server_socket.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
 }
 
 #[tokio::test]
-async fn an_agent_that_ends_does_not_make_a_whole_of_half_a_response() {
+async fn shutdown_resets_an_incomplete_response() {
     let gateway = Gateway::start(spec());
     let agent = gateway.agent(Vec::new()).await;
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let target = listener.local_addr().unwrap();
-    let mut near = TcpStream::connect(agent.http_addrs()[0]).await.unwrap();
+    let mut client_socket = TcpStream::connect(agent.http_addrs()[0]).await.unwrap();
     // A response delimited by the end of the connection.
-    near.write_all(format!("GET http://{target}/ HTTP/1.0\r\n\r\n").as_bytes()).await.unwrap();
-    let (mut far, _) = listener.accept().await.unwrap();
-    read_head(&mut far).await;
-    far.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhalf").await.unwrap();
-    read_head(&mut near).await;
-    near.read_exact(&mut [0; 4]).await.unwrap();
+    client_socket
+        .write_all(format!("GET http://{target}/ HTTP/1.0\r\n\r\n").as_bytes())
+        .await
+        .unwrap();
+    let (mut server_socket, _) = listener.accept().await.unwrap();
+    read_head(&mut server_socket).await;
+    server_socket.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhalf").await.unwrap();
+    read_head(&mut client_socket).await;
+    client_socket.read_exact(&mut [0; 4]).await.unwrap();
     agent.shutdown(Duration::ZERO).await;
-    assert_eq!(near.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert_eq!(client_socket.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
 }
 
 #[tokio::test]
-async fn an_agent_that_ends_lets_what_runs_finish() {
+async fn shutdown_waits_for_active_tunnels() {
     let gateway = Gateway::start(spec());
     let agent = gateway.agent(Vec::new()).await;
-    let (mut near, _) = connect(&agent, origin(echo).await).await;
+    let (mut client_socket, _) = connect(&agent, origin(echo).await).await;
     let finishing = async {
-        near.write_all(b"last words").await.unwrap();
-        near.shutdown().await.unwrap();
+        client_socket.write_all(b"last words").await.unwrap();
+        client_socket.shutdown().await.unwrap();
         let mut answer = String::new();
-        near.read_to_string(&mut answer).await.unwrap();
+        client_socket.read_to_string(&mut answer).await.unwrap();
         assert_eq!(answer, "last words");
     };
     tokio::join!(agent.shutdown(Duration::from_secs(60)), finishing);
 }
 
 #[tokio::test]
-async fn who_has_connected_when_the_agent_ends_is_served() {
+async fn a_connection_accepted_before_shutdown_is_served() {
     let gateway = Gateway::start(spec());
     for _ in 0..20 {
         let agent = gateway.agent(Vec::new()).await;
-        let mut late = TcpStream::connect(agent.http_addrs()[0]).await.unwrap();
+        let mut tcp = TcpStream::connect(agent.http_addrs()[0]).await.unwrap();
         let ended = tokio::spawn(agent.shutdown(Duration::from_secs(3600)));
         tokio::task::yield_now().await;
-        late.write_all(b"GET /proxy.pac HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
-        let mut said = String::new();
-        late.read_to_string(&mut said).await.unwrap();
-        assert!(said.starts_with("HTTP/1.1 200 "), "{said}");
+        tcp.write_all(b"GET /proxy.pac HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        let mut response = String::new();
+        tcp.read_to_string(&mut response).await.unwrap();
+        assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
         ended.await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn operators_see_the_gateway_and_the_tunnels() {
+async fn admin_page_shows_gateway_and_tunnels() {
     let gateway = Gateway::start(spec());
     let admin = Some(AdminSpec { listen: loopback() });
-    let agent_spec = AgentOptions { admin, ..gateway.agent_spec() };
-    let agent = Agent::start(agent_spec, gateway.client_builder()).await.unwrap();
+    let options = AgentOptions { admin, ..gateway.agent_spec() };
+    let agent = Agent::start(options, gateway.client_builder()).await.unwrap();
     let (mut tcp, head) = connect(&agent, origin(echo).await).await;
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
     tcp.write_all(b"abcde").await.unwrap();
     tcp.read_exact(&mut [0; 5]).await.unwrap();
-    let look = async |path: &str| {
-        let mut tcp = TcpStream::connect(agent.admin().unwrap()).await.unwrap();
+    let get_admin = async |path: &str| {
+        let mut tcp = TcpStream::connect(agent.admin_addr().unwrap()).await.unwrap();
         let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         tcp.write_all(head.as_bytes()).await.unwrap();
         let mut answer = String::new();
         tcp.read_to_string(&mut answer).await.unwrap();
         answer
     };
-    assert!(look("/readyz").await.starts_with("HTTP/1.1 200"));
-    let metrics = look("/metrics").await;
+    assert!(get_admin("/readyz").await.starts_with("HTTP/1.1 200"));
+    let metrics = get_admin("/metrics").await;
     for line in [
         "smig_tunnels{kind=\"connect\"} 1",
         "smig_tunnels{kind=\"socks\"} 0",
@@ -224,15 +227,18 @@ async fn operators_see_the_gateway_and_the_tunnels() {
     ] {
         assert!(metrics.contains(line), "{line} is not in\n{metrics}");
     }
-    assert!(look("/api/sessions").await.contains("\"CONNECT\""));
+    assert!(get_admin("/api/sessions").await.contains("\"CONNECT\""));
 
-    let nobody = ReservedPort::new();
-    let via = smig::Origin::https("127.0.0.1", nobody.addr().port());
-    let agent_spec =
-        AgentOptions { via, admin: Some(AdminSpec { listen: loopback() }), ..gateway.agent_spec() };
-    let agent = Agent::start(agent_spec, gateway.client_builder()).await.unwrap();
+    let unused_port = ReservedPort::new();
+    let unreachable = smig::Origin::https("127.0.0.1", unused_port.addr().port());
+    let options = AgentOptions {
+        gateway: unreachable,
+        admin: Some(AdminSpec { listen: loopback() }),
+        ..gateway.agent_spec()
+    };
+    let agent = Agent::start(options, gateway.client_builder()).await.unwrap();
     until(&agent, |link| matches!(link, UplinkState::Unreachable(_))).await;
-    let mut tcp = TcpStream::connect(agent.admin().unwrap()).await.unwrap();
+    let mut tcp = TcpStream::connect(agent.admin_addr().unwrap()).await.unwrap();
     tcp.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         .await
         .unwrap();
@@ -242,43 +248,44 @@ async fn operators_see_the_gateway_and_the_tunnels() {
 }
 
 #[tokio::test]
-async fn an_origins_own_407_is_the_origins() {
+async fn a_407_of_an_origin_is_forwarded_without_challenge() {
     let gateway = Gateway::start(spec());
     let agent = gateway.agent(Vec::new()).await;
-    let asking = origin(async |mut tcp: TcpStream| {
+    let origin_addr = origin(async |mut tcp: TcpStream| {
         read_head(&mut tcp).await;
         let answer = "HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm=\"x\"\r\n\
                       Content-Length: 5\r\nConnection: close\r\n\r\nmine\n";
         tcp.write_all(answer.as_bytes()).await.unwrap();
     })
     .await;
-    let request = format!("GET http://{asking}/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-    let answer = String::from_utf8(ask(&agent, request.as_bytes()).await).unwrap();
+    let request =
+        format!("GET http://{origin_addr}/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let answer = String::from_utf8(send_request(&agent, request.as_bytes()).await).unwrap();
     assert!(answer.starts_with("HTTP/1.1 407") && answer.ends_with("mine\n"), "{answer}");
     // The challenge applies to the previous hop only.
     assert!(!answer.to_ascii_lowercase().contains("proxy-authenticate"), "{answer}");
 }
 
 #[tokio::test]
-async fn what_a_client_sends_last_arrives_though_the_origin_ended_first() {
+async fn a_client_may_send_after_the_origin_half_closed() {
     let gateway = Gateway::start(spec());
     let agent = gateway.agent(Vec::new()).await;
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let sent = bytes(300_000);
     for opened in 1..=20 {
-        let (mut near, _) = connect(&agent, listener.local_addr().unwrap()).await;
-        let (mut far, _) = listener.accept().await.unwrap();
-        far.shutdown().await.unwrap();
-        assert_eq!(near.read(&mut [0]).await.unwrap(), 0);
+        let (mut client_socket, _) = connect(&agent, listener.local_addr().unwrap()).await;
+        let (mut server_socket, _) = listener.accept().await.unwrap();
+        server_socket.shutdown().await.unwrap();
+        assert_eq!(client_socket.read(&mut [0]).await.unwrap(), 0);
         let mut received = Vec::new();
         let writing = async {
-            near.write_all(&sent).await.unwrap();
-            drop(near);
+            client_socket.write_all(&sent).await.unwrap();
+            drop(client_socket);
         };
-        let (read, ()) = tokio::join!(far.read_to_end(&mut received), writing);
+        let (read, ()) = tokio::join!(server_socket.read_to_end(&mut received), writing);
         read.unwrap();
         assert!(received == sent, "{} bytes", received.len());
-        let over = told(&gateway.tunnels, "connect", |one| one.open == 0).await;
-        assert!(over.ended.contains(&("completed", opened)), "{over:?}");
+        let report = told(&gateway.tunnels, "connect", |one| one.open == 0).await;
+        assert!(report.ended.contains(&("completed", opened)), "{report:?}");
     }
 }

@@ -18,7 +18,7 @@ fn forward(target: std::net::SocketAddr, protocol: PortProtocol) -> PortForward 
 }
 
 #[tokio::test]
-async fn each_call_of_http2_is_a_stream_of_its_own() {
+async fn each_http2_request_is_a_stream_of_its_own() {
     let (gateway, server) = (Gateway::start(spec()), echo_server());
     let forward = forward(server.local_addrs()[0], PortProtocol::Detect);
     let agent = gateway.agent(vec![forward]).await;
@@ -43,12 +43,12 @@ async fn each_call_of_http2_is_a_stream_of_its_own() {
     tokio::join!(call(small.clone()), call(big), call(small.clone()), call(small));
     assert_eq!(client.stats().connections_opened, 1);
     assert_eq!(gateway.server.stats().streams_opened, 4);
-    assert!(gateway.server.stats().migrations > 0, "the big one moved");
+    assert!(gateway.server.stats().migrations > 0, "the large one migrated");
     assert_eq!(server.stats().connections_opened, 1);
 }
 
 #[tokio::test]
-async fn a_call_without_a_gateway_has_a_status() {
+async fn a_grpc_call_without_a_gateway_gets_a_grpc_status() {
     let (gateway, server) = (Gateway::start(spec()), echo_server());
     let forward = forward(server.local_addrs()[0], PortProtocol::Detect);
     let agent = gateway.agent(vec![forward]).await;
@@ -101,24 +101,24 @@ async fn everything_else_is_a_tunnel() {
 }
 
 #[tokio::test]
-async fn a_destination_that_refuses_is_a_reset() {
+async fn a_refused_destination_resets_the_connection() {
     let gateway = Gateway::start(spec());
-    let nobody = ReservedPort::new();
-    let agent = gateway.agent(vec![forward(nobody.addr(), PortProtocol::Tcp)]).await;
+    let unused_port = ReservedPort::new();
+    let agent = gateway.agent(vec![forward(unused_port.addr(), PortProtocol::Tcp)]).await;
     let mut tcp = TcpStream::connect(agent.forward_addrs()[0]).await.unwrap();
     let error = tcp.read(&mut [0]).await.unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
 }
 
 /// Waits until no connection to a port of 127.0.0.1 is left for its listener to accept.
-async fn all_accepted(port: u16) {
+async fn wait_until_accepted(port: u16) {
     const LISTEN: &str = "0A";
     let listener = format!("{:08X}:{port:04X}", u32::from_ne_bytes([127, 0, 0, 1]));
     loop {
         let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
         let mut rows = sockets.lines().map(|row| row.split_whitespace().collect::<Vec<_>>());
         let row = rows.find(|row| row[1] == listener && row[3] == LISTEN).expect("a listener");
-        // A listener's receive queue is what it has not accepted yet.
+        // A listener's receive queue counts the connections that it has not accepted yet.
         let (_, queue) = row[4].split_once(':').unwrap();
         if queue == "00000000" {
             return;
@@ -128,18 +128,18 @@ async fn all_accepted(port: u16) {
 }
 
 #[tokio::test]
-async fn a_tunnel_that_never_began_does_not_end() {
+async fn a_tunnel_that_was_never_opened_is_reset_at_shutdown() {
     let gateway = Gateway::start(spec());
     // It accepts connections, and sends nothing.
-    let mute = TcpListener::bind(loopback()).await.unwrap();
-    let via = Origin::https("127.0.0.1", mute.local_addr().unwrap().port());
+    let silent_server = TcpListener::bind(loopback()).await.unwrap();
+    let via = Origin::https("127.0.0.1", silent_server.local_addr().unwrap().port());
     for protocol in [PortProtocol::Tcp, PortProtocol::Detect] {
         let forwards = vec![forward(loopback(), protocol)];
-        let spec = AgentOptions { via: via.clone(), forwards, ..gateway.agent_spec() };
-        let agent = Agent::start(spec, gateway.client_builder()).await.unwrap();
+        let options = AgentOptions { gateway: via.clone(), forwards, ..gateway.agent_spec() };
+        let agent = Agent::start(options, gateway.client_builder()).await.unwrap();
         let mut tcp = TcpStream::connect(agent.forward_addrs()[0]).await.unwrap();
         // Otherwise the kernel would reset it.
-        let accepted = all_accepted(agent.forward_addrs()[0].port());
+        let accepted = wait_until_accepted(agent.forward_addrs()[0].port());
         tokio::time::timeout(Duration::from_secs(60), accepted).await.expect("it is accepted");
         agent.shutdown(Duration::ZERO).await;
         let error = tcp.read(&mut [0]).await.unwrap_err();

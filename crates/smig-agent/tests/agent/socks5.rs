@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use crate::support::{Gateway, echo, origin, spec, strict};
 
 /// Performs the handshake and sends a request; returns the reply's code.
-async fn ask(agent: &Agent, request: &[u8]) -> (TcpStream, u8) {
+async fn request_tunnel(agent: &Agent, request: &[u8]) -> (TcpStream, u8) {
     let mut tcp = TcpStream::connect(agent.socks_addrs()[0]).await.unwrap();
     tcp.write_all(&[5, 2, 2, 0]).await.unwrap();
     let mut chosen = [0; 2];
@@ -25,11 +25,11 @@ fn request(command: u8, kind: u8, host: &[u8], port: u16) -> Vec<u8> {
     [&[5, command, 0, kind], host, &port.to_be_bytes()].concat()
 }
 
-fn name(name: &str) -> Vec<u8> {
+fn domain_name(name: &str) -> Vec<u8> {
     [&[name.len() as u8], name.as_bytes()].concat()
 }
 
-async fn echoes(mut tcp: TcpStream) {
+async fn assert_echo(mut tcp: TcpStream) {
     tcp.write_all(b"hello").await.unwrap();
     tcp.shutdown().await.unwrap();
     let mut answer = String::new();
@@ -42,10 +42,12 @@ async fn addresses_and_names_are_reached() {
     let gateway = Gateway::start(spec());
     let agent = gateway.agent(Vec::new()).await;
     let port = origin(echo).await.port();
-    for (kind, host) in [(1, vec![127, 0, 0, 1]), (3, name("localhost")), (3, name("127.0.0.1"))] {
-        let (tcp, reply) = ask(&agent, &request(1, kind, &host, port)).await;
+    for (kind, host) in
+        [(1, vec![127, 0, 0, 1]), (3, domain_name("localhost")), (3, domain_name("127.0.0.1"))]
+    {
+        let (tcp, reply) = request_tunnel(&agent, &request(1, kind, &host, port)).await;
         assert_eq!(reply, 0);
-        echoes(tcp).await;
+        assert_echo(tcp).await;
     }
 }
 
@@ -53,31 +55,31 @@ async fn addresses_and_names_are_reached() {
 async fn each_failure_has_its_reply() {
     let gateway = Gateway::start(spec());
     let agent = gateway.agent(Vec::new()).await;
-    let nobody = ReservedPort::new();
-    let port = nobody.addr().port();
-    let here = [127, 0, 0, 1];
-    for (asked, expected) in [
-        (request(1, 1, &here, port), 5),
+    let unused_port = ReservedPort::new();
+    let port = unused_port.addr().port();
+    let loopback = [127, 0, 0, 1];
+    for (message, expected) in [
+        (request(1, 1, &loopback, port), 5),
         (request(1, 1, &[10, 0, 0, 1], port), 2),
         (request(1, 4, &std::net::Ipv6Addr::LOCALHOST.octets(), port), 2),
-        (request(1, 3, &name("localhost"), 25), 2),
-        (request(2, 1, &here, port), 7),
-        (request(3, 1, &here, port), 7),
+        (request(1, 3, &domain_name("localhost"), 25), 2),
+        (request(2, 1, &loopback, port), 7),
+        (request(3, 1, &loopback, port), 7),
         (vec![5, 1, 0, 9], 8),
-        (request(1, 3, &name("a@b"), port), 4),
-        (request(1, 3, &name(""), port), 4),
+        (request(1, 3, &domain_name("a@b"), port), 4),
+        (request(1, 3, &domain_name(""), port), 4),
     ] {
-        let (mut tcp, reply) = ask(&agent, &asked).await;
-        assert_eq!(reply, expected, "{asked:?}");
-        assert_eq!(tcp.read(&mut [0]).await.unwrap(), 0, "{asked:?}");
+        let (mut tcp, reply) = request_tunnel(&agent, &message).await;
+        assert_eq!(reply, expected, "{message:?}");
+        assert_eq!(tcp.read(&mut [0]).await.unwrap(), 0, "{message:?}");
     }
     let gateway = Gateway::start(strict());
     let agent = gateway.agent(Vec::new()).await;
-    assert_eq!(ask(&agent, &request(1, 1, &here, port)).await.1, 2);
+    assert_eq!(request_tunnel(&agent, &request(1, 1, &loopback, port)).await.1, 2);
 }
 
 #[tokio::test]
-async fn who_must_authenticate_is_told_that_nobody_can() {
+async fn authentication_is_not_supported() {
     let gateway = Gateway::start(spec());
     let agent = gateway.agent(Vec::new()).await;
     let mut tcp = TcpStream::connect(agent.socks_addrs()[0]).await.unwrap();

@@ -17,13 +17,13 @@ pub(crate) use gateway::*;
 impl Gateway {
     /// A client that trusts the gateway.
     pub(crate) fn client_builder(&self) -> ClientBuilder {
-        agent::client().trust(Trust::Pem(self.identity.certificate.clone().into()))
+        agent::client_builder().trust(Trust::Pem(self.identity.certificate.clone().into()))
     }
 
     /// An agent that uses the gateway, on free ports.
     pub(crate) async fn agent(&self, forwards: Vec<PortForward>) -> Agent {
-        let spec = AgentOptions { forwards, ..self.agent_spec() };
-        Agent::start(spec, self.client_builder()).await.unwrap()
+        let options = AgentOptions { forwards, ..self.agent_spec() };
+        Agent::start(options, self.client_builder()).await.unwrap()
     }
 
     pub(crate) fn agent_spec(&self) -> AgentOptions {
@@ -37,8 +37,11 @@ impl Gateway {
 }
 
 /// Waits for a state of the connection between the agent and the gateway.
-pub(crate) async fn until(agent: &Agent, wanted: impl FnMut(&UplinkState) -> bool) -> UplinkState {
-    agent.link().wait_for(wanted).await.unwrap().clone()
+pub(crate) async fn until(
+    agent: &Agent,
+    predicate: impl FnMut(&UplinkState) -> bool,
+) -> UplinkState {
+    agent.uplink_state().wait_for(predicate).await.unwrap().clone()
 }
 
 /// Opens a tunnel through an agent's HTTP proxy.

@@ -147,21 +147,21 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
         None => TelemetrySpec::from_environment().map_err(usage)?,
         said => said,
     };
-    let collector = telemetry.as_ref().map(TelemetrySpec::traces);
+    let collector = telemetry.as_ref().map(TelemetrySpec::traces_url);
     let via = gateway.url.to_string();
     let trust = trust::of(gateway.ca.as_deref(), gateway.insecure, gateway.url.host())?;
-    let mut engine = smig_agent::engine();
+    let mut engine = smig_agent::engine_config();
     if !gateway.migrate {
         engine.smig = None;
     }
-    let client = smig_agent::client()
+    let client = smig_agent::client_builder()
         .trust(trust)
         .engine(engine)
         .spares(gateway.spares)
         .connect_timeout(gateway.connect_timeout)
         .handshake_timeout(gateway.connect_timeout);
     let spec = AgentOptions {
-        via: gateway.url.clone(),
+        gateway: gateway.url.clone(),
         credentials: credentials(&gateway)?,
         listen: listen.http.clone(),
         socks: listen.socks.clone(),
@@ -187,7 +187,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
         }
         let name = tokio::select! {
             (name, _) = signals.next() => name,
-            () = tell(agent.link(), &via, say) => "the gateway task ended",
+            () = tell(agent.uplink_state(), &via, say) => "the gateway task ended",
         };
         say(format!(
             "{name}: waiting up to {} s for running streams; a second signal stops at once",
@@ -304,7 +304,7 @@ fn announce(agent: &Agent, forwards: &[PortForward], say: impl Fn(String)) {
     for (addr, forward) in agent.forward_addrs().iter().zip(forwards) {
         say(format!("forwarding {} to {}", paint::strong(&addr.to_string()), forward.target));
     }
-    if let Some(addr) = agent.admin() {
+    if let Some(addr) = agent.admin_addr() {
         say(format!("live page, metrics: {}", paint::strong(&format!("http://{addr}"))));
     }
     let all = [agent.http_addrs(), agent.socks_addrs(), agent.forward_addrs()].concat();

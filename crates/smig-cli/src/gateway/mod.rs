@@ -120,7 +120,7 @@ pub(crate) fn run(args: &GatewayArgs) -> Result<ExitCode> {
     let open_files = OpenFiles::raise();
     let config = config(args, &say)?;
     let mut limit = config.server.drain_timeout;
-    let collector = config.telemetry.as_ref().map(TelemetrySpec::traces);
+    let collector = config.telemetry.as_ref().map(TelemetrySpec::traces_url);
     // Installed before other threads start, so that no signal during startup is lost.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(async {

@@ -34,7 +34,7 @@ impl Service<Request<Incoming>> for Logged {
     }
 
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
-        let entry = self.log.begin(&request);
+        let entry = self.log.start_entry(&request);
         let answer = self.files.call(request);
         Box::pin(async move { Ok(log_response(answer.await?, entry)) })
     }

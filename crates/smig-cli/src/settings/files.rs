@@ -40,7 +40,7 @@ pub(super) const TABLE: &[Setting] = &[
         "symlinks",
         "WORD",
         LINKS,
-        files.links,
+        files.symlinks,
         "Symbolic links: refuse, inside (follow those that stay in the directory) or follow"
     ),
     word!(
@@ -70,31 +70,31 @@ pub(super) const TABLE: &[Setting] = &[
     time!(
         "files.cache_ttl",
         "cache-ttl",
-        files.validity,
+        files.cache_ttl,
         "How long a cached path is valid before it is checked again; 0: check at every request"
     ),
     count!(
         "files.cache_entries",
         "cache-entries",
-        files.max_entries,
+        files.cache_entries,
         "Maximum number of cached paths"
     ),
     count!(
         "files.cache_open_files",
         "cache-open-files",
-        files.max_open_files,
+        files.cache_open_files,
         "Maximum number of files to keep open between requests"
     ),
     size!(
         "files.cache_memory",
         "cache-memory",
-        files.max_memory,
+        files.cache_memory,
         "Memory for cached file contents; 0: none"
     ),
     size!(
         "files.cache_max_file_size",
         "cache-max-file-size",
-        files.max_in_memory_file,
+        files.cache_max_file_size,
         "Largest file to cache in memory"
     ),
 ];

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use http::HeaderValue;
 use smig_admin::access_log::Format;
-use smig_files::{Hidden, Listing, Options, Precompressed, Symlinks};
+use smig_files::{FileOptions, HiddenFiles, Listing, PrecompressedFiles, Symlinks};
 use smig_settings::ServerSettings;
 use smig_settings::entry::show_list;
 use smig_settings::value::parse_addresses;
@@ -43,7 +43,7 @@ pub(crate) struct Settings {
     pub(crate) key: Option<PathBuf>,
     pub(crate) hosts: Vec<String>,
     pub(crate) access_log: Format,
-    pub(crate) files: Options,
+    pub(crate) files: FileOptions,
 }
 
 impl Default for Settings {
@@ -57,7 +57,7 @@ impl Default for Settings {
             key: None,
             hosts: Vec::new(),
             access_log: Format::Off,
-            files: Options::default(),
+            files: FileOptions::default(),
         }
     }
 }
@@ -94,13 +94,13 @@ pub(super) fn show_listen(listen: &Listen) -> String {
     show_list(&texts)
 }
 
-pub(super) const HIDDEN: [(&str, Hidden); 2] =
-    [("refuse", Hidden::Refuse), ("serve", Hidden::Serve)];
+pub(super) const HIDDEN: [(&str, HiddenFiles); 2] =
+    [("refuse", HiddenFiles::Refuse), ("serve", HiddenFiles::Serve)];
 pub(super) const LINKS: [(&str, Symlinks); 3] =
     [("refuse", Symlinks::Refuse), ("inside", Symlinks::Inside), ("follow", Symlinks::Follow)];
 pub(super) const LISTING: [(&str, Listing); 2] = [("off", Listing::Off), ("on", Listing::On)];
-pub(super) const PRECOMPRESSED: [(&str, Precompressed); 2] =
-    [("serve", Precompressed::Serve), ("ignore", Precompressed::Ignore)];
+pub(super) const PRECOMPRESSED: [(&str, PrecompressedFiles); 2] =
+    [("serve", PrecompressedFiles::Serve), ("ignore", PrecompressedFiles::Ignore)];
 
 /// Parses a header field value; the empty string means none.
 pub(super) fn parse_header(text: &str) -> Result<Option<HeaderValue>, String> {

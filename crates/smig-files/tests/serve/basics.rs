@@ -1,16 +1,16 @@
-//! Methods, statuses, headers, folders.
+//! Methods, statuses, headers, directories.
 
 use http::header::{
     ACCEPT_RANGES, ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, DATE, ETAG, LAST_MODIFIED,
     LOCATION, RETRY_AFTER, VARY,
 };
 use http::{HeaderValue, Method, StatusCode};
-use smig_files::{Files, Options};
+use smig_files::{FileOptions, Files};
 
 use crate::site::{Site, pattern};
 
 #[tokio::test]
-async fn a_file_with_all_its_headers() {
+async fn a_file_has_all_its_headers() {
     let site = Site::new();
     site.write("a.txt", "hello");
     let modified = std::fs::metadata(site.path("a.txt")).unwrap().modified().unwrap();
@@ -28,12 +28,12 @@ async fn a_file_with_all_its_headers() {
 }
 
 #[tokio::test]
-async fn sizes_around_every_boundary() {
+async fn files_of_every_size_are_complete() {
     const KB: usize = 1024;
     let sizes =
         [0, 1, KB, 16 * KB, 16 * KB + 1, 64 * KB, 64 * KB + 1, 128 * KB, 128 * KB + 1, 1100 * KB];
-    let without_memory = Options { max_memory: 0, ..Options::default() };
-    for site in [Site::new(), Site::watchful(), Site::with(without_memory)] {
+    let without_memory = FileOptions { cache_memory: 0, ..FileOptions::default() };
+    for site in [Site::new(), Site::with_zero_ttl(), Site::with(without_memory)] {
         for size in sizes {
             let content = pattern(size);
             site.write(&format!("{size}"), &content);
@@ -53,23 +53,23 @@ async fn head_equals_get() {
     site.write("small.html", "<p>").write("big.bin", pattern(200_000)).write("empty", "");
     for path in ["/small.html", "/big.bin", "/empty", "/missing", "/.hidden"] {
         let get = site.get(path).await;
-        let head = site.ask(Method::HEAD, path, &[]).await;
+        let head = site.fetch(Method::HEAD, path, &[]).await;
         assert_eq!((head.status, &head.headers), (get.status, &get.headers), "{path}");
         assert!(head.body.is_empty());
     }
 }
 
 #[tokio::test]
-async fn other_methods() {
+async fn only_get_head_and_options_are_supported() {
     let site = Site::new();
     site.write("a", "a");
     for method in [Method::POST, Method::PUT, Method::DELETE, Method::CONNECT, Method::TRACE] {
-        let answer = site.ask(method, "/a", &[]).await;
+        let answer = site.fetch(method, "/a", &[]).await;
         assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED);
         assert_eq!(answer.header(ALLOW), "GET, HEAD, OPTIONS");
     }
     for path in ["/a", "/missing", "*"] {
-        let answer = site.ask(Method::OPTIONS, path, &[]).await;
+        let answer = site.fetch(Method::OPTIONS, path, &[]).await;
         assert_eq!(answer.status, StatusCode::NO_CONTENT);
         assert_eq!(answer.header(ALLOW), "GET, HEAD, OPTIONS");
         assert!(answer.body.is_empty() && !answer.headers.contains_key(CONTENT_LENGTH));
@@ -77,7 +77,7 @@ async fn other_methods() {
 }
 
 #[tokio::test]
-async fn folders() {
+async fn directories_serve_their_index() {
     let site = Site::new();
     site.write("index.html", "top").write("docs/index.html", "docs").write("bare/a", "a");
     std::fs::create_dir_all(site.path("odd/index.html")).unwrap();
@@ -95,7 +95,7 @@ async fn folders() {
 }
 
 #[tokio::test]
-async fn redirects_to_folders() {
+async fn directories_without_a_slash_are_redirected() {
     let site = Site::new();
     site.write("docs/a b/x", "x");
     let table = [
@@ -111,7 +111,7 @@ async fn redirects_to_folders() {
         assert_eq!(answer.header(LOCATION), location);
         assert_ne!(answer.header(CONTENT_LENGTH), "");
     }
-    // Not even if there is such a folder does a path send a browser to another host.
+    // Even if there is such a directory, no path redirects a browser to another host.
     std::fs::create_dir_all(site.path("evil.example/%2e%2e")).unwrap();
     for path in ["//evil.example", "//evil.example/%2e%2e", "/%2Fevil.example", "/%5cevil.example"]
     {
@@ -123,18 +123,19 @@ async fn redirects_to_folders() {
 
 #[tokio::test]
 async fn the_index_can_have_another_name_or_none() {
-    let site = Site::with(Options { index: Some("start.txt".to_owned()), ..Options::default() });
+    let site =
+        Site::with(FileOptions { index: Some("start.txt".to_owned()), ..FileOptions::default() });
     site.write("start.txt", "go").write("index.html", "no");
     assert_eq!(site.get("/").await.text(), "go");
-    let none = Site::with(Options { index: None, ..Options::default() });
-    none.write("index.html", "no");
-    assert_eq!(none.get("/").await.status, StatusCode::FORBIDDEN);
+    let without_index = Site::with(FileOptions { index: None, ..FileOptions::default() });
+    without_index.write("index.html", "no");
+    assert_eq!(without_index.get("/").await.status, StatusCode::FORBIDDEN);
 }
 
 #[tokio::test]
-async fn cache_control() {
+async fn cache_control_is_sent_with_files() {
     let value = HeaderValue::from_static("public, max-age=60");
-    let site = Site::with(Options { cache_control: Some(value), ..Options::default() });
+    let site = Site::with(FileOptions { cache_control: Some(value), ..FileOptions::default() });
     site.write("a", "a");
     let answer = site.get("/a").await;
     assert_eq!(answer.header(CACHE_CONTROL), "public, max-age=60");
@@ -144,7 +145,7 @@ async fn cache_control() {
 }
 
 #[tokio::test]
-async fn what_may_not_be_read() {
+async fn unreadable_files_are_forbidden() {
     use std::os::unix::fs::PermissionsExt;
     let site = Site::new();
     site.write("locked", "x");
@@ -159,9 +160,9 @@ async fn what_may_not_be_read() {
     assert!(!answer.headers.contains_key(RETRY_AFTER));
 }
 
-/// What servers and routers ask of a service and its body.
+/// The bounds that servers and routers require of a service and its body.
 #[test]
-fn it_fits_where_services_go() {
+fn files_has_the_bounds_of_a_service() {
     fn service<S, B>(_: &S)
     where
         S: tower_service::Service<http::Request<()>, Response = http::Response<B>>,
@@ -174,15 +175,15 @@ fn it_fits_where_services_go() {
 }
 
 #[test]
-fn a_root_that_cannot_be_served_is_named() {
-    let error = Files::new("/nonexistent/folder", Options::default()).unwrap_err();
+fn the_error_names_the_root() {
+    let error = Files::new("/nonexistent/directory", FileOptions::default()).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
-    assert!(error.to_string().contains("/nonexistent/folder"), "{error}");
+    assert!(error.to_string().contains("/nonexistent/directory"), "{error}");
 }
 
-/// Without a runtime there is nothing to hand work to, so it is done on the spot.
+/// Without a runtime there are no blocking threads, so the calling thread reads.
 #[test]
-fn outside_of_a_runtime() {
+fn files_are_served_without_a_runtime() {
     let site = Site::new();
     site.write("a", "a").write("big", pattern(300_000));
     let waker = std::task::Waker::noop();
@@ -191,7 +192,7 @@ fn outside_of_a_runtime() {
         let future = std::pin::pin!(site.get(path));
         match future.poll(&mut context) {
             std::task::Poll::Ready(answer) => assert_eq!(answer.body.len(), size),
-            std::task::Poll::Pending => panic!("it waits for nobody"),
+            std::task::Poll::Pending => panic!("nothing is offloaded"),
         }
     }
 }

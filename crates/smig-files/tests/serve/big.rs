@@ -14,14 +14,14 @@ const MB: u64 = 1 << 20;
 const HUGE: u64 = 10 << 30;
 
 #[tokio::test]
-async fn the_ends_of_a_huge_file() {
+async fn ranges_of_a_huge_file_are_sent() {
     let site = Site::new();
     let mut file = File::create(site.path("huge")).unwrap();
     file.write_all(b"first").unwrap();
     file.set_len(HUGE).unwrap();
     file.seek(SeekFrom::End(-4)).unwrap();
     file.write_all(b"last").unwrap();
-    let head = site.ask(Method::HEAD, "/huge", &[]).await;
+    let head = site.fetch(Method::HEAD, "/huge", &[]).await;
     assert_eq!(head.header(CONTENT_LENGTH), HUGE.to_string());
 
     let first = site.get_with("/huge", &[(RANGE, &format!("bytes=0-{}", MB - 1))]).await;
@@ -39,9 +39,9 @@ async fn the_ends_of_a_huge_file() {
     assert!(both.body.windows(4).any(|window| window == b"last"));
 }
 
-/// Nothing is read before it is asked for, and never more than a chunk is handed out.
+/// Nothing is read before the body is polled, and a frame has at most one chunk.
 #[tokio::test]
-async fn a_huge_file_is_not_held() {
+async fn a_huge_file_is_read_in_chunks() {
     let site = Site::new();
     File::create(site.path("huge")).unwrap().set_len(HUGE).unwrap();
     let mut bodies = Vec::new();
@@ -56,10 +56,10 @@ async fn a_huge_file_is_not_held() {
     }
 }
 
-/// Written to the disk and dropped from the page cache, where the file system allows it, so that
-/// reads have to wait for the disk. Right or wrong does not depend on it.
+/// The file is dropped from the page cache, where the file system allows it, so that reads wait for
+/// the disk. The expected result does not depend on that.
 #[tokio::test]
-async fn from_the_disk() {
+async fn files_are_read_from_the_disk() {
     let site = Site::new();
     for size in [1_000, 200_000, 9_000_000] {
         let name = format!("{size}");
@@ -78,7 +78,7 @@ async fn from_the_disk() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_at_once_on_several_threads() {
+async fn concurrent_responses_are_complete() {
     let site = std::sync::Arc::new(Site::new());
     let content = pattern(1_000_000);
     site.write("big", &content).write("small", &content[..1000]);

@@ -1,4 +1,4 @@
-//! What is remembered, for how long, and how much of it.
+//! What is cached, for how long, and how much of it.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -7,34 +7,35 @@ use std::time::Duration;
 
 use http::StatusCode;
 use http::header::ETAG;
-use smig_files::Options;
+use smig_files::FileOptions;
 
 use crate::site::{Site, pattern};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
 #[tokio::test]
-async fn a_small_file_is_believed_for_the_validity() {
-    let site = Site::with(Options { validity: HOUR, ..Options::default() });
+async fn a_small_file_is_cached_for_the_ttl() {
+    let site = Site::with(FileOptions { cache_ttl: HOUR, ..FileOptions::default() });
     site.write("a", "old");
     assert_eq!(site.get("/a").await.text(), "old");
     site.write("a", "new");
     assert_eq!(site.get("/a").await.text(), "old");
     assert_eq!(site.get("/%61").await.text(), "old");
-    // What was not there is not remembered.
+    // Nonexistent files are not cached.
     assert_eq!(site.get("/b").await.status, StatusCode::NOT_FOUND);
     site.write("b", "now");
     assert_eq!(site.get("/b").await.text(), "now");
 }
 
 #[tokio::test]
-async fn every_change_is_seen_after_the_validity() {
-    let site = Site::with(Options { validity: Duration::from_millis(20), ..Options::default() });
+async fn changes_are_seen_after_the_ttl() {
+    let site =
+        Site::with(FileOptions { cache_ttl: Duration::from_millis(20), ..FileOptions::default() });
     site.write("a", "old");
     site.get("/a").await;
     let changes: [(&dyn Fn(), &str); 4] = [
         (&|| fs::write(site.path("a"), "new").unwrap(), "new"),
-        // Of the same size, in the same tick of the clock perhaps.
+        // Of the same size, perhaps in the same tick of the clock.
         (&|| fs::write(site.path("a"), "two").unwrap(), "two"),
         (
             &|| {
@@ -47,7 +48,7 @@ async fn every_change_is_seen_after_the_validity() {
     ];
     for (change, expected) in changes {
         change();
-        // Until it is seen; if it never is, this never ends.
+        // Loops forever if the change is never detected.
         while site.get("/a").await.text() != expected {
             tokio::task::yield_now().await;
         }
@@ -56,8 +57,8 @@ async fn every_change_is_seen_after_the_validity() {
 }
 
 #[tokio::test]
-async fn without_validity_each_change_is_seen_at_once() {
-    let site = Site::watchful();
+async fn with_a_zero_ttl_changes_are_seen_at_once() {
+    let site = Site::with_zero_ttl();
     for round in 0..300 {
         let content = format!("{:04}", round * 7);
         let mut file = File::create(site.path("a")).unwrap();
@@ -71,8 +72,8 @@ async fn without_validity_each_change_is_seen_at_once() {
 }
 
 #[tokio::test]
-async fn siblings_come_and_go() {
-    let site = Site::watchful();
+async fn added_and_removed_siblings_are_noticed() {
+    let site = Site::with_zero_ttl();
     let fields = [(http::header::ACCEPT_ENCODING, "gzip")];
     site.write("a", "plain");
     let before = site.get_with("/a", &fields).await;
@@ -84,41 +85,41 @@ async fn siblings_come_and_go() {
     assert_eq!(before.headers, after.headers);
 }
 
-/// Files below `folder` that this process has open, other than folders.
-fn open_below(folder: &Path) -> usize {
+/// Returns the number of files below `directory` that this process has open, without `directory`.
+fn open_below(directory: &Path) -> usize {
     let links = fs::read_dir("/proc/self/fd").unwrap().filter_map(Result::ok);
     let targets = links.filter_map(|entry| fs::read_link(entry.path()).ok());
-    targets.filter(|target| target.starts_with(folder) && target != folder).count()
+    targets.filter(|target| target.starts_with(directory) && target != directory).count()
 }
 
 #[tokio::test]
 async fn open_files_are_bounded() {
-    let options = Options { max_open_files: 4, validity: HOUR, ..Options::default() };
+    let options = FileOptions { cache_open_files: 4, cache_ttl: HOUR, ..FileOptions::default() };
     let site = Site::with(options);
-    let folder = fs::canonicalize(site.path("")).unwrap();
+    let directory = fs::canonicalize(site.path("")).unwrap();
     for round in 0..3 {
         for name in 0..20 {
             site.write(&format!("{name}"), pattern(200_000 + name));
             let answer = site.get(&format!("/{name}")).await;
             assert!(answer.body == pattern(200_000 + name), "{round}");
         }
-        assert_eq!(open_below(&folder), 4);
+        assert_eq!(open_below(&directory), 4);
     }
     drop(site);
-    assert_eq!(open_below(&folder), 0);
+    assert_eq!(open_below(&directory), 0);
 }
 
 #[tokio::test]
 async fn small_files_are_not_kept_open() {
     let site = Site::new();
-    let folder = fs::canonicalize(site.path("")).unwrap();
+    let directory = fs::canonicalize(site.path("")).unwrap();
     site.write("a", "a");
     site.get("/a").await;
-    assert_eq!(open_below(&folder), 0);
+    assert_eq!(open_below(&directory), 0);
 }
 
-/// With a validity of an hour, what is remembered shows by being out of date.
-async fn remembered(site: &Site, names: std::ops::Range<usize>) -> usize {
+/// Returns the number of cached files: with a TTL of an hour, a cached file is served out of date.
+async fn count_cached(site: &Site, names: std::ops::Range<usize>) -> usize {
     for name in names.clone() {
         site.write(&format!("{name}"), vec![b'a'; 1000]);
         site.get(&format!("/{name}")).await;
@@ -133,26 +134,27 @@ async fn remembered(site: &Site, names: std::ops::Range<usize>) -> usize {
 
 #[tokio::test]
 async fn entries_are_bounded() {
-    let options = Options { max_entries: 10, validity: HOUR, ..Options::default() };
-    let count = remembered(&Site::with(options), 0..50).await;
+    let options = FileOptions { cache_entries: 10, cache_ttl: HOUR, ..FileOptions::default() };
+    let count = count_cached(&Site::with(options), 0..50).await;
     assert!((1..=10).contains(&count), "{count}");
-    let none = Options { max_entries: 0, validity: HOUR, ..Options::default() };
-    assert_eq!(remembered(&Site::with(none), 0..5).await, 0);
-    let all = Options { validity: HOUR, ..Options::default() };
-    assert_eq!(remembered(&Site::with(all), 0..50).await, 50);
+    let no_entries = FileOptions { cache_entries: 0, cache_ttl: HOUR, ..FileOptions::default() };
+    assert_eq!(count_cached(&Site::with(no_entries), 0..5).await, 0);
+    let all = FileOptions { cache_ttl: HOUR, ..FileOptions::default() };
+    assert_eq!(count_cached(&Site::with(all), 0..50).await, 50);
 }
 
 #[tokio::test]
 async fn memory_is_bounded() {
-    let options = Options { max_memory: 10_500, validity: HOUR, ..Options::default() };
-    let count = remembered(&Site::with(options), 0..50).await;
+    let options = FileOptions { cache_memory: 10_500, cache_ttl: HOUR, ..FileOptions::default() };
+    let count = count_cached(&Site::with(options), 0..50).await;
     assert!((1..=10).contains(&count), "{count}");
 }
 
-/// What is asked for again and again outlives a flood of requests for other files.
+/// A file that is requested again and again outlives a flood of requests for other files.
 #[tokio::test]
-async fn what_is_used_stays() {
-    let site = Site::with(Options { max_entries: 8, validity: HOUR, ..Options::default() });
+async fn frequently_used_entries_stay_cached() {
+    let site =
+        Site::with(FileOptions { cache_entries: 8, cache_ttl: HOUR, ..FileOptions::default() });
     site.write("hot", "old");
     site.get("/hot").await;
     site.write("hot", "new");
@@ -165,9 +167,9 @@ async fn what_is_used_stays() {
 
 #[test]
 fn threads_share_the_limits() {
-    let options = Options { max_open_files: 8, validity: HOUR, ..Options::default() };
+    let options = FileOptions { cache_open_files: 8, cache_ttl: HOUR, ..FileOptions::default() };
     let site = Site::with(options);
-    let folder = fs::canonicalize(site.path("")).unwrap();
+    let directory = fs::canonicalize(site.path("")).unwrap();
     for name in 0..20 {
         site.write(&format!("{name}"), pattern(200_000));
     }
@@ -189,7 +191,7 @@ fn threads_share_the_limits() {
             thread.join().unwrap();
         }
     });
-    // Each of the four may have taken one at the same moment as another.
-    let open = open_below(&folder);
+    // Concurrent reservations can exceed the limit by one for each further thread.
+    let open = open_below(&directory);
     assert!((1..=8 + 3).contains(&open), "{open}");
 }

@@ -1,4 +1,4 @@
-//! Files that change while they are sent: the whole announced content, or an error.
+//! Files that change while they are sent: the complete announced content, or an error.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -8,14 +8,14 @@ use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, ETAG, RANGE};
 use http::{Method, StatusCode};
 use http_body_util::BodyExt as _;
-use smig_files::{FileBody, Options};
+use smig_files::{FileBody, FileOptions};
 
 use crate::site::{Site, pattern, read, request};
 
 const SIZE: usize = 3_000_000;
 
-/// A file that is too big for memory, and a response for it of which the first bytes are read.
-async fn begun(options: Options) -> (Site, Bytes, FileBody) {
+/// Requests a file that is too large for memory, and reads the first bytes of the response.
+async fn start_response(options: FileOptions) -> (Site, Bytes, FileBody) {
     let site = Site::with(options);
     site.write("file", pattern(SIZE));
     // An hour old, so that any change shows in its time however coarse the clock is.
@@ -30,7 +30,7 @@ async fn begun(options: Options) -> (Site, Bytes, FileBody) {
     (site, first, body)
 }
 
-async fn rest(body: FileBody) -> io::Result<Bytes> {
+async fn read_rest(body: FileBody) -> io::Result<Bytes> {
     Ok(body.collect().await?.to_bytes())
 }
 
@@ -41,70 +41,69 @@ fn assert_complete(first: &Bytes, rest: &Bytes) {
 }
 
 #[tokio::test]
-async fn it_shrinks() {
-    for left in [0, 100, 65_536, SIZE as u64 / 2, SIZE as u64 - 1] {
-        let (site, _, body) = begun(Options::default()).await;
-        File::options().write(true).open(site.path("file")).unwrap().set_len(left).unwrap();
-        let error = rest(body).await.unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{left}: {error}");
+async fn a_truncated_file_is_an_error() {
+    for size in [0, 100, 65_536, SIZE as u64 / 2, SIZE as u64 - 1] {
+        let (site, _, body) = start_response(FileOptions::default()).await;
+        File::options().write(true).open(site.path("file")).unwrap().set_len(size).unwrap();
+        let error = read_rest(body).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{size}: {error}");
     }
 }
 
 #[tokio::test]
-async fn it_is_overwritten() {
-    let (site, _, body) = begun(Options::default()).await;
+async fn an_overwritten_file_is_an_error() {
+    let (site, _, body) = start_response(FileOptions::default()).await;
     let mut file = File::options().write(true).open(site.path("file")).unwrap();
     file.write_all(b"other").unwrap();
-    let error = rest(body).await.unwrap_err();
+    let error = read_rest(body).await.unwrap_err();
     assert!(error.to_string().contains("changed"), "{error}");
 }
 
 #[tokio::test]
-async fn it_vanishes() {
-    let (site, first, body) = begun(Options::default()).await;
+async fn a_deleted_file_is_sent_completely() {
+    let (site, first, body) = start_response(FileOptions::default()).await;
     fs::remove_file(site.path("file")).unwrap();
-    assert_complete(&first, &rest(body).await.unwrap());
-    // Nothing is promised for a request that comes within the validity, but a file that is kept
-    // open is looked at again.
+    assert_complete(&first, &read_rest(body).await.unwrap());
+    // A cached path may be out of date within its TTL, but an open file is checked again.
     assert_eq!(site.get("/file").await.status, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
-async fn it_is_replaced() {
-    let (site, first, body) = begun(Options::default()).await;
+async fn a_replaced_file_is_sent_completely() {
+    let (site, first, body) = start_response(FileOptions::default()).await;
     site.write("new", "new");
     fs::rename(site.path("new"), site.path("file")).unwrap();
-    assert_complete(&first, &rest(body).await.unwrap());
+    assert_complete(&first, &read_rest(body).await.unwrap());
     assert_eq!(site.get("/file").await.text(), "new");
 }
 
 #[tokio::test]
-async fn it_grows() {
-    let (site, first, body) = begun(Options::default()).await;
+async fn a_file_that_grows_is_sent_at_its_announced_length() {
+    let (site, first, body) = start_response(FileOptions::default()).await;
     let mut file = File::options().append(true).open(site.path("file")).unwrap();
     file.write_all(&pattern(100_000)).unwrap();
-    assert_complete(&first, &rest(body).await.unwrap());
+    assert_complete(&first, &read_rest(body).await.unwrap());
     assert_eq!(site.get("/file").await.body.len(), SIZE + 100_000);
 }
 
 #[tokio::test]
-async fn it_loses_its_permissions() {
+async fn a_file_that_becomes_unreadable_is_sent_completely() {
     use std::os::unix::fs::PermissionsExt;
-    let (site, first, body) = begun(Options::default()).await;
+    let (site, first, body) = start_response(FileOptions::default()).await;
     fs::set_permissions(site.path("file"), PermissionsExt::from_mode(0o000)).unwrap();
-    assert_complete(&first, &rest(body).await.unwrap());
+    assert_complete(&first, &read_rest(body).await.unwrap());
 }
 
 #[tokio::test]
-async fn the_service_is_dropped() {
-    let (site, first, body) = begun(Options::default()).await;
+async fn a_body_outlives_its_service() {
+    let (site, first, body) = start_response(FileOptions::default()).await;
     drop(site);
-    assert_complete(&first, &rest(body).await.unwrap());
+    assert_complete(&first, &read_rest(body).await.unwrap());
 }
 
-/// A range of what is left of a file that shrank is as wrong as the whole: it has another tag.
+/// A range of a truncated file is an error even if it still exists: the etag has changed.
 #[tokio::test]
-async fn it_shrinks_behind_a_range() {
+async fn truncation_is_an_error_in_a_multipart_response() {
     let site = Site::new();
     site.write("file", pattern(SIZE));
     let fields = [(RANGE, "bytes=0-199999,1000000-1199999")];
@@ -113,14 +112,15 @@ async fn it_shrinks_behind_a_range() {
     let mut body = response.into_body();
     body.frame().await.unwrap().unwrap();
     File::options().write(true).open(site.path("file")).unwrap().set_len(500_000).unwrap();
-    assert_eq!(rest(body).await.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    assert_eq!(read_rest(body).await.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
 }
 
-/// A big file is looked at at each request, so its bytes always fit its headers.
+/// An open file is checked at each request, so its bytes always match its headers.
 #[tokio::test]
-async fn it_changes_between_requests_within_the_validity() {
+async fn an_open_file_is_checked_at_each_request() {
     let hour = Duration::from_secs(3600);
-    let (site, _, _) = begun(Options { validity: hour, ..Options::default() }).await;
+    let (site, _, _) =
+        start_response(FileOptions { cache_ttl: hour, ..FileOptions::default() }).await;
     let before = site.get("/file").await;
     let mut content = pattern(SIZE);
     content[SIZE - 1] ^= 1;
@@ -130,10 +130,10 @@ async fn it_changes_between_requests_within_the_validity() {
     assert_ne!(before.header(ETAG), after.header(ETAG));
 }
 
-/// Writers in a hurry: whatever is answered is one version, whole, under its own tag.
+/// A file that is replaced all the time: each response is one complete version with its own etag.
 #[tokio::test]
 async fn small_files_are_never_mixed() {
-    let site = Site::watchful();
+    let site = Site::with_zero_ttl();
     let mut tags = std::collections::HashMap::new();
     for round in 0..500_usize {
         let byte = b'a' + u8::try_from(round % 26).unwrap();

@@ -7,7 +7,7 @@ use http::header::{
     IF_NONE_MATCH, RANGE, VARY,
 };
 use http::{HeaderName, Method, StatusCode};
-use smig_files::{Options, Precompressed};
+use smig_files::{FileOptions, PrecompressedFiles};
 
 use crate::site::{Site, pattern};
 
@@ -19,7 +19,7 @@ fn fill(site: &Site) {
 }
 
 #[tokio::test]
-async fn the_best_sibling() {
+async fn the_preferred_sibling_is_sent() {
     let site = Site::new();
     fill(&site);
     let table = [
@@ -43,10 +43,10 @@ async fn the_best_sibling() {
     }
     let plain = site.get_with("/b.txt", &[ALL]).await;
     assert_eq!((plain.header(CONTENT_ENCODING), plain.header(VARY)), ("", ""));
-    // A sibling by its own name is a file like any other.
-    let own = site.get_with("/a.js.gz", &[ALL]).await;
-    assert_eq!(own.header(CONTENT_TYPE), "application/gzip");
-    assert_eq!((own.header(CONTENT_ENCODING), own.text()), ("", "gzip"));
+    // A sibling requested by its own name is a file like any other.
+    let sibling = site.get_with("/a.js.gz", &[ALL]).await;
+    assert_eq!(sibling.header(CONTENT_TYPE), "application/gzip");
+    assert_eq!((sibling.header(CONTENT_ENCODING), sibling.text()), ("", "gzip"));
 }
 
 #[tokio::test]
@@ -58,7 +58,7 @@ async fn each_coding_is_a_representation_of_its_own() {
         let fields = [(ACCEPT_ENCODING, accepted)];
         let answer = site.get_with("/a.js", &fields).await;
         let tag = answer.header(ETAG).to_owned();
-        let head = site.ask(Method::HEAD, "/a.js", &fields).await;
+        let head = site.fetch(Method::HEAD, "/a.js", &fields).await;
         assert_eq!(head.headers, answer.headers);
         let fields = [(ACCEPT_ENCODING, accepted), (IF_NONE_MATCH, tag.as_str())];
         let same = site.get_with("/a.js", &fields).await;
@@ -68,7 +68,7 @@ async fn each_coding_is_a_representation_of_its_own() {
     }
     let identity = tags.pop().unwrap();
     for tag in tags {
-        // One coding's tag says nothing of another's content.
+        // The etag of one coding does not match another's content.
         assert_ne!(tag, identity);
         let fields = [(ACCEPT_ENCODING, "identity"), (IF_NONE_MATCH, tag.as_str())];
         assert_eq!(site.get_with("/a.js", &fields).await.status, StatusCode::OK);
@@ -76,21 +76,21 @@ async fn each_coding_is_a_representation_of_its_own() {
 }
 
 #[tokio::test]
-async fn ranges_count_in_the_sibling() {
+async fn ranges_apply_to_the_sibling() {
     let site = Site::new();
     fill(&site);
     let answer = site.get_with("/a.js", &[ALL, (RANGE, "bytes=1-3")]).await;
     assert_eq!((answer.status, answer.text()), (StatusCode::PARTIAL_CONTENT, "rot"));
     assert_eq!(answer.header(CONTENT_RANGE), "bytes 1-3/6");
     assert_eq!((answer.header(CONTENT_ENCODING), answer.header(VARY)), ("br", "accept-encoding"));
-    let none = site.get_with("/a.js", &[ALL, (RANGE, "bytes=6-")]).await;
-    assert_eq!(none.status, StatusCode::RANGE_NOT_SATISFIABLE);
-    assert_eq!(none.header(VARY), "accept-encoding");
+    let unsatisfiable = site.get_with("/a.js", &[ALL, (RANGE, "bytes=6-")]).await;
+    assert_eq!(unsatisfiable.status, StatusCode::RANGE_NOT_SATISFIABLE);
+    assert_eq!(unsatisfiable.header(VARY), "accept-encoding");
 }
 
 #[tokio::test]
 async fn a_sibling_that_is_out_of_date_is_not_used() {
-    let site = Site::watchful();
+    let site = Site::with_zero_ttl();
     fill(&site);
     let now = std::fs::metadata(site.path("a.js")).unwrap().modified().unwrap();
     let set = |name, time| {
@@ -99,7 +99,7 @@ async fn a_sibling_that_is_out_of_date_is_not_used() {
     };
     set("a.js.br", now - Duration::from_secs(10));
     assert_eq!(site.get_with("/a.js", &[ALL]).await.header(CONTENT_ENCODING), "zstd");
-    // Equal is what a compressor leaves that copies the time of the file.
+    // Some compressors copy the time of the file.
     set("a.js.br", now);
     assert_eq!(site.get_with("/a.js", &[ALL]).await.header(CONTENT_ENCODING), "br");
     std::fs::remove_file(site.path("a.js.br")).unwrap();
@@ -123,7 +123,10 @@ async fn siblings_of_the_index_and_without_a_file() {
 
 #[tokio::test]
 async fn siblings_can_be_ignored() {
-    let site = Site::with(Options { precompressed: Precompressed::Ignore, ..Options::default() });
+    let site = Site::with(FileOptions {
+        precompressed: PrecompressedFiles::Ignore,
+        ..FileOptions::default()
+    });
     fill(&site);
     let answer = site.get_with("/a.js", &[ALL]).await;
     assert_eq!((answer.header(CONTENT_ENCODING), answer.header(VARY)), ("", ""));

@@ -1,4 +1,4 @@
-//! Conditional requests, seen from outside. The table of all conditions is in the library.
+//! Conditional requests. The table of all conditions is in the unit tests of `conditional`.
 
 use http::header::{
     CONTENT_LENGTH, CONTENT_TYPE, ETAG, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH,
@@ -11,7 +11,7 @@ use crate::site::{Site, pattern};
 const LONG_AGO: &str = "Thu, 01 Jan 1970 00:00:01 GMT";
 
 #[tokio::test]
-async fn unchanged_files() {
+async fn unchanged_files_are_not_sent() {
     let site = Site::new();
     site.write("small", "a").write("big", pattern(200_000));
     for path in ["/small", "/big"] {
@@ -19,7 +19,7 @@ async fn unchanged_files() {
         let (etag, date) = (first.header(ETAG), first.header(LAST_MODIFIED));
         for fields in [(IF_NONE_MATCH, etag), (IF_NONE_MATCH, "*"), (IF_MODIFIED_SINCE, date)] {
             for method in [Method::GET, Method::HEAD] {
-                let answer = site.ask(method, path, std::slice::from_ref(&fields)).await;
+                let answer = site.fetch(method, path, std::slice::from_ref(&fields)).await;
                 assert_eq!(answer.status, StatusCode::NOT_MODIFIED, "{fields:?}");
                 assert_eq!((answer.header(ETAG), answer.header(LAST_MODIFIED)), (etag, date));
                 assert!(answer.body.is_empty());
@@ -32,7 +32,7 @@ async fn unchanged_files() {
 }
 
 #[tokio::test]
-async fn failed_preconditions() {
+async fn failed_preconditions_are_a_412() {
     let site = Site::new();
     site.write("a", "a");
     for fields in [(IF_MATCH, "\"other\""), (IF_UNMODIFIED_SINCE, LONG_AGO)] {
@@ -57,7 +57,7 @@ async fn conditions_come_before_ranges() {
 }
 
 #[tokio::test]
-async fn dates_that_must_not_be_sent() {
+async fn impossible_dates_are_omitted() {
     let site = Site::new();
     site.write("future", "f").write("past", "p");
     let hour = std::time::Duration::from_secs(3600);
@@ -80,8 +80,8 @@ async fn dates_that_must_not_be_sent() {
 }
 
 #[tokio::test]
-async fn tags_tell_files_apart() {
-    let site = Site::watchful();
+async fn etags_distinguish_files() {
+    let site = Site::with_zero_ttl();
     site.write("a", "same").write("b", "same");
     let modified = std::fs::metadata(site.path("a")).unwrap().modified().unwrap();
     let b = std::fs::File::options().write(true).open(site.path("b")).unwrap();

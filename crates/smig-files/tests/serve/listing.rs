@@ -1,19 +1,19 @@
-//! Folder listings.
+//! Directory listings.
 
 use std::os::unix::fs::symlink;
 
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{Method, StatusCode};
-use smig_files::{Hidden, Listing, Options};
+use smig_files::{FileOptions, HiddenFiles, Listing};
 
 use crate::site::Site;
 
-fn listing() -> Options {
-    Options { listing: Listing::On, ..Options::default() }
+fn listing() -> FileOptions {
+    FileOptions { listing: Listing::On, ..FileOptions::default() }
 }
 
 #[tokio::test]
-async fn a_page_of_what_can_be_had() {
+async fn a_listing_has_only_entries_that_are_served() {
     let site = Site::with(listing());
     site.write("docs/b.txt", "12345").write("docs/a/x", "").write("docs/.hidden", "");
     symlink("/etc/passwd", site.path("docs/outside")).unwrap();
@@ -36,7 +36,7 @@ async fn a_page_of_what_can_be_had() {
         assert!(!text.contains(absent), "{text}");
     }
     assert!(!site.get("/").await.text().contains("../"));
-    let head = site.ask(Method::HEAD, "/docs/", &[]).await;
+    let head = site.fetch(Method::HEAD, "/docs/", &[]).await;
     assert_eq!(head.headers, page.headers);
     assert_eq!(site.get("/docs").await.status, StatusCode::PERMANENT_REDIRECT);
 }
@@ -63,8 +63,8 @@ async fn names_are_escaped() {
 }
 
 #[tokio::test]
-async fn an_index_comes_first_and_hidden_names_on_request() {
-    let site = Site::with(Options { hidden: Hidden::Serve, ..listing() });
+async fn an_index_has_precedence_and_hidden_names_are_optional() {
+    let site = Site::with(FileOptions { hidden: HiddenFiles::Serve, ..listing() });
     site.write("a/index.html", "index").write("b/.hidden", "");
     assert_eq!(site.get("/a/").await.text(), "index");
     assert!(site.get("/b/").await.text().contains(".hidden"));

@@ -1,4 +1,4 @@
-//! The service as a server calls it, over real folders.
+//! The service as a server calls it, over real directories.
 
 mod basics;
 mod big;

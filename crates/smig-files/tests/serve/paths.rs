@@ -1,15 +1,15 @@
-//! Attempts to get what is not to be had.
+//! Paths that must be refused.
 
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 
 use http::StatusCode;
-use smig_files::{Hidden, Options, Symlinks};
+use smig_files::{FileOptions, HiddenFiles, Symlinks};
 
 use crate::site::Site;
 
-/// A folder with a secret beside it and links of every kind in it.
-fn site(options: Options) -> Site {
+/// A directory with a secret beside it and symlinks of every kind in it.
+fn site(options: FileOptions) -> Site {
     let site = Site::with(options);
     site.write("a.txt", "inside").write("sub/b.txt", "inside").write("100%.txt", "inside");
     site.write("../secret.txt", "secret").write(".env", "hidden").write(".git/config", "hidden");
@@ -27,8 +27,8 @@ fn site(options: Options) -> Site {
 }
 
 #[tokio::test]
-async fn nothing_leaves_the_folder() {
-    let site = site(Options::default());
+async fn no_path_leaves_the_directory() {
+    let site = site(FileOptions::default());
     let paths = [
         "/../secret.txt",
         "/sub/../../secret.txt",
@@ -72,7 +72,7 @@ async fn nothing_leaves_the_folder() {
         "/%2e/a.txt",
     ];
     for path in paths {
-        // Twice, as the second may be answered from what the first left behind.
+        // Twice: the second response may come from the cache.
         for _ in 0..2 {
             let answer = site.get(path).await;
             let refused = [StatusCode::NOT_FOUND, StatusCode::BAD_REQUEST].contains(&answer.status);
@@ -83,8 +83,8 @@ async fn nothing_leaves_the_folder() {
 }
 
 #[tokio::test]
-async fn statuses() {
-    let site = site(Options::default());
+async fn each_path_has_its_status() {
+    let site = site(FileOptions::default());
     let table = [
         ("/a.txt", StatusCode::OK),
         ("/a%2etxt", StatusCode::OK),
@@ -114,9 +114,9 @@ async fn statuses() {
 }
 
 #[tokio::test]
-async fn links_by_choice() {
-    let refuse = site(Options { links: Symlinks::Refuse, ..Options::default() });
-    let follow = site(Options { links: Symlinks::Follow, ..Options::default() });
+async fn symlinks_by_option() {
+    let refuse = site(FileOptions { symlinks: Symlinks::Refuse, ..FileOptions::default() });
+    let follow = site(FileOptions { symlinks: Symlinks::Follow, ..FileOptions::default() });
     let table = [
         ("/a.txt", StatusCode::OK, StatusCode::OK),
         ("/link-inside", StatusCode::NOT_FOUND, StatusCode::OK),
@@ -133,16 +133,16 @@ async fn links_by_choice() {
 }
 
 #[tokio::test]
-async fn hidden_files_by_choice() {
-    let site = site(Options { hidden: Hidden::Serve, ..Options::default() });
+async fn hidden_files_by_option() {
+    let site = site(FileOptions { hidden: HiddenFiles::Serve, ..FileOptions::default() });
     assert_eq!(site.get("/.env").await.text(), "hidden");
     assert_eq!(site.get("/.git/config").await.text(), "hidden");
     assert_eq!(site.get("/../secret.txt").await.status, StatusCode::BAD_REQUEST);
 }
 
-/// A FIFO without a writer would hold up whoever opens it.
+/// Opening a FIFO without a writer would block.
 #[tokio::test]
-async fn only_regular_files() {
+async fn only_regular_files_are_served() {
     let site = Site::new();
     let root = std::fs::File::open(site.path("")).unwrap();
     let mode = rustix::fs::Mode::from_raw_mode(0o644);
@@ -158,7 +158,7 @@ async fn only_regular_files() {
 }
 
 #[tokio::test]
-async fn names_of_any_bytes() {
+async fn names_may_have_any_bytes() {
     use std::os::unix::ffi::OsStrExt as _;
     let site = Site::new();
     let name = std::ffi::OsStr::from_bytes(b"\xff \n%41?#&");

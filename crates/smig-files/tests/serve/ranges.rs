@@ -5,9 +5,9 @@ use http::header::{
 };
 use http::{Method, StatusCode};
 
-use crate::site::{Answer, Site, pattern};
+use crate::site::{CollectedResponse, Site, pattern};
 
-/// One file in memory, one that is read for each response.
+/// A file that is cached in memory, and one that is read for each response.
 const SIZES: [(&str, usize); 2] = [("/small.txt", 10_000), ("/big.txt", 300_000)];
 
 fn site() -> Site {
@@ -19,7 +19,7 @@ fn site() -> Site {
 }
 
 #[tokio::test]
-async fn one_range() {
+async fn a_range_is_sent_as_206() {
     let site = site();
     for (path, size) in SIZES {
         let content = pattern(size);
@@ -36,8 +36,8 @@ async fn one_range() {
             let answer = site.get_with(path, &[(RANGE, &range)]).await;
             assert_eq!(answer.status, StatusCode::PARTIAL_CONTENT, "{range}");
             assert_eq!(answer.header(CONTENT_LENGTH), expected.len().to_string());
-            let shown = format!("bytes {}-{}/{size}", expected.start, expected.end - 1);
-            assert_eq!(answer.header(CONTENT_RANGE), shown);
+            let content_range = format!("bytes {}-{}/{size}", expected.start, expected.end - 1);
+            assert_eq!(answer.header(CONTENT_RANGE), content_range);
             assert_eq!(answer.header(CONTENT_TYPE), "text/plain; charset=utf-8");
             assert_ne!(answer.header(ETAG), "");
             assert!(answer.body == content[expected], "{range}");
@@ -46,7 +46,7 @@ async fn one_range() {
 }
 
 #[tokio::test]
-async fn several_ranges() {
+async fn several_ranges_are_sent_as_multipart() {
     let site = site();
     for (path, size) in SIZES {
         let content = pattern(size);
@@ -58,21 +58,21 @@ async fn several_ranges() {
         assert_eq!(answer.header(CONTENT_LENGTH), answer.body.len().to_string());
         let suffix = if size < 70_000 { 7 } else { 70_000 };
         let expected = [100..200, 0..1, size - suffix..size, 5_000..9_000];
-        let parts = parts(&answer);
+        let parts = parse_multipart(&answer);
         assert_eq!(parts.len(), expected.len());
         for ((head, body), expected) in parts.iter().zip(expected) {
-            let shown =
+            let content_range =
                 format!("content-range: bytes {}-{}/{size}", expected.start, expected.end - 1);
-            assert!(head.contains(&shown), "{head}");
+            assert!(head.contains(&content_range), "{head}");
             assert!(head.contains("content-type: text/plain; charset=utf-8"), "{head}");
             assert!(*body == content[expected]);
         }
     }
 }
 
-/// Takes a multipart body apart by its grammar (RFC 2046 section 5.1.1). The content has every
-/// byte value, so the lengths are taken from content-range rather than by looking for boundaries.
-fn parts(answer: &Answer) -> Vec<(String, Vec<u8>)> {
+/// Parses a multipart body (RFC 2046 section 5.1.1). The content has every byte value, so the
+/// lengths are taken from content-range instead of searching for boundaries.
+fn parse_multipart(answer: &CollectedResponse) -> Vec<(String, Vec<u8>)> {
     let content_type = answer.header(CONTENT_TYPE);
     let boundary = content_type.strip_prefix("multipart/byteranges; boundary=").unwrap();
     let delimiter = format!("\r\n--{boundary}");
@@ -96,7 +96,7 @@ fn parts(answer: &Answer) -> Vec<(String, Vec<u8>)> {
 }
 
 #[tokio::test]
-async fn no_such_bytes() {
+async fn unsatisfiable_ranges_are_a_416() {
     let site = site();
     for (path, size) in SIZES {
         for range in [format!("bytes={size}-"), "bytes=-0".to_owned()] {
@@ -109,7 +109,7 @@ async fn no_such_bytes() {
 }
 
 #[tokio::test]
-async fn ranges_that_do_not_count() {
+async fn invalid_ranges_are_ignored() {
     let site = site();
     site.write("empty", "");
     for range in ["bytes=5-2", "lines=0-1", "bytes=", "bytes=0-8000,0-8000,0-8000,0-290000"] {
@@ -118,12 +118,12 @@ async fn ranges_that_do_not_count() {
     }
     let empty = site.get_with("/empty", &[(RANGE, "bytes=0-")]).await;
     assert_eq!((empty.status, empty.header(CONTENT_LENGTH)), (StatusCode::OK, "0"));
-    let head = site.ask(Method::HEAD, "/big.txt", &[(RANGE, "bytes=0-0")]).await;
+    let head = site.fetch(Method::HEAD, "/big.txt", &[(RANGE, "bytes=0-0")]).await;
     assert_eq!((head.status, head.header(CONTENT_LENGTH)), (StatusCode::OK, "300000"));
 }
 
 #[tokio::test]
-async fn if_range() {
+async fn if_range_must_match() {
     let site = site();
     let hour_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
     let file = std::fs::File::options().write(true).open(site.path("big.txt")).unwrap();

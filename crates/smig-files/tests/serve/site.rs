@@ -1,4 +1,4 @@
-//! A folder, the service over it, and a client that asks like a server would.
+//! A directory, the service over it, and a client that calls it like a server would.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use http::header::{CONTENT_LENGTH, HeaderName};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
-use smig_files::{FileBody, Files, Options};
+use smig_files::{FileBody, FileOptions, Files};
 use tempfile::TempDir;
 use tower_service::Service as _;
 
@@ -19,13 +19,13 @@ pub(crate) struct Site {
 
 /// A response whose body was read to its end.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct CollectedResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
-impl Answer {
+impl CollectedResponse {
     pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.body).expect("the body is text")
     }
@@ -38,19 +38,19 @@ impl Answer {
 
 impl Site {
     pub(crate) fn new() -> Self {
-        Self::with(Options::default())
+        Self::with(FileOptions::default())
     }
 
-    /// One that looks at the file system at every request.
-    pub(crate) fn watchful() -> Self {
-        Self::with(Options { validity: std::time::Duration::ZERO, ..Options::default() })
+    /// A service that checks the file system at every request.
+    pub(crate) fn with_zero_ttl() -> Self {
+        Self::with(FileOptions { cache_ttl: std::time::Duration::ZERO, ..FileOptions::default() })
     }
 
-    pub(crate) fn with(options: Options) -> Self {
-        let outer = tempfile::tempdir().expect("a temporary folder");
+    pub(crate) fn with(options: FileOptions) -> Self {
+        let outer = tempfile::tempdir().expect("a temporary directory");
         let root = outer.path().join("root");
-        fs::create_dir(&root).expect("a folder");
-        let files = Files::new(&root, options).expect("the folder can be served");
+        fs::create_dir(&root).expect("a directory");
+        let files = Files::new(&root, options).expect("the directory can be served");
         Self { outer, files }
     }
 
@@ -58,10 +58,10 @@ impl Site {
         self.outer.path().join("root").join(name)
     }
 
-    /// Makes a file, and the folders that it is in.
+    /// Creates a file, and the directories that it is in.
     pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> &Self {
         let path = self.path(name);
-        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
         fs::write(path, content).expect("a file");
         self
     }
@@ -73,21 +73,25 @@ impl Site {
         }
     }
 
-    pub(crate) async fn ask(
+    pub(crate) async fn fetch(
         &self,
         method: Method,
         path: &str,
         headers: &[(HeaderName, &str)],
-    ) -> Answer {
+    ) -> CollectedResponse {
         read(self.send(request(method, path, headers)).await).await
     }
 
-    pub(crate) async fn get(&self, path: &str) -> Answer {
-        self.ask(Method::GET, path, &[]).await
+    pub(crate) async fn get(&self, path: &str) -> CollectedResponse {
+        self.fetch(Method::GET, path, &[]).await
     }
 
-    pub(crate) async fn get_with(&self, path: &str, headers: &[(HeaderName, &str)]) -> Answer {
-        self.ask(Method::GET, path, headers).await
+    pub(crate) async fn get_with(
+        &self,
+        path: &str,
+        headers: &[(HeaderName, &str)],
+    ) -> CollectedResponse {
+        self.fetch(Method::GET, path, headers).await
     }
 }
 
@@ -99,8 +103,8 @@ pub(crate) fn request(method: Method, path: &str, headers: &[(HeaderName, &str)]
     builder.body(()).expect("a request")
 }
 
-/// Reads a body, and checks what must hold for all: the length is announced, and true.
-pub(crate) async fn read(response: Response<FileBody>) -> Answer {
+/// Reads a body, and checks that its announced length is right.
+pub(crate) async fn read(response: Response<FileBody>) -> CollectedResponse {
     let (head, body) = response.into_parts();
     let hint = body.size_hint().exact().expect("the size is known");
     assert_eq!(body.is_end_stream(), hint == 0);
@@ -111,10 +115,10 @@ pub(crate) async fn read(response: Response<FileBody>) -> Answer {
     {
         assert_eq!(length.to_str().expect("a number"), hint.to_string());
     }
-    Answer { status: head.status, headers: head.headers, body }
+    CollectedResponse { status: head.status, headers: head.headers, body }
 }
 
-/// Bytes in which no two positions near each other look alike.
+/// Bytes that differ between positions near each other.
 pub(crate) fn pattern(size: usize) -> Vec<u8> {
     (0..size).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect()
 }

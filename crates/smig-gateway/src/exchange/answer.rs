@@ -38,7 +38,7 @@ pub(crate) fn response(failure: &ProxyError) -> Response<Body> {
     let mut response = Response::new(Body::text(Bytes::from(format!("{text}\n"))));
     *response.status_mut() = status;
     if matches!(failure, ProxyError::Cancelled(_)) {
-        response.extensions_mut().insert(grpc::Cancelled);
+        response.extensions_mut().insert(grpc::CancelledByServer);
     }
     let headers = response.headers_mut();
     let why = format!("{NAME}; error={}", failure.error_type());

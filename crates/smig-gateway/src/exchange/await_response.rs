@@ -22,7 +22,7 @@ pub(super) async fn await_response(
 ) -> Result<Result<Response<Incoming>, smig::Error>, ProxyError> {
     // The clock of the current attempt, and when that was sent: the client repeats what the server did not process.
     let mut running: Option<(std::time::Instant, ResponseClock)> = None;
-    let mut timer = pin!(tokio::time::sleep(deadline.first()));
+    let mut timer = pin!(tokio::time::sleep(deadline.first_timeout()));
     poll_fn(|cx| {
         loop {
             if let Poll::Ready(output) = Pin::new(&mut sending).poll(cx) {
@@ -32,10 +32,10 @@ pub(super) async fn await_response(
             let sent_at = sending.sent_at();
             let clock = running.take().filter(|(since, _)| Some(*since) == sent_at);
             let until = match (sent_at, clock) {
-                (None, _) => Instant::now() + deadline.first().max(CHECK_INTERVAL),
+                (None, _) => Instant::now() + deadline.first_timeout().max(CHECK_INTERVAL),
                 (Some(at), None) => {
                     let clock = deadline.clone().start();
-                    let until = Instant::from_std(at) + clock.first();
+                    let until = Instant::from_std(at) + clock.first_timeout();
                     running = Some((at, clock));
                     until
                 }

@@ -10,7 +10,7 @@ use smig::{BoxError, ErrorCode, Incoming, Reset, seldom};
 use smig_proxy::conn_pool::Lease;
 use smig_proxy::head::validate_response_frame;
 use smig_proxy::is_cancel;
-use smig_proxy::upload::UploadRest;
+use smig_proxy::upload::WeakUpload;
 use tokio::time::{Instant, Sleep};
 
 use crate::upstream::ActiveRequest;
@@ -37,7 +37,7 @@ struct Http1 {
     lease: Option<Lease>,
     active: ActiveRequest,
     /// What may remain of the request.
-    rest: UploadRest,
+    rest: WeakUpload,
     /// `None`: it may idle without limit.
     stall: Option<Duration>,
     /// The last poll was pending: the timeout is running.
@@ -50,7 +50,7 @@ struct Http2 {
     /// `None` only while being dropped.
     active: Option<ActiveRequest>,
     /// What may remain of the request, even after the response has ended.
-    rest: UploadRest,
+    rest: WeakUpload,
     /// `None`: it may idle without limit.
     stall: Option<Duration>,
     timer: Option<Pin<Box<Sleep>>>,
@@ -109,7 +109,7 @@ impl Body {
         incoming: hyper::body::Incoming,
         lease: Lease,
         active: ActiveRequest,
-        rest: UploadRest,
+        rest: WeakUpload,
         stall: Option<Duration>,
     ) -> Self {
         let lease = Some(lease);
@@ -119,7 +119,7 @@ impl Body {
     pub(super) fn http2(
         incoming: Incoming,
         active: ActiveRequest,
-        rest: UploadRest,
+        rest: WeakUpload,
         stall: Option<Duration>,
     ) -> Self {
         let (active, timer, waits) = (Some(active), None, false);
@@ -155,7 +155,7 @@ impl Http1 {
             Poll::Pending => {
                 let Some(stall) = self.stall else { return Poll::Pending };
                 let fresh = !std::mem::replace(&mut self.waits, true);
-                match connection.poll_limit(cx, stall, fresh) {
+                match connection.poll_timeout(cx, stall, fresh) {
                     Poll::Pending => Poll::Pending,
                     Poll::Ready(()) => self.fail(Stalled(stall).into()),
                 }
@@ -225,7 +225,7 @@ impl Drop for Http2 {
 
 /// Records that a response's body failed; the client receives a reset. If the request's body failed before, the
 /// exchange was aborted for that reason, and the server is not at fault.
-fn failed(active: &ActiveRequest, rest: &UploadRest, error: &BoxError) {
+fn failed(active: &ActiveRequest, rest: &WeakUpload, error: &BoxError) {
     if rest.has_failed() {
         tracing::debug!(%error, "response aborted with its request");
         return;

@@ -103,7 +103,7 @@ impl PlainExchange<'_> {
     /// there, or none.
     fn response_deadline(&self, upstream_head: &UpstreamHead) -> ResponseDeadline {
         match grpc::is_grpc(&upstream_head.fields) {
-            true => ResponseDeadline::endless(self.upload()),
+            true => ResponseDeadline::unlimited(self.upload()),
             false => self.upstream.timeouts().response_deadline(self.upload()),
         }
     }
@@ -153,7 +153,7 @@ impl PlainExchange<'_> {
             Body::empty()
         } else {
             let stall = self.upstream.timeouts().stream_idle_of(&parts.headers);
-            Body::http1(incoming, lease, active, self.upload().rest(), stall)
+            Body::http1(incoming, lease, active, self.upload().downgrade(), stall)
         };
         Ok(Response::from_parts(parts, body))
     }
@@ -190,7 +190,7 @@ impl PlainExchange<'_> {
             server.on_success();
         }
         let (parts, incoming) = response.into_parts();
-        let rest = self.upload().rest();
+        let rest = self.upload().downgrade();
         if !self.upload().is_empty()
             && let Some(stream) = incoming.stream_info()
         {

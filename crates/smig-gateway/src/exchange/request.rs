@@ -9,7 +9,7 @@ use hyper::upgrade::OnUpgrade;
 use smig::{Incoming, InformationalSender};
 use smig_proxy::ProxyError;
 use smig_proxy::framing::{self, Content};
-use smig_proxy::head::{self, UpgradeKind, Upgrades, UpstreamHead};
+use smig_proxy::head::{self, UpgradeHandling, UpgradeKind, UpstreamHead};
 use smig_proxy::tunnel::Tunnels;
 use smig_proxy::upload::Upload;
 
@@ -91,15 +91,15 @@ fn admit_as(
     let informational = parts.extensions.remove::<InformationalSender>();
     let on_upgrade = parts.extensions.remove::<OnUpgrade>();
     let upgrades = match role {
-        Role::Gateway => Upgrades::Honored,
-        Role::Proxy => Upgrades::Ignored,
+        Role::Gateway => UpgradeHandling::Honored,
+        Role::Proxy => UpgradeHandling::Ignored,
     };
     let (upstream_head, content, extensions) = head::validate_request(parts, body, host, upgrades)?;
     let kind = match upstream_head.upgrade {
         _ if is_last => ExchangeKind::Last,
         UpgradeKind::None => {
             let expects = upstream_head.fields.contains_key(EXPECT);
-            let announced = content.left();
+            let announced = content.remaining();
             let content = content.map(|body| Upload::new(body, announced, expects));
             ExchangeKind::Usual { content, informational, extensions }
         }

@@ -17,7 +17,7 @@ use smig_proxy::head::{self, UpgradeKind, UpstreamHead};
 use smig_proxy::tunnel::{
     BodySender, ChannelBody, Socket, Stream, Tunnel, TunnelEnd, TunnelKind, Tunnels, channel,
 };
-use smig_proxy::upload::{Upload, UploadRest};
+use smig_proxy::upload::{Upload, WeakUpload};
 
 use super::attempts::Attempts;
 use super::await_response::await_response;
@@ -265,7 +265,7 @@ impl Answered<'_> {
             }
             let (parts, incoming) = response.into_parts();
             let stall = limits.stream_idle_of(&parts.headers);
-            let body = Body::http1(incoming, lease, active, UploadRest::default(), stall);
+            let body = Body::http1(incoming, lease, active, WeakUpload::default(), stall);
             return Ok(Response::from_parts(parts, body));
         }
         if switch_to != SwitchTo::Tunnel {
@@ -278,8 +278,9 @@ impl Answered<'_> {
             }
         }
         let connection = lease.into_inner().ok_or(ProxyError::Upgrade("no connection"))?;
-        let UpgradedConn { io, early, permit } = connection.switch(limits.connect).await?;
-        let server_end = Socket::with_first(io, early);
+        let UpgradedConn { io, read_buf: early, permit } =
+            connection.switch(limits.connect).await?;
+        let server_end = Socket::with_prefix(io, early);
         let name = upstream.name().to_owned();
         let (head, body) = answer_head(upgrade, &downstream, response.headers());
         let held = (active, permit);
@@ -317,7 +318,7 @@ impl Answered<'_> {
             // end.
             sender.finish();
             let stall = limits.stream_idle_of(&parts.headers);
-            let body = Body::http2(incoming, active, UploadRest::default(), stall);
+            let body = Body::http2(incoming, active, WeakUpload::default(), stall);
             return Ok(Response::from_parts(parts, body));
         }
         if let (UpgradeKind::Upgrade(_), Some(key)) = (upgrade, &key)

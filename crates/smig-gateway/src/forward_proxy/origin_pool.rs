@@ -133,7 +133,7 @@ mod tests {
     use crate::forward_proxy::dial;
     use crate::forward_proxy::origins::MAX_ORIGINS;
     use crate::upstream::{ActiveRequest, BalanceInput, TriedServers};
-    use smig_proxy::head::{self, Upgrades};
+    use smig_proxy::head::{self, UpgradeHandling};
 
     /// A proxy whose lookups block until the sender is dropped: no connection is ever made.
     fn black_hole(spec: &ForwardProxySpec) -> (OriginPool, mpsc::Sender<()>) {
@@ -223,7 +223,7 @@ mod tests {
         let request = Request::get("http://a/").header(HOST, "a").body(Incoming::empty()).unwrap();
         let (parts, body) = request.into_parts();
         let (upstream_head, ..) =
-            head::validate_request(parts, body, None, Upgrades::Ignored).unwrap();
+            head::validate_request(parts, body, None, UpgradeHandling::Ignored).unwrap();
         let client = SocketAddr::from(([192, 0, 2, 1], 1));
         let asked =
             BalanceInput { client, uri: &upstream_head.uri, headers: &upstream_head.fields };

@@ -106,7 +106,7 @@ impl Gateway {
             builder = builder.observer(observer.clone());
         }
         if let Some(spec) = &config.admin {
-            builder = builder.request_label_limit(admin::NAME_LENGTH);
+            builder = builder.request_label_limit(admin::MAX_LABEL_BYTES);
             // Users are served before the port is bound. A port that the system selects is unknown until then.
             if spec.listen.port() != 0 {
                 live.close_port(spec.listen.port());
@@ -294,10 +294,10 @@ fn start_admin(
         false => Ok(()),
     };
     let mut subject = AdminTarget::new("smig gateway", server.view(), observer)
-        .report(Arc::new(service.clone()))
-        .ready(ready);
+        .with_stats(Arc::new(service.clone()))
+        .with_readiness(ready);
     if let Some(telemetry) = telemetry {
-        subject = subject.report(telemetry.stats());
+        subject = subject.with_stats(telemetry.stats());
     }
     let started = admin::start(spec, subject);
     started.map(Some).map_err(|error| config.fault(&["admin", "listen"], error.to_string()))
@@ -313,7 +313,7 @@ fn material(config: &Config, wanted: &[ConfiguredAddr]) -> Result<Option<ServerT
 fn access_log(config: &Config, before: Option<&AccessLog>) -> Result<Arc<AccessLog>, Diagnostics> {
     let (format, file) = (config.access_log.format, config.access_log.file.as_deref());
     let opened = match before {
-        Some(before) => before.next(format, file),
+        Some(before) => before.reconfigured(format, file),
         None => AccessLog::new(format, file),
     };
     opened.map_err(|error| {

@@ -74,7 +74,7 @@ pub(super) fn decide(
     if let Some(forward) = &table.forward
         && is_forwarded(&request, table, &info, authority.as_ref())
     {
-        let span = spans.map(|spans| RequestSpan::forwarded(&request, spans));
+        let span = spans.map(|spans| RequestSpan::for_forward_proxy(&request, spans));
         if let Some(span) = &span {
             span.inject(request.headers_mut());
         }

@@ -79,7 +79,7 @@ impl Service<Request<Incoming>> for GatewayService {
 
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
         let table = self.table();
-        let mut entry = table.log.begin(&request);
+        let mut entry = table.log.start_entry(&request);
         // gRPC calls are POST; for CONNECT, status 200 would mean that the tunnel is open.
         let is_grpc = *request.method() == Method::POST && grpc::is_grpc(request.headers());
         let spans = self.observer.as_deref().map(AdminObserver::spans);
@@ -102,7 +102,7 @@ impl Service<Request<Incoming>> for GatewayService {
                     response.extensions_mut().insert(target.hint);
                 }
                 if let (Some(entry), Action::Upstream { name, .. }) = (&mut entry, &target.action) {
-                    entry.answered_by(name);
+                    entry.set_upstream(name);
                 }
             }
             let response = if is_grpc { for_grpc(response) } else { response };

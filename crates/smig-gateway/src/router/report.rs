@@ -8,7 +8,7 @@ impl StatsSource for GatewayService {
     fn report(&self, to: &mut ReportedStats) {
         let table = self.table();
         table.tunnels.report(to);
-        to.unlogged = table.log.is_on().then(|| table.log.dropped());
+        to.access_log_dropped = table.log.is_enabled().then(|| table.log.dropped());
         for upstream in table.upstreams() {
             to.upstreams.extend(upstream.servers().iter().map(|server| {
                 let status = server.status();

@@ -14,7 +14,7 @@ use smig::{
 };
 use smig_proxy::ProxyError;
 use smig_proxy::conn_pool::{Acquired, Http1, Lease, Pool};
-use smig_proxy::dial::{Io, KEEPALIVE_TIMEOUT, Offer, ServerAddr, Tls, connect};
+use smig_proxy::dial::{AlpnOffer, Io, KEEPALIVE_TIMEOUT, ServerAddr, Tls, connect};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::timeout;
 
@@ -224,7 +224,7 @@ impl ServerPool {
         if let Some(lease) = self.http1.checkout() {
             return Ok(lease);
         }
-        match Box::pin(self.dial(upstream, server, Offer::Http1)).await {
+        match Box::pin(self.dial(upstream, server, AlpnOffer::Http1)).await {
             Ok(Dialed::Idle(lease)) => Ok(lease),
             Ok(Dialed::New(io, permit)) if io.has_alpn() => {
                 Ok(self.http1.add(Http1::handshake(io, permit).await?))
@@ -254,7 +254,7 @@ impl ServerPool {
         upstream: &Upstream,
         server: &UpstreamServer,
     ) -> Result<Connection, ProxyError> {
-        let (io, permit) = match self.dial(upstream, server, Offer::Both).await? {
+        let (io, permit) = match self.dial(upstream, server, AlpnOffer::Both).await? {
             Dialed::Idle(lease) => return Ok(Connection::Http1(lease)),
             Dialed::New(io, permit) => (io, permit),
         };
@@ -273,16 +273,16 @@ impl ServerPool {
         &self,
         upstream: &Upstream,
         server: &UpstreamServer,
-        offer: Offer,
+        offer: AlpnOffer,
     ) -> Result<Dialed, ProxyError> {
         let (url, limits) = (server.url(), &upstream.timeouts);
-        let permit = match self.http1.wait(limits.queue).await? {
+        let permit = match self.http1.acquire(limits.queue).await? {
             Acquired::Idle(lease) => return Ok(Dialed::Idle(lease)),
             Acquired::Permit(permit) => permit,
         };
         server.on_connection();
         let trust = &upstream.trust;
-        let tls = (url.protocol == Protocol::Https).then_some(Tls { trust, offer });
+        let tls = (url.protocol == Protocol::Https).then_some(Tls { trust, alpn: offer });
         let io = timeout(limits.connect, connect(&url.target, &upstream.resolver, tls))
             .await
             .map_err(|_| ProxyError::ConnectTimeout)??;

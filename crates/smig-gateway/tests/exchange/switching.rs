@@ -7,7 +7,7 @@ use aws_lc_rs::digest;
 use base64::Engine as _;
 use http::Request;
 use smig::{CleartextTrust, Origin as Target, Protocol, Server};
-use smig_proxy::tunnel::{Opened, open};
+use smig_proxy::tunnel::{ConnectResponse, open};
 use smig_testkit::port::ReservedPort;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
@@ -140,11 +140,11 @@ async fn a_websocket_may_finish_when_the_gateway_ends() {
 }
 
 /// Opens an extended CONNECT for a WebSocket through the gateway.
-async fn extended(gateway: &Gateway) -> Opened {
+async fn extended(gateway: &Gateway) -> ConnectResponse {
     extended_for("websocket", gateway).await
 }
 
-async fn extended_for(protocol: &'static str, gateway: &Gateway) -> Opened {
+async fn extended_for(protocol: &'static str, gateway: &Gateway) -> ConnectResponse {
     let mut request = Request::connect(gateway.url("/chat"))
         .header("sec-websocket-version", "13")
         .body(())
@@ -167,7 +167,7 @@ async fn extended_connect_becomes_an_upgrade() {
         got
     };
     let (opened, got) = tokio::join!(extended(&gateway), answering);
-    let Opened::Tunnel(head, stream) = opened else { panic!("no tunnel") };
+    let ConnectResponse::Tunnel(head, stream) = opened else { panic!("no tunnel") };
     assert_eq!(head.status, 200);
     assert_eq!(head.headers["sec-websocket-protocol"], "x");
     assert!(!head.headers.contains_key("sec-websocket-accept"));
@@ -191,7 +191,7 @@ async fn a_server_that_does_not_mean_websocket_is_found_out() {
             got
         };
         let (opened, _got) = tokio::join!(extended(&gateway), answering);
-        let Opened::Refused(response) = opened else { panic!("a tunnel") };
+        let ConnectResponse::Refused(response) = opened else { panic!("a tunnel") };
         assert_eq!(response.status(), 502);
         assert_eq!(response.headers()["proxy-status"], "smig; error=http_upgrade_failed");
         // Any client can ask for a WebSocket where there is none.
@@ -215,7 +215,7 @@ async fn a_protocol_that_http1_lacks_costs_no_connection() {
         crate::support::same_answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
     let gateway = Gateway::before(format!("http://{addr}"));
     for _ in 0..3 {
-        let Opened::Refused(response) = extended_for("x", &gateway).await else {
+        let ConnectResponse::Refused(response) = extended_for("x", &gateway).await else {
             panic!("a tunnel")
         };
         assert_eq!(response.status(), 501);
@@ -236,7 +236,7 @@ async fn a_server_may_refuse() {
         got
     };
     let (opened, _got) = tokio::join!(extended(&gateway), answering);
-    let Opened::Refused(response) = opened else { panic!("a tunnel") };
+    let ConnectResponse::Refused(response) = opened else { panic!("a tunnel") };
     assert_eq!(response.status(), 403);
     assert_eq!(crate::support::text(response.into_body()).await, "no");
 }
@@ -265,7 +265,9 @@ async fn a_server_of_http2_may_refuse() {
         peer
     };
     let refused = async {
-        let Opened::Refused(response) = extended(&gateway).await else { panic!("a tunnel") };
+        let ConnectResponse::Refused(response) = extended(&gateway).await else {
+            panic!("a tunnel")
+        };
         assert_eq!(response.status(), 403);
         assert_eq!(response.headers()["content-length"], "2");
         assert_eq!(crate::support::text(response.into_body()).await, "no");
@@ -286,7 +288,9 @@ fn echo() -> Server {
 async fn extended_connect_stays_extended_connect() {
     let server = echo();
     let gateway = Gateway::before(format!("h2c://{}", server.local_addrs()[0]));
-    let Opened::Tunnel(head, mut stream) = extended(&gateway).await else { panic!("no tunnel") };
+    let ConnectResponse::Tunnel(head, mut stream) = extended(&gateway).await else {
+        panic!("no tunnel")
+    };
     assert_eq!(head.headers["x-path"], "/chat");
     stream.write_all(b"hello").await.unwrap();
     let mut bytes = [0; 5];
@@ -336,7 +340,7 @@ async fn an_end_that_breaks_breaks_the_other() {
         got
     };
     let (opened, got) = tokio::join!(extended(&gateway), answering);
-    let Opened::Tunnel(_, mut stream) = opened else { panic!("no tunnel") };
+    let ConnectResponse::Tunnel(_, mut stream) = opened else { panic!("no tunnel") };
     let mut bytes = [0; 5];
     stream.read_exact(&mut bytes).await.unwrap();
     let socket = got.tcp.into_std().unwrap();

@@ -2,7 +2,7 @@
 
 use http::{Method, Request, StatusCode};
 use smig_gateway::forward_proxy::ForwardProxySpec;
-use smig_proxy::tunnel::{self, Opened};
+use smig_proxy::tunnel::{self, ConnectResponse};
 use smig_testkit::port::ReservedPort;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -17,8 +17,8 @@ async fn status(gateway: &Gateway, target: &str, credentials: Option<&str>) -> S
     }
     let request = request.body(()).unwrap();
     match tunnel::open(&gateway.client, &gateway.origin, request).await.unwrap() {
-        Opened::Tunnel(parts, _) => parts.status,
-        Opened::Refused(response) => {
+        ConnectResponse::Tunnel(parts, _) => parts.status,
+        ConnectResponse::Refused(response) => {
             if response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
                 assert!(response.headers().contains_key("proxy-authenticate"));
             }
@@ -104,7 +104,7 @@ async fn a_user_has_so_many_tunnels_and_no_more() {
     first.shutdown().await.unwrap();
     assert_eq!(first.read(&mut [0]).await.unwrap(), 0);
     // The slot is free when the tunnel's task has ended, which is soon.
-    while matches!(gateway.open(target).await, Opened::Refused(_)) {
+    while matches!(gateway.open(target).await, ConnectResponse::Refused(_)) {
         tokio::task::yield_now().await;
     }
 }

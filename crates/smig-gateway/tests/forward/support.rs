@@ -17,7 +17,7 @@ use smig::{
 };
 use smig_admin::{ReportedStats, StatsSource as _, TunnelReport};
 use smig_gateway::forward_proxy::{ForwardProxy, ForwardProxySpec, SecretDigest};
-use smig_proxy::tunnel::{self, Opened, Stream, Tunnels};
+use smig_proxy::tunnel::{self, ConnectResponse, Stream, Tunnels};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -72,7 +72,7 @@ impl Gateway {
     }
 
     /// Requests a tunnel with the token.
-    pub(crate) async fn open(&self, target: impl Display) -> Opened {
+    pub(crate) async fn open(&self, target: impl Display) -> ConnectResponse {
         let request = Request::builder()
             .method(Method::CONNECT)
             .uri(target.to_string())
@@ -84,15 +84,15 @@ impl Gateway {
 
     pub(crate) async fn tunnel(&self, target: impl Display) -> Stream {
         match self.open(target).await {
-            Opened::Tunnel(_, stream) => stream,
-            Opened::Refused(response) => panic!("refused: {response:?}"),
+            ConnectResponse::Tunnel(_, stream) => stream,
+            ConnectResponse::Refused(response) => panic!("refused: {response:?}"),
         }
     }
 
     pub(crate) async fn refused(&self, target: impl Display) -> Response<Incoming> {
         match self.open(target).await {
-            Opened::Tunnel(..) => panic!("there is a tunnel"),
-            Opened::Refused(response) => response,
+            ConnectResponse::Tunnel(..) => panic!("there is a tunnel"),
+            ConnectResponse::Refused(response) => response,
         }
     }
 }

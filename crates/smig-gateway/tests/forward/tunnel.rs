@@ -222,7 +222,7 @@ async fn operators_are_told_of_tunnels() {
     let broken: u64 =
         over.ended.iter().filter(|(reason, _)| *reason != "completed").map(|(_, n)| n).sum();
     assert_eq!((over.opened, over.migrated, broken), (1, 1, 1), "{over:?}");
-    assert_eq!(over.lasted.iter().map(|(_, count)| count).sum::<u64>(), 1);
+    assert_eq!(over.durations.iter().map(|(_, count)| count).sum::<u64>(), 1);
 
     let mut stream = gateway.tunnel(origin(echo).await).await;
     stream.shutdown().await.unwrap();

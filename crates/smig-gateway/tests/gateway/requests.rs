@@ -6,7 +6,7 @@ use crate::support::{
 };
 use http::Request;
 use smig::{Cleartext, CleartextTrust, Client, Origin, Protocol};
-use smig_proxy::tunnel::{Opened, open};
+use smig_proxy::tunnel::{ConnectResponse, open};
 use smig_testkit::port::ReservedPort;
 use tokio::net::TcpStream;
 
@@ -130,7 +130,7 @@ async fn a_text_opens_no_websocket() {
         request.extensions_mut().insert(Protocol::new("websocket").unwrap());
         let target = Origin::http("127.0.0.1", to.port());
         let opened = open(&client, &target, request).await.unwrap();
-        let Opened::Refused(response) = opened else { panic!("{path} opened a tunnel") };
+        let ConnectResponse::Refused(response) = opened else { panic!("{path} opened a tunnel") };
         assert_eq!(response.status(), status, "{path}");
     }
     assert_status(&get(to, "a", "/hello", "").await, 200);

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use rcgen::{CertificateParams, KeyPair};
 use smig::{Server, ServerTls, Trust};
-use smig_files::{Files, Options};
+use smig_files::{FileOptions, Files};
 use smig_survey::crawl::{
     CrawlEvent, CrawlOptions, Crawled, Limits, Results, Url, client, crawl as ask, start,
 };
@@ -188,7 +188,7 @@ async fn serve_and_ask(root: &Path, out: &Path) -> Result<(), WebError> {
     for _ in 0..SITES {
         server = server.listen(([127, 0, 0, 1], 0).into(), tls.clone());
     }
-    let server = server.start(Files::new(root, Options::default())?)?;
+    let server = server.start(Files::new(root, FileOptions::default())?)?;
     let starts: Result<Vec<Url>, SurveyError> = server
         .local_addrs()
         .iter()

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use smig::{Server, ServerTls};
-use smig_files::{Files, Options};
+use smig_files::{FileOptions, Files};
 use tokio::sync::mpsc;
 
 use super::*;
@@ -40,7 +40,7 @@ fn run_with(events: Option<EventSender>) -> Result<Observation, WorkloadError> {
     let server = Server::builder()
         .workers(NonZeroUsize::MIN)
         .listen((Ipv4Addr::LOCALHOST, 0).into(), tls)
-        .start(Files::new(&material.files, Options::default()).unwrap())
+        .start(Files::new(&material.files, FileOptions::default()).unwrap())
         .unwrap();
     let spec = WorkloadSpec {
         scenario,

@@ -25,7 +25,7 @@ use crate::framing::Content;
 use crate::upload::{ResponseClock, ResponseDeadline, Upload};
 
 /// Maximum number of polling rounds before yielding to other tasks of the thread.
-const ROUNDS: usize = 16;
+const MAX_POLL_ROUNDS: usize = 16;
 
 /// An HTTP/1.1 connection to a server.
 pub struct Http1 {
@@ -35,13 +35,13 @@ pub struct Http1 {
     waker: Waker,
     timer: Pin<Box<Sleep>>,
     /// Deadline of the current timeout; the timer may fire earlier.
-    limit: Instant,
+    deadline: Instant,
     /// The connection must not be polled any more.
     ended: bool,
     /// It has carried a request before: the server may have closed it since.
-    used: bool,
-    /// It must not be reused, because of what it has carried.
-    last: bool,
+    was_used: bool,
+    /// It must not be reused: a request or response on it was the last.
+    is_last: bool,
     pub(super) idle_since: Instant,
     permit: OwnedSemaphorePermit,
     /// The server's IP address, if it has one.
@@ -50,25 +50,25 @@ pub struct Http1 {
 
 impl std::fmt::Debug for Http1 {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Http1").field("ended", &self.ended).field("used", &self.used).finish()
+        f.debug_struct("Http1").field("ended", &self.ended).field("used", &self.was_used).finish()
     }
 }
 
 /// Why a request got no response.
 #[derive(Debug)]
 pub struct SendError {
-    /// The failure.
-    pub failure: ProxyError,
+    /// The error.
+    pub error: ProxyError,
     /// Whether no byte of the request was written.
     pub unsent: bool,
 }
 
 impl From<SendError> for ProxyError {
-    fn from(unanswered: SendError) -> Self {
-        if unanswered.unsent {
-            return Self::Refused(unanswered.failure.to_string());
+    fn from(error: SendError) -> Self {
+        if error.unsent {
+            return Self::Refused(error.error.to_string());
         }
-        unanswered.failure
+        error.error
     }
 }
 
@@ -77,8 +77,8 @@ impl From<SendError> for ProxyError {
 pub struct UpgradedConn {
     /// Its transport.
     pub io: Io,
-    /// Bytes received after the response's header section.
-    pub early: Bytes,
+    /// Bytes that were read after the response's header section.
+    pub read_buf: Bytes,
     /// The connection counts against the limit while this exists.
     pub permit: OwnedSemaphorePermit,
 }
@@ -100,10 +100,10 @@ impl Http1 {
             waker: Waker::from(Arc::clone(&shared_waker)),
             shared_waker,
             timer: Box::pin(tokio::time::sleep_until(now)),
-            limit: now,
+            deadline: now,
             ended: false,
-            used: false,
-            last: false,
+            was_used: false,
+            is_last: false,
             idle_since: now,
             permit,
             peer,
@@ -125,18 +125,18 @@ impl Http1 {
         }
     }
 
-    /// Polls a part and the connection that feeds it until both are pending.
+    /// Calls `poll` and polls the connection until both are pending.
     pub fn drive<R>(
         &mut self,
         cx: &Context<'_>,
-        mut part: impl FnMut(&mut Context<'_>) -> Poll<R>,
+        mut poll: impl FnMut(&mut Context<'_>) -> Poll<R>,
     ) -> Poll<R> {
         self.shared_waker.begin(cx.waker());
-        for _ in 0..ROUNDS {
-            let polled = part(&mut Context::from_waker(&self.waker));
-            if polled.is_ready() {
+        for _ in 0..MAX_POLL_ROUNDS {
+            let result = poll(&mut Context::from_waker(&self.waker));
+            if result.is_ready() {
                 self.shared_waker.end_unnotified();
-                return polled;
+                return result;
             }
             self.poll_connection();
             if !self.shared_waker.take_repoll() {
@@ -152,38 +152,43 @@ impl Http1 {
     /// Polls the connection until it is idle. Returns whether it can be reused.
     pub(super) fn quiesce(&mut self) -> bool {
         self.shared_waker.begin_detached();
-        let quiet = (0..ROUNDS).any(|_| {
+        let is_quiet = (0..MAX_POLL_ROUNDS).any(|_| {
             self.poll_connection();
             !self.shared_waker.take_repoll()
         });
         self.shared_waker.end_unnotified();
-        quiet && !self.ended && !self.last && self.sender.is_ready()
+        is_quiet && !self.ended && !self.is_last && self.sender.is_ready()
     }
 
     /// Marks the current request as the connection's last, whatever it carries.
     pub const fn mark_last(&mut self) {
-        self.last = true;
+        self.is_last = true;
     }
 
     /// Returns whether an idle connection can still be reused.
     pub(super) fn is_reusable(&mut self) -> bool {
-        !self.shared_waker.is_called() || self.quiesce()
+        !self.shared_waker.is_notified() || self.quiesce()
     }
 
-    /// Polls a timeout, which starts when `fresh` is set. A deadline that moves later, as it does with each
-    /// request, does not reset the timer.
-    pub fn poll_limit(&mut self, cx: &mut Context<'_>, limit: Duration, fresh: bool) -> Poll<()> {
-        if fresh {
-            self.limit = Instant::now() + limit;
-            if self.limit < self.timer.deadline() {
-                self.timer.as_mut().reset(self.limit);
+    /// Polls a timeout, which starts anew if `restart` is set. A deadline that moves later, as it
+    /// does with each request, does not reset the timer.
+    pub fn poll_timeout(
+        &mut self,
+        cx: &mut Context<'_>,
+        timeout: Duration,
+        restart: bool,
+    ) -> Poll<()> {
+        if restart {
+            self.deadline = Instant::now() + timeout;
+            if self.deadline < self.timer.deadline() {
+                self.timer.as_mut().reset(self.deadline);
             }
         }
         while self.timer.as_mut().poll(cx).is_ready() {
-            if self.timer.deadline() >= self.limit {
+            if self.timer.deadline() >= self.deadline {
                 return Poll::Ready(());
             }
-            self.timer.as_mut().reset(self.limit);
+            self.timer.as_mut().reset(self.deadline);
         }
         Poll::Pending
     }
@@ -194,19 +199,19 @@ impl Http1 {
         request: Request<Content<Upload>>,
         deadline: ResponseDeadline,
     ) -> impl Future<Output = Result<Response<Incoming>, SendError>> + use<'_> {
-        self.last |= smig::is_last_request(request.headers());
+        self.is_last |= smig::is_last_request(request.headers());
         self.shared_waker.begin_detached();
-        let sending = self.sender.try_send_request(request);
+        let response = self.sender.try_send_request(request);
         self.shared_waker.end_unnotified();
-        let used = std::mem::replace(&mut self.used, true);
+        let was_used = std::mem::replace(&mut self.was_used, true);
         let clock = deadline.start();
-        let limit = Some(clock.first());
-        Sending { sending, connection: self, clock, limit, used }
+        let next_timeout = Some(clock.first_timeout());
+        SendFuture { response, connection: self, clock, next_timeout, was_used }
     }
 
     /// Takes over the transport after both ends have agreed on another protocol.
-    pub async fn switch(mut self, limit: Duration) -> Result<UpgradedConn, ProxyError> {
-        let mut fresh = true;
+    pub async fn switch(mut self, timeout: Duration) -> Result<UpgradedConn, ProxyError> {
+        let mut restart = true;
         poll_fn(|cx| {
             let ended = |this: &Self| if this.ended { Poll::Ready(()) } else { Poll::Pending };
             self.shared_waker.begin(cx.waker());
@@ -215,30 +220,31 @@ impl Http1 {
             if ended(&self).is_ready() {
                 return Poll::Ready(Ok(()));
             }
-            let late = self.poll_limit(cx, limit, std::mem::take(&mut fresh));
-            late.map(|()| Err(ProxyError::Upgrade("timed out switching protocols")))
+            let expired = self.poll_timeout(cx, timeout, std::mem::take(&mut restart));
+            expired.map(|()| Err(ProxyError::Upgrade("timed out switching protocols")))
         })
         .await?;
         let http1::Parts { io, read_buf, .. } = self.connection.into_parts();
-        Ok(UpgradedConn { io: io.into_inner(), early: read_buf, permit: self.permit })
+        Ok(UpgradedConn { io: io.into_inner(), read_buf, permit: self.permit })
     }
 }
 
 pin_project! {
-    /// Waits for a response's header section. Not an async block: that would reserve space for `sending` twice.
-    struct Sending<'a, F> {
+    /// Waits for a response's header section. Not an async block: that would reserve space for
+    /// `response` twice.
+    struct SendFuture<'a, F> {
         #[pin]
-        sending: F,
+        response: F,
         connection: &'a mut Http1,
         clock: ResponseClock,
         // A timeout that has not started.
-        limit: Option<Duration>,
+        next_timeout: Option<Duration>,
         // The connection has carried a request before.
-        used: bool,
+        was_used: bool,
     }
 }
 
-impl<F> Future for Sending<'_, F>
+impl<F> Future for SendFuture<'_, F>
 where
     F: Future<Output = Result<Response<Incoming>, TrySendError<Request<Content<Upload>>>>>,
 {
@@ -246,21 +252,21 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        if let Poll::Ready(sent) = this.connection.drive(cx, |cx| this.sending.as_mut().poll(cx)) {
-            this.connection.last |= sent.as_ref().is_ok_and(smig::is_last_response);
-            return Poll::Ready(sent.map_err(|mut failed| {
-                let unsent = failed.take_message().is_some();
-                let failure = ProxyError::from_hyper(failed.into_error());
-                SendError { failure: failure.on_reused(*this.used), unsent }
+        if let Poll::Ready(sent) = this.connection.drive(cx, |cx| this.response.as_mut().poll(cx)) {
+            this.connection.is_last |= sent.as_ref().is_ok_and(smig::is_last_response);
+            return Poll::Ready(sent.map_err(|mut send_error| {
+                let unsent = send_error.take_message().is_some();
+                let error = ProxyError::from_hyper(send_error.into_error());
+                SendError { error: error.on_reused(*this.was_used), unsent }
             }));
         }
         loop {
-            let fresh = this.limit.take();
-            let (limit, fresh) = (fresh.unwrap_or_default(), fresh.is_some());
-            std::task::ready!(this.connection.poll_limit(cx, limit, fresh));
+            let next_timeout = this.next_timeout.take();
+            let (timeout, restart) = (next_timeout.unwrap_or_default(), next_timeout.is_some());
+            std::task::ready!(this.connection.poll_timeout(cx, timeout, restart));
             match this.clock.check_progress() {
-                Ok(more) => *this.limit = Some(more),
-                Err(failure) => return Poll::Ready(Err(SendError { failure, unsent: false })),
+                Ok(timeout) => *this.next_timeout = Some(timeout),
+                Err(error) => return Poll::Ready(Err(SendError { error, unsent: false })),
             }
         }
     }

@@ -24,7 +24,7 @@ impl Lease {
         }
     }
 
-    /// Removes the connection from the pool for good.
+    /// Removes the connection from the pool permanently.
     #[must_use]
     pub fn into_inner(mut self) -> Option<Box<Http1>> {
         self.connection.take()

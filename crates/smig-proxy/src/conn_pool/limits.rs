@@ -14,29 +14,29 @@ pub struct ConnLimits {
     max_connections: usize,
     /// Requests that wait for a connection.
     waiting: AtomicUsize,
-    max_waiting: usize,
+    max_waiting_requests: usize,
 }
 
 impl ConnLimits {
     /// Creates the limits of a server: at least one connection.
     #[must_use]
-    pub fn new(max_connections: usize, max_waiting: usize) -> Arc<Self> {
+    pub fn new(max_connections: usize, max_waiting_requests: usize) -> Arc<Self> {
         let max_connections = max_connections.clamp(1, Semaphore::MAX_PERMITS);
         Arc::new(Self {
             permits: Arc::new(Semaphore::new(max_connections)),
             max_connections,
             waiting: AtomicUsize::new(0),
-            max_waiting,
+            max_waiting_requests,
         })
     }
 
-    /// Returns the same limit on connections for a client of our own.
+    /// Returns the same limit on connections, for a [`smig::Client`].
     #[must_use]
     pub fn connection_limit(&self) -> ConnectionLimit {
         ConnectionLimit::from_semaphore(Arc::clone(&self.permits))
     }
 
-    /// Returns the number of connections that are open or being made.
+    /// Returns the number of connections that are open or being established.
     #[must_use]
     pub fn open(&self) -> usize {
         self.max_connections.saturating_sub(self.permits.available_permits())
@@ -52,13 +52,13 @@ impl ConnLimits {
         Arc::clone(&self.permits).try_acquire_owned().ok()
     }
 
-    /// Waits for a permit; `None`: there will be none, as the semaphore was closed.
+    /// Waits for a permit; `None` if the semaphore was closed.
     pub(super) async fn acquire(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.permits).acquire_owned().await.ok()
     }
 
     pub(super) fn is_queue_full(&self) -> bool {
-        self.waiting() > self.max_waiting
+        self.waiting() > self.max_waiting_requests
     }
 
     pub(super) fn add_waiting(&self) {

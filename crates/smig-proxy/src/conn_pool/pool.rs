@@ -19,11 +19,11 @@ use crate::ProxyError;
 #[derive(Debug)]
 pub struct Pool {
     limits: Arc<ConnLimits>,
-    #[expect(clippy::vec_box, reason = "a connection goes to an exchange and back as a pointer")]
+    #[expect(clippy::vec_box, reason = "a connection is moved to an exchange and back")]
     idle: RefCell<Vec<Box<Http1>>>,
     /// Requests of this worker that wait for a connection.
     waiting: Cell<usize>,
-    freed: Notify,
+    available: Notify,
 }
 
 /// The result of waiting for a connection.
@@ -43,7 +43,7 @@ impl Pool {
             limits: Arc::clone(limits),
             idle: RefCell::default(),
             waiting: Cell::default(),
-            freed: Notify::new(),
+            available: Notify::new(),
         })
     }
 
@@ -76,11 +76,12 @@ impl Pool {
         self.idle.borrow_mut().push(connection);
     }
 
-    /// Waits until a connection is checked in, or another one may be opened: for `limit` at most.
+    /// Waits until a connection is checked in, or another one may be opened, for at most
+    /// `wait_timeout`.
     ///
     /// # Errors
-    /// [`ProxyError::ConnectionLimit`]: too many requests wait, or none of both happened in time.
-    pub async fn wait(self: &Rc<Self>, limit: Duration) -> Result<Acquired, ProxyError> {
+    /// [`ProxyError::ConnectionLimit`]: too many requests wait, or neither happened in time.
+    pub async fn acquire(self: &Rc<Self>, wait_timeout: Duration) -> Result<Acquired, ProxyError> {
         if let Some(permit) = self.limits.try_acquire() {
             return Ok(Acquired::Permit(permit));
         }
@@ -88,8 +89,8 @@ impl Pool {
         if self.limits.is_queue_full() {
             return Err(ProxyError::ConnectionLimit);
         }
-        let turn = async {
-            // One future for all turns: a new one would wait behind those that came later.
+        let acquired = async {
+            // One future for all rounds: a new one would lose this request's position in the queue.
             let mut permit = pin!(self.limits.acquire());
             loop {
                 tokio::select! {
@@ -99,14 +100,14 @@ impl Pool {
                         let permit = permit.ok_or(ProxyError::ConnectionLimit)?;
                         return Ok(Acquired::Permit(permit));
                     }
-                    () = self.freed.notified() => {}
+                    () = self.available.notified() => {}
                 }
                 if let Some(connection) = self.checkout() {
                     return Ok(Acquired::Idle(connection));
                 }
             }
         };
-        timeout(limit, turn).await.map_err(|_| ProxyError::ConnectionLimit)?
+        timeout(wait_timeout, acquired).await.map_err(|_| ProxyError::ConnectionLimit)?
     }
 
     /// Returns whether no connection is idle.
@@ -115,21 +116,23 @@ impl Pool {
         self.idle.borrow().is_empty()
     }
 
-    /// Closes connections that were idle for longer than `idle`, that the server has closed, whose permits other
-    /// workers' requests wait for, or that lead to an address that is not in `homes`.
-    pub fn evict_idle(&self, idle: Duration, homes: Option<&[SocketAddr]>) {
-        let is_home = |peer: Option<IpAddr>| match (homes, peer) {
-            (Some(homes), Some(peer)) => homes.iter().any(|home| home.ip().to_canonical() == peer),
+    /// Closes connections that were idle for longer than `idle_timeout`, that the server has
+    /// closed, whose permits other workers' requests wait for, or whose peer is not in `addresses`.
+    pub fn evict_idle(&self, idle_timeout: Duration, addresses: Option<&[SocketAddr]>) {
+        let is_current = |peer: Option<IpAddr>| match (addresses, peer) {
+            (Some(homes), Some(peer)) => {
+                homes.iter().any(|address| address.ip().to_canonical() == peer)
+            }
             (None, _) | (_, None) => true,
         };
         let now = Instant::now();
-        let mut wanted = self.limits.waiting();
+        let mut wanted_permits = self.limits.waiting();
         self.idle.borrow_mut().retain_mut(|connection| {
-            let give = wanted > 0;
-            wanted -= usize::from(give);
-            !give
-                && is_home(connection.peer)
-                && now.duration_since(connection.idle_since) < idle
+            let yields_permit = wanted_permits > 0;
+            wanted_permits -= usize::from(yields_permit);
+            !yields_permit
+                && is_current(connection.peer)
+                && now.duration_since(connection.idle_since) < idle_timeout
                 && connection.is_reusable()
         });
     }
@@ -137,7 +140,7 @@ impl Pool {
     /// Notifies a waiting request that a connection was closed or checked in.
     pub(super) fn notify_waiting(&self) {
         if self.waiting.get() > 0 {
-            self.freed.notify_one();
+            self.available.notify_one();
         }
     }
 }
@@ -167,7 +170,7 @@ mod tests {
     use super::*;
     use crate::dial::Io;
 
-    const LIMIT: Duration = Duration::from_secs(60);
+    const TIMEOUT: Duration = Duration::from_secs(60);
 
     /// A pool for one connection, which is checked out, and the server's end of it.
     async fn pool() -> (Rc<Pool>, Lease, TcpStream) {
@@ -179,13 +182,13 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let tcp = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (server, _) = listener.accept().await.unwrap();
-        let Acquired::Permit(permit) = pool.wait(LIMIT).await.unwrap() else { panic!("idle") };
+        let Acquired::Permit(permit) = pool.acquire(TIMEOUT).await.unwrap() else { panic!("idle") };
         let connection = Http1::handshake(Io::Tcp(tcp), permit).await.unwrap();
         (Rc::clone(&pool), pool.add(connection), server)
     }
 
     #[tokio::test]
-    async fn a_connection_that_its_server_has_closed_is_not_checked_out_again() {
+    async fn a_closed_connection_is_not_checked_out() {
         let (pool, lease, server) = pool().await;
         lease.release();
         let lease = pool.checkout().expect("it is open");
@@ -197,51 +200,51 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         };
-        timeout(LIMIT, closed).await.expect("the close is seen");
+        timeout(TIMEOUT, closed).await.expect("the close is seen");
         assert_eq!(pool.limits.open(), 0);
     }
 
     #[tokio::test]
-    async fn idle_connections_that_their_server_has_closed_are_evicted() {
+    async fn closed_idle_connections_are_evicted() {
         let (pool, lease, server) = pool().await;
         lease.release();
-        pool.evict_idle(LIMIT, None);
+        pool.evict_idle(TIMEOUT, None);
         assert!(!pool.is_empty());
         drop(server);
         let evicted = async {
             while !pool.is_empty() {
-                pool.evict_idle(LIMIT, None);
+                pool.evict_idle(TIMEOUT, None);
                 tokio::task::yield_now().await;
             }
         };
-        timeout(LIMIT, evicted).await.expect("the close is seen");
+        timeout(TIMEOUT, evicted).await.expect("the close is seen");
     }
 
     #[tokio::test]
-    async fn what_waits_gets_the_connection_that_is_checked_in() {
+    async fn a_waiting_request_gets_the_connection_that_is_checked_in() {
         let (pool, lease, _server) = pool().await;
-        let (waited, ()) = tokio::join!(pool.wait(LIMIT), async {
+        let (acquired, ()) = tokio::join!(pool.acquire(TIMEOUT), async {
             assert_eq!(pool.limits.waiting(), 1);
-            assert!(matches!(pool.wait(LIMIT).await, Err(ProxyError::ConnectionLimit)));
+            assert!(matches!(pool.acquire(TIMEOUT).await, Err(ProxyError::ConnectionLimit)));
             lease.release();
         });
-        assert!(matches!(waited, Ok(Acquired::Idle(_))));
+        assert!(matches!(acquired, Ok(Acquired::Idle(_))));
         assert_eq!((pool.limits.waiting(), pool.limits.open()), (0, 1));
-        drop(waited);
+        drop(acquired);
         assert_eq!(pool.limits.open(), 0);
     }
 
     #[tokio::test]
-    async fn a_connection_that_closes_makes_room_for_the_first_in_line() {
+    async fn a_closed_connection_gives_its_permit_to_the_first_waiter() {
         for round in 0..32 {
             let (pool, lease, _server) = pool_with_queue(2).await;
             let order = RefCell::new(Vec::new());
-            let wait = async |name| {
-                let waited = pool.wait(LIMIT).await;
-                assert!(matches!(waited, Ok(Acquired::Permit(_))), "round {round}: {waited:?}");
+            let acquire = async |name| {
+                let acquired = pool.acquire(TIMEOUT).await;
+                assert!(matches!(acquired, Ok(Acquired::Permit(_))), "round {round}: {acquired:?}");
                 order.borrow_mut().push(name);
             };
-            tokio::join!(biased; wait("first"), wait("second"), async {
+            tokio::join!(biased; acquire("first"), acquire("second"), async {
                 assert_eq!(pool.limits.waiting(), 2);
                 drop(lease);
             });

@@ -8,66 +8,66 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
 /// No poll is in progress.
-const RESTING: u8 = 0;
+const IDLE: u8 = 0;
 /// No poll is in progress, and the waker was called since the last one.
-const CALLED: u8 = 1;
+const NOTIFIED: u8 = 1;
 const POLLING: u8 = 2;
-/// A poll is in progress, and the waker was called during it.
-const AGAIN: u8 = 3;
+/// A poll is in progress, and the waker was called since its last round.
+const REPOLL: u8 = 3;
 
 /// Wakes the task that polled last.
 #[derive(Debug, Default)]
 pub(super) struct SharedWaker {
     state: AtomicU8,
-    user: Mutex<Option<Waker>>,
+    task_waker: Mutex<Option<Waker>>,
 }
 
 impl SharedWaker {
-    fn user(&self) -> MutexGuard<'_, Option<Waker>> {
-        self.user.lock().unwrap_or_else(PoisonError::into_inner)
+    fn task_waker(&self) -> MutexGuard<'_, Option<Waker>> {
+        self.task_waker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts polling on behalf of `user`.
-    pub(super) fn begin(&self, user: &Waker) {
-        let mut present = self.user();
-        match &mut *present {
-            Some(present) => present.clone_from(user),
-            none => *none = Some(user.clone()),
+    /// Starts polling on behalf of the task of `task_waker`.
+    pub(super) fn begin(&self, task_waker: &Waker) {
+        let mut current = self.task_waker();
+        match &mut *current {
+            Some(waker) => waker.clone_from(task_waker),
+            none => *none = Some(task_waker.clone()),
         }
-        drop(present);
+        drop(current);
         self.state.store(POLLING, Ordering::Release);
     }
 
     /// Starts polling without a task: the last one is no longer woken.
     pub(super) fn begin_detached(&self) {
-        *self.user() = None;
+        *self.task_waker() = None;
         self.state.store(POLLING, Ordering::Release);
     }
 
     /// Returns whether the waker was called since the last call or the start of polling.
     pub(super) fn take_repoll(&self) -> bool {
-        self.state.swap(POLLING, Ordering::AcqRel) == AGAIN
+        self.state.swap(POLLING, Ordering::AcqRel) == REPOLL
     }
 
     /// Ends polling; wakes the task if the waker was called since the last round.
     pub(super) fn end(&self) {
-        if self.state.swap(RESTING, Ordering::AcqRel) == AGAIN
-            && let Some(user) = &*self.user()
+        if self.state.swap(IDLE, Ordering::AcqRel) == REPOLL
+            && let Some(task_waker) = &*self.task_waker()
         {
-            user.wake_by_ref();
+            task_waker.wake_by_ref();
         }
     }
 
-    /// Ends polling without waking the task; a call of the waker is remembered.
+    /// Ends polling without waking the task; records whether the waker was called.
     pub(super) fn end_unnotified(&self) {
-        if self.state.swap(RESTING, Ordering::AcqRel) == AGAIN {
-            self.state.store(CALLED, Ordering::Release);
+        if self.state.swap(IDLE, Ordering::AcqRel) == REPOLL {
+            self.state.store(NOTIFIED, Ordering::Release);
         }
     }
 
     /// Returns whether the waker was called since the last completed round.
-    pub(super) fn is_called(&self) -> bool {
-        self.state.load(Ordering::Acquire) == CALLED
+    pub(super) fn is_notified(&self) -> bool {
+        self.state.load(Ordering::Acquire) == NOTIFIED
     }
 }
 
@@ -77,12 +77,12 @@ impl Wake for SharedWaker {
     }
 
     fn wake_by_ref(self: &std::sync::Arc<Self>) {
-        // The bit that distinguishes RESTING from CALLED, and POLLING from AGAIN.
-        let before = self.state.fetch_or(CALLED, Ordering::AcqRel);
+        // The bit that distinguishes IDLE from NOTIFIED, and POLLING from REPOLL.
+        let before = self.state.fetch_or(NOTIFIED, Ordering::AcqRel);
         if before < POLLING
-            && let Some(user) = &*self.user()
+            && let Some(task_waker) = &*self.task_waker()
         {
-            user.wake_by_ref();
+            task_waker.wake_by_ref();
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Fields of one hop, which are removed (RFC 9110 section 7.6.1), and those that a client must not take for such.
+//! Hop-by-hop fields, which are removed (RFC 9110 section 7.6.1), and end-to-end fields, which
+//! `connection` must not name.
 
 use http::header::{
     self, CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, MAX_FORWARDS,
@@ -18,9 +19,9 @@ pub(super) fn connection_options(headers: &HeaderMap) -> impl Iterator<Item = &s
 /// The framing and hop-by-hop fields that are present, found in one pass, since most header sections have at most one
 /// of them.
 #[derive(Clone, Copy)]
-pub(super) struct Present(u8);
+pub(super) struct PresentFields(u8);
 
-impl Present {
+impl PresentFields {
     pub(super) const CONNECTION: u8 = 1;
     pub(super) const KEEP_ALIVE: u8 = 2;
     pub(super) const PROXY_CONNECTION: u8 = 4;
@@ -54,23 +55,23 @@ impl Present {
 /// Removes hop-by-hop fields. `TE: trailers` stays: it applies to the next hop as well.
 pub(super) fn strip_hop_by_hop(
     headers: &mut HeaderMap,
-    present: Present,
+    present: PresentFields,
 ) -> Result<(), &'static str> {
-    if present.has(Present::CONNECTION) {
+    if present.has(PresentFields::CONNECTION) {
         strip_connection_options(headers)?;
     }
     for (field, name) in [
-        (Present::CONNECTION, CONNECTION),
-        (Present::KEEP_ALIVE, KEEP_ALIVE),
-        (Present::PROXY_CONNECTION, PROXY_CONNECTION),
-        (Present::TRANSFER_ENCODING, TRANSFER_ENCODING),
-        (Present::UPGRADE, UPGRADE),
+        (PresentFields::CONNECTION, CONNECTION),
+        (PresentFields::KEEP_ALIVE, KEEP_ALIVE),
+        (PresentFields::PROXY_CONNECTION, PROXY_CONNECTION),
+        (PresentFields::TRANSFER_ENCODING, TRANSFER_ENCODING),
+        (PresentFields::UPGRADE, UPGRADE),
     ] {
         if present.has(field) {
             headers.remove(name);
         }
     }
-    if present.has(Present::TE) {
+    if present.has(PresentFields::TE) {
         let trailers = headers.get_all(TE).iter().any(|value| {
             let codings = value.as_bytes().split(|byte| *byte == b',');
             codings.into_iter().any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
@@ -83,8 +84,9 @@ pub(super) fn strip_hop_by_hop(
     Ok(())
 }
 
-/// Removes the fields between a client and its proxy (RFC 9110 section 11.7), for all versions. A server behind the
-/// gateway is neither: the credentials are not for it, and clients would take its challenge for the gateway's.
+/// Removes the fields between a client and its proxy (RFC 9110 section 11.7), for all versions. A
+/// server behind the gateway is neither: the credentials are not for it, and clients would take its
+/// challenge for the gateway's.
 pub(super) fn strip_proxy_fields(headers: &mut HeaderMap) {
     for name in [PROXY_AUTHORIZATION, PROXY_AUTHENTICATE, PROXY_AUTHENTICATION_INFO] {
         headers.remove(name);
@@ -134,10 +136,10 @@ pub(super) fn imitates_reserved_field(name: &HeaderName) -> bool {
     if !name.contains('_') {
         return false;
     }
-    let other = name.replace('_', "-");
-    let other = other.as_str();
-    other.starts_with("x-forwarded")
-        || ["content-length", "transfer-encoding", "x-real-ip"].contains(&other)
+    let dashed = name.replace('_', "-");
+    let dashed = dashed.as_str();
+    dashed.starts_with("x-forwarded")
+        || ["content-length", "transfer-encoding", "x-real-ip"].contains(&dashed)
 }
 
 /// Returns whether no connection option may name this field.
@@ -173,8 +175,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_is_not_taken_for_another() {
-        for (name, poses) in [
+    fn names_that_imitate_reserved_fields_are_detected() {
+        for (name, imitates) in [
             ("content_length", true),
             ("transfer_encoding", true),
             ("x_forwarded-for", true),
@@ -186,7 +188,7 @@ mod tests {
             ("x_request_id", false),
             ("content_type", false),
         ] {
-            assert_eq!(imitates_reserved_field(&HeaderName::from_static(name)), poses, "{name}");
+            assert_eq!(imitates_reserved_field(&HeaderName::from_static(name)), imitates, "{name}");
         }
     }
 }

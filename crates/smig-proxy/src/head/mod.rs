@@ -1,5 +1,6 @@
-//! Forwarded header sections: hop-by-hop fields are removed (RFC 9110 section 7.6.1), and what two parsers could
-//! interpret differently is rejected, never repaired. Where a message ends is determined in `framing`.
+//! Forwarded header sections: hop-by-hop fields are removed (RFC 9110 section 7.6.1), and a message
+//! that two parsers could interpret differently is rejected, never repaired. Where a message ends
+//! is determined in `framing`.
 
 mod hop_by_hop;
 mod outgoing;
@@ -19,7 +20,7 @@ pub(crate) use trailers::validate_request_frame;
 
 use crate::framing::Fields;
 
-/// What a request asks for in addition to a response.
+/// The protocol switch or tunnel that a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpgradeKind {
     /// Nothing.
@@ -34,10 +35,10 @@ pub enum UpgradeKind {
 
 /// Whether an Upgrade over HTTP/1.1 is honored. A server may ignore it (RFC 9110 section 7.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Upgrades {
+pub enum UpgradeHandling {
     /// It is honored.
     Honored,
-    /// The request is taken as one without it.
+    /// The request is treated as one without it.
     Ignored,
 }
 
@@ -52,6 +53,6 @@ pub struct UpstreamHead {
     pub fields: Fields,
     /// The URI's authority as a field value, if that exists already.
     pub host: Option<HeaderValue>,
-    /// What it asks for in addition to a response.
+    /// The protocol switch or tunnel that it asks for.
     pub upgrade: UpgradeKind,
 }

@@ -72,7 +72,7 @@ fn origin_form(uri: Uri) -> Uri {
     }
 }
 
-/// Returns the request in the form for our client, with an absolute URI.
+/// Returns the request in the form for a [`smig::Client`], with an absolute URI.
 pub fn for_http2<B: http_body::Body>(
     upstream_head: UpstreamHead,
     scheme: &Scheme,
@@ -105,7 +105,7 @@ pub fn for_http2<B: http_body::Body>(
     Ok(request)
 }
 
-/// Returns the entry in Via for a message that was received in this version (RFC 9110 section 7.6.3).
+/// Returns the Via entry for a message that was received in this version (RFC 9110 section 7.6.3).
 pub fn via(version: Version) -> HeaderValue {
     HeaderValue::from_static(match version {
         Version::HTTP_10 => "1.0 smig",

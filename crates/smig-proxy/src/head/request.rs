@@ -1,4 +1,4 @@
-//! Requests as they arrive: what two parsers could interpret differently is rejected.
+//! Validation of received requests: ones that two parsers could interpret differently are rejected.
 
 use http::header::{
     CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderValue, MAX_FORWARDS, TRANSFER_ENCODING, UPGRADE,
@@ -8,9 +8,10 @@ use http::{Extensions, Method, Uri, Version, request};
 use smig::{Protocol, is_host_and_port};
 
 use super::hop_by_hop::{
-    Present, connection_options, imitates_reserved_field, strip_hop_by_hop, strip_proxy_fields,
+    PresentFields, connection_options, imitates_reserved_field, strip_hop_by_hop,
+    strip_proxy_fields,
 };
-use super::{UpgradeKind, Upgrades, UpstreamHead};
+use super::{UpgradeHandling, UpgradeKind, UpstreamHead};
 use crate::ProxyError;
 use crate::framing::{Content, Fields};
 
@@ -20,16 +21,18 @@ pub fn validate_request<B: http_body::Body>(
     parts: request::Parts,
     body: B,
     host: Option<HeaderValue>,
-    upgrades: Upgrades,
+    upgrades: UpgradeHandling,
 ) -> Result<(UpstreamHead, Content<B>, Extensions), ProxyError> {
     let request::Parts { method, uri, version, mut headers, mut extensions, .. } = parts;
     let upgrade = if version < Version::HTTP_2 {
-        // For HTTP/2 the library has checked this.
+        // For HTTP/2 the engine has checked this.
         check_http1(&method, &uri, version, &headers)?;
         let upgrade = match upgrades {
             // RFC 9110 section 7.8: HTTP/1.0 has no Upgrade.
-            Upgrades::Honored if version == Version::HTTP_11 => upgrade_of(&method, &headers),
-            Upgrades::Honored | Upgrades::Ignored => None,
+            UpgradeHandling::Honored if version == Version::HTTP_11 => {
+                requested_upgrade(&method, &headers)
+            }
+            UpgradeHandling::Honored | UpgradeHandling::Ignored => None,
         };
         match upgrade {
             Some(protocol) => UpgradeKind::Upgrade(protocol),
@@ -47,9 +50,9 @@ pub fn validate_request<B: http_body::Body>(
         return Err(ProxyError::BadRequest("a field name differs only by _ from a reserved one"));
     }
     let content = match upgrade {
-        UpgradeKind::None => Content::announced(&headers, body),
+        UpgradeKind::None => Content::from_headers(&headers, body),
         UpgradeKind::Upgrade(_) | UpgradeKind::ExtendedConnect(_) | UpgradeKind::Connect => {
-            Content::switched(&headers, body)
+            Content::for_upgrade(&headers, body)
         }
     };
     let content = content.map_err(ProxyError::BadRequest)?;
@@ -62,7 +65,7 @@ pub fn validate_request<B: http_body::Body>(
         }
     }
     if version < Version::HTTP_2 {
-        let present = Present::of(&headers);
+        let present = PresentFields::of(&headers);
         strip_hop_by_hop(&mut headers, present).map_err(ProxyError::BadRequest)?;
     }
     strip_proxy_fields(&mut headers);
@@ -77,8 +80,8 @@ pub fn validate_request<B: http_body::Body>(
 /// Accepts only 100-continue, and only once: another parser may take a similar value for it.
 pub fn check_expect(headers: &HeaderMap) -> Result<(), ProxyError> {
     let mut expectations = headers.get_all(EXPECT).iter();
-    let known = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
-    match (expectations.next().is_none_or(known), expectations.next()) {
+    let is_continue = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
+    match (expectations.next().is_none_or(is_continue), expectations.next()) {
         (true, None) => Ok(()),
         (_, _) => Err(ProxyError::Expectation),
     }
@@ -118,14 +121,14 @@ fn check_http1(
 ) -> Result<(), ProxyError> {
     check_host(uri, version, headers)?;
     // RFC 9112 section 3.2: authority-form for CONNECT, and only there.
-    let fits = match (uri.scheme_str(), uri.authority(), uri.path()) {
+    let has_valid_form = match (uri.scheme_str(), uri.authority(), uri.path()) {
         (None, Some(_), "") => *method == Method::CONNECT,
         _ if *method == Method::CONNECT => false,
         (None, None, "*") => *method == Method::OPTIONS,
         (None | Some("http" | "https"), _, path) => path.starts_with('/'),
         (Some(_), ..) => false,
     };
-    if !fits {
+    if !has_valid_form {
         return Err(ProxyError::BadRequest("the target has the wrong form for its method"));
     }
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
@@ -169,12 +172,12 @@ fn check_host(uri: &Uri, version: Version, headers: &HeaderMap) -> Result<(), Pr
     }
 }
 
-/// Returns the protocol to which a request wants to switch, if the gateway forwards it. HTTP/2 is not forwarded:
-/// `Upgrade: h2c` would smuggle requests past the checks.
-fn upgrade_of(method: &Method, headers: &HeaderMap) -> Option<Protocol> {
-    let wanted = headers.get(UPGRADE)?;
+/// Returns the protocol to which a request asks to switch, if the gateway forwards it. HTTP/2 is
+/// not forwarded: `Upgrade: h2c` would smuggle requests past the checks.
+fn requested_upgrade(method: &Method, headers: &HeaderMap) -> Option<Protocol> {
+    let requested = headers.get(UPGRADE)?;
     let named = connection_options(headers).any(|option| option.eq_ignore_ascii_case("upgrade"));
-    let websocket = wanted.as_bytes().eq_ignore_ascii_case(b"websocket");
+    let websocket = requested.as_bytes().eq_ignore_ascii_case(b"websocket");
     if !named || !websocket || *method != Method::GET {
         return None;
     }
@@ -187,7 +190,7 @@ mod tests {
 
     #[test]
     fn hops_are_counted_for_options_and_trace() {
-        let counted = |method: &Method, values: &[&'static str]| -> Result<(bool, String), ()> {
+        let decrement = |method: &Method, values: &[&'static str]| -> Result<(bool, String), ()> {
             let values = values.iter().map(|hops| (MAX_FORWARDS, HeaderValue::from_static(hops)));
             let mut headers: HeaderMap = values.collect();
             let is_last = decrement_max_forwards(method, &mut headers).map_err(drop)?;
@@ -201,15 +204,15 @@ mod tests {
                 ("4294967296", "4294967294"),
                 ("99999999999999999999999", "4294967294"),
             ] {
-                assert_eq!(counted(&method, &[hops]), Ok((false, left.to_owned())), "{hops}");
+                assert_eq!(decrement(&method, &[hops]), Ok((false, left.to_owned())), "{hops}");
             }
-            assert_eq!(counted(&method, &["0"]), Ok((true, "0".to_owned())));
-            assert_eq!(counted(&method, &["00"]), Ok((true, "00".to_owned())));
-            assert_eq!(counted(&method, &[]), Ok((false, String::new())));
-            for wrong in [&["-1"][..], &["+1"], &[""], &["1, 0"], &["1", "0"], &["a"]] {
-                assert_eq!(counted(&method, wrong), Err(()), "{wrong:?}");
+            assert_eq!(decrement(&method, &["0"]), Ok((true, "0".to_owned())));
+            assert_eq!(decrement(&method, &["00"]), Ok((true, "00".to_owned())));
+            assert_eq!(decrement(&method, &[]), Ok((false, String::new())));
+            for invalid in [&["-1"][..], &["+1"], &[""], &["1, 0"], &["1", "0"], &["a"]] {
+                assert_eq!(decrement(&method, invalid), Err(()), "{invalid:?}");
             }
         }
-        assert_eq!(counted(&Method::GET, &["0"]), Ok((false, "0".to_owned())));
+        assert_eq!(decrement(&Method::GET, &["0"]), Ok((false, "0".to_owned())));
     }
 }

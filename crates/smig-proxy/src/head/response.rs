@@ -1,9 +1,9 @@
-//! Responses as they arrive from a server.
+//! Validation of responses from a server.
 
 use http::header::{CONTENT_LENGTH, HeaderValue, TE, TRANSFER_ENCODING};
 use http::{Response, StatusCode};
 
-use super::hop_by_hop::{Present, strip_hop_by_hop, strip_proxy_fields};
+use super::hop_by_hop::{PresentFields, strip_hop_by_hop, strip_proxy_fields};
 use crate::{ProxyError, framing};
 
 /// Checks a header section received over HTTP/1.1, and removes hop-by-hop fields.
@@ -16,38 +16,38 @@ pub fn validate_response<B>(response: &mut Response<B>) -> Result<(), ProxyError
 
 /// Like [`validate_response`], for responses to requests that switch protocols.
 pub fn validate_switch_response<B>(response: &mut Response<B>) -> Result<(), ProxyError> {
-    let bad = |why: &'static str| ProxyError::BadResponse(why.to_owned());
+    let bad_response = |why: &'static str| ProxyError::BadResponse(why.to_owned());
     let status = response.status();
     // hyper stores unusual reason phrases; HTTP/2 has none, and they are not needed.
     response.extensions_mut().clear();
     let headers = response.headers_mut();
-    let present = Present::of(headers);
-    if present.has(Present::TRANSFER_ENCODING) {
-        if present.has(Present::CONTENT_LENGTH) {
-            return Err(bad("both transfer-encoding and content-length"));
+    let present = PresentFields::of(headers);
+    if present.has(PresentFields::TRANSFER_ENCODING) {
+        if present.has(PresentFields::CONTENT_LENGTH) {
+            return Err(bad_response("both transfer-encoding and content-length"));
         }
         let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
         let chunked = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"chunked");
         if !codings.next().is_some_and(chunked) || codings.next().is_some() {
-            return Err(bad("transfer-encoding other than chunked"));
+            return Err(bad_response("transfer-encoding other than chunked"));
         }
     }
-    if present.has(Present::CONTENT_LENGTH) {
-        framing::rewrite_length(headers).map_err(bad)?;
+    if present.has(PresentFields::CONTENT_LENGTH) {
+        framing::rewrite_length(headers).map_err(bad_response)?;
     }
-    strip_hop_by_hop(headers, present).map_err(bad)?;
+    strip_hop_by_hop(headers, present).map_err(bad_response)?;
     strip_proxy_fields(headers);
     if status.is_informational() || status == StatusCode::NO_CONTENT {
         // RFC 9110 section 8.6.
         headers.remove(CONTENT_LENGTH);
     }
-    if present.has(Present::TE) {
+    if present.has(PresentFields::TE) {
         headers.remove(TE);
     }
     Ok(())
 }
 
-/// Does what the engine has not done for a header section received over HTTP/2.
+/// Checks a header section received over HTTP/2, as far as the engine has not done so.
 pub fn validate_http2_response<B>(response: &mut Response<B>) -> Result<(), ProxyError> {
     let status = response.status();
     let headers = response.headers_mut();

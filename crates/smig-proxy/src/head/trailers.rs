@@ -7,14 +7,14 @@ use smig::BoxError;
 
 use super::hop_by_hop::{identifies_sender, is_hop_by_hop, strip_proxy_fields};
 
-/// Checks a frame of a request. Trailers must not contain fields that identify the sender or a proxy: a recipient may
-/// merge them into the header section (RFC 9110 section 6.5.1).
+/// Checks a frame of a request. Trailers must not contain fields that identify the sender or a
+/// proxy: a recipient may merge them into the header section (RFC 9110 section 6.5.1).
 pub(crate) fn validate_request_frame(frame: Frame<Bytes>) -> Result<Frame<Bytes>, BoxError> {
     let frame = validate_response_frame(frame)?;
-    let says_who = |name: &HeaderName| {
+    let is_identifying = |name: &HeaderName| {
         identifies_sender(name) || *name == header::AUTHORIZATION || *name == header::COOKIE
     };
-    if frame.trailers_ref().is_some_and(|trailers| trailers.keys().any(says_who)) {
+    if frame.trailers_ref().is_some_and(|trailers| trailers.keys().any(is_identifying)) {
         return Err("the trailers contain a field that identifies the sender".into());
     }
     Ok(frame)
@@ -27,7 +27,7 @@ pub fn validate_response_frame(mut frame: Frame<Bytes>) -> Result<Frame<Bytes>, 
     strip_proxy_fields(trailers);
     for name in trailers.keys() {
         if is_hop_by_hop(name) || [CONTENT_LENGTH, HOST, TE].contains(name) {
-            return Err("the trailers contain a field of framing or routing".into());
+            return Err("the trailers contain a framing or routing field".into());
         }
     }
     Ok(frame)
@@ -40,8 +40,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_says_who_sent_a_request_is_not_believed_behind_it() {
-        for (name, of_request, of_response) in [
+    fn request_trailers_must_not_identify_the_sender() {
+        for (name, in_request, in_response) in [
             ("x-sum", true, true),
             ("grpc-status", true, true),
             // A server may return what it received.
@@ -58,8 +58,8 @@ mod tests {
                 let trailers = [(name.parse().unwrap(), HeaderValue::from_static("1"))];
                 Frame::trailers(HeaderMap::from_iter(trailers))
             };
-            assert_eq!(validate_request_frame(trailers()).is_ok(), of_request, "{name}");
-            assert_eq!(validate_response_frame(trailers()).is_ok(), of_response, "{name}");
+            assert_eq!(validate_request_frame(trailers()).is_ok(), in_request, "{name}");
+            assert_eq!(validate_response_frame(trailers()).is_ok(), in_response, "{name}");
         }
     }
 }

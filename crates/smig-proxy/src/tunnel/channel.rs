@@ -11,7 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 use smig::{BoxError, ErrorCode, Reset};
 
 /// Maximum number of bytes buffered in a body; the writer then waits.
-const ROOM: usize = 64 << 10;
+const MAX_BUFFERED_BYTES: usize = 64 << 10;
 
 /// Creates a writer and the body that sends what it writes. An idle pair holds no buffer.
 #[must_use]
@@ -36,15 +36,15 @@ struct Shared(Mutex<State>);
 struct State {
     chunks: VecDeque<Bytes>,
     buffered: usize,
-    writer: Writer,
+    writer_state: WriterState,
     /// The body was dropped, with its buffered data.
-    is_dropped: bool,
+    is_body_dropped: bool,
     /// The wakers of the writer and of the body.
-    waiting: [Option<Waker>; 2],
+    wakers: [Option<Waker>; 2],
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Writer {
+enum WriterState {
     #[default]
     Open,
     Finished,
@@ -62,8 +62,8 @@ impl Shared {
 }
 
 impl State {
-    fn wait(&mut self, who: usize, cx: &Context<'_>) {
-        match self.waiting.get_mut(who) {
+    fn wait(&mut self, side: usize, cx: &Context<'_>) {
+        match self.wakers.get_mut(side) {
             Some(Some(waker)) => waker.clone_from(cx.waker()),
             Some(none) => *none = Some(cx.waker().clone()),
             None => {}
@@ -72,8 +72,8 @@ impl State {
 }
 
 /// Wakes one side, after releasing the lock.
-fn wake(mut state: MutexGuard<'_, State>, who: usize) {
-    let waker = state.waiting.get_mut(who).and_then(Option::take);
+fn wake(mut state: MutexGuard<'_, State>, side: usize) {
+    let waker = state.wakers.get_mut(side).and_then(Option::take);
     drop(state);
     if let Some(waker) = waker {
         waker.wake();
@@ -87,10 +87,10 @@ impl BodySender {
     /// The body was dropped: its stream is closed.
     pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut state = self.0.lock();
-        if state.is_dropped {
+        if state.is_body_dropped {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
-        if state.buffered < ROOM {
+        if state.buffered < MAX_BUFFERED_BYTES {
             return Poll::Ready(Ok(()));
         }
         state.wait(WRITER, cx);
@@ -100,7 +100,7 @@ impl BodySender {
     /// Appends data to the body. Data after the end, or after the body was dropped, is discarded.
     pub fn push(&mut self, data: Bytes) {
         let mut state = self.0.lock();
-        if data.is_empty() || state.is_dropped || state.writer != Writer::Open {
+        if data.is_empty() || state.is_body_dropped || state.writer_state != WriterState::Open {
             return;
         }
         state.buffered += data.len();
@@ -110,23 +110,24 @@ impl BodySender {
 
     /// Completes the body.
     pub fn finish(&mut self) {
-        self.end(Writer::Finished);
+        self.end(WriterState::Finished);
     }
 
     /// Ready when the body was dropped before all of it was sent.
     pub fn poll_dropped(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.0.lock();
-        if state.is_dropped && (state.writer == Writer::Open || state.buffered > 0) {
+        if state.is_body_dropped && (state.writer_state == WriterState::Open || state.buffered > 0)
+        {
             return Poll::Ready(());
         }
         state.wait(WRITER, cx);
         Poll::Pending
     }
 
-    fn end(&mut self, how: Writer) {
+    fn end(&mut self, writer_state: WriterState) {
         let mut state = self.0.lock();
-        if state.writer == Writer::Open {
-            state.writer = how;
+        if state.writer_state == WriterState::Open {
+            state.writer_state = writer_state;
             wake(state, BODY);
         }
     }
@@ -134,7 +135,7 @@ impl BodySender {
 
 impl Drop for BodySender {
     fn drop(&mut self) {
-        self.end(Writer::Dropped);
+        self.end(WriterState::Dropped);
     }
 }
 
@@ -147,19 +148,19 @@ impl Body for ChannelBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let mut state = self.0.lock();
-        if state.writer == Writer::Dropped {
+        if state.writer_state == WriterState::Dropped {
             // RFC 9113 section 8.5: a TCP connection error is signaled as CONNECT_ERROR.
             return Poll::Ready(Some(Err(Reset(ErrorCode::ConnectError).into())));
         }
         if let Some(data) = state.chunks.pop_front() {
-            let was_full = state.buffered >= ROOM;
+            let was_full = state.buffered >= MAX_BUFFERED_BYTES;
             state.buffered -= data.len();
-            if was_full && state.buffered < ROOM {
+            if was_full && state.buffered < MAX_BUFFERED_BYTES {
                 wake(state, WRITER);
             }
             return Poll::Ready(Some(Ok(Frame::data(data))));
         }
-        if state.writer == Writer::Finished {
+        if state.writer_state == WriterState::Finished {
             return Poll::Ready(None);
         }
         state.wait(BODY, cx);
@@ -168,7 +169,7 @@ impl Body for ChannelBody {
 
     fn is_end_stream(&self) -> bool {
         let state = self.0.lock();
-        state.chunks.is_empty() && state.writer == Writer::Finished
+        state.chunks.is_empty() && state.writer_state == WriterState::Finished
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -179,7 +180,7 @@ impl Body for ChannelBody {
 impl Drop for ChannelBody {
     fn drop(&mut self) {
         let mut state = self.0.lock();
-        state.is_dropped = true;
+        state.is_body_dropped = true;
         state.chunks = VecDeque::new();
         wake(state, WRITER);
     }
@@ -201,21 +202,21 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_is_not_sent_takes_no_more() {
+    fn a_full_body_is_not_ready() {
         let (mut sender, mut body) = channel();
-        let piece = Bytes::from(vec![0; ROOM / 4]);
-        let mut taken = 0;
+        let chunk = Bytes::from(vec![0; MAX_BUFFERED_BYTES / 4]);
+        let mut pushed = 0;
         while sender.poll_ready(&mut cx()).is_ready() {
-            sender.push(piece.clone());
-            taken += piece.len();
+            sender.push(chunk.clone());
+            pushed += chunk.len();
         }
-        assert_eq!(taken, ROOM);
-        assert!(matches!(frame(&mut body), Poll::Ready(Some(Ok(data))) if data == piece));
+        assert_eq!(pushed, MAX_BUFFERED_BYTES);
+        assert!(matches!(frame(&mut body), Poll::Ready(Some(Ok(data))) if data == chunk));
         assert!(sender.poll_ready(&mut cx()).is_ready());
     }
 
     #[test]
-    fn an_end_comes_behind_the_bytes() {
+    fn the_body_ends_after_its_data() {
         let (mut sender, mut body) = channel();
         assert!(frame(&mut body).is_pending());
         sender.push(Bytes::from_static(b"a"));
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_that_goes_away_is_no_end() {
+    fn a_dropped_writer_resets_the_stream() {
         let (mut sender, mut body) = channel();
         sender.push(Bytes::from_static(b"a"));
         drop(sender);
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_goes_away_is_seen() {
+    fn a_dropped_body_is_reported_to_the_writer() {
         let (mut sender, body) = channel();
         assert!(sender.poll_dropped(&mut cx()).is_pending());
         drop(body);

@@ -8,7 +8,7 @@ use super::stream::Stream;
 
 /// A proxy's response to a CONNECT request.
 #[derive(Debug)]
-pub enum Opened {
+pub enum ConnectResponse {
     /// 2xx: the tunnel is open.
     Tunnel(response::Parts, Stream),
     /// Any other response, with its body.
@@ -17,6 +17,7 @@ pub enum Opened {
 
 /// Sends a CONNECT request, plain or extended, to a proxy and waits for its response. The request's body is
 /// the tunnel's outgoing direction. Dropping the future cancels the stream.
+///
 /// # Errors
 /// See the methods of [`smig::Error`]. Nothing was written to the tunnel then: if the error
 /// [is retryable](smig::Error::is_retryable), the caller may try again.
@@ -24,16 +25,16 @@ pub async fn open(
     client: &Client,
     proxy: &Origin,
     request: Request<()>,
-) -> Result<Opened, smig::Error> {
+) -> Result<ConnectResponse, smig::Error> {
     let (mut sender, body) = channel();
     let response = client.request_to(proxy, request.map(|()| body)).await?;
     if !response.status().is_success() {
         // Resetting the request's direction would discard the response.
         sender.finish();
-        return Ok(Opened::Refused(response));
+        return Ok(ConnectResponse::Refused(response));
     }
     let (parts, incoming) = response.into_parts();
-    Ok(Opened::Tunnel(parts, Stream::new(incoming, sender)))
+    Ok(ConnectResponse::Tunnel(parts, Stream::new(incoming, sender)))
 }
 
 /// Creates the server's side of a tunnel: the end to relay, and the body of the 2xx response, which is the

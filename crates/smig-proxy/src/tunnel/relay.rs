@@ -68,21 +68,23 @@ pub async fn relay<A: TunnelEnd, B: TunnelEnd>(
     relay_with_progress(a, b, idle, |_, _| {}).await
 }
 
-/// Like [`relay`], and calls `tell` with the bytes relayed so far, from A to B and from B to A.
+/// Like [`relay`], and calls `on_progress` with the bytes relayed so far: A to B, and B to A.
 pub(super) async fn relay_with_progress<A: TunnelEnd, B: TunnelEnd>(
     mut a: A,
     mut b: B,
     idle: Option<Duration>,
-    mut tell: impl FnMut(u64, u64),
+    mut on_progress: impl FnMut(u64, u64),
 ) -> TunnelOutcome {
-    let (mut there, mut back) = (Direction::default(), Direction::default());
-    let mut last = Instant::now();
+    let (mut a_to_b, mut b_to_a) = (Direction::default(), Direction::default());
+    let mut last_progress = Instant::now();
     let mut timer = idle.map(|idle| (idle, Box::pin(sleep(idle))));
     let end = poll_fn(|cx| {
-        let before = there.bytes + back.bytes;
-        let there_ended = there.poll(&mut a, TunnelSide::A, &mut b, TunnelSide::B, cx)?.is_ready();
-        let back_ended = back.poll(&mut b, TunnelSide::B, &mut a, TunnelSide::A, cx)?.is_ready();
-        if there_ended && back_ended {
+        let before = a_to_b.bytes + b_to_a.bytes;
+        let a_to_b_ended =
+            a_to_b.poll(&mut a, TunnelSide::A, &mut b, TunnelSide::B, cx)?.is_ready();
+        let b_to_a_ended =
+            b_to_a.poll(&mut b, TunnelSide::B, &mut a, TunnelSide::A, cx)?.is_ready();
+        if a_to_b_ended && b_to_a_ended {
             return Poll::Ready(Ok(()));
         }
         if let Poll::Ready(source) = a.poll_reset(cx) {
@@ -91,25 +93,25 @@ pub(super) async fn relay_with_progress<A: TunnelEnd, B: TunnelEnd>(
         if let Poll::Ready(source) = b.poll_reset(cx) {
             return Poll::Ready(Err(TunnelError::End { side: TunnelSide::B, source }));
         }
-        let has_moved = there.bytes + back.bytes > before;
-        if has_moved {
-            tell(there.bytes, back.bytes);
+        let has_progressed = a_to_b.bytes + b_to_a.bytes > before;
+        if has_progressed {
+            on_progress(a_to_b.bytes, b_to_a.bytes);
         }
         let Some((idle, timer)) = &mut timer else { return Poll::Pending };
-        if has_moved {
-            last = Instant::now();
+        if has_progressed {
+            last_progress = Instant::now();
         }
         // The timer is reset when it fires, not for each chunk.
         while timer.as_mut().poll(cx).is_ready() {
-            if last.elapsed() >= *idle {
+            if last_progress.elapsed() >= *idle {
                 return Poll::Ready(Err(TunnelError::Idle(*idle)));
             }
-            timer.as_mut().reset(last + *idle);
+            timer.as_mut().reset(last_progress + *idle);
         }
         Poll::Pending
     })
     .await;
-    TunnelOutcome { sent: there.bytes, received: back.bytes, end }
+    TunnelOutcome { sent: a_to_b.bytes, received: b_to_a.bytes, end }
 }
 
 /// One direction of a tunnel.
@@ -118,13 +120,13 @@ struct Direction {
     /// Data that was read and not yet written.
     pending: Bytes,
     bytes: u64,
-    phase: DirectionState,
+    state: DirectionState,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum DirectionState {
     #[default]
-    Carrying,
+    Relaying,
     /// The source's direction has completed.
     Finishing,
     Ended,
@@ -139,11 +141,11 @@ impl Direction {
         to_side: TunnelSide,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), TunnelError>> {
-        let at = |side| move |source| TunnelError::End { side, source };
+        let failed_at = |side| move |source| TunnelError::End { side, source };
         loop {
             if !self.pending.is_empty() {
                 let before = self.pending.len();
-                ready!(to.poll_write(cx, &mut self.pending)).map_err(at(to_side))?;
+                ready!(to.poll_write(cx, &mut self.pending)).map_err(failed_at(to_side))?;
                 self.bytes += (before - self.pending.len()) as u64;
                 if self.pending.is_empty() {
                     // Even when empty it would hold the buffer that the bytes were read into.
@@ -151,21 +153,23 @@ impl Direction {
                 }
                 continue;
             }
-            match self.phase {
-                DirectionState::Carrying => match from.poll_read(cx) {
+            match self.state {
+                DirectionState::Relaying => match from.poll_read(cx) {
                     Poll::Ready(Ok(data)) if data.is_empty() => {
-                        self.phase = DirectionState::Finishing
+                        self.state = DirectionState::Finishing
                     }
                     Poll::Ready(Ok(data)) => self.pending = data,
-                    Poll::Ready(Err(error)) => return Poll::Ready(Err(at(from_side)(error))),
+                    Poll::Ready(Err(error)) => {
+                        return Poll::Ready(Err(failed_at(from_side)(error)));
+                    }
                     Poll::Pending => {
-                        ready!(to.poll_flush(cx)).map_err(at(to_side))?;
+                        ready!(to.poll_flush(cx)).map_err(failed_at(to_side))?;
                         return Poll::Pending;
                     }
                 },
                 DirectionState::Finishing => {
-                    ready!(to.poll_finish(cx)).map_err(at(to_side))?;
-                    self.phase = DirectionState::Ended;
+                    ready!(to.poll_finish(cx)).map_err(failed_at(to_side))?;
+                    self.state = DirectionState::Ended;
                 }
                 DirectionState::Ended => return Poll::Ready(Ok(())),
             }

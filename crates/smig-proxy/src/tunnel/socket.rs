@@ -16,9 +16,9 @@ use tokio::net::{TcpStream, UnixStream};
 use super::end::TunnelEnd;
 
 /// Buffer space that is reserved for a read, bytes.
-const READ: usize = 64 << 10;
+const READ_BUFFER_BYTES: usize = 64 << 10;
 /// Chunks up to this size are copied, so that a short pending one does not hold a whole read buffer.
-const SHORT: usize = 4 << 10;
+const MAX_COPIED_BYTES: usize = 4 << 10;
 
 thread_local! {
     // Shared by all sockets of a thread: an idle one holds no buffer.
@@ -54,7 +54,7 @@ impl Abort for TokioIo<UpgradedIo> {
 pub struct Socket<T: Abort> {
     io: T,
     /// Bytes that were read before the tunnel started.
-    first: Bytes,
+    prefix: Bytes,
     received_end: bool,
     sent_end: bool,
 }
@@ -62,14 +62,14 @@ pub struct Socket<T: Abort> {
 impl<T: Abort> Socket<T> {
     /// An end from which nothing was read yet.
     pub const fn new(io: T) -> Self {
-        Self { io, first: Bytes::new(), received_end: false, sent_end: false }
+        Self { io, prefix: Bytes::new(), received_end: false, sent_end: false }
     }
 
-    /// An end from which `first` was already read.
-    pub fn with_first(io: T, first: Bytes) -> Self {
+    /// An end from which `prefix` was already read.
+    pub fn with_prefix(io: T, prefix: Bytes) -> Self {
         // Even when empty it would hold the buffer that the bytes were read into.
-        let first = if first.is_empty() { Bytes::new() } else { first };
-        Self { io, first, received_end: false, sent_end: false }
+        let prefix = if prefix.is_empty() { Bytes::new() } else { prefix };
+        Self { io, prefix, received_end: false, sent_end: false }
     }
 
     /// The socket.
@@ -84,8 +84,8 @@ impl Socket<TokioIo<UpgradedIo>> {
     /// # Errors
     /// `upgraded` is not a connection of a [`smig::Server`].
     pub fn of_client(upgraded: Upgraded) -> io::Result<Self> {
-        let (io, first) = UpgradedIo::from_upgraded(upgraded).ok_or(io::ErrorKind::Unsupported)?;
-        Ok(Self::with_first(TokioIo::new(io), first))
+        let (io, prefix) = UpgradedIo::from_upgraded(upgraded).ok_or(io::ErrorKind::Unsupported)?;
+        Ok(Self::with_prefix(TokioIo::new(io), prefix))
     }
 }
 
@@ -99,10 +99,10 @@ impl<T: Abort> Drop for Socket<T> {
 
 impl<T: AsyncRead + AsyncWrite + Abort + Unpin> TunnelEnd for Socket<T> {
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
-        if !self.first.is_empty() {
-            return Poll::Ready(Ok(std::mem::take(&mut self.first)));
+        if !self.prefix.is_empty() {
+            return Poll::Ready(Ok(std::mem::take(&mut self.prefix)));
         }
-        let data = ready!(poll_read_into(Pin::new(&mut self.io), cx))?;
+        let data = ready!(poll_read_bytes(Pin::new(&mut self.io), cx))?;
         self.received_end |= data.is_empty();
         Poll::Ready(Ok(data))
     }
@@ -128,13 +128,13 @@ impl<T: AsyncRead + AsyncWrite + Abort + Unpin> TunnelEnd for Socket<T> {
 }
 
 /// Reads the available bytes; empty at the end.
-fn poll_read_into<T: AsyncRead>(io: Pin<&mut T>, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
-    // Taken out of its place: a nested call on this thread finds none and allocates its own.
+fn poll_read_bytes<T: AsyncRead>(io: Pin<&mut T>, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+    // Taken out of the cell: a nested call on this thread allocates a buffer of its own.
     let mut buffer = BUFFER.take();
-    buffer.reserve(READ);
+    buffer.reserve(READ_BUFFER_BYTES);
     let polled = tokio_util::io::poll_read_buf(io, cx, &mut buffer);
     let data = match polled {
-        Poll::Ready(Ok(read)) if read <= SHORT => {
+        Poll::Ready(Ok(read)) if read <= MAX_COPIED_BYTES => {
             let data = Bytes::copy_from_slice(&buffer);
             buffer.clear();
             Poll::Ready(Ok(data))

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Empty};
 use smig::{BoxError, Incoming, Server, ServerTls};
-use smig_files::{Files, Options};
+use smig_files::{FileOptions, Files};
 use smig_survey::crawl::Url;
 use tower::Service as _;
 
@@ -44,7 +44,8 @@ pub(crate) struct Site {
 impl Site {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let options = Options { validity: std::time::Duration::ZERO, ..Options::default() };
+        let options =
+            FileOptions { cache_ttl: std::time::Duration::ZERO, ..FileOptions::default() };
         let files = Files::new(folder.path(), options).unwrap();
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());

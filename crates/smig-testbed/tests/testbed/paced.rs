@@ -11,7 +11,7 @@ use http::Request;
 use http_body_util::{BodyExt as _, Empty};
 use rcgen::{CertificateParams, KeyPair};
 use smig::{Client, Config, Pacing, Server, ServerTls, Trust};
-use smig_files::{Files, Options};
+use smig_files::{FileOptions, Files};
 use smig_link::Rate;
 use smig_testbed::netns::Testbed;
 
@@ -41,7 +41,7 @@ fn was_bounded(pacing: Pacing) -> Result<bool> {
     let tls = ServerTls::from_pem(certificate.as_bytes(), key.serialize_pem().as_bytes())?;
     let folder = tempfile::tempdir()?;
     File::create(folder.path().join("big"))?.set_len(BYTES)?;
-    let files = Files::new(folder.path(), Options::default())?;
+    let files = Files::new(folder.path(), FileOptions::default())?;
 
     let (ready, wait) = mpsc::channel();
     let (done, ended) = mpsc::channel::<()>();

@@ -27,11 +27,11 @@ use super::super::{TelemetryError, TelemetrySpec};
 use crate::{ReportedStats, StatsSource, TelemetryReport};
 
 /// Maximum number of spans that are queued or being exported.
-const WAITING: usize = 4096;
+const MAX_PENDING_SPANS: usize = 4096;
 /// Timeout of a batch, including its retries.
-const PATIENCE: Duration = Duration::from_secs(10);
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of bytes read of a collector's response.
-const MAX_ANSWER: usize = 64 << 10;
+const MAX_RESPONSE_BYTES: usize = 64 << 10;
 
 /// Creates the processor of ended spans.
 pub(super) fn processor(
@@ -41,31 +41,31 @@ pub(super) fn processor(
     let exporter = OtlpExporter::builder()
         .with_http()
         .with_http_client(OtlpClient::new(spec, stats)?)
-        .with_endpoint(spec.traces())
+        .with_endpoint(spec.traces_url())
         .with_protocol(Protocol::HttpBinary)
-        .with_timeout(PATIENCE)
+        .with_timeout(EXPORT_TIMEOUT)
         .build()
         .map_err(|error| TelemetryError::Exporter(error.into()))?;
     // Up to 512 spans, at least every five seconds; the OTEL_BSP_* environment variables override this.
-    let batches = BatchConfigBuilder::default().with_max_queue_size(WAITING).build();
-    let exporter = Counted { exporter, stats: Arc::clone(stats) };
+    let batches = BatchConfigBuilder::default().with_max_queue_size(MAX_PENDING_SPANS).build();
+    let exporter = CountingExporter { exporter, stats: Arc::clone(stats) };
     let processor = BatchSpanProcessor::builder(exporter).with_batch_config(batches).build();
-    Ok(Bounded { processor, stats: Arc::clone(stats) })
+    Ok(BoundedProcessor { processor, stats: Arc::clone(stats) })
 }
 
 /// Counters and state of the export.
 pub(crate) struct ExportStats {
     endpoint: String,
     /// Spans that are queued or being exported.
-    waiting: AtomicUsize,
+    pending: AtomicUsize,
     sent: AtomicU64,
     dropped: AtomicU64,
     /// The last batch failed, and that was logged.
-    is_away: AtomicBool,
+    is_failing: AtomicBool,
     /// Spans were dropped because the queue was full, and that was logged.
     is_full: AtomicBool,
     /// The last error.
-    why: Mutex<String>,
+    last_error: Mutex<String>,
 }
 
 impl fmt::Debug for ExportStats {
@@ -78,53 +78,53 @@ impl ExportStats {
     pub(super) fn new(endpoint: String) -> Self {
         Self {
             endpoint,
-            waiting: AtomicUsize::new(0),
+            pending: AtomicUsize::new(0),
             sent: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
-            is_away: AtomicBool::new(false),
+            is_failing: AtomicBool::new(false),
             is_full: AtomicBool::new(false),
-            why: Mutex::default(),
+            last_error: Mutex::default(),
         }
     }
 
     /// Reserves a slot in the queue; returns `false`, and counts a dropped span, if the queue is full.
-    fn reserve(&self) -> bool {
-        if self.waiting.fetch_add(1, Ordering::Relaxed) < WAITING {
+    fn try_reserve(&self) -> bool {
+        if self.pending.fetch_add(1, Ordering::Relaxed) < MAX_PENDING_SPANS {
             return true;
         }
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.pending.fetch_sub(1, Ordering::Relaxed);
         self.dropped.fetch_add(1, Ordering::Relaxed);
         if !self.is_full.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 collector = self.endpoint,
-                "the queue of {WAITING} spans is full; further ones are dropped"
+                "the queue of {MAX_PENDING_SPANS} spans is full; further ones are dropped"
             );
         }
         false
     }
 
-    fn failed(&self, why: String) {
-        *self.why.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    fn set_error(&self, error: String) {
+        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = error;
     }
 
     /// Counts a batch that was accepted or lost. Logs only changes between the two.
-    fn on_batch(&self, count: usize, taken: bool) {
-        self.waiting.fetch_sub(count, Ordering::Relaxed);
-        let was_away = self.is_away.swap(!taken, Ordering::Relaxed);
-        if taken {
+    fn on_batch(&self, count: usize, accepted: bool) {
+        self.pending.fetch_sub(count, Ordering::Relaxed);
+        let was_failing = self.is_failing.swap(!accepted, Ordering::Relaxed);
+        if accepted {
             self.sent.fetch_add(count as u64, Ordering::Relaxed);
             let was_full = self.is_full.swap(false, Ordering::Relaxed);
-            if was_away || was_full {
+            if was_failing || was_full {
                 tracing::info!(collector = self.endpoint, "the collector accepts spans again");
             }
             return;
         }
         self.dropped.fetch_add(count as u64, Ordering::Relaxed);
-        if !was_away {
-            let why = self.why.lock().unwrap_or_else(PoisonError::into_inner);
+        if !was_failing {
+            let last_error = self.last_error.lock().unwrap_or_else(PoisonError::into_inner);
             tracing::warn!(
                 collector = self.endpoint,
-                why = why.as_str(),
+                why = last_error.as_str(),
                 "spans are dropped: the collector does not accept them"
             );
         }
@@ -132,7 +132,7 @@ impl ExportStats {
 
     /// Logs how many spans were left unsent at shutdown.
     pub(super) fn log_unsent(&self) {
-        let left = self.waiting.load(Ordering::Relaxed);
+        let left = self.pending.load(Ordering::Relaxed);
         if left > 0 {
             tracing::warn!(collector = self.endpoint, "{left} spans not sent before shutdown");
         }
@@ -148,19 +148,19 @@ impl StatsSource for ExportStats {
     }
 }
 
-/// The library's queue, behind our own limit: the library does not report what it drops, so it never gets
-/// more than it has room for.
+/// The library's queue, behind our own limit: the library does not report what it drops, so it
+/// never gets more than fits.
 #[derive(Debug)]
-struct Bounded {
+struct BoundedProcessor {
     processor: BatchSpanProcessor,
     stats: Arc<ExportStats>,
 }
 
-impl SpanProcessor for Bounded {
+impl SpanProcessor for BoundedProcessor {
     fn on_start(&self, _: &mut Span, _: &Context) {}
 
     fn on_end(&self, span: SpanData) {
-        if self.stats.reserve() {
+        if self.stats.try_reserve() {
             self.processor.on_end(span);
         }
     }
@@ -178,19 +178,19 @@ impl SpanProcessor for Bounded {
     }
 }
 
-/// The library's exporter, with the result of each batch counted.
+/// The library's exporter; counts the result of each batch.
 #[derive(Debug)]
-struct Counted {
+struct CountingExporter {
     exporter: OtlpExporter,
     stats: Arc<ExportStats>,
 }
 
-impl SpanExporter for Counted {
+impl SpanExporter for CountingExporter {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let count = batch.len();
-        let taken = self.exporter.export(batch).await;
-        self.stats.on_batch(count, taken.is_ok());
-        taken
+        let result = self.exporter.export(batch).await;
+        self.stats.on_batch(count, result.is_ok());
+        result
     }
 
     fn shutdown_with_timeout(&self, limit: Duration) -> OTelSdkResult {
@@ -219,13 +219,13 @@ impl fmt::Debug for OtlpClient {
 
 impl OtlpClient {
     fn new(spec: &TelemetrySpec, stats: &Arc<ExportStats>) -> Result<Self, TelemetryError> {
-        let engine = Config { smig: None, ..Config::client() };
+        let config = Config { smig: None, ..Config::client() };
         let client = Client::builder()
             .trust(spec.trust())
-            .engine(engine)
+            .engine(config)
             .spares(0)
-            .connect_timeout(PATIENCE)
-            .handshake_timeout(PATIENCE)
+            .connect_timeout(EXPORT_TIMEOUT)
+            .handshake_timeout(EXPORT_TIMEOUT)
             .build()?;
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
@@ -257,20 +257,22 @@ impl HttpClient for OtlpClient {
         let exchange = async move {
             let response = client.request(request.map(Full::new)).await?;
             let (parts, body) = response.into_parts();
-            let body = Limited::new(body, MAX_ANSWER).collect().await?.to_bytes();
+            let body = Limited::new(body, MAX_RESPONSE_BYTES).collect().await?.to_bytes();
             Ok::<_, HttpError>(Response::from_parts(parts, body))
         };
-        let sending = runtime.spawn(async move { timeout(PATIENCE, exchange).await });
-        let answer = match sending.await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(format!("no response within {} s", PATIENCE.as_secs()).into()),
+        let task = runtime.spawn(async move { timeout(EXPORT_TIMEOUT, exchange).await });
+        let result = match task.await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) => Err(format!("no response within {} s", EXPORT_TIMEOUT.as_secs()).into()),
             Err(error) => Err(error.into()),
         };
-        match &answer {
+        match &result {
             Ok(response) if response.status().is_success() => {}
-            Ok(response) => self.stats.failed(format!("it responded with {}", response.status())),
-            Err(error) => self.stats.failed(error.to_string()),
+            Ok(response) => {
+                self.stats.set_error(format!("it responded with {}", response.status()))
+            }
+            Err(error) => self.stats.set_error(error.to_string()),
         }
-        answer
+        result
     }
 }

@@ -1,4 +1,4 @@
-//! Spans as OpenTelemetry's crates make and export them.
+//! Spans made and exported by OpenTelemetry's crates.
 
 mod export;
 mod parent;
@@ -36,7 +36,7 @@ impl Telemetry {
     /// # Errors
     /// [`TelemetryError`]. An unreachable collector is not an error.
     pub fn start(spec: &TelemetrySpec, service: &'static str) -> Result<Self, TelemetryError> {
-        let stats = Arc::new(ExportStats::new(spec.traces()));
+        let stats = Arc::new(ExportStats::new(spec.traces_url()));
         let processor = export::processor(spec, &stats)?;
         let mut provider = SdkTracerProvider::builder()
             .with_span_processor(processor)
@@ -84,13 +84,13 @@ impl Drop for Telemetry {
 
 /// The resource attributes of all spans.
 fn resource(spec: &TelemetrySpec, service: &'static str) -> Resource {
-    let said = std::env::var_os("OTEL_SERVICE_NAME").is_some_and(|name| !name.is_empty())
+    let is_named = std::env::var_os("OTEL_SERVICE_NAME").is_some_and(|name| !name.is_empty())
         || std::env::var("OTEL_RESOURCE_ATTRIBUTES")
             .is_ok_and(|all| all.split(',').any(|one| one.trim().starts_with("service.name=")));
     let resource = Resource::builder().with_attribute(KeyValue::new("service.version", VERSION));
     match &spec.service_name {
         Some(name) => resource.with_service_name(name.clone()),
-        None if said => resource,
+        None if is_named => resource,
         None => resource.with_service_name(service),
     }
     .build()
@@ -102,36 +102,39 @@ pub struct Tracer(SdkTracer);
 
 impl Tracer {
     /// Starts a span of kind server. If `headers` carry a trace context, its span is the parent.
-    pub(crate) fn begin(
+    pub(crate) fn start_span(
         &self,
         name: String,
         attributes: Vec<Attribute>,
         headers: Option<&HeaderMap>,
     ) -> ExportedSpan {
         let parent = headers.and_then(parent::extract);
-        let joined = parent.is_some();
-        let around = match parent {
+        let continues_trace = parent.is_some();
+        let parent_context = match parent {
             Some(parent) => Context::new().with_remote_span_context(parent),
             None => Context::new(),
         };
         let builder = SpanBuilder::from_name(name)
             .with_kind(SpanKind::Server)
             .with_attributes(key_values(attributes));
-        let span = self.0.build_with_context(builder, &around);
-        ExportedSpan(Arc::new(Begun { context: Context::new().with_span(span), joined }))
+        let span = self.0.build_with_context(builder, &parent_context);
+        ExportedSpan(Arc::new(SpanInner {
+            context: Context::new().with_span(span),
+            continues_trace,
+        }))
     }
 }
 
-/// An exported span. It ends when its last clone is dropped. It is one pointer in size, because every request
-/// has a place for it, even without telemetry.
+/// An exported span. It ends when its last clone is dropped. It is one pointer in size, because
+/// every request has a field for it, even without telemetry.
 #[derive(Clone, Debug)]
-pub(crate) struct ExportedSpan(Arc<Begun>);
+pub(crate) struct ExportedSpan(Arc<SpanInner>);
 
 #[derive(Debug)]
-struct Begun {
+struct SpanInner {
     context: Context,
     /// The span belongs to a trace that the client started.
-    joined: bool,
+    continues_trace: bool,
 }
 
 impl ExportedSpan {
@@ -143,14 +146,14 @@ impl ExportedSpan {
         self.0.context.span().add_event(name, key_values(attributes));
     }
 
-    pub(crate) fn failed(&self, how: &str) {
+    pub(crate) fn set_error(&self, how: &str) {
         self.record(Attribute::new("error.type", how.to_owned()));
         self.0.context.span().set_status(Status::error(""));
     }
 
     /// Sets this span as the parent in a forwarded request's fields, in place of the client's.
     pub(crate) fn inject(&self, headers: &mut HeaderMap) {
-        parent::inject(self.0.context.span().span_context(), self.0.joined, headers);
+        parent::inject(self.0.context.span().span_context(), self.0.continues_trace, headers);
     }
 }
 

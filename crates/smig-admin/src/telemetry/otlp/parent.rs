@@ -7,30 +7,30 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// Length in bytes of version, trace id, parent id and flags, with the dashes between them.
-const LENGTH: usize = 55;
+const TRACEPARENT_BYTES: usize = 55;
 /// Maximum length in bytes of a tracestate that is queued with a span; upstreams receive all of it.
-const MAX_STATE: usize = 512;
+const MAX_TRACESTATE_BYTES: usize = 512;
 
 /// Returns the parent of a request's span. An invalid traceparent is ignored, and the tracestate with it, as
 /// the specification requires.
 pub(super) fn extract(headers: &HeaderMap) -> Option<SpanContext> {
     let mut values = headers.get_all(TRACEPARENT).iter();
     let (Some(value), None) = (values.next(), values.next()) else { return None };
-    let (trace, span, flags) = read(value.as_bytes())?;
+    let (trace, span, flags) = parse_traceparent(value.as_bytes())?;
     let states = headers.get_all(TRACESTATE).iter().filter_map(|value| value.to_str().ok());
     let state = states.collect::<Vec<_>>().join(",");
-    let state = if state.len() > MAX_STATE { None } else { state.parse().ok() };
+    let state = if state.len() > MAX_TRACESTATE_BYTES { None } else { state.parse().ok() };
     let state: TraceState = state.unwrap_or_default();
     Some(SpanContext::new(trace, span, flags, true, state))
 }
 
-fn read(text: &[u8]) -> Option<(TraceId, SpanId, TraceFlags)> {
-    let (known, rest) = text.split_at_checked(LENGTH)?;
-    let fits = |(at, byte): (usize, &u8)| match at {
+fn parse_traceparent(text: &[u8]) -> Option<(TraceId, SpanId, TraceFlags)> {
+    let (known, rest) = text.split_at_checked(TRACEPARENT_BYTES)?;
+    let is_valid = |(at, byte): (usize, &u8)| match at {
         2 | 35 | 52 => *byte == b'-',
         _ => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
     };
-    if !known.iter().enumerate().all(fits) {
+    if !known.iter().enumerate().all(is_valid) {
         return None;
     }
     let known = str::from_utf8(known).ok()?;
@@ -45,9 +45,9 @@ fn read(text: &[u8]) -> Option<(TraceId, SpanId, TraceFlags)> {
     Some((trace, span, TraceFlags::new(flags) & TraceFlags::SAMPLED))
 }
 
-/// Sets our span as the parent, in place of the client's. If `joined`, the trace is the client's, and its
-/// tracestate is left as it is.
-pub(super) fn inject(span: &SpanContext, joined: bool, headers: &mut HeaderMap) {
+/// Sets our span as the parent, in place of the client's. If `continues_trace`, the trace is the
+/// client's, and its tracestate is left as it is.
+pub(super) fn inject(span: &SpanContext, continues_trace: bool, headers: &mut HeaderMap) {
     if !span.is_valid() {
         // Telemetry was shut down.
         return;
@@ -56,7 +56,7 @@ pub(super) fn inject(span: &SpanContext, joined: bool, headers: &mut HeaderMap) 
     let text = format!("00-{}-{}-{:02x}", span.trace_id(), span.span_id(), flags);
     let Ok(value) = HeaderValue::try_from(text) else { return };
     headers.insert(TRACEPARENT, value);
-    if !joined {
+    if !continues_trace {
         headers.remove(TRACESTATE);
     }
 }
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_is_read() {
+    fn a_traceparent_is_parsed() {
         for (flags, sampled) in [("00", false), ("01", true), ("02", false), ("ff", true)] {
             let context = parent(&format!("00-{TRACE}-{SPAN}-{flags}")).unwrap();
             assert_eq!(context.trace_id().to_string(), TRACE);
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_parent_is_none() {
+    fn an_invalid_traceparent_is_ignored() {
         let upper = TRACE.to_uppercase();
         let none = "0".repeat(32);
         let texts = [
@@ -127,28 +127,28 @@ mod tests {
         assert!(extract(&HeaderMap::new()).is_none());
         let text = format!("00-{TRACE}-{SPAN}-01");
         assert!(extract(&headers(&[(TRACEPARENT, &text), (TRACEPARENT, &text)])).is_none());
-        let bad = HeaderValue::from_bytes(&[0xff; LENGTH]).unwrap();
+        let bad = HeaderValue::from_bytes(&[0xff; TRACEPARENT_BYTES]).unwrap();
         assert!(extract(&HeaderMap::from_iter([(TRACEPARENT, bad)])).is_none());
     }
 
     #[test]
-    fn the_next_hop_is_told() {
+    fn the_next_hop_gets_our_span_as_parent() {
         let text = format!("00-{TRACE}-{SPAN}-01");
         let mut fields = headers(&[(TRACEPARENT, &text), (TRACESTATE, "a=1"), (TRACESTATE, "b=2")]);
         let state = extract(&fields).unwrap().trace_state().header();
         assert_eq!(state, "a=1,b=2");
-        let ours = |flags| {
+        let our_span = |flags| {
             let (trace, span) = (TraceId::from(0xabc), SpanId::from(0xdef));
             SpanContext::new(trace, span, flags, false, TraceState::NONE)
         };
-        inject(&ours(TraceFlags::SAMPLED), true, &mut fields);
-        let said: Vec<_> = fields.get_all(TRACEPARENT).iter().collect();
-        assert_eq!(said, ["00-00000000000000000000000000000abc-0000000000000def-01"]);
+        inject(&our_span(TraceFlags::SAMPLED), true, &mut fields);
+        let values: Vec<_> = fields.get_all(TRACEPARENT).iter().collect();
+        assert_eq!(values, ["00-00000000000000000000000000000abc-0000000000000def-01"]);
         let state: Vec<_> = fields.get_all(TRACESTATE).iter().collect();
         assert_eq!(state, ["a=1", "b=2"]);
 
         // A new trace: the tracestate of the client's trace is removed.
-        inject(&ours(TraceFlags::NOT_SAMPLED), false, &mut fields);
+        inject(&our_span(TraceFlags::NOT_SAMPLED), false, &mut fields);
         assert!(fields[TRACEPARENT].to_str().unwrap().ends_with("def-00"));
         assert!(!fields.contains_key(TRACESTATE));
 

@@ -1,4 +1,4 @@
-//! Failures of local requests, with their form in each protocol of local clients.
+//! Errors of local requests, as HTTP status and as SOCKS reply.
 
 use http::StatusCode;
 
@@ -6,14 +6,14 @@ use http::StatusCode;
 #[derive(Debug)]
 pub(crate) struct LocalError {
     status: StatusCode,
-    reply: Reply,
+    reply: SocksReply,
     text: String,
 }
 
 /// Replies of SOCKS5 (RFC 1928 section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Reply {
+pub(crate) enum SocksReply {
     Succeeded = 0,
     GeneralFailure = 1,
     NotAllowed = 2,
@@ -28,28 +28,28 @@ pub(crate) enum Reply {
 impl LocalError {
     pub(crate) fn new(status: StatusCode, text: String) -> Self {
         let reply = match status {
-            StatusCode::FORBIDDEN => Reply::NotAllowed,
-            StatusCode::GATEWAY_TIMEOUT => Reply::TimedOut,
-            _ => Reply::GeneralFailure,
+            StatusCode::FORBIDDEN => SocksReply::NotAllowed,
+            StatusCode::GATEWAY_TIMEOUT => SocksReply::TimedOut,
+            _ => SocksReply::GeneralFailure,
         };
         Self { status, reply, text }
     }
 
-    pub(crate) const fn not_allowed(mut self) -> Self {
-        self.reply = Reply::NotAllowed;
+    pub(crate) const fn with_not_allowed(mut self) -> Self {
+        self.reply = SocksReply::NotAllowed;
         self
     }
 
-    /// Sets the SOCKS reply by a proxy error type (RFC 9209 section 2.3).
-    pub(crate) fn because(mut self, kind: Option<&str>) -> Self {
+    /// Sets the SOCKS reply that matches a proxy error type (RFC 9209 section 2.3).
+    pub(crate) fn with_proxy_error(mut self, kind: Option<&str>) -> Self {
         self.reply = match kind {
-            Some("connection_refused") => Reply::ConnectionRefused,
+            Some("connection_refused") => SocksReply::ConnectionRefused,
             Some("dns_error" | "destination_not_found" | "destination_unavailable") => {
-                Reply::HostUnreachable
+                SocksReply::HostUnreachable
             }
-            Some("destination_ip_unroutable") => Reply::NetworkUnreachable,
-            Some("dns_timeout" | "connection_timeout") => Reply::TimedOut,
-            Some("destination_ip_prohibited" | "http_request_denied") => Reply::NotAllowed,
+            Some("destination_ip_unroutable") => SocksReply::NetworkUnreachable,
+            Some("dns_timeout" | "connection_timeout") => SocksReply::TimedOut,
+            Some("destination_ip_prohibited" | "http_request_denied") => SocksReply::NotAllowed,
             _ => self.reply,
         };
         self
@@ -59,7 +59,7 @@ impl LocalError {
         self.status
     }
 
-    pub(crate) const fn reply(&self) -> Reply {
+    pub(crate) const fn reply(&self) -> SocksReply {
         self.reply
     }
 

@@ -1,7 +1,7 @@
-//! Responses without a file, and their reasons.
+//! Responses without a file.
 //!
-//! Owns the status and the text of every response that is not a file. The texts never reveal anything
-//! of the server's file system.
+//! Owns the status and the text of every response that is not a file. The texts reveal nothing
+//! about the server's file system.
 
 use bytes::Bytes;
 use http::header::{ACCEPT_RANGES, ALLOW, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::body::FileBody;
 
 /// The methods that this service supports, as listed in `allow`.
-const ALLOWED: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
+const ALLOWED_METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
 
 /// Why the response has no file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,13 +23,13 @@ pub(crate) enum ErrorResponse {
     /// The file exists, but may not be read: 403.
     Forbidden,
     /// Not GET, HEAD or OPTIONS: 405.
-    Method,
+    MethodNotAllowed,
     /// If-Match or If-Unmodified-Since does not hold: 412.
     PreconditionFailed,
     /// Out of file descriptors or memory, or the path keeps changing: 503.
     Busy,
     /// The disk or the file system failed: 500.
-    Broken,
+    Internal,
 }
 
 impl ErrorResponse {
@@ -38,10 +38,10 @@ impl ErrorResponse {
             Self::BadPath => StatusCode::BAD_REQUEST,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::Forbidden => StatusCode::FORBIDDEN,
-            Self::Method => StatusCode::METHOD_NOT_ALLOWED,
+            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::PreconditionFailed => StatusCode::PRECONDITION_FAILED,
             Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Broken => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 
@@ -50,18 +50,18 @@ impl ErrorResponse {
             Self::BadPath => "400: the request's path is malformed\n",
             Self::NotFound => "404: file not found\n",
             Self::Forbidden => "403: permission denied\n",
-            Self::Method => "405: use GET, HEAD or OPTIONS\n",
+            Self::MethodNotAllowed => "405: use GET, HEAD or OPTIONS\n",
             Self::PreconditionFailed => "412: the precondition of the request does not hold\n",
             Self::Busy => "503: the server is too busy to open the file; try again\n",
-            Self::Broken => "500: cannot read the file\n",
+            Self::Internal => "500: cannot read the file\n",
         }
     }
 
     /// Returns the response, with a short text as body (omitted for HEAD).
-    pub(crate) fn response(self, audience: SendContent) -> Response<FileBody> {
-        let mut response = text(self.status(), self.text(), audience);
+    pub(crate) fn response(self, send_content: SendContent) -> Response<FileBody> {
+        let mut response = text(self.status(), self.text(), send_content);
         match self {
-            Self::Method => drop(response.headers_mut().insert(ALLOW, ALLOWED)),
+            Self::MethodNotAllowed => drop(response.headers_mut().insert(ALLOW, ALLOWED_METHODS)),
             Self::Busy => {
                 let second = HeaderValue::from_static("1");
                 response.headers_mut().insert(RETRY_AFTER, second);
@@ -70,7 +70,7 @@ impl ErrorResponse {
             | Self::NotFound
             | Self::Forbidden
             | Self::PreconditionFailed
-            | Self::Broken => {}
+            | Self::Internal => {}
         }
         response
     }
@@ -93,25 +93,29 @@ impl From<Errno> for ErrorResponse {
             | Errno::ILSEQ => Self::NotFound,
             Errno::ACCESS | Errno::PERM => Self::Forbidden,
             Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN | Errno::INTR => Self::Busy,
-            _ => Self::Broken,
+            _ => Self::Internal,
         }
     }
 }
 
-/// The receiver of a response's body.
+/// Whether a response has content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SendContent {
-    /// The client (GET).
-    Client,
-    /// None: the request is for header fields only (HEAD).
-    Nobody,
+    /// It has (GET).
+    Yes,
+    /// It has not: the request is for header fields only (HEAD).
+    No,
 }
 
 /// Returns a response with a short text.
-pub(crate) fn text(status: StatusCode, text: &'static str, to: SendContent) -> Response<FileBody> {
-    let body = match to {
-        SendContent::Client => FileBody::full(Bytes::from_static(text.as_bytes())),
-        SendContent::Nobody => FileBody::empty(),
+pub(crate) fn text(
+    status: StatusCode,
+    text: &'static str,
+    send_content: SendContent,
+) -> Response<FileBody> {
+    let body = match send_content {
+        SendContent::Yes => FileBody::full(Bytes::from_static(text.as_bytes())),
+        SendContent::No => FileBody::empty(),
     };
     let mut headers = HeaderMap::with_capacity(6);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
@@ -126,7 +130,7 @@ pub(crate) fn text(status: StatusCode, text: &'static str, to: SendContent) -> R
 pub(crate) fn options() -> Response<FileBody> {
     let mut response = Response::new(FileBody::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
-    response.headers_mut().insert(ALLOW, ALLOWED);
+    response.headers_mut().insert(ALLOW, ALLOWED_METHODS);
     response.headers_mut().insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     response
 }

@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
-/// How long after its last change a file's stamp is unreliable: two changes within one tick of the
-/// file system's clock (up to a second) produce the same stamp.
-const UNSETTLED: Duration = Duration::from_secs(2);
+/// How long after its last change a file's version is unreliable: two changes within one tick of
+/// the file system's clock (up to a second) produce the same version.
+const MIN_SETTLED_AGE: Duration = Duration::from_secs(2);
 
 /// A time as returned by `fstat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,16 +55,16 @@ impl FileVersion {
         u64::try_from(self.modified.seconds).ok()
     }
 
-    /// Returns whether any change from `now` on is certain to change the stamp.
+    /// Returns whether any change from `now` on is certain to change the version.
     pub(crate) fn is_settled(&self, now: SystemTime) -> bool {
         let seconds = u64::try_from(self.changed.seconds).unwrap_or(0);
         let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        now.duration_since(changed).is_ok_and(|age| age > UNSETTLED)
+        now.duration_since(changed).is_ok_and(|age| age > MIN_SETTLED_AGE)
     }
 
     /// Returns whether the first `self.size()` bytes are unchanged in `later`, the version of the same open
     /// file. A file that only grew counts as unchanged: data was appended.
-    pub(crate) fn still_holds(&self, later: &Self) -> bool {
+    pub(crate) fn is_prefix_of(&self, later: &Self) -> bool {
         later.size > self.size || (later.size == self.size && later.modified == self.modified)
     }
 
@@ -84,31 +84,31 @@ mod tests {
 
     const CHANGED: FileTime = FileTime { seconds: 1_000, nanoseconds: 5 };
 
-    fn stamp(size: u64, modified: i64) -> FileVersion {
+    fn version(size: u64, modified: i64) -> FileVersion {
         let modified = FileTime { seconds: modified, nanoseconds: 255 };
         FileVersion { device: 1, inode: 0xabc, size, modified, changed: CHANGED }
     }
 
     #[test]
-    fn tags() {
-        assert_eq!(stamp(16, 0).etag(""), "\"10-ff-abc\"");
-        assert_eq!(stamp(16, 1).etag("-gz"), "\"10-3b9acaff-abc-gz\"");
-        assert_ne!(stamp(16, -1).etag(""), stamp(16, 1).etag(""));
+    fn etags() {
+        assert_eq!(version(16, 0).etag(""), "\"10-ff-abc\"");
+        assert_eq!(version(16, 1).etag("-gz"), "\"10-3b9acaff-abc-gz\"");
+        assert_ne!(version(16, -1).etag(""), version(16, 1).etag(""));
     }
 
     #[test]
-    fn growth_is_no_change_of_what_was_there() {
-        assert!(stamp(10, 1).still_holds(&stamp(10, 1)));
-        assert!(stamp(10, 1).still_holds(&stamp(11, 2)));
-        assert!(!stamp(10, 1).still_holds(&stamp(10, 2)));
-        assert!(!stamp(10, 1).still_holds(&stamp(9, 1)));
+    fn appended_data_leaves_the_prefix_unchanged() {
+        assert!(version(10, 1).is_prefix_of(&version(10, 1)));
+        assert!(version(10, 1).is_prefix_of(&version(11, 2)));
+        assert!(!version(10, 1).is_prefix_of(&version(10, 2)));
+        assert!(!version(10, 1).is_prefix_of(&version(9, 1)));
     }
 
     #[test]
-    fn settled_after_a_while() {
+    fn a_version_is_settled_after_two_seconds() {
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        for (now, settled) in [(0, false), (1_000, false), (1_002, false), (1_003, true)] {
-            assert_eq!(stamp(1, 1).is_settled(at(now)), settled, "{now}");
+        for (now, expected) in [(0, false), (1_000, false), (1_002, false), (1_003, true)] {
+            assert_eq!(version(1, 1).is_settled(at(now)), expected, "{now}");
         }
     }
 }

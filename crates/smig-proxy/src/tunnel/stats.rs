@@ -53,7 +53,7 @@ enum EndReason {
     Aborted,
 }
 
-const ENDINGS: [(EndReason, &str); 5] = [
+const END_REASONS: [(EndReason, &str); 5] = [
     (EndReason::Completed, "completed"),
     (EndReason::Client, "client"),
     (EndReason::Remote, "remote"),
@@ -62,7 +62,8 @@ const ENDINGS: [(EndReason, &str); 5] = [
 ];
 
 /// Bucket bounds of the histogram of durations, seconds.
-const BOUNDS: [f64; 9] = [0.1, 1.0, 5.0, 30.0, 120.0, 600.0, 3600.0, 21600.0, f64::INFINITY];
+const DURATION_BUCKETS_S: [f64; 9] =
+    [0.1, 1.0, 5.0, 30.0, 120.0, 600.0, 3600.0, 21600.0, f64::INFINITY];
 
 /// Statistics of the tunnels of a gateway or an agent. Clones share them.
 #[derive(Clone, Debug)]
@@ -70,7 +71,7 @@ pub struct Tunnels(Arc<TunnelStats>);
 
 #[derive(Debug)]
 struct TunnelStats {
-    shown: &'static [TunnelKind],
+    kinds: &'static [TunnelKind],
     counts: [Counts; KINDS],
 }
 
@@ -81,9 +82,9 @@ struct Counts {
     bytes_out: AtomicU64,
     /// Closed tunnels whose stream migrated.
     migrated: AtomicU64,
-    ended: [AtomicU64; ENDINGS.len()],
-    lasted: [AtomicU64; BOUNDS.len()],
-    lasted_millis: AtomicU64,
+    ended: [AtomicU64; END_REASONS.len()],
+    durations: [AtomicU64; DURATION_BUCKETS_S.len()],
+    duration_sum_ms: AtomicU64,
     /// Open tunnels by their numbers.
     open: Mutex<HashMap<u64, StreamOrigin>>,
 }
@@ -101,7 +102,7 @@ impl StreamOrigin {
     }
 
     /// Returns whether the stream has migrated from its first connection.
-    fn has_moved(&self) -> bool {
+    fn has_migrated(&self) -> bool {
         self.0.as_ref().is_some_and(|(stream, first)| {
             stream.connection() != *first || stream.segments().len() > 1
         })
@@ -116,7 +117,7 @@ impl Counts {
     fn report(&self, kind: TunnelKind) -> TunnelReport {
         let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let open = self.open();
-        let migrated = open.values().filter(|place| place.has_moved()).count() as u64;
+        let migrated = open.values().filter(|origin| origin.has_migrated()).count() as u64;
         TunnelReport {
             kind: kind.as_str(),
             open: open.len() as u64,
@@ -124,9 +125,17 @@ impl Counts {
             migrated: get(&self.migrated) + migrated,
             bytes_in: get(&self.bytes_in),
             bytes_out: get(&self.bytes_out),
-            ended: ENDINGS.iter().zip(&self.ended).map(|((_, why), n)| (*why, get(n))).collect(),
-            lasted: BOUNDS.iter().zip(&self.lasted).map(|(bound, n)| (*bound, get(n))).collect(),
-            lasted_seconds: Duration::from_millis(get(&self.lasted_millis)).as_secs_f64(),
+            ended: END_REASONS
+                .iter()
+                .zip(&self.ended)
+                .map(|((_, reason), n)| (*reason, get(n)))
+                .collect(),
+            durations: DURATION_BUCKETS_S
+                .iter()
+                .zip(&self.durations)
+                .map(|(bound, n)| (*bound, get(n)))
+                .collect(),
+            duration_sum_seconds: Duration::from_millis(get(&self.duration_sum_ms)).as_secs_f64(),
         }
     }
 }
@@ -144,40 +153,40 @@ impl Tunnels {
         Self::new(&[TunnelKind::Connect, TunnelKind::Socks, TunnelKind::Port])
     }
 
-    fn new(shown: &'static [TunnelKind]) -> Self {
-        Self(Arc::new(TunnelStats { shown, counts: Default::default() }))
+    fn new(kinds: &'static [TunnelKind]) -> Self {
+        Self(Arc::new(TunnelStats { kinds, counts: Default::default() }))
     }
 
     /// Registers an open tunnel; `stream` is the stream that carries it, or its client's side, if that is an
     /// HTTP/2 stream. Call [`Tunnel::run`] next.
     #[must_use]
     pub fn begin(&self, kind: TunnelKind, stream: Option<StreamInfo>) -> Tunnel {
-        let book = Arc::clone(&self.0);
-        let number = book.counts.get(kind as usize).map_or(0, |counts| {
+        let stats = Arc::clone(&self.0);
+        let number = stats.counts.get(kind as usize).map_or(0, |counts| {
             let number = counts.opened.fetch_add(1, Ordering::Relaxed);
             counts.open().insert(number, StreamOrigin::of(stream));
             number
         });
-        let (since, ending) = (Instant::now(), EndReason::Aborted);
-        Tunnel { book, kind, number, since, ending, sent: 0, received: 0 }
+        let (started_at, end_reason) = (Instant::now(), EndReason::Aborted);
+        Tunnel { stats, kind, number, started_at, end_reason, sent: 0, received: 0 }
     }
 }
 
 impl StatsSource for Tunnels {
     fn report(&self, to: &mut ReportedStats) {
         let counts = |kind: &TunnelKind| Some(self.0.counts.get(*kind as usize)?.report(*kind));
-        to.tunnels.extend(self.0.shown.iter().filter_map(counts));
+        to.tunnels.extend(self.0.kinds.iter().filter_map(counts));
     }
 }
 
 /// A registered open tunnel; dropping it records its end.
 #[derive(Debug)]
 pub struct Tunnel {
-    book: Arc<TunnelStats>,
+    stats: Arc<TunnelStats>,
     kind: TunnelKind,
     number: u64,
-    since: Instant,
-    ending: EndReason,
+    started_at: Instant,
+    end_reason: EndReason,
     /// Bytes already counted.
     sent: u64,
     received: u64,
@@ -185,22 +194,22 @@ pub struct Tunnel {
 
 impl Tunnel {
     fn counts(&self) -> Option<&Counts> {
-        self.book.counts.get(self.kind as usize)
+        self.stats.counts.get(self.kind as usize)
     }
 
     /// Relays bytes between the client and the other end, as [`relay`](super::relay) does.
     pub async fn run<A: TunnelEnd, B: TunnelEnd>(
         mut self,
         client: A,
-        far: B,
+        remote: B,
         idle: Option<Duration>,
     ) -> TunnelOutcome {
-        let outcome = relay_with_progress(client, far, idle, |sent, received| {
-            self.carried(sent, received);
+        let outcome = relay_with_progress(client, remote, idle, |sent, received| {
+            self.count_bytes(sent, received);
         })
         .await;
-        self.carried(outcome.sent, outcome.received);
-        self.ending = match &outcome.end {
+        self.count_bytes(outcome.sent, outcome.received);
+        self.end_reason = match &outcome.end {
             Ok(()) => EndReason::Completed,
             Err(TunnelError::End { side: TunnelSide::A, .. }) => EndReason::Client,
             Err(TunnelError::End { side: TunnelSide::B, .. }) => EndReason::Remote,
@@ -210,7 +219,7 @@ impl Tunnel {
     }
 
     /// Adds the bytes since the last call; both arguments are totals since the start.
-    fn carried(&mut self, sent: u64, received: u64) {
+    fn count_bytes(&mut self, sent: u64, received: u64) {
         if let Some(counts) = self.counts() {
             counts.bytes_in.fetch_add(sent - self.sent, Ordering::Relaxed);
             counts.bytes_out.fetch_add(received - self.received, Ordering::Relaxed);
@@ -224,19 +233,21 @@ impl Drop for Tunnel {
         let Some(counts) = self.counts() else { return };
         // Held until the end: a report counts the tunnel either as open or as ended.
         let mut open = counts.open();
-        let place = open.remove(&self.number);
-        if place.is_some_and(|place| place.has_moved()) {
+        let origin = open.remove(&self.number);
+        if origin.is_some_and(|origin| origin.has_migrated()) {
             counts.migrated.fetch_add(1, Ordering::Relaxed);
         }
-        let lasted = self.since.elapsed();
-        let within = BOUNDS.iter().position(|&bound| lasted.as_secs_f64() <= bound);
-        let why = ENDINGS.iter().position(|(ending, _)| *ending == self.ending);
-        let buckets =
-            [within.and_then(|at| counts.lasted.get(at)), why.and_then(|at| counts.ended.get(at))];
+        let duration = self.started_at.elapsed();
+        let bucket = DURATION_BUCKETS_S.iter().position(|&bound| duration.as_secs_f64() <= bound);
+        let reason = END_REASONS.iter().position(|(ending, _)| *ending == self.end_reason);
+        let buckets = [
+            bucket.and_then(|at| counts.durations.get(at)),
+            reason.and_then(|at| counts.ended.get(at)),
+        ];
         for count in buckets.into_iter().flatten() {
             count.fetch_add(1, Ordering::Relaxed);
         }
-        let millis = u64::try_from(lasted.as_millis()).unwrap_or(u64::MAX);
-        counts.lasted_millis.fetch_add(millis, Ordering::Relaxed);
+        let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        counts.duration_sum_ms.fetch_add(millis, Ordering::Relaxed);
     }
 }

@@ -1,0 +1,186 @@
+//! Builds the response from a representation and a request's header fields (RFC 9110 section
+//! 13.2.2).
+//!
+//! Owns the status and the header fields of 200, 206, 304, 412 and 416. Never accesses the file system.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use http::header::{
+    ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, IF_MATCH,
+    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, LOCATION, RANGE, VARY,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Uri};
+
+use crate::body::{FileBody, Piece};
+use crate::conditional::{PreconditionResult, evaluate, range_applies};
+use crate::error_response::{ErrorResponse, SendContent, text};
+use crate::multipart::Multipart;
+use crate::range::{ByteRange, RangeSelection, select};
+use crate::resource::{ContentSource, Representation};
+
+/// The request header fields with which the response may be other than the complete file. If-Range
+/// has an effect only together with Range.
+const SELECTIVE_FIELDS: [HeaderName; 5] =
+    [RANGE, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_MATCH, IF_UNMODIFIED_SINCE];
+
+/// Returns whether the response is the complete file: the request has none of these fields.
+pub(crate) fn is_plain(request: &HeaderMap) -> bool {
+    !request.keys().any(|name| SELECTIVE_FIELDS.contains(name))
+}
+
+/// Returns the response to GET or HEAD for a representation.
+pub(crate) fn respond(
+    representation: &Representation,
+    request: &HeaderMap,
+    send_content: SendContent,
+) -> Response<FileBody> {
+    match evaluate(request, representation.validators()) {
+        PreconditionResult::Proceed => {}
+        PreconditionResult::NotModified => return not_modified(representation),
+        PreconditionResult::Failed => {
+            return with_vary(
+                ErrorResponse::PreconditionFailed.response(send_content),
+                representation,
+            );
+        }
+    }
+    // Range is defined only for GET (section 14.2).
+    let has_range = send_content == SendContent::Yes
+        && request.contains_key(RANGE)
+        && range_applies(request, representation.validators(), SystemTime::now());
+    if !has_range {
+        return complete(representation, send_content);
+    }
+    match select(request, representation.size()) {
+        RangeSelection::Complete => complete(representation, send_content),
+        RangeSelection::Single(range) => single_range(representation, range),
+        RangeSelection::Multiple(ranges) => multiple_ranges(representation, &ranges),
+        RangeSelection::Unsatisfiable => unsatisfiable(representation),
+    }
+}
+
+fn response(status: StatusCode, headers: HeaderMap, body: FileBody) -> Response<FileBody> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response
+}
+
+/// Returns the response with the complete file.
+#[inline]
+pub(crate) fn complete(
+    representation: &Representation,
+    send_content: SendContent,
+) -> Response<FileBody> {
+    let body = match (send_content, &representation.source) {
+        (SendContent::No, _) => FileBody::empty(),
+        (SendContent::Yes, ContentSource::Memory { bytes, .. }) => FileBody::full(bytes.clone()),
+        (SendContent::Yes, ContentSource::File(file)) => {
+            FileBody::file(Arc::clone(file), ByteRange { start: 0, end: representation.size() })
+        }
+    };
+    let mut response = Response::new(body);
+    *response.headers_mut() = representation.headers.clone();
+    response
+}
+
+fn single_range(representation: &Representation, range: ByteRange) -> Response<FileBody> {
+    let mut headers = representation.headers.clone();
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(range.len()));
+    headers.insert(CONTENT_RANGE, ascii(&range.content_range(representation.size())));
+    let body = match piece(representation, range) {
+        Piece::Memory(bytes) => FileBody::full(bytes),
+        Piece::File(file, range) => FileBody::file(file, range),
+    };
+    response(StatusCode::PARTIAL_CONTENT, headers, body)
+}
+
+fn multiple_ranges(representation: &Representation, ranges: &[ByteRange]) -> Response<FileBody> {
+    let mut headers = representation.headers.clone();
+    let content_type = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    let mut parts = Multipart::new(content_type, representation.size());
+    for range in ranges {
+        parts.push(*range, piece(representation, *range));
+    }
+    headers.insert(CONTENT_TYPE, ascii(&parts.content_type()));
+    let (queue, length) = parts.finish();
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    response(StatusCode::PARTIAL_CONTENT, headers, FileBody::pieces(queue))
+}
+
+fn piece(representation: &Representation, range: ByteRange) -> Piece {
+    match &representation.source {
+        ContentSource::File(file) => Piece::File(Arc::clone(file), range),
+        ContentSource::Memory { bytes, .. } => {
+            // Within the size of the content, which is in memory, so it fits into `usize`.
+            let index = |at: u64| usize::try_from(at).unwrap_or(bytes.len());
+            Piece::Memory(bytes.slice(index(range.start)..index(range.end)))
+        }
+    }
+}
+
+/// Returns a 304 with the fields that a cache needs for its update, without content (section
+/// 15.4.5).
+fn not_modified(representation: &Representation) -> Response<FileBody> {
+    let mut headers = representation.headers.clone();
+    for name in [CONTENT_LENGTH, CONTENT_TYPE, CONTENT_ENCODING, ACCEPT_RANGES] {
+        headers.remove(name);
+    }
+    response(StatusCode::NOT_MODIFIED, headers, FileBody::empty())
+}
+
+fn unsatisfiable(representation: &Representation) -> Response<FileBody> {
+    const TEXT: &str = "416: the file does not have this range\n";
+    let mut response = text(StatusCode::RANGE_NOT_SATISFIABLE, TEXT, SendContent::Yes);
+    let range = format!("bytes */{}", representation.size());
+    response.headers_mut().insert(CONTENT_RANGE, ascii(&range));
+    response.headers_mut().insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    with_vary(response, representation)
+}
+
+fn with_vary(
+    mut response: Response<FileBody>,
+    representation: &Representation,
+) -> Response<FileBody> {
+    if let Some(vary) = representation.headers.get(VARY) {
+        response.headers_mut().insert(VARY, vary.clone());
+    }
+    response
+}
+
+/// Redirects a request for a directory without a trailing slash.
+///
+/// The path has been checked: it begins with exactly one slash and has no backslash, so that no browser
+/// can interpret it as another host.
+pub(crate) fn redirect(uri: &Uri, send_content: SendContent) -> Response<FileBody> {
+    const TEXT: &str = "308: this is a directory, its URL ends in a slash\n";
+    let location = match uri.query() {
+        None => format!("{}/", uri.path()),
+        Some(query) => format!("{}/?{query}", uri.path()),
+    };
+    let Ok(location) = HeaderValue::from_str(&location) else {
+        return ErrorResponse::BadPath.response(send_content);
+    };
+    let mut response = text(StatusCode::PERMANENT_REDIRECT, TEXT, send_content);
+    response.headers_mut().insert(LOCATION, location);
+    response
+}
+
+/// Returns the response with a directory listing.
+pub(crate) fn listing(page: Bytes, send_content: SendContent) -> Response<FileBody> {
+    let mut headers = HeaderMap::with_capacity(6);
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(page.len()));
+    let body = match send_content {
+        SendContent::Yes => FileBody::full(page),
+        SendContent::No => FileBody::empty(),
+    };
+    response(StatusCode::OK, headers, body)
+}
+
+/// Builds a header value from generated text: digits, letters and punctuation.
+fn ascii(value: &str) -> HeaderValue {
+    HeaderValue::from_str(value).unwrap_or(HeaderValue::from_static(""))
+}
