@@ -112,7 +112,7 @@ async fn main() -> Result<(), BoxError> {
     };
     let agent =
         Agent::start(options, agent::client_builder().trust(Trust::Pem(pem.into()))).await?;
-    for (what, page) in [("agent", agent.admin_addr()), ("gateway", gateway.admin())] {
+    for (what, page) in [("agent", agent.admin_addr()), ("gateway", gateway.admin_addr())] {
         println!("{what}: http://{}/", page.ok_or("no page")?);
     }
     let [proxy, socks, port] = [agent.http_addrs(), agent.socks_addrs(), agent.forward_addrs()]

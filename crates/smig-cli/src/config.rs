@@ -54,7 +54,7 @@ pub(crate) fn run(args: &ConfigArgs) -> Result<ExitCode> {
         Action::Check { file } => {
             let checked = if AgentConfig::is_agent_config(file) {
                 AgentConfig::load(file).map(drop).map_err(|faults| faults.to_string())
-            } else if smig_gateway::config::is_gateways(file) {
+            } else if smig_gateway::config::is_gateway_file(file) {
                 smig_gateway::config::Config::load(file)
                     .and_then(|config| smig_gateway::Gateway::check(&config))
                     .map_err(|faults| faults.to_string())

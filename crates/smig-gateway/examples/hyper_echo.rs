@@ -1,5 +1,5 @@
-//! hyper's own HTTP/1.1 server, without anything of ours: answers every request with what it saw of it, in
-//! the field `x-seen`. `interop/framing` puts it behind a gateway.
+//! hyper's own HTTP/1.1 server, without our code: responds to every request with a summary of what
+//! it received, in the field `x-seen`. `interop/framing` puts it behind a gateway.
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -14,16 +14,19 @@ use hyper_util::rt::TokioIo;
 use sha2::{Digest as _, Sha256};
 use tokio::net::TcpListener;
 
-async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>> {
+async fn respond(request: Request<Incoming>) -> Result<Response<Full<Bytes>>> {
     let (parts, body) = request.into_parts();
-    // A request without an end has no answer.
+    // An incomplete request gets no response.
     let body = body.collect().await?.to_bytes();
     let mut seen = format!("{} {} {} ", parts.method, parts.uri, body.len());
     for byte in Sha256::digest(&body).iter().take(8) {
         write!(seen, "{byte:02x}")?;
     }
-    let said = Full::from(format!("seen {seen}\n"));
-    Response::builder().header("x-seen", seen).body(said).context("the target is not a field value")
+    let response_body = Full::from(format!("seen {seen}\n"));
+    Response::builder()
+        .header("x-seen", seen)
+        .body(response_body)
+        .context("the target is not a field value")
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -35,8 +38,8 @@ async fn main() -> Result<Infallible> {
         tcp.set_nodelay(true)?;
         tokio::spawn(async move {
             let server = hyper::server::conn::http1::Builder::new();
-            // A connection that breaks is the attack's business.
-            let _ = server.serve_connection(TokioIo::new(tcp), service_fn(answer)).await;
+            // Failed connections are expected: the requests are attacks.
+            let _ = server.serve_connection(TokioIo::new(tcp), service_fn(respond)).await;
         });
     }
 }

@@ -15,20 +15,20 @@ use crate::upstream::Upstream;
 pub(crate) struct BackgroundThread {
     runtime: Handle,
     /// The interval; dropped to stop the thread.
-    every: watch::Sender<Duration>,
+    interval: watch::Sender<Duration>,
 }
 
 impl BackgroundThread {
-    /// Calls `look` at this interval.
-    pub(crate) fn start(every: Duration, look: impl Fn() + Send + 'static) -> io::Result<Self> {
+    /// Starts the thread, which calls `task` at this interval.
+    pub(crate) fn start(interval: Duration, task: impl Fn() + Send + 'static) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
-        let (every, mut changes) = watch::channel(every);
+        let (sender, mut changes) = watch::channel(interval);
         let run = async move {
             loop {
                 let interval = *changes.borrow_and_update();
                 match timeout(interval, changes.changed()).await {
-                    Err(_) => look(),
+                    Err(_) => task(),
                     // The interval has changed.
                     Ok(Ok(())) => {}
                     Ok(Err(_)) => return,
@@ -40,16 +40,16 @@ impl BackgroundThread {
             runtime.block_on(run);
             runtime.shutdown_background();
         })?;
-        Ok(Self { runtime: handle, every })
+        Ok(Self { runtime: handle, interval: sender })
     }
 
     /// Changes the interval.
-    pub(crate) fn every(&self, every: Duration) {
-        self.every.send_replace(every);
+    pub(crate) fn set_interval(&self, every: Duration) {
+        self.interval.send_replace(every);
     }
 
     /// Starts the upstream's health checks, which run for as long as it exists.
-    pub(crate) fn check(&self, upstream: &Arc<Upstream>) {
+    pub(crate) fn spawn_health_checks(&self, upstream: &Arc<Upstream>) {
         drop(self.runtime.spawn(Upstream::check_health(Arc::downgrade(upstream))));
     }
 }
@@ -61,30 +61,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_interval_counts_at_once() {
-        let (tell, told) = channel();
-        let look = move || {
-            let _ = tell.send(());
+    fn a_new_interval_takes_effect_at_once() {
+        let (calls_tx, calls) = channel();
+        let task = move || {
+            let _ = calls_tx.send(());
         };
-        let thread = BackgroundThread::start(Duration::from_secs(3600), look).unwrap();
-        thread.every(Duration::from_millis(1));
-        told.recv_timeout(Duration::from_secs(60)).expect("it looks by the new interval");
+        let thread = BackgroundThread::start(Duration::from_secs(3600), task).unwrap();
+        thread.set_interval(Duration::from_millis(1));
+        calls.recv_timeout(Duration::from_secs(60)).expect("it is called at the new interval");
         drop(thread);
-        // The thread ends, and drops `look`.
-        while told.recv_timeout(Duration::from_secs(60)).is_ok() {}
+        // The thread ends, and drops `task`.
+        while calls.recv_timeout(Duration::from_secs(60)).is_ok() {}
     }
 
     #[test]
-    fn one_that_is_stuck_holds_nobody() {
-        let (tell, told) = channel();
-        let (hold, held) = channel::<()>();
-        let look = move || {
-            let _ = tell.send(());
-            let _ = held.recv();
+    fn dropping_the_thread_does_not_wait_for_a_blocked_task() {
+        let (calls_tx, calls) = channel();
+        let (release, blocked) = channel::<()>();
+        let task = move || {
+            let _ = calls_tx.send(());
+            let _ = blocked.recv();
         };
-        let thread = BackgroundThread::start(Duration::from_millis(1), look).unwrap();
-        told.recv_timeout(Duration::from_secs(60)).expect("it looks");
+        let thread = BackgroundThread::start(Duration::from_millis(1), task).unwrap();
+        calls.recv_timeout(Duration::from_secs(60)).expect("it is called");
         drop(thread);
-        drop(hold);
+        drop(release);
     }
 }

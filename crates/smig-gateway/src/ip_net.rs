@@ -1,4 +1,4 @@
-//! Addresses with a common beginning.
+//! IP networks: addresses with a common prefix.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -19,23 +19,23 @@ impl IpNet {
         Self { addr, bits }
     }
 
-    /// Whether all of the other's addresses are among this one's.
+    /// Returns whether this network contains all addresses of the other one.
     pub(crate) fn covers(&self, other: &Self) -> bool {
         self.bits <= other.bits && self.contains(other.addr)
     }
 
-    /// Its first address as it was written.
+    /// Returns the address as configured; its host bits may be set.
     pub(crate) const fn addr(&self) -> IpAddr {
         self.addr
     }
 
-    /// How many bits its addresses have in common.
+    /// Returns the length of the prefix in bits.
     pub(crate) const fn bits(&self) -> u32 {
         self.bits
     }
 
     /// Returns whether the network is a single address.
-    pub(crate) const fn is_one(&self) -> bool {
+    pub(crate) const fn is_single_address(&self) -> bool {
         self.bits == if self.addr.is_ipv4() { 32 } else { 128 }
     }
 
@@ -67,9 +67,9 @@ impl FromStr for IpNet {
             None => (text, None),
         };
         let addr: IpAddr = addr.parse().map_err(|_| bad())?;
-        let most = if addr.is_ipv4() { 32 } else { 128 };
-        let bits = bits.map_or(Ok(most), str::parse).map_err(|_| bad())?;
-        if bits > most {
+        let max_bits = if addr.is_ipv4() { 32 } else { 128 };
+        let bits = bits.map_or(Ok(max_bits), str::parse).map_err(|_| bad())?;
+        if bits > max_bits {
             return Err(bad());
         }
         Ok(Self { addr, bits })
@@ -93,16 +93,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_inside_or_not() {
-        let has = |network: &str, addr: &str| {
+    fn a_network_contains_only_its_own_addresses() {
+        let contains = |network: &str, addr: &str| {
             network.parse::<IpNet>().unwrap().contains(addr.parse().unwrap())
         };
-        assert!(has("10.0.0.0/8", "10.255.0.1"));
-        assert!(!has("10.0.0.0/8", "11.0.0.1"));
-        assert!(has("0.0.0.0/0", "192.0.2.1") && !has("0.0.0.0/0", "::1"));
-        assert!(has("192.0.2.1", "192.0.2.1") && !has("192.0.2.1", "192.0.2.2"));
-        assert!(!has("10.0.0.0/8", "::ffff:10.0.0.1"));
-        assert!(has("2001:db8::/32", "2001:db8:1::1") && has("::/0", "::1"));
+        assert!(contains("10.0.0.0/8", "10.255.0.1"));
+        assert!(!contains("10.0.0.0/8", "11.0.0.1"));
+        assert!(contains("0.0.0.0/0", "192.0.2.1") && !contains("0.0.0.0/0", "::1"));
+        assert!(contains("192.0.2.1", "192.0.2.1") && !contains("192.0.2.1", "192.0.2.2"));
+        assert!(!contains("10.0.0.0/8", "::ffff:10.0.0.1"));
+        assert!(contains("2001:db8::/32", "2001:db8:1::1") && contains("::/0", "::1"));
         for bad in ["", "10.0.0.0/33", "::/129", "10/8", "10.0.0.0/-1", "host"] {
             assert!(bad.parse::<IpNet>().is_err(), "{bad}");
         }

@@ -24,34 +24,34 @@ use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::{Layer, Registry};
 
 type Fields = BTreeMap<String, String>;
-type Ended = mpsc::UnboundedReceiver<Fields>;
+type EndedSpans = mpsc::UnboundedReceiver<Fields>;
 
-struct Write<'a>(&'a mut Fields);
+struct FieldVisitor<'a>(&'a mut Fields);
 
-impl Visit for Write<'_> {
+impl Visit for FieldVisitor<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         self.0.insert(field.name().to_owned(), format!("{value:?}").replace('"', ""));
     }
 }
 
 /// Sends the fields of each request span that ends.
-struct Collect {
+struct SpanCollector {
     open: Mutex<BTreeMap<u64, Fields>>,
     ended: mpsc::UnboundedSender<Fields>,
 }
 
-impl Layer<Registry> for Collect {
+impl Layer<Registry> for SpanCollector {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, _: Context<'_, Registry>) {
         if attributes.metadata().target() == TARGET {
             let mut fields = Fields::new();
-            attributes.record(&mut Write(&mut fields));
+            attributes.record(&mut FieldVisitor(&mut fields));
             self.open.lock().unwrap().insert(id.into_u64(), fields);
         }
     }
 
     fn on_record(&self, id: &Id, record: &Record<'_>, _: Context<'_, Registry>) {
         if let Some(fields) = self.open.lock().unwrap().get_mut(&id.into_u64()) {
-            record.record(&mut Write(fields));
+            record.record(&mut FieldVisitor(fields));
         }
     }
 
@@ -62,20 +62,20 @@ impl Layer<Registry> for Collect {
     }
 }
 
-const BIG: usize = 4 << 20;
+const BODY_BYTES: usize = 4 << 20;
 
 /// The process has one global subscriber, and therefore one test.
 #[tokio::test]
 async fn requests_have_spans() {
     let (sender, mut ended) = mpsc::unbounded_channel();
-    let collect = Collect { open: Mutex::default(), ended: sender };
+    let collect = SpanCollector { open: Mutex::default(), ended: sender };
     tracing::subscriber::set_global_default(Registry::default().with(collect)).unwrap();
-    a_span_ends_with_its_stream_and_knows_bytes_and_migrations(&mut ended).await;
-    a_gateway_names_route_and_upstream(&mut ended).await;
-    a_gateway_names_the_other_host(&mut ended).await;
+    a_span_ends_with_its_stream_and_records_bytes_and_migrations(&mut ended).await;
+    gateway_spans_record_route_and_upstream(&mut ended).await;
+    forward_proxy_spans_record_the_destination(&mut ended).await;
 }
 
-async fn a_span_ends_with_its_stream_and_knows_bytes_and_migrations(ended: &mut Ended) {
+async fn a_span_ends_with_its_stream_and_records_bytes_and_migrations(ended: &mut EndedSpans) {
     let watch = AdminObserver::new();
     let observer = Arc::clone(&watch);
     let answer = move |request: Request<Incoming>| {
@@ -85,7 +85,7 @@ async fn a_span_ends_with_its_stream_and_knows_bytes_and_migrations(ended: &mut 
             span.set_upstream("app");
             let body = request.into_body().collect().await?.to_bytes();
             assert_eq!(body, "please");
-            let mut response = Response::new(Full::new(Bytes::from(vec![7; BIG])));
+            let mut response = Response::new(Full::new(Bytes::from(vec![7; BODY_BYTES])));
             response.extensions_mut().insert(MigrationHint::Migrate);
             span.set_status(StatusCode::OK);
             Ok::<_, BoxError>(response)
@@ -111,7 +111,7 @@ async fn a_span_ends_with_its_stream_and_knows_bytes_and_migrations(ended: &mut 
         tokio::task::yield_now().await;
     }
     let body = response.into_body().collect().await.unwrap().to_bytes();
-    assert_eq!(body.len(), BIG);
+    assert_eq!(body.len(), BODY_BYTES);
     let fields = ended.recv().await.unwrap();
     let field = |name: &str| fields.get(name).map(String::as_str);
     assert_eq!(field("http.request.method"), Some("POST"), "{fields:?}");
@@ -120,12 +120,12 @@ async fn a_span_ends_with_its_stream_and_knows_bytes_and_migrations(ended: &mut 
     assert_eq!(field("smig.upstream"), Some("app"));
     assert_eq!(field("http.response.status_code"), Some("200"));
     assert_eq!(field("http.request.body.size"), Some("6"));
-    assert_eq!(field("http.response.body.size"), Some(BIG.to_string().as_str()));
+    assert_eq!(field("http.response.body.size"), Some(BODY_BYTES.to_string().as_str()));
     assert_eq!(field("smig.migrations"), Some("1"));
     assert_eq!(field("error.type"), None);
 }
 
-async fn a_gateway_names_route_and_upstream(ended: &mut Ended) {
+async fn gateway_spans_record_route_and_upstream(ended: &mut EndedSpans) {
     let answer = async |_| Ok::<_, BoxError>(Response::new(Full::new(Bytes::from_static(b"here"))));
     let origin = Server::builder()
         .listen_cleartext("127.0.0.1:0".parse().unwrap(), CleartextTrust::None)
@@ -157,7 +157,7 @@ async fn a_gateway_names_route_and_upstream(ended: &mut Ended) {
     assert_eq!(field("http.response.body.size"), Some("4"));
 }
 
-async fn a_gateway_names_the_other_host(ended: &mut Ended) {
+async fn forward_proxy_spans_record_the_destination(ended: &mut EndedSpans) {
     let answer = async |_| Ok::<_, BoxError>(Response::new(Full::new(Bytes::from_static(b"here"))));
     let origin = Server::builder()
         .listen_cleartext("127.0.0.1:0".parse().unwrap(), CleartextTrust::None)
@@ -196,8 +196,8 @@ async fn a_gateway_names_the_other_host(ended: &mut Ended) {
     let request = request.header(token.0, token.1).body(()).unwrap();
     let opened = tunnel::open(&client, &proxy, request).await.unwrap();
     let ConnectResponse::Tunnel(_, mut stream) = opened else { panic!("{opened:?}") };
-    let asked = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-    stream.write_all(asked).await.unwrap();
+    let sent = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    stream.write_all(sent).await.unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await.unwrap();
     stream.shutdown().await.unwrap();
@@ -205,6 +205,6 @@ async fn a_gateway_names_the_other_host(ended: &mut Ended) {
     let field = |name: &str| fields.get(name).map(String::as_str);
     assert_eq!(field("otel.name"), Some("CONNECT"), "{fields:?}");
     assert_eq!(field("server.port"), Some(&*port));
-    assert_eq!(field("http.request.body.size"), Some(&*asked.len().to_string()));
+    assert_eq!(field("http.request.body.size"), Some(&*sent.len().to_string()));
     assert_eq!(field("http.response.body.size"), Some(&*answer.len().to_string()));
 }

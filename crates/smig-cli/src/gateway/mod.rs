@@ -131,7 +131,7 @@ pub(crate) fn run(args: &GatewayArgs) -> Result<ExitCode> {
         for line in listeners(&gateway) {
             say(&line);
         }
-        if let Some(address) = gateway.admin() {
+        if let Some(address) = gateway.admin_addr() {
             say(&format!("live page, metrics: {}", paint::strong(&format!("http://{address}"))));
         }
         if let Some(collector) = collector {
@@ -175,7 +175,7 @@ fn config(args: &GatewayArgs, say: &dyn Fn(&str)) -> Result<Config> {
     let usage = |what: String| Failure::new(Exit::Usage, what);
     let mut config = match (&args.config, &args.to) {
         (Some(file), _) => Config::load(file).map_err(|faults| usage(faults.to_string()))?,
-        (None, Some(server)) => Config::to(server.clone()),
+        (None, Some(server)) => Config::for_server(server.clone()),
         (None, None) => {
             return Err(usage("no upstream server; use --to URL or --config FILE".into()).into());
         }

@@ -9,7 +9,7 @@ use super::spec::{ListenProtocol, ListenSpec, RouteSpec};
 use super::{HeaderRules, HostPattern};
 use crate::upstream::UpstreamSpec;
 
-fn under(at: &[String], keys: &[&str]) -> Vec<String> {
+fn key_path(at: &[String], keys: &[&str]) -> Vec<String> {
     at.iter().cloned().chain(keys.iter().map(|&key| key.to_owned())).collect()
 }
 
@@ -18,19 +18,20 @@ pub(super) fn listeners(listen: &[AtKey<ListenSpec>], document: &mut Document<'_
     for AtKey { at, value } in listen {
         for address in &value.address {
             if address.port() != 0 && seen.contains(address) {
-                document.fault(&under(at, &["address"]), format!("{address} is configured twice"));
+                document
+                    .fault(&key_path(at, &["address"]), format!("{address} is configured twice"));
             }
             seen.push(*address);
         }
         if value.redirect_to_https.is_some() && value.protocol == ListenProtocol::Tls {
             let what = "this listener uses TLS; set protocol = \"cleartext\"";
-            document.fault(&under(at, &["redirect_to_https"]), what);
+            document.fault(&key_path(at, &["redirect_to_https"]), what);
         }
         if let Some(port) = value.redirect_to_https
             && value.address.iter().any(|address| address.port() == port)
         {
             let what = "this is the listener's own port: redirects would loop";
-            document.fault(&under(at, &["redirect_to_https"]), what);
+            document.fault(&key_path(at, &["redirect_to_https"]), what);
         }
     }
 }
@@ -42,7 +43,7 @@ pub(super) fn routes(
 ) {
     for AtKey { at, value } in upstreams {
         if value.servers.is_empty() {
-            document.fault(&under(at, &["servers"]), "no servers; add at least one");
+            document.fault(&key_path(at, &["servers"]), "no servers; add at least one");
         }
     }
     let names: Vec<&str> =
@@ -51,8 +52,8 @@ pub(super) fn routes(
     let complete = !document.has_faults();
     let mut seen = BTreeMap::new();
     for AtKey { at, value } in routes {
-        let mut fault = |keys: &[&str], what: String| document.fault(&under(at, keys), what);
-        if let Err((key, what)) = action(value) {
+        let mut fault = |keys: &[&str], what: String| document.fault(&key_path(at, keys), what);
+        if let Err((key, what)) = check_action(value) {
             fault(&[key], what);
         }
         if let Some(name) = &value.upstream
@@ -60,15 +61,15 @@ pub(super) fn routes(
             && !names.contains(&name.as_str())
         {
             let what = match suggest(name, names.iter().copied()) {
-                Some(near) => format!("there is no upstream {name:?}; did you mean {near:?}?"),
+                Some(hint) => format!("there is no upstream {name:?}; did you mean {hint:?}?"),
                 None => format!("there is no upstream {name:?}; write [upstreams.{name}]"),
             };
             fault(&["upstream"], what);
         }
-        if let Err(what) = path(&value.path) {
+        if let Err(what) = check_path(&value.path) {
             fault(&["path"], what);
         }
-        if let Some(Err(what)) = value.prefix_rewrite.as_deref().map(path) {
+        if let Some(Err(what)) = value.prefix_rewrite.as_deref().map(check_path) {
             fault(&["prefix_rewrite"], what);
         }
         for host in value.host.all() {
@@ -90,8 +91,8 @@ pub(super) fn routes(
             hosts.push(String::new());
         }
         for host in hosts {
-            let here = at.last().cloned().unwrap_or_default();
-            if let Some(other) = seen.insert((host, value.path.clone()), here) {
+            let index = at.last().cloned().unwrap_or_default();
+            if let Some(other) = seen.insert((host, value.path.clone()), index) {
                 fault(&["path"], format!("route.{other} is for the same host and path"));
             }
         }
@@ -99,7 +100,7 @@ pub(super) fn routes(
 }
 
 /// Checks that a route has exactly one action.
-fn action(route: &RouteSpec) -> Result<(), (&'static str, String)> {
+fn check_action(route: &RouteSpec) -> Result<(), (&'static str, String)> {
     let bad = |key, what: &str| Err((key, what.to_owned()));
     let status = route.status.map(StatusCode::from_u16).transpose();
     let Ok(status) = status else { return bad("status", "must be between 100 and 999") };
@@ -121,8 +122,8 @@ fn action(route: &RouteSpec) -> Result<(), (&'static str, String)> {
     }
     if let Some(redirect) = &route.redirect {
         let uri: Option<Uri> = redirect.parse().ok();
-        let is_whole = uri.is_some_and(|uri| uri.scheme().is_some() && uri.query().is_none());
-        if !is_whole {
+        let is_absolute = uri.is_some_and(|uri| uri.scheme().is_some() && uri.query().is_none());
+        if !is_absolute {
             return bad("redirect", "write an absolute URL without a query: https://example.com");
         }
     }
@@ -135,7 +136,7 @@ fn action(route: &RouteSpec) -> Result<(), (&'static str, String)> {
     Ok(())
 }
 
-fn path(path: &str) -> Result<(), String> {
+fn check_path(path: &str) -> Result<(), String> {
     let is_path =
         path.starts_with('/') && path.parse::<Uri>().is_ok_and(|uri| uri.query().is_none());
     if !is_path || path.contains('#') {

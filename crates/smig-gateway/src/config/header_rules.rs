@@ -7,8 +7,8 @@ use http::header::{
 
 use super::HeaderSpec;
 
-/// Fields that frame messages, or are for one hop only.
-const OURS: [HeaderName; 10] = [
+/// Fields that frame messages, or are hop-by-hop: rules cannot change them.
+const RESERVED_FIELDS: [HeaderName; 10] = [
     CONNECTION,
     CONTENT_LENGTH,
     HOST,
@@ -48,16 +48,22 @@ impl HeaderRules {
     pub fn new(spec: &HeaderSpec) -> Result<Self, (&'static str, String, String)> {
         let mut steps = Vec::new();
         for (index, name) in spec.remove.iter().enumerate() {
-            let name = field(name).map_err(|what| ("remove", index.to_string(), what))?;
+            let name = parse_name(name).map_err(|what| ("remove", index.to_string(), what))?;
             steps.push(Step::Remove(name));
         }
         for (name, value) in &spec.set {
             let fault = |what| ("set", name.clone(), what);
-            steps.push(Step::Set(field(name).map_err(fault)?, content(value).map_err(fault)?));
+            steps.push(Step::Set(
+                parse_name(name).map_err(fault)?,
+                parse_value(value).map_err(fault)?,
+            ));
         }
         for (name, value) in &spec.add {
             let fault = |what| ("add", name.clone(), what);
-            steps.push(Step::Add(field(name).map_err(fault)?, content(value).map_err(fault)?));
+            steps.push(Step::Add(
+                parse_name(name).map_err(fault)?,
+                parse_value(value).map_err(fault)?,
+            ));
         }
         Ok(Self(steps.into()))
     }
@@ -74,33 +80,33 @@ impl HeaderRules {
     }
 
     /// Returns whether a rule changes this field.
-    pub(crate) fn name(&self, field: &str) -> bool {
+    pub(crate) fn changes(&self, field: &str) -> bool {
         self.0.iter().any(|step| step.name().as_str().eq_ignore_ascii_case(field))
     }
 
     /// Returns whether a field's name differs from a rule's only by `_` and `-`. Servers that map fields to variables
     /// (CGI, WSGI) do not distinguish these: the rule would miss the field, but the server would take it for the
     /// rule's.
-    pub(crate) fn is_posed_as(&self, field: &HeaderName) -> bool {
-        let plain = |byte: u8| if byte == b'_' { b'-' } else { byte };
-        let poses = |name: &HeaderName| {
+    pub(crate) fn is_imitated_by(&self, field: &HeaderName) -> bool {
+        let normalize = |byte: u8| if byte == b'_' { b'-' } else { byte };
+        let imitates = |name: &HeaderName| {
             let (name, field) = (name.as_str().bytes(), field.as_str().bytes());
-            name.len() == field.len() && name.map(plain).eq(field.map(plain))
+            name.len() == field.len() && name.map(normalize).eq(field.map(normalize))
         };
-        self.0.iter().any(|step| step.name() != field && poses(step.name()))
+        self.0.iter().any(|step| step.name() != field && imitates(step.name()))
             && !self.0.iter().any(|step| step.name() == field)
     }
 }
 
-fn field(name: &str) -> Result<HeaderName, String> {
+fn parse_name(name: &str) -> Result<HeaderName, String> {
     let field: HeaderName = name.parse().map_err(|_| format!("{name:?} is not a field name"))?;
-    if OURS.contains(&field) {
+    if RESERVED_FIELDS.contains(&field) {
         return Err("this field is reserved for the gateway".to_owned());
     }
     Ok(field)
 }
 
-fn content(value: &str) -> Result<HeaderValue, String> {
+fn parse_value(value: &str) -> Result<HeaderValue, String> {
     value.parse().map_err(|_| format!("{value:?} has characters that are invalid in a field"))
 }
 
@@ -109,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_that_would_not_arrive_cannot_be_set() {
+    fn reserved_fields_cannot_be_set() {
         for name in ["Host", "Connection", "Proxy-Authorization", "Keep-Alive", "Proxy-Connection"]
         {
             let spec: HeaderSpec = toml::from_str(&format!("set = {{ {name} = 'x' }}")).unwrap();
@@ -133,15 +139,15 @@ mod tests {
         assert_eq!(headers["x-a"], "1");
         let both: Vec<_> = headers.get_all("x-b").iter().collect();
         assert_eq!(both, ["2", "3"]);
-        assert!(rules.name("x-a") && !rules.name("x-c"));
+        assert!(rules.changes("x-a") && !rules.changes("x-c"));
     }
 
     #[test]
-    fn a_field_is_not_taken_for_that_of_a_rule() {
+    fn underscore_variants_of_a_rule_are_detected() {
         let spec: HeaderSpec =
             toml::from_str("remove = ['X-User-Id', 'a_b']\nset = { a-b = '1' }").unwrap();
         let rules = HeaderRules::new(&spec).unwrap();
-        for (name, poses) in [
+        for (name, expected) in [
             ("x_user_id", true),
             ("x-user_id", true),
             ("x-user-id", false),
@@ -149,13 +155,13 @@ mod tests {
             ("a_b", false),
             ("a-b", false),
         ] {
-            assert_eq!(rules.is_posed_as(&HeaderName::from_static(name)), poses, "{name}");
+            assert_eq!(rules.is_imitated_by(&HeaderName::from_static(name)), expected, "{name}");
         }
-        assert!(!HeaderRules::default().is_posed_as(&HeaderName::from_static("x_user_id")));
+        assert!(!HeaderRules::default().is_imitated_by(&HeaderName::from_static("x_user_id")));
     }
 
     #[test]
-    fn what_frames_messages_is_left_alone() {
+    fn faults_name_the_table_and_the_key() {
         let bad = |text: &str| {
             let spec: HeaderSpec = toml::from_str(text).unwrap();
             let (kind, name, _) = HeaderRules::new(&spec).unwrap_err();

@@ -28,8 +28,8 @@ impl FromStr for HostPattern {
             None => (&*lower, false),
         };
         let is_label = |label: &str| {
-            let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-            !label.is_empty() && label.bytes().all(fits)
+            let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+            !label.is_empty() && label.bytes().all(is_valid)
         };
         if !name.split('.').all(is_label) || name.len() > MAX_HOST_LENGTH {
             return Err(format!(

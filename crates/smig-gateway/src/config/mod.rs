@@ -18,8 +18,8 @@ pub use header_rules::HeaderRules;
 pub use host_pattern::HostPattern;
 pub(crate) use host_pattern::MAX_HOST_LENGTH;
 pub use spec::{
-    AccessLogSpec, CertificateSpec, ClientCertificate, ClientTlsSpec, ForwardedFields,
-    ForwardedSpec, HeaderSpec, ListenProtocol, ListenSpec, OneOrMore, RouteMigration, RouteSpec,
+    AccessLogSpec, CertificateSpec, ClientCertificate, ForwardedFields, ForwardedSpec, HeaderSpec,
+    ListenProtocol, ListenSpec, ListenTlsSpec, OneOrMore, RouteMigration, RouteSpec,
 };
 
 pub use crate::ip_net::IpNet;
@@ -58,8 +58,8 @@ pub struct Config {
     pub certificates: Vec<CertificateSpec>,
     /// Chain and key (PEM) to use if there are no certificates.
     pub development: Option<(Vec<u8>, Vec<u8>)>,
-    /// Verification of clients' certificates.
-    pub tls: ClientTlsSpec,
+    /// TLS settings of the listeners.
+    pub tls: ListenTlsSpec,
     /// Upstreams by name.
     pub upstreams: BTreeMap<String, UpstreamSpec>,
     /// Routes.
@@ -75,12 +75,12 @@ pub struct Config {
     /// The collector of request spans; disabled if absent.
     pub telemetry: Option<TelemetrySpec>,
     /// The file it was read from.
-    source: Option<Source>,
+    source: Option<ConfigText>,
 }
 
 /// A file and its text.
 #[derive(Clone, Debug)]
-struct Source {
+struct ConfigText {
     file: PathBuf,
     text: String,
 }
@@ -88,7 +88,7 @@ struct Source {
 impl Config {
     /// A configuration that routes all requests to one server.
     #[must_use]
-    pub fn to(server: ServerUrl) -> Self {
+    pub fn for_server(server: ServerUrl) -> Self {
         let route = RouteSpec {
             path: "/".to_owned(),
             upstream: Some("origin".to_owned()),
@@ -119,11 +119,11 @@ impl Config {
     pub fn parse(text: &str, path: &Path) -> Result<Self, Vec<Diagnostic>> {
         let mut document = Document::parse(text).map_err(|fault| vec![fault])?;
         let mut config = Self {
-            source: Some(Source { file: path.to_owned(), text: text.to_owned() }),
+            source: Some(ConfigText { file: path.to_owned(), text: text.to_owned() }),
             ..Self::default()
         };
         if document.has("forward_proxy") {
-            for_agents(&mut config.server.engine);
+            set_agent_defaults(&mut config.server.engine);
         }
         document.settings(&SCHEMA, &mut config.server);
         let listen = document.each("listen");
@@ -166,9 +166,9 @@ impl Config {
 
     /// Resolves relative paths against the file's directory.
     fn resolve(&mut self, file: &Path) {
-        let whole = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
-        let folder = whole.parent().unwrap_or(&whole);
-        let join = |path: &mut PathBuf| *path = folder.join(&*path);
+        let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+        let directory = absolute.parent().unwrap_or(&absolute);
+        let join = |path: &mut PathBuf| *path = directory.join(&*path);
         for certificate in &mut self.certificates {
             join(&mut certificate.chain);
             join(&mut certificate.key);
@@ -234,14 +234,14 @@ impl Config {
 
 /// Adjusts defaults for agents, which carry all traffic of their programs in one session: more concurrent
 /// streams, and a larger connection window for uploads whose destinations do not read.
-const fn for_agents(engine: &mut smig::Config) {
+const fn set_agent_defaults(engine: &mut smig::Config) {
     engine.max_concurrent_streams = 1024;
     engine.connection_window = 16 << 20;
 }
 
-/// Returns whether a file configures a gateway: one of its top-level keys is a gateway's alone.
+/// Returns whether a file configures a gateway: it has a top-level key that only gateways have.
 #[must_use]
-pub fn is_gateways(path: &Path) -> bool {
+pub fn is_gateway_file(path: &Path) -> bool {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.parse::<toml::Table>().is_ok_and(|table| KEYS.iter().any(|key| table.contains_key(*key)))
 }

@@ -54,8 +54,8 @@ pub struct CertificateSpec {
 /// TLS settings of the listeners.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct ClientTlsSpec {
-    /// CA certificates for clients' certificates; PEM. Unless set, clients are not asked for certificates.
+pub struct ListenTlsSpec {
+    /// CA certificates for clients' certificates; PEM. Unless set, none are requested.
     pub client_ca: Option<PathBuf>,
     /// Whether clients must present a certificate.
     pub client_certificate: ClientCertificate,
@@ -64,7 +64,7 @@ pub struct ClientTlsSpec {
     pub reload_interval: Duration,
 }
 
-impl Default for ClientTlsSpec {
+impl Default for ListenTlsSpec {
     fn default() -> Self {
         Self {
             client_ca: None,
@@ -92,7 +92,7 @@ pub struct RouteSpec {
     /// Host names, `*.NAME` for all subdomains; empty: any host.
     #[serde(default)]
     pub host: OneOrMore,
-    /// Path prefix: `/api` matches itself and all below it, `/api/` matches what is below it.
+    /// Path prefix: `/api` matches itself and all paths below it, `/api/` only those below it.
     #[serde(default = "root")]
     pub path: String,
     /// The upstream that handles the requests.

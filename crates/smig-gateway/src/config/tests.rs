@@ -16,19 +16,23 @@ fn faults(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_forward_proxy_has_room_for_agents() {
-    let of = |text: &str| parse(text).unwrap().server.engine;
-    let usual = of("");
-    let agents = of("[forward_proxy]\ncertificate_subjects = ['ann']");
-    assert_eq!((usual.max_concurrent_streams, agents.max_concurrent_streams), (128, 1024));
-    assert!(agents.connection_window > usual.connection_window);
-    let told =
-        of("[http2]\nmax_concurrent_streams = 7\n[forward_proxy]\ncertificate_subjects = ['ann']");
-    assert_eq!(told.max_concurrent_streams, 7);
+fn a_forward_proxy_raises_the_default_limits() {
+    let engine_of = |text: &str| parse(text).unwrap().server.engine;
+    let defaults = engine_of("");
+    let with_forward_proxy = engine_of("[forward_proxy]\ncertificate_subjects = ['ann']");
+    assert_eq!(
+        (defaults.max_concurrent_streams, with_forward_proxy.max_concurrent_streams),
+        (128, 1024)
+    );
+    assert!(with_forward_proxy.connection_window > defaults.connection_window);
+    let explicit = engine_of(
+        "[http2]\nmax_concurrent_streams = 7\n[forward_proxy]\ncertificate_subjects = ['ann']",
+    );
+    assert_eq!(explicit.max_concurrent_streams, 7);
 }
 
 #[test]
-fn the_example_parses_as_it_is_and_with_every_key_in_force() {
+fn the_example_parses_as_written_and_with_every_key_uncommented() {
     let config = parse(&example()).unwrap();
     assert_eq!(config.listen[0].address.len(), 2);
     assert_eq!(config.routes[0].upstream.as_deref(), Some("app"));
@@ -40,8 +44,8 @@ fn the_example_parses_as_it_is_and_with_every_key_in_force() {
     let UpstreamSpec { servers, .. } = config.upstreams["app"].clone();
     assert_eq!(config.upstreams["app"], UpstreamSpec::new(servers));
 
-    let whole = uncommented(&example());
-    let config = parse(&whole).unwrap_or_else(|faults| panic!("{faults:#?}"));
+    let all_keys = uncommented(&example());
+    let config = parse(&all_keys).unwrap_or_else(|faults| panic!("{faults:#?}"));
     assert_eq!(config.changed_server_settings(&defaults), ["admin", "telemetry"]);
     assert_eq!(config.listen.len(), 2);
     assert_eq!(config.certificates[0].chain, Path::new("/etc/smig/fullchain.pem"));
@@ -51,12 +55,12 @@ fn the_example_parses_as_it_is_and_with_every_key_in_force() {
     assert!(config.forward_proxy.is_some());
     // Every key of the file is in the example.
     for key in KEYS {
-        assert!(whole.contains(&format!("[{key}")), "{key}");
+        assert!(all_keys.contains(&format!("[{key}")), "{key}");
     }
 }
 
 #[test]
-fn every_fault_is_named_with_its_line_and_key() {
+fn every_fault_is_reported_with_its_line_and_key() {
     assert_eq!(
         faults(
             "[[listen]]\naddress = 'somewhere'\n[[route]]\npath = 'x'\nupstrem = 'app'\n\
@@ -93,7 +97,7 @@ fn every_fault_is_named_with_its_line_and_key() {
 }
 
 #[test]
-fn what_types_cannot_say_is_checked() {
+fn constraints_between_keys_are_checked() {
     let route =
         |text: &str| faults(&format!("[upstreams.app]\nservers = ['http://a']\n[[route]]\n{text}"));
     assert_eq!(
@@ -138,23 +142,23 @@ fn what_types_cannot_say_is_checked() {
         faults("[[listen]]\naddress = '127.0.0.1:1'\nredirect_to_https = 443\n"),
         ["3: listen.0.redirect_to_https: this listener uses TLS; set protocol = \"cleartext\""]
     );
-    let itself =
+    let redirect_to_itself =
         "[[listen]]\naddress = '127.0.0.1:443'\nprotocol = 'cleartext'\nredirect_to_https = 443\n";
     assert_eq!(
-        faults(itself),
+        faults(redirect_to_itself),
         ["4: listen.0.redirect_to_https: this is the listener's own port: redirects would loop"]
     );
 }
 
 #[test]
-fn what_shows_only_in_use_has_its_line_too() {
+fn errors_found_later_have_a_line_too() {
     let config = parse("[[certificate]]\nchain = 'a'\n\nkey = 'b'\n").unwrap();
     let faults = config.fault(&["certificate", "0", "key"], "cannot be read");
     assert_eq!(faults.to_string(), "/etc/smig/gateway.toml:4: certificate.0.key: cannot be read");
 }
 
 #[test]
-fn the_shared_settings_are_those_of_every_server() {
+fn shared_settings_are_parsed() {
     let text = "[server]\nworkers = 3\ndrain_timeout = '7s'\n[migration]\nmin_size = '1MiB'\n";
     let config = parse(text).unwrap();
     assert_eq!(config.server.workers, Some(3));
@@ -167,7 +171,7 @@ fn the_shared_settings_are_those_of_every_server() {
 }
 
 #[test]
-fn the_page_about_the_gateway_shows_a_good_file() {
+fn the_example_in_the_gateway_docs_is_valid() {
     let page = include_str!("../../../../docs/gateway.md");
     let (_, rest) = page.split_once("```toml\n").unwrap();
     let (text, _) = rest.split_once("```").unwrap();

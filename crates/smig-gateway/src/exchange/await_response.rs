@@ -14,13 +14,14 @@ use tokio::time::Instant;
 /// Minimum interval between checks whether a request was sent.
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Waits for a response's header section. The timeouts begin when the request has a stream; waiting for that, and for
-/// a connection, ends with the client's own limits.
+/// Waits for a response's header section. The timeouts begin when the request has a stream; waiting
+/// for a stream, or a connection, is limited by the HTTP/2 client.
 pub(super) async fn await_response(
     mut sending: ResponseFuture<'_>,
     deadline: ResponseDeadline,
 ) -> Result<Result<Response<Incoming>, smig::Error>, ProxyError> {
-    // The clock of the current attempt, and when that was sent: the client repeats what the server did not process.
+    // The clock of the current attempt, and when that was sent: the HTTP/2 client resends requests
+    // that the server did not process.
     let mut running: Option<(std::time::Instant, ResponseClock)> = None;
     let mut timer = pin!(tokio::time::sleep(deadline.first_timeout()));
     poll_fn(|cx| {
@@ -40,9 +41,9 @@ pub(super) async fn await_response(
                     until
                 }
                 (Some(_), Some((since, mut clock))) => match clock.check_progress() {
-                    Ok(more) => {
+                    Ok(remaining) => {
                         running = Some((since, clock));
-                        Instant::now() + more
+                        Instant::now() + remaining
                     }
                     Err(failure) => return Poll::Ready(Err(failure)),
                 },

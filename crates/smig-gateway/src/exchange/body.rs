@@ -18,20 +18,20 @@ use crate::upstream::ActiveRequest;
 /// A response's body: from an upstream, forwarded as the client reads it, or the gateway's own. A failure of an
 /// upstream's body is an error, which resets the stream or closes the connection, and never a regular end.
 #[derive(Default)]
-pub struct Body(Source);
+pub struct Body(BodyKind);
 
 #[derive(Default)]
-enum Source {
+enum BodyKind {
     #[default]
     Empty,
     Text(Bytes),
-    Http1(Http1),
-    Http2(Http2),
-    Other(Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError>>>),
+    Http1(Http1Body),
+    Http2(Http2Body),
+    Boxed(Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError>>>),
 }
 
 /// A body received over HTTP/1.1, and its connection.
-struct Http1 {
+struct Http1Body {
     incoming: hyper::body::Incoming,
     /// `None` once the connection is checked in.
     lease: Option<Lease>,
@@ -39,37 +39,37 @@ struct Http1 {
     /// What may remain of the request.
     rest: WeakUpload,
     /// `None`: it may idle without limit.
-    stall: Option<Duration>,
+    idle_timeout: Option<Duration>,
     /// The last poll was pending: the timeout is running.
-    waits: bool,
+    is_waiting: bool,
 }
 
-/// A body received by our own client.
-struct Http2 {
+/// A body received by the HTTP/2 client.
+struct Http2Body {
     incoming: Incoming,
     /// `None` only while being dropped.
     active: Option<ActiveRequest>,
     /// What may remain of the request, even after the response has ended.
     rest: WeakUpload,
     /// `None`: it may idle without limit.
-    stall: Option<Duration>,
+    idle_timeout: Option<Duration>,
     timer: Option<Pin<Box<Sleep>>>,
-    waits: bool,
+    is_waiting: bool,
 }
 
 /// The upstream sent nothing for too long.
 #[derive(Debug, thiserror::Error)]
 #[error("the upstream sent nothing for {} s", .0.as_secs_f32())]
-struct Stalled(Duration);
+struct StalledError(Duration);
 
 impl std::fmt::Debug for Body {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match &self.0 {
-            Source::Empty => "Body(empty)",
-            Source::Text(_) => "Body(text)",
-            Source::Http1(_) => "Body(HTTP/1.1)",
-            Source::Http2(_) => "Body(HTTP/2)",
-            Source::Other(_) => "Body(other)",
+            BodyKind::Empty => "Body(empty)",
+            BodyKind::Text(_) => "Body(text)",
+            BodyKind::Http1(_) => "Body(HTTP/1.1)",
+            BodyKind::Http2(_) => "Body(HTTP/2)",
+            BodyKind::Boxed(_) => "Body(other)",
         })
     }
 }
@@ -78,21 +78,21 @@ impl Body {
     /// An empty body.
     #[must_use]
     pub const fn empty() -> Self {
-        Self(Source::Empty)
+        Self(BodyKind::Empty)
     }
 
     /// A body with this text.
     #[must_use]
     pub fn text(text: impl Into<Bytes>) -> Self {
         let text = text.into();
-        Self(if text.is_empty() { Source::Empty } else { Source::Text(text) })
+        Self(if text.is_empty() { BodyKind::Empty } else { BodyKind::Text(text) })
     }
 
-    /// Returns the text, if this is a text of the gateway's own.
-    pub(crate) fn own_text(&self) -> Option<&Bytes> {
+    /// Returns the text, if the gateway generated it.
+    pub(crate) fn generated_text(&self) -> Option<&Bytes> {
         match &self.0 {
-            Source::Text(text) => Some(text),
-            Source::Empty | Source::Http1(_) | Source::Http2(_) | Source::Other(_) => None,
+            BodyKind::Text(text) => Some(text),
+            BodyKind::Empty | BodyKind::Http1(_) | BodyKind::Http2(_) | BodyKind::Boxed(_) => None,
         }
     }
 
@@ -102,7 +102,7 @@ impl Body {
     where
         B: http_body::Body<Data = Bytes, Error = BoxError> + 'static,
     {
-        Self(Source::Other(Box::pin(body)))
+        Self(BodyKind::Boxed(Box::pin(body)))
     }
 
     pub(super) fn http1(
@@ -110,34 +110,41 @@ impl Body {
         lease: Lease,
         active: ActiveRequest,
         rest: WeakUpload,
-        stall: Option<Duration>,
+        idle_timeout: Option<Duration>,
     ) -> Self {
         let lease = Some(lease);
-        Self(Source::Http1(Http1 { incoming, lease, active, rest, stall, waits: false }))
+        Self(BodyKind::Http1(Http1Body {
+            incoming,
+            lease,
+            active,
+            rest,
+            idle_timeout,
+            is_waiting: false,
+        }))
     }
 
     pub(super) fn http2(
         incoming: Incoming,
         active: ActiveRequest,
         rest: WeakUpload,
-        stall: Option<Duration>,
+        idle_timeout: Option<Duration>,
     ) -> Self {
-        let (active, timer, waits) = (Some(active), None, false);
-        Self(Source::Http2(Http2 { incoming, active, rest, stall, timer, waits }))
+        let (active, timer, is_waiting) = (Some(active), None, false);
+        Self(BodyKind::Http2(Http2Body { incoming, active, rest, idle_timeout, timer, is_waiting }))
     }
 }
 
-type Polled = Poll<Option<Result<Frame<Bytes>, BoxError>>>;
+type PollFrame = Poll<Option<Result<Frame<Bytes>, BoxError>>>;
 
-impl Http1 {
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Polled {
+impl Http1Body {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> PollFrame {
         let Some(connection) = self.lease.as_mut().and_then(Lease::get) else {
             return Pin::new(&mut self.incoming).poll_frame(cx).map_err(Into::into);
         };
         let incoming = &mut self.incoming;
         match connection.drive(cx, |cx| Pin::new(&mut *incoming).poll_frame(cx)) {
             Poll::Ready(Some(Ok(frame))) => {
-                self.waits = false;
+                self.is_waiting = false;
                 let frame = match validate_response_frame(frame) {
                     Ok(frame) => frame,
                     Err(why) => return self.fail(why),
@@ -153,11 +160,11 @@ impl Http1 {
             }
             Poll::Ready(Some(Err(error))) => self.fail(error.into()),
             Poll::Pending => {
-                let Some(stall) = self.stall else { return Poll::Pending };
-                let fresh = !std::mem::replace(&mut self.waits, true);
-                match connection.poll_timeout(cx, stall, fresh) {
+                let Some(stall) = self.idle_timeout else { return Poll::Pending };
+                let starts_waiting = !std::mem::replace(&mut self.is_waiting, true);
+                match connection.poll_timeout(cx, stall, starts_waiting) {
                     Poll::Pending => Poll::Pending,
-                    Poll::Ready(()) => self.fail(Stalled(stall).into()),
+                    Poll::Ready(()) => self.fail(StalledError(stall).into()),
                 }
             }
         }
@@ -170,52 +177,52 @@ impl Http1 {
         }
     }
 
-    fn fail(&mut self, error: BoxError) -> Polled {
+    fn fail(&mut self, error: BoxError) -> PollFrame {
         self.lease = None;
-        failed(&self.active, &self.rest, &error);
+        record_body_failure(&self.active, &self.rest, &error);
         Poll::Ready(Some(Err(error)))
     }
 }
 
-impl Http2 {
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Polled {
+impl Http2Body {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> PollFrame {
         let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) else {
-            let Some(stall) = self.stall else { return Poll::Pending };
+            let Some(stall) = self.idle_timeout else { return Poll::Pending };
             let until = Instant::now() + stall;
-            let fresh = !std::mem::replace(&mut self.waits, true);
+            let starts_waiting = !std::mem::replace(&mut self.is_waiting, true);
             let timer = match &mut self.timer {
                 Some(timer) => timer,
                 none => none.insert(Box::pin(tokio::time::sleep_until(until))),
             };
-            if fresh {
+            if starts_waiting {
                 timer.as_mut().reset(until);
             }
             if timer.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
             }
             self.incoming = Incoming::empty();
-            let error = Stalled(stall).into();
-            self.failed(&error);
+            let error = StalledError(stall).into();
+            self.record_failure(&error);
             return Poll::Ready(Some(Err(error)));
         };
-        self.waits = false;
+        self.is_waiting = false;
         Poll::Ready(frame.map(|frame| {
             let frame = frame.map_err(BoxError::from).and_then(validate_response_frame);
             frame.map_err(|error| {
-                self.failed(&error);
-                passed_on(error)
+                self.record_failure(&error);
+                downstream_error(error)
             })
         }))
     }
 
-    fn failed(&self, error: &BoxError) {
+    fn record_failure(&self, error: &BoxError) {
         if let Some(active) = &self.active {
-            failed(active, &self.rest, error);
+            record_body_failure(active, &self.rest, error);
         }
     }
 }
 
-impl Drop for Http2 {
+impl Drop for Http2Body {
     fn drop(&mut self) {
         if let Some(active) = self.active.take() {
             self.rest.hold(active);
@@ -225,7 +232,7 @@ impl Drop for Http2 {
 
 /// Records that a response's body failed; the client receives a reset. If the request's body failed before, the
 /// exchange was aborted for that reason, and the server is not at fault.
-fn failed(active: &ActiveRequest, rest: &WeakUpload, error: &BoxError) {
+fn record_body_failure(active: &ActiveRequest, rest: &WeakUpload, error: &BoxError) {
     if rest.has_failed() {
         tracing::debug!(%error, "response aborted with its request");
         return;
@@ -240,8 +247,9 @@ fn failed(active: &ActiveRequest, rest: &WeakUpload, error: &BoxError) {
     }
 }
 
-/// Returns the error for the client: the server's CANCEL stays CANCEL, which clients of gRPC tell from a failure.
-fn passed_on(error: BoxError) -> BoxError {
+/// Returns the error for the client: the server's CANCEL stays CANCEL, which gRPC clients
+/// distinguish from a failure.
+fn downstream_error(error: BoxError) -> BoxError {
     match error.downcast_ref().is_some_and(is_cancel) {
         true => Reset(ErrorCode::Cancel).into(),
         false => error,
@@ -252,37 +260,37 @@ impl http_body::Body for Body {
     type Data = Bytes;
     type Error = BoxError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> PollFrame {
         match &mut self.0 {
-            Source::Empty => Poll::Ready(None),
-            Source::Text(text) => {
+            BodyKind::Empty => Poll::Ready(None),
+            BodyKind::Text(text) => {
                 let text = std::mem::take(text);
-                self.0 = Source::Empty;
+                self.0 = BodyKind::Empty;
                 Poll::Ready(Some(Ok(Frame::data(text))))
             }
-            Source::Http1(body) => body.poll_frame(cx),
-            Source::Http2(body) => body.poll_frame(cx),
-            Source::Other(body) => body.as_mut().poll_frame(cx),
+            BodyKind::Http1(body) => body.poll_frame(cx),
+            BodyKind::Http2(body) => body.poll_frame(cx),
+            BodyKind::Boxed(body) => body.as_mut().poll_frame(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
-            Source::Empty => true,
-            Source::Text(_) => false,
-            Source::Http1(body) => body.incoming.is_end_stream(),
-            Source::Http2(body) => body.incoming.is_end_stream(),
-            Source::Other(body) => body.is_end_stream(),
+            BodyKind::Empty => true,
+            BodyKind::Text(_) => false,
+            BodyKind::Http1(body) => body.incoming.is_end_stream(),
+            BodyKind::Http2(body) => body.incoming.is_end_stream(),
+            BodyKind::Boxed(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Source::Empty => SizeHint::with_exact(0),
-            Source::Text(text) => SizeHint::with_exact(text.len() as u64),
-            Source::Http1(body) => body.incoming.size_hint(),
-            Source::Http2(body) => body.incoming.size_hint(),
-            Source::Other(body) => body.size_hint(),
+            BodyKind::Empty => SizeHint::with_exact(0),
+            BodyKind::Text(text) => SizeHint::with_exact(text.len() as u64),
+            BodyKind::Http1(body) => body.incoming.size_hint(),
+            BodyKind::Http2(body) => body.incoming.size_hint(),
+            BodyKind::Boxed(body) => body.size_hint(),
         }
     }
 }

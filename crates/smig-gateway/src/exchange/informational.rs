@@ -7,39 +7,39 @@ use smig::InformationalSender;
 use smig_proxy::head;
 use smig_proxy::upload::Upload;
 
-use super::request::Role;
+use super::request::ProxyRole;
 
-/// Maximum size in bytes of the forwarded informational responses to one request; an early hint takes a few hundred. If a
-/// client does not read, all of them are buffered.
+/// Maximum size of the forwarded informational responses to one request; an early hint takes a few
+/// hundred bytes. If a client does not read, all of them are buffered.
 const MAX_INFORMATIONAL_BYTES: usize = 16 << 10;
-/// Cost of one without any field.
-const BASE_COST: usize = 128;
+/// Cost of an informational response without fields.
+const BASE_COST_BYTES: usize = 128;
 
 /// The informational responses to one request.
 #[derive(Debug)]
 pub(super) struct InformationalResponses {
     /// Total cost so far.
     cost: AtomicUsize,
-    role: Role,
+    role: ProxyRole,
     version: Version,
 }
 
 impl InformationalResponses {
-    pub(super) const fn new(role: Role, version: Version) -> Self {
+    pub(super) const fn new(role: ProxyRole, version: Version) -> Self {
         Self { cost: AtomicUsize::new(0), role, version }
     }
 
     /// Counts an informational response; returns whether it may be forwarded.
-    fn has_room(&self, headers: &HeaderMap) -> bool {
+    fn try_reserve(&self, headers: &HeaderMap) -> bool {
         let fields = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32);
-        let cost = BASE_COST + fields.sum::<usize>();
+        let cost = BASE_COST_BYTES + fields.sum::<usize>();
         self.cost.fetch_add(cost, Ordering::Relaxed).saturating_add(cost) <= MAX_INFORMATIONAL_BYTES
     }
 }
 
-/// Handles an informational response (1xx) of an upstream. 100 opens the gate of the body and is not forwarded: the library
-/// sends 100 itself when the body is read.
-pub(super) fn on_informational(
+/// Handles an informational response (1xx) of an upstream. 100 opens the gate of the upload and is
+/// not forwarded: the gateway's server sends 100 itself when the body is read.
+pub(super) fn handle_informational(
     informational: &InformationalSender,
     upload: &Upload,
     forwarded: &InformationalResponses,
@@ -50,7 +50,7 @@ pub(super) fn on_informational(
         upload.open_gate();
         return;
     }
-    if !forwarded.has_room(headers) {
+    if !forwarded.try_reserve(headers) {
         tracing::debug!(%status, "limit reached: informational responses to one request");
         return;
     }

@@ -17,8 +17,8 @@ use smig_proxy::{ProxyError, grpc};
 use super::attempts::Attempts;
 use super::await_response::await_response;
 use super::body::Body;
-use super::informational::{InformationalResponses, on_informational};
-use super::request::Role;
+use super::informational::{InformationalResponses, handle_informational};
+use super::request::ProxyRole;
 use crate::upstream::{
     ActiveRequest, BalanceInput, Connection, Http2Client, Upstream, WorkerPools,
 };
@@ -29,7 +29,7 @@ pub(super) struct PlainExchange<'a> {
     pub(super) client: SocketAddr,
     pub(super) content: Content<Upload>,
     pub(super) informational: Option<InformationalSender>,
-    pub(super) role: Role,
+    pub(super) role: ProxyRole,
 }
 
 impl PlainExchange<'_> {
@@ -39,37 +39,37 @@ impl PlainExchange<'_> {
 
     /// Tries servers until one responds or none is left.
     ///
-    /// A future is stored in the one that awaits it, with space for all of its states: large values are boxed, and
-    /// what does not wait is not async.
+    /// A future is stored in the one that awaits it, with space for all of its states: large values
+    /// are boxed, and functions that do not wait are not async.
     pub(super) async fn run(
         self,
         upstream_head: Box<UpstreamHead>,
         mut extensions: Extensions,
     ) -> Result<Response<Body>, ProxyError> {
-        let worker = WorkerPools::of(self.upstream);
+        let pools = WorkerPools::of(self.upstream);
         let mut attempts = Attempts::new(self.upstream);
-        let mut next = Some(upstream_head);
-        let mut last = ProxyError::NoServer;
-        while let Some(upstream_head) = next.take() {
-            let asked = BalanceInput {
+        let mut pending_head = Some(upstream_head);
+        let mut last_failure = ProxyError::NoServer;
+        while let Some(upstream_head) = pending_head.take() {
+            let input = BalanceInput {
                 client: self.client,
                 uri: &upstream_head.uri,
                 headers: &upstream_head.fields,
             };
-            let Some((number, active)) = attempts.choose(asked) else { break };
-            let (Some(pool), Some(server)) = (worker.pool(number), active.server()) else {
+            let Some((number, active)) = attempts.choose(input) else { break };
+            let (Some(pool), Some(server)) = (pools.pool(number), active.server()) else {
                 break;
             };
             let idempotent = upstream_head.method.is_idempotent();
             // Clone it only while a retry is possible.
-            next = attempts.may_follow().then(|| upstream_head.clone());
+            pending_head = attempts.can_retry().then(|| upstream_head.clone());
             let failure = match pool.connection(self.upstream, server).await {
                 Ok(Connection::Http1(mut lease)) => {
                     let sent = match self.send_http1(*upstream_head, &mut extensions, &mut lease) {
                         Ok(sending) => sending.await.map_err(ProxyError::from),
                         Err(failure) => Err(failure),
                     };
-                    match sent.and_then(|sent| self.take_http1(sent, lease, active)) {
+                    match sent.and_then(|sent| self.finish_http1(sent, lease, active)) {
                         Ok(response) => return Ok(response),
                         Err(failure) => failure,
                     }
@@ -87,16 +87,16 @@ impl PlainExchange<'_> {
             if self.upload().has_failed() {
                 return Err(ProxyError::RequestBody(failure.to_string()));
             }
-            attempts.blame(number, &failure);
+            attempts.record_failure(number, &failure);
             if self.upload().is_touched()
                 || !failure.may_retry(idempotent)
-                || !attempts.another(number, &failure)
+                || !attempts.take_retry(number, &failure)
             {
                 return Err(failure);
             }
-            last = failure;
+            last_failure = failure;
         }
-        Err(last)
+        Err(last_failure)
     }
 
     /// Returns the timeouts for a request. gRPC calls require HTTP/2 to the server, and have their own deadlines
@@ -122,7 +122,7 @@ impl PlainExchange<'_> {
             let (informational, upload) = (informational.clone(), self.upload().clone());
             let forwarded = InformationalResponses::new(self.role, Version::HTTP_11);
             hyper::ext::on_informational(&mut request, move |head| {
-                on_informational(
+                handle_informational(
                     &informational,
                     &upload,
                     &forwarded,
@@ -137,7 +137,7 @@ impl PlainExchange<'_> {
     }
 
     /// Turns a response received over HTTP/1.1 into the one for the client.
-    fn take_http1(
+    fn finish_http1(
         &self,
         mut response: Response<Received>,
         lease: Lease,
@@ -152,8 +152,8 @@ impl PlainExchange<'_> {
             lease.release();
             Body::empty()
         } else {
-            let stall = self.upstream.timeouts().stream_idle_of(&parts.headers);
-            Body::http1(incoming, lease, active, self.upload().downgrade(), stall)
+            let idle_timeout = self.upstream.timeouts().stream_idle_of(&parts.headers);
+            Body::http1(incoming, lease, active, self.upload().downgrade(), idle_timeout)
         };
         Ok(Response::from_parts(parts, body))
     }
@@ -171,7 +171,7 @@ impl PlainExchange<'_> {
             let (informational, upload) = (informational.clone(), self.upload().clone());
             let forwarded = InformationalResponses::new(self.role, Version::HTTP_2);
             smig::on_informational(&mut request, move |status, headers| {
-                on_informational(&informational, &upload, &forwarded, status, headers);
+                handle_informational(&informational, &upload, &forwarded, status, headers);
             });
         }
         let sending =

@@ -58,18 +58,18 @@ enum Downstream {
 }
 
 /// A server's response to the request.
-enum Reply {
+enum ServerResponse {
     Http1 {
         response: Response<Received>,
         lease: Lease,
-        /// The key that the gateway has sent for a client without one.
-        own_key: Option<HeaderValue>,
+        /// The key that the gateway generated for a client over HTTP/2, which sends none.
+        generated_key: Option<HeaderValue>,
     },
     Http2 {
         response: Response<Incoming>,
         /// The tunnel's direction to the server.
         sender: BodySender,
-        /// The client's key, which HTTP/2 has no use for.
+        /// The client's key, which is not sent over HTTP/2.
         key: Option<HeaderValue>,
     },
 }
@@ -89,32 +89,34 @@ impl UpgradeExchange<'_> {
                 return Err(ProxyError::Upgrade("the client's connection cannot switch protocols"));
             }
         };
-        // Nothing of the client's data is sent before the answer: a WebSocket's handshake is a GET like any other.
+        // None of the client's data is sent before the response: a WebSocket's handshake is a plain
+        // GET.
         let switch_to = SwitchTo::of(&upstream_head.upgrade);
         let idempotent = switch_to == SwitchTo::WebSocket;
         let worker = WorkerPools::of(upstream);
         let mut attempts = Attempts::new(upstream);
-        let mut last = ProxyError::NoServer;
-        let (number, active, reply) = loop {
-            let asked =
+        let mut last_failure = ProxyError::NoServer;
+        let (number, active, response) = loop {
+            let input =
                 BalanceInput { client, uri: &upstream_head.uri, headers: &upstream_head.fields };
-            let Some((number, active)) = attempts.choose(asked) else { return Err(last) };
+            let Some((number, active)) = attempts.choose(input) else { return Err(last_failure) };
             let (Some(pool), Some(server)) = (worker.pool(number), active.server()) else {
                 return Err(ProxyError::NoServer);
             };
-            last = match ask(&upstream_head, switch_to, upstream, pool, server).await {
-                Ok(reply) => break (number, active, reply),
-                Err(failure) => failure,
-            };
-            attempts.blame(number, &last);
-            if !last.may_retry(idempotent) || !attempts.another(number, &last) {
-                return Err(last);
+            last_failure =
+                match send_request(&upstream_head, switch_to, upstream, pool, server).await {
+                    Ok(response) => break (number, active, response),
+                    Err(failure) => failure,
+                };
+            attempts.record_failure(number, &last_failure);
+            if !last_failure.may_retry(idempotent) || !attempts.take_retry(number, &last_failure) {
+                return Err(last_failure);
             }
         };
         if let Some(server) = active.server() {
             server.on_success();
         }
-        let request = Answered {
+        let completion = UpgradeCompletion {
             upstream,
             switch_to,
             upgrade: &upstream_head.upgrade,
@@ -122,16 +124,18 @@ impl UpgradeExchange<'_> {
             active,
             tunnels,
         };
-        let joined = match reply {
-            Reply::Http1 { response, lease, own_key } => {
-                request.by_http1(response, lease, own_key).await
+        let result = match response {
+            ServerResponse::Http1 { response, lease, generated_key: own_key } => {
+                completion.finish_http1(response, lease, own_key).await
             }
-            Reply::Http2 { response, sender, key } => request.by_http2(response, sender, key),
+            ServerResponse::Http2 { response, sender, key } => {
+                completion.finish_http2(response, sender, key)
+            }
         };
-        if let Err(failure) = &joined {
-            attempts.blame(number, failure);
+        if let Err(failure) = &result {
+            attempts.record_failure(number, failure);
         }
-        joined
+        result
     }
 }
 
@@ -150,16 +154,16 @@ impl SwitchTo {
 }
 
 /// Sends the request to a server and waits for the response's header section.
-async fn ask(
+async fn send_request(
     upstream_head: &UpstreamHead,
     switch_to: SwitchTo,
     upstream: &Upstream,
     pool: &ServerPool,
     server: &UpstreamServer,
-) -> Result<Reply, ProxyError> {
+) -> Result<ServerResponse, ProxyError> {
     let limits = upstream.timeouts();
     let connection = match switch_to {
-        SwitchTo::WebSocket => pool.for_websocket(upstream, server).await?,
+        SwitchTo::WebSocket => pool.websocket_connection(upstream, server).await?,
         SwitchTo::Tunnel | SwitchTo::Other => pool.connection(upstream, server).await?,
     };
     let session = match connection {
@@ -168,68 +172,68 @@ async fn ask(
             lease.release();
             return Err(ProxyError::NotImplemented("protocols other than websocket"));
         }
-        Connection::Http1(lease) => return ask_http1(upstream_head.clone(), lease, limits).await,
+        Connection::Http1(lease) => return send_http1(upstream_head.clone(), lease, limits).await,
         Connection::Http2(session) => session,
     };
-    match ask_http2(upstream_head.clone(), &session, server, limits).await {
+    match send_http2(upstream_head.clone(), &session, server, limits).await {
         Err(ProxyError::NoExtendedConnect) if switch_to == SwitchTo::WebSocket => {
-            let lease = pool.without_extended_connect(upstream, server, &session).await?;
-            ask_http1(upstream_head.clone(), lease, limits).await
+            let lease = pool.fall_back_to_http1(upstream, server, &session).await?;
+            send_http1(upstream_head.clone(), lease, limits).await
         }
         other => other,
     }
 }
 
 /// Sends the request over HTTP/1.1, with Upgrade or as CONNECT.
-async fn ask_http1(
+async fn send_http1(
     mut upstream_head: UpstreamHead,
     mut lease: Lease,
     limits: &Timeouts,
-) -> Result<Reply, ProxyError> {
-    let mut own_key = None;
+) -> Result<ServerResponse, ProxyError> {
+    let mut generated_key = None;
     if let UpgradeKind::ExtendedConnect(_) = upstream_head.upgrade {
-        let key = websocket::key().ok_or(ProxyError::Upgrade("no random numbers"))?;
+        let key = websocket::generate_key().ok_or(ProxyError::Upgrade("no random numbers"))?;
         upstream_head.fields.set(ProxyField::WebSocketKey, key.clone());
-        own_key = Some(key);
+        generated_key = Some(key);
     }
     let request = head::for_http1(upstream_head, Content::tunnel(Upload::default()))?;
     let Some(connection) = lease.get() else { return Err(ProxyError::NoServer) };
     // How a server parses the bytes that follow is uncertain, even if it does not switch.
     connection.mark_last();
     let response = connection.send(request, limits.response_deadline(&Upload::default())).await?;
-    Ok(Reply::Http1 { response, lease, own_key })
+    Ok(ServerResponse::Http1 { response, lease, generated_key })
 }
 
 /// Sends the request over HTTP/2, as extended CONNECT or CONNECT.
-async fn ask_http2(
+async fn send_http2(
     mut upstream_head: UpstreamHead,
     session: &Http2Client,
     server: &UpstreamServer,
     limits: &Timeouts,
-) -> Result<Reply, ProxyError> {
+) -> Result<ServerResponse, ProxyError> {
     let key = upstream_head.fields.remove(&websocket::KEY);
-    let (sender, fed) = channel();
-    let content = Content::tunnel(Upload::tunnel(fed));
+    let (sender, body) = channel();
+    let content = Content::tunnel(Upload::tunnel(body));
     let request = head::for_http2(upstream_head, &session.scheme, content)?;
-    let failed = |error: smig::Error| match (error.is_user(), error.was_processed()) {
+    let to_proxy_error = |error: smig::Error| match (error.is_user(), error.was_processed()) {
         (true, Processed::No) => ProxyError::NoExtendedConnect,
         (true, _) => ProxyError::Upgrade("the request was cancelled"),
         (false, _) => ProxyError::from_smig(error),
     };
-    let sending = session.client.submit(&session.origin, request).map_err(failed)?;
+    let sending = session.client.submit(&session.origin, request).map_err(to_proxy_error)?;
     // The tunnel's other direction waits for this response, so it cannot stall.
     let deadline = limits.response_deadline(&Upload::default());
-    let response = await_response(sending, deadline).await?.map_err(failed)?;
+    let response = await_response(sending, deadline).await?.map_err(to_proxy_error)?;
     if response.version() < Version::HTTP_2 {
-        // The client sent a CONNECT, and has no tunnel there.
+        // The HTTP/2 client fell back to HTTP/1.1, and its CONNECT opens no tunnel there.
         session.fell_back(server);
         return Err(ProxyError::Upgrade("the server no longer supports HTTP/2"));
     }
-    Ok(Reply::Http2 { response, sender, key })
+    Ok(ServerResponse::Http2 { response, sender, key })
 }
 
-/// A request that a server has answered.
-struct Answered<'a> {
+/// A request to which a server has responded: what is needed to open the tunnel.
+struct UpgradeCompletion<'a> {
     upstream: &'a Arc<Upstream>,
     switch_to: SwitchTo,
     upgrade: &'a UpgradeKind,
@@ -238,25 +242,26 @@ struct Answered<'a> {
     tunnels: &'a Tunnels,
 }
 
-impl Answered<'_> {
-    /// Relays, if the server has switched on its HTTP/1.1 connection.
-    async fn by_http1(
+impl UpgradeCompletion<'_> {
+    /// Starts the relay if the server switched on its HTTP/1.1 connection; otherwise forwards the
+    /// response.
+    async fn finish_http1(
         self,
         mut response: Response<Received>,
         lease: Lease,
-        own_key: Option<HeaderValue>,
+        generated_key: Option<HeaderValue>,
     ) -> Result<Response<Body>, ProxyError> {
         let Self { upstream, switch_to, upgrade, downstream, active, tunnels } = self;
         let limits = *upstream.timeouts();
-        let switches = match switch_to {
+        let switched = match switch_to {
             SwitchTo::Tunnel => response.status().is_success(),
             SwitchTo::WebSocket | SwitchTo::Other => {
                 response.status() == StatusCode::SWITCHING_PROTOCOLS
             }
         };
-        let upgraded = response.headers().get(UPGRADE).cloned();
+        let protocol = response.headers().get(UPGRADE).cloned();
         head::validate_switch_response(&mut response)?;
-        if !switches {
+        if !switched {
             if matches!(upgrade, UpgradeKind::ExtendedConnect(_)) && response.status().is_success()
             {
                 // The server answers the GET, as it may (RFC 9110 section 7.8); to the client, 2xx would mean that the
@@ -264,16 +269,18 @@ impl Answered<'_> {
                 return Err(ProxyError::Upgrade("the server did not switch protocols"));
             }
             let (parts, incoming) = response.into_parts();
-            let stall = limits.stream_idle_of(&parts.headers);
-            let body = Body::http1(incoming, lease, active, WeakUpload::default(), stall);
+            let idle_timeout = limits.stream_idle_of(&parts.headers);
+            let body = Body::http1(incoming, lease, active, WeakUpload::default(), idle_timeout);
             return Ok(Response::from_parts(parts, body));
         }
         if switch_to != SwitchTo::Tunnel {
-            if !upgraded.is_some_and(|name| name.as_bytes().eq_ignore_ascii_case(b"websocket")) {
+            if !protocol.is_some_and(|name| name.as_bytes().eq_ignore_ascii_case(b"websocket")) {
                 return Err(ProxyError::Upgrade("the server switched to another protocol"));
             }
-            let answer = own_key.as_ref().and_then(websocket::accept);
-            if own_key.is_some() && response.headers().get(websocket::ACCEPT) != answer.as_ref() {
+            let expected_accept = generated_key.as_ref().and_then(websocket::accept_value);
+            if generated_key.is_some()
+                && response.headers().get(websocket::ACCEPT) != expected_accept.as_ref()
+            {
                 return Err(ProxyError::Upgrade("sec-websocket-accept is wrong"));
             }
         }
@@ -282,22 +289,23 @@ impl Answered<'_> {
             connection.switch(limits.connect).await?;
         let server_end = Socket::with_prefix(io, early);
         let name = upstream.name().to_owned();
-        let (head, body) = answer_head(upgrade, &downstream, response.headers());
-        let held = (active, permit);
-        join(
-            begin(tunnels, &downstream),
+        let (head, body) = tunnel_head(upgrade, &downstream, response.headers());
+        let guards = (active, permit);
+        spawn_relay(
+            begin_tunnel(tunnels, &downstream),
             downstream,
             server_end,
             body.sender,
             limits.tunnel,
             name,
-            held,
+            guards,
         );
         Ok(head.map(|()| body.body))
     }
 
-    /// Relays, if the server has accepted the CONNECT on its HTTP/2 stream.
-    fn by_http2(
+    /// Starts the relay if the server accepted the CONNECT over HTTP/2; otherwise forwards the
+    /// response.
+    fn finish_http2(
         self,
         mut response: Response<Incoming>,
         mut sender: BodySender,
@@ -307,7 +315,7 @@ impl Answered<'_> {
         let limits = *upstream.timeouts();
         let opened = response.status().is_success();
         if opened {
-            // RFC 9110 section 9.3.6: it has no meaning there.
+            // RFC 9110 section 9.3.6: Content-Length has no meaning there.
             response.headers_mut().remove(CONTENT_LENGTH);
         }
         head::validate_http2_response(&mut response)?;
@@ -317,20 +325,20 @@ impl Answered<'_> {
             // Nothing was sent, so nothing is truncated: the request ends regularly, and the response is read to its
             // end.
             sender.finish();
-            let stall = limits.stream_idle_of(&parts.headers);
-            let body = Body::http2(incoming, active, WeakUpload::default(), stall);
+            let idle_timeout = limits.stream_idle_of(&parts.headers);
+            let body = Body::http2(incoming, active, WeakUpload::default(), idle_timeout);
             return Ok(Response::from_parts(parts, body));
         }
         if let (UpgradeKind::Upgrade(_), Some(key)) = (upgrade, &key)
-            && let Some(accept) = websocket::accept(key)
+            && let Some(accept) = websocket::accept_value(key)
         {
             parts.headers.insert(websocket::ACCEPT, accept);
         }
         let server_end = Stream::new(incoming, sender);
-        let (head, body) = answer_head(upgrade, &downstream, &parts.headers);
+        let (head, body) = tunnel_head(upgrade, &downstream, &parts.headers);
         let name = upstream.name().to_owned();
-        join(
-            begin(tunnels, &downstream),
+        spawn_relay(
+            begin_tunnel(tunnels, &downstream),
             downstream,
             server_end,
             body.sender,
@@ -343,40 +351,40 @@ impl Answered<'_> {
 }
 
 /// The body of the response that opens a tunnel, and its writer.
-struct Answer {
+struct TunnelBody {
     body: Body,
     /// Over HTTP/2 only.
     sender: Option<BodySender>,
 }
 
 /// Returns the head of that response in the client's protocol.
-fn answer_head(
+fn tunnel_head(
     upgrade: &UpgradeKind,
     downstream: &Downstream,
     headers: &HeaderMap,
-) -> (Response<()>, Answer) {
+) -> (Response<()>, TunnelBody) {
     let mut head = Response::new(());
     *head.headers_mut() = headers.clone();
     head.headers_mut().remove(CONTENT_LENGTH);
-    let answer = match downstream {
+    let body = match downstream {
         Downstream::Stream(_) => {
             head.headers_mut().remove(websocket::ACCEPT);
-            let (sender, fed): (_, ChannelBody) = channel();
-            Answer { body: Body::new(fed), sender: Some(sender) }
+            let (sender, body): (_, ChannelBody) = channel();
+            TunnelBody { body: Body::new(body), sender: Some(sender) }
         }
         Downstream::Connection(_) => {
             if let UpgradeKind::Upgrade(protocol) = upgrade {
                 *head.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
                 head::add_upgrade(head.headers_mut(), protocol);
             }
-            Answer { body: Body::empty(), sender: None }
+            TunnelBody { body: Body::empty(), sender: None }
         }
     };
-    (head, answer)
+    (head, body)
 }
 
 /// Starts to count a tunnel.
-fn begin(tunnels: &Tunnels, downstream: &Downstream) -> Tunnel {
+fn begin_tunnel(tunnels: &Tunnels, downstream: &Downstream) -> Tunnel {
     let stream = match downstream {
         Downstream::Stream(incoming) => incoming.stream_info(),
         Downstream::Connection(_) => None,
@@ -384,15 +392,15 @@ fn begin(tunnels: &Tunnels, downstream: &Downstream) -> Tunnel {
     tunnels.begin(TunnelKind::Upgrade, stream)
 }
 
-/// Starts a task that relays between client and server. It holds `held` until its end.
-fn join<F: TunnelEnd + 'static, H: 'static>(
+/// Starts a task that relays between client and server. It holds `guards` until its end.
+fn spawn_relay<F: TunnelEnd + 'static, H: 'static>(
     tunnel: Tunnel,
     downstream: Downstream,
     server_end: F,
     sender: Option<BodySender>,
     idle: std::time::Duration,
     name: String,
-    held: H,
+    guards: H,
 ) {
     tokio::task::spawn_local(async move {
         let outcome = match (downstream, sender) {
@@ -415,6 +423,6 @@ fn join<F: TunnelEnd + 'static, H: 'static>(
             Ok(()) => tracing::debug!(upstream = name, "tunnel ended"),
             Err(error) => tracing::debug!(upstream = name, %error, "tunnel failed"),
         }
-        drop(held);
+        drop(guards);
     });
 }

@@ -14,15 +14,15 @@ pub(super) const ACCEPT: HeaderName = http::header::SEC_WEBSOCKET_ACCEPT;
 
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// Generates a key.
-pub(super) fn key() -> Option<HeaderValue> {
+/// Generates a random key.
+pub(super) fn generate_key() -> Option<HeaderValue> {
     let mut bytes = [0; 16];
     rand::fill(&mut bytes).ok()?;
     HeaderValue::try_from(STANDARD.encode(bytes)).ok()
 }
 
-/// Returns the server's value for a key.
-pub(super) fn accept(key: &HeaderValue) -> Option<HeaderValue> {
+/// Returns the value of Sec-WebSocket-Accept for a key.
+pub(super) fn accept_value(key: &HeaderValue) -> Option<HeaderValue> {
     let mut hash = digest::Context::new(&digest::SHA1_FOR_LEGACY_USE_ONLY);
     hash.update(key.as_bytes());
     hash.update(GUID);
@@ -34,8 +34,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_example_of_the_rfc() {
+    fn the_accept_value_matches_the_rfc_example() {
         let key = HeaderValue::from_static("dGhlIHNhbXBsZSBub25jZQ==");
-        assert_eq!(accept(&key).unwrap(), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+        assert_eq!(accept_value(&key).unwrap(), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
     }
 }

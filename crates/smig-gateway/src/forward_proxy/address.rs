@@ -56,7 +56,7 @@ const SPECIAL_V6: [(Ipv6Addr, u32, &str); 17] = [
 ];
 
 /// Returns the network that makes an address special, and its purpose; `None` if the address is public.
-pub(super) fn special(ip: IpAddr) -> Option<(IpNet, &'static str)> {
+pub(super) fn special_network(ip: IpAddr) -> Option<(IpNet, &'static str)> {
     let v4 = SPECIAL_V4
         .iter()
         .map(|&(addr, bits, what)| (IpNet::new(Ipv4Addr::from(addr).into(), bits), what));
@@ -76,17 +76,17 @@ pub(super) fn special(ip: IpAddr) -> Option<(IpNet, &'static str)> {
 /// Returns whether the address is one of this machine's.
 ///
 /// # Errors
-/// The process or the machine lacks what is needed to tell, such as a file descriptor.
+/// A resource needed for the check is exhausted, such as file descriptors.
 pub(super) fn is_own(ip: IpAddr) -> io::Result<bool> {
     let ip = ip.to_canonical();
     if ip.is_loopback() || ip.is_unspecified() {
         return Ok(true);
     }
-    asked(ask_kernel(ip))
+    interpret(query_kernel(ip))
 }
 
-/// Asks the kernel whether an address is this machine's, by a socket that sends nothing.
-fn ask_kernel(ip: IpAddr) -> io::Result<bool> {
+/// Queries the kernel whether an address is this machine's, with a socket that sends nothing.
+fn query_kernel(ip: IpAddr) -> io::Result<bool> {
     match ip {
         // Only an own address can be a source. Others fail at `bind`; with `ip_nonlocal_bind`, at `connect`. The source
         // that the kernel would select for an own address is not always that address, but may be the primary one of
@@ -105,10 +105,11 @@ fn ask_kernel(ip: IpAddr) -> io::Result<bool> {
     }
 }
 
-/// Turns the kernel's errors into an answer. An address that cannot be a source or has no route is not this
-/// machine's; without the means to ask, the answer is unknown; after any other error it is yes.
-fn asked(answer: io::Result<bool>) -> io::Result<bool> {
-    const NOT_OWN: [Errno; 6] = [
+/// Interprets the result of [`query_kernel`]. An address that cannot be a source or has no route is
+/// not this machine's; if a resource is exhausted, the error remains; after any other error, the
+/// address counts as this machine's.
+fn interpret(result: io::Result<bool>) -> io::Result<bool> {
+    const NOT_OWN_ERRORS: [Errno; 6] = [
         Errno::NETUNREACH,
         Errno::HOSTUNREACH,
         Errno::NETDOWN,
@@ -117,12 +118,12 @@ fn asked(answer: io::Result<bool>) -> io::Result<bool> {
         Errno::INVAL,
     ];
     // The last two: all ports are in use.
-    const LACKING: [Errno; 6] =
+    const RESOURCE_ERRORS: [Errno; 6] =
         [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM, Errno::ADDRINUSE, Errno::AGAIN];
-    let Err(error) = answer else { return answer };
+    let Err(error) = result else { return result };
     match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(errno) if NOT_OWN.contains(&errno) => Ok(false),
-        Some(errno) if LACKING.contains(&errno) => Err(error),
+        Some(errno) if NOT_OWN_ERRORS.contains(&errno) => Ok(false),
+        Some(errno) if RESOURCE_ERRORS.contains(&errno) => Err(error),
         Some(_) | None => Ok(true),
     }
 }
@@ -140,13 +141,13 @@ impl Nat64 {
         }
         // Bits 64 to 71 are zero, and not part of the address.
         let bits = v6.to_bits();
-        let before = bits >> (128 - 64);
-        let behind = bits & (u128::MAX >> 72);
-        let joined = (before << 56) | behind;
+        let high = bits >> (128 - 64);
+        let low = bits & (u128::MAX >> 72);
+        let packed = (high << 56) | low;
         // 120 bits: prefix, address, suffix. A prefix of 96 bits contains the zero byte itself.
         let address = match self.0.bits() {
             96 => bits,
-            prefix => joined >> (120 - 32 - prefix),
+            prefix => packed >> (120 - 32 - prefix),
         };
         u32::try_from(address & u128::from(u32::MAX)).ok().map(|v4| Ipv4Addr::from_bits(v4).into())
     }
@@ -191,11 +192,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_public_addresses_are_public() {
+    fn special_addresses_are_recognized() {
         for public in
             ["1.1.1.1", "8.8.8.8", "100.128.0.1", "172.32.0.1", "2606:4700::1111", "2a00::1"]
         {
-            assert!(special(public.parse().unwrap()).is_none(), "{public}");
+            assert!(special_network(public.parse().unwrap()).is_none(), "{public}");
         }
         for (ip, what) in [
             ("0.0.0.0", "unspecified"),
@@ -230,13 +231,13 @@ mod tests {
             ("5f00::1", "reserved"),
         ] {
             let ip: IpAddr = ip.parse().unwrap();
-            let (network, said) = special(ip).unwrap();
-            assert!(said == what && network.contains(ip), "{ip}: {said}");
+            let (network, purpose) = special_network(ip).unwrap();
+            assert!(purpose == what && network.contains(ip), "{ip}: {purpose}");
         }
     }
 
     #[test]
-    fn what_a_translator_makes_of_an_address_is_seen() {
+    fn ipv4_addresses_behind_a_nat64_prefix_are_extracted() {
         // RFC 6052 section 2.4.
         for (prefix, ip) in [
             ("2001:db8::/32", "2001:db8:c000:221::"),
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machines_addresses_are_known() {
+    fn this_machines_addresses_are_recognized() {
         let is_own = |ip: &str| is_own(ip.parse().unwrap()).unwrap();
         for own in ["127.0.0.1", "127.0.0.2", "0.0.0.0", "::1", "::", "::ffff:127.0.0.2"] {
             assert!(is_own(own), "{own}");
@@ -266,19 +267,20 @@ mod tests {
             assert!(!is_own(other), "{other}");
         }
         // An own address for which the kernel selects another one as source.
-        assert!(ask_kernel("127.0.0.2".parse().unwrap()).unwrap());
+        assert!(query_kernel("127.0.0.2".parse().unwrap()).unwrap());
     }
 
     #[test]
-    fn without_the_means_to_ask_it_is_unknown_whose_an_address_is() {
-        let asked = |errno: Errno| asked(Err(errno.into())).map_err(|error| error.raw_os_error());
-        assert_eq!(asked(Errno::MFILE), Err(Some(Errno::MFILE.raw_os_error())));
-        assert_eq!(asked(Errno::NETUNREACH), Ok(false));
-        assert_eq!(asked(Errno::PERM), Ok(true));
+    fn exhausted_resources_leave_ownership_unknown() {
+        let interpret_errno =
+            |errno: Errno| interpret(Err(errno.into())).map_err(|error| error.raw_os_error());
+        assert_eq!(interpret_errno(Errno::MFILE), Err(Some(Errno::MFILE.raw_os_error())));
+        assert_eq!(interpret_errno(Errno::NETUNREACH), Ok(false));
+        assert_eq!(interpret_errno(Errno::PERM), Ok(true));
     }
 
     #[test]
-    fn ipv4_inside_of_ipv6_is_seen() {
+    fn embedded_ipv4_addresses_are_extracted() {
         let embedded = |ip: &str| embedded(ip.parse().unwrap()).map(|ip| ip.to_string());
         assert_eq!(embedded("::ffff:10.0.0.1").as_deref(), Some("10.0.0.1"));
         assert_eq!(embedded("64:ff9b::a00:1").as_deref(), Some("10.0.0.1"));

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 use super::failure::ForwardError;
 
 /// Idle time after which the kernel sends TCP keep-alive probes.
-const KEEPALIVE: Duration = Duration::from_secs(60);
+const KEEPALIVE_IDLE_TIME: Duration = Duration::from_secs(60);
 
 /// A host and a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -23,15 +23,15 @@ pub(super) struct HostPort {
 }
 
 /// Maximum length of a host name in its text form.
-const MAX_HOST: usize = 253;
+const MAX_HOST_NAME_LENGTH: usize = 253;
 
 impl HostPort {
-    /// Creates a target from a URI's host; `None` if it is not a valid name (RFC 1035 section 2.3.4).
+    /// Normalizes a URI's host; `None` if it is not a valid name (RFC 1035 section 2.3.4).
     pub(super) fn new(host: &str, port: u16) -> Option<Self> {
         let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
         let bare = bare.strip_suffix('.').unwrap_or(bare);
-        let fits = bare.len() <= MAX_HOST && !bare.split('.').any(str::is_empty);
-        fits.then(|| Self { host: bare.to_ascii_lowercase(), port })
+        let is_valid = bare.len() <= MAX_HOST_NAME_LENGTH && !bare.split('.').any(str::is_empty);
+        is_valid.then(|| Self { host: bare.to_ascii_lowercase(), port })
     }
 }
 
@@ -48,8 +48,9 @@ impl fmt::Display for HostPort {
 /// Connects to one of the target's addresses that the resolver permits.
 ///
 /// # Errors
-/// The rules forbid the target, the name cannot be resolved, too many lookups are waiting, this machine lacks what is
-/// needed to check the address, or no connection is established within `limit`.
+/// The rules forbid the target, the name cannot be resolved, too many lookups are waiting, a
+/// resource needed to check the address is exhausted, or no connection is established within
+/// `limit`.
 pub(super) async fn dial(
     target: &HostPort,
     resolver: &Resolver,
@@ -58,21 +59,22 @@ pub(super) async fn dial(
     let until = Instant::now() + limit;
     let addrs = timeout_at(until, resolver.resolve(&target.host, target.port))
         .await
-        .map_err(|_| ForwardError::resolving_takes_too_long(&target.host))?
+        .map_err(|_| ForwardError::dns_timeout(&target.host))?
         .map_err(|error| match error.kind() {
             io::ErrorKind::PermissionDenied => {
                 ForwardError::prohibited(format!("{target} is not allowed: {error}"))
             }
-            io::ErrorKind::ResourceBusy => ForwardError::busy(&target.host, &error),
-            _ => ForwardError::unresolved(&target.host, &error),
+            io::ErrorKind::ResourceBusy => ForwardError::resolver_busy(&target.host, &error),
+            _ => ForwardError::dns_error(&target.host, &error),
         })?;
     let tcp = timeout_at(until, smig::connect_any(addrs))
         .await
         .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-        .map_err(|error| ForwardError::not_connected(&target.to_string(), &error))?;
+        .map_err(|error| ForwardError::connect_failed(&target.to_string(), &error))?;
     // Best effort: the connection works without these options.
     let _ = tcp.set_nodelay(true);
-    let _ = SockRef::from(&tcp).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE));
+    let _ =
+        SockRef::from(&tcp).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE_IDLE_TIME));
     Ok(tcp)
 }
 
@@ -81,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_that_no_name_can_be_is_refused() {
+    fn invalid_host_names_are_rejected() {
         let host = |len| "a".repeat(len);
         assert!(
             HostPort::new(&host(253), 80).is_some()

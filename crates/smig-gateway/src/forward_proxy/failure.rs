@@ -1,4 +1,5 @@
-//! Why a request was not forwarded, as a response: a status, Proxy-Status (RFC 9209), and a text for people.
+//! Why a request was not forwarded, as a response: a status, Proxy-Status (RFC 9209), and a text
+//! for humans.
 
 use std::io;
 
@@ -14,13 +15,13 @@ const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 pub(super) struct ForwardError {
     status: StatusCode,
     /// The proxy error type of RFC 9209 section 2.3.
-    kind: &'static str,
+    error_type: &'static str,
     detail: String,
 }
 
 impl ForwardError {
-    fn new(status: StatusCode, kind: &'static str, detail: impl Into<String>) -> Self {
-        Self { status, kind, detail: detail.into() }
+    fn new(status: StatusCode, error_type: &'static str, detail: impl Into<String>) -> Self {
+        Self { status, error_type, detail: detail.into() }
     }
 
     pub(super) fn bad_request(detail: &str) -> Self {
@@ -60,7 +61,7 @@ impl ForwardError {
         Self::new(StatusCode::FORBIDDEN, "destination_ip_prohibited", detail)
     }
 
-    pub(super) fn too_many(limit: usize) -> Self {
+    pub(super) fn too_many_tunnels(limit: usize) -> Self {
         let detail = format!("the limit of {limit} concurrent tunnels per user is reached");
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "connection_limit_reached", detail)
     }
@@ -71,23 +72,23 @@ impl ForwardError {
     }
 
     /// Same status and error type as the reverse proxy.
-    pub(super) fn busy(host: &str, error: &io::Error) -> Self {
+    pub(super) fn resolver_busy(host: &str, error: &io::Error) -> Self {
         let detail = format!("cannot resolve {host}: {error}");
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "proxy_internal_error", detail)
     }
 
-    pub(super) fn unresolved(host: &str, error: &io::Error) -> Self {
+    pub(super) fn dns_error(host: &str, error: &io::Error) -> Self {
         let detail = format!("cannot resolve {host}: {error}");
         Self::new(StatusCode::BAD_GATEWAY, "dns_error", detail)
     }
 
-    pub(super) fn resolving_takes_too_long(host: &str) -> Self {
+    pub(super) fn dns_timeout(host: &str) -> Self {
         let detail = format!("cannot resolve {host} in time");
         Self::new(StatusCode::GATEWAY_TIMEOUT, "dns_timeout", detail)
     }
 
-    pub(super) fn not_connected(target: &str, error: &io::Error) -> Self {
-        let (status, kind) = match error.kind() {
+    pub(super) fn connect_failed(target: &str, error: &io::Error) -> Self {
+        let (status, error_type) = match error.kind() {
             io::ErrorKind::ConnectionRefused => (StatusCode::BAD_GATEWAY, "connection_refused"),
             io::ErrorKind::TimedOut => (StatusCode::GATEWAY_TIMEOUT, "connection_timeout"),
             io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
@@ -95,14 +96,14 @@ impl ForwardError {
             }
             _ => (StatusCode::BAD_GATEWAY, "destination_unavailable"),
         };
-        Self::new(status, kind, format!("cannot connect to {target}: {error}"))
+        Self::new(status, error_type, format!("cannot connect to {target}: {error}"))
     }
 
     pub(super) fn detail(&self) -> &str {
         &self.detail
     }
 
-    pub(super) fn response(self) -> Response<Body> {
+    pub(super) fn into_response(self) -> Response<Body> {
         let mut response = Response::new(Body::text(format!(
             "{} {}: {}\n",
             self.status.as_u16(),
@@ -112,7 +113,8 @@ impl ForwardError {
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-        let status = format!("smig; error={}; details=\"{}\"", self.kind, quoted(&self.detail));
+        let status =
+            format!("smig; error={}; details=\"{}\"", self.error_type, escape(&self.detail));
         if let Ok(status) = HeaderValue::from_str(&status) {
             headers.insert(PROXY_STATUS, status);
         }
@@ -121,10 +123,10 @@ impl ForwardError {
 }
 
 /// Returns a 407 response that requests credentials.
-pub(super) fn unauthenticated() -> Response<Body> {
+pub(super) fn authentication_required() -> Response<Body> {
     let status = StatusCode::PROXY_AUTHENTICATION_REQUIRED;
     let detail = "the proxy requires a token, or a user name and password";
-    let mut response = ForwardError::new(status, "http_request_denied", detail).response();
+    let mut response = ForwardError::new(status, "http_request_denied", detail).into_response();
     for scheme in ["Bearer realm=\"smig\"", "Basic realm=\"smig\", charset=\"UTF-8\""] {
         response.headers_mut().append(PROXY_AUTHENTICATE, HeaderValue::from_static(scheme));
     }
@@ -132,7 +134,7 @@ pub(super) fn unauthenticated() -> Response<Body> {
 }
 
 /// Escapes text for a string of a structured field (RFC 9651 section 3.3.3).
-fn quoted(text: &str) -> String {
+fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
@@ -149,9 +151,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_is_a_response_that_says_why() {
+    fn a_failure_becomes_a_response_with_its_reason() {
         let error = io::Error::from(io::ErrorKind::ConnectionRefused);
-        let response = ForwardError::not_connected("a\"b:1", &error).response();
+        let response = ForwardError::connect_failed("a\"b:1", &error).into_response();
         assert_eq!(response.status(), StatusCode::BAD_GATEWAY);
         let status = response.headers()[PROXY_STATUS].to_str().unwrap();
         assert!(
@@ -162,8 +164,8 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_known_is_asked() {
-        let response = unauthenticated();
+    fn unknown_users_get_an_authentication_challenge() {
+        let response = authentication_required();
         assert_eq!(response.status(), StatusCode::PROXY_AUTHENTICATION_REQUIRED);
         assert_eq!(response.headers().get_all(PROXY_AUTHENTICATE).iter().count(), 2);
     }

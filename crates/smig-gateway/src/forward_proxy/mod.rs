@@ -1,7 +1,7 @@
 //! The forward proxy: tunnels and requests to other hosts, for authenticated users.
 //!
-//! Names are looked up by a resolver that filters out forbidden addresses, and only its results are dialed: DNS
-//! rebinding gains nothing.
+//! Names are looked up by a resolver that filters out forbidden addresses, and only its results are
+//! dialed: this defeats DNS rebinding.
 
 mod address;
 mod dial;
@@ -26,7 +26,7 @@ use smig_proxy::framing;
 use smig_proxy::tunnel::{self, Socket, Tunnel, TunnelEnd, TunnelKind, Tunnels};
 
 pub use address::Nat64;
-pub use pattern::{Pattern, PortRange};
+pub use pattern::{DestinationPattern, PortRange};
 pub use spec::ForwardProxySpec;
 pub use users::SecretDigest;
 
@@ -34,26 +34,26 @@ use crate::exchange::Body;
 use dial::HostPort;
 use failure::ForwardError;
 use origin_pool::OriginPool;
-use rules::Rules;
+use rules::DestinationRules;
 use users::Users;
 
 /// Placeholder for an unknown client address.
-const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+const UNKNOWN_CLIENT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
-/// A forward proxy. Cheap to share; all workers use one.
+/// A forward proxy, shared by all workers.
 #[derive(Debug)]
 pub struct ForwardProxy {
     users: Users,
-    to: Arc<Destinations>,
+    destinations: Arc<Destinations>,
     spec: ForwardProxySpec,
-    open: Arc<TunnelCounts>,
+    open_tunnels: Arc<TunnelCounts>,
     tunnels: Tunnels,
 }
 
 /// The rules, the resolver and the connections to other hosts; independent of the users.
 #[derive(Debug)]
 struct Destinations {
-    rules: Arc<Rules>,
+    rules: Arc<DestinationRules>,
     resolver: Resolver,
     origins: OriginPool,
 }
@@ -64,10 +64,11 @@ struct TunnelCounts(Mutex<HashMap<String, usize>>);
 
 impl Destinations {
     fn new(spec: &ForwardProxySpec) -> Arc<Self> {
-        let rules = Arc::new(Rules::new(spec));
-        let checked = Arc::clone(&rules);
-        let resolver = Resolver::isolated()
-            .with_check(move |host, addr| checked.check_address(host, addr.ip(), addr.port()));
+        let rules = Arc::new(DestinationRules::new(spec));
+        let resolver_rules = Arc::clone(&rules);
+        let resolver = Resolver::isolated().with_check(move |host, addr| {
+            resolver_rules.check_address(host, addr.ip(), addr.port())
+        });
         Arc::new(Self { rules, origins: OriginPool::new(spec, resolver.clone()), resolver })
     }
 }
@@ -78,7 +79,7 @@ impl ForwardProxy {
     /// # Errors
     /// There are no users, or the users file cannot be read.
     pub fn new(spec: ForwardProxySpec, tunnels: &Tunnels) -> io::Result<Arc<Self>> {
-        Self::with(Destinations::new(&spec), spec, tunnels.clone(), Arc::default())
+        Self::with_destinations(Destinations::new(&spec), spec, tunnels.clone(), Arc::default())
     }
 
     /// Returns this proxy with another configuration. Open tunnels still count. If only the users differ, connections
@@ -87,47 +88,55 @@ impl ForwardProxy {
     /// # Errors
     /// Those of [`ForwardProxy::new`].
     pub fn reconfigured(&self, spec: ForwardProxySpec) -> io::Result<Arc<Self>> {
-        let to =
-            if self.spec.leads_as(&spec) { Arc::clone(&self.to) } else { Destinations::new(&spec) };
-        Self::with(to, spec, self.tunnels.clone(), Arc::clone(&self.open))
+        let destinations = if self.spec.differs_only_in_users(&spec) {
+            Arc::clone(&self.destinations)
+        } else {
+            Destinations::new(&spec)
+        };
+        Self::with_destinations(
+            destinations,
+            spec,
+            self.tunnels.clone(),
+            Arc::clone(&self.open_tunnels),
+        )
     }
 
-    fn with(
-        to: Arc<Destinations>,
+    fn with_destinations(
+        destinations: Arc<Destinations>,
         spec: ForwardProxySpec,
         tunnels: Tunnels,
-        open: Arc<TunnelCounts>,
+        open_tunnels: Arc<TunnelCounts>,
     ) -> io::Result<Arc<Self>> {
-        Ok(Arc::new(Self { users: Users::new(&spec)?, to, spec, open, tunnels }))
+        Ok(Arc::new(Self { users: Users::new(&spec)?, destinations, spec, open_tunnels, tunnels }))
     }
 
-    /// Closes a port of this machine, the admin port, whatever the rules allow.
-    pub(crate) fn close_port(&self, port: u16) {
-        self.to.rules.close_port(port);
+    /// Denies a port of this machine, the admin port, whatever the rules allow.
+    pub(crate) fn deny_local_port(&self, port: u16) {
+        self.destinations.rules.deny_local_port(port);
     }
 
     /// Serves CONNECT, or a request for another host. `subject` is the name in the client's verified certificate, if
     /// it sent one. Every failure is a response whose Proxy-Status gives the reason (RFC 9209).
-    pub async fn answer(
+    pub async fn serve(
         &self,
         mut request: Request<Incoming>,
         subject: Option<&str>,
     ) -> Response<Body> {
         let Some(user) = self.users.find(request.headers(), subject) else {
             seldom!(info, "unknown user", uri = %request.uri(), "rejected an unknown user");
-            return failure::unauthenticated();
+            return failure::authentication_required();
         };
         request.headers_mut().remove(PROXY_AUTHORIZATION);
         let uri = request.uri().clone();
-        let answered = if *request.method() == Method::CONNECT {
+        let result = if *request.method() == Method::CONNECT {
             self.connect(request, &user).await
         } else {
             self.exchange(request, &user).await
         };
-        answered.unwrap_or_else(|failure| {
+        result.unwrap_or_else(|failure| {
             let why = failure.detail();
             seldom!(info, "forwarded request", user, %uri, why, "forwarded request failed");
-            failure.response()
+            failure.into_response()
         })
     }
 
@@ -146,32 +155,34 @@ impl ForwardProxy {
             return Err(ForwardError::bad_request("content in a CONNECT request"));
         }
         let target = target(request.uri(), None)?;
-        self.to.rules.check_name(&target.host, target.port)?;
-        let permit = TunnelPermit::take(self, user)?;
-        let resolver = self.to.resolver.clone().for_client(user);
+        self.destinations.rules.check_name(&target.host, target.port)?;
+        let permit = TunnelPermit::acquire(self, user)?;
+        let resolver = self.destinations.resolver.clone().for_client(user);
         let tcp = dial::dial(&target, &resolver, self.spec.connect_timeout).await?;
-        Ok(self.join(request, Socket::new(tcp), permit, target))
+        Ok(self.spawn_relay(request, Socket::new(tcp), permit, target))
     }
 
     /// Starts a task that relays between the client and the connected socket.
-    fn join(
+    fn spawn_relay(
         &self,
         mut request: Request<Incoming>,
-        far: Socket<tokio::net::TcpStream>,
+        remote: Socket<tokio::net::TcpStream>,
         permit: TunnelPermit,
         target: HostPort,
     ) -> Response<Body> {
         let idle = self.spec.tunnel_idle_timeout;
         let tunnel = self.tunnels.begin(TunnelKind::Connect, request.body().stream_info());
         if request.version() == Version::HTTP_2 {
-            let (near, body) = tunnel::accept(request.into_body());
-            tokio::spawn(run(tunnel, near, far, idle, permit, target));
+            let (downstream, body) = tunnel::accept(request.into_body());
+            tokio::spawn(run_tunnel(tunnel, downstream, remote, idle, permit, target));
             return Response::new(Body::new(body));
         }
         let upgraded = hyper::upgrade::on(&mut request);
         tokio::spawn(async move {
             match upgraded.await.map_err(io::Error::other).and_then(Socket::of_client) {
-                Ok(near) => run(tunnel, near, far, idle, permit, target).await,
+                Ok(downstream) => {
+                    run_tunnel(tunnel, downstream, remote, idle, permit, target).await
+                }
                 Err(error) => tracing::debug!(%error, "the client of a tunnel disconnected"),
             }
         });
@@ -191,22 +202,22 @@ impl ForwardProxy {
         let target = target(request.uri(), Some(80))?;
         tracing::debug!(user, %target, "request forwarded");
         // An open connection is reused without a lookup, and the resolver checks only addresses.
-        self.to.rules.check_name(&target.host, target.port)?;
+        self.destinations.rules.check_name(&target.host, target.port)?;
         let info = request.extensions().get::<Arc<ConnectionInfo>>();
-        let client = info.map_or(NOBODY, |info| info.peer_addr());
-        self.to.origins.send(request, user, &target, client, &self.tunnels).await
+        let client = info.map_or(UNKNOWN_CLIENT, |info| info.peer_addr());
+        self.destinations.origins.send(request, user, &target, client, &self.tunnels).await
     }
 }
 
-async fn run<A: TunnelEnd, B: TunnelEnd>(
+async fn run_tunnel<A: TunnelEnd, B: TunnelEnd>(
     tunnel: Tunnel,
-    near: A,
-    far: B,
+    downstream: A,
+    remote: B,
     idle: Option<std::time::Duration>,
     permit: TunnelPermit,
     target: HostPort,
 ) {
-    let outcome = tunnel.run(near, far, idle).await;
+    let outcome = tunnel.run(downstream, remote, idle).await;
     let (user, sent, received) = (&permit.user, outcome.sent, outcome.received);
     match outcome.end {
         Ok(()) => tracing::debug!(user, %target, sent, received, "tunnel ended"),
@@ -230,27 +241,27 @@ fn has_no_port(authority: &Authority) -> bool {
 /// Counts one tunnel of a user; dropping it ends the count.
 #[derive(Debug)]
 struct TunnelPermit {
-    open: Arc<TunnelCounts>,
+    open_tunnels: Arc<TunnelCounts>,
     user: String,
 }
 
 impl TunnelPermit {
-    fn take(forward: &ForwardProxy, user: &str) -> Result<Self, ForwardError> {
-        let mut open = forward.open.0.lock().unwrap_or_else(PoisonError::into_inner);
+    fn acquire(forward: &ForwardProxy, user: &str) -> Result<Self, ForwardError> {
+        let mut open = forward.open_tunnels.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = open.entry(user.to_owned()).or_default();
         if *count >= forward.spec.max_tunnels {
             let limit = forward.spec.max_tunnels;
             seldom!(warn, "tunnels of a user", user, limit, "limit reached: tunnels per user");
-            return Err(ForwardError::too_many(forward.spec.max_tunnels));
+            return Err(ForwardError::too_many_tunnels(forward.spec.max_tunnels));
         }
         *count += 1;
-        Ok(Self { open: Arc::clone(&forward.open), user: user.to_owned() })
+        Ok(Self { open_tunnels: Arc::clone(&forward.open_tunnels), user: user.to_owned() })
     }
 }
 
 impl Drop for TunnelPermit {
     fn drop(&mut self) {
-        let mut open = self.open.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open_tunnels.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = open.get_mut(&self.user) {
             *count -= 1;
             if *count == 0 {

@@ -14,7 +14,7 @@ use smig_proxy::tunnel::Tunnels;
 
 use super::dial::HostPort;
 use super::failure::ForwardError;
-use super::origins::{Key, Origins, Protocol, UNUSED_TIMEOUT};
+use super::origins::{OriginKey, OriginProtocol, Origins, UNUSED_TIMEOUT};
 use super::spec::ForwardProxySpec;
 use crate::exchange::{self, Body, ValidRequest};
 use crate::upstream::{Ejection, Timeouts, Upstream, UpstreamSpec};
@@ -64,15 +64,15 @@ impl OriginPool {
         tunnels: &Tunnels,
     ) -> Result<Response<Body>, ForwardError> {
         let protocol = match request.headers_mut().remove(ORIGIN_PROTOCOL) {
-            Some(value) if value == "h2c" => Protocol::H2c,
-            _ => Protocol::Http1,
+            Some(value) if value == "h2c" => OriginProtocol::H2c,
+            _ => OriginProtocol::Http1,
         };
         let authority = request.uri().authority().cloned();
         let authority = authority.ok_or_else(|| ForwardError::bad_request("no authority"))?;
-        let admitted = prepare(request, &authority)?;
+        let request = prepare(request, &authority)?;
         let upstream = self.origin(user, target, protocol)?;
-        let answered = admitted.exchange(&upstream, client, tunnels).await;
-        answered.map_err(|failure| ForwardError::of_exchange(&target.to_string(), &failure))
+        let result = request.exchange(&upstream, client, tunnels).await;
+        result.map_err(|failure| ForwardError::of_exchange(&target.to_string(), &failure))
     }
 
     /// Returns the user's origin as an upstream. Holds no lock across an await.
@@ -80,16 +80,21 @@ impl OriginPool {
         &self,
         user: &str,
         target: &HostPort,
-        protocol: Protocol,
+        protocol: OriginProtocol,
     ) -> Result<Arc<Upstream>, ForwardError> {
         let mut origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
-        origins.find(user, (target.clone(), protocol), |key| self.make(user, key))
+        origins
+            .find_or_create(user, (target.clone(), protocol), |key| self.create_origin(user, key))
     }
 
-    fn make(&self, user: &str, (target, protocol): &Key) -> Result<Arc<Upstream>, ForwardError> {
+    fn create_origin(
+        &self,
+        user: &str,
+        (target, protocol): &OriginKey,
+    ) -> Result<Arc<Upstream>, ForwardError> {
         let scheme = match protocol {
-            Protocol::Http1 => "http",
-            Protocol::H2c => "h2c",
+            OriginProtocol::Http1 => "http",
+            OriginProtocol::H2c => "h2c",
         };
         let bad = || ForwardError::bad_request("the authority is not host:port");
         let url = format!("{scheme}://{target}").parse().map_err(|_| bad())?;
@@ -118,7 +123,7 @@ fn prepare(
     let host = HeaderValue::from_str(target.as_str());
     let host = host.map_err(|_| ForwardError::bad_request("invalid authority"))?;
     request.headers_mut().insert(HOST, host);
-    exchange::admit_forwarded(request).map_err(|failure| ForwardError::of_head(&failure))
+    exchange::validate_forwarded(request).map_err(|failure| ForwardError::of_head(&failure))
 }
 
 #[cfg(test)]
@@ -148,7 +153,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn calls_to_a_black_hole_all_end_within_one_limit() {
+    async fn requests_end_within_one_timeout_while_the_resolver_blocks() {
         let spec = ForwardProxySpec::default();
         let (pool, _release) = black_hole(&spec);
         let target = HostPort::new("hole.example", 80).unwrap();
@@ -166,7 +171,7 @@ mod tests {
             };
             let calls = join_all((0..20).map(|_| call()));
             for answer in local.run_until(calls).await {
-                let response = answer.unwrap_err().response();
+                let response = answer.unwrap_err().into_response();
                 assert_eq!(response.status(), 504);
             }
             let took = begin.elapsed();
@@ -175,21 +180,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn when_too_many_names_wait_to_be_looked_up_it_is_503_whatever_is_spoken() {
-        all_say_503(Resolver::from_fn(|_| Err(std::io::ErrorKind::ResourceBusy.into()))).await;
+    async fn a_busy_resolver_is_503_in_every_protocol() {
+        assert_all_503(Resolver::from_fn(|_| Err(std::io::ErrorKind::ResourceBusy.into()))).await;
     }
 
     #[tokio::test]
-    async fn an_address_of_which_nothing_is_known_for_now_is_503_whatever_is_spoken() {
+    async fn an_address_that_cannot_be_checked_is_503_in_every_protocol() {
         let resolver = Resolver::from_fn(|_| Ok(vec![std::net::Ipv4Addr::LOCALHOST.into()]));
-        all_say_503(resolver.with_check(|_, _| Err(std::io::ErrorKind::ResourceBusy.into()))).await;
+        assert_all_503(resolver.with_check(|_, _| Err(std::io::ErrorKind::ResourceBusy.into())))
+            .await;
     }
 
-    async fn all_say_503(resolver: Resolver) {
+    async fn assert_all_503(resolver: Resolver) {
         let target = HostPort::new("a.example", 80).unwrap();
         let limit = Duration::from_secs(60);
         let by_connect = dial::dial(&target, &resolver, limit).await.unwrap_err();
-        let mut responses = vec![by_connect.response()];
+        let mut responses = vec![by_connect.into_response()];
         let pool = OriginPool::new(&ForwardProxySpec::default(), resolver);
         let (client, tunnels) = (SocketAddr::from(([192, 0, 2, 1], 1)), Tunnels::of_gateway());
         let local = tokio::task::LocalSet::new();
@@ -199,7 +205,7 @@ mod tests {
                 .body(Incoming::empty())
                 .unwrap();
             let sending = pool.send(request, "ann", &target, client, &tunnels);
-            responses.push(local.run_until(sending).await.unwrap_err().response());
+            responses.push(local.run_until(sending).await.unwrap_err().into_response());
         }
         for response in responses {
             let why = response.headers()["proxy-status"].to_str().unwrap();
@@ -208,10 +214,10 @@ mod tests {
         }
     }
 
-    /// The origin of a user with this number.
+    /// Requests the origin with this number for a user.
     fn origin(pool: &OriginPool, user: &str, number: usize) -> Result<Arc<Upstream>, ForwardError> {
         let target = HostPort::new(&format!("{number}.example"), 80).unwrap();
-        pool.origin(user, &target, Protocol::Http1)
+        pool.origin(user, &target, OriginProtocol::Http1)
     }
 
     fn count(pool: &OriginPool) -> usize {
@@ -219,19 +225,19 @@ mod tests {
     }
 
     /// An active request to an origin.
-    fn use_it(upstream: &Arc<Upstream>) -> ActiveRequest {
+    fn begin_request(upstream: &Arc<Upstream>) -> ActiveRequest {
         let request = Request::get("http://a/").header(HOST, "a").body(Incoming::empty()).unwrap();
         let (parts, body) = request.into_parts();
         let (upstream_head, ..) =
             head::validate_request(parts, body, None, UpgradeHandling::Ignored).unwrap();
         let client = SocketAddr::from(([192, 0, 2, 1], 1));
-        let asked =
+        let input =
             BalanceInput { client, uri: &upstream_head.uri, headers: &upstream_head.fields };
-        upstream.choose(asked, TriedServers::default()).unwrap().1
+        upstream.choose(input, TriedServers::default()).unwrap().1
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_origin_by_h2c_that_nobody_asks_for_is_looked_up_no_more() {
+    async fn an_unused_h2c_origin_is_not_resolved_again() {
         let (looked_up, mut lookups) = mpsc::channel();
         let resolver = Resolver::from_fn(move |_| {
             let _ = looked_up.send(());
@@ -251,19 +257,19 @@ mod tests {
             for second in 0..60 {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 // The paused clock does not advance meanwhile: a lookup that has started can report within 10 ms.
-                let hear =
+                let receive =
                     move || (lookups.recv_timeout(Duration::from_millis(10)).is_ok(), lookups);
-                let (heard, back) = tokio::task::spawn_blocking(hear).await.unwrap();
-                lookups = back;
-                times += usize::from(heard && second > 10);
+                let (was_resolved, receiver) = tokio::task::spawn_blocking(receive).await.unwrap();
+                lookups = receiver;
+                times += usize::from(was_resolved && second > 10);
             }
-            assert!(times <= 1, "{times} lookups while nobody asked for it");
+            assert!(times <= 1, "{times} lookups of an unused origin");
         };
         local.run_until(run).await;
     }
 
     #[tokio::test(start_paused = true)]
-    async fn origins_that_nobody_asks_for_are_forgotten() {
+    async fn unused_origins_are_evicted() {
         let pool = OriginPool::new(&ForwardProxySpec::default(), Resolver::system());
         for n in 0..1000 {
             origin(&pool, "ann", n).unwrap();
@@ -277,26 +283,26 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_user_of_many_origins_leaves_others_their_connections() {
+    async fn a_user_with_many_origins_does_not_evict_those_of_others() {
         let pool = OriginPool::new(&ForwardProxySpec::default(), Resolver::system());
-        let kept = origin(&pool, "bob", 0).unwrap();
+        let bobs_origin = origin(&pool, "bob", 0).unwrap();
         let mut in_use = Vec::new();
         for n in 1..MAX_ORIGINS * 4 {
             let Ok(upstream) = origin(&pool, "ann", n) else { break };
             if n % 4 == 0 {
-                in_use.push(use_it(&upstream));
+                in_use.push(begin_request(&upstream));
             }
         }
-        assert!(Arc::ptr_eq(&kept, &origin(&pool, "bob", 0).unwrap()), "it was forgotten");
+        assert!(Arc::ptr_eq(&bobs_origin, &origin(&pool, "bob", 0).unwrap()), "it was evicted");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn origins_are_few_again_when_many_were_in_use() {
+    async fn many_origins_are_evicted_after_their_requests_end() {
         let pool = OriginPool::new(&ForwardProxySpec::default(), Resolver::system());
         let mut in_use = Vec::new();
         for n in 0..MAX_ORIGINS * 2 {
             let Ok(upstream) = origin(&pool, "ann", n) else { break };
-            in_use.push(use_it(&upstream));
+            in_use.push(begin_request(&upstream));
         }
         assert!(count(&pool) <= MAX_ORIGINS, "{}", count(&pool));
         // Origins in use are not evicted, however old.
@@ -312,20 +318,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn origins_are_not_looked_through_for_each_new_one_where_nearly_all_are_in_use() {
+    async fn evictions_are_rate_limited_while_nearly_all_origins_are_in_use() {
         let pool = OriginPool::new(&ForwardProxySpec::default(), Resolver::system());
-        let in_use: Vec<_> =
-            (0..MAX_ORIGINS - 24).map(|n| use_it(&origin(&pool, "ann", n).unwrap())).collect();
+        let in_use: Vec<_> = (0..MAX_ORIGINS - 24)
+            .map(|n| begin_request(&origin(&pool, "ann", n).unwrap()))
+            .collect();
         let mut more = MAX_ORIGINS..;
-        let mut ask = || origin(&pool, "ann", more.next().unwrap());
-        for walk in 0..3 {
+        let mut request_origin = || origin(&pool, "ann", more.next().unwrap());
+        for round in 0..3 {
             // There are 24 free slots; each eviction frees half of those 24.
-            let found = (0..1000).filter(|_| ask().is_ok()).count();
-            assert_eq!(found, if walk == 0 { 24 + 12 } else { 12 });
-            assert_eq!(ask().unwrap_err().response().status(), 503);
+            let created = (0..1000).filter(|_| request_origin().is_ok()).count();
+            assert_eq!(created, if round == 0 { 24 + 12 } else { 12 });
+            assert_eq!(request_origin().unwrap_err().into_response().status(), 503);
             tokio::time::advance(Duration::from_millis(100)).await;
         }
         drop(in_use);
-        assert_eq!((0..1000).filter(|_| ask().is_ok()).count(), 1000);
+        assert_eq!((0..1000).filter(|_| request_origin().is_ok()).count(), 1000);
     }
 }

@@ -29,12 +29,12 @@ const CROWDED_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The protocol of requests to an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Protocol {
+pub(super) enum OriginProtocol {
     Http1,
     H2c,
 }
 
-pub(super) type Key = (HostPort, Protocol);
+pub(super) type OriginKey = (HostPort, OriginProtocol);
 
 /// Origins by user.
 #[derive(Debug, Default)]
@@ -46,19 +46,19 @@ pub(super) struct Origins {
 /// The origins of one user.
 #[derive(Debug)]
 struct UserOrigins {
-    by_key: HashMap<Key, Origin>,
+    by_key: HashMap<OriginKey, OriginEntry>,
     scanned_at: Instant,
     /// At the last eviction nearly all were in use: no new origin until then.
     crowded_until: Instant,
 }
 
 #[derive(Debug)]
-struct Origin {
+struct OriginEntry {
     upstream: Arc<Upstream>,
-    used: Instant,
+    last_used_at: Instant,
 }
 
-impl Origin {
+impl OriginEntry {
     fn is_in_use(&self) -> bool {
         self.upstream.load() > 0
     }
@@ -69,31 +69,33 @@ impl Origins {
     ///
     /// # Errors
     /// The origin cannot be created, or too many of the user's origins are in use.
-    pub(super) fn find(
+    pub(super) fn find_or_create(
         &mut self,
         user: &str,
-        key: Key,
-        make: impl FnOnce(&Key) -> Result<Arc<Upstream>, ForwardError>,
+        key: OriginKey,
+        make: impl FnOnce(&OriginKey) -> Result<Arc<Upstream>, ForwardError>,
     ) -> Result<Arc<Upstream>, ForwardError> {
         let now = Instant::now();
         self.evict_users(now);
-        let theirs = match self.by_user.get_mut(user) {
-            Some(theirs) => theirs,
+        let origins = match self.by_user.get_mut(user) {
+            Some(origins) => origins,
             None => self.by_user.entry(user.to_owned()).or_insert_with(|| UserOrigins::new(now)),
         };
-        let known = theirs.by_key.get_mut(&key).map(|origin| {
-            origin.used = now;
+        let existing = origins.by_key.get_mut(&key).map(|origin| {
+            origin.last_used_at = now;
             Arc::clone(&origin.upstream)
         });
-        theirs.evict_unused(now, SCAN_INTERVAL);
-        if let Some(upstream) = known {
+        origins.evict_unused(now, SCAN_INTERVAL);
+        if let Some(upstream) = existing {
             return Ok(upstream);
         }
-        if !theirs.make_room(now) {
+        if !origins.make_room(now) {
             return Err(ForwardError::too_many_origins(MAX_ORIGINS));
         }
         let upstream = make(&key)?;
-        theirs.by_key.insert(key, Origin { upstream: Arc::clone(&upstream), used: now });
+        origins
+            .by_key
+            .insert(key, OriginEntry { upstream: Arc::clone(&upstream), last_used_at: now });
         Ok(upstream)
     }
 
@@ -103,16 +105,16 @@ impl Origins {
             return;
         }
         self.scanned_at = Some(now);
-        self.by_user.retain(|_, theirs| {
+        self.by_user.retain(|_, origins| {
             // The origins of active users were scanned less than a second ago.
-            theirs.evict_unused(now, UNUSED_TIMEOUT + SCAN_INTERVAL);
-            !theirs.by_key.is_empty()
+            origins.evict_unused(now, UNUSED_TIMEOUT + SCAN_INTERVAL);
+            !origins.by_key.is_empty()
         });
     }
 
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
-        self.by_user.values().map(|theirs| theirs.by_key.len()).sum()
+        self.by_user.values().map(|origins| origins.by_key.len()).sum()
     }
 }
 
@@ -121,17 +123,18 @@ impl UserOrigins {
         Self { by_key: HashMap::new(), scanned_at: now, crowded_until: now }
     }
 
-    /// Evicts origins that were unused for [`UNUSED_TIMEOUT`], unless the last scan was less than `pause` ago.
-    fn evict_unused(&mut self, now: Instant, pause: Duration) {
-        if now < self.scanned_at + pause {
+    /// Evicts origins that were unused for [`UNUSED_TIMEOUT`], unless the last scan was less than
+    /// `min_interval` ago.
+    fn evict_unused(&mut self, now: Instant, min_interval: Duration) {
+        if now < self.scanned_at + min_interval {
             return;
         }
         self.scanned_at = now;
         self.by_key.retain(|_, origin| {
             if origin.is_in_use() {
-                origin.used = now;
+                origin.last_used_at = now;
             }
-            now < origin.used + UNUSED_TIMEOUT
+            now < origin.last_used_at + UNUSED_TIMEOUT
         });
     }
 
@@ -145,7 +148,8 @@ impl UserOrigins {
             return false;
         }
         let unused = self.by_key.iter().filter(|(_, origin)| !origin.is_in_use());
-        let mut unused: Vec<_> = unused.map(|(key, origin)| (origin.used, key.clone())).collect();
+        let mut unused: Vec<_> =
+            unused.map(|(key, origin)| (origin.last_used_at, key.clone())).collect();
         let half = unused.len().div_ceil(2);
         if half < unused.len() {
             unused.select_nth_unstable_by_key(half, |(used, _)| *used);

@@ -10,7 +10,7 @@ use crate::ip_net::IpNet;
 
 /// A pattern for hosts and ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pattern {
+pub struct DestinationPattern {
     host: Hosts,
     ports: PortRange,
 }
@@ -67,14 +67,14 @@ impl<'de> Deserialize<'de> for PortRange {
     }
 }
 
-impl Pattern {
+impl DestinationPattern {
     /// Returns whether the pattern matches this name and port. `host` is in lower case.
-    pub(super) fn covers_name(&self, host: &str, port: u16) -> bool {
+    pub(super) fn matches_name(&self, host: &str, port: u16) -> bool {
         self.ports.contains(port)
             && match &self.host {
                 Hosts::Any => true,
                 Hosts::Name(name) => name == host,
-                Hosts::Subdomains(end) => host.ends_with(end) && host.len() > end.len(),
+                Hosts::Subdomains(suffix) => host.ends_with(suffix) && host.len() > suffix.len(),
                 Hosts::Network(_) => false,
             }
     }
@@ -82,19 +82,19 @@ impl Pattern {
     /// Returns the pattern's network, if it has one that includes this address, and the port matches.
     pub(super) fn network_of(&self, ip: IpAddr, port: u16) -> Option<IpNet> {
         match self.host {
-            Hosts::Network(network) if self.covers_address(ip, port) => Some(network),
+            Hosts::Network(network) if self.matches_address(ip, port) => Some(network),
             _ => None,
         }
     }
 
     /// Returns whether the pattern has a network that includes this address, and the port matches.
-    pub(super) fn covers_address(&self, ip: IpAddr, port: u16) -> bool {
+    pub(super) fn matches_address(&self, ip: IpAddr, port: u16) -> bool {
         let Hosts::Network(network) = self.host else { return false };
         self.ports.contains(port) && network.contains(ip)
     }
 }
 
-impl FromStr for Pattern {
+impl FromStr for DestinationPattern {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -105,10 +105,10 @@ impl FromStr for Pattern {
         let bad =
             || format!("{text:?} is not a destination; examples: *.example.com:443, 10.0.0.0/8");
         if let Some(rest) = text.strip_prefix('[') {
-            let (inside, behind) = rest.split_once(']').ok_or_else(bad)?;
-            let ports = match behind.strip_prefix(':') {
+            let (inside, tail) = rest.split_once(']').ok_or_else(bad)?;
+            let ports = match tail.strip_prefix(':') {
                 Some(ports) => ports.parse()?,
-                None if behind.is_empty() => PortRange::ALL,
+                None if tail.is_empty() => PortRange::ALL,
                 None => return Err(bad()),
             };
             return Ok(Self { host: network(inside).map_err(|_| bad())?, ports });
@@ -121,26 +121,29 @@ impl FromStr for Pattern {
             return Ok(Self { host, ports });
         }
         let name = host.to_ascii_lowercase();
-        let (end, is_below) = match name.strip_prefix('*') {
+        let (suffix, is_below) = match name.strip_prefix('*') {
             Some("") => return Ok(Self { host: Hosts::Any, ports }),
-            Some(end) if end.starts_with('.') => (end, true),
+            Some(suffix) if suffix.starts_with('.') => (suffix, true),
             Some(_) => return Err(bad()),
             None => (&*name, false),
         };
-        let labels = end.strip_prefix('.').unwrap_or(end);
+        let labels = suffix.strip_prefix('.').unwrap_or(suffix);
         let is_name = |label: &str| {
             !label.is_empty()
                 && label.bytes().all(|o| o.is_ascii_alphanumeric() || o == b'-' || o == b'_')
         };
-        if !labels.split('.').all(is_name) || end.starts_with('.') != is_below {
+        if !labels.split('.').all(is_name) || suffix.starts_with('.') != is_below {
             return Err(bad());
         }
-        let end = end.to_owned();
-        Ok(Self { host: if is_below { Hosts::Subdomains(end) } else { Hosts::Name(end) }, ports })
+        let suffix = suffix.to_owned();
+        Ok(Self {
+            host: if is_below { Hosts::Subdomains(suffix) } else { Hosts::Name(suffix) },
+            ports,
+        })
     }
 }
 
-impl<'de> Deserialize<'de> for Pattern {
+impl<'de> Deserialize<'de> for DestinationPattern {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
@@ -150,26 +153,26 @@ impl<'de> Deserialize<'de> for Pattern {
 mod tests {
     use super::*;
 
-    fn pattern(text: &str) -> Pattern {
+    fn pattern(text: &str) -> DestinationPattern {
         text.parse().unwrap()
     }
 
     #[test]
-    fn names() {
-        assert!(pattern("Example.com").covers_name("example.com", 1));
-        assert!(!pattern("example.com").covers_name("a.example.com", 1));
-        assert!(pattern("*.example.com").covers_name("a.b.example.com", 1));
-        assert!(!pattern("*.example.com").covers_name("example.com", 1));
-        assert!(!pattern("*.example.com").covers_name("badexample.com", 1));
-        assert!(pattern("*:25").covers_name("x", 25));
-        assert!(!pattern("*:25").covers_name("x", 26));
-        assert!(pattern("x:10-20").covers_name("x", 20));
+    fn name_patterns_match() {
+        assert!(pattern("Example.com").matches_name("example.com", 1));
+        assert!(!pattern("example.com").matches_name("a.example.com", 1));
+        assert!(pattern("*.example.com").matches_name("a.b.example.com", 1));
+        assert!(!pattern("*.example.com").matches_name("example.com", 1));
+        assert!(!pattern("*.example.com").matches_name("badexample.com", 1));
+        assert!(pattern("*:25").matches_name("x", 25));
+        assert!(!pattern("*:25").matches_name("x", 26));
+        assert!(pattern("x:10-20").matches_name("x", 20));
     }
 
     #[test]
-    fn networks() {
+    fn network_patterns_match() {
         let covers =
-            |text: &str, ip: &str, port| pattern(text).covers_address(ip.parse().unwrap(), port);
+            |text: &str, ip: &str, port| pattern(text).matches_address(ip.parse().unwrap(), port);
         assert!(covers("10.0.0.0/8", "10.1.2.3", 1));
         assert!(!covers("10.0.0.0/8", "11.0.0.1", 1));
         assert!(covers("10.0.0.1:443", "10.0.0.1", 443));
@@ -184,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern() {
+    fn malformed_patterns_are_rejected() {
         for bad in [
             "",
             "a b",
@@ -199,7 +202,7 @@ mod tests {
             "::1]:2",
             "*.",
         ] {
-            assert!(bad.parse::<Pattern>().is_err(), "{bad}");
+            assert!(bad.parse::<DestinationPattern>().is_err(), "{bad}");
         }
     }
 }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use smig_settings::value::{deserialize_time, deserialize_time_or_never};
 
 use super::address::Nat64;
-use super::pattern::{Pattern, PortRange};
+use super::pattern::{DestinationPattern, PortRange};
 use super::users::SecretDigest;
 
 /// Users of the forward proxy, and what they may reach.
@@ -24,12 +24,13 @@ pub struct ForwardProxySpec {
     pub users_file: Option<PathBuf>,
     /// Names in client certificates that authenticate users.
     pub certificate_subjects: Vec<String>,
-    /// Allowed destinations; empty: all public ones. A network that is not public (private, loopback, link-local with
-    /// cloud metadata, and so on) is opened only by an entry for that network or a part of it, not by a wider one:
-    /// `0.0.0.0/0` is everything public. This machine's own addresses are opened one by one.
-    pub allow: Vec<Pattern>,
+    /// Allowed destinations; empty: all public ones. A network that is not public (private,
+    /// loopback, link-local with cloud metadata, and so on) is allowed only by an entry for that
+    /// network or a part of it, not by a wider one: `0.0.0.0/0` is everything public. This
+    /// machine's own addresses are allowed one by one.
+    pub allow: Vec<DestinationPattern>,
     /// Denied destinations, whatever `allow` contains.
-    pub deny: Vec<Pattern>,
+    pub deny: Vec<DestinationPattern>,
     /// Prefixes of the operator's own NAT64 translators (RFC 6052): the rules apply to the embedded IPv4 address.
     /// `64:ff9b::/96` is built in.
     pub nat64: Vec<Nat64>,
@@ -75,7 +76,7 @@ impl Default for ForwardProxySpec {
 
 impl ForwardProxySpec {
     /// Returns whether the two differ in nothing but their users.
-    pub(super) fn leads_as(&self, other: &Self) -> bool {
+    pub(super) fn differs_only_in_users(&self, other: &Self) -> bool {
         let Self { users, users_file, certificate_subjects, .. } = other.clone();
         Self { users, users_file, certificate_subjects, ..self.clone() } == *other
     }
@@ -86,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_description_as_the_file_has_it() {
+    fn a_specification_is_parsed_from_toml() {
         let digest = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
         let spec: ForwardProxySpec = toml::from_str(&format!(
             r#"
@@ -102,9 +103,9 @@ mod tests {
         assert_eq!(spec.tunnel_idle_timeout, None);
         let mut others = ForwardProxySpec { users: BTreeMap::new(), ..spec.clone() };
         others.certificate_subjects.push("ann".to_owned());
-        assert!(spec.leads_as(&others) && spec.leads_as(&spec));
+        assert!(spec.differs_only_in_users(&others) && spec.differs_only_in_users(&spec));
         others.max_pending_requests = 1;
-        assert!(!spec.leads_as(&others));
+        assert!(!spec.differs_only_in_users(&others));
         assert_eq!(spec.ports, [PortRange::new(443, 443), PortRange::new(8000, 8999)]);
         for bad in
             ["user = {}", "users = { a = \"test\" }", "allow = [\"a b\"]", "ports = [\"9-1\"]"]

@@ -70,18 +70,20 @@ impl Users {
         let mut secrets: Vec<_> =
             spec.users.iter().map(|(name, digest)| (name.clone(), *digest)).collect();
         if let Some(path) = &spec.users_file {
-            let at = |why: String| io::Error::other(format!("{}: {why}", path.display()));
-            let text = std::fs::read_to_string(path).map_err(|error| at(error.to_string()))?;
+            let file_error = |why: String| io::Error::other(format!("{}: {why}", path.display()));
+            let text =
+                std::fs::read_to_string(path).map_err(|error| file_error(error.to_string()))?;
             for (number, line) in text.lines().enumerate() {
                 let line = line.trim();
                 if line.is_empty() || line.starts_with('#') {
                     continue;
                 }
-                let (name, digest) = line
-                    .split_once(char::is_whitespace)
-                    .ok_or_else(|| at(format!("line {}: write NAME sha256:HEX", number + 1)))?;
+                let (name, digest) = line.split_once(char::is_whitespace).ok_or_else(|| {
+                    file_error(format!("line {}: write NAME sha256:HEX", number + 1))
+                })?;
                 let digest = digest.trim().parse();
-                let digest = digest.map_err(|why| at(format!("line {}: {why}", number + 1)))?;
+                let digest =
+                    digest.map_err(|why| file_error(format!("line {}: {why}", number + 1)))?;
                 secrets.push((name.to_owned(), digest));
             }
         }
@@ -105,7 +107,7 @@ impl Users {
         }
         let credentials = credentials.trim();
         if scheme.eq_ignore_ascii_case("bearer") {
-            return self.known(None, credentials.as_bytes());
+            return self.find_by_secret(None, credentials.as_bytes());
         }
         if !scheme.eq_ignore_ascii_case("basic") {
             return None;
@@ -113,11 +115,11 @@ impl Users {
         let decoded = STANDARD.decode(credentials).ok()?;
         let colon = decoded.iter().position(|&byte| byte == b':')?;
         let (name, secret) = (decoded.get(..colon)?, decoded.get(colon + 1..)?);
-        self.known(Some(std::str::from_utf8(name).ok()?), secret)
+        self.find_by_secret(Some(std::str::from_utf8(name).ok()?), secret)
     }
 
     /// Compares with every user, so that the time does not reveal which of them matched.
-    fn known(&self, name: Option<&str>, secret: &[u8]) -> Option<String> {
+    fn find_by_secret(&self, name: Option<&str>, secret: &[u8]) -> Option<String> {
         let digest = SecretDigest::of(secret);
         let mut found = None;
         for (user, known) in &self.secrets {
@@ -136,14 +138,14 @@ mod tests {
 
     use super::*;
 
-    fn with(value: &str) -> HeaderMap {
+    fn with_authorization(value: &str) -> HeaderMap {
         let mut headers = HeaderMap::new();
         headers.insert(PROXY_AUTHORIZATION, value.parse().unwrap());
         headers
     }
 
     #[test]
-    fn each_kind_of_user_is_found_and_no_other() {
+    fn users_are_found_by_token_password_or_certificate() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         writeln!(
             file,
@@ -157,7 +159,7 @@ mod tests {
             ..ForwardProxySpec::default()
         })
         .unwrap();
-        let find = |value: &str| users.find(&with(value), None);
+        let find = |value: &str| users.find(&with_authorization(value), None);
         assert_eq!(find("Bearer test").as_deref(), Some("bob"));
         assert_eq!(find("bearer a:b").as_deref(), Some("ann"));
         let basic = |text: &str| format!("Basic {}", STANDARD.encode(text));
@@ -177,14 +179,14 @@ mod tests {
         let none = HeaderMap::new();
         assert_eq!(users.find(&none, Some("laptop")).as_deref(), Some("laptop"));
         assert_eq!(users.find(&none, Some("other")), None);
-        assert_eq!(users.find(&with("Bearer no"), Some("laptop")), None);
-        let mut twice = with("Bearer test");
+        assert_eq!(users.find(&with_authorization("Bearer no"), Some("laptop")), None);
+        let mut twice = with_authorization("Bearer test");
         twice.append(PROXY_AUTHORIZATION, "Bearer test".parse().unwrap());
         assert_eq!(users.find(&twice, None), None);
     }
 
     #[test]
-    fn a_proxy_without_users_is_a_mistake() {
+    fn a_proxy_without_users_is_an_error() {
         assert!(Users::new(&ForwardProxySpec::default()).is_err());
         let spec = ForwardProxySpec {
             users_file: Some("/nonexistent".into()),

@@ -1,4 +1,4 @@
-//! The certificates of a running gateway: loaded again when their files change.
+//! The certificates of a running gateway: reloaded when their files change.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -12,7 +12,7 @@ use crate::tls::{self, FileVersions};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CertificateReloads {
     /// Loaded: the new certificates are in use.
-    pub taken: u64,
+    pub succeeded: u64,
     /// The previous certificates remained in use.
     pub failed: u64,
 }
@@ -21,33 +21,33 @@ pub struct CertificateReloads {
 #[derive(Debug)]
 pub(super) struct CertificateWatch {
     pub(super) config: Config,
-    pub(super) stamps: FileVersions,
+    pub(super) versions: FileVersions,
     /// `None` while no listener uses TLS.
     pub(super) tls: Option<ServerTls>,
-    pub(super) renewals: watch::Sender<CertificateReloads>,
+    pub(super) reloads: watch::Sender<CertificateReloads>,
 }
 
-pub(super) fn lock(watched: &Mutex<CertificateWatch>) -> MutexGuard<'_, CertificateWatch> {
-    watched.lock().unwrap_or_else(PoisonError::into_inner)
+pub(super) fn lock(watch: &Mutex<CertificateWatch>) -> MutexGuard<'_, CertificateWatch> {
+    watch.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Loads certificates that have changed, if they are valid.
-pub(super) fn reload_certificates(watched: &mut CertificateWatch) {
-    let Some(tls) = &watched.tls else { return };
-    let stamps = FileVersions::of(&watched.config);
-    if stamps == watched.stamps {
+pub(super) fn reload_certificates(watch: &mut CertificateWatch) {
+    let Some(tls) = &watch.tls else { return };
+    let versions = FileVersions::read(&watch.config);
+    if versions == watch.versions {
         return;
     }
     // Report each change once, whatever the result.
-    watched.stamps = stamps;
-    match tls::load_server_tls(&watched.config) {
+    watch.versions = versions;
+    match tls::load_server_tls(&watch.config) {
         Ok(new) => {
             tls.replace(&new);
-            watched.renewals.send_modify(|count| count.taken += 1);
+            watch.reloads.send_modify(|count| count.succeeded += 1);
             tracing::info!("certificates reloaded");
         }
         Err(faults) => {
-            watched.renewals.send_modify(|count| count.failed += 1);
+            watch.reloads.send_modify(|count| count.failed += 1);
             tracing::error!("certificates not reloaded, the old ones stay in use: {faults}");
         }
     }

@@ -36,24 +36,24 @@ impl BoundListener {
     }
 }
 
-/// Opens the wanted addresses that are not open yet, all or none. Returns the listeners of all wanted addresses, and
-/// those that are no longer wanted. An address whose protocol changes is in both.
+/// Opens the wanted addresses that are not open yet, all or none. Returns the listeners of all
+/// wanted addresses, and those to close. An address whose protocol changes is in both.
 pub(super) fn open(
     server: &mut Server,
-    open: &[BoundListener],
+    current: &[BoundListener],
     wanted: &[ConfiguredAddr],
     tls: Option<&ServerTls>,
 ) -> Result<(Vec<BoundListener>, Vec<BoundListener>), (usize, smig::Error)> {
-    let (mut listeners, mut opened, mut left) = (Vec::new(), Vec::new(), open.to_vec());
-    for wanted in wanted {
-        let ConfiguredAddr { number, address: configured, protocol, .. } = *wanted;
+    let (mut listeners, mut opened, mut unmatched) = (Vec::new(), Vec::new(), current.to_vec());
+    for addr in wanted {
+        let ConfiguredAddr { number, address: configured, protocol, .. } = *addr;
         let same = |listener: &BoundListener| {
             listener.configured == configured && listener.protocol == protocol
         };
-        if let Some(place) = left.iter().position(same) {
+        if let Some(index) = unmatched.iter().position(same) {
             // Each listener is matched once, even if several have port 0.
-            let listener = left.swap_remove(place);
-            listeners.push(BoundListener::new(wanted, listener.id, listener.bound));
+            let listener = unmatched.swap_remove(index);
+            listeners.push(BoundListener::new(addr, listener.id, listener.bound));
             continue;
         }
         let listening = match (trust(protocol), tls) {
@@ -64,7 +64,7 @@ pub(super) fn open(
         match listening {
             Ok(listening) => {
                 opened.push(listening.id);
-                listeners.push(BoundListener::new(wanted, listening.id, listening.addr));
+                listeners.push(BoundListener::new(addr, listening.id, listening.addr));
             }
             Err(error) => {
                 for id in opened {
@@ -74,7 +74,7 @@ pub(super) fn open(
             }
         }
     }
-    Ok((listeners, left))
+    Ok((listeners, unmatched))
 }
 
 /// Returns the trust in cleartext peers; `None` for TLS.
@@ -87,20 +87,20 @@ pub(super) const fn trust(protocol: ListenProtocol) -> Option<CleartextTrust> {
 }
 
 /// Returns the HTTPS ports of the listeners that redirect.
-pub(super) fn redirects(listeners: &[BoundListener]) -> HashMap<ListenerId, u16> {
+pub(super) fn https_ports(listeners: &[BoundListener]) -> HashMap<ListenerId, u16> {
     listeners.iter().filter_map(|listener| Some((listener.id, listener.redirect?))).collect()
 }
 
 /// Returns all configured addresses, each checked to be free or already open.
-pub(super) fn addresses(
+pub(super) fn check_addresses(
     config: &Config,
     listeners: &[BoundListener],
 ) -> Result<Vec<ConfiguredAddr>, Diagnostics> {
     let mut all = Vec::new();
     for (number, listen) in config.listen.iter().enumerate() {
         for &address in &listen.address {
-            let is_ours = listeners.iter().any(|listener| listener.configured == address);
-            if !is_ours && let Err(error) = try_bind(address) {
+            let is_open = listeners.iter().any(|listener| listener.configured == address);
+            if !is_open && let Err(error) = try_bind(address) {
                 // `localhost` on a machine without IPv6.
                 if address.ip() == IpAddr::V6(Ipv6Addr::LOCALHOST)
                     && listen.address.len() > 1

@@ -21,15 +21,15 @@ use tokio::sync::watch;
 pub use certificates::CertificateReloads;
 
 use certificates::{CertificateWatch, lock, reload_certificates};
-use listeners::{BoundListener, ConfiguredAddr, addresses, redirects, trust};
+use listeners::{BoundListener, ConfiguredAddr, check_addresses, https_ports, trust};
 
 use crate::background::BackgroundThread;
 use crate::config::{Config, ListenProtocol};
 use crate::router::{GatewayService, LiveResources, RouteTable};
 use crate::tls::{self, FileVersions};
 
-/// Minimum time at shutdown for the last lines of the access log, if the drain leaves less.
-const LAST_LINES: Duration = Duration::from_secs(1);
+/// Minimum time to flush the access log at shutdown, if the drain leaves less.
+const MIN_LOG_FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why a gateway cannot start, or rejects a configuration.
 #[derive(Debug, thiserror::Error)]
@@ -57,8 +57,8 @@ pub struct Gateway {
     live: LiveResources,
     listeners: Vec<BoundListener>,
     /// HTTPS ports of closed listeners that redirected: their connections may still be open.
-    gone_redirects: HashMap<ListenerId, u16>,
-    watched: Arc<Mutex<CertificateWatch>>,
+    closed_https_ports: HashMap<ListenerId, u16>,
+    certificates: Arc<Mutex<CertificateWatch>>,
     background: BackgroundThread,
     admin: Option<Admin>,
     draining: Arc<AtomicBool>,
@@ -72,11 +72,11 @@ impl Gateway {
     /// An invalid setting, with its line and key; an address that is in use.
     pub fn start(config: Config) -> Result<Self, GatewayError> {
         // Before the files are read, so that later changes are detected.
-        let stamps = FileVersions::of(&config);
+        let versions = FileVersions::read(&config);
         let live = LiveResources::empty().reconfigured(&config)?;
         let log = access_log(&config, None)?;
-        let wanted = addresses(&config, &[])?;
-        let tls = material(&config, &wanted)?;
+        let wanted = check_addresses(&config, &[])?;
+        let tls = load_tls(&config, &wanted)?;
         let telemetry = start_telemetry(&config)?;
         let tracer = telemetry.as_ref().map(Telemetry::tracer);
         let observer = (config.admin.is_some() || tracer.is_some())
@@ -99,7 +99,7 @@ impl Gateway {
         let mut listeners: Vec<BoundListener> =
             listeners.map(|(wanted, id)| BoundListener::new(wanted, id, wanted.address)).collect();
         let service = GatewayService::new(
-            RouteTable::new(&config, &live, log, redirects(&listeners))?,
+            RouteTable::new(&config, &live, log, https_ports(&listeners))?,
             observer.clone(),
         );
         if let Some(observer) = &observer {
@@ -107,9 +107,10 @@ impl Gateway {
         }
         if let Some(spec) = &config.admin {
             builder = builder.request_label_limit(admin::MAX_LABEL_BYTES);
-            // Users are served before the port is bound. A port that the system selects is unknown until then.
+            // Requests are served before the admin port is bound; one that the system selects is
+            // unknown until then.
             if spec.listen.port() != 0 {
-                live.close_port(spec.listen.port());
+                live.deny_local_port(spec.listen.port());
             }
         }
         let server = builder.start(service.clone())?;
@@ -117,31 +118,31 @@ impl Gateway {
         let admin =
             start_admin(&config, &server, &service, observer, telemetry.as_ref(), &draining)?;
         if let Some(admin) = &admin {
-            live.close_port(admin.local_addr().port());
+            live.deny_local_port(admin.local_addr().port());
         }
         for (listener, addr) in listeners.iter_mut().zip(server.local_addrs()) {
             listener.bound = *addr;
         }
         let interval = config.tls.reload_interval;
-        let watched = Arc::new(Mutex::new(CertificateWatch {
+        let certificates = Arc::new(Mutex::new(CertificateWatch {
             config,
-            stamps,
+            versions,
             tls,
-            renewals: watch::Sender::default(),
+            reloads: watch::Sender::default(),
         }));
-        let looked_at = Arc::clone(&watched);
-        let look = move || reload_certificates(&mut lock(&looked_at));
-        let background = BackgroundThread::start(interval, look).map_err(GatewayError::Thread)?;
+        let watch = Arc::clone(&certificates);
+        let reload = move || reload_certificates(&mut lock(&watch));
+        let background = BackgroundThread::start(interval, reload).map_err(GatewayError::Thread)?;
         for upstream in live.upstreams() {
-            background.check(upstream);
+            background.spawn_health_checks(upstream);
         }
         Ok(Self {
             server,
             service,
             live,
             listeners,
-            gone_redirects: HashMap::new(),
-            watched,
+            closed_https_ports: HashMap::new(),
+            certificates,
             background,
             admin,
             draining,
@@ -152,10 +153,10 @@ impl Gateway {
     /// Checks that a configuration's files and upstreams can be used, without starting anything.
     ///
     /// # Errors
-    /// The first that cannot, with its line and key.
+    /// The first file or upstream that cannot be used, with its line and key.
     pub fn check(config: &Config) -> Result<(), Diagnostics> {
-        let by_tls = config.listen.iter().any(|listen| listen.protocol == ListenProtocol::Tls);
-        if by_tls && !config.certificates.is_empty() {
+        let uses_tls = config.listen.iter().any(|listen| listen.protocol == ListenProtocol::Tls);
+        if uses_tls && !config.certificates.is_empty() {
             tls::load_server_tls(config)?;
         }
         if let Some(Err(error)) = config.telemetry.as_ref().map(TelemetrySpec::check_files) {
@@ -170,31 +171,31 @@ impl Gateway {
     /// # Errors
     /// An invalid setting, with its line and key; then nothing has changed.
     pub fn reload(&mut self, config: Config) -> Result<Vec<&'static str>, GatewayError> {
-        let stamps = FileVersions::of(&config);
+        let versions = FileVersions::read(&config);
         let live = self.live.reconfigured(&config)?;
         if let Some(admin) = &self.admin {
-            // The admin server keeps its address, whatever the new configuration says.
-            live.close_port(admin.local_addr().port());
+            // The admin server keeps its address, whatever the new configuration contains.
+            live.deny_local_port(admin.local_addr().port());
         }
         let log = access_log(&config, Some(&self.service.table().log))?;
-        let wanted = addresses(&config, &self.listeners)?;
-        let tls = material(&config, &wanted)?;
+        let wanted = check_addresses(&config, &self.listeners)?;
+        let tls = load_tls(&config, &wanted)?;
         // Detect all errors in the table before anything changes.
         RouteTable::new(&config, &live, Arc::clone(&log), HashMap::new())?;
 
         // Hold the lock until the end: the watcher must not restore what is replaced here.
-        let watched = Arc::clone(&self.watched);
-        let mut watched = lock(&watched);
-        let before = match (&watched.tls, &tls) {
+        let certificates = Arc::clone(&self.certificates);
+        let mut current = lock(&certificates);
+        let previous = match (&current.tls, &tls) {
             (Some(running), Some(new)) => Some(running.replace(new)),
             _ => None,
         };
-        let tls = watched.tls.clone().or(tls);
-        let (listeners, gone) =
+        let tls = current.tls.clone().or(tls);
+        let (listeners, removed) =
             match listeners::open(&mut self.server, &self.listeners, &wanted, tls.as_ref()) {
                 Ok(listeners) => listeners,
                 Err((number, error)) => {
-                    if let (Some(running), Some(before)) = (&watched.tls, &before) {
+                    if let (Some(running), Some(before)) = (&current.tls, &previous) {
                         running.replace(before);
                     }
                     let at = number.to_string();
@@ -203,22 +204,22 @@ impl Gateway {
                         .into());
                 }
             };
-        self.gone_redirects.extend(redirects(&gone));
-        let mut https = self.gone_redirects.clone();
-        https.extend(redirects(&listeners));
+        self.closed_https_ports.extend(https_ports(&removed));
+        let mut https = self.closed_https_ports.clone();
+        https.extend(https_ports(&listeners));
         self.service.swap(RouteTable::new(&config, &live, log, https)?);
-        for listener in gone {
+        for listener in removed {
             self.server.close(listener.id);
         }
         self.listeners = listeners;
-        self.background.every(config.tls.reload_interval);
-        for upstream in live.upstreams().filter(|upstream| !self.live.has(upstream)) {
-            self.background.check(upstream);
+        self.background.set_interval(config.tls.reload_interval);
+        for upstream in live.upstreams().filter(|upstream| !self.live.contains(upstream)) {
+            self.background.spawn_health_checks(upstream);
         }
         self.live = live;
-        let changed = config.changed_server_settings(&watched.config);
-        let renewals = watched.renewals.clone();
-        *watched = CertificateWatch { config, stamps, tls, renewals };
+        let changed = config.changed_server_settings(&current.config);
+        let reloads = current.reloads.clone();
+        *current = CertificateWatch { config, versions, tls, reloads };
         Ok(changed)
     }
 
@@ -229,14 +230,14 @@ impl Gateway {
 
     /// Returns the address of the admin page.
     #[must_use]
-    pub fn admin(&self) -> Option<SocketAddr> {
+    pub fn admin_addr(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(Admin::local_addr)
     }
 
     /// Returns the results of reloading changed certificate files, now and after each further one.
     #[must_use]
-    pub fn renewals(&self) -> watch::Receiver<CertificateReloads> {
-        lock(&self.watched).renewals.subscribe()
+    pub fn certificate_reloads(&self) -> watch::Receiver<CertificateReloads> {
+        lock(&self.certificates).reloads.subscribe()
     }
 
     /// Returns the counters since the start.
@@ -252,25 +253,25 @@ impl Gateway {
     /// A worker failed.
     pub async fn drain(self, limit: Duration) -> Result<(), GatewayError> {
         self.draining.store(true, Ordering::Relaxed);
-        let end = Instant::now() + limit;
-        let ended = self.server.shutdown(limit).await;
-        let left = end.saturating_duration_since(Instant::now());
-        self.service.table().log.flush(left.max(LAST_LINES)).await;
+        let deadline = Instant::now() + limit;
+        let result = self.server.shutdown(limit).await;
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        self.service.table().log.flush(remaining.max(MIN_LOG_FLUSH_TIMEOUT)).await;
         if let Some(observer) = self.service.observer() {
             observer.abort_spans();
         }
         if let Some(telemetry) = self.telemetry {
             telemetry.shutdown(telemetry::FLUSH_TIMEOUT).await;
         }
-        Ok(ended?)
+        Ok(result?)
     }
 }
 
 /// Starts the export of spans, if a collector is configured.
 fn start_telemetry(config: &Config) -> Result<Option<Telemetry>, GatewayError> {
     let Some(spec) = &config.telemetry else { return Ok(None) };
-    let started = Telemetry::start(spec, "smig-gateway");
-    started.map(Some).map_err(|error| match error {
+    let result = Telemetry::start(spec, "smig-gateway");
+    result.map(Some).map_err(|error| match error {
         TelemetryError::Trust(error) => {
             config.fault(&["telemetry", "ca"], error.to_string()).into()
         }
@@ -288,31 +289,34 @@ fn start_admin(
     draining: &Arc<AtomicBool>,
 ) -> Result<Option<Admin>, Diagnostics> {
     let (Some(spec), Some(observer)) = (&config.admin, observer) else { return Ok(None) };
-    let ended = Arc::clone(draining);
-    let ready = move || match ended.load(Ordering::Relaxed) {
+    let is_draining = Arc::clone(draining);
+    let ready = move || match is_draining.load(Ordering::Relaxed) {
         true => Err("draining".to_owned()),
         false => Ok(()),
     };
-    let mut subject = AdminTarget::new("smig gateway", server.view(), observer)
+    let mut target = AdminTarget::new("smig gateway", server.view(), observer)
         .with_stats(Arc::new(service.clone()))
         .with_readiness(ready);
     if let Some(telemetry) = telemetry {
-        subject = subject.with_stats(telemetry.stats());
+        target = target.with_stats(telemetry.stats());
     }
-    let started = admin::start(spec, subject);
-    started.map(Some).map_err(|error| config.fault(&["admin", "listen"], error.to_string()))
+    let result = admin::start(spec, target);
+    result.map(Some).map_err(|error| config.fault(&["admin", "listen"], error.to_string()))
 }
 
 /// Loads the certificates, if a listener needs them.
-fn material(config: &Config, wanted: &[ConfiguredAddr]) -> Result<Option<ServerTls>, Diagnostics> {
+fn load_tls(config: &Config, wanted: &[ConfiguredAddr]) -> Result<Option<ServerTls>, Diagnostics> {
     let needed = wanted.iter().any(|wanted| wanted.protocol == ListenProtocol::Tls);
     needed.then(|| tls::load_server_tls(config)).transpose()
 }
 
-/// Opens the access log, which replaces `before`.
-fn access_log(config: &Config, before: Option<&AccessLog>) -> Result<Arc<AccessLog>, Diagnostics> {
+/// Opens the access log, which replaces `previous`.
+fn access_log(
+    config: &Config,
+    previous: Option<&AccessLog>,
+) -> Result<Arc<AccessLog>, Diagnostics> {
     let (format, file) = (config.access_log.format, config.access_log.file.as_deref());
-    let opened = match before {
+    let opened = match previous {
         Some(before) => before.reconfigured(format, file),
         None => AccessLog::new(format, file),
     };

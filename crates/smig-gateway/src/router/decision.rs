@@ -1,5 +1,5 @@
-//! Decides how a request is answered, before anything is awaited: a request's future reserves space for everything
-//! that it ever holds, and there is one per active request.
+//! Decides how a request is answered, before anything is awaited: a future reserves space for
+//! everything that it holds across an await, and there is one per active request.
 
 use std::fmt::Write as _;
 use std::future::Future;
@@ -26,20 +26,20 @@ use crate::upstream::Upstream;
 
 /// How a request is answered.
 pub(super) struct Decision {
-    pub(super) next: Next,
+    pub(super) responder: Responder,
     /// Index of the route in the table.
-    pub(super) target: Option<usize>,
+    pub(super) route: Option<usize>,
     pub(super) span: Option<RequestSpan>,
 }
 
 /// What answers a request.
-pub(super) enum Next {
+pub(super) enum Responder {
     /// The gateway itself.
     Direct(Box<Response<Body>>),
     /// Another host, through the forward proxy.
     Forward(Pin<Box<dyn Future<Output = Response<Body>>>>),
     Upstream {
-        admitted: ValidRequest,
+        request: ValidRequest,
         upstream: Arc<Upstream>,
         client: SocketAddr,
     },
@@ -48,11 +48,11 @@ pub(super) enum Next {
 impl Decision {
     /// A response of the gateway's own, without a route.
     fn text(status: StatusCode, text: &'static str) -> Self {
-        Self::own(text_response(status, text))
+        Self::direct(text_response(status, text))
     }
 
-    fn own(response: Response<Body>) -> Self {
-        Self { next: Next::Direct(Box::new(response)), target: None, span: None }
+    fn direct(response: Response<Body>) -> Self {
+        Self { responder: Responder::Direct(Box::new(response)), route: None, span: None }
     }
 }
 
@@ -60,7 +60,7 @@ impl Decision {
 pub(super) fn decide(
     table: &RouteTable,
     spans: Option<&OpenSpans>,
-    last: &mut forwarded::FieldCache,
+    field_cache: &mut forwarded::FieldCache,
     mut request: Request<Incoming>,
 ) -> Decision {
     let Some(info) = request.extensions().get::<Arc<ConnectionInfo>>().cloned() else {
@@ -71,16 +71,16 @@ pub(super) fn decide(
     let Ok(authority) = authority(&request) else {
         return Decision::text(StatusCode::BAD_REQUEST, "exactly one host is required\n");
     };
-    if let Some(forward) = &table.forward
-        && is_forwarded(&request, table, &info, authority.as_ref())
+    if let Some(forward) = &table.forward_proxy
+        && is_for_forward_proxy(&request, table, &info, authority.as_ref())
     {
         let span = spans.map(|spans| RequestSpan::for_forward_proxy(&request, spans));
         if let Some(span) = &span {
             span.inject(request.headers_mut());
         }
         let forward = Arc::clone(forward);
-        let answering = async move { forward.answer(request, tls::subject(&info)).await };
-        return Decision { next: Next::Forward(Box::pin(answering)), target: None, span };
+        let answering = async move { forward.serve(request, tls::subject(&info)).await };
+        return Decision { responder: Responder::Forward(Box::pin(answering)), route: None, span };
     }
     if *request.method() == Method::CONNECT && request.extensions().get::<Protocol>().is_none() {
         return Decision::text(
@@ -97,55 +97,60 @@ pub(super) fn decide(
         );
     }
     if let Some(port) = info.listener().and_then(|listener| table.https_port(listener)) {
-        return Decision::own(to_https(authority.as_ref(), request.uri(), port));
+        return Decision::direct(redirect_to_https(authority.as_ref(), request.uri(), port));
     }
     let path = path(request.uri());
     if routes::has_dot_segments(path) {
         return Decision::text(StatusCode::BAD_REQUEST, "the path has dot segments\n");
     }
-    let Some((number, target)) = table.find(authority.as_ref(), path) else {
+    let Some((number, route)) = table.find(authority.as_ref(), path) else {
         return Decision::text(StatusCode::NOT_FOUND, "no route matches\n");
     };
     let span =
-        spans.map(|spans| RequestSpan::begin(&request, authority.as_ref(), &target.path, spans));
-    let own = |response| Next::Direct(Box::new(response));
-    let next = match &target.action {
-        Action::Answer { status, text } => own(route_text(request.method(), *status, text)),
-        Action::Redirect { to, status } => own(redirect(to, *status, request.uri())),
-        Action::Upstream { upstream, name, replace } => {
+        spans.map(|spans| RequestSpan::begin(&request, authority.as_ref(), &route.path, spans));
+    let direct = |response| Responder::Direct(Box::new(response));
+    let responder = match &route.action {
+        Action::FixedResponse { status, text } => {
+            direct(route_response(request.method(), *status, text))
+        }
+        Action::Redirect { to, status } => direct(redirect(to, *status, request.uri())),
+        Action::Upstream { upstream, name, prefix_rewrite: replace } => {
             let scheme = scheme_of(&info);
-            let host = authority.as_ref().and_then(|authority| last.host(authority));
-            let Some(client) = last.client(info.peer_addr()) else {
+            let host = authority.as_ref().and_then(|authority| field_cache.host(authority));
+            let Some(client) = field_cache.client(info.peer_addr()) else {
                 return Decision::text(StatusCode::INTERNAL_SERVER_ERROR, "no client address\n");
             };
-            let tell = |headers: &mut HeaderMap| {
+            let set_fields = |headers: &mut HeaderMap| {
                 forwarded::set_forwarded(&table.forwarded, headers, client, scheme, host.as_ref());
                 if let Some(span) = &span {
                     span.inject(headers);
                 }
             };
-            let request = match prepare(target, replace.as_deref(), request, tell) {
+            let request = match prepare(route, replace.as_deref(), request, set_fields) {
                 Ok(request) => request,
                 Err(why) => {
-                    let next = own(text_response(StatusCode::BAD_REQUEST, why));
-                    return Decision { next, target: None, span };
+                    let responder = direct(text_response(StatusCode::BAD_REQUEST, why));
+                    return Decision { responder, route: None, span };
                 }
             };
             if let Some(span) = &span {
                 span.set_upstream(name);
             }
             let client = info.peer_addr();
-            match exchange::admit(request, host) {
-                Ok(admitted) => Next::Upstream { admitted, upstream: Arc::clone(upstream), client },
-                Err(failure) => own(exchange::answer(failure, upstream, client)),
+            match exchange::validate(request, host) {
+                Ok(request) => {
+                    Responder::Upstream { request, upstream: Arc::clone(upstream), client }
+                }
+                Err(failure) => direct(exchange::report_failure(failure, upstream, client)),
             }
         }
     };
-    Decision { next, target: Some(number), span }
+    Decision { responder, route: Some(number), span }
 }
 
-/// Returns a route's text. To an extended CONNECT, 2xx would mean that the tunnel is open (RFC 8441 section 5).
-fn route_text(method: &Method, status: StatusCode, text: &Bytes) -> Response<Body> {
+/// Returns a route's fixed response. To an extended CONNECT, 2xx would mean that the tunnel is open
+/// (RFC 8441 section 5).
+fn route_response(method: &Method, status: StatusCode, text: &Bytes) -> Response<Body> {
     if *method == Method::CONNECT && status.is_success() {
         return text_response(StatusCode::NOT_IMPLEMENTED, "this route opens no tunnel\n");
     }
@@ -199,7 +204,7 @@ fn with_path(uri: Uri) -> Uri {
 }
 
 /// Returns whether a request is for the forward proxy.
-fn is_forwarded<B>(
+fn is_for_forward_proxy<B>(
     request: &Request<B>,
     table: &RouteTable,
     info: &ConnectionInfo,
@@ -213,7 +218,7 @@ fn is_forwarded<B>(
     if request.headers().contains_key(PROXY_AUTHORIZATION) {
         return true;
     }
-    if table.names(authority.host()) {
+    if table.has_host(authority.host()) {
         return false;
     }
     // HTTP/1.1 requests with an absolute URI are sent only by clients of a proxy.
@@ -224,11 +229,11 @@ fn scheme_of(info: &ConnectionInfo) -> &'static str {
     if info.tls().is_some() { "https" } else { "http" }
 }
 
-fn to_https(authority: Option<&Authority>, uri: &Uri, port: u16) -> Response<Body> {
+fn redirect_to_https(authority: Option<&Authority>, uri: &Uri, port: u16) -> Response<Body> {
     let Some(authority) = authority else {
         return text_response(
             StatusCode::BAD_REQUEST,
-            "https is required, but no host to redirect to\n",
+            "https is required, but there is no host to redirect to\n",
         );
     };
     let mut to = format!("https://{}", authority.host());
@@ -242,10 +247,10 @@ fn to_https(authority: Option<&Authority>, uri: &Uri, port: u16) -> Response<Bod
 fn redirect(to: &str, status: StatusCode, uri: &Uri) -> Response<Body> {
     let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
     let path = if path == "*" { "/" } else { path };
-    let place = format!("{}{path}", to.trim_end_matches('/'));
-    let mut response = text_response(status, format!("{place}\n"));
-    match HeaderValue::try_from(place) {
-        Ok(place) => drop(response.headers_mut().insert(LOCATION, place)),
+    let location = format!("{}{path}", to.trim_end_matches('/'));
+    let mut response = text_response(status, format!("{location}\n"));
+    match HeaderValue::try_from(location) {
+        Ok(location) => drop(response.headers_mut().insert(LOCATION, location)),
         Err(_) => return text_response(StatusCode::BAD_REQUEST, "invalid path\n"),
     }
     response
@@ -253,23 +258,22 @@ fn redirect(to: &str, status: StatusCode, uri: &Uri) -> Response<Body> {
 
 /// Turns the client's request into the one for the upstream.
 fn prepare(
-    target: &CompiledRoute,
+    route: &CompiledRoute,
     replace: Option<&str>,
     mut request: Request<Incoming>,
-    tell: impl FnOnce(&mut HeaderMap),
+    set_fields: impl FnOnce(&mut HeaderMap),
 ) -> Result<Request<Incoming>, &'static str> {
     // Fields that Connection names are removed as hop-by-hop: a client could remove the gateway's own.
-    if lists_gateway_field(request.headers(), &target.request) {
+    if lists_gateway_field(request.headers(), &route.request_rules) {
         return Err("connection names a field that the gateway sets\n");
     }
-    if request.headers().keys().any(|name| target.request.is_posed_as(name)) {
+    if request.headers().keys().any(|name| route.request_rules.is_imitated_by(name)) {
         return Err("a field name differs only by _ from one that the gateway sets\n");
     }
-    tell(request.headers_mut());
-    target.request.apply(request.headers_mut());
+    set_fields(request.headers_mut());
+    route.request_rules.apply(request.headers_mut());
     if let Some(replace) = replace.filter(|_| request.uri().path() != "*") {
-        let uri =
-            rewrite_path(request.uri(), target.path.len(), replace).ok_or("invalid path\n")?;
+        let uri = rewrite_path(request.uri(), route.path.len(), replace).ok_or("invalid path\n")?;
         *request.uri_mut() = uri;
     }
     Ok(request)
@@ -278,13 +282,13 @@ fn prepare(
 fn lists_gateway_field(headers: &HeaderMap, rules: &HeaderRules) -> bool {
     let values = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let mut options = values.flat_map(|value| value.split(',')).map(str::trim);
-    options.any(|option| forwarded::is_forwarding_field(option) || rules.name(option))
+    options.any(|option| forwarded::is_forwarding_field(option) || rules.changes(option))
 }
 
 /// Replaces the first `prefix` bytes of the URI's path with `replace`.
 fn rewrite_path(uri: &Uri, prefix: usize, replace: &str) -> Option<Uri> {
-    let whole = uri.path_and_query()?.as_str();
-    let rest = whole.get(prefix..)?;
+    let path_and_query = uri.path_and_query()?.as_str();
+    let rest = path_and_query.get(prefix..)?;
     let slash = !replace.ends_with('/') && !rest.is_empty() && !rest.starts_with(['/', '?']);
     let rest = if replace.ends_with('/') { rest.strip_prefix('/').unwrap_or(rest) } else { rest };
     let path = format!("{replace}{}{rest}", if slash { "/" } else { "" });
@@ -298,39 +302,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_replaced() {
-        let other = |uri: &str, prefix: &str, replace: &str| {
+    fn path_prefixes_are_rewritten() {
+        let rewrite = |uri: &str, prefix: &str, replace: &str| {
             rewrite_path(&uri.parse().unwrap(), prefix.len(), replace).unwrap().to_string()
         };
-        assert_eq!(other("https://a/api/x?y", "/api", "/v2"), "https://a/v2/x?y");
-        assert_eq!(other("/api/x", "/api/", "/"), "/x");
-        assert_eq!(other("/api/x", "/api/", "/v2"), "/v2/x");
-        assert_eq!(other("/api", "/api", "/"), "/");
-        assert_eq!(other("/api/x", "/api", "/"), "/x");
-        assert_eq!(other("/api?q", "/api", "/v2"), "/v2?q");
+        assert_eq!(rewrite("https://a/api/x?y", "/api", "/v2"), "https://a/v2/x?y");
+        assert_eq!(rewrite("/api/x", "/api/", "/"), "/x");
+        assert_eq!(rewrite("/api/x", "/api/", "/v2"), "/v2/x");
+        assert_eq!(rewrite("/api", "/api", "/"), "/");
+        assert_eq!(rewrite("/api/x", "/api", "/"), "/x");
+        assert_eq!(rewrite("/api?q", "/api", "/v2"), "/v2?q");
     }
 
     #[test]
-    fn a_query_without_a_path_has_one() {
-        for (said, written) in [
+    fn a_query_without_a_path_gets_the_path_slash() {
+        for (input, expected) in [
             ("http://a?x=1", "/?x=1"),
             ("http://a?../x", "/?../x"),
             ("http://a", "/"),
             ("http://a/?x", "/?x"),
             ("/y?x", "/y?x"),
         ] {
-            let uri = with_path(said.parse().unwrap());
-            assert_eq!(uri.path_and_query().unwrap().as_str(), written, "{said}");
-            assert_eq!(uri.authority().is_some(), said.starts_with("http"), "{said}");
+            let uri = with_path(input.parse().unwrap());
+            assert_eq!(uri.path_and_query().unwrap().as_str(), expected, "{input}");
+            assert_eq!(uri.authority().is_some(), input.starts_with("http"), "{input}");
         }
         assert_eq!(with_path("a:1".parse().unwrap()), "a:1");
         assert_eq!(with_path("*".parse().unwrap()), "*");
     }
 
     #[test]
-    fn a_request_has_one_host() {
-        let of = |request: http::request::Builder| authority(&request.body(()).unwrap());
-        let shown = |request| of(request).map(|a| a.map(|a| a.to_string()));
+    fn exactly_one_host_is_required() {
+        let authority_of = |request: http::request::Builder| authority(&request.body(()).unwrap());
+        let shown = |request| authority_of(request).map(|a| a.map(|a| a.to_string()));
         assert_eq!(shown(Request::get("/").header(HOST, "a:1")), Ok(Some("a:1".to_owned())));
         assert_eq!(shown(Request::get("http://b/").header(HOST, "a")), Ok(Some("b".to_owned())));
         assert_eq!(shown(Request::get("/")), Err(()));

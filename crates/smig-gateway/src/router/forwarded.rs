@@ -8,12 +8,12 @@ use http::uri::Authority;
 
 use crate::config::{ForwardedFields, ForwardedSpec};
 
-const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-const HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-/// Returns whether a field describes the client or its request. Such fields are removed from requests of untrusted
-/// peers: servers believe many more than those that are set here.
+/// Returns whether a field describes the client or its request. Such fields are removed from
+/// requests of untrusted peers: servers trust many more than those that are set here.
 pub(super) fn is_forwarding_field(field: &str) -> bool {
     const START: &str = "x-forwarded";
     field.get(..START.len()).is_some_and(|start| start.eq_ignore_ascii_case(START))
@@ -25,32 +25,32 @@ pub(super) fn is_forwarding_field(field: &str) -> bool {
 /// than everything else here.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FieldCache {
-    client: Option<Client>,
+    client: Option<ClientAddr>,
     host: Option<(Authority, HeaderValue)>,
 }
 
-/// A client's address.
+/// A client's address, and its text.
 #[derive(Clone, Debug)]
-pub(super) struct Client {
+pub(super) struct ClientAddr {
     ip: IpAddr,
     text: HeaderValue,
 }
 
 impl FieldCache {
     /// Returns the client at `peer`.
-    pub(super) fn client(&mut self, peer: SocketAddr) -> Option<&Client> {
+    pub(super) fn client(&mut self, peer: SocketAddr) -> Option<&ClientAddr> {
         let ip = peer.ip().to_canonical();
         if self.client.as_ref().is_none_or(|client| client.ip != ip) {
             let text = HeaderValue::try_from(ip.to_string()).ok()?;
-            self.client = Some(Client { ip, text });
+            self.client = Some(ClientAddr { ip, text });
         }
         self.client.as_ref()
     }
 
     /// Returns the authority, byte for byte, as a field value.
     pub(super) fn host(&mut self, authority: &Authority) -> Option<HeaderValue> {
-        let said = self.host.as_ref().filter(|(last, _)| last.as_str() == authority.as_str());
-        if let Some((_, host)) = said {
+        let cached = self.host.as_ref().filter(|(last, _)| last.as_str() == authority.as_str());
+        if let Some((_, host)) = cached {
             return Some(host.clone());
         }
         let host = HeaderValue::from_str(authority.as_str()).ok()?;
@@ -63,12 +63,12 @@ impl FieldCache {
 pub(super) fn set_forwarded(
     spec: &ForwardedSpec,
     headers: &mut HeaderMap,
-    client: &Client,
+    client: &ClientAddr,
     scheme: &'static str,
     host: Option<&HeaderValue>,
 ) {
-    let said = headers.keys().any(|name| is_forwarding_field(name.as_str()));
-    if said && !spec.trusted_proxies.iter().any(|network| network.contains(client.ip)) {
+    let has_fields = headers.keys().any(|name| is_forwarding_field(name.as_str()));
+    if has_fields && !spec.trusted_proxies.iter().any(|network| network.contains(client.ip)) {
         let names: Vec<_> =
             headers.keys().filter(|name| is_forwarding_field(name.as_str())).cloned().collect();
         for name in names {
@@ -76,15 +76,15 @@ pub(super) fn set_forwarded(
         }
     }
     if matches!(spec.fields, ForwardedFields::XForwarded | ForwardedFields::Both) {
-        extend(headers, &FOR, &client.text);
+        extend(headers, &X_FORWARDED_FOR, &client.text);
         // The value from the first proxy describes the client: keep it.
-        if !said || !headers.contains_key(PROTO) {
-            headers.insert(PROTO, HeaderValue::from_static(scheme));
+        if !has_fields || !headers.contains_key(X_FORWARDED_PROTO) {
+            headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(scheme));
         }
-        if (!said || !headers.contains_key(HOST))
+        if (!has_fields || !headers.contains_key(X_FORWARDED_HOST))
             && let Some(host) = host
         {
-            headers.insert(HOST, host.clone());
+            headers.insert(X_FORWARDED_HOST, host.clone());
         }
     }
     if matches!(spec.fields, ForwardedFields::Forwarded | ForwardedFields::Both)
@@ -132,21 +132,25 @@ fn extend(headers: &mut HeaderMap, name: &HeaderName, element: &HeaderValue) {
 mod tests {
     use super::*;
 
-    fn told(spec: &str, sent: &[(&'static str, &'static str)], peer: &str) -> HeaderMap {
+    fn forwarded_headers(
+        spec: &str,
+        sent: &[(&'static str, &'static str)],
+        peer: &str,
+    ) -> HeaderMap {
         let spec: ForwardedSpec = toml::from_str(spec).unwrap();
         let mut headers = HeaderMap::new();
         for (name, value) in sent {
             headers.append(*name, HeaderValue::from_static(value));
         }
-        let mut last = FieldCache::default();
-        let host = last.host(&Authority::from_static("a.example")).unwrap();
-        let client = last.client(peer.parse().unwrap()).unwrap();
+        let mut cache = FieldCache::default();
+        let host = cache.host(&Authority::from_static("a.example")).unwrap();
+        let client = cache.client(peer.parse().unwrap()).unwrap();
         set_forwarded(&spec, &mut headers, client, "https", Some(&host));
         headers
     }
 
     #[test]
-    fn nobody_unknown_is_believed() {
+    fn fields_of_untrusted_peers_are_removed() {
         let sent = [
             ("x-forwarded-for", "1.1.1.1"),
             ("x-real-ip", "1.1.1.1"),
@@ -155,49 +159,50 @@ mod tests {
             ("x-forwarded-ssl", "on"),
             ("x-forwarded", "for=x"),
         ];
-        let headers = told("trusted_proxies = ['10.0.0.0/8']", &sent, "192.0.2.1:5");
+        let headers = forwarded_headers("trusted_proxies = ['10.0.0.0/8']", &sent, "192.0.2.1:5");
         assert_eq!(headers["x-forwarded-for"], "192.0.2.1");
         assert_eq!(headers["x-forwarded-proto"], "https");
         assert_eq!(headers["x-forwarded-host"], "a.example");
         assert_eq!(headers.len(), 3);
-        assert!(told("fields = 'off'", &sent, "192.0.2.1:5").is_empty());
+        assert!(forwarded_headers("fields = 'off'", &sent, "192.0.2.1:5").is_empty());
     }
 
     #[test]
-    fn the_last_is_used_for_the_same_only() {
-        let mut last = FieldCache::default();
+    fn the_cache_is_used_for_equal_values_only() {
+        let mut cache = FieldCache::default();
         for host in ["a.example", "a.example", "A.example", "a.example:1", "a.example"] {
-            assert_eq!(last.host(&Authority::from_static(host)).unwrap(), host);
+            assert_eq!(cache.host(&Authority::from_static(host)).unwrap(), host);
         }
         for peer in ["10.0.0.1:1", "10.0.0.1:2", "[::ffff:10.0.0.2]:1", "10.0.0.1:1"] {
             let peer: SocketAddr = peer.parse().unwrap();
-            let client = last.client(peer).unwrap();
+            let client = cache.client(peer).unwrap();
             assert_eq!(client.text, peer.ip().to_canonical().to_string());
         }
     }
 
     #[test]
-    fn who_is_trusted_is_passed_on() {
+    fn fields_of_trusted_proxies_are_extended() {
         let sent = [
             ("x-forwarded-for", "1.1.1.1"),
             ("x-forwarded-for", "2.2.2.2"),
             ("x-forwarded-proto", "http"),
             ("x-forwarded-prefix", "/app"),
         ];
-        let headers = told("trusted_proxies = ['10.0.0.0/8']", &sent, "10.0.0.1:5");
+        let headers = forwarded_headers("trusted_proxies = ['10.0.0.0/8']", &sent, "10.0.0.1:5");
         assert_eq!(headers["x-forwarded-for"], "1.1.1.1, 2.2.2.2, 10.0.0.1");
         assert_eq!(headers["x-forwarded-prefix"], "/app");
         assert_eq!(headers["x-forwarded-proto"], "http");
     }
 
     #[test]
-    fn the_standard_field() {
-        let headers = told("fields = 'forwarded'", &[], "[2001:db8::1]:5");
+    fn the_forwarded_field_follows_rfc_7239() {
+        let headers = forwarded_headers("fields = 'forwarded'", &[], "[2001:db8::1]:5");
         let expected = "for=\"[2001:db8::1]\";proto=https;host=\"a.example\"";
         assert_eq!(headers["forwarded"], expected);
         assert_eq!(headers.len(), 1);
         let sent = [("forwarded", "for=1.1.1.1")];
-        let headers = told("fields = 'both'\ntrusted_proxies = ['::1']", &sent, "[::1]:5");
+        let headers =
+            forwarded_headers("fields = 'both'\ntrusted_proxies = ['::1']", &sent, "[::1]:5");
         let expected = "for=1.1.1.1, for=\"[::1]\";proto=https;host=\"a.example\"";
         assert_eq!(headers["forwarded"], expected);
         assert_eq!(headers["x-forwarded-for"], "::1");

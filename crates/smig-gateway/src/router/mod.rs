@@ -24,9 +24,9 @@ use tower_service::Service;
 
 pub(crate) use route_table::{LiveResources, RouteTable};
 
-use decision::{Next, decide};
+use decision::{Responder, decide};
 use route_table::Action;
-use span_body::spanned;
+use span_body::extend_span;
 
 use crate::exchange::Body;
 
@@ -37,7 +37,7 @@ pub(crate) struct GatewayService {
     /// Observes requests for the admin page and for traces, if configured.
     observer: Option<Arc<AdminObserver>>,
     /// Values of the last request; each connection has its own clone.
-    last: forwarded::FieldCache,
+    field_cache: forwarded::FieldCache,
 }
 
 impl GatewayService {
@@ -45,7 +45,7 @@ impl GatewayService {
         Self {
             table: Arc::new(RwLock::new(Arc::new(table))),
             observer,
-            last: forwarded::FieldCache::default(),
+            field_cache: forwarded::FieldCache::default(),
         }
     }
 
@@ -83,41 +83,41 @@ impl Service<Request<Incoming>> for GatewayService {
         // gRPC calls are POST; for CONNECT, status 200 would mean that the tunnel is open.
         let is_grpc = *request.method() == Method::POST && grpc::is_grpc(request.headers());
         let spans = self.observer.as_deref().map(AdminObserver::spans);
-        let decision = decide(&table, spans, &mut self.last, request);
+        let decision = decide(&table, spans, &mut self.field_cache, request);
         Box::pin(async move {
-            let mut response = match decision.next {
-                Next::Direct(response) => *response,
-                Next::Forward(answering) => answering.await,
-                Next::Upstream { admitted, upstream, client } => {
-                    admitted.send(&upstream, client, &table.tunnels).await
+            let mut response = match decision.responder {
+                Responder::Direct(response) => *response,
+                Responder::Forward(answering) => answering.await,
+                Responder::Upstream { request, upstream, client } => {
+                    request.send(&upstream, client, &table.tunnels).await
                 }
             };
             if let Some(span) = decision.span {
                 span.set_status(response.status());
-                response = spanned(response, span);
+                response = extend_span(response, span);
             }
-            if let Some(target) = decision.target.and_then(|target| table.target(target)) {
-                target.response.apply(response.headers_mut());
-                if target.hint != smig::MigrationHint::None {
-                    response.extensions_mut().insert(target.hint);
+            if let Some(route) = decision.route.and_then(|target| table.route(target)) {
+                route.response_rules.apply(response.headers_mut());
+                if route.hint != smig::MigrationHint::None {
+                    response.extensions_mut().insert(route.hint);
                 }
-                if let (Some(entry), Action::Upstream { name, .. }) = (&mut entry, &target.action) {
+                if let (Some(entry), Action::Upstream { name, .. }) = (&mut entry, &route.action) {
                     entry.set_upstream(name);
                 }
             }
-            let response = if is_grpc { for_grpc(response) } else { response };
+            let response = if is_grpc { translate_for_grpc(response) } else { response };
             Ok(log_response(response, entry))
         })
     }
 }
 
 /// Translates a response of the gateway's own for a gRPC client. Responses of servers stay unchanged.
-fn for_grpc(mut response: Response<Body>) -> Response<Body> {
-    let Some(text) = response.body().own_text() else { return response };
+fn translate_for_grpc(mut response: Response<Body>) -> Response<Body> {
+    let Some(text) = response.body().generated_text() else { return response };
     let mut message = String::from_utf8_lossy(text).trim_end().to_owned();
-    let kind = response.headers().get("proxy-status").and_then(|value| value.to_str().ok());
+    let error_type = response.headers().get("proxy-status").and_then(|value| value.to_str().ok());
     if let Some(kind) =
-        kind.and_then(|kind| kind.split("; ").find_map(|part| part.strip_prefix("error=")))
+        error_type.and_then(|kind| kind.split("; ").find_map(|part| part.strip_prefix("error=")))
     {
         let _ = write!(message, " ({kind})");
     }
@@ -130,17 +130,17 @@ fn for_grpc(mut response: Response<Body>) -> Response<Body> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exchange::response;
+    use crate::exchange::failure_response;
     use smig_proxy::ProxyError;
 
     #[test]
-    fn a_call_that_its_server_cancelled_is_cancelled() {
-        let of = |failure: ProxyError| {
-            let response = for_grpc(response(&failure));
+    fn a_grpc_call_that_the_server_cancelled_has_status_cancelled() {
+        let grpc_status = |failure: ProxyError| {
+            let response = translate_for_grpc(failure_response(&failure));
             assert_eq!(response.status(), 200);
             response.headers()["grpc-status"].clone()
         };
-        assert_eq!(of(ProxyError::Cancelled(String::new())), "1");
-        assert_eq!(of(ProxyError::Terminated(String::new())), "14");
+        assert_eq!(grpc_status(ProxyError::Cancelled(String::new())), "1");
+        assert_eq!(grpc_status(ProxyError::Terminated(String::new())), "14");
     }
 }

@@ -5,19 +5,19 @@ use smig_admin::{ReportedStats, StatsSource, UpstreamReport};
 use super::GatewayService;
 
 impl StatsSource for GatewayService {
-    fn report(&self, to: &mut ReportedStats) {
+    fn report(&self, stats: &mut ReportedStats) {
         let table = self.table();
-        table.tunnels.report(to);
-        to.access_log_dropped = table.log.is_enabled().then(|| table.log.dropped());
+        table.tunnels.report(stats);
+        stats.access_log_dropped = table.log.is_enabled().then(|| table.log.dropped());
         for upstream in table.upstreams() {
-            to.upstreams.extend(upstream.servers().iter().map(|server| {
+            stats.upstreams.extend(upstream.servers().iter().map(|server| {
                 let status = server.status();
                 UpstreamReport {
                     upstream: upstream.name().to_owned(),
                     server: status.url.to_string(),
                     healthy: status.healthy,
                     active: status.load as u64,
-                    connections: status.open as u64,
+                    connections: status.open_connections as u64,
                     requests: status.requests,
                     failures: status.failed,
                 }

@@ -20,47 +20,47 @@ use crate::upstream::{Upstream, UpstreamSpec};
 #[derive(Debug)]
 pub(crate) struct RouteTable {
     routes: Routes,
-    targets: Vec<CompiledRoute>,
+    compiled_routes: Vec<CompiledRoute>,
     pub(super) forwarded: ForwardedSpec,
-    pub(super) forward: Option<Arc<ForwardProxy>>,
+    pub(super) forward_proxy: Option<Arc<ForwardProxy>>,
     pub(crate) log: Arc<AccessLog>,
     pub(super) tunnels: Tunnels,
     /// HTTPS ports to which requests to these listeners are redirected.
-    https: HashMap<ListenerId, u16>,
+    https_ports: HashMap<ListenerId, u16>,
 }
 
-/// The target of a route.
+/// A route of the configuration, ready for requests.
 #[derive(Debug)]
 pub(super) struct CompiledRoute {
     pub(super) path: Box<str>,
     pub(super) action: Action,
-    pub(super) request: HeaderRules,
-    pub(super) response: HeaderRules,
+    pub(super) request_rules: HeaderRules,
+    pub(super) response_rules: HeaderRules,
     pub(super) hint: MigrationHint,
 }
 
 #[derive(Debug)]
 pub(super) enum Action {
-    Upstream { upstream: Arc<Upstream>, name: Arc<str>, replace: Option<Box<str>> },
+    Upstream { upstream: Arc<Upstream>, name: Arc<str>, prefix_rewrite: Option<Box<str>> },
     Redirect { to: Box<str>, status: StatusCode },
-    Answer { status: StatusCode, text: Bytes },
+    FixedResponse { status: StatusCode, text: Bytes },
 }
 
-/// What a reload preserves: whatever is configured as before keeps its connections.
+/// What a reload preserves: resources whose configuration is unchanged keep their connections.
 #[derive(Debug)]
 pub(crate) struct LiveResources {
     upstreams: HashMap<String, (UpstreamSpec, Arc<Upstream>)>,
-    forward: Option<Arc<ForwardProxy>>,
+    forward_proxy: Option<Arc<ForwardProxy>>,
     tunnels: Tunnels,
 }
 
 impl LiveResources {
     /// Nothing, before the first configuration.
     pub(crate) fn empty() -> Self {
-        Self { upstreams: HashMap::new(), forward: None, tunnels: Tunnels::of_gateway() }
+        Self { upstreams: HashMap::new(), forward_proxy: None, tunnels: Tunnels::of_gateway() }
     }
 
-    /// Returns what a configuration needs: reuses what is unchanged, and creates the rest.
+    /// Returns the resources of a configuration: reuses unchanged ones, and creates the others.
     pub(crate) fn reconfigured(&self, config: &Config) -> Result<Self, Diagnostics> {
         let mut upstreams = HashMap::new();
         for (name, spec) in &config.upstreams {
@@ -73,20 +73,20 @@ impl LiveResources {
             upstreams.insert(name.clone(), (spec.clone(), upstream));
         }
         // Reads the users file again, even if the configuration is unchanged.
-        let forward = config.forward_proxy.clone().map(|spec| match &self.forward {
+        let forward = config.forward_proxy.clone().map(|spec| match &self.forward_proxy {
             Some(before) => before.reconfigured(spec),
             None => ForwardProxy::new(spec, &self.tunnels),
         });
         let forward = forward
             .transpose()
             .map_err(|error| config.fault(&["forward_proxy"], error.to_string()))?;
-        Ok(Self { upstreams, forward, tunnels: self.tunnels.clone() })
+        Ok(Self { upstreams, forward_proxy: forward, tunnels: self.tunnels.clone() })
     }
 
-    /// Closes this port of this machine to the forward proxy.
-    pub(crate) fn close_port(&self, port: u16) {
-        if let Some(forward) = &self.forward {
-            forward.close_port(port);
+    /// Denies the forward proxy this port of this machine.
+    pub(crate) fn deny_local_port(&self, port: u16) {
+        if let Some(forward) = &self.forward_proxy {
+            forward.deny_local_port(port);
         }
     }
 
@@ -95,23 +95,24 @@ impl LiveResources {
     }
 
     /// Returns whether it contains this instance of the upstream.
-    pub(crate) fn has(&self, upstream: &Arc<Upstream>) -> bool {
+    pub(crate) fn contains(&self, upstream: &Arc<Upstream>) -> bool {
         self.upstreams().any(|known| Arc::ptr_eq(known, upstream))
     }
 }
 
 impl RouteTable {
-    /// Builds the table of a configuration; `https` contains the listeners that redirect.
+    /// Builds the table of a configuration; `https_ports` contains the listeners that
+    /// redirect.
     pub(crate) fn new(
         config: &Config,
-        kept: &LiveResources,
+        resources: &LiveResources,
         log: Arc<AccessLog>,
-        https: HashMap<ListenerId, u16>,
+        https_ports: HashMap<ListenerId, u16>,
     ) -> Result<Self, Diagnostics> {
-        let (mut routes, mut targets) = (Routes::default(), Vec::new());
+        let (mut routes, mut compiled_routes) = (Routes::default(), Vec::new());
         for (number, spec) in config.routes.iter().enumerate() {
-            let place = number.to_string();
-            let fault = |key: &str, what: String| config.fault(&["route", &place, key], what);
+            let index = number.to_string();
+            let fault = |key: &str, what: String| config.fault(&["route", &index, key], what);
             let hosts = spec.host.all();
             if hosts.is_empty() {
                 routes.insert(None, &spec.path, number);
@@ -124,11 +125,11 @@ impl RouteTable {
                 HeaderRules::new(headers)
                     .map_err(|(_, name, what)| fault(key, format!("{name}: {what}")))
             };
-            targets.push(CompiledRoute {
+            compiled_routes.push(CompiledRoute {
                 path: spec.path.as_str().into(),
-                action: action(spec, kept).map_err(|what| fault("upstream", what))?,
-                request: rules("request_headers", &spec.request_headers)?,
-                response: rules("response_headers", &spec.response_headers)?,
+                action: action(spec, resources).map_err(|what| fault("upstream", what))?,
+                request_rules: rules("request_headers", &spec.request_headers)?,
+                response_rules: rules("response_headers", &spec.response_headers)?,
                 hint: match spec.migrate {
                     RouteMigration::Auto => MigrationHint::None,
                     RouteMigration::Always => MigrationHint::Migrate,
@@ -138,12 +139,12 @@ impl RouteTable {
         }
         Ok(Self {
             routes,
-            targets,
+            compiled_routes,
             forwarded: config.forwarded.clone(),
-            forward: kept.forward.clone(),
+            forward_proxy: resources.forward_proxy.clone(),
             log,
-            tunnels: kept.tunnels.clone(),
-            https,
+            tunnels: resources.tunnels.clone(),
+            https_ports,
         })
     }
 
@@ -153,20 +154,20 @@ impl RouteTable {
         authority: Option<&Authority>,
         path: &str,
     ) -> Option<(usize, &CompiledRoute)> {
-        let host = authority.filter(|_| self.routes.have_hosts()).map(Authority::host);
+        let host = authority.filter(|_| self.routes.has_hosts()).map(Authority::host);
         let number = self.routes.find(host, path)?;
-        Some((number, self.target(number)?))
+        Some((number, self.route(number)?))
     }
 
-    pub(super) fn target(&self, number: usize) -> Option<&CompiledRoute> {
-        self.targets.get(number)
+    pub(super) fn route(&self, number: usize) -> Option<&CompiledRoute> {
+        self.compiled_routes.get(number)
     }
 
     /// Returns the upstreams of its routes, without duplicates.
     pub(super) fn upstreams(&self) -> Vec<&Arc<Upstream>> {
         let mut all: Vec<&Arc<Upstream>> = Vec::new();
-        for target in &self.targets {
-            if let Action::Upstream { upstream, .. } = &target.action
+        for route in &self.compiled_routes {
+            if let Action::Upstream { upstream, .. } = &route.action
                 && !all.iter().any(|known| Arc::ptr_eq(known, upstream))
             {
                 all.push(upstream);
@@ -176,27 +177,29 @@ impl RouteTable {
     }
 
     /// Returns whether a route has this host, by name or wildcard.
-    pub(super) fn names(&self, host: &str) -> bool {
-        self.routes.names(host)
+    pub(super) fn has_host(&self, host: &str) -> bool {
+        self.routes.has_host(host)
     }
 
     /// Returns the HTTPS port to which requests to this listener are redirected.
     pub(super) fn https_port(&self, listener: ListenerId) -> Option<u16> {
-        self.https.get(&listener).copied()
+        self.https_ports.get(&listener).copied()
     }
 }
 
-fn action(spec: &RouteSpec, kept: &LiveResources) -> Result<Action, String> {
+fn action(spec: &RouteSpec, resources: &LiveResources) -> Result<Action, String> {
     let status = |default: StatusCode| {
         spec.status.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or(default)
     };
     if let Some(name) = &spec.upstream {
-        let (_, upstream) =
-            kept.upstreams.get(name).ok_or_else(|| format!("there is no upstream {name:?}"))?;
+        let (_, upstream) = resources
+            .upstreams
+            .get(name)
+            .ok_or_else(|| format!("there is no upstream {name:?}"))?;
         return Ok(Action::Upstream {
             upstream: Arc::clone(upstream),
             name: name.as_str().into(),
-            replace: spec.prefix_rewrite.as_deref().map(Into::into),
+            prefix_rewrite: spec.prefix_rewrite.as_deref().map(Into::into),
         });
     }
     if let Some(to) = &spec.redirect {
@@ -208,5 +211,5 @@ fn action(spec: &RouteSpec, kept: &LiveResources) -> Result<Action, String> {
         Some(text) => format!("{text}\n"),
         None => status.canonical_reason().map(|reason| format!("{reason}\n")).unwrap_or_default(),
     };
-    Ok(Action::Answer { status, text: text.into() })
+    Ok(Action::FixedResponse { status, text: text.into() })
 }

@@ -8,7 +8,7 @@ use crate::config::{HostPattern, MAX_HOST_LENGTH};
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     exact: HashMap<Box<str>, Paths>,
-    below: HashMap<Box<str>, Paths>,
+    wildcard: HashMap<Box<str>, Paths>,
     any: Paths,
 }
 
@@ -23,8 +23,8 @@ impl Paths {
     }
 
     fn find(&self, path: &str) -> Option<usize> {
-        let fits = |(prefix, _): &&(Box<str>, usize)| is_below(path, prefix);
-        self.0.iter().find(fits).map(|(_, route)| *route)
+        let matches = |(prefix, _): &&(Box<str>, usize)| is_below(path, prefix);
+        self.0.iter().find(matches).map(|(_, route)| *route)
     }
 }
 
@@ -41,7 +41,7 @@ impl Routes {
             None => &mut self.any,
             Some(HostPattern::Exact(name)) => self.exact.entry(name.as_str().into()).or_default(),
             Some(HostPattern::Wildcard(name)) => {
-                self.below.entry(name.as_str().into()).or_default()
+                self.wildcard.entry(name.as_str().into()).or_default()
             }
         };
         paths.insert(path, route);
@@ -49,44 +49,44 @@ impl Routes {
 
     /// Returns the route for a request. The most specific host decides, even if it has no route for the path.
     pub(crate) fn find(&self, host: Option<&str>, path: &str) -> Option<usize> {
-        self.of_host(host).unwrap_or(&self.any).find(path)
+        self.paths_of(host).unwrap_or(&self.any).find(path)
     }
 
     /// Returns whether any route has a host.
-    pub(crate) fn have_hosts(&self) -> bool {
-        !self.exact.is_empty() || !self.below.is_empty()
+    pub(crate) fn has_hosts(&self) -> bool {
+        !self.exact.is_empty() || !self.wildcard.is_empty()
     }
 
     /// Returns whether a route has this host, by name or wildcard.
-    pub(crate) fn names(&self, host: &str) -> bool {
-        self.of_host(Some(host)).is_some()
+    pub(crate) fn has_host(&self, host: &str) -> bool {
+        self.paths_of(Some(host)).is_some()
     }
 
-    fn of_host(&self, host: Option<&str>) -> Option<&Paths> {
+    fn paths_of(&self, host: Option<&str>) -> Option<&Paths> {
         let mut buffer = [0; MAX_HOST_LENGTH];
-        let name = normal(host?, &mut buffer)?;
+        let name = normalize_host(host?, &mut buffer)?;
         if let Some(paths) = self.exact.get(name) {
             return Some(paths);
         }
         let mut rest = name;
-        while let Some((_, below)) = rest.split_once('.') {
-            if let Some(paths) = self.below.get(below) {
+        while let Some((_, parent)) = rest.split_once('.') {
+            if let Some(paths) = self.wildcard.get(parent) {
                 return Some(paths);
             }
-            rest = below;
+            rest = parent;
         }
         None
     }
 }
 
 /// Normalizes a host: lower case, no brackets, no trailing dot.
-fn normal<'a>(host: &str, buffer: &'a mut [u8; MAX_HOST_LENGTH]) -> Option<&'a str> {
+fn normalize_host<'a>(host: &str, buffer: &'a mut [u8; MAX_HOST_LENGTH]) -> Option<&'a str> {
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let host = host.strip_suffix('.').unwrap_or(host);
-    let place = buffer.get_mut(..host.len())?;
-    place.copy_from_slice(host.as_bytes());
-    place.make_ascii_lowercase();
-    std::str::from_utf8(place).ok()
+    let name = buffer.get_mut(..host.len())?;
+    name.copy_from_slice(host.as_bytes());
+    name.make_ascii_lowercase();
+    std::str::from_utf8(name).ok()
 }
 
 /// Returns whether a path has segments that another program may resolve: `.`, `..`, plain or percent-encoded, with or
@@ -113,7 +113,7 @@ pub(crate) fn has_dot_segments(path: &str) -> bool {
     let mut at = 0;
     while at <= bytes.len() {
         let rest = bytes.get(at..).unwrap_or_default();
-        // A slash, or an equivalent to some programs.
+        // A slash, or what some programs treat as one.
         let length = match rest {
             [] | [b'/' | b'\\', ..] => 1,
             [b'%', b'2', b'f' | b'F', ..] | [b'%', b'5', b'c' | b'C', ..] => 3,
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_host_and_then_the_longest_path() {
+    fn the_most_specific_host_and_then_the_longest_path_win() {
         let routes = routes(&[
             ("", "/"),
             ("a.example", "/"),
@@ -166,16 +166,16 @@ mod tests {
         assert_eq!(find("c.example", "/"), Some(4));
         assert_eq!(find("c.b.example", "/x/y"), Some(5));
         assert_eq!(find("c.b.example", "/"), None, "the best host decides");
-        assert_eq!(find("example", "/"), Some(0), "a wildcard stands for what is below");
+        assert_eq!(find("example", "/"), Some(0), "a wildcard matches only names below it");
         assert_eq!(find("192.0.2.1", "/"), Some(6));
         assert_eq!(find("[2001:db8::1]", "/"), Some(7));
         assert_eq!(routes.find(None, "/x"), Some(0));
         assert_eq!(find(&"x".repeat(300), "/"), Some(0));
-        assert!(routes.names("x.example") && !routes.names("x.org"));
+        assert!(routes.has_host("x.example") && !routes.has_host("x.org"));
     }
 
     #[test]
-    fn dot_segments_are_seen_in_every_writing() {
+    fn dot_segments_are_detected_in_every_encoding() {
         for bad in [
             "/..",
             "/../",

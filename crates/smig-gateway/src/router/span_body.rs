@@ -1,4 +1,5 @@
-//! A body that holds its request's span until its end, for HTTP/1.1, where no stream does.
+//! A body that holds its request's span until its end; for HTTP/1.1, which has no streams to hold
+//! it.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -12,7 +13,7 @@ use smig_admin::spans::RequestSpan;
 use crate::exchange::Body;
 
 /// Extends the span to the end of the response's body, unless the span lasts as long as the stream.
-pub(super) fn spanned(response: Response<Body>, span: RequestSpan) -> Response<Body> {
+pub(super) fn extend_span(response: Response<Body>, span: RequestSpan) -> Response<Body> {
     if span.has_stream() || !span.is_enabled() || response.body().is_end_stream() {
         return response;
     }

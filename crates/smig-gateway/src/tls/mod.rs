@@ -27,19 +27,19 @@ pub(crate) fn load_server_tls(config: &Config) -> Result<ServerTls, Diagnostics>
         };
         let chain = read(&spec.chain).map_err(|what| fault("chain", what))?;
         let key = read(&spec.key).map_err(|what| fault("key", what))?;
-        let made = Certificate::from_pem(&chain, &key).map_err(|error| {
+        let certificate = Certificate::from_pem(&chain, &key).map_err(|error| {
             let error = error.to_string();
             let key = if error.contains("private key") { "key" } else { "chain" };
             fault(key, error)
         })?;
-        certificates.push(made);
+        certificates.push(certificate);
     }
     if certificates.is_empty()
         && let Some((chain, key)) = &config.development
     {
-        let made = Certificate::from_pem(chain, key)
+        let certificate = Certificate::from_pem(chain, key)
             .map_err(|error| config.fault(&["certificate"], error.to_string()))?;
-        certificates.push(made);
+        certificates.push(certificate);
     }
     let clients = match &config.tls.client_ca {
         None => ClientCertificates::None,
@@ -66,14 +66,14 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
 pub(crate) struct FileVersions(Vec<(PathBuf, Option<(SystemTime, u64)>)>);
 
 impl FileVersions {
-    /// Reads those of every certificate, key and client CA file of a configuration.
-    pub(crate) fn of(config: &Config) -> Self {
+    /// Reads the versions of every certificate, key and client CA file of a configuration.
+    pub(crate) fn read(config: &Config) -> Self {
         let certificates = config.certificates.iter().flat_map(|spec| [&spec.chain, &spec.key]);
-        let stamp = |path: &PathBuf| {
+        let version = |path: &PathBuf| {
             let metadata = std::fs::metadata(path).ok();
-            let changed = metadata.and_then(|data| Some((data.modified().ok()?, data.len())));
-            (path.clone(), changed)
+            let modified = metadata.and_then(|data| Some((data.modified().ok()?, data.len())));
+            (path.clone(), modified)
         };
-        Self(certificates.chain(&config.tls.client_ca).map(stamp).collect())
+        Self(certificates.chain(&config.tls.client_ca).map(version).collect())
     }
 }

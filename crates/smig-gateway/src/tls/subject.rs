@@ -26,8 +26,8 @@ pub fn subject(connection: &ConnectionInfo) -> Option<&str> {
 fn common_name(certificate: &[u8]) -> Option<&str> {
     let (certificate, _) = take(certificate, SEQUENCE)?;
     let (mut rest, _) = take(certificate, SEQUENCE)?;
-    if let Some((_, behind)) = take(rest, VERSION) {
-        rest = behind;
+    if let Some((_, tail)) = take(rest, VERSION) {
+        rest = tail;
     }
     // Serial number, signature, issuer, validity.
     for tag in [INTEGER, SEQUENCE, SEQUENCE, SEQUENCE] {
@@ -35,8 +35,8 @@ fn common_name(certificate: &[u8]) -> Option<&str> {
     }
     let (mut names, _) = take(rest, SEQUENCE)?;
     let mut found = None;
-    while let Some((set, behind)) = take(names, SET) {
-        names = behind;
+    while let Some((set, tail)) = take(names, SET) {
+        names = tail;
         let (attribute, _) = take(set, SEQUENCE)?;
         let (kind, value) = take(attribute, OBJECT_ID)?;
         if kind == COMMON_NAME {
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_one_has_none_and_does_no_harm() {
+    fn truncated_and_corrupted_certificates_do_not_panic() {
         let der = certificate(&[(DnType::CommonName, "ann")]);
         for end in 0..der.len() {
             // A truncated certificate neither panics nor loops.

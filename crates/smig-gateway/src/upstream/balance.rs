@@ -12,11 +12,11 @@ use super::spec::{Balance, HashKey};
 pub(crate) struct TriedServers(u64);
 
 impl TriedServers {
-    pub(crate) const fn add(&mut self, server: usize) {
+    pub(crate) const fn insert(&mut self, server: usize) {
         self.0 |= 1_u64.unbounded_shl(server as u32);
     }
 
-    const fn has(self, server: usize) -> bool {
+    const fn contains(self, server: usize) -> bool {
         self.0 & 1_u64.unbounded_shl(server as u32) != 0
     }
 }
@@ -30,8 +30,8 @@ pub(crate) struct BalanceInput<'a> {
 }
 
 impl BalanceInput<'_> {
-    fn key(&self, by: &HashKey) -> Option<u64> {
-        Some(match by {
+    fn key(&self, hash_key: &HashKey) -> Option<u64> {
+        Some(match hash_key {
             HashKey::Client => match self.client {
                 SocketAddr::V4(addr) => hash(&addr.ip().octets()),
                 SocketAddr::V6(addr) => hash(&addr.ip().octets()),
@@ -46,32 +46,33 @@ impl BalanceInput<'_> {
 pub(super) fn choose(
     servers: &[UpstreamServer],
     balance: &Balance,
-    asked: BalanceInput<'_>,
+    input: BalanceInput<'_>,
     tried: TriedServers,
-    turn: usize,
+    rotation: usize,
 ) -> Option<usize> {
     if servers.len() == 1 {
-        return (!tried.has(0)).then_some(0);
+        return (!tried.contains(0)).then_some(0);
     }
     let key = match balance {
         Balance::LeastRequest => None,
-        Balance::Hash(by) => asked.key(by),
+        Balance::Hash(hash_key) => input.key(hash_key),
     };
-    let among = |well: bool| {
+    let pick = |healthy_only: bool| {
         let all = servers.iter().enumerate();
-        let left = all.filter(|&(n, server)| !tried.has(n) && (!well || server.is_healthy()));
+        let candidates =
+            all.filter(|&(n, server)| !tried.contains(n) && (!healthy_only || server.is_healthy()));
         match key {
             // Rendezvous hashing: the server whose hash, mixed with the key, is highest. When a server is lost,
             // only its keys move.
-            Some(key) => left.max_by_key(|(_, server)| mix(key ^ server.hash)),
+            Some(key) => candidates.max_by_key(|(_, server)| mix(key ^ server.hash)),
             // Start at a different server each time, so that ties are distributed.
-            None => left.min_by_key(|&(n, server)| {
-                (server.load(), (n + servers.len() - turn % servers.len()) % servers.len())
+            None => candidates.min_by_key(|&(n, server)| {
+                (server.load(), (n + servers.len() - rotation % servers.len()) % servers.len())
             }),
         }
         .map(|(n, _)| n)
     };
-    among(true).or_else(|| among(false))
+    pick(true).or_else(|| pick(false))
 }
 
 /// FNV-1a, mixed.
@@ -108,51 +109,55 @@ mod tests {
             .collect()
     }
 
-    fn of_path(servers: &[UpstreamServer], path: &str) -> usize {
+    fn choose_for_path(servers: &[UpstreamServer], path: &str) -> usize {
         let (uri, headers) = (path.parse().unwrap(), HeaderMap::new());
         let client = "192.0.2.1:1".parse().unwrap();
-        let asked = BalanceInput { client, uri: &uri, headers: &headers };
+        let input = BalanceInput { client, uri: &uri, headers: &headers };
         let balance = Balance::Hash(HashKey::Path);
-        choose(servers, &balance, asked, TriedServers::default(), 0).unwrap()
+        choose(servers, &balance, input, TriedServers::default(), 0).unwrap()
     }
 
     #[test]
-    fn keys_are_spread_and_stay_when_another_server_is_lost() {
+    fn keys_are_distributed_and_keep_their_server_when_another_one_is_lost() {
         let servers = servers(4);
-        let before: Vec<_> = (0..4000).map(|n| of_path(&servers, &format!("/{n}"))).collect();
+        let before: Vec<_> =
+            (0..4000).map(|n| choose_for_path(&servers, &format!("/{n}"))).collect();
         for server in 0..4 {
             let share = before.iter().filter(|&&chosen| chosen == server).count();
             assert!((800..1200).contains(&share), "{server}: {share}");
         }
         servers[2].on_failure();
         for (n, &chosen) in before.iter().enumerate() {
-            let now = of_path(&servers, &format!("/{n}"));
+            let now = choose_for_path(&servers, &format!("/{n}"));
             assert!(now != 2 && (chosen == 2 || now == chosen));
         }
     }
 
     #[test]
-    fn the_least_loaded_is_chosen_and_ties_are_spread() {
+    fn the_least_loaded_server_is_chosen_and_ties_are_distributed() {
         let servers = servers(3);
         let (uri, headers) = (Uri::from_static("/"), HeaderMap::new());
         let client = "192.0.2.1:1".parse().unwrap();
-        let asked = BalanceInput { client, uri: &uri, headers: &headers };
-        let least = |tried, turn| choose(&servers, &Balance::LeastRequest, asked, tried, turn);
+        let input = BalanceInput { client, uri: &uri, headers: &headers };
+        let choose_least_loaded =
+            |tried, turn| choose(&servers, &Balance::LeastRequest, input, tried, turn);
         assert_eq!(
-            (0..3).map(|n| least(TriedServers::default(), n).unwrap()).collect::<Vec<_>>(),
+            (0..3)
+                .map(|n| choose_least_loaded(TriedServers::default(), n).unwrap())
+                .collect::<Vec<_>>(),
             [0, 1, 2]
         );
         servers[0].begin();
         servers[1].begin();
-        assert_eq!(least(TriedServers::default(), 0), Some(2));
+        assert_eq!(choose_least_loaded(TriedServers::default(), 0), Some(2));
         let mut tried = TriedServers::default();
-        tried.add(2);
-        assert_eq!(least(tried, 0), Some(0));
+        tried.insert(2);
+        assert_eq!(choose_least_loaded(tried, 0), Some(0));
         // None is healthy: all are tried.
         servers.iter().for_each(|server| server.on_failure());
-        assert_eq!(least(tried, 0), Some(0));
-        tried.add(0);
-        tried.add(1);
-        assert_eq!(least(tried, 0), None);
+        assert_eq!(choose_least_loaded(tried, 0), Some(0));
+        tried.insert(0);
+        tried.insert(1);
+        assert_eq!(choose_least_loaded(tried, 0), None);
     }
 }

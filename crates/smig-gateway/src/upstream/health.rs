@@ -12,18 +12,18 @@ use smig_proxy::dial::{ServerAddr, connect};
 use tokio::time::timeout;
 
 use super::spec::{HealthSpec, Protocol};
-use super::worker::{Counts, Http2Client};
+use super::worker::{ApplyLimits, Http2Client};
 use super::{Upstream, UpstreamServer};
 
 impl Upstream {
-    /// Checks each server at its interval, for as long as the upstream exists; returns at once if no health check
-    /// is configured. Spawn it once, on any runtime.
+    /// Probes each server at the configured interval, for as long as the upstream exists; returns
+    /// at once if no health check is configured. Spawn it once, on any runtime.
     pub async fn check_health(this: Weak<Self>) {
         let Some(upstream) = this.upgrade() else { return };
         let Some(health) = upstream.health.clone() else { return };
         let servers = upstream.servers.len();
         drop(upstream);
-        let checks = (0..servers).map(|server| check_always(this.clone(), health.clone(), server));
+        let checks = (0..servers).map(|server| check_loop(this.clone(), health.clone(), server));
         let mut tasks = tokio::task::JoinSet::new();
         for check in checks {
             tasks.spawn(check);
@@ -32,27 +32,27 @@ impl Upstream {
     }
 }
 
-async fn check_always(upstream: Weak<Upstream>, health: HealthSpec, server: usize) {
+async fn check_loop(upstream: Weak<Upstream>, health: HealthSpec, server: usize) {
     loop {
         let Some(strong) = upstream.upgrade() else { return };
-        let Some(of) = strong.servers.get(server) else { return };
-        let asked = timeout(health.timeout, ask(&strong, of, &health)).await;
-        let good = match asked {
+        let Some(target) = strong.servers.get(server) else { return };
+        let result = timeout(health.timeout, probe(&strong, target, &health)).await;
+        let passed = match result {
             Ok(Ok(status)) => status.is_success() || status.is_redirection(),
             Ok(Err(error)) => {
-                tracing::debug!(server = %of.url(), %error, "health check failed");
+                tracing::debug!(server = %target.url(), %error, "health check failed");
                 false
             }
             Err(_) => false,
         };
-        of.record_health_check(good, health.rise, health.fall);
+        target.record_health_check(passed, health.rise, health.fall);
         drop(strong);
         tokio::time::sleep(health.interval.max(Duration::from_millis(10))).await;
     }
 }
 
 /// Sends one GET request on a new connection.
-async fn ask(
+async fn probe(
     upstream: &Arc<Upstream>,
     server: &UpstreamServer,
     health: &HealthSpec,
@@ -73,15 +73,16 @@ async fn ask(
             .header(http::header::CONNECTION, "close")
             .body(Empty::<Bytes>::new())
             .map_err(bad)?;
-        let mut asking = std::pin::pin!(sender.send_request(request));
+        let mut sending = std::pin::pin!(sender.send_request(request));
         let mut connection = std::pin::pin!(connection);
         let response = tokio::select! {
-            response = asking.as_mut() => response,
-            _ = connection.as_mut() => asking.await,
+            response = sending.as_mut() => response,
+            _ = connection.as_mut() => sending.await,
         };
         return Ok(response.map_err(ProxyError::from_hyper)?.status());
     }
-    let session = Http2Client::new(upstream, server, Counts::No).map_err(ProxyError::from_smig)?;
+    let session =
+        Http2Client::new(upstream, server, ApplyLimits::No).map_err(ProxyError::from_smig)?;
     let uri = format!("{}://{host}{}", session.scheme, health.path);
     let request = Request::get(uri).body(Empty::<Bytes>::new()).map_err(bad)?;
     let response = session.client.request_to(&session.origin, request).await;

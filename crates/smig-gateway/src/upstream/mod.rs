@@ -26,7 +26,7 @@ pub(crate) use worker::{Connection, Http2Client, ServerPool, WorkerPools};
 /// Why an upstream cannot be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum SpecError {
+pub enum UpstreamError {
     /// The upstream has no server.
     #[error("upstream {0} has no servers; set servers = [\"http://host:port\"]")]
     NoServer(String),
@@ -40,7 +40,7 @@ pub enum SpecError {
 pub struct Upstream {
     name: String,
     /// Unique within the process: the key of a worker's pools.
-    number: usize,
+    id: usize,
     servers: Vec<UpstreamServer>,
     balance: Balance,
     timeouts: Timeouts,
@@ -48,33 +48,33 @@ pub struct Upstream {
     health: Option<HealthSpec>,
     trust: LoadedTrust,
     resolver: Resolver,
-    turn: AtomicUsize,
-    /// Carries no values: its drop notifies the workers that the upstream was removed.
-    present: watch::Sender<()>,
+    rotation: AtomicUsize,
+    /// Carries no values: dropping it notifies the workers that the upstream was removed.
+    alive: watch::Sender<()>,
 }
 
 impl Upstream {
     /// Creates an upstream. It connects when the first request arrives.
     ///
     /// # Errors
-    /// [`SpecError`].
-    pub fn new(name: impl Into<String>, spec: &UpstreamSpec) -> Result<Arc<Self>, SpecError> {
+    /// [`UpstreamError`].
+    pub fn new(name: impl Into<String>, spec: &UpstreamSpec) -> Result<Arc<Self>, UpstreamError> {
         Self::with_resolver(name, spec, Resolver::system())
     }
 
     /// Like [`Upstream::new`], with another resolver for the servers' names.
     ///
     /// # Errors
-    /// [`SpecError`].
+    /// [`UpstreamError`].
     pub fn with_resolver(
         name: impl Into<String>,
         spec: &UpstreamSpec,
         resolver: Resolver,
-    ) -> Result<Arc<Self>, SpecError> {
-        static NUMBERS: AtomicUsize = AtomicUsize::new(0);
+    ) -> Result<Arc<Self>, UpstreamError> {
+        static NEXT_ID: AtomicUsize = AtomicUsize::new(0);
         let name = name.into();
         if spec.servers.is_empty() {
-            return Err(SpecError::NoServer(name));
+            return Err(UpstreamError::NoServer(name));
         }
         let trust = match &spec.tls {
             TlsSpec { insecure: true, .. } => Trust::DangerAcceptInvalidCerts,
@@ -87,16 +87,16 @@ impl Upstream {
         };
         Ok(Arc::new(Self {
             name,
-            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             servers: spec.servers.iter().map(server).collect(),
             balance: spec.balance.clone(),
             timeouts: spec.timeouts,
             retries: spec.retries,
             health: spec.health.clone(),
             trust: trust.load()?,
-            resolver: resolver.fresh_for(spec.resolve),
-            turn: AtomicUsize::new(0),
-            present: watch::Sender::new(()),
+            resolver: resolver.fresh_for(spec.dns_cache_time),
+            rotation: AtomicUsize::new(0),
+            alive: watch::Sender::new(()),
         }))
     }
 
@@ -114,7 +114,7 @@ impl Upstream {
 
     /// Returns whether any server is healthy and not ejected.
     #[must_use]
-    pub fn is_well(&self) -> bool {
+    pub fn is_healthy(&self) -> bool {
         self.servers.iter().any(UpstreamServer::is_healthy)
     }
 
@@ -135,14 +135,14 @@ impl Upstream {
     /// Picks a server for a request, and counts the request as active there.
     pub(crate) fn choose(
         self: &Arc<Self>,
-        asked: BalanceInput<'_>,
+        input: BalanceInput<'_>,
         tried: TriedServers,
     ) -> Option<(usize, ActiveRequest)> {
-        let turn = match self.servers.len() {
+        let rotation = match self.servers.len() {
             1 => 0,
-            _ => self.turn.fetch_add(1, Ordering::Relaxed),
+            _ => self.rotation.fetch_add(1, Ordering::Relaxed),
         };
-        let server = balance::choose(&self.servers, &self.balance, asked, tried, turn)?;
+        let server = balance::choose(&self.servers, &self.balance, input, tried, rotation)?;
         Some((server, ActiveRequest::begin(self, server)))
     }
 }

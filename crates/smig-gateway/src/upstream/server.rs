@@ -26,9 +26,9 @@ pub struct UpstreamServer {
     load: AtomicUsize,
     /// Limits of its connections.
     pub(super) limits: Arc<ConnLimits>,
-    /// The same limit, for connections of our own client.
+    /// The same limit, for connections of the HTTP/2 client.
     pub(super) connections_limit: ConnectionLimit,
-    /// Limit on the requests that wait in our own client.
+    /// Limit on the requests that wait in the HTTP/2 client.
     pub(super) queue: QueueLimit,
     ejection: Ejection,
     /// Consecutive failures.
@@ -40,15 +40,15 @@ pub struct UpstreamServer {
     /// State of the health check: the flag [`DOWN`], and the number of consecutive results that contradict it.
     /// Initially up.
     checks: AtomicU32,
-    /// Whether the server selected HTTP/2 by ALPN last time. Known to all workers: one that had to find out itself
-    /// would need a connection for that, and might wait for it in vain.
+    /// Whether the server last selected HTTP/2 by ALPN. Shared by all workers: to find out for
+    /// itself, a worker would need a connection, and might wait for it until the timeout.
     selects_http2: AtomicBool,
-    /// Until when, in [`millis`], WebSockets are offered HTTP/1.1 alone, since the server's HTTP/2 takes none (no
-    /// extended CONNECT); 0: it may.
-    websockets_by_http1_until: AtomicU64,
+    /// Until then, in [`millis`], only HTTP/1.1 is offered for WebSockets, since the server's
+    /// HTTP/2 has no extended CONNECT; 0: both are.
+    websockets_need_http1_until: AtomicU64,
     requests: AtomicU64,
     failed: AtomicU64,
-    connections: AtomicU64,
+    connection_attempts: AtomicU64,
 }
 
 /// Counters and state of a server, for metrics and the admin page.
@@ -66,17 +66,18 @@ pub struct ServerStatus {
     pub requests: u64,
     /// Of these, the failed ones.
     pub failed: u64,
-    /// Connections that are open or being made.
-    pub open: usize,
+    /// Connections that are open or being opened.
+    pub open_connections: usize,
     /// Connection attempts since the start, without those of HTTP/2 sessions.
-    pub connections: u64,
+    pub connection_attempts: u64,
 }
 
 /// Minimum length of the queue, whatever is configured: over HTTP/2 each request passes through it.
-const MIN_QUEUE: usize = 16;
+const MIN_QUEUE_LENGTH: usize = 16;
 
-/// Time in milliseconds after which a server whose HTTP/2 took no WebSocket is asked again: it may have been updated.
-const WEBSOCKETS_BY_HTTP1_MS: u64 = 60_000;
+/// Time in milliseconds after which a server that lacked extended CONNECT is tried again: it may
+/// have been updated.
+const EXTENDED_CONNECT_RETRY_MS: u64 = 60_000;
 
 /// Flag in `checks`: the health check considers the server down.
 const DOWN: u32 = 1 << 31;
@@ -92,7 +93,7 @@ impl UpstreamServer {
         Self {
             connections_limit: limits.connection_limit(),
             limits,
-            queue: QueueLimit::new(max_waiting.max(MIN_QUEUE)),
+            queue: QueueLimit::new(max_waiting.max(MIN_QUEUE_LENGTH)),
             hash: balance::hash(url.to_string().as_bytes()),
             url,
             load: AtomicUsize::new(0),
@@ -102,10 +103,10 @@ impl UpstreamServer {
             ejected_until: AtomicU64::new(0),
             checks: AtomicU32::new(0),
             selects_http2: AtomicBool::new(false),
-            websockets_by_http1_until: AtomicU64::new(0),
+            websockets_need_http1_until: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             failed: AtomicU64::new(0),
-            connections: AtomicU64::new(0),
+            connection_attempts: AtomicU64::new(0),
         }
     }
 
@@ -141,8 +142,8 @@ impl UpstreamServer {
             waiting: self.limits.waiting(),
             requests: self.requests.load(Ordering::Relaxed),
             failed: self.failed.load(Ordering::Relaxed),
-            open: self.limits.open(),
-            connections: self.connections.load(Ordering::Relaxed),
+            open_connections: self.limits.open(),
+            connection_attempts: self.connection_attempts.load(Ordering::Relaxed),
         }
     }
 
@@ -159,7 +160,7 @@ impl UpstreamServer {
         self.selects_http2.load(Ordering::Relaxed)
     }
 
-    /// Records the protocol that the server selected, or that it has to be offered both again.
+    /// Sets whether the server selects HTTP/2; if not, the next connection offers both versions.
     pub(crate) fn set_selects_http2(&self, selects: bool) {
         self.selects_http2.store(selects, Ordering::Relaxed);
     }
@@ -169,13 +170,13 @@ impl UpstreamServer {
     }
 
     fn websockets_need_http1_at(&self, now: u64) -> bool {
-        now < self.websockets_by_http1_until.load(Ordering::Relaxed)
+        now < self.websockets_need_http1_until.load(Ordering::Relaxed)
     }
 
-    /// Records that its HTTP/2 takes no WebSocket, for a while, or that it turned out to have no HTTP/1.1.
+    /// Makes WebSockets use HTTP/1.1 for a while, or no longer, since the server has none.
     pub(super) fn set_websockets_need_http1(&self, need: bool) {
-        let until = if need { millis().saturating_add(WEBSOCKETS_BY_HTTP1_MS) } else { 0 };
-        self.websockets_by_http1_until.store(until, Ordering::Relaxed);
+        let until = if need { millis().saturating_add(EXTENDED_CONNECT_RETRY_MS) } else { 0 };
+        self.websockets_need_http1_until.store(until, Ordering::Relaxed);
     }
 
     /// Returns whether a request waits for an HTTP/1.1 connection because all connections are in use.
@@ -183,11 +184,11 @@ impl UpstreamServer {
         self.limits.waiting() > 0
     }
 
-    pub(super) fn on_connection(&self) {
-        self.connections.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn on_connection_attempt(&self) {
+        self.connection_attempts.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Records a response: ends a row of failures, or an ejection.
+    /// Records a response: resets the count of failures, and ends an ejection.
     pub(crate) fn on_success(&self) {
         // Load before storing: the cache line is shared by all workers.
         if self.failures.load(Ordering::Relaxed) != 0 {
@@ -200,8 +201,8 @@ impl UpstreamServer {
         }
     }
 
-    /// Records a failure: no connection, no response, or a truncated one. Ejects the server after too many in a
-    /// row.
+    /// Records a failure: no connection, no response, or a truncated one. Ejects the server after
+    /// too many consecutive ones.
     pub(crate) fn on_failure(&self) {
         self.failed.fetch_add(1, Ordering::Relaxed);
         let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
@@ -218,20 +219,20 @@ impl UpstreamServer {
     }
 
     /// Records a result of the health check; `rise` or `fall` consecutive ones change the state.
-    pub(super) fn record_health_check(&self, good: bool, rise: u32, fall: u32) {
+    pub(super) fn record_health_check(&self, passed: bool, rise: u32, fall: u32) {
         let checks = self.checks.load(Ordering::Relaxed);
-        let (down, against) = (checks & DOWN != 0, checks & !DOWN);
+        let (down, contradicting) = (checks & DOWN != 0, checks & !DOWN);
         // Count the consecutive results that contradict the current state.
-        let against = if good == down { against + 1 } else { 0 };
-        let turned = against >= if down { rise.max(1) } else { fall.max(1) };
-        let next = match (turned, down) {
+        let contradicting = if passed == down { contradicting + 1 } else { 0 };
+        let changed = contradicting >= if down { rise.max(1) } else { fall.max(1) };
+        let next = match (changed, down) {
             (true, false) => DOWN,
             (true, true) => 0,
-            (false, true) => DOWN | against,
-            (false, false) => against,
+            (false, true) => DOWN | contradicting,
+            (false, false) => contradicting,
         };
         self.checks.store(next, Ordering::Relaxed);
-        match (turned, down) {
+        match (changed, down) {
             (true, false) => tracing::warn!(server = %self.url, "server failed health checks"),
             (true, true) => tracing::info!(server = %self.url, "server passed health checks"),
             (false, _) => {}
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_in_a_row_eject_and_an_answer_brings_back() {
+    fn consecutive_failures_eject_and_a_response_restores() {
         let server = server(2, Duration::from_secs(3600));
         server.on_failure();
         server.on_success();
@@ -300,14 +301,14 @@ mod tests {
     }
 
     #[test]
-    fn ejection_can_be_off() {
+    fn ejection_can_be_disabled() {
         let server = server(0, Duration::from_secs(3600));
         (0..100).for_each(|_| server.on_failure());
         assert!(server.is_healthy());
     }
 
     #[test]
-    fn http2_is_asked_for_websockets_again_after_a_minute() {
+    fn websockets_are_tried_over_http2_again_after_a_minute() {
         let server = server(0, Duration::ZERO);
         assert!(!server.websockets_need_http1());
         let before = millis();
@@ -320,10 +321,10 @@ mod tests {
     }
 
     #[test]
-    fn health_checks_count_in_a_row() {
+    fn health_checks_count_consecutive_results() {
         let server = server(0, Duration::ZERO);
-        let mut check = |good| {
-            server.record_health_check(good, 2, 3);
+        let mut check = |passed| {
+            server.record_health_check(passed, 2, 3);
             server.is_healthy()
         };
         assert_eq!(

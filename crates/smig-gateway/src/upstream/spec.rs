@@ -32,13 +32,13 @@ pub struct UpstreamSpec {
     /// least); further ones are answered with 503.
     #[serde(default = "max_pending_requests")]
     pub max_pending_requests: usize,
-    /// Maximum number of retries of a request, where a retry is safe. Whatever it is, a request is sent once more if
-    /// the connection that it was sent on had ended or took no more requests.
+    /// Maximum number of retries of a request, where a retry is safe. In addition, a request is
+    /// sent once more if its connection had ended or accepted no more requests.
     #[serde(default = "retries")]
     pub retries: u32,
     /// How long a server's resolved addresses are cached. The system's resolver does not return a time to live.
-    #[serde(default = "resolve", deserialize_with = "deserialize_time")]
-    pub resolve: Duration,
+    #[serde(default = "dns_cache_time", deserialize_with = "deserialize_time")]
+    pub dns_cache_time: Duration,
     /// Outlier detection: when a failing server is ejected.
     #[serde(default)]
     pub ejection: Ejection,
@@ -61,7 +61,7 @@ impl UpstreamSpec {
             max_connections: max_connections(),
             max_pending_requests: max_pending_requests(),
             retries: retries(),
-            resolve: resolve(),
+            dns_cache_time: dns_cache_time(),
             ejection: Ejection::default(),
             health: None,
             tls: TlsSpec::default(),
@@ -81,7 +81,7 @@ const fn retries() -> u32 {
     1
 }
 
-const fn resolve() -> Duration {
+const fn dns_cache_time() -> Duration {
     Duration::from_secs(10)
 }
 
@@ -217,7 +217,7 @@ impl FromStr for Balance {
                 .map(|name| Self::Hash(HashKey::Header(name)))
                 .ok_or_else(|| {
                     format!(
-                        "{text:?} is none of least-request, hash:client, hash:path, hash:header:NAME"
+                        "{text:?} is not least-request, hash:client, hash:path or hash:header:NAME"
                     )
                 }),
         }
@@ -234,18 +234,19 @@ impl<'de> Deserialize<'de> for Balance {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Timeouts {
-    /// Of connecting: name lookup, TCP, TLS.
+    /// Timeout of connecting: name lookup, TCP, TLS.
     #[serde(deserialize_with = "deserialize_time")]
     pub connect: Duration,
-    /// Of waiting for a connection, or for a stream, when all are in use.
+    /// Timeout of waiting for a connection, or for a stream, when all are in use.
     #[serde(deserialize_with = "deserialize_time")]
     pub queue: Duration,
-    /// From the end of the request (as far as the server accepts it) to the response's header section; does not begin
-    /// while the request waits for a connection or a stream. Not for gRPC, whose calls have deadlines of their own.
+    /// Timeout from the end of the request (as far as the server accepts it) to the response's
+    /// header section; does not begin while the request waits for a connection or a stream. Does
+    /// not apply to gRPC, whose calls have deadlines of their own.
     #[serde(deserialize_with = "deserialize_time")]
     pub response_header: Duration,
-    /// Between two chunks of a body, while waiting for the server; `"never"`: no limit. Streams that may idle
-    /// (gRPC, server-sent events) have no limit either.
+    /// Timeout between two chunks of a body, while waiting for the server; `"never"`: no limit.
+    /// Streams that may idle (gRPC, server-sent events) have no limit either.
     #[serde(deserialize_with = "deserialize_time_or_never")]
     pub stream_idle: Option<Duration>,
     /// Idle timeout of a tunnel (WebSocket, CONNECT).
@@ -346,7 +347,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_are_read_as_they_are_shown() {
+    fn server_urls_are_displayed_as_they_are_parsed() {
         for text in [
             "http://127.0.0.1:8080",
             "h2c://localhost:80",
@@ -371,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_description_as_the_file_has_it() {
+    fn a_specification_is_parsed_from_toml() {
         let spec: UpstreamSpec = toml::from_str(
             r#"
             servers = ["http://127.0.0.1:1", "unix:/a"]

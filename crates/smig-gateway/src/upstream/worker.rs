@@ -27,7 +27,7 @@ const EVICTION_INTERVAL: Duration = Duration::from_secs(1);
 
 thread_local! {
     /// Keyed by the upstream's number.
-    static WORKERS: RefCell<HashMap<usize, Rc<WorkerPools>>> = RefCell::default();
+    static POOLS: RefCell<HashMap<usize, Rc<WorkerPools>>> = RefCell::default();
 }
 
 /// One worker's connections to one upstream's servers, in the order of the servers.
@@ -43,7 +43,7 @@ pub(crate) struct ServerPool {
     session: RefCell<Option<Rc<Http2Client>>>,
 }
 
-/// A session of our own client with a server.
+/// An HTTP/2 client with a session to one server.
 #[derive(Debug)]
 pub(crate) struct Http2Client {
     pub(crate) client: Client,
@@ -53,8 +53,8 @@ pub(crate) struct Http2Client {
 }
 
 /// A connection, before a request uses it.
-enum Dialed {
-    /// It was checked in.
+enum UnusedConn {
+    /// An idle connection of the pool.
     Idle(Lease),
     New(Io, OwnedSemaphorePermit),
 }
@@ -69,19 +69,15 @@ pub(crate) enum Connection {
 impl WorkerPools {
     /// Returns this thread's connections to the upstream.
     pub(crate) fn of(upstream: &Arc<Upstream>) -> Rc<Self> {
-        WORKERS.with_borrow_mut(|workers| {
-            if let Some(worker) = workers.get(&upstream.number) {
+        POOLS.with_borrow_mut(|workers| {
+            if let Some(worker) = workers.get(&upstream.id) {
                 return Rc::clone(worker);
             }
             let pools = upstream.servers.iter().map(ServerPool::new).collect();
             let worker = Rc::new(Self { pools });
-            workers.insert(upstream.number, Rc::clone(&worker));
-            let (number, present) = (upstream.number, upstream.present.subscribe());
-            tokio::task::spawn_local(evict_until_removed(
-                Arc::downgrade(upstream),
-                number,
-                present,
-            ));
+            workers.insert(upstream.id, Rc::clone(&worker));
+            let (number, alive) = (upstream.id, upstream.alive.subscribe());
+            tokio::task::spawn_local(evict_until_removed(Arc::downgrade(upstream), number, alive));
             worker
         })
     }
@@ -93,19 +89,15 @@ impl WorkerPools {
 
 /// Checks idle connections at intervals. Closes all of them as soon as the upstream is dropped: its replacement
 /// counts its connections from zero.
-async fn evict_until_removed(
-    upstream: Weak<Upstream>,
-    number: usize,
-    mut present: watch::Receiver<()>,
-) {
-    while timeout(EVICTION_INTERVAL, present.changed()).await.is_err() {
-        let worker = WORKERS.with_borrow(|workers| workers.get(&number).cloned());
+async fn evict_until_removed(upstream: Weak<Upstream>, id: usize, mut alive: watch::Receiver<()>) {
+    while timeout(EVICTION_INTERVAL, alive.changed()).await.is_err() {
+        let worker = POOLS.with_borrow(|workers| workers.get(&id).cloned());
         let (Some(upstream), Some(worker)) = (upstream.upgrade(), worker) else { break };
         for (pool, server) in worker.pools.iter().zip(&upstream.servers) {
             pool.evict_idle(&upstream, server).await;
         }
     }
-    let removed = WORKERS.with_borrow_mut(|workers| workers.remove(&number));
+    let removed = POOLS.with_borrow_mut(|workers| workers.remove(&id));
     drop(removed);
 }
 
@@ -117,47 +109,48 @@ impl ServerPool {
     /// Closes idle connections, and those to addresses that the server's name no longer resolves to.
     async fn evict_idle(&self, upstream: &Upstream, server: &UpstreamServer) {
         let session = self.live_session();
-        let homes = match &server.url().target {
+        let addresses = match &server.url().target {
             ServerAddr::Tcp { host, port }
                 if host.parse::<IpAddr>().is_err()
                     && (session.is_some() || !self.http1.is_empty()) =>
             {
                 // If the lookup fails, leave all connections as they are.
-                let homes =
+                let addresses =
                     timeout(EVICTION_INTERVAL, upstream.resolver.resolve(host, *port)).await;
-                homes.ok().and_then(Result::ok)
+                addresses.ok().and_then(Result::ok)
             }
             ServerAddr::Tcp { .. } | ServerAddr::Unix(_) => None,
         };
         // A session waits for a slot without being counted among the requests that wait in the pools.
-        let wanted = server.connections_limit.has_waiters();
-        let idle = if wanted { Duration::ZERO } else { upstream.timeouts.keepalive };
-        self.http1.evict_idle(idle, homes.as_deref());
+        let is_slot_wanted = server.connections_limit.has_waiters();
+        let idle = if is_slot_wanted { Duration::ZERO } else { upstream.timeouts.keepalive };
+        self.http1.evict_idle(idle, addresses.as_deref());
         let Some(session) = session else { return };
-        if let Some(homes) = homes {
-            session.client.set_addresses(&session.origin, &homes);
+        if let Some(addresses) = addresses {
+            session.client.set_addresses(&session.origin, &addresses);
         }
-        if wanted {
+        if is_slot_wanted {
             // A worker without a session waits for a slot: free this one after the last request.
             session.client.retire(&session.origin);
         } else if server.has_waiting() {
-            // A request over HTTP/1.1 waits, as a WebSocket does: it must not displace requests of this session.
+            // A request waits for HTTP/1.1, as a WebSocket may: it must not displace requests of
+            // this session.
             session.client.retire_if_idle(&session.origin);
         }
     }
 
-    /// Returns the session, unless it has ended: after [`Timeouts::idle`] without a connection, or because it never
-    /// had one. The name of an ended session need not be resolved any more.
+    /// Returns the session, unless it has ended: after [`Timeouts::keepalive`] without a request,
+    /// or because it never connected. The name of an ended session need not be resolved any more.
     ///
-    /// [`Timeouts::idle`]: super::Timeouts::idle
+    /// [`Timeouts::keepalive`]: super::Timeouts::keepalive
     fn live_session(&self) -> Option<Rc<Http2Client>> {
-        let mut present = self.session.borrow_mut();
+        let mut slot = self.session.borrow_mut();
         // A request holds a reference until the client has a session.
         let has_ended = |session: &mut Rc<Http2Client>| {
             Rc::strong_count(session) == 1 && !session.client.has_session(&session.origin)
         };
-        drop(present.take_if(has_ended));
-        present.clone()
+        drop(slot.take_if(has_ended));
+        slot.clone()
     }
 
     /// Returns a connection for a request.
@@ -167,36 +160,37 @@ impl ServerPool {
         server: &UpstreamServer,
     ) -> Result<Connection, ProxyError> {
         let url = server.url();
-        let by_session = match url.protocol {
+        let uses_http2 = match url.protocol {
             Protocol::Http1 => false,
             Protocol::Https => server.selects_http2(),
             Protocol::H2c | Protocol::Smig => true,
         };
-        if by_session {
+        if uses_http2 {
             return self.session(upstream, server).map(Connection::Http2);
         }
         if let Some(lease) = self.http1.checkout() {
             return Ok(Connection::Http1(lease));
         }
-        // The future is large: boxed, it does not burden requests that reuse a connection.
+        // The future is large: boxed, it does not enlarge that of requests that reuse a connection.
         Box::pin(self.connect(upstream, server)).await
     }
 
     /// Returns a connection for the handshake of a WebSocket.
-    pub(crate) async fn for_websocket(
+    pub(crate) async fn websocket_connection(
         &self,
         upstream: &Upstream,
         server: &UpstreamServer,
     ) -> Result<Connection, ProxyError> {
         match server.websockets_need_http1() {
             false => self.connection(upstream, server).await,
-            true => self.http1_alone(upstream, server).await.map(Connection::Http1),
+            true => self.http1_connection(upstream, server).await.map(Connection::Http1),
         }
     }
 
-    /// Records that the session takes no WebSocket: the server's HTTP/2 has no extended CONNECT, or it speaks HTTP/1.1
-    /// alone by now. Returns a connection over HTTP/1.1 if the server may speak that.
-    pub(crate) async fn without_extended_connect(
+    /// Records that the session cannot carry a WebSocket: the server's HTTP/2 has no extended
+    /// CONNECT, or the server supports only HTTP/1.1 by now. Returns an HTTP/1.1 connection if the
+    /// server may support that.
+    pub(crate) async fn fall_back_to_http1(
         &self,
         upstream: &Upstream,
         server: &UpstreamServer,
@@ -209,14 +203,14 @@ impl ServerPool {
                 } else {
                     server.set_websockets_need_http1(true);
                 }
-                self.http1_alone(upstream, server).await
+                self.http1_connection(upstream, server).await
             }
             Protocol::Http1 | Protocol::H2c | Protocol::Smig => Err(ProxyError::NoExtendedConnect),
         }
     }
 
-    /// Returns an HTTP/1.1 connection to a server that selects HTTP/2 where that is offered.
-    async fn http1_alone(
+    /// Returns an HTTP/1.1 connection to a server that selects HTTP/2 if it is offered.
+    async fn http1_connection(
         &self,
         upstream: &Upstream,
         server: &UpstreamServer,
@@ -225,13 +219,13 @@ impl ServerPool {
             return Ok(lease);
         }
         match Box::pin(self.dial(upstream, server, AlpnOffer::Http1)).await {
-            Ok(Dialed::Idle(lease)) => Ok(lease),
-            Ok(Dialed::New(io, permit)) if io.has_alpn() => {
+            Ok(UnusedConn::Idle(lease)) => Ok(lease),
+            Ok(UnusedConn::New(io, permit)) if io.has_alpn() => {
                 Ok(self.http1.add(Http1::handshake(io, permit).await?))
             }
-            Ok(Dialed::New(io, permit)) => {
-                // The server selected nothing: it has no ALPN any more, or speaks HTTP/2 only and is lax. The
-                // usual offer tells them apart.
+            Ok(UnusedConn::New(io, permit)) => {
+                // The server selected nothing: it has no ALPN any more, or supports only HTTP/2 and
+                // sends no alert. An offer of both distinguishes these cases.
                 drop((io, permit));
                 server.set_websockets_need_http1(false);
                 match Box::pin(self.connect(upstream, server)).await? {
@@ -240,7 +234,7 @@ impl ServerPool {
                 }
             }
             Err(ProxyError::Tls(fault)) if fault.is_alert() => {
-                // It speaks HTTP/2 only, which is no fault of the server.
+                // The server supports only HTTP/2, which is not a failure.
                 server.set_websockets_need_http1(false);
                 Err(ProxyError::NoExtendedConnect)
             }
@@ -255,8 +249,8 @@ impl ServerPool {
         server: &UpstreamServer,
     ) -> Result<Connection, ProxyError> {
         let (io, permit) = match self.dial(upstream, server, AlpnOffer::Both).await? {
-            Dialed::Idle(lease) => return Ok(Connection::Http1(lease)),
-            Dialed::New(io, permit) => (io, permit),
+            UnusedConn::Idle(lease) => return Ok(Connection::Http1(lease)),
+            UnusedConn::New(io, permit) => (io, permit),
         };
         if io.is_h2() {
             // The session opens its own connection; this one only served to determine the protocol.
@@ -274,19 +268,19 @@ impl ServerPool {
         upstream: &Upstream,
         server: &UpstreamServer,
         offer: AlpnOffer,
-    ) -> Result<Dialed, ProxyError> {
+    ) -> Result<UnusedConn, ProxyError> {
         let (url, limits) = (server.url(), &upstream.timeouts);
         let permit = match self.http1.acquire(limits.queue).await? {
-            Acquired::Idle(lease) => return Ok(Dialed::Idle(lease)),
+            Acquired::Idle(lease) => return Ok(UnusedConn::Idle(lease)),
             Acquired::Permit(permit) => permit,
         };
-        server.on_connection();
+        server.on_connection_attempt();
         let trust = &upstream.trust;
         let tls = (url.protocol == Protocol::Https).then_some(Tls { trust, alpn: offer });
         let io = timeout(limits.connect, connect(&url.target, &upstream.resolver, tls))
             .await
             .map_err(|_| ProxyError::ConnectTimeout)??;
-        Ok(Dialed::New(io, permit))
+        Ok(UnusedConn::New(io, permit))
     }
 
     fn session(
@@ -294,39 +288,39 @@ impl ServerPool {
         upstream: &Upstream,
         server: &UpstreamServer,
     ) -> Result<Rc<Http2Client>, ProxyError> {
-        let mut present = self.session.borrow_mut();
-        if let Some(session) = &*present {
+        let mut slot = self.session.borrow_mut();
+        if let Some(session) = &*slot {
             return Ok(Rc::clone(session));
         }
         let session =
-            Http2Client::new(upstream, server, Counts::Yes).map_err(ProxyError::from_smig)?;
-        Ok(Rc::clone(present.insert(Rc::new(session))))
+            Http2Client::new(upstream, server, ApplyLimits::Yes).map_err(ProxyError::from_smig)?;
+        Ok(Rc::clone(slot.insert(Rc::new(session))))
     }
 }
 
 /// Whether connections and requests count towards the server's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Counts {
+pub(super) enum ApplyLimits {
     Yes,
     /// A health check, which must also work while the server is at its limits.
     No,
 }
 
 impl Http2Client {
-    /// Creates a client of our own for a server; it connects on first use.
+    /// Creates a client for a server; it connects on first use.
     pub(super) fn new(
         upstream: &Upstream,
         server: &UpstreamServer,
-        counts: Counts,
+        apply_limits: ApplyLimits,
     ) -> Result<Self, smig::Error> {
         let url = server.url();
         let limits = &upstream.timeouts;
-        let noticing = |mut options: SocketOptions| {
+        let with_keepalive = |mut options: SocketOptions| {
             options.keepalive_timeout = Some(KEEPALIVE_TIMEOUT);
             options
         };
         let mut builder = Client::builder();
-        if counts == Counts::Yes {
+        if apply_limits == ApplyLimits::Yes {
             builder = builder
                 .queue(server.queue.clone())
                 .queue_timeout(limits.queue)
@@ -335,9 +329,9 @@ impl Http2Client {
         let client = builder
             .trust(Trust::Loaded(upstream.trust.clone()))
             .resolver(upstream.resolver.clone())
-            .interactive_socket(noticing(SocketOptions::interactive()))
-            .bulk_socket(noticing(SocketOptions::bulk()))
-            .engine(engine(url.protocol))
+            .interactive_socket(with_keepalive(SocketOptions::interactive()))
+            .bulk_socket(with_keepalive(SocketOptions::bulk()))
+            .engine(engine_config(url.protocol))
             .cleartext(match url.protocol {
                 Protocol::H2c => Cleartext::PriorKnowledge(CleartextTrust::None),
                 Protocol::Http1 | Protocol::Https | Protocol::Smig => Cleartext::Http1,
@@ -370,9 +364,9 @@ impl Http2Client {
         }
     }
 
-    /// Returns whether there is a session, and it turned out to speak HTTP/1.1.
+    /// Returns whether there is a session, and it negotiated HTTP/1.1.
     async fn has_only_http1(&self, limit: Duration) -> bool {
-        // Asking opens a session where there is none.
+        // Without a session, `connect` would open one.
         self.client.has_session(&self.origin)
             && timeout(limit, self.client.connect(&self.origin))
                 .await
@@ -380,12 +374,13 @@ impl Http2Client {
     }
 }
 
-/// HTTP/2 settings for a server. All clients of a worker share its session, and some of them read nothing: the
-/// connection window has room for as many stream windows as our servers allow streams, so that stalled streams do not
-/// block others. It is an upper bound, and uses memory only if streams stall. The stream window is that of the agent,
-/// so that the path behind the gateway is no slower than the path in front of it: 1 Gbit/s at an RTT of 16 ms, 320
-/// Mbit/s at 50 ms.
-fn engine(protocol: Protocol) -> Config {
+/// Returns the HTTP/2 settings for a server. All clients of a worker share its session, and some of
+/// them read nothing: the connection window has room for as many stream windows as our servers
+/// allow streams, so that stalled streams do not block others. It is an upper bound, and uses
+/// memory only if streams stall. The stream window is that of the agent, so that the path behind
+/// the gateway is no slower than the path in front of it: 1 Gbit/s at an RTT of 16 ms, 320 Mbit/s
+/// at 50 ms.
+fn engine_config(protocol: Protocol) -> Config {
     let windows =
         Config { stream_window: 2 << 20, connection_window: 256 << 20, ..Config::client() };
     match protocol {
@@ -400,13 +395,13 @@ mod tests {
     use crate::upstream::UpstreamSpec;
 
     #[tokio::test(start_paused = true)]
-    async fn connections_go_with_their_upstream_at_once() {
+    async fn connections_are_closed_as_soon_as_their_upstream_is_dropped() {
         let local = tokio::task::LocalSet::new();
         let run = async {
             let spec = UpstreamSpec::new(vec!["http://a.example".parse().unwrap()]);
             let upstream = Upstream::new("a", &spec).unwrap();
             let worker = Rc::downgrade(&WorkerPools::of(&upstream));
-            // Until the task waits.
+            // Let the task run until it waits.
             tokio::time::sleep(EVICTION_INTERVAL * 2).await;
             assert!(worker.upgrade().is_some());
             let begin = tokio::time::Instant::now();

@@ -20,9 +20,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use crate::support::{Gateway, Origin, client, get, loopback, spec, text};
 
 #[tokio::test]
-async fn trailers_go_both_ways() {
+async fn trailers_are_forwarded_both_ways() {
     let mut origin = Origin::start().await;
-    let gateway = Gateway::before(origin.url());
+    let gateway = Gateway::in_front_of(origin.url());
     let mut trailers = HeaderMap::new();
     trailers.insert("x-sum", "1".parse().unwrap());
     let frames = [Frame::data(Bytes::from_static(b"body")), Frame::trailers(trailers)];
@@ -30,11 +30,12 @@ async fn trailers_go_both_ways() {
     let request = Request::post(gateway.url("/")).header("trailer", "x-sum").body(body).unwrap();
     let answering = async {
         let mut got = origin.request().await;
-        assert!(got.has("transfer-encoding: chunked"), "{}", got.head);
+        assert!(got.has_field("transfer-encoding: chunked"), "{}", got.head);
         let body = got.read_until("\r\n\r\n").await.to_ascii_lowercase();
         assert_eq!(body, "4\r\nbody\r\n0\r\nx-sum: 1\r\n\r\n");
-        got.answer("HTTP/1.1 200 OK\r\nTrailer: x-end\r\nTransfer-Encoding: chunked\r\n\r\n").await;
-        got.answer("2\r\nok\r\n0\r\nX-End: 2\r\n\r\n").await;
+        got.respond("HTTP/1.1 200 OK\r\nTrailer: x-end\r\nTransfer-Encoding: chunked\r\n\r\n")
+            .await;
+        got.respond("2\r\nok\r\n0\r\nX-End: 2\r\n\r\n").await;
     };
     let client = client();
     let (response, ()) = tokio::join!(client.request(request), answering);
@@ -45,9 +46,9 @@ async fn trailers_go_both_ways() {
 
 /// The server is no proxy, in any HTTP version (RFC 9110 section 11.7).
 #[tokio::test]
-async fn what_is_for_a_proxy_does_not_pass_in_trailers() {
+async fn proxy_fields_in_trailers_are_removed() {
     let mut origin = Origin::start().await;
-    let gateway = Gateway::before(origin.url());
+    let gateway = Gateway::in_front_of(origin.url());
     let trailers = |name: &'static str| {
         let fields = [(name, "x"), ("x-sum", "1")];
         let fields = fields.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
@@ -64,8 +65,8 @@ async fn what_is_for_a_proxy_does_not_pass_in_trailers() {
         let mut got = origin.request().await;
         let body = got.read_until("\r\n\r\n").await.to_ascii_lowercase();
         assert_eq!(body, "4\r\nbody\r\n0\r\nx-sum: 1\r\n\r\n");
-        got.answer("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n").await;
-        got.answer("Proxy-Authentication-Info: x\r\nX-Sum: 1\r\n\r\n").await;
+        got.respond("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n").await;
+        got.respond("Proxy-Authentication-Info: x\r\nX-Sum: 1\r\n\r\n").await;
     };
     let client = client();
     let (response, ()) = tokio::join!(client.request(request), answering);
@@ -82,7 +83,7 @@ async fn what_is_for_a_proxy_does_not_pass_in_trailers() {
         .listen_cleartext(loopback(), CleartextTrust::None)
         .start(tower::service_fn(answer))
         .unwrap();
-    let gateway = Gateway::before(format!("h2c://{}", server.local_addrs()[0]));
+    let gateway = Gateway::in_front_of(format!("h2c://{}", server.local_addrs()[0]));
     let response = client.request(get(gateway.url("/"))).await.unwrap();
     let body = response.into_body().collect().await.unwrap();
     let names: Vec<_> = body.trailers().unwrap().keys().collect();
@@ -101,16 +102,16 @@ impl futures_util::Stream for Frames {
 }
 
 #[tokio::test]
-async fn a_get_with_a_body_keeps_it() {
+async fn a_get_with_a_body_is_forwarded_with_it() {
     let mut origin = Origin::start().await;
-    let gateway = Gateway::before(origin.url());
+    let gateway = Gateway::in_front_of(origin.url());
     let frames = Frames([Frame::data(Bytes::from_static(b"body"))].into_iter().collect());
     let request = Request::get(gateway.url("/")).body(StreamBody::new(frames)).unwrap();
     let answering = async {
         let mut got = origin.request().await;
-        assert!(got.has("transfer-encoding: chunked"), "{}", got.head);
+        assert!(got.has_field("transfer-encoding: chunked"), "{}", got.head);
         got.read_until("4\r\nbody\r\n0\r\n\r\n").await;
-        got.answer("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
+        got.respond("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
     };
     let client = client();
     let (response, ()) = tokio::join!(client.request(request), answering);
@@ -119,7 +120,7 @@ async fn a_get_with_a_body_keeps_it() {
 
 /// Truncated responses never appear complete to the client.
 #[tokio::test]
-async fn a_body_that_breaks_is_never_taken_for_complete() {
+async fn a_truncated_body_never_appears_complete() {
     for (what, bytes) in [
         ("short", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort"),
         ("no last chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nshort\r\n"),
@@ -135,11 +136,11 @@ async fn a_body_that_breaks_is_never_taken_for_complete() {
         ),
     ] {
         let mut origin = Origin::start().await;
-        let gateway = Gateway::before(origin.url());
+        let gateway = Gateway::in_front_of(origin.url());
         tokio::spawn(async move {
             loop {
                 let mut got = origin.request().await;
-                got.answer(bytes).await;
+                got.respond(bytes).await;
             }
         });
         let response = client().request(get(gateway.url("/"))).await.unwrap();
@@ -164,9 +165,9 @@ async fn a_body_that_breaks_is_never_taken_for_complete() {
     }
 }
 
-/// An invalid request never reflects on the server, whenever the client sends it.
+/// An invalid request never counts against the server, whenever the client sends it.
 #[tokio::test]
-async fn a_request_that_breaks_beside_its_response_is_not_the_servers_fault() {
+async fn a_request_that_fails_during_its_response_does_not_count_against_the_server() {
     let mut origin = Origin::start().await;
     let answer = move |_: Request<Incoming>| {
         let pieces = [Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"short")))];
@@ -178,15 +179,15 @@ async fn a_request_that_breaks_beside_its_response_is_not_the_servers_fault() {
         .listen_cleartext(loopback(), CleartextTrust::None)
         .start(tower::service_fn(answer))
         .unwrap();
-    let by_hand = origin.url();
+    let scripted = origin.url();
     tokio::spawn(async move {
         let mut got = origin.request().await;
-        got.answer("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort").await;
+        got.respond("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort").await;
         // Until the gateway aborts.
         let _ = got.tcp.read_to_end(&mut Vec::new()).await;
     });
-    for url in [by_hand, format!("h2c://{}", server.local_addrs()[0])] {
-        let gateway = Gateway::before(&url);
+    for url in [scripted, format!("h2c://{}", server.local_addrs()[0])] {
+        let gateway = Gateway::in_front_of(&url);
         let (go_on, has_response) = tokio::sync::oneshot::channel::<()>();
         let trailers = HeaderMap::from_iter([("host".parse().unwrap(), "x".parse().unwrap())]);
         let frames = stream::once(std::future::ready(Frame::data(Bytes::from_static(b"x")))).chain(
@@ -207,17 +208,17 @@ async fn a_request_that_breaks_beside_its_response_is_not_the_servers_fault() {
 }
 
 #[tokio::test]
-async fn bytes_behind_a_response_are_not_the_next_response() {
+async fn bytes_after_a_response_are_not_the_next_response() {
     let mut origin = Origin::start().await;
-    let gateway = Gateway::before(origin.url());
+    let gateway = Gateway::in_front_of(origin.url());
     let client = client();
     let answering = async {
         let mut first = origin.request().await;
         first
-            .answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nbad")
+            .respond("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nbad")
             .await;
         let mut second = origin.request().await;
-        second.answer("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood").await;
+        second.respond("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood").await;
         (first, second)
     };
     let asking = async {
@@ -230,7 +231,7 @@ async fn bytes_behind_a_response_are_not_the_next_response() {
 }
 
 #[tokio::test]
-async fn a_body_that_rests_too_long_is_cut_off() {
+async fn a_stalled_response_body_is_aborted() {
     let mut origin = Origin::start().await;
     let mut spec = spec(&[&origin.url()]);
     spec.timeouts =
@@ -238,7 +239,7 @@ async fn a_body_that_rests_too_long_is_cut_off() {
     let gateway = Gateway::start(&spec);
     let answering = async {
         let mut got = origin.request().await;
-        got.answer("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort").await;
+        got.respond("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort").await;
         // The gateway closes the connection.
         assert_eq!(got.tcp.read(&mut [0; 1]).await.unwrap_or(0), 0);
     };
@@ -251,9 +252,9 @@ async fn a_body_that_rests_too_long_is_cut_off() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_takes_its_connection_along() {
+async fn a_cancelled_response_closes_the_server_connection() {
     let mut origin = Origin::start().await;
-    let gateway = Gateway::before(origin.url());
+    let gateway = Gateway::in_front_of(origin.url());
     let client = client();
     let asking = async {
         let response = client.request(get(gateway.url("/"))).await.unwrap();
@@ -261,14 +262,14 @@ async fn a_client_that_leaves_takes_its_connection_along() {
     };
     let answering = async {
         let mut got = origin.request().await;
-        got.answer("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort").await;
+        got.respond("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort").await;
         assert_eq!(got.tcp.read(&mut [0; 1]).await.unwrap_or(0), 0);
     };
     tokio::join!(asking, answering);
 }
 
 /// Returns the count once it is stable for a while. On a slow machine the result is smaller, never larger.
-async fn rested(count: &AtomicUsize) -> usize {
+async fn wait_until_stable(count: &AtomicUsize) -> usize {
     let mut last = usize::MAX;
     loop {
         let now = count.load(Ordering::SeqCst);
@@ -280,10 +281,10 @@ async fn rested(count: &AtomicUsize) -> usize {
     }
 }
 
-const PIECE: usize = 64 << 10;
+const PIECE_BYTES: usize = 64 << 10;
 
 /// Returns the maximum that sockets, windows and buffers of both hops can hold, with this machine's settings.
-fn held() -> usize {
+fn max_buffered_bytes() -> usize {
     let largest = |name| {
         let three = std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).ok()?;
         three.split_whitespace().nth(2)?.parse::<usize>().ok()
@@ -292,61 +293,61 @@ fn held() -> usize {
     2 * sockets.iter().sum::<usize>() + (24 << 20)
 }
 
-/// Returns more than that, in complete pieces.
-fn much() -> usize {
-    (held() + (16 << 20)).next_multiple_of(PIECE)
+/// Returns a length above that, a multiple of the piece.
+fn more_than_buffers_hold() -> usize {
+    (max_buffered_bytes() + (16 << 20)).next_multiple_of(PIECE_BYTES)
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_slows_the_origin_down() {
+async fn a_client_that_does_not_read_slows_down_the_origin() {
     let mut origin = Origin::start().await;
-    let gateway = Gateway::before(origin.url());
+    let gateway = Gateway::in_front_of(origin.url());
     let client = client();
     let written = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&written);
-    let much = much();
+    let length = more_than_buffers_hold();
     tokio::spawn(async move {
         let mut got = origin.request().await;
-        got.answer(format!("HTTP/1.1 200 OK\r\nContent-Length: {much}\r\n\r\n")).await;
-        let piece = [b'x'; PIECE];
-        for _ in 0..much / PIECE {
+        got.respond(format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n")).await;
+        let piece = [b'x'; PIECE_BYTES];
+        for _ in 0..length / PIECE_BYTES {
             got.tcp.write_all(&piece).await.unwrap();
             count.fetch_add(piece.len(), Ordering::SeqCst);
         }
     });
     let response = client.request(get(gateway.url("/"))).await.unwrap();
-    assert!(rested(&written).await < held());
+    assert!(wait_until_stable(&written).await < max_buffered_bytes());
     let body = response.into_body().collect().await.unwrap().to_bytes();
-    assert_eq!(body.len(), much);
+    assert_eq!(body.len(), length);
 }
 
 #[tokio::test]
-async fn an_origin_that_does_not_read_slows_the_client_down() {
+async fn an_origin_that_does_not_read_slows_down_the_client() {
     let mut origin = Origin::start().await;
-    let gateway = Gateway::before(origin.url());
+    let gateway = Gateway::in_front_of(origin.url());
     let client = client();
-    let taken = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&taken);
-    let much = much();
-    let body = StreamBody::new(Pieces { left: much, taken: count });
+    let sent = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&sent);
+    let length = more_than_buffers_hold();
+    let body = StreamBody::new(Pieces { left: length, sent: count });
     let request =
-        Request::post(gateway.url("/")).header("content-length", much).body(body).unwrap();
+        Request::post(gateway.url("/")).header("content-length", length).body(body).unwrap();
     let asking = tokio::spawn(async move { client.request(request).await.unwrap().status() });
     let mut got = origin.request().await;
-    assert!(rested(&taken).await < held());
+    assert!(wait_until_stable(&sent).await < max_buffered_bytes());
     let mut read = got.rest.len();
     let mut buffer = vec![0; 1 << 20];
-    while read < much {
+    while read < length {
         read += got.tcp.read(&mut buffer).await.unwrap();
     }
-    got.answer("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
+    got.respond("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
     assert_eq!(asking.await.unwrap(), 200);
-    assert_eq!(read, much);
+    assert_eq!(read, length);
 }
 
 struct Pieces {
     left: usize,
-    taken: Arc<AtomicUsize>,
+    sent: Arc<AtomicUsize>,
 }
 
 impl futures_util::Stream for Pieces {
@@ -356,16 +357,16 @@ impl futures_util::Stream for Pieces {
         if self.left == 0 {
             return Poll::Ready(None);
         }
-        self.left -= PIECE;
-        self.taken.fetch_add(PIECE, Ordering::SeqCst);
-        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[b'x'; PIECE])))))
+        self.left -= PIECE_BYTES;
+        self.sent.fetch_add(PIECE_BYTES, Ordering::SeqCst);
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[b'x'; PIECE_BYTES])))))
     }
 }
 
 #[tokio::test]
-async fn an_upload_that_breaks_is_never_taken_for_complete() {
+async fn a_truncated_upload_never_appears_complete() {
     let mut origin = Origin::start().await;
-    let gateway = Gateway::before(origin.url());
+    let gateway = Gateway::in_front_of(origin.url());
     let mut tcp = gateway
         .connect("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nshort\r\n")
         .await;
@@ -379,13 +380,13 @@ async fn an_upload_that_breaks_is_never_taken_for_complete() {
 }
 
 #[tokio::test]
-async fn a_response_before_the_upload_has_ended_is_passed_on() {
+async fn an_early_response_is_forwarded_during_the_upload() {
     let mut origin = Origin::start().await;
-    let gateway = Gateway::before(origin.url());
+    let gateway = Gateway::in_front_of(origin.url());
     let mut tcp =
         gateway.connect("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nbegin").await;
     let mut got = origin.request().await;
-    got.answer("HTTP/1.1 413 Too Large\r\nContent-Length: 4\r\n\r\nlong").await;
+    got.respond("HTTP/1.1 413 Too Large\r\nContent-Length: 4\r\n\r\nlong").await;
     let mut answer = [0; 12];
     tcp.read_exact(&mut answer).await.unwrap();
     assert_eq!(&answer, b"HTTP/1.1 413");

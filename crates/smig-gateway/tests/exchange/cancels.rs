@@ -20,7 +20,7 @@ use crate::raw_http2::{block, frame};
 use crate::support::{Gateway, client, get, loopback, spec};
 
 /// Longer than any test takes.
-const LIMIT: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 const CANCEL: &[u8] = &[0, 0, 0, 8];
 
 type Piece = Result<Frame<Bytes>, BoxError>;
@@ -34,17 +34,17 @@ struct Origin {
 
 impl Origin {
     fn start() -> Self {
-        let (pieces, fed) = mpsc::unbounded_channel::<Piece>();
-        let fed = Arc::new(Mutex::new(Some(fed)));
+        let (pieces, queue) = mpsc::unbounded_channel::<Piece>();
+        let queue = Arc::new(Mutex::new(Some(queue)));
         let (arrived, arrivals) = mpsc::unbounded_channel();
         let answer = move |request: Request<Incoming>| {
             let body = match request.uri().path() {
                 "/quick" => Some(Full::default().map_err(|never| match never {}).boxed_unsync()),
                 "/download" => {
-                    let fed = fed.lock().unwrap().take().unwrap();
-                    let stream = futures_util::stream::unfold(fed, async |mut fed| {
-                        let piece = fed.recv().await?;
-                        Some((piece, fed))
+                    let queue = queue.lock().unwrap().take().unwrap();
+                    let stream = futures_util::stream::unfold(queue, async |mut queue| {
+                        let piece = queue.recv().await?;
+                        Some((piece, queue))
                     });
                     Some(StreamBody::new(stream).boxed_unsync())
                 }
@@ -72,13 +72,13 @@ impl Origin {
         format!("h2c://{}", self.server.local_addrs()[0])
     }
 
-    async fn arrivals(&mut self, count: usize) {
+    async fn wait_for_arrivals(&mut self, count: usize) {
         for _ in 0..count {
             self.arrivals.recv().await.unwrap();
         }
     }
 
-    async fn resets(&self, count: usize) {
+    async fn wait_for_resets(&self, count: usize) {
         while self.server.stats().streams_reset < count as u64 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -91,9 +91,9 @@ impl Origin {
 }
 
 /// Starts a download, has other clients cancel requests meanwhile, and checks that it completes.
-async fn others_do_not_notice(
+async fn assert_download_survives(
     max_connections: usize,
-    giving_up: impl AsyncFnOnce(&mut Origin, &Gateway) -> Vec<TcpStream>,
+    cancel: impl AsyncFnOnce(&mut Origin, &Gateway) -> Vec<TcpStream>,
 ) {
     let mut origin = Origin::start();
     let mut spec = spec(&[&origin.url()]);
@@ -105,22 +105,23 @@ async fn others_do_not_notice(
     let first = download.frame().await.unwrap().unwrap().into_data().unwrap();
     assert_eq!(first, "first");
 
-    let giving_up = giving_up(&mut origin, &gateway);
-    let clients = tokio::time::timeout(LIMIT, giving_up).await.expect("all are given up");
+    let cancelling = cancel(&mut origin, &gateway);
+    let clients = tokio::time::timeout(TEST_TIMEOUT, cancelling).await.expect("all are cancelled");
     let client = client();
     let next = client.request(get(gateway.url("/quick")));
-    let next = tokio::time::timeout(LIMIT, next).await.expect("the next is answered").unwrap();
+    let next =
+        tokio::time::timeout(TEST_TIMEOUT, next).await.expect("the next gets a response").unwrap();
     assert_eq!(next.status(), StatusCode::OK);
 
     origin.send("last");
     origin.pieces = mpsc::unbounded_channel().0;
-    let rest = download.collect().await.expect("the download goes on").to_bytes();
+    let rest = download.collect().await.expect("the download continues").to_bytes();
     assert_eq!(rest, "last");
     drop(clients);
 }
 
 /// Connects a client that sends `count` requests, which remain unanswered.
-async fn asking(gateway: &Gateway, count: u32) -> TcpStream {
+async fn send_requests(gateway: &Gateway, count: u32) -> TcpStream {
     let head =
         block(&[(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "a")]);
     let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
@@ -132,14 +133,14 @@ async fn asking(gateway: &Gateway, count: u32) -> TcpStream {
 }
 
 /// Cancels all of a client's requests.
-async fn give_up(client: &mut TcpStream, count: u32) {
+async fn cancel_requests(client: &mut TcpStream, count: u32) {
     let resets: Vec<u8> =
         (0..count).flat_map(|n| frame(RST_STREAM, 0, 2 * n + 1, CANCEL)).collect();
     client.write_all(&resets).await.unwrap();
 }
 
 /// In each round, a new client sends `each` requests and cancels all of them.
-async fn in_rounds(
+async fn cancel_in_rounds(
     origin: &mut Origin,
     gateway: &Gateway,
     rounds: usize,
@@ -147,36 +148,38 @@ async fn in_rounds(
 ) -> Vec<TcpStream> {
     let mut clients = Vec::new();
     for n in 1..=rounds {
-        let mut client = asking(gateway, each).await;
-        origin.arrivals(each as usize).await;
-        give_up(&mut client, each).await;
-        origin.resets(n * each as usize).await;
+        let mut client = send_requests(gateway, each).await;
+        origin.wait_for_arrivals(each as usize).await;
+        cancel_requests(&mut client, each).await;
+        origin.wait_for_resets(n * each as usize).await;
         clients.push(client);
     }
     clients
 }
 
 #[tokio::test]
-async fn requests_that_are_given_up_do_not_end_the_connection_of_others() {
-    others_do_not_notice(100, async |origin, gateway| in_rounds(origin, gateway, 4, 100).await)
-        .await;
+async fn cancelled_requests_do_not_close_a_shared_connection() {
+    assert_download_survives(100, async |origin, gateway| {
+        cancel_in_rounds(origin, gateway, 4, 100).await
+    })
+    .await;
 }
 
 /// Requests that wait while others are cancelled may be cancelled as well.
 #[tokio::test]
-async fn requests_that_wait_are_not_opened_where_many_were_reset() {
-    others_do_not_notice(100, async |origin, gateway| {
-        let mut one = asking(gateway, 127).await;
-        origin.arrivals(127).await;
+async fn waiting_requests_are_not_opened_on_a_connection_with_many_resets() {
+    assert_download_survives(100, async |origin, gateway| {
+        let mut one = send_requests(gateway, 127).await;
+        origin.wait_for_arrivals(127).await;
         // The server allows 128 streams, and one of them is the download.
-        let mut other = asking(gateway, 127).await;
+        let mut other = send_requests(gateway, 127).await;
         while gateway.upstream.load() < 255 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        give_up(&mut one, 127).await;
-        origin.arrivals(127).await;
-        give_up(&mut other, 127).await;
-        origin.resets(254).await;
+        cancel_requests(&mut one, 127).await;
+        origin.wait_for_arrivals(127).await;
+        cancel_requests(&mut other, 127).await;
+        origin.wait_for_resets(254).await;
         vec![one, other]
     })
     .await;
@@ -185,5 +188,8 @@ async fn requests_that_wait_are_not_opened_where_many_were_reset() {
 /// If no other connection is allowed, this one still accepts requests, but fewer at once.
 #[tokio::test]
 async fn cancels_do_not_close_the_only_connection() {
-    others_do_not_notice(1, async |origin, gateway| in_rounds(origin, gateway, 2, 120).await).await;
+    assert_download_survives(1, async |origin, gateway| {
+        cancel_in_rounds(origin, gateway, 2, 120).await
+    })
+    .await;
 }

@@ -3,7 +3,7 @@
 
 use tokio::io::AsyncReadExt as _;
 
-use crate::raw_http2::{Reply, Then, ask};
+use crate::raw_http2::{RequestContent, RequestOutcome, send_request};
 use crate::recorder::{OK, Recorder};
 use crate::support::Gateway;
 
@@ -18,7 +18,7 @@ async fn status(gateway: &Gateway, bytes: &str) -> u16 {
     std::str::from_utf8(&line[9..]).unwrap().parse().unwrap()
 }
 
-fn extended<'a>(more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+fn extended_connect<'a>(more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
     let mut fields = vec![
         (":method", "CONNECT"),
         (":protocol", "websocket"),
@@ -35,11 +35,11 @@ fn extended<'a>(more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
 async fn an_upgrade_has_no_content() {
     for announced in ["Content-Length: 50\r\n", "Transfer-Encoding: chunked\r\n"] {
         let recorder = Recorder::start(OK).await;
-        let gateway = Gateway::before(&recorder.url);
+        let gateway = Gateway::in_front_of(&recorder.url);
         let request =
             format!("GET /chat HTTP/1.1\r\nHost: a\r\n{WEBSOCKET}{announced}\r\n0\r\n\r\n");
         assert_eq!(status(&gateway, &request).await, 400, "{announced}");
-        recorder.victim(&gateway, announced).await;
+        recorder.send_victim(&gateway, announced).await;
         assert_eq!(recorder.messages().len(), 1, "{announced}");
     }
 }
@@ -47,52 +47,55 @@ async fn an_upgrade_has_no_content() {
 #[tokio::test]
 async fn an_extended_connect_has_no_content() {
     let recorder = Recorder::start(OK).await;
-    let gateway = Gateway::before(&recorder.url);
-    let fields = extended(&[("content-length", "50")]);
-    for then in [Then::Open, Then::End, Then::Data("a")] {
-        let reply = ask(&gateway, &fields, then).await;
+    let gateway = Gateway::in_front_of(&recorder.url);
+    let fields = extended_connect(&[("content-length", "50")]);
+    for then in [RequestContent::Open, RequestContent::End, RequestContent::Data("a")] {
+        let reply = send_request(&gateway, &fields, then).await;
         assert!(reply.is_refusal(), "{then:?}: {reply:?}");
     }
-    recorder.victim(&gateway, "extended CONNECT").await;
+    recorder.send_victim(&gateway, "extended CONNECT").await;
     assert_eq!(recorder.messages().len(), 1);
 }
 
 /// How a server that does not switch protocols parses the bytes that follow is uncertain.
 #[tokio::test]
-async fn a_connection_that_might_have_changed_is_not_used_again() {
+async fn a_connection_that_might_have_switched_is_not_reused() {
     // A 2xx would open the tunnel.
     for (answer, status) in
         [(OK, 502), ("HTTP/1.1 426 Upgrade Required\r\ncontent-length: 0\r\n\r\n", 426)]
     {
         let recorder = Recorder::start(answer).await;
-        let gateway = Gateway::before(&recorder.url);
-        assert_eq!(ask(&gateway, &extended(&[]), Then::Open).await, Reply::Status(status));
-        let victim = recorder.victim(&gateway, answer).await;
+        let gateway = Gateway::in_front_of(&recorder.url);
+        assert_eq!(
+            send_request(&gateway, &extended_connect(&[]), RequestContent::Open).await,
+            RequestOutcome::Status(status)
+        );
+        let victim = recorder.send_victim(&gateway, answer).await;
         assert_eq!((victim.connection, recorder.messages().len()), (1, 2), "{answer}");
     }
 }
 
-/// It may not support chunks, but hyper would send them.
+/// An HTTP/1.0 server may not support chunks, but hyper would send them on a reused connection.
 #[tokio::test]
-async fn a_server_of_http_1_0_gets_one_request_a_connection() {
+async fn an_http_1_0_server_gets_one_request_per_connection() {
     let recorder =
         Recorder::start("HTTP/1.0 200 OK\r\nconnection: keep-alive\r\ncontent-length: 2\r\n\r\nok")
             .await;
-    let gateway = Gateway::before(&recorder.url);
+    let gateway = Gateway::in_front_of(&recorder.url);
     let first = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
     assert!(gateway.raw(first).await.starts_with("HTTP/1.1 200 "));
     let second = "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\
          Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
     assert!(gateway.raw(second).await.starts_with("HTTP/1.1 200 "));
-    let messages = recorder.count(2, "an upload").await;
+    let messages = recorder.wait_for(2, "an upload").await;
     assert_eq!(messages[1].body, b"3\r\nabc\r\n0\r\n\r\n", "{messages:?}");
-    assert_eq!(recorder.victim(&gateway, "HTTP/1.0").await.connection, 2);
+    assert_eq!(recorder.send_victim(&gateway, "HTTP/1.0").await.connection, 2);
 }
 
 /// A request that is incomplete, or whose end is uncertain, and the server's early response.
 #[tokio::test]
-async fn a_request_that_is_not_over_keeps_its_connection() {
-    let usual = |more| {
+async fn a_connection_with_an_incomplete_request_is_not_reused() {
+    let fields_with = |more| {
         let mut fields = vec![
             (":method", "POST"),
             (":scheme", "http"),
@@ -104,33 +107,33 @@ async fn a_request_that_is_not_over_keeps_its_connection() {
     };
     for more in [&[][..], &[("content-length", "50")]] {
         let recorder = Recorder::start(OK).await;
-        let gateway = Gateway::before(&recorder.url);
+        let gateway = Gateway::in_front_of(&recorder.url);
         // The response is complete, the request is not.
-        let reply = ask(&gateway, &usual(more), Then::Open).await;
-        assert_eq!(reply, Reply::Status(200), "{more:?}");
-        assert_eq!(recorder.victim(&gateway, "an early answer").await.connection, 1);
+        let reply = send_request(&gateway, &fields_with(more), RequestContent::Open).await;
+        assert_eq!(reply, RequestOutcome::Status(200), "{more:?}");
+        assert_eq!(recorder.send_victim(&gateway, "an early response").await.connection, 1);
     }
     for head in [
         "Content-Length: 50\r\n\r\nGET /victim HTTP/1.1",
         "Transfer-Encoding: chunked\r\n\r\n5\r\nhello",
     ] {
         let recorder = Recorder::start(OK).await;
-        let gateway = Gateway::before(&recorder.url);
+        let gateway = Gateway::in_front_of(&recorder.url);
         let bytes = format!("POST /upload HTTP/1.1\r\nHost: a\r\n{head}");
         drop(gateway.connect(bytes).await);
         // The connection was closed, and the request with it.
-        let messages = recorder.count(1, head).await;
-        assert!(!messages[0].is_whole, "{messages:?}");
+        let messages = recorder.wait_for(1, head).await;
+        assert!(!messages[0].is_complete, "{messages:?}");
         let sent = "GET /after HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
         assert!(gateway.raw(sent).await.starts_with("HTTP/1.1 200 "));
-        let messages = recorder.count(2, head).await;
-        assert!(messages[1].is_whole && messages[1].connection == 1, "{messages:?}");
+        let messages = recorder.wait_for(2, head).await;
+        assert!(messages[1].is_complete && messages[1].connection == 1, "{messages:?}");
     }
 }
 
 /// What a server sends after its response belongs to no request.
 #[tokio::test]
-async fn what_is_left_of_a_response_is_not_the_next_one() {
+async fn bytes_after_a_response_are_not_the_next_response() {
     const EVIL: &str = "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil";
     for (what, method, answer) in [
         ("two answers", "GET", "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"),
@@ -152,11 +155,11 @@ async fn what_is_left_of_a_response_is_not_the_next_one() {
     ] {
         let answer = Box::leak(format!("{answer}{EVIL}").into_boxed_str());
         let recorder = Recorder::start(answer).await;
-        let gateway = Gateway::before(&recorder.url);
+        let gateway = Gateway::in_front_of(&recorder.url);
         let request = format!("{method} / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         let answer = gateway.raw(&request).await;
         assert!(answer.starts_with("HTTP/1.1 ") && !answer.contains("evil"), "{what}: {answer}");
-        assert_eq!(recorder.victim(&gateway, what).await.connection, 1, "{what}");
+        assert_eq!(recorder.send_victim(&gateway, what).await.connection, 1, "{what}");
     }
     // Content where none is allowed, and not sent yet.
     for (what, answer) in [
@@ -178,20 +181,21 @@ async fn what_is_left_of_a_response_is_not_the_next_one() {
         ),
     ] {
         let recorder = Recorder::start(answer).await;
-        let gateway = Gateway::before(&recorder.url);
+        let gateway = Gateway::in_front_of(&recorder.url);
         gateway.raw("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
-        assert_eq!(recorder.victim(&gateway, what).await.connection, 1, "{what}");
+        assert_eq!(recorder.send_victim(&gateway, what).await.connection, 1, "{what}");
     }
 }
 
 /// Over HTTP/2 a header section contains no framing, and none of it reaches that of HTTP/1.1.
 #[tokio::test]
-async fn an_http2_head_does_not_write_http1() {
+async fn http2_header_sections_cannot_inject_http1_framing() {
     const SMUGGLED: &str = "0\r\n\r\nGET /victim HTTP/1.1\r\nHost: a\r\n\r\n";
-    let usual = [(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path", "/x")];
-    let with = |more: &[(&'static str, &'static str)]| [&usual[..], more].concat();
-    let instead = |name: &'static str, value: &'static str| {
-        usual.map(|field| if field.0 == name { (name, value) } else { field }).to_vec()
+    let base_fields =
+        [(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path", "/x")];
+    let with = |more: &[(&'static str, &'static str)]| [&base_fields[..], more].concat();
+    let replacing = |name: &'static str, value: &'static str| {
+        base_fields.map(|field| if field.0 == name { (name, value) } else { field }).to_vec()
     };
     let cases = [
         ("a shorter length", with(&[("content-length", "0")])),
@@ -219,36 +223,36 @@ async fn an_http2_head_does_not_write_http1() {
         ("a list of hosts", with(&[("host", "a"), ("host", "a")])),
         ("another host", with(&[("host", "b")])),
         ("an expectation", with(&[("expect", "100-continue, x")])),
-        ("a method with a line", instead(":method", "POST / HTTP/1.1\r\nx: y\r\n\r\nGET")),
-        ("a method with space", instead(":method", "GET /victim HTTP/1.1")),
-        ("no method", instead(":method", "")),
+        ("a method with a line", replacing(":method", "POST / HTTP/1.1\r\nx: y\r\n\r\nGET")),
+        ("a method with space", replacing(":method", "GET /victim HTTP/1.1")),
+        ("no method", replacing(":method", "")),
         (
             "a path with a line",
-            instead(":path", "/ HTTP/1.1\r\ntransfer-encoding: chunked\r\nx: y"),
+            replacing(":path", "/ HTTP/1.1\r\ntransfer-encoding: chunked\r\nx: y"),
         ),
-        ("a path with space", instead(":path", "/ HTTP/1.1")),
-        ("a path with a tab", instead(":path", "/\tHTTP/1.1")),
-        ("a path with a fragment", instead(":path", "/a#b")),
-        ("a URL as path", instead(":path", "http://b/")),
-        ("no path", instead(":path", "")),
-        ("star", instead(":path", "*")),
-        ("an authority with a line", instead(":authority", "a\r\ntransfer-encoding: chunked")),
-        ("an authority with space", instead(":authority", "a b")),
-        ("an authority with a path", instead(":authority", "a/b")),
-        ("userinfo", instead(":authority", "u@a")),
-        ("two ports", instead(":authority", "a:1:2")),
-        ("a port of letters", instead(":authority", "a:b")),
-        ("a port with a sign", instead(":authority", "a:+80")),
-        ("a scheme with more", instead(":scheme", "http://b/?")),
+        ("a path with space", replacing(":path", "/ HTTP/1.1")),
+        ("a path with a tab", replacing(":path", "/\tHTTP/1.1")),
+        ("a path with a fragment", replacing(":path", "/a#b")),
+        ("a URL as path", replacing(":path", "http://b/")),
+        ("no path", replacing(":path", "")),
+        ("star", replacing(":path", "*")),
+        ("an authority with a line", replacing(":authority", "a\r\ntransfer-encoding: chunked")),
+        ("an authority with space", replacing(":authority", "a b")),
+        ("an authority with a path", replacing(":authority", "a/b")),
+        ("userinfo", replacing(":authority", "u@a")),
+        ("two ports", replacing(":authority", "a:1:2")),
+        ("a port of letters", replacing(":authority", "a:b")),
+        ("a port with a sign", replacing(":authority", "a:+80")),
+        ("a scheme with more", replacing(":scheme", "http://b/?")),
         ("two paths", with(&[(":path", "/victim")])),
-        ("a pseudo-header behind", with(&[("x", "y"), (":path", "/victim")])),
+        ("a pseudo-header after a field", with(&[("x", "y"), (":path", "/victim")])),
     ];
     for (what, fields) in cases {
         let recorder = Recorder::start(OK).await;
-        let gateway = Gateway::before(&recorder.url);
-        let reply = ask(&gateway, &fields, Then::Data(SMUGGLED)).await;
+        let gateway = Gateway::in_front_of(&recorder.url);
+        let reply = send_request(&gateway, &fields, RequestContent::Data(SMUGGLED)).await;
         assert!(reply.is_refusal(), "{what}: {reply:?}");
-        recorder.victim(&gateway, what).await;
+        recorder.send_victim(&gateway, what).await;
     }
 }
 
@@ -257,19 +261,34 @@ async fn an_http2_head_does_not_write_http1() {
 async fn an_http2_body_is_framed_whatever_its_method() {
     for method in ["GET", "HEAD", "DELETE", "OPTIONS", "POST", "PURGE"] {
         for (more, then, framed, body) in [
-            (&[][..], Then::Data("hello"), "transfer-encoding: chunked", "5\r\nhello\r\n0\r\n\r\n"),
-            (&[("content-length", "5")], Then::Data("hello"), "content-length: 5", "hello"),
-            (&[("content-length", "005")], Then::Data("hello"), "content-length: 5", "hello"),
-            (&[("content-length", "0")], Then::End, "", ""),
-            (&[], Then::End, "", ""),
+            (
+                &[][..],
+                RequestContent::Data("hello"),
+                "transfer-encoding: chunked",
+                "5\r\nhello\r\n0\r\n\r\n",
+            ),
+            (
+                &[("content-length", "5")],
+                RequestContent::Data("hello"),
+                "content-length: 5",
+                "hello",
+            ),
+            (
+                &[("content-length", "005")],
+                RequestContent::Data("hello"),
+                "content-length: 5",
+                "hello",
+            ),
+            (&[("content-length", "0")], RequestContent::End, "", ""),
+            (&[], RequestContent::End, "", ""),
         ] {
             let recorder = Recorder::start("HTTP/1.1 204 No Content\r\n\r\n").await;
-            let gateway = Gateway::before(&recorder.url);
-            let usual =
+            let gateway = Gateway::in_front_of(&recorder.url);
+            let base_fields =
                 [(":method", method), (":scheme", "http"), (":authority", "a"), (":path", "/")];
-            let reply = ask(&gateway, &[&usual[..], more].concat(), then).await;
-            assert_eq!(reply, Reply::Status(204), "{method} {more:?}");
-            let got = recorder.count(1, method).await.remove(0);
+            let reply = send_request(&gateway, &[&base_fields[..], more].concat(), then).await;
+            assert_eq!(reply, RequestOutcome::Status(204), "{method} {more:?}");
+            let got = recorder.wait_for(1, method).await.remove(0);
             let lines = got.head.lines().filter(|line| line.starts_with(['c', 't']));
             let expected = match framed {
                 "" if method == "POST" => "content-length: 0",
@@ -277,7 +296,7 @@ async fn an_http2_body_is_framed_whatever_its_method() {
             };
             assert_eq!(lines.collect::<String>(), expected, "{method} {more:?}");
             assert_eq!(got.body, body.as_bytes(), "{method} {more:?}");
-            recorder.victim(&gateway, method).await;
+            recorder.send_victim(&gateway, method).await;
         }
     }
 }

@@ -34,26 +34,26 @@ impl futures_util::Stream for Frames {
     }
 }
 
-fn of(media_type: &str, path: &str, gateway: &Gateway) -> Request<Full<Bytes>> {
-    // Without a body, since `stall` also applies to uploads.
+fn request_of_type(media_type: &str, path: &str, gateway: &Gateway) -> Request<Full<Bytes>> {
+    // Without a body, since `stream_idle` also applies to uploads.
     let request = Request::post(gateway.url(path)).header(CONTENT_TYPE, media_type);
     request.body(Full::default()).unwrap()
 }
 
-/// A server over HTTP/2 that responds with the media type of the request: `a` at once, `b` and trailers when `time`
-/// is set. At `/late` the header section is sent only then, too.
-fn resting(time: watch::Receiver<bool>) -> Server {
+/// A server that responds with the media type of the request: `a` at once, `b` and trailers when
+/// `resume` is set. At `/late` the header section is sent only then, too.
+fn pausing_server(resume: watch::Receiver<bool>) -> Server {
     let answer = move |request: Request<Incoming>| {
-        let mut time = time.clone();
+        let mut resume = resume.clone();
         async move {
             let media_type = request.headers()[CONTENT_TYPE].clone();
             if request.uri().path() == "/late" {
-                time.wait_for(|now| *now).await.unwrap();
+                resume.wait_for(|now| *now).await.unwrap();
             }
             let (sender, body) = channel();
             tokio::task::spawn_local(async move {
                 sender.send(Frame::data("a".into())).await.unwrap();
-                time.wait_for(|now| *now).await.unwrap();
+                resume.wait_for(|now| *now).await.unwrap();
                 let trailers = [("grpc-status".parse().unwrap(), HeaderValue::from_static("0"))];
                 // The body may have been reset.
                 let _ = sender.send(Frame::data("b".into())).await;
@@ -71,24 +71,27 @@ fn resting(time: watch::Receiver<bool>) -> Server {
         .unwrap()
 }
 
-/// Starts a gateway with these timeouts: one short, the other unlimited.
-fn before(server: &Server, scheme: &str, timeouts: Timeouts) -> Gateway {
+/// Starts a gateway for a server, with these timeouts.
+fn gateway_for(server: &Server, scheme: &str, timeouts: Timeouts) -> Gateway {
     let spec = spec(&[&format!("{scheme}://{}", server.local_addrs()[0])]);
     Gateway::start(&UpstreamSpec { timeouts, ..spec })
 }
 
 #[tokio::test]
-async fn calls_and_events_rest_while_others_are_cut_off() {
-    let (time, until) = watch::channel(false);
-    let server = resting(until);
-    let (soon, never) = (Duration::from_millis(50), Duration::from_secs(3600));
+async fn grpc_calls_and_event_streams_may_idle_while_others_time_out() {
+    let (resume, resumed) = watch::channel(false);
+    let server = pausing_server(resumed);
+    let (short, unlimited) = (Duration::from_millis(50), Duration::from_secs(3600));
     for scheme in ["h2c", "http"] {
-        time.send_replace(false);
-        let timeouts =
-            Timeouts { stream_idle: Some(soon), response_header: never, ..Timeouts::default() };
-        let (gateway, client) = (before(&server, scheme, timeouts), client());
+        resume.send_replace(false);
+        let timeouts = Timeouts {
+            stream_idle: Some(short),
+            response_header: unlimited,
+            ..Timeouts::default()
+        };
+        let (gateway, client) = (gateway_for(&server, scheme, timeouts), client());
         let begin = async |media_type: &str| {
-            let request = client.request(of(media_type, "/", &gateway));
+            let request = client.request(request_of_type(media_type, "/", &gateway));
             let mut body = request.await.unwrap().into_body();
             let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
             assert_eq!(first, "a");
@@ -97,9 +100,9 @@ async fn calls_and_events_rest_while_others_are_cut_off() {
         // Started first: when `other` times out, their time would be up as well.
         let events = begin("text/event-stream").await;
         let call = begin("application/grpc+proto").await;
-        let other = client.request(of("text/plain", "/", &gateway)).await.unwrap();
+        let other = client.request(request_of_type("text/plain", "/", &gateway)).await.unwrap();
         assert!(other.into_body().collect().await.is_err(), "{scheme}");
-        time.send_replace(true);
+        resume.send_replace(true);
         for body in [events, call] {
             let rest = body.collect().await.unwrap();
             // Over HTTP/1.1, trailers require a client that accepts them and a server that announces them.
@@ -112,20 +115,21 @@ async fn calls_and_events_rest_while_others_are_cut_off() {
 }
 
 #[tokio::test]
-async fn a_calls_head_may_come_late() {
-    let (time, until) = watch::channel(false);
-    let server = resting(until);
+async fn a_grpc_response_has_no_header_timeout() {
+    let (resume, resumed) = watch::channel(false);
+    let server = pausing_server(resumed);
     let timeouts = Timeouts { response_header: Duration::from_millis(50), ..Timeouts::default() };
-    let (gateway, client) = (before(&server, "h2c", timeouts), client());
-    let call = tokio::spawn(client.clone().call(of("application/grpc", "/late", &gateway)));
-    let refused = client.request(of("text/plain", "/late", &gateway)).await.unwrap();
+    let (gateway, client) = (gateway_for(&server, "h2c", timeouts), client());
+    let call =
+        tokio::spawn(client.clone().call(request_of_type("application/grpc", "/late", &gateway)));
+    let refused = client.request(request_of_type("text/plain", "/late", &gateway)).await.unwrap();
     assert_eq!(refused.status(), 504);
-    time.send_replace(true);
+    resume.send_replace(true);
     assert_eq!(call.await.unwrap().unwrap().status(), 200);
 }
 
 #[tokio::test]
-async fn a_calls_fields_and_a_status_in_the_head_pass() {
+async fn grpc_fields_and_a_trailers_only_response_are_forwarded() {
     let server = Server::builder()
         .listen_cleartext(loopback(), CleartextTrust::None)
         .workers(NonZeroUsize::MIN)
@@ -141,8 +145,8 @@ async fn a_calls_fields_and_a_status_in_the_head_pass() {
             Ok::<_, Infallible>(response)
         }))
         .unwrap();
-    let gateway = Gateway::before(format!("h2c://{}", server.local_addrs()[0]));
-    let mut request = of("application/grpc", "/package.Service/Call", &gateway);
+    let gateway = Gateway::in_front_of(format!("h2c://{}", server.local_addrs()[0]));
+    let mut request = request_of_type("application/grpc", "/package.Service/Call", &gateway);
     for (name, value) in [("te", "trailers"), ("grpc-timeout", "100m"), ("x-detail-bin", "AAH+")] {
         request.headers_mut().insert(name, HeaderValue::from_static(value));
     }
@@ -157,5 +161,5 @@ async fn a_calls_fields_and_a_status_in_the_head_pass() {
     ] {
         assert_eq!(headers[name], value);
     }
-    assert!(http_body::Body::is_end_stream(response.body()), "nothing comes behind the head");
+    assert!(http_body::Body::is_end_stream(response.body()), "nothing follows the header section");
 }

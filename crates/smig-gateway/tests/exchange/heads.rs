@@ -7,12 +7,12 @@ use http::{Request, Response, Version};
 use http_body_util::Full;
 use smig::{CleartextTrust, Incoming, Server};
 
-use crate::support::{Gateway, Origin, client, get, loopback, same_answer, text};
+use crate::support::{Gateway, Origin, client, fixed_response_origin, get, loopback, text};
 
 #[tokio::test]
-async fn what_is_for_one_hop_stays_here() {
+async fn hop_by_hop_fields_are_removed() {
     let mut origin = Origin::start().await;
-    let gateway = Gateway::before(origin.url());
+    let gateway = Gateway::in_front_of(origin.url());
     let asking = gateway.raw(
         "GET /a?b HTTP/1.1\r\nHost: example.org\r\nConnection: close, X-Mine, TE\r\nX-Mine: 1\r\n\
          Keep-Alive: timeout=5\r\nProxy-Connection: x\r\nUpgrade: h2c\r\nTE: gzip, trailers\r\n\
@@ -22,13 +22,13 @@ async fn what_is_for_one_hop_stays_here() {
         let mut got = origin.request().await;
         assert!(got.head.starts_with("GET /a?b HTTP/1.1\r\n"), "{}", got.head);
         for field in ["host: example.org", "te: trailers", "connection: te", "x-other: 2"] {
-            assert!(got.has(field), "{field}: {}", got.head);
+            assert!(got.has_field(field), "{field}: {}", got.head);
         }
         let lower = got.head.to_ascii_lowercase();
         for name in ["x-mine", "keep-alive", "proxy-connection", "upgrade", "close"] {
             assert!(!lower.contains(name), "{name}: {}", got.head);
         }
-        got.answer(
+        got.respond(
             "HTTP/1.1 200 Fine\r\nConnection: keep-alive, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: 5\r\n\
              Upgrade: h2c\r\nContent-Length: 2\r\nX-Kept: 3\r\n\r\nok",
         )
@@ -45,9 +45,9 @@ async fn what_is_for_one_hop_stays_here() {
 
 /// RFC 9110 section 11.7: these fields are between a client and its proxy, and servers are neither.
 #[tokio::test]
-async fn what_is_for_the_next_proxy_stays_here() {
+async fn proxy_authentication_fields_are_removed() {
     let mut origin = Origin::start().await;
-    let gateway = Gateway::before(origin.url());
+    let gateway = Gateway::in_front_of(origin.url());
     for by in ["HTTP/1.1", "HTTP/2"] {
         let asking = async {
             if by == "HTTP/1.1" {
@@ -69,9 +69,9 @@ async fn what_is_for_the_next_proxy_stays_here() {
         };
         let answering = async {
             let mut got = origin.request().await;
-            assert!(got.has("authorization: Basic YTpi"), "{by}: {}", got.head);
+            assert!(got.has_field("authorization: Basic YTpi"), "{by}: {}", got.head);
             assert!(!got.head.to_ascii_lowercase().contains("proxy-"), "{by}: {}", got.head);
-            got.answer(
+            got.respond(
                 "HTTP/1.1 401 No\r\nProxy-Authenticate: Basic realm=a\r\nContent-Length: 2\r\n\
                  Proxy-Authentication-Info: x\r\nWWW-Authenticate: Basic realm=a\r\n\r\nok",
             )
@@ -84,7 +84,7 @@ async fn what_is_for_the_next_proxy_stays_here() {
 }
 
 #[tokio::test]
-async fn what_is_for_the_next_proxy_stays_here_before_a_server_of_http2() {
+async fn proxy_authentication_fields_are_removed_for_http2_servers() {
     let answer = async |request: Request<Incoming>| {
         let seen = request.headers().contains_key("proxy-authorization");
         let response = Response::builder()
@@ -98,7 +98,7 @@ async fn what_is_for_the_next_proxy_stays_here_before_a_server_of_http2() {
         .listen_cleartext(loopback(), CleartextTrust::None)
         .start(tower::service_fn(answer))
         .unwrap();
-    let gateway = Gateway::before(format!("h2c://{}", server.local_addrs()[0]));
+    let gateway = Gateway::in_front_of(format!("h2c://{}", server.local_addrs()[0]));
     let mut request = get(gateway.url("/"));
     request.headers_mut().insert("proxy-authorization", "Basic eDp5".parse().unwrap());
     let response = client().request(request).await.unwrap();
@@ -112,7 +112,7 @@ async fn what_is_for_the_next_proxy_stays_here_before_a_server_of_http2() {
 #[tokio::test]
 async fn http2_becomes_http1_and_back() {
     let mut origin = Origin::start().await;
-    let gateway = Gateway::before(origin.url());
+    let gateway = Gateway::in_front_of(origin.url());
     let client = client();
     let request = Request::post(gateway.url("/p?q=1"))
         .header("te", "trailers")
@@ -127,10 +127,10 @@ async fn http2_becomes_http1_and_back() {
         for field in
             [&*host, "te: trailers", "connection: te", "cookie: a=1; b=2", "content-length: 4"]
         {
-            assert!(got.has(field), "{field}: {}", got.head);
+            assert!(got.has_field(field), "{field}: {}", got.head);
         }
         assert_eq!(got.read_until("body").await, "body");
-        got.answer("HTTP/1.1 201 Made\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n")
+        got.respond("HTTP/1.1 201 Made\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n")
             .await;
     };
     let (response, ()) = tokio::join!(client.request(request), answering);
@@ -142,9 +142,9 @@ async fn http2_becomes_http1_and_back() {
 
 /// RFC 9110 section 7.6.3.
 #[tokio::test]
-async fn a_gateway_passes_via_on_and_adds_none() {
+async fn a_gateway_forwards_via_and_adds_none() {
     let mut origin = Origin::start().await;
-    let gateway = Gateway::before(origin.url());
+    let gateway = Gateway::in_front_of(origin.url());
     for (version, before, expected) in [
         ("1.1", "", &[][..]),
         ("1.0", "", &[]),
@@ -154,9 +154,9 @@ async fn a_gateway_passes_via_on_and_adds_none() {
             .raw(format!("GET / HTTP/{version}\r\nHost: a\r\n{before}Connection: close\r\n\r\n"));
         let answering = async {
             let mut got = origin.request().await;
-            let said: Vec<_> = got.head.lines().filter(|line| line.starts_with("via:")).collect();
-            assert_eq!(said, expected, "{version} {before}");
-            got.answer("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").await;
+            let via: Vec<_> = got.head.lines().filter(|line| line.starts_with("via:")).collect();
+            assert_eq!(via, expected, "{version} {before}");
+            got.respond("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").await;
         };
         let (answer, ()) = tokio::join!(asking, answering);
         assert!(answer.contains(" 200 ") && !answer.contains("via:"), "{answer}");
@@ -165,9 +165,9 @@ async fn a_gateway_passes_via_on_and_adds_none() {
 
 /// RFC 9110 section 7.6.2.
 #[tokio::test]
-async fn requests_go_no_further_than_they_may() {
+async fn max_forwards_is_respected() {
     let mut origin = Origin::start().await;
-    let gateway = Gateway::before(origin.url());
+    let gateway = Gateway::in_front_of(origin.url());
     let ask = |method: &str, hops: &str| {
         gateway.raw(format!(
             "{method} / HTTP/1.1\r\nHost: a\r\nMax-Forwards: {hops}\r\nConnection: close\r\n\r\n"
@@ -188,8 +188,8 @@ async fn requests_go_no_further_than_they_may() {
     for (method, hops, left) in [("OPTIONS", "1", "0"), ("TRACE", "7", "6"), ("GET", "0", "0")] {
         let answering = async {
             let mut got = origin.request().await;
-            assert!(got.has(&format!("max-forwards: {left}")), "{method}: {}", got.head);
-            got.answer("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").await;
+            assert!(got.has_field(&format!("max-forwards: {left}")), "{method}: {}", got.head);
+            got.respond("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").await;
         };
         let (answer, ()) = tokio::join!(ask(method, hops), answering);
         assert!(answer.starts_with("HTTP/1.1 200 "), "{method}: {answer}");
@@ -199,48 +199,57 @@ async fn requests_go_no_further_than_they_may() {
 #[tokio::test]
 async fn ambiguous_requests_are_refused_before_an_origin_sees_them() {
     let mut origin = Origin::start().await;
-    let folder = tempfile::tempdir().unwrap();
-    let unix = folder.path().join("app.sock");
+    let dir = tempfile::tempdir().unwrap();
+    let unix = dir.path().join("app.sock");
     let unix_origin = std::os::unix::net::UnixListener::bind(&unix).unwrap();
     unix_origin.set_nonblocking(true).unwrap();
-    let of = |fields: &str| format!("POST / HTTP/1.1\r\n{fields}\r\n\r\n0\r\n\r\n");
+    let post_with = |fields: &str| format!("POST / HTTP/1.1\r\n{fields}\r\n\r\n0\r\n\r\n");
     let cases = [
-        ("two hosts", of("Host: a\r\nHost: b\r\nContent-Length: 0")),
-        ("no host", of("Content-Length: 0")),
-        ("userinfo", of("Host: u@a\r\nContent-Length: 0")),
-        ("host is a path", of("Host: a/b\r\nContent-Length: 0")),
-        ("a port of letters", of("Host: a:http\r\nContent-Length: 0")),
+        ("two hosts", post_with("Host: a\r\nHost: b\r\nContent-Length: 0")),
+        ("no host", post_with("Content-Length: 0")),
+        ("userinfo", post_with("Host: u@a\r\nContent-Length: 0")),
+        ("host is a path", post_with("Host: a/b\r\nContent-Length: 0")),
+        ("a port of letters", post_with("Host: a:http\r\nContent-Length: 0")),
         ("a port of letters in the target", "GET http://a:http/ HTTP/1.0\r\n\r\n".to_owned()),
         ("another host", "GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n".to_owned()),
-        ("gzip, chunked", of("Host: a\r\nTransfer-Encoding: gzip, chunked")),
-        ("chunked, gzip", of("Host: a\r\nTransfer-Encoding: chunked, gzip")),
+        ("gzip, chunked", post_with("Host: a\r\nTransfer-Encoding: gzip, chunked")),
+        ("chunked, gzip", post_with("Host: a\r\nTransfer-Encoding: chunked, gzip")),
         (
             "chunked twice",
-            of("Host: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked"),
+            post_with("Host: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked"),
         ),
-        ("vertical tab", of("Host: a\r\nTransfer-Encoding: \x0bchunked")),
-        ("identity", of("Host: a\r\nTransfer-Encoding: identity\r\nContent-Length: 5")),
-        ("sign", of("Host: a\r\nContent-Length: +5")),
-        ("hexadecimal", of("Host: a\r\nContent-Length: 0x5")),
-        ("empty", of("Host: a\r\nContent-Length:")),
-        ("list", of("Host: a\r\nContent-Length: 5, 5")),
-        ("two lengths", of("Host: a\r\nContent-Length: 5\r\nContent-Length: 6")),
-        ("equal lengths", of("Host: a\r\nContent-Length: 5\r\nContent-Length: 5")),
-        ("both", of("Host: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked")),
-        ("both, the other way", of("Host: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 5")),
-        ("xchunked", of("Host: a\r\nTransfer-Encoding: xchunked")),
-        ("by another name", of("Host: a\r\nContent-Length: 0\r\nTransfer_Encoding: chunked")),
-        ("as if forwarded", of("Host: a\r\nContent-Length: 0\r\nX_Forwarded_For: 192.0.2.1")),
-        ("LF alone", of("Host: a\nContent-Length: 5")),
+        ("vertical tab", post_with("Host: a\r\nTransfer-Encoding: \x0bchunked")),
+        ("identity", post_with("Host: a\r\nTransfer-Encoding: identity\r\nContent-Length: 5")),
+        ("sign", post_with("Host: a\r\nContent-Length: +5")),
+        ("hexadecimal", post_with("Host: a\r\nContent-Length: 0x5")),
+        ("empty", post_with("Host: a\r\nContent-Length:")),
+        ("list", post_with("Host: a\r\nContent-Length: 5, 5")),
+        ("two lengths", post_with("Host: a\r\nContent-Length: 5\r\nContent-Length: 6")),
+        ("equal lengths", post_with("Host: a\r\nContent-Length: 5\r\nContent-Length: 5")),
+        ("both", post_with("Host: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked")),
+        (
+            "both, the other way",
+            post_with("Host: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 5"),
+        ),
+        ("xchunked", post_with("Host: a\r\nTransfer-Encoding: xchunked")),
+        (
+            "by another name",
+            post_with("Host: a\r\nContent-Length: 0\r\nTransfer_Encoding: chunked"),
+        ),
+        (
+            "as if forwarded",
+            post_with("Host: a\r\nContent-Length: 0\r\nX_Forwarded_For: 192.0.2.1"),
+        ),
+        ("LF alone", post_with("Host: a\nContent-Length: 5")),
         ("a fragment", "GET /a#b HTTP/1.1\r\nHost: a\r\n\r\n".to_owned()),
-        ("2^63", of("Host: a\r\nContent-Length: 9223372036854775808")),
-        ("too long", of("Host: a\r\nContent-Length: 99999999999999999999")),
-        ("folded", of("Host: a\r\nX: 1\r\n 2")),
-        ("space before colon", of("Host: a\r\nContent-Length : 5")),
-        ("NUL", of("Host: a\r\nX: 1\u{0}2")),
-        ("bare CR", of("Host: a\r\nX: 1\r2")),
-        ("bad name", of("Host: a\r\nX(): 1")),
-        ("no name", of("Host: a\r\n: 1")),
+        ("2^63", post_with("Host: a\r\nContent-Length: 9223372036854775808")),
+        ("too long", post_with("Host: a\r\nContent-Length: 99999999999999999999")),
+        ("folded", post_with("Host: a\r\nX: 1\r\n 2")),
+        ("space before colon", post_with("Host: a\r\nContent-Length : 5")),
+        ("NUL", post_with("Host: a\r\nX: 1\u{0}2")),
+        ("bare CR", post_with("Host: a\r\nX: 1\r2")),
+        ("bad name", post_with("Host: a\r\nX(): 1")),
+        ("no name", post_with("Host: a\r\n: 1")),
         (
             "HTTP/1.0",
             "POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n".to_owned(),
@@ -249,12 +258,15 @@ async fn ambiguous_requests_are_refused_before_an_origin_sees_them() {
         ("CONNECT to a path", "CONNECT / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned()),
         ("another scheme", "GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n".to_owned()),
         ("star", "GET * HTTP/1.1\r\nHost: a\r\n\r\n".to_owned()),
-        ("named", of("Host: a\r\nConnection: close, authorization\r\nContent-Length: 0")),
-        ("named forwarded", of("Host: a\r\nConnection: X-Forwarded-For\r\nContent-Length: 0")),
+        ("named", post_with("Host: a\r\nConnection: close, authorization\r\nContent-Length: 0")),
+        (
+            "named forwarded",
+            post_with("Host: a\r\nConnection: X-Forwarded-For\r\nContent-Length: 0"),
+        ),
     ];
     let kinds = ["http", "h2c", "https", "smig"].map(|kind| format!("{kind}://{}", origin.addr));
     for server in kinds.into_iter().chain([format!("unix:{}", unix.display())]) {
-        let gateway = Gateway::before(&server);
+        let gateway = Gateway::in_front_of(&server);
         for (what, bytes) in &cases {
             let mut tcp = gateway.connect(bytes).await;
             let mut line = [0; 12];
@@ -290,8 +302,8 @@ async fn ambiguous_responses_are_refused() {
         ("names", "HTTP/1.1 200 OK\r\nConnection: set-cookie\r\nContent-Length: 2\r\n\r\nok"),
         ("no HTTP", "SSH-2.0-OpenSSH_9.2\r\n\r\n"),
     ] {
-        let (addr, _) = same_answer(bytes).await;
-        let gateway = Gateway::before(format!("http://{addr}"));
+        let (addr, _) = fixed_response_origin(bytes).await;
+        let gateway = Gateway::in_front_of(format!("http://{addr}"));
         let response = client().request(get(gateway.url("/"))).await.unwrap();
         assert_eq!(response.status(), 502, "{what}");
         assert_eq!(response.headers()["proxy-status"], "smig; error=http_protocol_error", "{what}");
@@ -299,12 +311,12 @@ async fn ambiguous_responses_are_refused() {
 }
 
 #[tokio::test]
-async fn a_head_without_end_is_too_big() {
+async fn an_endless_header_section_is_rejected() {
     let mut origin = Origin::start().await;
-    let gateway = Gateway::before(origin.url());
+    let gateway = Gateway::in_front_of(origin.url());
     let answering = async {
         let mut got = origin.request().await;
-        got.answer("HTTP/1.1 200 OK\r\n").await;
+        got.respond("HTTP/1.1 200 OK\r\n").await;
         let field = format!("x: {}\r\n", "y".repeat(1000));
         while tokio::io::AsyncWriteExt::write_all(&mut got.tcp, field.as_bytes()).await.is_ok() {}
     };
@@ -325,8 +337,8 @@ async fn responses_without_a_body_have_none() {
         ("GET", "HTTP/1.1 200 OK\r\nContent-Length: 00\r\n\r\n", Some("0")),
         ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 005\r\n\r\n", Some("5")),
     ] {
-        let (addr, connections) = same_answer(bytes).await;
-        let gateway = Gateway::before(format!("http://{addr}"));
+        let (addr, connections) = fixed_response_origin(bytes).await;
+        let gateway = Gateway::in_front_of(format!("http://{addr}"));
         let client = client();
         for _ in 0..3 {
             let request = Request::builder().method(method).uri(gateway.url("/"));

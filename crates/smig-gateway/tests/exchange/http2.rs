@@ -30,7 +30,7 @@ const REFUSED_STREAM: &[u8] = &[0, 0, 0, 7];
 /// SETTINGS_INITIAL_WINDOW_SIZE.
 const INITIAL_WINDOW_SIZE: u16 = 4;
 /// Longer than any test takes.
-const LIMIT: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The server's end of a connection.
 pub(crate) struct Peer(TcpStream);
@@ -40,7 +40,7 @@ impl Peer {
         Self::accept_with(origin, &[]).await
     }
 
-    /// With the server's settings.
+    /// Like [`Peer::accept`], with these settings of the server.
     pub(crate) async fn accept_with(origin: &mut Origin, settings: &[u8]) -> Self {
         let mut tcp = origin.accept().await;
         tcp.read_exact(&mut [0; 24]).await.unwrap();
@@ -59,11 +59,11 @@ impl Peer {
 
     /// Returns the stream of the next request.
     pub(crate) async fn request(&mut self) -> u32 {
-        self.next(HEADERS).await
+        self.next_of_type(HEADERS).await
     }
 
     /// Returns the stream of the next frame of this type.
-    pub(crate) async fn next(&mut self, kind: u8) -> u32 {
+    pub(crate) async fn next_of_type(&mut self, kind: u8) -> u32 {
         loop {
             let (found, stream, _) = self.frame().await;
             if found == kind {
@@ -74,28 +74,28 @@ impl Peer {
 
     /// Returns the type, stream and length of the next frame.
     pub(crate) async fn frame(&mut self) -> (u8, u32, u32) {
-        let (kind, _, stream, len) = self.flagged().await;
+        let (kind, _, stream, len) = self.frame_with_flags().await;
         (kind, stream, len)
     }
 
-    /// The same; `None` at the end of the connection.
+    /// Like [`Peer::frame`]; `None` at the end of the connection.
     pub(crate) async fn frame_or_end(&mut self) -> Option<(u8, u32, u32)> {
         let (kind, _, stream, len) = self.read_frame().await.ok()?;
         Some((kind, stream, len))
     }
 
-    /// The same, with the flags.
-    pub(crate) async fn flagged(&mut self) -> (u8, u8, u32, u32) {
+    /// Like [`Peer::frame`], with the flags.
+    pub(crate) async fn frame_with_flags(&mut self) -> (u8, u8, u32, u32) {
         self.read_frame().await.unwrap()
     }
 
     async fn read_frame(&mut self) -> std::io::Result<(u8, u8, u32, u32)> {
-        let (kind, flags, stream, payload) = self.read_whole().await?;
+        let (kind, flags, stream, payload) = self.read_with_payload().await?;
         Ok((kind, flags, stream, payload.len() as u32))
     }
 
     /// Returns the next frame with its payload.
-    async fn read_whole(&mut self) -> std::io::Result<(u8, u8, u32, Vec<u8>)> {
+    async fn read_with_payload(&mut self) -> std::io::Result<(u8, u8, u32, Vec<u8>)> {
         let mut head = [0; 9];
         self.0.read_exact(&mut head).await?;
         let len = u32::from_be_bytes([0, head[0], head[1], head[2]]);
@@ -107,12 +107,12 @@ impl Peer {
 
 pub(crate) async fn setup() -> (Origin, Gateway) {
     let origin = Origin::start().await;
-    let gateway = Gateway::before(format!("h2c://{}", origin.addr));
+    let gateway = Gateway::in_front_of(format!("h2c://{}", origin.addr));
     (origin, gateway)
 }
 
 #[tokio::test]
-async fn a_refused_stream_is_opened_again() {
+async fn a_refused_stream_is_retried() {
     let (mut origin, gateway) = setup().await;
     let answering = async {
         let mut peer = Peer::accept(&mut origin).await;
@@ -127,9 +127,9 @@ async fn a_refused_stream_is_opened_again() {
     assert_eq!(response.unwrap().status(), 200);
 }
 
-/// The client chooses a call's deadline, at which servers reset the stream with CANCEL.
+/// The client chooses the deadline of a gRPC call, at which servers reset the stream with CANCEL.
 #[tokio::test]
-async fn a_server_that_gives_requests_up_is_not_to_blame() {
+async fn cancelled_requests_do_not_count_against_the_server() {
     let cancel = 8_u32.to_be_bytes();
     let (mut origin, gateway) = setup().await;
     let answering = async {
@@ -155,7 +155,7 @@ async fn a_server_that_gives_requests_up_is_not_to_blame() {
 }
 
 #[tokio::test]
-async fn what_a_server_gives_up_another_one_answers() {
+async fn a_cancelled_request_is_retried_on_another_server() {
     let mut origins = [Origin::start().await, Origin::start().await];
     let urls = origins.each_ref().map(|origin| format!("h2c://{}", origin.addr));
     let gateway = Gateway::start(&spec(&urls.each_ref().map(String::as_str)));
@@ -186,7 +186,7 @@ async fn what_a_server_gives_up_another_one_answers() {
 
 /// RFC 9110 section 8.6.
 #[tokio::test]
-async fn what_has_no_content_announces_none() {
+async fn a_204_response_has_no_content_length() {
     let (mut origin, gateway) = setup().await;
     let answering = async {
         let mut peer = Peer::accept(&mut origin).await;
@@ -204,7 +204,7 @@ async fn what_has_no_content_announces_none() {
 }
 
 #[tokio::test]
-async fn a_server_that_goes_away_is_asked_on_another_connection() {
+async fn a_request_is_retried_on_another_connection_after_goaway() {
     let (mut origin, gateway) = setup().await;
     let answering = async {
         let mut leaving = Peer::accept(&mut origin).await;
@@ -222,7 +222,7 @@ async fn a_server_that_goes_away_is_asked_on_another_connection() {
 }
 
 #[tokio::test]
-async fn a_post_that_was_begun_is_not_sent_again() {
+async fn a_post_that_may_have_been_processed_is_not_retried() {
     let (mut origin, gateway) = setup().await;
     let answering = async {
         let mut peer = Peer::accept(&mut origin).await;
@@ -243,7 +243,7 @@ async fn a_post_that_was_begun_is_not_sent_again() {
 type Frames = &'static [(u8, u8, &'static [u8])];
 
 #[tokio::test]
-async fn a_post_that_was_begun_and_then_refused_is_not_sent_again() {
+async fn a_post_is_not_retried_when_refused_after_data_or_a_response() {
     let cases: [(&str, &str, Frames); 4] = [
         ("its body was sent", "x", &[]),
         ("103 came", "", &[(HEADERS, END_HEADERS, EARLY_HINTS)]),
@@ -256,7 +256,7 @@ async fn a_post_that_was_begun_and_then_refused_is_not_sent_again() {
             let mut peer = Peer::accept(&mut origin).await;
             let stream = peer.request().await;
             if !body.is_empty() {
-                peer.next(DATA).await;
+                peer.next_of_type(DATA).await;
             }
             for (kind, flags, payload) in before {
                 peer.send(*kind, *flags, stream, payload).await;
@@ -269,13 +269,13 @@ async fn a_post_that_was_begun_and_then_refused_is_not_sent_again() {
         let client = client();
         let asking = async {
             let request = Request::post(gateway.url("/")).body(Full::<bytes::Bytes>::from(body));
-            let broke = match client.request(request.unwrap()).await.unwrap() {
+            let failed = match client.request(request.unwrap()).await.unwrap() {
                 // 503: the server did not process the request, so that the client may retry it.
                 response if response.status().is_server_error() => true,
                 response => response.into_body().collect().await.is_err(),
             };
             // If the gateway had retried it, it would have received this response.
-            assert!(broke, "{what}");
+            assert!(failed, "{what}");
             let next = client.request(get(gateway.url("/"))).await.unwrap();
             assert_eq!(next.status(), 200, "{what}");
         };
@@ -284,7 +284,7 @@ async fn a_post_that_was_begun_and_then_refused_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_or_lies_is_never_taken_for_complete() {
+async fn a_truncated_or_inconsistent_body_never_appears_complete() {
     let cases: [(&str, &[u8], Frames); 4] = [
         ("reset", OK, &[(DATA, 0, b"short"), (RST_STREAM, 0, &[0, 0, 0, 2])]),
         ("reset without error", OK, &[(DATA, 0, b"short"), (RST_STREAM, 0, &[0, 0, 0, 0])]),
@@ -310,13 +310,13 @@ async fn a_body_that_breaks_or_lies_is_never_taken_for_complete() {
                 response => response.into_body().collect().await.is_err(),
             }
         };
-        let (broke, _peer) = tokio::join!(asking, answering);
-        assert!(broke, "{what}");
+        let (failed, _peer) = tokio::join!(asking, answering);
+        assert!(failed, "{what}");
     }
 }
 
 #[tokio::test]
-async fn a_connection_that_ends_in_a_body_breaks_it() {
+async fn a_connection_that_ends_in_a_body_truncates_it() {
     let (mut origin, gateway) = setup().await;
     let answering = async {
         let mut peer = Peer::accept(&mut origin).await;
@@ -333,37 +333,38 @@ async fn a_connection_that_ends_in_a_body_breaks_it() {
 }
 
 /// The server's end of a connection, which sends as much as the gateway's windows allow.
-struct Sender {
+struct FloodingServer {
     peer: Peer,
     /// The initial window of each stream.
-    stream: usize,
-    /// What is left of the connection's window.
-    connection: usize,
+    initial_stream_window: usize,
+    /// The rest of the connection's window.
+    connection_window: usize,
 }
 
-impl Sender {
+impl FloodingServer {
     async fn accept(origin: &mut Origin) -> Self {
         let peer = Peer::accept(origin).await;
-        Self { peer, stream: 65_535, connection: 65_535 }
+        Self { peer, initial_stream_window: 65_535, connection_window: 65_535 }
     }
 
     /// Reads and processes a frame; returns the stream if it was a request.
     async fn read(&mut self) -> Option<u32> {
-        let (kind, flags, stream, payload) = self.peer.read_whole().await.unwrap();
+        let (kind, flags, stream, payload) = self.peer.read_with_payload().await.unwrap();
         match (kind, stream) {
             (SETTINGS, _) if flags & ACK == 0 => {
                 self.peer.send(SETTINGS, ACK, 0, &[]).await;
                 for entry in payload.chunks_exact(6) {
                     let (id, value) = entry.split_at(2);
                     if id == INITIAL_WINDOW_SIZE.to_be_bytes() {
-                        self.stream = u32::from_be_bytes(value.try_into().unwrap()) as usize;
+                        self.initial_stream_window =
+                            u32::from_be_bytes(value.try_into().unwrap()) as usize;
                     }
                 }
                 None
             }
             (WINDOW_UPDATE, 0) => {
                 let increment = u32::from_be_bytes(payload.try_into().unwrap());
-                self.connection += increment as usize;
+                self.connection_window += increment as usize;
                 None
             }
             (HEADERS, _) => Some(stream),
@@ -383,8 +384,8 @@ impl Sender {
 
     /// Sends as much of an endless body as the windows allow.
     async fn fill(&mut self, stream: u32) {
-        let mut left = self.stream.min(self.connection);
-        self.connection -= left;
+        let mut left = self.initial_stream_window.min(self.connection_window);
+        self.connection_window -= left;
         while left > 0 {
             let len = left.min(16_384);
             self.peer.send(DATA, 0, stream, &vec![b'x'; len]).await;
@@ -394,7 +395,7 @@ impl Sender {
 
     /// Sends a complete body, once the connection's window allows it.
     async fn end(&mut self, stream: u32, body: &[u8]) {
-        while self.connection < body.len() {
+        while self.connection_window < body.len() {
             self.read().await;
         }
         self.peer.send(DATA, END_STREAM, stream, body).await;
@@ -403,7 +404,7 @@ impl Sender {
 
 /// Connects a client over HTTP/2 that sends a request and reads nothing: its windows are the initial ones (RFC 9113
 /// section 6.9.2).
-async fn ask_and_rest(gateway: &Gateway) -> TcpStream {
+async fn request_without_reading(gateway: &Gateway) -> TcpStream {
     let head =
         block(&[(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "a")]);
     let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
@@ -414,14 +415,17 @@ async fn ask_and_rest(gateway: &Gateway) -> TcpStream {
 
 /// Clients share a session with the server, and so its connection window.
 #[tokio::test]
-async fn responses_that_nobody_reads_hold_up_no_others() {
+async fn unread_responses_do_not_block_others() {
     let (mut origin, gateway) = setup().await;
-    let _one = ask_and_rest(&gateway).await;
-    let mut server = Sender::accept(&mut origin).await;
+    let _one = request_without_reading(&gateway).await;
+    let mut server = FloodingServer::accept(&mut origin).await;
     let first = server.begin().await;
-    assert!(server.connection >= 128 * server.stream, "as many as our servers allow");
+    assert!(
+        server.connection_window >= 128 * server.initial_stream_window,
+        "as many as our servers allow"
+    );
     server.fill(first).await;
-    let _other = ask_and_rest(&gateway).await;
+    let _other = request_without_reading(&gateway).await;
     let second = server.begin().await;
     server.fill(second).await;
 
@@ -432,6 +436,7 @@ async fn responses_that_nobody_reads_hold_up_no_others() {
     };
     let asking = async { text(client.request(request).await.unwrap().into_body()).await };
     let both = async { tokio::join!(asking, answering) };
-    let (body, ()) = tokio::time::timeout(LIMIT, both).await.expect("a response beside others");
+    let (body, ()) =
+        tokio::time::timeout(TEST_TIMEOUT, both).await.expect("a response beside others");
     assert_eq!(body, "y".repeat(1024));
 }

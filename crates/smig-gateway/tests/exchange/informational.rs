@@ -9,65 +9,65 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use crate::support::{Gateway, Origin, client, get, text};
 
 #[tokio::test]
-async fn early_hints_are_passed_on_before_the_response() {
+async fn early_hints_are_forwarded_before_the_response() {
     let mut origin = Origin::start().await;
-    let gateway = Gateway::before(origin.url());
-    let heard = Arc::new(Mutex::new(Vec::new()));
+    let gateway = Gateway::in_front_of(origin.url());
+    let received = Arc::new(Mutex::new(Vec::new()));
     let mut request = get(gateway.url("/"));
-    let listener = Arc::clone(&heard);
-    let (told, mut hears) = tokio::sync::mpsc::unbounded_channel();
+    let listener = Arc::clone(&received);
+    let (hint_tx, mut hint_rx) = tokio::sync::mpsc::unbounded_channel();
     smig::on_informational(&mut request, move |status, headers| {
         let link = headers["link"].to_str().unwrap().to_owned();
         assert!(!headers.contains_key("connection"));
         listener.lock().unwrap().push((status.as_u16(), link));
-        told.send(()).unwrap();
+        hint_tx.send(()).unwrap();
     });
     let answering = async {
         let mut got = origin.request().await;
-        got.answer("HTTP/1.1 103 Early\r\nLink: </a>\r\nConnection: x\r\n\r\n").await;
+        got.respond("HTTP/1.1 103 Early\r\nLink: </a>\r\nConnection: x\r\n\r\n").await;
         // It arrives before the final response is sent.
-        hears.recv().await.unwrap();
-        got.answer("HTTP/1.1 103 Early\r\nLink: </b>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
+        hint_rx.recv().await.unwrap();
+        got.respond("HTTP/1.1 103 Early\r\nLink: </b>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
     };
     let client = client();
     let (response, ()) = tokio::join!(client.request(request), answering);
     let response = response.unwrap();
     let expected = [(103, "</a>".to_owned()), (103, "</b>".to_owned())];
-    assert_eq!(*heard.lock().unwrap(), expected);
+    assert_eq!(*received.lock().unwrap(), expected);
     assert_eq!(response.status(), 200);
     assert_eq!(text(response.into_body()).await, "ok");
 }
 
 #[tokio::test]
-async fn the_origin_says_whether_an_upload_begins() {
+async fn the_origin_decides_whether_an_upload_begins() {
     let mut origin = Origin::start().await;
-    let gateway = Gateway::before(origin.url());
+    let gateway = Gateway::in_front_of(origin.url());
     let mut tcp = gateway
         .connect("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
         .await;
     let mut got = origin.request().await;
-    assert!(got.has("expect: 100-continue"), "{}", got.head);
-    got.answer("HTTP/1.1 100 Continue\r\n\r\n").await;
+    assert!(got.has_field("expect: 100-continue"), "{}", got.head);
+    got.respond("HTTP/1.1 100 Continue\r\n\r\n").await;
     let mut answer = [0; 25];
     tcp.read_exact(&mut answer).await.unwrap();
     assert_eq!(&answer, b"HTTP/1.1 100 Continue\r\n\r\n");
     tcp.write_all(b"body").await.unwrap();
     assert_eq!(got.read_until("body").await, "body");
-    got.answer("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
+    got.respond("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
     let mut answer = [0; 12];
     tcp.read_exact(&mut answer).await.unwrap();
     assert_eq!(&answer, b"HTTP/1.1 200");
 }
 
 #[tokio::test]
-async fn an_origin_that_refuses_an_upload_never_gets_it() {
+async fn an_origin_that_refuses_an_upload_does_not_receive_it() {
     let mut origin = Origin::start().await;
-    let gateway = Gateway::before(origin.url());
+    let gateway = Gateway::in_front_of(origin.url());
     let mut tcp = gateway
         .connect("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
         .await;
     let mut got = origin.request().await;
-    got.answer("HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n").await;
+    got.respond("HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n").await;
     let mut answer = [0; 12];
     tcp.read_exact(&mut answer).await.unwrap();
     assert_eq!(&answer, b"HTTP/1.1 401");
@@ -77,9 +77,9 @@ async fn an_origin_that_refuses_an_upload_never_gets_it() {
 }
 
 #[tokio::test]
-async fn an_origin_that_says_nothing_gets_the_upload_after_a_while() {
+async fn an_upload_begins_after_a_timeout_without_100_continue() {
     let mut origin = Origin::start().await;
-    let gateway = Gateway::before(origin.url());
+    let gateway = Gateway::in_front_of(origin.url());
     let request = Request::post(gateway.url("/"))
         .header("expect", "100-continue")
         .body(Full::<bytes::Bytes>::from("body"))
@@ -88,29 +88,29 @@ async fn an_origin_that_says_nothing_gets_the_upload_after_a_while() {
     let answering = async {
         let mut got = origin.request().await;
         assert_eq!(got.read_until("body").await, "body");
-        got.answer("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
+        got.respond("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
     };
     let (response, ()) = tokio::join!(client.request(request), answering);
     assert_eq!(response.unwrap().status(), 200);
 }
 
 #[tokio::test]
-async fn early_hints_reach_http1_as_well() {
+async fn early_hints_are_forwarded_over_http1() {
     let mut origin = Origin::start().await;
-    let gateway = Gateway::before(origin.url());
+    let gateway = Gateway::in_front_of(origin.url());
     let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     let mut tcp = gateway.connect(request).await;
     let mut got = Some(origin.request().await);
     for _ in 0..2 {
-        let mut present = got.take().unwrap();
-        present.answer("HTTP/1.1 103 Early\r\nLink: </a>\r\n\r\n").await;
+        let mut current = got.take().unwrap();
+        current.respond("HTTP/1.1 103 Early\r\nLink: </a>\r\n\r\n").await;
         let expected = "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n";
         let mut bytes = vec![0; expected.len()];
         tcp.read_exact(&mut bytes).await.unwrap();
         assert_eq!(String::from_utf8_lossy(&bytes), expected);
         // The next informational response is sent together with the final one.
-        present
-            .answer("HTTP/1.1 103 Early\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        current
+            .respond("HTTP/1.1 103 Early\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
             .await;
         let mut bytes = vec![0; expected.len()];
         tcp.read_exact(&mut bytes).await.unwrap();
@@ -121,17 +121,17 @@ async fn early_hints_reach_http1_as_well() {
         }
         assert!(answer.starts_with(b"HTTP/1.1 200 "));
         tcp.write_all(request.as_bytes()).await.unwrap();
-        got = present.next().await;
+        got = current.next().await;
     }
 }
 
 #[tokio::test]
 async fn http10_gets_no_informational_response() {
     let mut origin = Origin::start().await;
-    let gateway = Gateway::before(origin.url());
+    let gateway = Gateway::in_front_of(origin.url());
     let mut tcp = gateway.connect("GET / HTTP/1.0\r\nHost: a\r\n\r\n").await;
     let mut got = origin.request().await;
-    got.answer("HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
+    got.respond("HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
     let mut answer = String::new();
     tcp.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.0 200 "), "{answer}");

@@ -17,20 +17,20 @@ use smig_gateway::upstream::{Balance, HashKey, Timeouts};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::watch;
 
-use crate::support::{Gateway, Got, Origin, client, get, loopback, spec, text, within};
+use crate::support::{Gateway, Origin, ReceivedRequest, client, get, loopback, spec, text, within};
 use crate::switching::UPGRADE;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const CALL: HeaderValue = HeaderValue::from_static("application/grpc");
 
 /// An HTTP/2 server that processes one request at a time, and responds once the sender is set to true.
-fn slow() -> (Server, watch::Sender<bool>) {
-    let (go, gone) = watch::channel(false);
+fn slow_server() -> (Server, watch::Sender<bool>) {
+    let (release, released) = watch::channel(false);
     let answer = move |request: Request<Incoming>| {
-        let mut gone = gone.clone();
+        let mut released = released.clone();
         async move {
             if request.uri().path() != "/warm" {
-                let _ = gone.wait_for(|&go| go).await;
+                let _ = released.wait_for(|&go| go).await;
             }
             Ok::<_, std::io::Error>(Response::new(Full::new(Bytes::from_static(b"done"))))
         }
@@ -41,12 +41,12 @@ fn slow() -> (Server, watch::Sender<bool>) {
         .listen_cleartext(loopback(), CleartextTrust::None)
         .start(tower::service_fn(answer))
         .unwrap();
-    (server, go)
+    (server, release)
 }
 
 #[tokio::test]
 async fn requests_beyond_the_queue_of_an_http2_server_are_refused() {
-    let (server, go) = slow();
+    let (server, release) = slow_server();
     let mut spec = spec(&[&format!("h2c://{}", server.local_addrs()[0])]);
     spec.max_pending_requests = 20;
     spec.timeouts.queue = Duration::from_secs(3600);
@@ -54,7 +54,7 @@ async fn requests_beyond_the_queue_of_an_http2_server_are_refused() {
     let client = client();
     // After this the gateway knows the server's limit.
     client.request(get(gateway.url("/warm"))).await.unwrap();
-    let asked: Vec<_> = (0..60)
+    let requests: Vec<_> = (0..60)
         .map(|n| {
             let (client, url) = (client.clone(), gateway.url(&format!("/{n}")));
             tokio::spawn(async move { client.request(get(url)).await.unwrap() })
@@ -62,7 +62,7 @@ async fn requests_beyond_the_queue_of_an_http2_server_are_refused() {
         .collect();
     // Requests that exceed the queue are answered while no other is.
     let mut refused = 0;
-    let mut waiting = asked;
+    let mut waiting = requests;
     while refused < 39 {
         let (first, _, rest) = futures_util::future::select_all(waiting).await;
         let first = first.unwrap();
@@ -71,15 +71,15 @@ async fn requests_beyond_the_queue_of_an_http2_server_are_refused() {
         refused += 1;
         waiting = rest;
     }
-    go.send_replace(true);
+    release.send_replace(true);
     // One had the stream, if it was sent before the last one was refused, and 20 waited.
     let statuses = join_all(waiting).await.into_iter().map(|answer| answer.unwrap().status());
     assert!(statuses.filter(|status| *status == 200).count() >= 20);
 }
 
 #[tokio::test]
-async fn a_request_waits_for_a_stream_no_longer_than_told() {
-    let (server, go) = slow();
+async fn a_request_waits_for_a_stream_up_to_the_queue_timeout() {
+    let (server, release) = slow_server();
     let mut spec = spec(&[&format!("h2c://{}", server.local_addrs()[0])]);
     spec.timeouts.queue = Duration::from_millis(50);
     let gateway = Gateway::start(&spec);
@@ -91,14 +91,15 @@ async fn a_request_waits_for_a_stream_no_longer_than_told() {
     // One of the two has the stream; the other one times out.
     let (early, _, late) = futures_util::future::select_all([ask("/first"), ask("/second")]).await;
     assert_eq!(early.unwrap(), 503);
-    go.send_replace(true);
+    release.send_replace(true);
     for late in late {
         assert_eq!(late.await.unwrap(), 200);
     }
 }
 
-/// An HTTP/2 server that allows one stream at a time. It responds with `name`, and to calls with a head alone.
-fn narrow(name: &'static str) -> Server {
+/// An HTTP/2 server that allows one stream at a time. It responds with `name`, and to gRPC calls
+/// with a header section and an endless body.
+fn single_stream_server(name: &'static str) -> Server {
     let answer = async move |request: Request<Incoming>| {
         if request.headers().get(CONTENT_TYPE) != Some(&CALL) {
             return Ok(Response::new(
@@ -118,8 +119,9 @@ fn narrow(name: &'static str) -> Server {
         .unwrap()
 }
 
-/// Begins a call, which the gateway's timeouts are not for: it has a stream of its server for as long as it is kept.
-async fn call(client: &Client, url: String) -> Response<Incoming> {
+/// Begins a gRPC call, which has no timeouts in the gateway: it occupies a stream of its server
+/// until the response is dropped.
+async fn begin_grpc_call(client: &Client, url: String) -> Response<Incoming> {
     let call = Request::post(url).header(CONTENT_TYPE, CALL).body(Full::<Bytes>::default());
     let response = client.request(call.unwrap()).await.unwrap();
     assert_eq!(response.status(), 200);
@@ -131,19 +133,19 @@ fn post(url: String) -> Request<Full<Bytes>> {
 }
 
 #[tokio::test]
-async fn a_server_has_no_time_limit_for_a_request_that_waits_for_a_stream() {
-    let server = narrow("");
-    let soon = Duration::from_millis(50);
+async fn the_response_timeout_does_not_run_while_a_request_waits_for_a_stream() {
+    let server = single_stream_server("");
+    let short = Duration::from_millis(50);
     let timeouts = Timeouts {
         queue: HOUR,
-        response_header: soon,
-        stream_idle: Some(soon),
+        response_header: short,
+        stream_idle: Some(short),
         ..Timeouts::default()
     };
-    let mut waited_for = spec(&[&format!("h2c://{}", server.local_addrs()[0])]);
-    waited_for.timeouts = timeouts;
-    let (gateway, client) = (Gateway::start(&waited_for), client());
-    let _call = call(&client, gateway.url("/")).await;
+    let mut waiting_spec = spec(&[&format!("h2c://{}", server.local_addrs()[0])]);
+    waiting_spec.timeouts = timeouts;
+    let (gateway, client) = (Gateway::start(&waiting_spec), client());
+    let _call = begin_grpc_call(&client, gateway.url("/")).await;
     let waiting = [get(gateway.url("/")), post(gateway.url("/"))].map(|request| {
         let client = client.clone();
         tokio::spawn(async move { client.request(request).await.map(|_| ()) })
@@ -156,11 +158,11 @@ async fn a_server_has_no_time_limit_for_a_request_that_waits_for_a_stream() {
         }
     };
     within("all requests", all).await;
-    // Requests that another server has fail meanwhile.
+    // Meanwhile, requests to a server that does not respond time out.
     let mut mute = Origin::start().await;
-    let mut asked = spec(&[&mute.url()]);
-    asked.timeouts = timeouts;
-    let other = Gateway::start(&asked);
+    let mut mute_spec = spec(&[&mute.url()]);
+    mute_spec.timeouts = timeouts;
+    let other = Gateway::start(&mute_spec);
     for _ in 0..2 {
         let both = async { tokio::join!(client.request(get(other.url("/"))), mute.request()) };
         let (response, _got) = within("another server's failure", both).await;
@@ -168,20 +170,20 @@ async fn a_server_has_no_time_limit_for_a_request_that_waits_for_a_stream() {
     }
     assert_eq!(status().failed, 0);
     assert!(!waiting.iter().any(tokio::task::JoinHandle::is_finished));
-    let answered = websocket.try_read(&mut [0; 1]);
-    assert_eq!(answered.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    let read = websocket.try_read(&mut [0; 1]);
+    assert_eq!(read.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
 }
 
 #[tokio::test]
 async fn a_request_that_waits_too_long_for_a_stream_is_sent_to_another_server() {
-    let servers = [narrow("full"), narrow("free")];
+    let servers = [single_stream_server("full"), single_stream_server("free")];
     let urls = servers.each_ref().map(|server| format!("h2c://{}", server.local_addrs()[0]));
     let mut spec = spec(&urls.each_ref().map(String::as_str));
     spec.balance = Balance::Hash(HashKey::Path);
     spec.timeouts.queue = Duration::from_millis(50);
     let (gateway, client) = (Gateway::start(&spec), client());
     let ask = async |request: Request<Full<Bytes>>| {
-        let response = within("an answer", client.request(request)).await.unwrap();
+        let response = within("a response", client.request(request)).await.unwrap();
         assert_eq!(response.status(), 200);
         text(response.into_body()).await
     };
@@ -192,12 +194,12 @@ async fn a_request_that_waits_too_long_for_a_stream_is_sent_to_another_server() 
             break;
         }
     }
-    let _call = call(&client, gateway.url(&path)).await;
+    let _call = begin_grpc_call(&client, gateway.url(&path)).await;
     assert_eq!(ask(get(gateway.url(&path))).await, "free");
     assert_eq!(ask(post(gateway.url(&path))).await, "free");
     let mut websocket = gateway.connect(UPGRADE.replace("/chat", &path)).await;
     let mut line = [0; 12];
-    within("the answer to the WebSocket", websocket.read_exact(&mut line)).await.unwrap();
+    within("the response to the WebSocket", websocket.read_exact(&mut line)).await.unwrap();
     assert_eq!(&line, b"HTTP/1.1 101");
     for server in gateway.upstream.servers() {
         assert_eq!(server.status().failed, 0, "{}", server.url());
@@ -205,7 +207,7 @@ async fn a_request_that_waits_too_long_for_a_stream_is_sent_to_another_server() 
 }
 
 #[tokio::test]
-async fn informational_responses_are_passed_on_as_far_as_a_client_has_room() {
+async fn informational_responses_are_forwarded_up_to_a_limit() {
     let mut flooding = Origin::start().await;
     let flood = flooding.addr;
     tokio::spawn(async move {
@@ -218,7 +220,7 @@ async fn informational_responses_are_passed_on_as_far_as_a_client_has_room() {
         let _ = tcp.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
         tcp
     });
-    let gateway = Gateway::before(format!("http://{flood}"));
+    let gateway = Gateway::in_front_of(format!("http://{flood}"));
     let answer = gateway.raw("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
     let hints = answer.matches("103 Early Hints").count();
     assert!((1..=16).contains(&hints), "{hints}");
@@ -226,18 +228,18 @@ async fn informational_responses_are_passed_on_as_far_as_a_client_has_room() {
 }
 
 /// An origin that responds with the number of requests received on the connection so far.
-async fn counting(fields: &'static str) -> SocketAddr {
+async fn counting_origin(fields: &'static str) -> SocketAddr {
     let mut origin = Origin::start().await;
     let addr = origin.addr;
     tokio::spawn(async move {
         loop {
             let tcp = origin.accept().await;
             tokio::spawn(async move {
-                let mut next = Got::read(tcp, Vec::new()).await;
+                let mut next = ReceivedRequest::read(tcp, Vec::new()).await;
                 for n in 1_u32.. {
                     let Some(mut got) = next else { return };
                     let head = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n";
-                    got.answer(format!("{head}{fields}\r\n{n}")).await;
+                    got.respond(format!("{head}{fields}\r\n{n}")).await;
                     next = got.next().await;
                 }
             });
@@ -247,22 +249,22 @@ async fn counting(fields: &'static str) -> SocketAddr {
 }
 
 #[tokio::test]
-async fn a_connection_that_knows_a_user_is_nobody_elses() {
-    for (asks, answers) in [
+async fn a_connection_that_authenticates_a_user_is_not_shared() {
+    for (auth, challenge) in [
         ("", "WWW-Authenticate: Basic realm=\"x\", NTLM\r\n"),
         ("Authorization: Negotiate YII=\r\n", ""),
         ("Authorization: ntlm TlRM\r\n", ""),
         ("", "WWW-Authenticate: Negotiate\r\n"),
     ] {
-        let counting = counting(answers).await;
-        let gateway = Gateway::before(format!("http://{counting}"));
+        let origin = counting_origin(challenge).await;
+        let gateway = Gateway::in_front_of(format!("http://{origin}"));
         for _ in 0..2 {
-            let request = format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{asks}\r\n");
+            let request = format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{auth}\r\n");
             let answer = gateway.raw(request).await;
-            assert!(answer.ends_with("\r\n\r\n1"), "{asks}{answers}{answer}");
+            assert!(answer.ends_with("\r\n\r\n1"), "{auth}{challenge}{answer}");
         }
         // Other requests share a connection.
-        if answers.is_empty() {
+        if challenge.is_empty() {
             for n in ["1", "2"] {
                 let answer =
                     gateway.raw("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;

@@ -3,17 +3,17 @@
 
 mod bodies;
 mod cancels;
-mod early_answers;
-mod failing;
+mod early_responses;
 mod framing;
 mod grpc;
 mod heads;
 mod http2;
 mod informational;
 mod limits;
-mod names;
+mod name_resolution;
 mod raw_http2;
 mod recorder;
+mod server_failures;
 mod servers;
 mod support;
 mod switching;

@@ -1,4 +1,4 @@
-//! Raw HTTP/2, for what no client would send.
+//! Raw HTTP/2, for requests that no client would send.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -7,19 +7,19 @@ use crate::support::Gateway;
 
 /// How a request on stream 1 ended on the client's side.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Reply {
-    /// With this status.
+pub(crate) enum RequestOutcome {
+    /// A response with this status.
     Status(u16),
     /// RST_STREAM with this code.
     Reset(u32),
     /// GOAWAY with this code, or the end of the connection.
-    Gone(Option<u32>),
+    Closed(Option<u32>),
 }
 
-impl Reply {
+impl RequestOutcome {
     /// Returns whether the request was rejected as malformed (RFC 9113 section 8.1.1).
     pub(crate) fn is_refusal(&self) -> bool {
-        matches!(self, Self::Status(400 | 417 | 501) | Self::Reset(1) | Self::Gone(Some(1)))
+        matches!(self, Self::Status(400 | 417 | 501) | Self::Reset(1) | Self::Closed(Some(1)))
     }
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn block(fields: &[(&str, &str)]) -> Vec<u8> {
 
 /// What follows a request's header section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Then<'a> {
+pub(crate) enum RequestContent<'a> {
     /// Nothing: it has END_STREAM.
     End,
     /// One DATA frame with END_STREAM.
@@ -57,32 +57,36 @@ pub(crate) enum Then<'a> {
 }
 
 /// Sends a request with these fields on a new connection.
-pub(crate) async fn ask(gateway: &Gateway, fields: &[(&str, &str)], then: Then<'_>) -> Reply {
+pub(crate) async fn send_request(
+    gateway: &Gateway,
+    fields: &[(&str, &str)],
+    then: RequestContent<'_>,
+) -> RequestOutcome {
     let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     bytes.extend(frame(4, 0, 0, &[]));
     let end_headers = 4;
-    let flags = end_headers | u8::from(then == Then::End);
+    let flags = end_headers | u8::from(then == RequestContent::End);
     bytes.extend(frame(1, flags, 1, &block(fields)));
-    if let Then::Data(body) = then {
+    if let RequestContent::Data(body) = then {
         bytes.extend(frame(0, 1, 1, body.as_bytes()));
     }
-    reply(gateway.connect(bytes).await).await
+    read_outcome(gateway.connect(bytes).await).await
 }
 
-async fn reply(mut tcp: TcpStream) -> Reply {
+async fn read_outcome(mut tcp: TcpStream) -> RequestOutcome {
     loop {
         let mut head = [0; 9];
         if tcp.read_exact(&mut head).await.is_err() {
-            return Reply::Gone(None);
+            return RequestOutcome::Closed(None);
         }
         let len = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
         let mut payload = vec![0; len];
         tcp.read_exact(&mut payload).await.unwrap();
         let code = |at: usize| payload.get(at..at + 4).map(|code| code.try_into().unwrap());
         match head[3] {
-            1 => return Reply::Status(status(&payload)),
-            3 => return Reply::Reset(u32::from_be_bytes(code(0).unwrap())),
-            7 => return Reply::Gone(code(4).map(u32::from_be_bytes)),
+            1 => return RequestOutcome::Status(status(&payload)),
+            3 => return RequestOutcome::Reset(u32::from_be_bytes(code(0).unwrap())),
+            7 => return RequestOutcome::Closed(code(4).map(u32::from_be_bytes)),
             4 if head[4] == 0 => tcp.write_all(&frame(4, 1, 0, &[])).await.unwrap(),
             _ => {}
         }

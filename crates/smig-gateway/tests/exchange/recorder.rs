@@ -22,9 +22,9 @@ pub(crate) struct Message {
     pub(crate) head: String,
     /// In its encoding on the wire.
     pub(crate) body: Vec<u8>,
-    /// No more of it will arrive.
-    pub(crate) is_over: bool,
-    pub(crate) is_whole: bool,
+    /// No more of the message will arrive.
+    pub(crate) has_ended: bool,
+    pub(crate) is_complete: bool,
     /// Index of its connection.
     pub(crate) connection: usize,
 }
@@ -54,24 +54,28 @@ impl Recorder {
         self.messages.borrow().clone()
     }
 
-    /// Returns the messages once there are `count`, and all of them are over.
-    pub(crate) async fn count(&self, count: usize, what: &str) -> Vec<Message> {
+    /// Returns the messages once there are `count`, and all of them have ended.
+    pub(crate) async fn wait_for(&self, count: usize, what: &str) -> Vec<Message> {
         let mut messages = self.messages.clone();
-        let there = messages.wait_for(|messages| {
-            messages.len() >= count && messages.iter().all(|message| message.is_over)
+        let ready = messages.wait_for(|messages| {
+            messages.len() >= count && messages.iter().all(|message| message.has_ended)
         });
-        let there = timeout(Duration::from_secs(20), there).await;
-        let there = there.unwrap_or_else(|_| panic!("{what}: no {count} messages: {self:?}"));
-        there.unwrap().clone()
+        let ready = timeout(Duration::from_secs(20), ready).await;
+        let ready = ready.unwrap_or_else(|_| panic!("{what}: no {count} messages: {self:?}"));
+        ready.unwrap().clone()
     }
 
     /// Sends another client's request, which must arrive unchanged and get its own response.
-    pub(crate) async fn victim(&self, gateway: &Gateway, what: &str) -> Message {
+    pub(crate) async fn send_victim(&self, gateway: &Gateway, what: &str) -> Message {
         let sent = "GET /victim HTTP/1.1\r\nHost: victim\r\nConnection: close\r\n\r\n";
         let answer = gateway.raw(sent).await;
         let messages = self.messages();
-        let own: Vec<_> = messages.iter().filter(|message| message.head == VICTIM).collect();
-        assert_eq!(own.len(), 1, "{what}: the victim's request is not there once: {messages:#?}");
+        let victims: Vec<_> = messages.iter().filter(|message| message.head == VICTIM).collect();
+        assert_eq!(
+            victims.len(),
+            1,
+            "{what}: the victim's request did not arrive once: {messages:#?}"
+        );
         for other in messages.iter().filter(|message| message.head != VICTIM) {
             let body = String::from_utf8_lossy(&other.body);
             assert!(
@@ -80,12 +84,12 @@ impl Recorder {
             );
         }
         assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("ok"), "{what}: {answer}");
-        own[0].clone()
+        victims[0].clone()
     }
 }
 
 /// Reads up to and including `end`.
-async fn until(tcp: &mut TcpStream, bytes: &mut Vec<u8>, end: &[u8]) -> Option<Vec<u8>> {
+async fn read_until(tcp: &mut TcpStream, bytes: &mut Vec<u8>, end: &[u8]) -> Option<Vec<u8>> {
     loop {
         if let Some(at) = bytes.windows(end.len()).position(|window| window == end) {
             return Some(bytes.drain(..at + end.len()).collect());
@@ -96,7 +100,7 @@ async fn until(tcp: &mut TcpStream, bytes: &mut Vec<u8>, end: &[u8]) -> Option<V
     }
 }
 
-async fn exactly(tcp: &mut TcpStream, bytes: &mut Vec<u8>, count: usize) -> Option<Vec<u8>> {
+async fn read_exactly(tcp: &mut TcpStream, bytes: &mut Vec<u8>, count: usize) -> Option<Vec<u8>> {
     while bytes.len() < count {
         if tcp.read_buf(bytes).await.unwrap_or(0) == 0 {
             return None;
@@ -117,24 +121,24 @@ async fn serve(
     messages: watch::Sender<Vec<Message>>,
 ) {
     let mut bytes = Vec::new();
-    while let Some(head) = until(&mut tcp, &mut bytes, b"\r\n\r\n").await {
+    while let Some(head) = read_until(&mut tcp, &mut bytes, b"\r\n\r\n").await {
         let head = String::from_utf8(head).unwrap();
         let mut message =
-            Message { head, body: Vec::new(), is_over: false, is_whole: false, connection };
-        let place = messages.borrow().len();
+            Message { head, body: Vec::new(), has_ended: false, is_complete: false, connection };
+        let index = messages.borrow().len();
         messages.send_modify(|messages| messages.push(message.clone()));
         let body = read_body(&mut tcp, &mut bytes, &message.head, answer).await;
-        (message.is_over, message.is_whole) = (true, body.is_some());
+        (message.has_ended, message.is_complete) = (true, body.is_some());
         message.body = body.unwrap_or_else(|| std::mem::take(&mut bytes));
-        let is_whole = message.is_whole;
-        messages.send_modify(|messages| messages[place] = message);
-        if !is_whole {
+        let is_complete = message.is_complete;
+        messages.send_modify(|messages| messages[index] = message);
+        if !is_complete {
             return;
         }
     }
     if !bytes.is_empty() {
         let (head, body) = (String::new(), bytes);
-        let broken = Message { head, body, is_over: true, is_whole: false, connection };
+        let broken = Message { head, body, has_ended: true, is_complete: false, connection };
         messages.send_modify(|messages| messages.push(broken));
     }
 }
@@ -150,8 +154,8 @@ async fn read_body(
     tcp.write_all(answer.as_bytes()).await.ok()?;
     if field(head, "transfer-encoding").is_some() {
         // The tests send no trailers.
-        return until(tcp, bytes, b"0\r\n\r\n").await;
+        return read_until(tcp, bytes, b"0\r\n\r\n").await;
     }
     let length = field(head, "content-length").map_or(0, |length| length.parse().unwrap());
-    exactly(tcp, bytes, length).await
+    read_exactly(tcp, bytes, length).await
 }

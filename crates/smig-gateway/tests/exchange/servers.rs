@@ -41,12 +41,12 @@ impl tower_service::Service<Request<Incoming>> for Echo {
             let host = request.uri().authority().map(|authority| authority.as_str().to_owned());
             let host =
                 host.or_else(|| Some(request.headers().get("host")?.to_str().unwrap().to_owned()));
-            let by_tls = request.extensions().get::<Arc<ConnectionInfo>>().unwrap().tls().is_some();
+            let is_tls = request.extensions().get::<Arc<ConnectionInfo>>().unwrap().tls().is_some();
             let response = Response::builder()
                 .header("x-version", format!("{:?}", request.version()))
                 .header("x-host", host.unwrap())
                 .header("x-scheme", request.uri().scheme_str().unwrap_or("none"))
-                .header("x-tls", by_tls.to_string())
+                .header("x-tls", is_tls.to_string())
                 .header("x-path", request.uri().path())
                 .body(request.into_body().map_err(BoxError::from).boxed())
                 .unwrap();
@@ -58,8 +58,8 @@ impl tower_service::Service<Request<Incoming>> for Echo {
 /// Returns settings of a TLS server that offers these protocols, and its certificate.
 pub(crate) fn tls_config(alpn: &[&str]) -> (rustls::ServerConfig, String) {
     let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
-    let made = rcgen::generate_simple_self_signed(names).unwrap();
-    let (pem, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    let certified = rcgen::generate_simple_self_signed(names).unwrap();
+    let (pem, key) = (certified.cert.pem(), certified.signing_key.serialize_pem());
     let chain = rustls::pki_types::pem::PemObject::pem_slice_iter(pem.as_bytes());
     let chain: Vec<rustls::pki_types::CertificateDer<'static>> =
         chain.collect::<Result<_, _>>().unwrap();
@@ -86,7 +86,7 @@ fn tls_server(alpn: &[&str]) -> (Server, String) {
     (server, pem)
 }
 
-fn trusting(url: &str, pem: &str) -> (UpstreamSpec, tempfile::NamedTempFile) {
+fn trusting_spec(url: &str, pem: &str) -> (UpstreamSpec, tempfile::NamedTempFile) {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), pem).unwrap();
     let mut spec = spec(&[url]);
@@ -128,13 +128,13 @@ async fn http1_and_h2c() {
         .start(Echo)
         .unwrap();
     let addr = server.local_addrs()[0];
-    let gateway = Gateway::before(format!("http://{addr}"));
+    let gateway = Gateway::in_front_of(format!("http://{addr}"));
     assert_eq!(exercise(&gateway, "none").await, "HTTP/1.1");
     let status = gateway.upstream.servers()[0].status();
-    assert_eq!((status.connections, status.open), (1, 1));
-    let gateway = Gateway::before(format!("h2c://{addr}"));
+    assert_eq!((status.connection_attempts, status.open_connections), (1, 1));
+    let gateway = Gateway::in_front_of(format!("h2c://{addr}"));
     assert_eq!(exercise(&gateway, "http").await, "HTTP/2.0");
-    assert_eq!(gateway.upstream.servers()[0].status().open, 1);
+    assert_eq!(gateway.upstream.servers()[0].status().open_connections, 1);
 }
 
 #[tokio::test]
@@ -144,7 +144,7 @@ async fn tls_by_alpn() {
     {
         let (server, pem) = tls_server(alpn);
         let url = format!("https://localhost:{}", server.local_addrs()[0].port());
-        let (spec, _file) = trusting(&url, &pem);
+        let (spec, _file) = trusting_spec(&url, &pem);
         let gateway = Gateway::start(&spec);
         assert_eq!(exercise(&gateway, scheme).await, version);
     }
@@ -154,19 +154,19 @@ async fn tls_by_alpn() {
 async fn smig() {
     let (server, pem) = tls_server(&["h2"]);
     let url = format!("smig://localhost:{}", server.local_addrs()[0].port());
-    let (spec, _file) = trusting(&url, &pem);
+    let (spec, _file) = trusting_spec(&url, &pem);
     let gateway = Gateway::start(&spec);
     assert_eq!(exercise(&gateway, "https").await, "HTTP/2.0");
     assert_eq!(server.stats().sessions_established, 1);
 }
 
 #[tokio::test]
-async fn a_certificate_that_is_not_trusted() {
+async fn an_untrusted_certificate_is_a_tls_error() {
     let (server, _) = tls_server(&["h2"]);
     let (_, other) = tls_server(&["h2"]);
     let port = server.local_addrs()[0].port();
     for scheme in ["https", "smig"] {
-        let (mut spec, _file) = trusting(&format!("{scheme}://localhost:{port}"), &other);
+        let (mut spec, _file) = trusting_spec(&format!("{scheme}://localhost:{port}"), &other);
         spec.retries = 0;
         let gateway = Gateway::start(&spec);
         let response = client().request(get(gateway.url("/"))).await.unwrap();
@@ -179,8 +179,8 @@ async fn a_certificate_that_is_not_trusted() {
 #[tokio::test]
 async fn unix_sockets() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("app.sock");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("app.sock");
     let listener = tokio::net::UnixListener::bind(&path).unwrap();
     tokio::spawn(async move {
         let (mut unix, _) = listener.accept().await.unwrap();
@@ -195,7 +195,7 @@ async fn unix_sockets() {
             unix.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nunix").await.unwrap();
         }
     });
-    let gateway = Gateway::before(format!("unix:{}", path.display()));
+    let gateway = Gateway::in_front_of(format!("unix:{}", path.display()));
     let client = client();
     for _ in 0..3 {
         let response = client.request(get(gateway.url("/"))).await.unwrap();
@@ -204,19 +204,19 @@ async fn unix_sockets() {
 }
 
 #[tokio::test]
-async fn early_hints_by_http2() {
+async fn early_hints_are_forwarded_over_http2() {
     let server = Server::builder()
         .listen_cleartext(loopback(), CleartextTrust::None)
         .workers(NonZeroUsize::MIN)
         .start(Echo)
         .unwrap();
-    let gateway = Gateway::before(format!("h2c://{}", server.local_addrs()[0]));
-    let (told, mut hears) = tokio::sync::mpsc::unbounded_channel();
+    let gateway = Gateway::in_front_of(format!("h2c://{}", server.local_addrs()[0]));
+    let (hint_tx, mut hint_rx) = tokio::sync::mpsc::unbounded_channel();
     let mut request = get(gateway.url("/early"));
     smig::on_informational(&mut request, move |status, headers| {
-        told.send((status.as_u16(), headers["link"].clone())).unwrap();
+        hint_tx.send((status.as_u16(), headers["link"].clone())).unwrap();
     });
     let response = client().request(request).await.unwrap();
     assert_eq!(response.status(), 200);
-    assert_eq!(hears.try_recv().unwrap(), (103, "</a>".parse().unwrap()));
+    assert_eq!(hint_rx.try_recv().unwrap(), (103, "</a>".parse().unwrap()));
 }

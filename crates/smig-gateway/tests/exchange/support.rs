@@ -21,11 +21,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
 /// Longer than any test takes.
-const LIMIT: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Waits for an event of this name.
 pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(LIMIT, future).await.unwrap_or_else(|_| panic!("never came: {what}"))
+    tokio::time::timeout(TEST_TIMEOUT, future).await.unwrap_or_else(|_| panic!("timed out: {what}"))
 }
 
 pub(crate) fn loopback() -> SocketAddr {
@@ -34,9 +34,9 @@ pub(crate) fn loopback() -> SocketAddr {
 
 /// The service of a gateway with one upstream.
 #[derive(Clone)]
-struct Front(Arc<Upstream>, Tunnels);
+struct GatewayService(Arc<Upstream>, Tunnels);
 
-impl tower_service::Service<Request<Incoming>> for Front {
+impl tower_service::Service<Request<Incoming>> for GatewayService {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>>>>;
@@ -59,30 +59,30 @@ pub(crate) struct Gateway {
 
 impl Gateway {
     pub(crate) fn start(spec: &UpstreamSpec) -> Self {
-        Self::of(Upstream::new("origin", spec).unwrap())
+        Self::with_upstream(Upstream::new("origin", spec).unwrap())
     }
 
-    /// Starts one that resolves its servers' names with `resolver`.
+    /// Starts a gateway that resolves its servers' names with `resolver`.
     pub(crate) fn with_resolver(spec: &UpstreamSpec, resolver: Resolver) -> Self {
-        Self::of(Upstream::with_resolver("origin", spec, resolver).unwrap())
+        Self::with_upstream(Upstream::with_resolver("origin", spec, resolver).unwrap())
     }
 
-    fn of(upstream: Arc<Upstream>) -> Self {
+    fn with_upstream(upstream: Arc<Upstream>) -> Self {
         let server = Server::builder()
             .listen_cleartext(loopback(), CleartextTrust::None)
             .workers(NonZeroUsize::MIN)
-            .start(Front(Arc::clone(&upstream), Tunnels::of_gateway()))
+            .start(GatewayService(Arc::clone(&upstream), Tunnels::of_gateway()))
             .unwrap();
         Self { upstream, server }
     }
 
     /// Starts another worker of the same upstream.
     pub(crate) fn another_worker(&self) -> Self {
-        Self::of(Arc::clone(&self.upstream))
+        Self::with_upstream(Arc::clone(&self.upstream))
     }
 
-    /// Starts one in front of one server.
-    pub(crate) fn before(url: impl AsRef<str>) -> Self {
+    /// Starts a gateway in front of one server.
+    pub(crate) fn in_front_of(url: impl AsRef<str>) -> Self {
         Self::start(&spec(&[url.as_ref()]))
     }
 
@@ -94,7 +94,7 @@ impl Gateway {
         format!("http://{}{path}", self.addr())
     }
 
-    /// Shuts it down gracefully, however long that takes.
+    /// Shuts down gracefully, however long that takes.
     pub(crate) async fn drain(self) {
         self.server.shutdown(Duration::from_secs(3600)).await.unwrap();
     }
@@ -110,7 +110,7 @@ impl Gateway {
     pub(crate) async fn raw(&self, bytes: impl AsRef<[u8]>) -> String {
         let mut tcp = self.connect(bytes).await;
         let mut answer = Vec::new();
-        // A reset also ends it.
+        // A reset also ends the connection.
         let _ = tcp.read_to_end(&mut answer).await;
         String::from_utf8_lossy(&answer).into_owned()
     }
@@ -134,14 +134,14 @@ pub(crate) async fn text(body: Incoming) -> String {
 }
 
 /// A request that an origin received, and its open connection.
-pub(crate) struct Got {
+pub(crate) struct ReceivedRequest {
     pub(crate) head: String,
     pub(crate) tcp: TcpStream,
     /// Bytes after the header section that were read with it.
     pub(crate) rest: Vec<u8>,
 }
 
-impl Got {
+impl ReceivedRequest {
     /// Reads a request's header section.
     pub(crate) async fn read(mut tcp: TcpStream, mut bytes: Vec<u8>) -> Option<Self> {
         loop {
@@ -156,7 +156,7 @@ impl Got {
         }
     }
 
-    pub(crate) async fn answer(&mut self, bytes: impl AsRef<[u8]>) {
+    pub(crate) async fn respond(&mut self, bytes: impl AsRef<[u8]>) {
         self.tcp.write_all(bytes.as_ref()).await.unwrap();
     }
 
@@ -173,7 +173,7 @@ impl Got {
         Self::read(self.tcp, self.rest).await
     }
 
-    pub(crate) fn has(&self, field: &str) -> bool {
+    pub(crate) fn has_field(&self, field: &str) -> bool {
         self.head.lines().any(|line| line.eq_ignore_ascii_case(field))
     }
 }
@@ -209,9 +209,9 @@ impl Origin {
     }
 
     /// Returns the first request of the next connection.
-    pub(crate) async fn request(&mut self) -> Got {
+    pub(crate) async fn request(&mut self) -> ReceivedRequest {
         let tcp = self.accept().await;
-        Got::read(tcp, Vec::new()).await.expect("a request came")
+        ReceivedRequest::read(tcp, Vec::new()).await.expect("a request")
     }
 
     /// Returns whether there was no connection.
@@ -221,7 +221,7 @@ impl Origin {
 }
 
 /// An origin that responds to every request with the same bytes, and counts connections.
-pub(crate) async fn same_answer(
+pub(crate) async fn fixed_response_origin(
     bytes: &'static str,
 ) -> (SocketAddr, Arc<std::sync::atomic::AtomicUsize>) {
     let mut origin = Origin::start().await;
@@ -232,7 +232,7 @@ pub(crate) async fn same_answer(
             let tcp = origin.accept().await;
             counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
             tokio::spawn(async move {
-                let mut next = Got::read(tcp, Vec::new()).await;
+                let mut next = ReceivedRequest::read(tcp, Vec::new()).await;
                 while let Some(mut got) = next {
                     if got.tcp.write_all(bytes.as_bytes()).await.is_err() {
                         break;

@@ -13,22 +13,22 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use crate::http2::{self, DATA, END_HEADERS, END_STREAM, HEADERS, Peer, RST_STREAM};
 use crate::servers::Echo;
-use crate::support::{Gateway, Got, Origin, client, get, loopback, spec};
+use crate::support::{Gateway, Origin, ReceivedRequest, client, get, loopback, spec};
 
 pub(crate) const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\n\
      Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
-/// RFC 6455 section 1.3.
-pub(crate) const PROOF: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
+/// Sec-WebSocket-Accept for the key in [`UPGRADE`] (RFC 6455 section 1.3).
+pub(crate) const ACCEPT_VALUE: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
-/// Returns the response to the key in a request.
-fn proof(got: &Got) -> String {
+/// Returns the value of Sec-WebSocket-Accept for the key in a request.
+fn accept_value(got: &ReceivedRequest) -> String {
     let key = got.head.lines().find_map(|line| line.strip_prefix("sec-websocket-key: ")).unwrap();
     let text = format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11");
     let hash = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
     base64::engine::general_purpose::STANDARD.encode(hash)
 }
 
-pub(crate) fn accepts(proof: &str) -> String {
+pub(crate) fn switching_response(proof: &str) -> String {
     format!(
         "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
          Sec-WebSocket-Accept: {proof}\r\nSec-WebSocket-Protocol: x\r\n\r\nearly"
@@ -39,13 +39,13 @@ pub(crate) fn accepts(proof: &str) -> String {
 #[tokio::test]
 async fn an_upgrade_in_http_1_0_is_ignored() {
     let mut origin = Origin::start().await;
-    let gateway = Gateway::before(origin.url());
+    let gateway = Gateway::in_front_of(origin.url());
     let old = UPGRADE.replace("HTTP/1.1", "HTTP/1.0").replace("keep-alive, ", "");
     let answering = async {
         let mut got = origin.request().await;
         for _ in 0..2 {
             assert!(!got.head.to_ascii_lowercase().contains("\nupgrade:"), "{}", got.head);
-            got.answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
+            got.respond("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
             // The connection is reused for the next request.
             got = match got.next().await {
                 Some(next) => next,
@@ -68,35 +68,35 @@ async fn an_upgrade_in_http_1_0_is_ignored() {
 }
 
 /// Receives what followed the server's response, and sends bytes to the server.
-pub(crate) async fn greet(
-    near: &mut (impl AsyncRead + AsyncWrite + Unpin),
-    far: &mut (impl AsyncRead + AsyncWrite + Unpin),
+pub(crate) async fn exchange_greeting(
+    client: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    server: &mut (impl AsyncRead + AsyncWrite + Unpin),
 ) {
     let mut bytes = [0; 5];
-    near.read_exact(&mut bytes).await.unwrap();
+    client.read_exact(&mut bytes).await.unwrap();
     assert_eq!(&bytes, b"early");
-    near.write_all(b"hello").await.unwrap();
-    far.read_exact(&mut bytes).await.unwrap();
+    client.write_all(b"hello").await.unwrap();
+    server.read_exact(&mut bytes).await.unwrap();
     assert_eq!(&bytes, b"hello");
 }
 
 /// Sends bytes both ways, then ends each direction.
-async fn talk(
-    mut near: impl AsyncRead + AsyncWrite + Unpin,
-    mut far: impl AsyncRead + AsyncWrite + Unpin,
+async fn exchange_and_close(
+    mut client: impl AsyncRead + AsyncWrite + Unpin,
+    mut server: impl AsyncRead + AsyncWrite + Unpin,
 ) {
-    greet(&mut near, &mut far).await;
+    exchange_greeting(&mut client, &mut server).await;
     let mut bytes = [0; 5];
-    near.shutdown().await.unwrap();
-    assert_eq!(far.read(&mut bytes).await.unwrap(), 0);
-    far.write_all(b"after").await.unwrap();
-    far.shutdown().await.unwrap();
+    client.shutdown().await.unwrap();
+    assert_eq!(server.read(&mut bytes).await.unwrap(), 0);
+    server.write_all(b"after").await.unwrap();
+    server.shutdown().await.unwrap();
     let mut rest = Vec::new();
-    near.read_to_end(&mut rest).await.unwrap();
+    client.read_to_end(&mut rest).await.unwrap();
     assert_eq!(rest, b"after");
 }
 
-pub(crate) async fn head(tcp: &mut (impl AsyncRead + Unpin)) -> String {
+pub(crate) async fn read_head(tcp: &mut (impl AsyncRead + Unpin)) -> String {
     let mut bytes = Vec::new();
     while !bytes.ends_with(b"\r\n\r\n") {
         bytes.push(tcp.read_u8().await.unwrap());
@@ -107,44 +107,48 @@ pub(crate) async fn head(tcp: &mut (impl AsyncRead + Unpin)) -> String {
 #[tokio::test]
 async fn upgrade_from_http1_to_http1() {
     let mut origin = Origin::start().await;
-    let gateway = Gateway::before(origin.url());
+    let gateway = Gateway::in_front_of(origin.url());
     let mut tcp = gateway.connect(UPGRADE).await;
     let mut got = origin.request().await;
     assert!(got.head.starts_with("GET /chat HTTP/1.1\r\n"), "{}", got.head);
-    assert!(got.has("connection: upgrade") && got.has("upgrade: websocket"), "{}", got.head);
-    assert_eq!(proof(&got), PROOF);
-    got.answer(accepts(PROOF)).await;
-    let head = head(&mut tcp).await;
+    assert!(
+        got.has_field("connection: upgrade") && got.has_field("upgrade: websocket"),
+        "{}",
+        got.head
+    );
+    assert_eq!(accept_value(&got), ACCEPT_VALUE);
+    got.respond(switching_response(ACCEPT_VALUE)).await;
+    let head = read_head(&mut tcp).await;
     assert!(head.starts_with("http/1.1 101 "), "{head}");
     for field in ["connection: upgrade", "upgrade: websocket", "sec-websocket-protocol: x"] {
         assert!(head.contains(field), "{head}");
     }
-    assert!(head.contains(&PROOF.to_ascii_lowercase()), "{head}");
-    talk(tcp, got.tcp).await;
+    assert!(head.contains(&ACCEPT_VALUE.to_ascii_lowercase()), "{head}");
+    exchange_and_close(tcp, got.tcp).await;
 }
 
 #[tokio::test]
-async fn a_websocket_may_finish_when_the_gateway_ends() {
+async fn a_websocket_may_finish_during_a_drain() {
     let mut origin = Origin::start().await;
-    let gateway = Gateway::before(origin.url());
+    let gateway = Gateway::in_front_of(origin.url());
     let (addr, mut tcp) = (gateway.addr(), gateway.connect(UPGRADE).await);
     let mut got = origin.request().await;
-    got.answer(accepts(PROOF)).await;
-    assert!(head(&mut tcp).await.starts_with("http/1.1 101 "));
-    let ended = tokio::spawn(gateway.drain());
+    got.respond(switching_response(ACCEPT_VALUE)).await;
+    assert!(read_head(&mut tcp).await.starts_with("http/1.1 101 "));
+    let drained = tokio::spawn(gateway.drain());
     while tokio::net::TcpStream::connect(addr).await.is_ok() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    talk(tcp, got.tcp).await;
-    ended.await.unwrap();
+    exchange_and_close(tcp, got.tcp).await;
+    drained.await.unwrap();
 }
 
 /// Opens an extended CONNECT for a WebSocket through the gateway.
-async fn extended(gateway: &Gateway) -> ConnectResponse {
-    extended_for("websocket", gateway).await
+async fn open_websocket(gateway: &Gateway) -> ConnectResponse {
+    open_extended_connect("websocket", gateway).await
 }
 
-async fn extended_for(protocol: &'static str, gateway: &Gateway) -> ConnectResponse {
+async fn open_extended_connect(protocol: &'static str, gateway: &Gateway) -> ConnectResponse {
     let mut request = Request::connect(gateway.url("/chat"))
         .header("sec-websocket-version", "13")
         .body(())
@@ -157,44 +161,48 @@ async fn extended_for(protocol: &'static str, gateway: &Gateway) -> ConnectRespo
 #[tokio::test]
 async fn extended_connect_becomes_an_upgrade() {
     let mut origin = Origin::start().await;
-    let gateway = Gateway::before(origin.url());
+    let gateway = Gateway::in_front_of(origin.url());
     let answering = async {
         let mut got = origin.request().await;
         assert!(got.head.starts_with("GET /chat HTTP/1.1\r\n"), "{}", got.head);
-        assert!(got.has("connection: upgrade") && got.has("upgrade: websocket"), "{}", got.head);
-        assert!(got.has("sec-websocket-version: 13"), "{}", got.head);
-        got.answer(accepts(&proof(&got))).await;
+        assert!(
+            got.has_field("connection: upgrade") && got.has_field("upgrade: websocket"),
+            "{}",
+            got.head
+        );
+        assert!(got.has_field("sec-websocket-version: 13"), "{}", got.head);
+        got.respond(switching_response(&accept_value(&got))).await;
         got
     };
-    let (opened, got) = tokio::join!(extended(&gateway), answering);
+    let (opened, got) = tokio::join!(open_websocket(&gateway), answering);
     let ConnectResponse::Tunnel(head, stream) = opened else { panic!("no tunnel") };
     assert_eq!(head.status, 200);
     assert_eq!(head.headers["sec-websocket-protocol"], "x");
     assert!(!head.headers.contains_key("sec-websocket-accept"));
-    talk(stream, got.tcp).await;
+    exchange_and_close(stream, got.tcp).await;
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_mean_websocket_is_found_out() {
+async fn an_invalid_websocket_response_is_rejected() {
     for answer in [
-        accepts(PROOF),
+        switching_response(ACCEPT_VALUE),
         "HTTP/1.1 101 Other\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n".to_owned(),
         // To an extended CONNECT, 200 means that the WebSocket is open.
         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_owned(),
         "HTTP/1.1 204 No Content\r\n\r\n".to_owned(),
     ] {
         let mut origin = Origin::start().await;
-        let gateway = Gateway::before(origin.url());
+        let gateway = Gateway::in_front_of(origin.url());
         let answering = async {
             let mut got = origin.request().await;
-            got.answer(&answer).await;
+            got.respond(&answer).await;
             got
         };
-        let (opened, _got) = tokio::join!(extended(&gateway), answering);
+        let (opened, _got) = tokio::join!(open_websocket(&gateway), answering);
         let ConnectResponse::Refused(response) = opened else { panic!("a tunnel") };
         assert_eq!(response.status(), 502);
         assert_eq!(response.headers()["proxy-status"], "smig; error=http_upgrade_failed");
-        // Any client can ask for a WebSocket where there is none.
+        // Any client can request a WebSocket where there is none.
         assert_eq!(gateway.upstream.servers()[0].status().failed, 0);
     }
 }
@@ -203,39 +211,40 @@ async fn a_server_that_does_not_mean_websocket_is_found_out() {
 #[tokio::test]
 async fn an_upgrade_that_is_ignored_over_http1_is_a_get() {
     let ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-    let (addr, _) = crate::support::same_answer(ok).await;
-    let gateway = Gateway::before(format!("http://{addr}"));
+    let (addr, _) = crate::support::fixed_response_origin(ok).await;
+    let gateway = Gateway::in_front_of(format!("http://{addr}"));
     let answer = gateway.raw(UPGRADE.replace("keep-alive", "close")).await;
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\nok"), "{answer}");
 }
 
 #[tokio::test]
-async fn a_protocol_that_http1_lacks_costs_no_connection() {
+async fn a_protocol_without_an_http1_handshake_uses_up_no_connection() {
     let (addr, accepted) =
-        crate::support::same_answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
-    let gateway = Gateway::before(format!("http://{addr}"));
+        crate::support::fixed_response_origin("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+            .await;
+    let gateway = Gateway::in_front_of(format!("http://{addr}"));
     for _ in 0..3 {
-        let ConnectResponse::Refused(response) = extended_for("x", &gateway).await else {
+        let ConnectResponse::Refused(response) = open_extended_connect("x", &gateway).await else {
             panic!("a tunnel")
         };
         assert_eq!(response.status(), 501);
         let response = client().request(get(gateway.url("/"))).await.unwrap();
         assert_eq!(crate::support::text(response.into_body()).await, "ok");
     }
-    assert_eq!(gateway.upstream.servers()[0].status().connections, 1);
+    assert_eq!(gateway.upstream.servers()[0].status().connection_attempts, 1);
     assert_eq!(accepted.load(std::sync::atomic::Ordering::SeqCst), 1);
 }
 
 #[tokio::test]
-async fn a_server_may_refuse() {
+async fn a_refused_websocket_is_forwarded() {
     let mut origin = Origin::start().await;
-    let gateway = Gateway::before(origin.url());
+    let gateway = Gateway::in_front_of(origin.url());
     let answering = async {
         let mut got = origin.request().await;
-        got.answer("HTTP/1.1 403 No\r\nContent-Length: 2\r\n\r\nno").await;
+        got.respond("HTTP/1.1 403 No\r\nContent-Length: 2\r\n\r\nno").await;
         got
     };
-    let (opened, _got) = tokio::join!(extended(&gateway), answering);
+    let (opened, _got) = tokio::join!(open_websocket(&gateway), answering);
     let ConnectResponse::Refused(response) = opened else { panic!("a tunnel") };
     assert_eq!(response.status(), 403);
     assert_eq!(crate::support::text(response.into_body()).await, "no");
@@ -245,7 +254,7 @@ async fn a_server_may_refuse() {
 /// towards the number that the server tolerates on a connection that other clients share, and might truncate the
 /// response.
 #[tokio::test]
-async fn a_server_of_http2_may_refuse() {
+async fn a_websocket_refused_over_http2_is_forwarded() {
     let (mut origin, gateway) = http2::setup().await;
     let answering = async {
         // SETTINGS_ENABLE_CONNECT_PROTOCOL
@@ -254,7 +263,7 @@ async fn a_server_of_http2_may_refuse() {
         // `:status: 403`, `content-length: 002`.
         peer.send(HEADERS, END_HEADERS, stream, b"\x08\x03403\x0f\x0d\x03002").await;
         loop {
-            let (kind, flags, _, len) = peer.flagged().await;
+            let (kind, flags, _, len) = peer.frame_with_flags().await;
             assert_ne!(kind, RST_STREAM);
             if kind == DATA {
                 assert_eq!((flags, len), (END_STREAM, 0));
@@ -265,7 +274,7 @@ async fn a_server_of_http2_may_refuse() {
         peer
     };
     let refused = async {
-        let ConnectResponse::Refused(response) = extended(&gateway).await else {
+        let ConnectResponse::Refused(response) = open_websocket(&gateway).await else {
             panic!("a tunnel")
         };
         assert_eq!(response.status(), 403);
@@ -287,8 +296,8 @@ fn echo() -> Server {
 #[tokio::test]
 async fn extended_connect_stays_extended_connect() {
     let server = echo();
-    let gateway = Gateway::before(format!("h2c://{}", server.local_addrs()[0]));
-    let ConnectResponse::Tunnel(head, mut stream) = extended(&gateway).await else {
+    let gateway = Gateway::in_front_of(format!("h2c://{}", server.local_addrs()[0]));
+    let ConnectResponse::Tunnel(head, mut stream) = open_websocket(&gateway).await else {
         panic!("no tunnel")
     };
     assert_eq!(head.headers["x-path"], "/chat");
@@ -303,11 +312,11 @@ async fn extended_connect_stays_extended_connect() {
 #[tokio::test]
 async fn an_upgrade_becomes_extended_connect() {
     let server = echo();
-    let gateway = Gateway::before(format!("h2c://{}", server.local_addrs()[0]));
+    let gateway = Gateway::in_front_of(format!("h2c://{}", server.local_addrs()[0]));
     let mut tcp = gateway.connect(UPGRADE).await;
-    let head = head(&mut tcp).await;
+    let head = read_head(&mut tcp).await;
     assert!(head.starts_with("http/1.1 101 "), "{head}");
-    assert!(head.contains(&PROOF.to_ascii_lowercase()), "{head}");
+    assert!(head.contains(&ACCEPT_VALUE.to_ascii_lowercase()), "{head}");
     assert!(head.contains("x-path: /chat"), "{head}");
     tcp.write_all(b"hello").await.unwrap();
     let mut bytes = [0; 5];
@@ -318,28 +327,28 @@ async fn an_upgrade_becomes_extended_connect() {
 }
 
 #[tokio::test]
-async fn connect_goes_on() {
+async fn connect_is_forwarded_to_the_server() {
     let mut origin = Origin::start().await;
-    let gateway = Gateway::before(origin.url());
+    let gateway = Gateway::in_front_of(origin.url());
     let mut tcp = gateway.connect("CONNECT db:5432 HTTP/1.1\r\nHost: db:5432\r\n\r\n").await;
     let mut got = origin.request().await;
     assert!(got.head.starts_with("CONNECT db:5432 HTTP/1.1\r\n"), "{}", got.head);
-    got.answer("HTTP/1.1 200 OK\r\n\r\nearly").await;
-    assert!(head(&mut tcp).await.starts_with("http/1.1 200 "));
-    talk(tcp, got.tcp).await;
+    got.respond("HTTP/1.1 200 OK\r\n\r\nearly").await;
+    assert!(read_head(&mut tcp).await.starts_with("http/1.1 200 "));
+    exchange_and_close(tcp, got.tcp).await;
     drop(origin);
 }
 
 #[tokio::test]
-async fn an_end_that_breaks_breaks_the_other() {
+async fn a_reset_on_one_side_resets_the_other() {
     let mut origin = Origin::start().await;
-    let gateway = Gateway::before(origin.url());
+    let gateway = Gateway::in_front_of(origin.url());
     let answering = async {
         let mut got = origin.request().await;
-        got.answer(accepts(&proof(&got))).await;
+        got.respond(switching_response(&accept_value(&got))).await;
         got
     };
-    let (opened, got) = tokio::join!(extended(&gateway), answering);
+    let (opened, got) = tokio::join!(open_websocket(&gateway), answering);
     let ConnectResponse::Tunnel(_, mut stream) = opened else { panic!("no tunnel") };
     let mut bytes = [0; 5];
     stream.read_exact(&mut bytes).await.unwrap();
@@ -353,33 +362,33 @@ async fn an_end_that_breaks_breaks_the_other() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_be_reached_is_passed_over() {
-    let nobody = ReservedPort::new();
+async fn an_unreachable_server_is_skipped() {
+    let closed_port = ReservedPort::new();
     let mut origin = Origin::start().await;
-    let gateway = Gateway::start(&spec(&[&format!("http://{nobody}"), &origin.url()]));
+    let gateway = Gateway::start(&spec(&[&format!("http://{closed_port}"), &origin.url()]));
     // Whichever server is picked first.
     for _ in 0..4 {
         let mut tcp = gateway.connect(UPGRADE).await;
         let mut got = origin.request().await;
-        got.answer(accepts(PROOF)).await;
-        assert!(head(&mut tcp).await.starts_with("http/1.1 101 "));
-        talk(tcp, got.tcp).await;
+        got.respond(switching_response(ACCEPT_VALUE)).await;
+        assert!(read_head(&mut tcp).await.starts_with("http/1.1 101 "));
+        exchange_and_close(tcp, got.tcp).await;
     }
 }
 
-/// The handshake is a GET, of which nothing is lost.
+/// The handshake is a GET without content: it is safe to retry.
 #[tokio::test]
-async fn a_kept_connection_that_ends_is_no_failure() {
+async fn a_websocket_is_retried_when_a_reused_connection_ends() {
     let mut origin = Origin::start().await;
-    let gateway = Gateway::before(origin.url());
+    let gateway = Gateway::in_front_of(origin.url());
     let answering = async {
         let mut got = origin.request().await;
-        got.answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
-        // With the next request on it, it ends.
+        got.respond("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
+        // The connection is closed when the next request arrives.
         drop(got.next().await.unwrap());
         let mut got = origin.request().await;
-        assert!(got.has("upgrade: websocket"), "{}", got.head);
-        got.answer(accepts(PROOF)).await;
+        assert!(got.has_field("upgrade: websocket"), "{}", got.head);
+        got.respond(switching_response(ACCEPT_VALUE)).await;
         got
     };
     let asking = async {
@@ -387,42 +396,43 @@ async fn a_kept_connection_that_ends_is_no_failure() {
         let response = client().request(request).await.unwrap();
         assert_eq!(crate::support::text(response.into_body()).await, "ok");
         let mut tcp = gateway.connect(UPGRADE).await;
-        assert!(head(&mut tcp).await.starts_with("http/1.1 101 "));
+        assert!(read_head(&mut tcp).await.starts_with("http/1.1 101 "));
         tcp
     };
     let both = async { tokio::join!(asking, answering) };
     let (tcp, got) = crate::support::within("a tunnel", both).await;
-    talk(tcp, got.tcp).await;
+    exchange_and_close(tcp, got.tcp).await;
     assert_eq!(gateway.upstream.servers()[0].status().failed, 0);
 }
 
-/// They are forwarded only after the response: into the tunnel if there is one, otherwise parsed as requests.
+/// Such bytes are processed only after the response: forwarded into the tunnel if there is one,
+/// otherwise parsed as requests.
 #[tokio::test]
-async fn what_a_client_sends_ahead_waits_for_the_answer() {
+async fn data_sent_ahead_waits_for_the_response() {
     for (head, answer) in [
-        (UPGRADE, accepts(PROOF)),
+        (UPGRADE, switching_response(ACCEPT_VALUE)),
         (
             "CONNECT db:5432 HTTP/1.1\r\nHost: db:5432\r\n\r\n",
             "HTTP/1.1 200 OK\r\n\r\nearly".to_owned(),
         ),
     ] {
         let mut origin = Origin::start().await;
-        let gateway = Gateway::before(origin.url());
+        let gateway = Gateway::in_front_of(origin.url());
         // Neither a request, nor bytes that would be rejected as one.
         let mut tcp = gateway.connect(format!("{head}\n\0\x16")).await;
         let mut got = origin.request().await;
         assert!(got.rest.is_empty(), "{head}");
-        got.answer(answer).await;
-        crate::switching::head(&mut tcp).await;
+        got.respond(answer).await;
+        read_head(&mut tcp).await;
         let mut ahead = [0; 3];
         got.tcp.read_exact(&mut ahead).await.unwrap();
         assert_eq!(&ahead, b"\n\0\x16", "{head}");
-        talk(tcp, got.tcp).await;
+        exchange_and_close(tcp, got.tcp).await;
     }
 }
 
 #[tokio::test]
-async fn requests_go_on_where_the_protocol_stays() {
+async fn pipelined_requests_continue_if_the_protocol_stays() {
     const NO: &str = "HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n";
     const LAST: &str = "GET /last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
     for (next, statuses) in [
@@ -435,8 +445,8 @@ async fn requests_go_on_where_the_protocol_stays() {
             &["403", "400"],
         ),
     ] {
-        let (addr, _) = crate::support::same_answer(NO).await;
-        let gateway = Gateway::before(format!("http://{addr}"));
+        let (addr, _) = crate::support::fixed_response_origin(NO).await;
+        let gateway = Gateway::in_front_of(format!("http://{addr}"));
         let answers = gateway.raw(format!("{UPGRADE}{next}")).await;
         let lines = answers.lines().filter_map(|line| line.strip_prefix("HTTP/1.1 "));
         let got: Vec<_> = lines.map(|line| &line[..3]).collect();

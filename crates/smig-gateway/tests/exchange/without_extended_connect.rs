@@ -1,4 +1,5 @@
-//! WebSocket and CONNECT to servers over TLS that speak HTTP/2 without extended CONNECT (RFC 8441), or no longer.
+//! WebSocket and CONNECT to TLS servers whose HTTP/2 lacks extended CONNECT (RFC 8441), or that no
+//! longer support HTTP/2.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::servers::tls_config;
 use crate::support::{Gateway, loopback, spec, within};
-use crate::switching::{PROOF, UPGRADE, accepts, greet, head};
+use crate::switching::{ACCEPT_VALUE, UPGRADE, exchange_greeting, read_head, switching_response};
 
 /// SETTINGS without an entry.
 const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
@@ -24,28 +25,30 @@ const EXTENDED_CONNECT: &[u8] = &[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 1];
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// What a server does where no protocol is common.
+/// What a server does if ALPN finds no common protocol.
 #[derive(Clone, Copy)]
-enum WithoutCommon {
+enum NoCommonProtocol {
     Alert,
-    /// As Go: the handshake succeeds without ALPN, and the connection is closed.
+    /// Like Go: the handshake succeeds without ALPN, and the connection is closed.
     Close,
 }
 
-/// A server over TLS. Over HTTP/2 it answers 200, first without an end; the test serves HTTP/1.1.
-struct Tls {
+/// A TLS server. Over HTTP/2 it responds with 200, and never ends the first response of a
+/// connection; the test serves HTTP/1.1.
+struct TlsServer {
     addr: SocketAddr,
-    /// Its connections over HTTP/2.
+    /// Number of connections over HTTP/2.
     sessions: Arc<AtomicUsize>,
-    /// False: it speaks HTTP/1.1 alone.
-    with_http2: watch::Sender<bool>,
-    /// What it says first over HTTP/2.
+    /// False: the server supports only HTTP/1.1.
+    http2_enabled: watch::Sender<bool>,
+    /// The SETTINGS frame that begins an HTTP/2 connection.
     settings: watch::Sender<&'static [u8]>,
     http1: mpsc::UnboundedReceiver<TlsStream<TcpStream>>,
 }
 
-/// Serves HTTP/2: each request is answered with 200, the first one of a connection without an end; PING is answered.
-async fn http2(tls: &mut TlsStream<TcpStream>, settings: &[u8]) -> std::io::Result<()> {
+/// Serves HTTP/2: responds to each request with 200, without END_STREAM to the first of a
+/// connection; acknowledges PING.
+async fn serve_http2(tls: &mut TlsStream<TcpStream>, settings: &[u8]) -> std::io::Result<()> {
     const HEADERS: u8 = 1;
     const PING: u8 = 6;
     tls.write_all(settings).await?;
@@ -72,16 +75,16 @@ async fn http2(tls: &mut TlsStream<TcpStream>, settings: &[u8]) -> std::io::Resu
     }
 }
 
-impl Tls {
+impl TlsServer {
     async fn start(alpn: &[&str]) -> Self {
-        Self::start_with(alpn, WithoutCommon::Alert).await
+        Self::start_with(alpn, NoCommonProtocol::Alert).await
     }
 
-    async fn start_with(alpn: &[&str], without_common: WithoutCommon) -> Self {
+    async fn start_with(alpn: &[&str], without_common: NoCommonProtocol) -> Self {
         let config = |alpn: &[&str]| Arc::new(tls_config(alpn).0);
-        let (usual, old, lax) = (config(alpn), config(&["http/1.1"]), config(&[]));
-        let (with_http2, speaks) = watch::channel(true);
-        let (settings, says) = watch::channel(SETTINGS);
+        let (normal, http1_only, without_alpn) = (config(alpn), config(&["http/1.1"]), config(&[]));
+        let (http2_enabled, enabled) = watch::channel(true);
+        let (settings, settings_rx) = watch::channel(SETTINGS);
         let listener = TcpListener::bind(loopback()).await.unwrap();
         let addr = listener.local_addr().unwrap();
         let (sessions, (sender, http1)) =
@@ -93,15 +96,15 @@ impl Tls {
                 let hello = LazyConfigAcceptor::new(acceptor, tcp).await.unwrap();
                 let offers = hello.client_hello().alpn();
                 let offers_http2 = offers.into_iter().flatten().any(|name| name == b"h2");
-                let config = match (*speaks.borrow(), without_common) {
-                    (false, _) => &old,
-                    (true, WithoutCommon::Close) if !offers_http2 => &lax,
-                    // The handshake fails where no protocol is common.
-                    (true, _) => &usual,
+                let config = match (*enabled.borrow(), without_common) {
+                    (false, _) => &http1_only,
+                    (true, NoCommonProtocol::Close) if !offers_http2 => &without_alpn,
+                    // The handshake fails without a common protocol.
+                    (true, _) => &normal,
                 };
                 let Ok(mut tls) = hello.into_stream(Arc::clone(config)).await else { continue };
                 if tls.get_ref().1.alpn_protocol() != Some(b"h2") {
-                    if Arc::ptr_eq(config, &lax) {
+                    if Arc::ptr_eq(config, &without_alpn) {
                         continue;
                     }
                     if sender.send(tls).is_err() {
@@ -110,17 +113,17 @@ impl Tls {
                     continue;
                 }
                 counted.fetch_add(1, Ordering::SeqCst);
-                let (mut speaks, says) = (speaks.clone(), *says.borrow());
+                let (mut enabled, settings) = (enabled.clone(), *settings_rx.borrow());
                 tokio::spawn(async move {
-                    // The client may have gone.
+                    // The client may have disconnected.
                     tokio::select! {
-                        _ = http2(&mut tls, says) => {}
-                        _ = speaks.wait_for(|speaks| !speaks) => {}
+                        _ = serve_http2(&mut tls, settings) => {}
+                        _ = enabled.wait_for(|speaks| !speaks) => {}
                     }
                 });
             }
         });
-        Self { addr, sessions, with_http2, settings, http1 }
+        Self { addr, sessions, http2_enabled, settings, http1 }
     }
 
     fn gateway(&self) -> Gateway {
@@ -131,7 +134,7 @@ impl Tls {
         Gateway::start(&self.spec("127.0.0.1", max_connections))
     }
 
-    /// An upstream of this server, under a name.
+    /// Returns an upstream of this server, under a name.
     fn spec(&self, name: &str, max_connections: usize) -> UpstreamSpec {
         let mut spec = spec(&[&format!("https://{name}:{}", self.addr.port())]);
         spec.max_connections = max_connections;
@@ -144,48 +147,48 @@ impl Tls {
 }
 
 #[tokio::test]
-async fn it_goes_by_http1() {
-    let mut server = Tls::start(&["h2", "http/1.1"]).await;
+async fn a_websocket_falls_back_to_http1() {
+    let mut server = TlsServer::start(&["h2", "http/1.1"]).await;
     let gateway = server.gateway();
     let mut sessions = 0;
     for n in 0..2 {
-        let mut near = gateway.connect(UPGRADE).await;
-        let mut far = within("HTTP/1.1", server.http1.recv()).await.unwrap();
-        let request = head(&mut far).await;
+        let mut client = gateway.connect(UPGRADE).await;
+        let mut origin = within("HTTP/1.1", server.http1.recv()).await.unwrap();
+        let request = read_head(&mut origin).await;
         assert!(request.starts_with("get /chat http/1.1\r\n"), "{request}");
         assert!(request.contains("upgrade: websocket\r\n"), "{request}");
-        far.write_all(accepts(PROOF).as_bytes()).await.unwrap();
-        far.flush().await.unwrap();
-        let answer = within("the answer", head(&mut near)).await;
+        origin.write_all(switching_response(ACCEPT_VALUE).as_bytes()).await.unwrap();
+        origin.flush().await.unwrap();
+        let answer = within("the answer", read_head(&mut client)).await;
         assert!(answer.starts_with("http/1.1 101 "), "{answer}");
-        greet(&mut near, &mut far).await;
-        // What the server's HTTP/2 takes is asked once.
-        let asked = server.sessions.load(Ordering::SeqCst);
-        assert!(n == 0 || asked == sessions, "{sessions}, {asked}");
-        sessions = asked;
+        exchange_greeting(&mut client, &mut origin).await;
+        // The gateway tries extended CONNECT once.
+        let current = server.sessions.load(Ordering::SeqCst);
+        assert!(n == 0 || current == sessions, "{sessions}, {current}");
+        sessions = current;
     }
     assert_eq!(gateway.upstream.servers()[0].status().failed, 0);
 }
 
-/// The session that was told of no extended CONNECT has the only connection that the limit permits.
+/// The session without extended CONNECT has the only connection that the limit permits.
 #[tokio::test]
-async fn an_idle_session_makes_room() {
-    let mut server = Tls::start(&["h2", "http/1.1"]).await;
+async fn an_idle_session_is_closed_for_a_waiting_websocket() {
+    let mut server = TlsServer::start(&["h2", "http/1.1"]).await;
     let gateway = server.gateway_with(1);
-    let mut near = gateway.connect(UPGRADE).await;
-    let mut far = within("HTTP/1.1", server.http1.recv()).await.unwrap();
-    head(&mut far).await;
-    far.write_all(accepts(PROOF).as_bytes()).await.unwrap();
-    far.flush().await.unwrap();
-    let answer = within("the answer", head(&mut near)).await;
+    let mut client = gateway.connect(UPGRADE).await;
+    let mut origin = within("HTTP/1.1", server.http1.recv()).await.unwrap();
+    read_head(&mut origin).await;
+    origin.write_all(switching_response(ACCEPT_VALUE).as_bytes()).await.unwrap();
+    origin.flush().await.unwrap();
+    let answer = within("the answer", read_head(&mut client)).await;
     assert!(answer.starts_with("http/1.1 101 "), "{answer}");
-    greet(&mut near, &mut far).await;
+    exchange_greeting(&mut client, &mut origin).await;
 }
 
 /// A WebSocket that waits for a connection displaces no session that has requests.
 #[tokio::test]
-async fn a_busy_session_stays() {
-    let server = Tls::start(&["h2", "http/1.1"]).await;
+async fn a_busy_session_is_not_closed_for_a_waiting_websocket() {
+    let server = TlsServer::start(&["h2", "http/1.1"]).await;
     let (looked_up, mut lookups) = mpsc::unbounded_channel();
     let resolver = Resolver::from_fn(move |_| {
         // The test may have ended.
@@ -193,10 +196,10 @@ async fn a_busy_session_stays() {
         Ok(vec![Ipv4Addr::LOCALHOST.into()])
     });
     let mut spec = server.spec("a.example", 1);
-    spec.resolve = Duration::ZERO;
+    spec.dns_cache_time = Duration::ZERO;
     let gateway = Gateway::with_resolver(&spec, resolver);
     let mut endless = gateway.connect(GET).await;
-    let answer = within("the first answer", head(&mut endless)).await;
+    let answer = within("the first answer", read_head(&mut endless)).await;
     assert!(answer.starts_with("http/1.1 200 "), "{answer}");
     let _websocket = gateway.connect(UPGRADE).await;
     let waits = async {
@@ -210,51 +213,51 @@ async fn a_busy_session_stays() {
     for _ in 0..2 {
         within("a check of idle connections", lookups.recv()).await.unwrap();
     }
-    let answer = within("the second answer", head(&mut gateway.connect(GET).await)).await;
+    let answer = within("the second answer", read_head(&mut gateway.connect(GET).await)).await;
     assert!(answer.starts_with("http/1.1 200 "), "{answer}");
 }
 
 #[tokio::test]
-async fn the_workers_share_what_a_server_selects() {
-    let server = Tls::start(&["h2", "http/1.1"]).await;
+async fn workers_share_the_protocol_that_a_server_selects() {
+    let server = TlsServer::start(&["h2", "http/1.1"]).await;
     let gateway = server.gateway();
     let worker = gateway.another_worker();
     // The first worker determined the protocol by a connection of its own.
     for (gateway, connections) in [(&gateway, 2), (&worker, 3)] {
-        let answer = within("an answer", head(&mut gateway.connect(GET).await)).await;
+        let answer = within("an answer", read_head(&mut gateway.connect(GET).await)).await;
         assert!(answer.starts_with("http/1.1 200 "), "{answer}");
         assert_eq!(server.sessions.load(Ordering::SeqCst), connections);
     }
 }
 
 #[tokio::test]
-async fn the_workers_share_how_a_websocket_gets_to_a_server() {
-    let mut server = Tls::start(&["h2", "http/1.1"]).await;
+async fn workers_share_the_fallback_to_http1() {
+    let mut server = TlsServer::start(&["h2", "http/1.1"]).await;
     let gateway = server.gateway();
     let worker = gateway.another_worker();
     let mut sessions = None;
     for gateway in [&gateway, &worker] {
-        let mut near = gateway.connect(UPGRADE).await;
-        let mut far = within("HTTP/1.1", server.http1.recv()).await.unwrap();
-        head(&mut far).await;
-        far.write_all(accepts(PROOF).as_bytes()).await.unwrap();
-        far.flush().await.unwrap();
-        let answer = within("the answer", head(&mut near)).await;
+        let mut client = gateway.connect(UPGRADE).await;
+        let mut origin = within("HTTP/1.1", server.http1.recv()).await.unwrap();
+        read_head(&mut origin).await;
+        origin.write_all(switching_response(ACCEPT_VALUE).as_bytes()).await.unwrap();
+        origin.flush().await.unwrap();
+        let answer = within("the answer", read_head(&mut client)).await;
         assert!(answer.starts_with("http/1.1 101 "), "{answer}");
-        // The second worker does not ask the server's HTTP/2.
-        let asked = server.sessions.load(Ordering::SeqCst);
-        assert_eq!(*sessions.get_or_insert(asked), asked);
+        // The second worker does not try the server's HTTP/2.
+        let current = server.sessions.load(Ordering::SeqCst);
+        assert_eq!(*sessions.get_or_insert(current), current);
     }
 }
 
 #[tokio::test]
-async fn a_server_that_speaks_nothing_else_is_not_to_blame() {
-    for without_common in [WithoutCommon::Alert, WithoutCommon::Close] {
-        let server = Tls::start_with(&["h2"], without_common).await;
+async fn a_missing_fallback_does_not_count_against_the_server() {
+    for without_common in [NoCommonProtocol::Alert, NoCommonProtocol::Close] {
+        let server = TlsServer::start_with(&["h2"], without_common).await;
         let gateway = server.gateway();
         for _ in 0..2 {
-            let mut near = gateway.connect(UPGRADE).await;
-            let answer = within("the answer", head(&mut near)).await;
+            let mut client = gateway.connect(UPGRADE).await;
+            let answer = within("the answer", read_head(&mut client)).await;
             assert!(answer.starts_with("http/1.1 502 "), "{answer}");
             assert!(answer.contains("error=http_upgrade_failed"), "{answer}");
         }
@@ -263,41 +266,41 @@ async fn a_server_that_speaks_nothing_else_is_not_to_blame() {
 }
 
 /// Waits until the gateway has no connection to the server.
-async fn none_open(gateway: &Gateway) {
+async fn wait_until_closed(gateway: &Gateway) {
     let none = async {
-        while gateway.upstream.servers()[0].status().open > 0 {
+        while gateway.upstream.servers()[0].status().open_connections > 0 {
             tokio::task::yield_now().await;
         }
     };
     within("the session's end", none).await;
 }
 
-/// For a moment it had HTTP/1.1 alone, as while it is replaced.
+/// The server supports only HTTP/1.1 for a while, as during a rolling update.
 #[tokio::test]
-async fn a_server_that_has_http2_again_gets_websockets_over_it() {
-    let mut server = Tls::start(&["h2", "http/1.1"]).await;
+async fn websockets_use_http2_again_when_the_server_supports_it() {
+    let mut server = TlsServer::start(&["h2", "http/1.1"]).await;
     let gateway = server.gateway();
     let mut first = gateway.connect(GET).await;
-    let answer = within("the first answer", head(&mut first)).await;
+    let answer = within("the first answer", read_head(&mut first)).await;
     assert!(answer.starts_with("http/1.1 200 "), "{answer}");
     drop(first);
-    server.with_http2.send_replace(false);
-    none_open(&gateway).await;
-    let mut near = gateway.connect(UPGRADE).await;
-    // The session's connection shows that it cannot have the WebSocket.
+    server.http2_enabled.send_replace(false);
+    wait_until_closed(&gateway).await;
+    let mut client = gateway.connect(UPGRADE).await;
+    // The session's connection negotiates HTTP/1.1, and cannot carry the WebSocket.
     let _unused = within("the session's connection", server.http1.recv()).await.unwrap();
-    let mut far = within("HTTP/1.1", server.http1.recv()).await.unwrap();
-    head(&mut far).await;
-    far.write_all(accepts(PROOF).as_bytes()).await.unwrap();
-    far.flush().await.unwrap();
-    let answer = within("the answer", head(&mut near)).await;
+    let mut origin = within("HTTP/1.1", server.http1.recv()).await.unwrap();
+    read_head(&mut origin).await;
+    origin.write_all(switching_response(ACCEPT_VALUE).as_bytes()).await.unwrap();
+    origin.flush().await.unwrap();
+    let answer = within("the answer", read_head(&mut client)).await;
     assert!(answer.starts_with("http/1.1 101 "), "{answer}");
     server.settings.send_replace(EXTENDED_CONNECT);
-    server.with_http2.send_replace(true);
-    let mut near = gateway.connect(UPGRADE).await;
+    server.http2_enabled.send_replace(true);
+    let mut client = gateway.connect(UPGRADE).await;
     let answer = async {
         tokio::select! {
-            answer = head(&mut near) => answer,
+            answer = read_head(&mut client) => answer,
             _ = server.http1.recv() => panic!("over HTTP/1.1"),
         }
     };
@@ -309,27 +312,27 @@ async fn a_server_that_has_http2_again_gets_websockets_over_it() {
 /// The session that the client falls back with must not serve requests once the server has HTTP/2 again.
 #[tokio::test]
 async fn requests_return_to_http2_when_the_server_selects_it_again() {
-    let mut server = Tls::start(&["h2", "http/1.1"]).await;
+    let mut server = TlsServer::start(&["h2", "http/1.1"]).await;
     let gateway = server.gateway();
     let mut first = gateway.connect(GET).await;
-    let response = within("the first response", head(&mut first)).await;
+    let response = within("the first response", read_head(&mut first)).await;
     assert!(response.starts_with("http/1.1 200 "), "{response}");
     drop(first);
-    server.with_http2.send_replace(false);
-    none_open(&gateway).await;
+    server.http2_enabled.send_replace(false);
+    wait_until_closed(&gateway).await;
     let mut second = gateway.connect(GET).await;
     let mut upstream = within("HTTP/1.1", server.http1.recv()).await.unwrap();
-    head(&mut upstream).await;
+    read_head(&mut upstream).await;
     upstream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.unwrap();
     upstream.flush().await.unwrap();
-    let response = within("the second response", head(&mut second)).await;
+    let response = within("the second response", read_head(&mut second)).await;
     assert!(response.starts_with("http/1.1 200 "), "{response}");
     let http2 = server.sessions.load(Ordering::SeqCst);
-    server.with_http2.send_replace(true);
+    server.http2_enabled.send_replace(true);
     let mut third = gateway.connect(GET).await;
     let response = async {
         tokio::select! {
-            response = head(&mut third) => response,
+            response = read_head(&mut third) => response,
             // The retired session closes it.
             Ok(_) = upstream.read_u8() => panic!("over HTTP/1.1"),
         }
@@ -341,36 +344,36 @@ async fn requests_return_to_http2_when_the_server_selects_it_again() {
     assert_eq!(gateway.upstream.servers()[0].status().failed, 0);
 }
 
-/// A worker's HTTP/1.1 connection that is idle makes room for another worker's session.
+/// A worker's idle HTTP/1.1 connection is closed for another worker's session.
 #[tokio::test]
-async fn an_idle_connection_makes_room() {
-    let mut server = Tls::start(&["h2", "http/1.1"]).await;
-    server.with_http2.send_replace(false);
+async fn an_idle_http1_connection_is_closed_for_a_waiting_session() {
+    let mut server = TlsServer::start(&["h2", "http/1.1"]).await;
+    server.http2_enabled.send_replace(false);
     let gateway = server.gateway_with(2);
     let worker = gateway.another_worker();
     let mut old = gateway.connect(GET).await;
-    let mut far = within("HTTP/1.1", server.http1.recv()).await.unwrap();
-    head(&mut far).await;
-    server.with_http2.send_replace(true);
+    let mut origin = within("HTTP/1.1", server.http1.recv()).await.unwrap();
+    read_head(&mut origin).await;
+    server.http2_enabled.send_replace(true);
     let mut endless = gateway.connect(GET).await;
-    let answer = within("an answer over HTTP/2", head(&mut endless)).await;
+    let answer = within("an answer over HTTP/2", read_head(&mut endless)).await;
     assert!(answer.starts_with("http/1.1 200 "), "{answer}");
-    far.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.unwrap();
-    far.flush().await.unwrap();
-    let answer = within("the answer over HTTP/1.1", head(&mut old)).await;
+    origin.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+    origin.flush().await.unwrap();
+    let answer = within("the answer over HTTP/1.1", read_head(&mut old)).await;
     assert!(answer.starts_with("http/1.1 200 "), "{answer}");
-    let answer = within("another worker's answer", head(&mut worker.connect(GET).await)).await;
+    let answer = within("another worker's answer", read_head(&mut worker.connect(GET).await)).await;
     assert!(answer.starts_with("http/1.1 200 "), "{answer}");
 }
 
 #[tokio::test]
-async fn a_server_that_gave_http2_up_is_found_out() {
+async fn a_server_that_no_longer_supports_http2_is_detected() {
     const CONNECT: &str = "CONNECT db:5432 HTTP/1.1\r\nHost: db:5432\r\n\r\n";
     const OPENED: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
-    let mut server = Tls::start(&["h2", "http/1.1"]).await;
+    let mut server = TlsServer::start(&["h2", "http/1.1"]).await;
     let gateway = server.gateway();
     let first = gateway.connect(CONNECT).await;
-    // One connection told the protocol, the other one is the session's.
+    // One connection determined the protocol, the other one is the session's.
     let two = async {
         while server.sessions.load(Ordering::SeqCst) < 2 {
             tokio::task::yield_now().await;
@@ -378,25 +381,25 @@ async fn a_server_that_gave_http2_up_is_found_out() {
     };
     within("a session", two).await;
     drop(first);
-    server.with_http2.send_replace(false);
-    none_open(&gateway).await;
-    // The session finds HTTP/1.1, on which it cannot have a tunnel.
+    server.http2_enabled.send_replace(false);
+    wait_until_closed(&gateway).await;
+    // The session negotiates HTTP/1.1, and cannot carry a tunnel.
     let mut second = gateway.connect(CONNECT).await;
-    let mut far = within("the second request", server.http1.recv()).await.unwrap();
-    head(&mut far).await;
-    far.write_all(OPENED).await.unwrap();
-    far.flush().await.unwrap();
-    let answer = within("the second answer", head(&mut second)).await;
+    let mut origin = within("the second request", server.http1.recv()).await.unwrap();
+    read_head(&mut origin).await;
+    origin.write_all(OPENED).await.unwrap();
+    origin.flush().await.unwrap();
+    let answer = within("the second answer", read_head(&mut second)).await;
     assert!(answer.starts_with("http/1.1 502 "), "{answer}");
     let mut third = gateway.connect(CONNECT).await;
-    let mut far = within("the third request", server.http1.recv()).await.unwrap();
-    assert!(head(&mut far).await.starts_with("connect db:5432 http/1.1\r\n"));
-    far.write_all(OPENED).await.unwrap();
-    far.flush().await.unwrap();
-    let answer = within("the third answer", head(&mut third)).await;
+    let mut origin = within("the third request", server.http1.recv()).await.unwrap();
+    assert!(read_head(&mut origin).await.starts_with("connect db:5432 http/1.1\r\n"));
+    origin.write_all(OPENED).await.unwrap();
+    origin.flush().await.unwrap();
+    let answer = within("the third answer", read_head(&mut third)).await;
     assert!(answer.starts_with("http/1.1 200 "), "{answer}");
     third.write_all(b"hello").await.unwrap();
     let mut bytes = [0; 5];
-    within("data", far.read_exact(&mut bytes)).await.unwrap();
+    within("data", origin.read_exact(&mut bytes)).await.unwrap();
     assert_eq!(&bytes, b"hello");
 }

@@ -45,7 +45,7 @@ async fn only_known_users_get_a_tunnel() {
 }
 
 #[tokio::test]
-async fn what_is_not_public_is_refused_unless_it_is_allowed() {
+async fn special_addresses_are_refused_by_default() {
     let gateway = Gateway::start(strict());
     let port = origin(echo).await.port();
     for host in [
@@ -73,7 +73,7 @@ async fn what_is_not_public_is_refused_unless_it_is_allowed() {
 }
 
 #[tokio::test]
-async fn a_name_that_is_allowed_reaches_its_address() {
+async fn an_allowed_address_is_reached_by_its_name() {
     let gateway = Gateway::start(spec());
     let port = origin(echo).await.port();
     let mut stream = gateway.tunnel(format!("localhost:{port}")).await;
@@ -82,10 +82,10 @@ async fn a_name_that_is_allowed_reaches_its_address() {
 }
 
 #[tokio::test]
-async fn a_destination_that_refuses_is_named() {
+async fn a_destination_that_refuses_the_connection_is_named() {
     let gateway = Gateway::start(spec());
-    let nobody = ReservedPort::new();
-    let target = nobody.addr();
+    let closed_port = ReservedPort::new();
+    let target = closed_port.addr();
     let response = gateway.refused(target).await;
     assert_eq!(response.status(), StatusCode::BAD_GATEWAY);
     assert!(proxy_status(&response).starts_with("smig; error=connection_refused"));
@@ -93,7 +93,7 @@ async fn a_destination_that_refuses_is_named() {
 }
 
 #[tokio::test]
-async fn a_user_has_so_many_tunnels_and_no_more() {
+async fn tunnels_per_user_are_limited() {
     let gateway = Gateway::start(ForwardProxySpec { max_tunnels: 2, ..spec() });
     let target = origin(echo).await;
     let mut first = gateway.tunnel(target).await;
@@ -103,14 +103,14 @@ async fn a_user_has_so_many_tunnels_and_no_more() {
     assert!(proxy_status(&response).contains("connection_limit_reached"));
     first.shutdown().await.unwrap();
     assert_eq!(first.read(&mut [0]).await.unwrap(), 0);
-    // The slot is free when the tunnel's task has ended, which is soon.
+    // The slot is free once the tunnel's task has ended.
     while matches!(gateway.open(target).await, ConnectResponse::Refused(_)) {
         tokio::task::yield_now().await;
     }
 }
 
 #[tokio::test]
-async fn a_client_of_http1_gets_a_tunnel_too() {
+async fn http1_clients_get_tunnels() {
     let gateway = Gateway::start(spec());
     let target = origin(echo).await;
     let mut tcp = TcpStream::connect(gateway.server.local_addrs()[1]).await.unwrap();
@@ -127,21 +127,21 @@ async fn a_client_of_http1_gets_a_tunnel_too() {
 }
 
 #[tokio::test]
-async fn a_tunnel_of_http1_that_breaks_ends_by_a_reset() {
+async fn a_failed_http1_tunnel_ends_with_a_tcp_reset() {
     let gateway = Gateway::start(spec());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let target = listener.local_addr().unwrap();
-    let mut near = TcpStream::connect(gateway.server.local_addrs()[1]).await.unwrap();
+    let mut client = TcpStream::connect(gateway.server.local_addrs()[1]).await.unwrap();
     let head = format!(
         "CONNECT {target} HTTP/1.1\r\nHost: {target}\r\nProxy-Authorization: Bearer {TOKEN}\r\n\r\n"
     );
-    near.write_all(head.as_bytes()).await.unwrap();
-    assert!(read_head(&mut near).await.starts_with("HTTP/1.1 200"));
-    let (mut far, _) = listener.accept().await.unwrap();
-    far.write_all(b"half").await.unwrap();
-    near.read_exact(&mut [0; 4]).await.unwrap();
-    socket2::SockRef::from(&far).set_linger(Some(std::time::Duration::ZERO)).unwrap();
-    drop(far);
-    let error = near.read(&mut [0]).await.unwrap_err();
+    client.write_all(head.as_bytes()).await.unwrap();
+    assert!(read_head(&mut client).await.starts_with("HTTP/1.1 200"));
+    let (mut server, _) = listener.accept().await.unwrap();
+    server.write_all(b"half").await.unwrap();
+    client.read_exact(&mut [0; 4]).await.unwrap();
+    socket2::SockRef::from(&server).set_linger(Some(std::time::Duration::ZERO)).unwrap();
+    drop(server);
+    let error = client.read(&mut [0]).await.unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
 }

@@ -29,7 +29,7 @@ async fn send(gateway: &Gateway, url: String, h2c: bool, body: Bytes) -> Respons
 }
 
 #[tokio::test]
-async fn an_origin_of_http1_is_reached_again_and_again() {
+async fn http1_origins_are_reached_repeatedly() {
     let (gateway, server) = (Gateway::start(spec()), echo_server());
     let url = format!("http://{}/x", server.local_addrs()[0]);
     for _ in 0..3 {
@@ -44,7 +44,7 @@ async fn an_origin_of_http1_is_reached_again_and_again() {
 }
 
 #[tokio::test]
-async fn an_origin_of_http2_is_reached_with_trailers() {
+async fn http2_origins_are_reached_with_trailers() {
     let (gateway, server) = (Gateway::start(spec()), echo_server());
     let url = format!("http://{}/x", server.local_addrs()[0]);
     for _ in 0..3 {
@@ -61,7 +61,7 @@ async fn an_origin_of_http2_is_reached_with_trailers() {
 }
 
 #[tokio::test]
-async fn a_kept_connection_that_ends_is_no_failure_for_idempotent_requests() {
+async fn idempotent_requests_are_retried_when_a_reused_connection_ends() {
     let gateway = Gateway::start(spec());
     // Each connection responds once, and closes after the second request has arrived.
     let origin = origin(|mut tcp| async move {
@@ -82,7 +82,7 @@ async fn a_kept_connection_that_ends_is_no_failure_for_idempotent_requests() {
 }
 
 #[tokio::test]
-async fn the_rules_hold_for_requests_too() {
+async fn rules_apply_to_requests() {
     let (gateway, server) = (Gateway::start(strict()), echo_server());
     let url = format!("http://{}/x", server.local_addrs()[0]);
     let response = send(&gateway, url, false, Bytes::new()).await;
@@ -94,17 +94,17 @@ async fn the_rules_hold_for_requests_too() {
 }
 
 #[tokio::test]
-async fn an_origin_has_so_many_connections_and_no_more() {
+async fn connections_per_origin_are_limited() {
     let gateway =
         Gateway::start(ForwardProxySpec { max_connections: 1, max_pending_requests: 0, ..spec() });
     let refused = Arc::new(Notify::new());
-    let go_on = Arc::clone(&refused);
+    let resume = Arc::clone(&refused);
     let origin = origin(move |mut tcp| {
-        let go_on = Arc::clone(&go_on);
+        let resume = Arc::clone(&resume);
         async move {
             read_head(&mut tcp).await;
             tcp.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no").await.unwrap();
-            go_on.notified().await;
+            resume.notified().await;
             tcp.write_all(b"k").await.unwrap();
         }
     })
@@ -120,24 +120,24 @@ async fn an_origin_has_so_many_connections_and_no_more() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_cut_off_is_an_error() {
+async fn a_truncated_body_is_an_error() {
     let gateway = Gateway::start(spec());
     for head in
         ["Content-Length: 10\r\n\r\nabc", "Transfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n"]
     {
-        let lying = origin(move |mut tcp| async move {
+        let truncating = origin(move |mut tcp| async move {
             read_head(&mut tcp).await;
             tcp.write_all(format!("HTTP/1.1 200 OK\r\n{head}").as_bytes()).await.unwrap();
         })
         .await;
-        let response = send(&gateway, format!("http://{lying}/"), false, Bytes::new()).await;
+        let response = send(&gateway, format!("http://{truncating}/"), false, Bytes::new()).await;
         assert_eq!(response.status(), StatusCode::OK);
         assert!(response.into_body().collect().await.is_err(), "{head}");
     }
 }
 
 #[tokio::test]
-async fn an_origin_that_gives_no_response_is_named() {
+async fn an_origin_without_a_response_is_named() {
     let gateway = Gateway::start(spec());
     let silent = origin(async |tcp| drop(tcp)).await;
     let response = send(&gateway, format!("http://{silent}/"), false, Bytes::new()).await;
@@ -153,7 +153,7 @@ async fn an_origin_that_gives_no_response_is_named() {
 }
 
 #[tokio::test]
-async fn a_client_of_http1_asks_in_absolute_form() {
+async fn http1_clients_send_absolute_form() {
     let (gateway, server) = (Gateway::start(spec()), echo_server());
     let target = server.local_addrs()[0];
     let ask = async |target: SocketAddr, extra: &str| {
@@ -183,7 +183,7 @@ async fn a_client_of_http1_asks_in_absolute_form() {
 }
 
 #[tokio::test]
-async fn a_tunnel_has_no_content() {
+async fn connect_requests_with_content_are_rejected() {
     let (gateway, server) = (Gateway::start(spec()), echo_server());
     let target = server.local_addrs()[0];
     for field in ["Content-Length: 5\r\n\r\nhello", "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"] {
@@ -199,7 +199,7 @@ async fn a_tunnel_has_no_content() {
 
 /// Such a response was not requested, or its end is uncertain.
 #[tokio::test]
-async fn a_doubtful_response_is_the_last_of_its_connection() {
+async fn a_connection_is_not_reused_after_an_ambiguous_response() {
     for (answer, status, via) in [
         (
             "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n",
@@ -224,14 +224,14 @@ async fn a_doubtful_response_is_the_last_of_its_connection() {
         for _ in 0..2 {
             let response = send(&gateway, format!("http://{once}/"), false, Bytes::new()).await;
             assert_eq!(response.status(), status, "{answer}");
-            let said = response.headers().get("via").map(|said| said.to_str().unwrap());
-            assert_eq!(said, via, "{answer}");
+            let received_via = response.headers().get("via").map(|said| said.to_str().unwrap());
+            assert_eq!(received_via, via, "{answer}");
         }
     }
 }
 
 #[tokio::test]
-async fn early_hints_say_by_whom_they_came() {
+async fn via_is_added_to_informational_and_final_responses() {
     let gateway = Gateway::start(spec());
     let hinting = origin(async |mut tcp| {
         read_head(&mut tcp).await;
@@ -245,18 +245,18 @@ async fn early_hints_say_by_whom_they_came() {
         .header("proxy-authorization", format!("Bearer {TOKEN}"))
         .body(Full::<Bytes>::default())
         .unwrap();
-    let (told, mut hears) = tokio::sync::mpsc::unbounded_channel();
+    let (via_tx, mut via_rx) = tokio::sync::mpsc::unbounded_channel();
     smig::on_informational(&mut request, move |_, headers| {
-        told.send(headers.get("via").cloned()).unwrap();
+        via_tx.send(headers.get("via").cloned()).unwrap();
     });
     let response = gateway.client.request_to(&gateway.origin, request).await.unwrap();
-    let said: Vec<_> = response.headers().get_all("via").iter().collect();
-    assert_eq!(said, ["1.1 other", "1.1 smig"]);
-    assert_eq!(hears.recv().await.unwrap().unwrap(), "1.1 smig");
+    let via: Vec<_> = response.headers().get_all("via").iter().collect();
+    assert_eq!(via, ["1.1 other", "1.1 smig"]);
+    assert_eq!(via_rx.recv().await.unwrap().unwrap(), "1.1 smig");
 }
 
 #[tokio::test]
-async fn options_are_of_the_whole_origin_or_of_the_proxy() {
+async fn options_asterisk_respects_max_forwards() {
     let gateway = Gateway::start(spec());
     let target = origin(async |mut tcp| {
         let head = read_head(&mut tcp).await;
@@ -281,8 +281,8 @@ async fn options_are_of_the_whole_origin_or_of_the_proxy() {
             .unwrap();
         let response = gateway.client.request_to(&gateway.origin, request).await.unwrap();
         assert_eq!(response.status(), status, "{hops}");
-        let said = response.headers().get("x-got").map(|said| said.to_str().unwrap());
-        assert_eq!(said, got, "{hops}");
+        let received = response.headers().get("x-got").map(|said| said.to_str().unwrap());
+        assert_eq!(received, got, "{hops}");
         assert_eq!(response.headers().contains_key("via"), got.is_some(), "{hops}");
     }
 }

@@ -58,8 +58,8 @@ pub(crate) struct Identity {
 impl Gateway {
     pub(crate) fn start(spec: ForwardProxySpec) -> Self {
         let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
-        let made = rcgen::generate_simple_self_signed(names).unwrap();
-        let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+        let certified = rcgen::generate_simple_self_signed(names).unwrap();
+        let (certificate, key) = (certified.cert.pem(), certified.signing_key.serialize_pem());
         let identity = Identity { certificate, key };
         let tunnels = Tunnels::of_gateway();
         let server = serve(spec, &tunnels, loopback(), &identity);
@@ -91,7 +91,7 @@ impl Gateway {
 
     pub(crate) async fn refused(&self, target: impl Display) -> Response<Incoming> {
         match self.open(target).await {
-            ConnectResponse::Tunnel(..) => panic!("there is a tunnel"),
+            ConnectResponse::Tunnel(..) => panic!("the tunnel was opened"),
             ConnectResponse::Refused(response) => response,
         }
     }
@@ -117,18 +117,18 @@ pub(crate) fn serve(
     Server::builder()
         .workers(NonZeroUsize::MIN)
         .engine(Config { max_concurrent_streams: 1024, ..Config::server() })
-        .migration(moves())
+        .migration(early_migration())
         .listen(addr, ServerTls::from_rustls(tls))
         .listen_cleartext(loopback(), CleartextTrust::None)
         .start(tower::service_fn(move |request: Request<Incoming>| {
             let forward = Arc::clone(&forward);
-            async move { Ok::<_, Infallible>(forward.answer(request, None).await) }
+            async move { Ok::<_, Infallible>(forward.serve(request, None).await) }
         }))
         .unwrap()
 }
 
 /// Migrates streams after 100,000 bytes.
-fn moves() -> MigrationConfig {
+fn early_migration() -> MigrationConfig {
     let mut rules = MigrationConfig::default();
     rules.mode = MigrationMode::At(vec![100_000]);
     rules
@@ -159,7 +159,7 @@ where
     addr
 }
 
-/// Sends back what it receives, until the peer ends.
+/// Sends back what it receives, until the peer sends FIN.
 pub(crate) async fn echo(mut tcp: TcpStream) {
     let (mut read, mut write) = tcp.split();
     if tokio::io::copy(&mut read, &mut write).await.is_ok() {
@@ -168,7 +168,7 @@ pub(crate) async fn echo(mut tcp: TcpStream) {
     }
 }
 
-/// Returns the report on tunnels of one kind as soon as it fits.
+/// Returns the report on tunnels of one kind as soon as `fits` accepts it.
 pub(crate) async fn told(
     tunnels: &Tunnels,
     kind: &str,

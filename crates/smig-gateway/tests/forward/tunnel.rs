@@ -21,7 +21,7 @@ async fn pair() -> (TcpStream, TcpStream) {
 }
 
 #[tokio::test]
-async fn much_goes_both_ways_at_once() {
+async fn large_transfers_go_both_ways_at_once() {
     let gateway = Gateway::start(spec());
     let stream = gateway.tunnel(origin(echo).await).await;
     let sent = bytes(8 << 20);
@@ -41,9 +41,9 @@ async fn much_goes_both_ways_at_once() {
 }
 
 #[tokio::test]
-async fn the_clients_end_leaves_the_answer_its_way() {
+async fn the_client_can_half_close() {
     let gateway = Gateway::start(spec());
-    // Responds when it has the complete question.
+    // Responds when it has received the complete request.
     let answering = async |mut tcp: TcpStream| {
         let mut question = Vec::new();
         tcp.read_to_end(&mut question).await.unwrap();
@@ -57,7 +57,7 @@ async fn the_clients_end_leaves_the_answer_its_way() {
 }
 
 #[tokio::test]
-async fn the_origins_end_leaves_the_question_its_way() {
+async fn the_origin_can_half_close() {
     let gateway = Gateway::start(spec());
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let mut stream = gateway.tunnel(listener.local_addr().unwrap()).await;
@@ -123,7 +123,7 @@ async fn a_reset_reaches_a_peer_that_does_not_read() {
 }
 
 #[tokio::test]
-async fn a_tunnel_that_rests_too_long_is_reset() {
+async fn an_idle_tunnel_is_reset() {
     let idle = Some(Duration::from_millis(50));
     let gateway = Gateway::start(ForwardProxySpec { tunnel_idle_timeout: idle, ..spec() });
     let listener = TcpListener::bind(loopback()).await.unwrap();
@@ -134,7 +134,7 @@ async fn a_tunnel_that_rests_too_long_is_reset() {
 }
 
 #[tokio::test]
-async fn a_relay_counts_and_says_how_it_ended() {
+async fn a_relay_reports_its_bytes_and_its_end() {
     let ((mut a, near), (far, mut b)) = (pair().await, pair().await);
     let relaying = tokio::spawn(relay(Socket::new(near), Socket::new(far), None));
     a.write_all(b"abc").await.unwrap();
@@ -169,7 +169,7 @@ async fn a_relay_whose_task_is_dropped_resets_both_sides() {
 }
 
 #[tokio::test]
-async fn what_an_origin_says_first_is_heard() {
+async fn data_that_the_origin_sends_first_arrives() {
     let gateway = Gateway::start(spec());
     let (sender, receiver) = oneshot::channel();
     let mut sender = Some(sender);
@@ -194,31 +194,31 @@ async fn what_an_origin_says_first_is_heard() {
 }
 
 #[tokio::test]
-async fn operators_are_told_of_tunnels() {
+async fn tunnels_are_reported_to_operators() {
     let gateway = Gateway::start(spec());
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let mut stream = gateway.tunnel(listener.local_addr().unwrap()).await;
     let (mut tcp, _) = listener.accept().await.unwrap();
-    let told =
+    let report_when =
         async |fits: fn(&TunnelReport) -> bool| told(&gateway.tunnels, "connect", fits).await;
     stream.write_all(b"abc").await.unwrap();
     tcp.read_exact(&mut [0; 3]).await.unwrap();
-    let running = told(|one| one.bytes_in == 3).await;
+    let running = report_when(|one| one.bytes_in == 3).await;
     assert_eq!((running.open, running.opened, running.migrated, running.bytes_out), (1, 1, 0, 0));
     assert!(running.ended.iter().all(|(_, count)| *count == 0), "{running:?}");
 
-    // A tunnel that transferred much is migrated, which is reported while it is open.
+    // A tunnel that transferred many bytes migrates, which is reported while it is open.
     let sent = bytes(400_000);
     let mut received = vec![0; sent.len()];
     let (written, read) = tokio::join!(tcp.write_all(&sent), stream.read_exact(&mut received));
     written.unwrap();
     read.unwrap();
-    let moved = told(|one| one.migrated == 1).await;
-    assert_eq!((moved.open, moved.bytes_out), (1, 400_000));
+    let migrated = report_when(|one| one.migrated == 1).await;
+    assert_eq!((migrated.open, migrated.bytes_out), (1, 400_000));
 
     drop(tcp);
     drop(stream);
-    let over = told(|one| one.open == 0).await;
+    let over = report_when(|one| one.open == 0).await;
     let broken: u64 =
         over.ended.iter().filter(|(reason, _)| *reason != "completed").map(|(_, n)| n).sum();
     assert_eq!((over.opened, over.migrated, broken), (1, 1, 1), "{over:?}");
@@ -227,6 +227,6 @@ async fn operators_are_told_of_tunnels() {
     let mut stream = gateway.tunnel(origin(echo).await).await;
     stream.shutdown().await.unwrap();
     assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
-    let over = told(|one| one.open == 0 && one.opened == 2).await;
+    let over = report_when(|one| one.open == 0 && one.opened == 2).await;
     assert!(over.ended.contains(&("completed", 1)), "{over:?}");
 }

@@ -1,7 +1,8 @@
 //! Certificates: selection by name, renewal at run time, and client certificates.
 
 use crate::support::{
-    Authority, Dial, Place, address, assert_status, exchange, origin, shown, url,
+    GatewayDir, TestCa, TlsDialer, address, assert_status, exchange, origin, served_certificate,
+    url,
 };
 
 fn config(more: &str) -> String {
@@ -13,74 +14,74 @@ fn config(more: &str) -> String {
 
 #[tokio::test]
 async fn each_name_has_its_certificate() {
-    let ca = Authority::new();
-    let place = Place::new();
-    place.certificate(&ca, "a", &["a.example"]);
-    place.certificate(&ca, "b", &["*.b.example"]);
-    let gateway = place.gateway(&config("[[certificate]]\nchain = 'b.pem'\nkey = 'b.key'\n"));
+    let ca = TestCa::new();
+    let dir = GatewayDir::new();
+    dir.certificate(&ca, "a", &["a.example"]);
+    dir.certificate(&ca, "b", &["*.b.example"]);
+    let gateway = dir.gateway(&config("[[certificate]]\nchain = 'b.pem'\nkey = 'b.key'\n"));
     let to = address(&gateway);
-    let dial = Dial::new(&ca, "h2");
-    assert!(shown(&dial, to, "a.example").await.is_some());
-    assert!(shown(&dial, to, "x.b.example").await.is_some());
-    assert!(shown(&dial, to, "b.example").await.is_none());
-    assert!(shown(&dial, to, "c.example").await.is_none());
+    let dial = TlsDialer::new(&ca, "h2");
+    assert!(served_certificate(&dial, to, "a.example").await.is_some());
+    assert!(served_certificate(&dial, to, "x.b.example").await.is_some());
+    assert!(served_certificate(&dial, to, "b.example").await.is_none());
+    assert!(served_certificate(&dial, to, "c.example").await.is_none());
 }
 
 #[tokio::test]
-async fn a_renewed_certificate_is_used_and_a_broken_one_is_not() {
-    let ca = Authority::new();
-    let place = Place::new();
-    place.certificate(&ca, "a", &["a.example"]);
-    let gateway = place.gateway(&config("[tls]\nreload_interval = '10ms'\n"));
+async fn a_renewed_certificate_is_used_and_an_invalid_one_is_not() {
+    let ca = TestCa::new();
+    let dir = GatewayDir::new();
+    dir.certificate(&ca, "a", &["a.example"]);
+    let gateway = dir.gateway(&config("[tls]\nreload_interval = '10ms'\n"));
     let to = address(&gateway);
-    let dial = Dial::new(&ca, "h2");
-    let first = shown(&dial, to, "a.example").await.unwrap();
+    let dial = TlsDialer::new(&ca, "h2");
+    let first = served_certificate(&dial, to, "a.example").await.unwrap();
 
-    place.write("a.pem", "nothing");
-    let mut renewals = gateway.renewals();
-    renewals.wait_for(|count| count.failed >= 1).await.unwrap();
-    assert_eq!(shown(&dial, to, "a.example").await.unwrap(), first);
+    dir.write("a.pem", "nothing");
+    let mut reloads = gateway.certificate_reloads();
+    reloads.wait_for(|count| count.failed >= 1).await.unwrap();
+    assert_eq!(served_certificate(&dial, to, "a.example").await.unwrap(), first);
 
-    place.certificate(&ca, "a", &["a.example"]);
-    while shown(&dial, to, "a.example").await.unwrap() == first {
+    dir.certificate(&ca, "a", &["a.example"]);
+    while served_certificate(&dial, to, "a.example").await.unwrap() == first {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
 }
 
 #[tokio::test]
-async fn a_reload_changes_how_often_certificates_are_looked_for() {
-    let ca = Authority::new();
-    let place = Place::new();
-    place.certificate(&ca, "a", &["a.example"]);
-    let mut gateway = place.gateway(&config("[tls]\nreload_interval = '1h'\n"));
-    gateway.reload(place.config(&config("[tls]\nreload_interval = '10ms'\n"))).unwrap();
-    let mut renewals = gateway.renewals();
-    let before = renewals.borrow_and_update().failed;
-    place.write("a.pem", "nothing");
-    renewals.wait_for(|count| count.failed > before).await.unwrap();
+async fn a_reload_changes_the_interval_of_certificate_checks() {
+    let ca = TestCa::new();
+    let dir = GatewayDir::new();
+    dir.certificate(&ca, "a", &["a.example"]);
+    let mut gateway = dir.gateway(&config("[tls]\nreload_interval = '1h'\n"));
+    gateway.reload(dir.config(&config("[tls]\nreload_interval = '10ms'\n"))).unwrap();
+    let mut reloads = gateway.certificate_reloads();
+    let before = reloads.borrow_and_update().failed;
+    dir.write("a.pem", "nothing");
+    reloads.wait_for(|count| count.failed > before).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_be_used_is_named_with_its_line() {
-    let place = Place::new();
+async fn a_missing_certificate_file_is_reported_with_its_line() {
+    let dir = GatewayDir::new();
     let text = config("");
-    let error = smig_gateway::Gateway::start(place.config(&text)).unwrap_err().to_string();
-    let file = place.path("gateway.toml").display().to_string();
+    let error = smig_gateway::Gateway::start(dir.config(&text)).unwrap_err().to_string();
+    let file = dir.path("gateway.toml").display().to_string();
     assert!(error.starts_with(&format!("{file}:4: certificate.0.chain: cannot read")), "{error}");
 }
 
 #[tokio::test]
-async fn clients_show_certificates() {
-    let (ca, clients, origin) = (Authority::new(), Authority::new(), origin("one"));
-    let place = Place::new();
-    place.certificate(&ca, "a", &["a.example"]);
-    place.write("clients.pem", &clients.pem);
-    let gateway = place.gateway(&config(
+async fn client_certificates_authenticate_clients_and_proxy_users() {
+    let (ca, clients, origin) = (TestCa::new(), TestCa::new(), origin("one"));
+    let dir = GatewayDir::new();
+    dir.certificate(&ca, "a", &["a.example"]);
+    dir.write("clients.pem", &clients.pem);
+    let gateway = dir.gateway(&config(
         "[tls]\nclient_ca = 'clients.pem'\nclient_certificate = 'required'\n\
          [forward_proxy]\ncertificate_subjects = ['ann']\nallow = ['127.0.0.0/8']\n",
     ));
     let to = address(&gateway);
-    let mut dial = Dial::new(&ca, "http/1.1");
+    let mut dial = TlsDialer::new(&ca, "http/1.1");
     // In TLS 1.3 the client receives the rejection with its first read.
     if let Ok(stream) = dial.connect(to, "a.example").await {
         assert_eq!(exchange(stream, "GET / HTTP/1.1\nHost: a.example\n\n").await, "");

@@ -1,7 +1,7 @@
 //! A gateway over real loopback sockets: its responses, and changes at run time.
 
 mod certificates;
+mod reload_and_drain;
 mod requests;
-mod running;
-mod starving;
+mod stalled_clients;
 mod support;

@@ -1,8 +1,8 @@
-//! How requests are routed, and how they are changed on the way.
+//! How requests are routed and changed.
 
 use crate::support::{
-    Authority, Dial, Place, address, ask, assert_status, by_http2, exchange, get, origin,
-    until_file, url,
+    GatewayDir, TestCa, TlsDialer, address, assert_status, exchange, get, get_over_http2, origin,
+    send_request, url, wait_for_file,
 };
 use http::Request;
 use smig::{Cleartext, CleartextTrust, Client, Origin, Protocol};
@@ -13,10 +13,10 @@ use tokio::net::TcpStream;
 const CLEAR: &str = "[[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'cleartext'\n";
 
 #[tokio::test]
-async fn host_and_path_decide() {
+async fn routes_match_by_host_and_path() {
     let (one, other) = (origin("one"), origin("other"));
-    let place = Place::new();
-    let gateway = place.gateway(&format!(
+    let dir = GatewayDir::new();
+    let gateway = dir.gateway(&format!(
         "{CLEAR}
         [upstreams.one]
         servers = ['{}']
@@ -58,13 +58,13 @@ async fn host_and_path_decide() {
 }
 
 #[tokio::test]
-async fn what_the_gateway_refuses_is_a_status_to_a_call() {
-    let nobody = ReservedPort::new();
-    let place = Place::new();
-    let gateway = place.gateway(&format!(
+async fn gateway_errors_become_grpc_statuses() {
+    let closed_port = ReservedPort::new();
+    let dir = GatewayDir::new();
+    let gateway = dir.gateway(&format!(
         "{CLEAR}
         [upstreams.gone]
-        servers = ['h2c://{nobody}']
+        servers = ['h2c://{closed_port}']
         [[route]]
         host = 'a.example'
         path = '/gone.Service/'
@@ -86,7 +86,7 @@ async fn what_the_gateway_refuses_is_a_status_to_a_call() {
         ("/none.Service/Call", 12, "no route matches"),
     ] {
         let fields = "Content-Type: application/grpc+proto\nContent-Length: 0\n";
-        let call = ask("POST", to, "a.example", path, fields).await;
+        let call = send_request("POST", to, "a.example", path, fields).await;
         assert_status(&call, 200);
         for line in [
             "content-type: application/grpc".to_owned(),
@@ -108,9 +108,9 @@ async fn what_the_gateway_refuses_is_a_status_to_a_call() {
 
 /// To an extended CONNECT, 2xx means that the tunnel is open.
 #[tokio::test]
-async fn a_text_opens_no_websocket() {
-    let place = Place::new();
-    let gateway = place.gateway(&format!(
+async fn a_text_response_opens_no_websocket() {
+    let dir = GatewayDir::new();
+    let gateway = dir.gateway(&format!(
         "{CLEAR}
         [[route]]
         path = '/hello'
@@ -137,12 +137,12 @@ async fn a_text_opens_no_websocket() {
 }
 
 #[tokio::test]
-async fn what_another_parser_could_read_in_another_way_is_refused() {
+async fn ambiguous_requests_are_rejected() {
     let one = origin("one");
-    let place = Place::new();
-    let gateway = place.gateway(&format!(
+    let dir = GatewayDir::new();
+    let gateway = dir.gateway(&format!(
         "{CLEAR}[upstreams.one]\nservers = ['{}']\n[[route]]\nupstream = 'one'\n\
-         request_headers = {{ set = {{ x-user = 'nobody' }} }}\n",
+         request_headers = {{ set = {{ x-user = 'guest' }} }}\n",
         url(&one)
     ));
     let to = address(&gateway);
@@ -155,13 +155,13 @@ async fn what_another_parser_could_read_in_another_way_is_refused() {
     assert_status(&get(to, "a", "/", "Connection: x-forwarded-for\n").await, 400);
     assert_status(&get(to, "a", "/", "Connection: X-User\n").await, 400);
     assert_status(&get(to, "a", "/", "Connection: traceparent\n").await, 400);
-    // For servers that map fields to variables it is the same as the field that a rule sets.
+    // Servers that map fields to variables take it for the field that a rule sets.
     assert_status(&get(to, "a", "/", "X_User: root\n").await, 400);
-    let whole = TcpStream::connect(to).await.unwrap();
+    let asterisk = TcpStream::connect(to).await.unwrap();
     let text = "OPTIONS * HTTP/1.1\nHost: a\nConnection: close\n\n";
-    assert_status(&exchange(whole, text).await, 200);
-    let none = TcpStream::connect(to).await.unwrap();
-    assert_status(&exchange(none, "GET / HTTP/1.1\nConnection: close\n\n").await, 400);
+    assert_status(&exchange(asterisk, text).await, 200);
+    let without_host = TcpStream::connect(to).await.unwrap();
+    assert_status(&exchange(without_host, "GET / HTTP/1.1\nConnection: close\n\n").await, 400);
     let tunnel = TcpStream::connect(to).await.unwrap();
     let answer = exchange(tunnel, "CONNECT a:1 HTTP/1.1\nHost: a:1\nConnection: close\n\n").await;
     assert_status(&answer, 405);
@@ -172,8 +172,8 @@ async fn what_another_parser_could_read_in_another_way_is_refused() {
 #[tokio::test]
 async fn a_query_without_a_path_stays_a_query() {
     let (one, other) = (origin("one"), origin("other"));
-    let place = Place::new();
-    let gateway = place.gateway(&format!(
+    let dir = GatewayDir::new();
+    let gateway = dir.gateway(&format!(
         "{CLEAR}
         [upstreams.one]
         servers = ['{}']
@@ -189,7 +189,7 @@ async fn a_query_without_a_path_stays_a_query() {
         url(&one),
         url(&other).replace("http:", "h2c:")
     ));
-    for (host, query, arrives) in [
+    for (host, query, expected) in [
         ("a.example", "../admin", "one\nGET /public?../admin\n"),
         ("a.example", "x=1", "one\nGET /public?x=1\n"),
         ("b.example", "x=1", "other\nGET http://b.example/?x=1\n"),
@@ -199,15 +199,15 @@ async fn a_query_without_a_path_stays_a_query() {
             format!("GET http://{host}?{query} HTTP/1.1\nHost: {host}\nConnection: close\n\n");
         let answer = exchange(stream, &text).await;
         assert_status(&answer, 200);
-        assert!(answer.contains(arrives), "{answer}");
+        assert!(answer.contains(expected), "{answer}");
     }
 }
 
 #[tokio::test]
-async fn fields_are_told_changed_and_not_believed() {
+async fn forwarding_fields_are_replaced_and_rules_are_applied() {
     let one = origin("one");
-    let place = Place::new();
-    let gateway = place.gateway(&format!(
+    let dir = GatewayDir::new();
+    let gateway = dir.gateway(&format!(
         "{CLEAR}
         [upstreams.one]
         servers = ['{}']
@@ -233,50 +233,50 @@ async fn fields_are_told_changed_and_not_believed() {
 }
 
 #[tokio::test]
-async fn a_rule_decides_what_is_said_of_the_gateway() {
+async fn rules_apply_to_via() {
     let one = origin("one");
-    let place = Place::new();
+    let dir = GatewayDir::new();
     for (rule, expected) in
         [("remove = ['via']", &[][..]), ("set = { via = '1.1 other' }", &["via: 1.1 other"])]
     {
-        let gateway = place.gateway(&format!(
+        let gateway = dir.gateway(&format!(
             "{CLEAR}[upstreams.one]\nservers = ['{}']\n[[route]]\nupstream = 'one'\n\
              request_headers = {{ {rule} }}\n",
             url(&one)
         ));
         let answer = get(address(&gateway), "a.example", "/", "Via: 1.0 before\n").await;
         assert_status(&answer, 200);
-        let said: Vec<_> = answer.lines().filter(|line| line.starts_with("via:")).collect();
-        assert_eq!(said, expected, "{rule}");
+        let via: Vec<_> = answer.lines().filter(|line| line.starts_with("via:")).collect();
+        assert_eq!(via, expected, "{rule}");
     }
 }
 
 #[tokio::test]
 async fn a_name_that_the_certificate_does_not_cover_is_misdirected() {
-    let (one, ca) = (origin("one"), Authority::new());
-    let place = Place::new();
-    place.certificate(&ca, "a", &["a.example", "b.example"]);
-    let gateway = place.gateway(&format!(
+    let (one, ca) = (origin("one"), TestCa::new());
+    let dir = GatewayDir::new();
+    dir.certificate(&ca, "a", &["a.example", "b.example"]);
+    let gateway = dir.gateway(&format!(
         "[[listen]]\naddress = '127.0.0.1:0'\n[[certificate]]\nchain = 'a.pem'\nkey = 'a.key'\n\
          [upstreams.one]\nservers = ['{}']\n[[route]]\nupstream = 'one'\n",
         url(&one)
     ));
     let to = address(&gateway);
-    let stream = Dial::new(&ca, "h2").connect(to, "a.example").await.unwrap();
+    let stream = TlsDialer::new(&ca, "h2").connect(to, "a.example").await.unwrap();
     let urls = ["https://a.example/", "https://b.example/", "https://c.example/"];
-    let answers = by_http2(stream, &urls.map(str::to_owned)).await;
+    let answers = get_over_http2(stream, &urls.map(str::to_owned)).await;
     let statuses: Vec<_> = answers.iter().map(|(status, _)| *status).collect();
     assert_eq!(statuses, [200, 200, 421]);
 
-    let stream = Dial::new(&ca, "http/1.1").connect(to, "a.example").await.unwrap();
+    let stream = TlsDialer::new(&ca, "http/1.1").connect(to, "a.example").await.unwrap();
     let text = "GET / HTTP/1.1\nHost: c.example\nConnection: close\n\n";
     assert_status(&exchange(stream, text).await, 421);
 }
 
 #[tokio::test]
 async fn cleartext_is_redirected_to_https() {
-    let place = Place::new();
-    let gateway = place.gateway(
+    let dir = GatewayDir::new();
+    let gateway = dir.gateway(
         "[[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'cleartext'\nredirect_to_https = 8443\n\
          [[route]]\nstatus = 200\n",
     );
@@ -286,17 +286,17 @@ async fn cleartext_is_redirected_to_https() {
 }
 
 #[tokio::test]
-async fn each_response_is_a_line() {
+async fn each_response_is_logged_as_one_line() {
     let one = origin("one");
-    let place = Place::new();
-    let gateway = place.gateway(&format!(
+    let dir = GatewayDir::new();
+    let gateway = dir.gateway(&format!(
         "{CLEAR}[upstreams.one]\nservers = ['{}']\n[[route]]\nupstream = 'one'\n\
          [access_log]\nformat = 'json'\nfile = 'access.log'\n",
         url(&one)
     ));
     let fields = "User-Agent: a \"test\"\n";
     get(address(&gateway), "a.example", "/bytes/70000", fields).await;
-    let text = until_file(&place.path("access.log"), |text| text.ends_with('\n')).await;
+    let text = wait_for_file(&dir.path("access.log"), |text| text.ends_with('\n')).await;
     let line: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(line["path"], "/bytes/70000");
     assert_eq!(line["host"], "a.example");

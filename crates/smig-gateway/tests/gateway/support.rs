@@ -50,9 +50,9 @@ pub(crate) fn url(origin: &Server) -> String {
 }
 
 /// A directory with a gateway's files.
-pub(crate) struct Place(TempDir);
+pub(crate) struct GatewayDir(TempDir);
 
-impl Place {
+impl GatewayDir {
     pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
@@ -69,13 +69,13 @@ impl Place {
     }
 
     /// Writes a certificate for these names, signed by `ca`.
-    pub(crate) fn certificate(&self, ca: &Authority, file: &str, names: &[&str]) {
+    pub(crate) fn certificate(&self, ca: &TestCa, file: &str, names: &[&str]) {
         let (chain, key) = ca.sign(names, None);
         self.write(&format!("{file}.key"), &key);
         self.write(&format!("{file}.pem"), &chain);
     }
 
-    /// Loads a configuration, with one worker and a long timeout.
+    /// Loads a configuration, with one worker and a long handshake timeout.
     pub(crate) fn config(&self, text: &str) -> Config {
         let text = format!("{text}\n[server]\nworkers = 1\nhandshake_timeout = '1h'\n");
         Config::load(&self.write("gateway.toml", &text)).unwrap_or_else(|faults| panic!("{faults}"))
@@ -91,12 +91,12 @@ pub(crate) fn address(gateway: &Gateway) -> SocketAddr {
 }
 
 /// A certificate authority.
-pub(crate) struct Authority {
+pub(crate) struct TestCa {
     issuer: Issuer<'static, KeyPair>,
     pub(crate) pem: String,
 }
 
-impl Authority {
+impl TestCa {
     pub(crate) fn new() -> Self {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, "an authority for tests");
@@ -120,14 +120,14 @@ impl Authority {
 }
 
 /// The TLS settings of a client.
-pub(crate) struct Dial<'a> {
-    pub(crate) ca: &'a Authority,
+pub(crate) struct TlsDialer<'a> {
+    pub(crate) ca: &'a TestCa,
     pub(crate) alpn: &'static str,
     pub(crate) identity: Option<(String, String)>,
 }
 
-impl<'a> Dial<'a> {
-    pub(crate) const fn new(ca: &'a Authority, alpn: &'static str) -> Self {
+impl<'a> TlsDialer<'a> {
+    pub(crate) const fn new(ca: &'a TestCa, alpn: &'static str) -> Self {
         Self { ca, alpn, identity: None }
     }
 
@@ -158,8 +158,12 @@ impl<'a> Dial<'a> {
     }
 }
 
-/// Returns the certificate that a server sends for a name.
-pub(crate) async fn shown(dial: &Dial<'_>, to: SocketAddr, name: &str) -> Option<Vec<u8>> {
+/// Returns the certificate that a server presents for a name.
+pub(crate) async fn served_certificate(
+    dial: &TlsDialer<'_>,
+    to: SocketAddr,
+    name: &str,
+) -> Option<Vec<u8>> {
     let stream = dial.connect(to, name).await.ok()?;
     let (_, tls) = stream.get_ref();
     tls.peer_certificates()?.first().map(|certificate| certificate.to_vec())
@@ -184,10 +188,10 @@ pub(crate) async fn try_exchange(
 
 /// Sends a GET over cleartext; `fields` follow Host.
 pub(crate) async fn get(to: SocketAddr, host: &str, path: &str, fields: &str) -> String {
-    ask("GET", to, host, path, fields).await
+    send_request("GET", to, host, path, fields).await
 }
 
-pub(crate) async fn ask(
+pub(crate) async fn send_request(
     method: &str,
     to: SocketAddr,
     host: &str,
@@ -205,7 +209,10 @@ pub(crate) fn assert_status(answer: &str, status: u16) {
 }
 
 /// Sends requests over HTTP/2 on one connection, each for its own authority.
-pub(crate) async fn by_http2(stream: TlsStream<TcpStream>, urls: &[String]) -> Vec<(u16, String)> {
+pub(crate) async fn get_over_http2(
+    stream: TlsStream<TcpStream>,
+    urls: &[String],
+) -> Vec<(u16, String)> {
     let io = hyper_util::rt::TokioIo::new(stream);
     let executor = hyper_util::rt::TokioExecutor::new();
     let (mut sender, connection) =
@@ -224,11 +231,11 @@ pub(crate) async fn by_http2(stream: TlsStream<TcpStream>, urls: &[String]) -> V
     answers
 }
 
-/// Polls a file until its content is as wanted.
-pub(crate) async fn until_file(path: &Path, wanted: impl Fn(&str) -> bool) -> String {
+/// Polls a file until its content is as expected; returns it.
+pub(crate) async fn wait_for_file(path: &Path, is_expected: impl Fn(&str) -> bool) -> String {
     loop {
         let text = std::fs::read_to_string(path).unwrap_or_default();
-        if wanted(&text) {
+        if is_expected(&text) {
             return text;
         }
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;

@@ -26,7 +26,7 @@ async fn text(response: Response<Incoming>) -> String {
 }
 
 #[tokio::test]
-async fn a_collector_gets_spans_by_the_conventions() {
+async fn spans_follow_the_semantic_conventions() {
     let (mut collector, origin) = (Collector::start(), origin());
     let more = telemetry(&collector.endpoint(), "service_name = 'edge'\n");
     let (gateway, address) = gateway(&origin, &more);
@@ -37,11 +37,12 @@ async fn a_collector_gets_spans_by_the_conventions() {
         .header("cookie", "secret")
         .body(Full::new(Bytes::from_static(b"please")))
         .unwrap();
-    let told = text(client.request(request).await.unwrap()).await;
-    let (said, state) = told.split_once('|').unwrap();
+    let trace_fields = text(client.request(request).await.unwrap()).await;
+    let (traceparent, state) = trace_fields.split_once('|').unwrap();
     assert_eq!(state, "a=1");
-    let ours = said.strip_prefix(&format!("00-{TRACE}-")).unwrap().strip_suffix("-01").unwrap();
-    assert_ne!(ours, SPAN);
+    let span_id =
+        traceparent.strip_prefix(&format!("00-{TRACE}-")).unwrap().strip_suffix("-01").unwrap();
+    assert_ne!(span_id, SPAN);
 
     assert_eq!(get(address, "/status/503?secret=1", "").await, "");
     let big = Request::get(format!("http://{address}/moved/4000000"));
@@ -61,7 +62,7 @@ async fn a_collector_gets_spans_by_the_conventions() {
 
     let span = edge.at("/h2");
     assert_eq!((hex(&span.trace_id), hex(&span.parent_span_id)), (TRACE.into(), SPAN.into()));
-    assert_eq!(hex(&span.span_id), ours);
+    assert_eq!(hex(&span.span_id), span_id);
     assert_eq!((span.name.as_str(), span.kind()), ("POST /", SpanKind::Server));
     assert_eq!(span.trace_state, "a=1");
     assert_eq!(
@@ -73,7 +74,7 @@ async fn a_collector_gets_spans_by_the_conventions() {
     let expected = [
         ("http.request.body.size", "6"),
         ("http.request.method", "POST"),
-        ("http.response.body.size", &told.len().to_string()),
+        ("http.response.body.size", &trace_fields.len().to_string()),
         ("http.response.status_code", "200"),
         ("http.route", "/"),
         ("network.protocol.version", "2"),
@@ -111,12 +112,12 @@ async fn a_collector_gets_spans_by_the_conventions() {
 }
 
 #[tokio::test]
-async fn a_parent_that_is_none_begins_a_trace_and_one_that_is_not_sampled_is_kept_quiet() {
+async fn an_invalid_traceparent_starts_a_trace_and_an_unsampled_one_exports_nothing() {
     let (mut collector, origin) = (Collector::start(), origin());
     let (gateway, address) = gateway(&origin, &telemetry(&collector.endpoint(), ""));
     let none = "0".repeat(32);
     let bad = format!("traceparent: 00-{none}-{SPAN}-01\r\ntracestate: a=1\r\n");
-    let told = get(address, "/bad", &bad).await;
+    let traceparent = get(address, "/bad", &bad).await;
     let quiet =
         format!("traceparent: 00-{TRACE}-{SPAN}-00\r\ntracestate: a=1\r\ntracestate: b=2\r\n");
     let quiet = get(address, "/quiet", &quiet).await;
@@ -128,7 +129,7 @@ async fn a_parent_that_is_none_begins_a_trace_and_one_that_is_not_sampled_is_kep
     let (trace, span) = (hex(&spans[0].trace_id), hex(&spans[0].span_id));
     assert!(spans[0].parent_span_id.is_empty() && trace != TRACE);
     // Without the tracestate, which belonged to another trace.
-    assert_eq!(told, format!("00-{trace}-{span}-01"));
+    assert_eq!(traceparent, format!("00-{trace}-{span}-01"));
     assert!(
         quiet.starts_with(&format!("00-{TRACE}-")) && quiet.ends_with("-00|a=1|b=2"),
         "{quiet}"
@@ -137,12 +138,12 @@ async fn a_parent_that_is_none_begins_a_trace_and_one_that_is_not_sampled_is_kep
 }
 
 #[tokio::test]
-async fn a_part_of_the_traces_is_no_trace_at_all_or_all() {
+async fn a_sample_ratio_of_0_exports_only_traces_that_the_client_sampled() {
     let (mut collector, origin) = (Collector::start(), origin());
     let (gateway, address) =
         gateway(&origin, &telemetry(&collector.endpoint(), "sample_ratio = 0"));
-    let told = get(address, "/", "").await;
-    assert!(told.starts_with("00-") && told.ends_with("-00"), "{told}");
+    let traceparent = get(address, "/", "").await;
+    assert!(traceparent.starts_with("00-") && traceparent.ends_with("-00"), "{traceparent}");
     let parent = format!("traceparent: 00-{TRACE}-{SPAN}-01\r\n");
     get(address, "/asked", &parent).await;
     gateway.drain(LONG).await.unwrap();
@@ -152,7 +153,7 @@ async fn a_part_of_the_traces_is_no_trace_at_all_or_all() {
 }
 
 #[tokio::test]
-async fn without_telemetry_what_the_client_says_stays() {
+async fn without_telemetry_trace_fields_pass_unchanged() {
     let origin = origin();
     let (_gateway, address) = gateway(&origin, "[admin]\nlisten = '127.0.0.1:0'\n");
     let fields = "traceparent: what ever\r\ntraceparent: else\r\ntracestate: a=1\r\n";

@@ -1,6 +1,6 @@
 //! Export of spans to a collector, and trace fields sent to upstreams.
 
-mod away;
 mod collector;
+mod failing_collector;
 mod gateway;
 mod support;

@@ -12,31 +12,34 @@ use http_body_util::{Full, StreamBody};
 use smig_gateway::upstream::{Balance, Ejection, HashKey, HealthSpec, Timeouts, Upstream};
 use smig_testkit::port::ReservedPort;
 
-use crate::support::{Gateway, Got, Origin, client, get, same_answer, spec, text};
+use crate::support::{
+    Gateway, Origin, ReceivedRequest, client, fixed_response_origin, get, spec, text,
+};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 #[tokio::test]
-async fn no_server_listens() {
-    let nobody = ReservedPort::new();
-    let gateway = Gateway::before(format!("http://{nobody}"));
+async fn an_unreachable_server_is_reported_in_proxy_status() {
+    let closed_port = ReservedPort::new();
+    let gateway = Gateway::in_front_of(format!("http://{closed_port}"));
     let response = client().request(get(gateway.url("/"))).await.unwrap();
     assert_eq!(response.status(), 502);
     assert_eq!(response.headers()["proxy-status"], "smig; error=connection_refused");
-    let gateway = Gateway::before("http://does-not-exist.invalid");
+    let gateway = Gateway::in_front_of("http://does-not-exist.invalid");
     let response = client().request(get(gateway.url("/"))).await.unwrap();
     assert_eq!(response.status(), 502);
     assert_eq!(response.headers()["proxy-status"], "smig; error=dns_error");
-    let gateway = Gateway::before("unix:/does/not/exist");
+    let gateway = Gateway::in_front_of("unix:/does/not/exist");
     let response = client().request(get(gateway.url("/"))).await.unwrap();
     assert_eq!(response.headers()["proxy-status"], "smig; error=destination_unavailable");
 }
 
 #[tokio::test]
-async fn another_server_takes_over_even_for_a_post() {
-    let nobody = ReservedPort::new();
-    let (good, _) = same_answer(OK).await;
-    let gateway = Gateway::start(&spec(&[&format!("http://{nobody}"), &format!("http://{good}")]));
+async fn a_post_is_retried_when_the_connection_is_refused() {
+    let closed_port = ReservedPort::new();
+    let (good, _) = fixed_response_origin(OK).await;
+    let gateway =
+        Gateway::start(&spec(&[&format!("http://{closed_port}"), &format!("http://{good}")]));
     for _ in 0..4 {
         let request = Request::post(gateway.url("/")).body(Full::<Bytes>::from("body")).unwrap();
         let response = client().request(request).await.unwrap();
@@ -45,10 +48,10 @@ async fn another_server_takes_over_even_for_a_post() {
 }
 
 #[tokio::test]
-async fn a_server_that_keeps_failing_is_left_alone() {
-    let nobody = ReservedPort::new();
-    let (good, _) = same_answer(OK).await;
-    let mut spec = spec(&[&format!("http://{nobody}"), &format!("http://{good}")]);
+async fn a_failing_server_is_ejected() {
+    let closed_port = ReservedPort::new();
+    let (good, _) = fixed_response_origin(OK).await;
+    let mut spec = spec(&[&format!("http://{closed_port}"), &format!("http://{good}")]);
     spec.ejection = Ejection { consecutive_failures: 2, base_time: Duration::from_secs(3600) };
     let gateway = Gateway::start(&spec);
     let client = client();
@@ -57,14 +60,14 @@ async fn a_server_that_keeps_failing_is_left_alone() {
         assert_eq!(response.status(), 200);
     }
     let [bad, good] = gateway.upstream.servers() else { panic!("two servers") };
-    assert!(!bad.is_healthy() && good.is_healthy() && gateway.upstream.is_well());
+    assert!(!bad.is_healthy() && good.is_healthy() && gateway.upstream.is_healthy());
     assert_eq!(bad.status().requests, 2);
     assert_eq!(good.status().requests, 10);
     assert_eq!(gateway.upstream.load(), 0);
 }
 
 #[tokio::test]
-async fn no_response_in_time() {
+async fn a_response_timeout_is_504() {
     let mut origin = Origin::start().await;
     let mut spec = spec(&[&origin.url()]);
     spec.timeouts = Timeouts { response_header: Duration::from_millis(50), ..Timeouts::default() };
@@ -80,7 +83,7 @@ async fn no_response_in_time() {
 
 /// Over HTTP/1.1 an upload ends with its last announced byte, wherever the client's END_STREAM is.
 #[tokio::test]
-async fn no_response_in_time_to_an_upload_whose_end_comes_apart() {
+async fn the_response_timeout_starts_without_end_stream() {
     let mut origin = Origin::start().await;
     let mut spec = spec(&[&origin.url()]);
     spec.timeouts = Timeouts {
@@ -106,7 +109,7 @@ async fn no_response_in_time_to_an_upload_whose_end_comes_apart() {
 }
 
 #[tokio::test]
-async fn no_tls_in_time() {
+async fn a_tls_handshake_timeout_is_504() {
     let mut origin = Origin::start().await;
     let mut spec = spec(&[&format!("https://{}", origin.addr)]);
     spec.tls.insecure = true;
@@ -121,7 +124,7 @@ async fn no_tls_in_time() {
 }
 
 #[tokio::test]
-async fn no_tls_at_all() {
+async fn a_server_without_tls_is_502() {
     let mut origin = Origin::start().await;
     let mut spec = spec(&[&format!("https://{}", origin.addr)]);
     spec.tls.insecure = true;
@@ -140,14 +143,14 @@ async fn no_tls_at_all() {
 }
 
 /// Answers one request, then closes when the second one has arrived.
-async fn closes_at_the_second(origin: &mut Origin) {
+async fn close_on_second_request(origin: &mut Origin) {
     let mut got = origin.request().await;
-    got.answer(OK).await;
+    got.respond(OK).await;
     drop(got.next().await.unwrap());
 }
 
 #[tokio::test]
-async fn a_kept_connection_that_ends_is_no_failure_for_idempotent_requests() {
+async fn idempotent_requests_are_retried_when_a_reused_connection_ends() {
     for retries in [0, 1] {
         let mut origin = Origin::start().await;
         let mut spec = spec(&[&origin.url()]);
@@ -162,9 +165,9 @@ async fn a_kept_connection_that_ends_is_no_failure_for_idempotent_requests() {
             }
         };
         let answering = async {
-            closes_at_the_second(&mut origin).await;
+            close_on_second_request(&mut origin).await;
             let mut again = origin.request().await;
-            again.answer(OK).await;
+            again.respond(OK).await;
             again
         };
         let ((), _open) = tokio::join!(asking, answering);
@@ -172,10 +175,10 @@ async fn a_kept_connection_that_ends_is_no_failure_for_idempotent_requests() {
     }
 }
 
-/// A failed reused connection does not reflect on its server: the one retry remains for another server.
+/// A failed reused connection does not count against its server: the one retry remains for another.
 #[tokio::test]
-async fn a_server_that_dies_with_a_request_on_a_kept_connection_is_replaced() {
-    let (good, _) = same_answer(OK).await;
+async fn a_server_that_fails_on_a_reused_connection_is_replaced() {
+    let (good, _) = fixed_response_origin(OK).await;
     let mut origin = Origin::start().await;
     let mut spec = spec(&[&origin.url(), &format!("http://{good}")]);
     spec.balance = Balance::Hash(HashKey::Header("x-user".parse().unwrap()));
@@ -200,7 +203,7 @@ async fn a_server_that_dies_with_a_request_on_a_kept_connection_is_replaced() {
             }
             got = origin.request() => got,
         };
-        got.answer(OK).await;
+        got.respond(OK).await;
         asking.await;
         break got;
     };
@@ -215,7 +218,7 @@ async fn a_server_that_dies_with_a_request_on_a_kept_connection_is_replaced() {
 #[tokio::test]
 async fn a_post_is_not_sent_twice() {
     let mut origin = Origin::start().await;
-    let gateway = Gateway::before(origin.url());
+    let gateway = Gateway::in_front_of(origin.url());
     let client = client();
     let asking = async {
         let response = client.request(get(gateway.url("/"))).await.unwrap();
@@ -223,7 +226,7 @@ async fn a_post_is_not_sent_twice() {
         let request = Request::post(gateway.url("/")).body(Full::<Bytes>::default()).unwrap();
         client.request(request).await.unwrap()
     };
-    let (response, ()) = tokio::join!(asking, closes_at_the_second(&mut origin));
+    let (response, ()) = tokio::join!(asking, close_on_second_request(&mut origin));
     assert_eq!(response.status(), 502);
     assert_eq!(response.headers()["proxy-status"], "smig; error=connection_terminated");
     assert!(origin.is_untouched());
@@ -231,9 +234,11 @@ async fn a_post_is_not_sent_twice() {
 
 #[tokio::test]
 async fn a_closed_connection_is_not_used_again() {
-    let (addr, connections) =
-        same_answer("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok").await;
-    let gateway = Gateway::before(format!("http://{addr}"));
+    let (addr, connections) = fixed_response_origin(
+        "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
+    )
+    .await;
+    let gateway = Gateway::in_front_of(format!("http://{addr}"));
     let client = client();
     for _ in 0..3 {
         let request = Request::post(gateway.url("/")).body(Full::<Bytes>::default()).unwrap();
@@ -243,7 +248,7 @@ async fn a_closed_connection_is_not_used_again() {
 }
 
 #[tokio::test]
-async fn connections_are_limited_and_requests_wait() {
+async fn connections_are_limited_and_requests_queue() {
     let mut origin = Origin::start().await;
     let mut spec = spec(&[&origin.url()]);
     spec.max_connections = 1;
@@ -255,9 +260,9 @@ async fn connections_are_limited_and_requests_wait() {
         while gateway.upstream.servers()[0].status().waiting == 0 {
             tokio::task::yield_now().await;
         }
-        got.answer(OK).await;
+        got.respond(OK).await;
         let mut got = got.next().await.unwrap();
-        got.answer(OK).await;
+        got.respond(OK).await;
         assert!(origin.is_untouched());
     };
     let (first, second, ()) = tokio::join!(ask(), ask(), answering);
@@ -265,7 +270,7 @@ async fn connections_are_limited_and_requests_wait() {
 }
 
 #[tokio::test]
-async fn who_waits_too_long_is_told() {
+async fn a_queue_timeout_is_503() {
     let mut origin = Origin::start().await;
     let mut spec = spec(&[&origin.url()]);
     spec.max_connections = 1;
@@ -279,21 +284,21 @@ async fn who_waits_too_long_is_told() {
         let response = client.request(get(gateway.url("/"))).await.unwrap();
         assert_eq!(response.status(), 503);
         assert_eq!(response.headers()["proxy-status"], "smig; error=connection_limit_reached");
-        got.answer(OK).await;
+        got.respond(OK).await;
     };
     let (first, ()) = tokio::join!(asking, second);
     assert_eq!(first.unwrap().status(), 200);
 }
 
 #[tokio::test]
-async fn the_same_key_finds_the_same_server() {
+async fn equal_hash_keys_select_the_same_server() {
     let mut urls = Vec::new();
     for answer in [
         "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na",
         "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nb",
         "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nc",
     ] {
-        urls.push(format!("http://{}", same_answer(answer).await.0));
+        urls.push(format!("http://{}", fixed_response_origin(answer).await.0));
     }
     let mut spec = spec(&urls.iter().map(String::as_str).collect::<Vec<_>>());
     spec.balance = Balance::Hash(HashKey::Header("x-user".parse().unwrap()));
@@ -315,10 +320,10 @@ async fn the_same_key_finds_the_same_server() {
 }
 
 #[tokio::test]
-async fn health_checks_find_out_without_requests() {
-    let (ill, _) = same_answer("HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n").await;
-    let (well, _) = same_answer(OK).await;
-    let mut spec = spec(&[&format!("http://{ill}"), &format!("http://{well}")]);
+async fn health_checks_detect_a_failing_server_without_requests() {
+    let (failing, _) = fixed_response_origin("HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n").await;
+    let (healthy, _) = fixed_response_origin(OK).await;
+    let mut spec = spec(&[&format!("http://{failing}"), &format!("http://{healthy}")]);
     spec.health = Some(HealthSpec {
         interval: Duration::from_millis(10),
         fall: 2,
@@ -343,8 +348,8 @@ async fn unused_connections_are_closed() {
     let gateway = Gateway::start(&spec);
     let client = client();
     let answering = async {
-        let mut got: Got = origin.request().await;
-        got.answer(OK).await;
+        let mut got: ReceivedRequest = origin.request().await;
+        got.respond(OK).await;
         assert!(got.next().await.is_none());
     };
     let asking = async {

@@ -16,7 +16,7 @@ use socket2::{Domain, Socket, Type};
 use crate::support::{Gateway, client, get, spec, text};
 
 /// A server that responds with its name.
-fn named(addr: SocketAddr, name: &'static str) -> Result<Server, smig::Error> {
+fn named_server(addr: SocketAddr, name: &'static str) -> Result<Server, smig::Error> {
     let answer = async move |_: Request<Incoming>| {
         Ok::<_, io::Error>(Response::new(Full::new(Bytes::from_static(name.as_bytes()))))
     };
@@ -27,12 +27,12 @@ fn named(addr: SocketAddr, name: &'static str) -> Result<Server, smig::Error> {
 }
 
 /// Two servers on the same port of two addresses.
-fn two() -> (Server, Server, u16) {
+fn two_servers() -> (Server, Server, u16) {
     loop {
-        let first = named(SocketAddr::from(([127, 0, 0, 1], 0)), "first").unwrap();
+        let first = named_server(SocketAddr::from(([127, 0, 0, 1], 0)), "first").unwrap();
         let port = first.local_addrs()[0].port();
         // Another process may have that port.
-        if let Ok(second) = named(SocketAddr::from(([127, 0, 0, 2], port)), "second") {
+        if let Ok(second) = named_server(SocketAddr::from(([127, 0, 0, 2], port)), "second") {
             return (first, second, port);
         }
     }
@@ -44,9 +44,9 @@ async fn ask(gateway: &Gateway) -> String {
 
 #[tokio::test]
 async fn a_dead_address_does_not_hide_a_good_one() {
-    let server = named(SocketAddr::from(([127, 0, 0, 1], 0)), "good").unwrap();
+    let server = named_server(SocketAddr::from(([127, 0, 0, 1], 0)), "good").unwrap();
     let port = server.local_addrs()[0].port();
-    // An address with a full accept queue does not answer.
+    // An address with a full accept queue does not accept connections.
     let dead = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     dead.bind(&SocketAddr::from(([127, 0, 0, 3], port)).into()).unwrap();
     dead.listen(0).unwrap();
@@ -71,7 +71,7 @@ async fn a_dead_address_does_not_hide_a_good_one() {
 
 #[tokio::test]
 async fn a_dead_address_of_the_other_family_does_not_hide_a_good_one() {
-    let server = named(SocketAddr::from(([127, 0, 0, 1], 0)), "good").unwrap();
+    let server = named_server(SocketAddr::from(([127, 0, 0, 1], 0)), "good").unwrap();
     let port = server.local_addrs()[0].port();
     for scheme in ["http", "h2c"] {
         // An AAAA record to which there is no route, or at which nothing answers: for documentation (RFC 3849).
@@ -87,20 +87,20 @@ async fn a_dead_address_of_the_other_family_does_not_hide_a_good_one() {
 }
 
 #[tokio::test]
-async fn a_name_that_moves_takes_its_requests_along() {
+async fn requests_follow_a_name_to_its_new_address() {
     for scheme in ["http", "h2c"] {
-        let (_first, _second, port) = two();
-        let home = Arc::new(AtomicUsize::new(1));
-        let now = Arc::clone(&home);
+        let (_first, _second, port) = two_servers();
+        let last_byte = Arc::new(AtomicUsize::new(1));
+        let now = Arc::clone(&last_byte);
         let resolver = Resolver::from_fn(move |_| {
             let last = u8::try_from(now.load(Ordering::Relaxed)).unwrap();
             Ok(vec![IpAddr::from([127, 0, 0, last])])
         });
         let mut spec = spec(&[&format!("{scheme}://a.example:{port}")]);
-        spec.resolve = Duration::ZERO;
+        spec.dns_cache_time = Duration::ZERO;
         let gateway = Gateway::with_resolver(&spec, resolver);
         assert_eq!(ask(&gateway).await, "first");
-        home.store(2, Ordering::Relaxed);
+        last_byte.store(2, Ordering::Relaxed);
         // The idle connection is closed once the name has been resolved to another address.
         while ask(&gateway).await != "second" {
             tokio::task::yield_now().await;

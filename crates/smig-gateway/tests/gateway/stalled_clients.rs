@@ -14,22 +14,22 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tower::service_fn;
 
-use crate::support::{Place, address, assert_status, get, url};
+use crate::support::{GatewayDir, address, assert_status, get, url};
 
-const SHORT: Duration = Duration::from_millis(40);
-const PLACES: usize = 3;
+const SHORT_TIMEOUT: Duration = Duration::from_millis(40);
+const MAX_CONNECTIONS: usize = 3;
 
 async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
     let limit = Duration::from_secs(60);
-    tokio::time::timeout(limit, future).await.unwrap_or_else(|_| panic!("never came: {what}"))
+    tokio::time::timeout(limit, future).await.unwrap_or_else(|_| panic!("timed out: {what}"))
 }
 
 /// An origin that responds to a complete request, with 64 MiB at `/big`, and reports the start of each request.
 fn origin() -> (Server, UnboundedReceiver<()>) {
-    let (tell, told) = unbounded_channel();
+    let (requests_tx, requests) = unbounded_channel();
     let answer = move |request: Request<Incoming>| {
         // The receiver is dropped when the test ends.
-        let _ = tell.send(());
+        let _ = requests_tx.send(());
         async move {
             let length = if request.uri().path() == "/big" { 64 << 20 } else { 5 };
             request.into_body().collect().await?;
@@ -41,50 +41,55 @@ fn origin() -> (Server, UnboundedReceiver<()>) {
         .workers(NonZeroUsize::MIN)
         .start(service_fn(answer))
         .unwrap();
-    (server, told)
+    (server, requests)
 }
 
 fn gateway(origin: &Server) -> Gateway {
-    let place = Place::new();
-    let mut config = place.config(&format!(
+    let dir = GatewayDir::new();
+    let mut config = dir.config(&format!(
         "[[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'cleartext'\n\
-         [upstreams.one]\nservers = ['{}']\nmax_connections = {PLACES}\n\
+         [upstreams.one]\nservers = ['{}']\nmax_connections = {MAX_CONNECTIONS}\n\
          [upstreams.one.timeouts]\nqueue = '1h'\nresponse_header = '1h'\nstream_idle = '1h'\n\
          [[route]]\nupstream = 'one'\n",
         url(origin)
     ));
-    config.server.body_timeout = SHORT;
-    config.server.engine.limits.stall_timeout = SHORT;
+    config.server.body_timeout = SHORT_TIMEOUT;
+    config.server.engine.limits.stall_timeout = SHORT_TIMEOUT;
     Gateway::start(config).unwrap()
 }
 
 /// Occupies every connection of the upstream with requests that make no progress.
-async fn fill(gateway: &Gateway, told: &mut UnboundedReceiver<()>, text: &str) -> Vec<TcpStream> {
+async fn occupy_connections(
+    gateway: &Gateway,
+    requests: &mut UnboundedReceiver<()>,
+    text: &str,
+) -> Vec<TcpStream> {
     let mut streams = Vec::new();
-    for _ in 0..PLACES {
+    for _ in 0..MAX_CONNECTIONS {
         let mut stream = TcpStream::connect(address(gateway)).await.unwrap();
         stream.write_all(text.as_bytes()).await.unwrap();
-        within("a request at the origin", told.recv()).await.unwrap();
+        within("a request at the origin", requests.recv()).await.unwrap();
         streams.push(stream);
     }
     streams
 }
 
 #[tokio::test]
-async fn bodies_that_do_not_come_leave_the_upstream_to_others() {
-    let (origin, mut told) = origin();
+async fn stalled_uploads_do_not_block_the_upstream() {
+    let (origin, mut requests) = origin();
     let gateway = gateway(&origin);
     let idle = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\n";
-    let _streams = fill(&gateway, &mut told, idle).await;
-    let answer = within("an answer beside idle bodies", get(address(&gateway), "a", "/", ""));
+    let _streams = occupy_connections(&gateway, &mut requests, idle).await;
+    let answer = within("a response while uploads stall", get(address(&gateway), "a", "/", ""));
     assert_status(&answer.await, 200);
 }
 
 #[tokio::test]
-async fn responses_that_nobody_reads_leave_the_upstream_to_others() {
-    let (origin, mut told) = origin();
+async fn unread_responses_do_not_block_the_upstream() {
+    let (origin, mut requests) = origin();
     let gateway = gateway(&origin);
-    let _streams = fill(&gateway, &mut told, "GET /big HTTP/1.1\r\nhost: a\r\n\r\n").await;
-    let answer = within("an answer beside unread ones", get(address(&gateway), "a", "/", ""));
+    let _streams =
+        occupy_connections(&gateway, &mut requests, "GET /big HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    let answer = within("a response beside unread ones", get(address(&gateway), "a", "/", ""));
     assert_status(&answer.await, 200);
 }

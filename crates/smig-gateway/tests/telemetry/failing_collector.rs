@@ -8,17 +8,17 @@ use tokio::sync::mpsc;
 use crate::support::{LONG, gateway, get, origin, telemetry};
 
 #[tokio::test]
-async fn a_collector_that_refuses_costs_its_spans_only() {
+async fn an_unreachable_collector_loses_only_spans() {
     let origin = origin();
-    let nobody = ReservedPort::new();
-    let more = telemetry(&format!("http://{nobody}"), "");
+    let closed_port = ReservedPort::new();
+    let more = telemetry(&format!("http://{closed_port}"), "");
     let (gateway, address) = gateway(&origin, &more);
     assert_eq!(get(address, "/bytes/7", "").await.len(), 7);
     gateway.drain(LONG).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_collector_that_stalls_holds_up_nothing_and_not_the_end() {
+async fn a_stalled_collector_delays_neither_requests_nor_the_drain() {
     let origin = origin();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let more = telemetry(&format!("http://{}", listener.local_addr().unwrap()), "");

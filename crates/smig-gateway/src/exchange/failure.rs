@@ -17,7 +17,7 @@ const NAME: &str = "smig";
 const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 
 /// Logs the failure, and returns the response for the client.
-pub(crate) fn answer(
+pub(crate) fn report_failure(
     failure: ProxyError,
     upstream: &Upstream,
     client: SocketAddr,
@@ -28,11 +28,11 @@ pub(crate) fn answer(
         let upstream = upstream.name();
         seldom!(warn, "no response", upstream, %client, %failure, "no response");
     }
-    response(&failure)
+    failure_response(&failure)
 }
 
 /// Returns the response for the client. Details about the server are only logged.
-pub(crate) fn response(failure: &ProxyError) -> Response<Body> {
+pub(crate) fn failure_response(failure: &ProxyError) -> Response<Body> {
     let status = failure.status();
     let text = status.canonical_reason().unwrap_or_default();
     let mut response = Response::new(Body::text(Bytes::from(format!("{text}\n"))));
@@ -57,12 +57,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_say_why() {
+    fn a_failure_response_has_its_reason_in_proxy_status() {
         let refused = ProxyError::Connect(io::ErrorKind::ConnectionRefused.into());
-        let refused = response(&refused);
+        let refused = failure_response(&refused);
         assert_eq!(refused.status(), 502);
         assert_eq!(refused.headers()["proxy-status"], "smig; error=connection_refused");
-        assert_eq!(response(&ProxyError::ResponseTimeout).status(), 504);
-        assert_eq!(response(&ProxyError::ConnectionLimit).status(), 503);
+        assert_eq!(failure_response(&ProxyError::ResponseTimeout).status(), 504);
+        assert_eq!(failure_response(&ProxyError::ConnectionLimit).status(), 503);
     }
 }

@@ -21,7 +21,7 @@ use crate::raw_http2::{block, frame};
 use crate::support::{Gateway, Origin, client, get, loopback, spec};
 
 /// Longer than any test takes.
-const LIMIT: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 const ACK: u8 = 1;
 const CANCEL: &[u8] = &[0, 0, 0, 8];
 
@@ -41,8 +41,9 @@ impl Uploads {
         Self(gateway.connect(bytes).await)
     }
 
-    /// Reads `count` frames of this type, and resets the stream of each with the code `then`, if there is one.
-    async fn read(&mut self, kind: u8, count: usize, then: Option<&[u8]>) {
+    /// Reads `count` frames of this type, and resets the stream of each with `reset_code`,
+    /// if there is one.
+    async fn read(&mut self, kind: u8, count: usize, reset_code: Option<&[u8]>) {
         let mut found = 0;
         while found < count {
             let mut head = [0; 9];
@@ -56,7 +57,7 @@ impl Uploads {
                 }
                 found_kind if found_kind == kind => {
                     found += 1;
-                    if let Some(code) = then {
+                    if let Some(code) = reset_code {
                         self.0.write_all(&frame(RST_STREAM, 0, stream, code)).await.unwrap();
                     }
                 }
@@ -68,27 +69,27 @@ impl Uploads {
 
 /// A server need not refuse the rest of a request, and an idle client must not occupy its stream.
 #[tokio::test]
-async fn an_upload_is_given_up_when_its_response_has_ended() {
+async fn an_upload_is_reset_when_its_response_has_ended() {
     for with_data in [false, true] {
         let (mut origin, gateway) = setup().await;
         let posting = async {
             let head = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1000\r\n\r\npiece";
             let mut client = gateway.connect(head).await;
-            let mut said = [0; 12];
-            client.read_exact(&mut said).await.unwrap();
-            assert_eq!(said, *b"HTTP/1.1 200");
+            let mut status_line = [0; 12];
+            client.read_exact(&mut status_line).await.unwrap();
+            assert_eq!(status_line, *b"HTTP/1.1 200");
             client
         };
         let answering = async {
             let mut peer = Peer::accept(&mut origin).await;
             let stream = peer.request().await;
-            assert_eq!(peer.next(DATA).await, stream);
+            assert_eq!(peer.next_of_type(DATA).await, stream);
             let end = if with_data { 0 } else { END_STREAM };
             peer.send(HEADERS, END_HEADERS | end, stream, OK).await;
             if with_data {
                 peer.send(DATA, END_STREAM, stream, b"ok").await;
             }
-            let reset = tokio::time::timeout(LIMIT, peer.next(RST_STREAM)).await;
+            let reset = tokio::time::timeout(TEST_TIMEOUT, peer.next_of_type(RST_STREAM)).await;
             assert_eq!(reset.expect("the stream is reset"), stream);
         };
         // The client stays connected, and idles.
@@ -96,9 +97,10 @@ async fn an_upload_is_given_up_when_its_response_has_ended() {
     }
 }
 
-/// If the server accepts no more, the rest remains queued in the gateway, which may have all of it or not.
+/// If the server accepts no more, the rest remains queued in the gateway, whether it is complete or
+/// not.
 #[tokio::test]
-async fn an_upload_is_given_up_also_when_the_server_takes_no_more() {
+async fn an_upload_is_reset_when_the_server_accepts_no_more_data() {
     for (announced, sent, with_data) in
         [(1_000_000, 200_000, false), (1_000_000, 200_000, true), (100_000, 100_000, false)]
     {
@@ -108,11 +110,12 @@ async fn an_upload_is_given_up_also_when_the_server_takes_no_more() {
             let mut client = gateway.connect(head).await;
             let (mut reads, mut writes) = client.split();
             let body = vec![b'x'; sent];
-            let mut said = [0; 12];
+            let mut status_line = [0; 12];
             // The gateway may close the connection when it accepts no more of the body.
-            let (_, read) = tokio::join!(writes.write_all(&body), reads.read_exact(&mut said));
+            let (_, read) =
+                tokio::join!(writes.write_all(&body), reads.read_exact(&mut status_line));
             read.unwrap();
-            assert_eq!(said, *b"HTTP/1.1 200");
+            assert_eq!(status_line, *b"HTTP/1.1 200");
             client
         };
         let answering = async {
@@ -130,10 +133,10 @@ async fn an_upload_is_given_up_also_when_the_server_takes_no_more() {
             if with_data {
                 peer.send(DATA, END_STREAM, stream, b"ok").await;
             }
-            let asked = Instant::now();
-            let reset = tokio::time::timeout(LIMIT, peer.next(RST_STREAM)).await;
+            let responded_at = Instant::now();
+            let reset = tokio::time::timeout(TEST_TIMEOUT, peer.next_of_type(RST_STREAM)).await;
             assert_eq!(reset.expect("the stream is reset"), stream);
-            assert!(asked.elapsed() < LIMIT / 2, "it was the stall clock that reset it");
+            assert!(responded_at.elapsed() < TEST_TIMEOUT / 2, "the stall timeout reset it");
         };
         let (_client, ()) = tokio::join!(posting, answering);
     }
@@ -141,19 +144,19 @@ async fn an_upload_is_given_up_also_when_the_server_takes_no_more() {
 
 /// Resets that one client causes must not close the connection that it shares with others.
 #[tokio::test]
-async fn uploads_given_up_do_not_end_the_connection_of_others() {
-    let (pieces, fed) = mpsc::unbounded_channel::<Result<Frame<Bytes>, BoxError>>();
-    let fed = Arc::new(Mutex::new(Some(fed)));
+async fn reset_uploads_do_not_close_a_shared_connection() {
+    let (pieces, queue) = mpsc::unbounded_channel::<Result<Frame<Bytes>, BoxError>>();
+    let queue = Arc::new(Mutex::new(Some(queue)));
     let connections = Arc::<Mutex<HashSet<SocketAddr>>>::default();
     let seen = Arc::clone(&connections);
     let answer = move |request: Request<Incoming>| {
         let from = request.extensions().get::<Arc<ConnectionInfo>>().unwrap().peer_addr();
         seen.lock().unwrap().insert(from);
         let body = if request.uri().path() == "/download" {
-            let fed = fed.lock().unwrap().take().unwrap();
-            let stream = futures_util::stream::unfold(fed, async |mut fed| {
-                let piece = fed.recv().await?;
-                Some((piece, fed))
+            let queue = queue.lock().unwrap().take().unwrap();
+            let stream = futures_util::stream::unfold(queue, async |mut queue| {
+                let piece = queue.recv().await?;
+                Some((piece, queue))
             });
             StreamBody::new(stream).boxed_unsync()
         } else {
@@ -168,7 +171,7 @@ async fn uploads_given_up_do_not_end_the_connection_of_others() {
         .listen_cleartext(loopback(), CleartextTrust::None)
         .start(tower::service_fn(answer))
         .unwrap();
-    let gateway = Gateway::before(format!("h2c://{}", server.local_addrs()[0]));
+    let gateway = Gateway::in_front_of(format!("h2c://{}", server.local_addrs()[0]));
     let response = client().request(get(gateway.url("/download"))).await.unwrap();
     let mut download = response.into_body();
     pieces.send(Ok(Frame::data(Bytes::from_static(b"first")))).unwrap();
@@ -177,16 +180,17 @@ async fn uploads_given_up_do_not_end_the_connection_of_others() {
 
     let uploads = (0..3).map(|_| async {
         let mut uploads = Uploads::start(&gateway, 100).await;
-        // The gateway asks its clients to stop, as it aborts each of the uploads.
+        // The gateway resets its clients' streams, as it aborts each of the uploads.
         uploads.read(RST_STREAM, 100, None).await;
         uploads
     });
-    let uploads = tokio::time::timeout(LIMIT, join_all(uploads)).await.expect("all are given up");
+    let uploads =
+        tokio::time::timeout(TEST_TIMEOUT, join_all(uploads)).await.expect("all are reset");
 
     // The server's connection may have been closed.
     let _ = pieces.send(Ok(Frame::data(Bytes::from_static(b"last"))));
     drop(pieces);
-    let rest = download.collect().await.expect("the download goes on").to_bytes();
+    let rest = download.collect().await.expect("the download continues").to_bytes();
     assert_eq!(rest, "last");
     assert_eq!(connections.lock().unwrap().len(), 1, "all were on one connection");
     drop(uploads);
@@ -196,11 +200,11 @@ async fn uploads_given_up_do_not_end_the_connection_of_others() {
 /// client must not be able to control that rate, neither by stalling nor by resetting its own streams. Requests
 /// beyond it use another connection, if one is allowed.
 #[tokio::test]
-async fn uploads_are_given_up_at_a_bounded_rate() {
+async fn uploads_are_reset_at_a_bounded_rate() {
     const BURST: u32 = 192;
     const CLIENTS: u32 = 2;
     const EACH: u32 = 110;
-    for (then, max_connections) in [(None, 1), (None, 100), (Some(CANCEL), 100)] {
+    for (reset_code, max_connections) in [(None, 1), (None, 100), (Some(CANCEL), 100)] {
         let mut origin = Origin::start().await;
         let mut spec = spec(&[&format!("h2c://{}", origin.addr)]);
         spec.max_connections = max_connections;
@@ -208,19 +212,19 @@ async fn uploads_are_given_up_at_a_bounded_rate() {
         let posting = async {
             let uploads = (0..CLIENTS).map(|_| async {
                 let mut uploads = Uploads::start(&gateway, EACH).await;
-                uploads.read(HEADERS, EACH as usize, then).await;
+                uploads.read(HEADERS, EACH as usize, reset_code).await;
                 uploads
             });
             join_all(uploads).await
         };
-        let (found, mut resets) = mpsc::unbounded_channel();
+        let (resets_tx, mut resets) = mpsc::unbounded_channel();
         let accepting = async {
             let mut number = 0;
             loop {
                 let peer = Peer::accept(&mut origin).await;
                 number += 1;
                 assert!(number <= max_connections);
-                tokio::spawn(answer_early(peer, BURST, found.clone()));
+                tokio::spawn(respond_early(peer, BURST, resets_tx.clone()));
             }
         };
         let counting = async {
@@ -234,23 +238,23 @@ async fn uploads_are_given_up_at_a_bounded_rate() {
                 never = accepting => never,
             }
         };
-        tokio::time::timeout(LIMIT, all).await.expect("all are given up");
+        tokio::time::timeout(TEST_TIMEOUT, all).await.expect("all are reset");
     }
 }
 
 /// Responds to every request at once, reports each stream that is reset, and checks the rate of resets: 20 per second
 /// after a burst of `burst`.
-async fn answer_early(mut peer: Peer, burst: u32, found: mpsc::UnboundedSender<()>) {
-    let (begun, mut resets) = (Instant::now(), 0_u32);
+async fn respond_early(mut peer: Peer, burst: u32, resets_tx: mpsc::UnboundedSender<()>) {
+    let (started, mut resets) = (Instant::now(), 0_u32);
     while let Some((kind, stream, _)) = peer.frame_or_end().await {
         match kind {
             HEADERS => peer.send(HEADERS, END_HEADERS | END_STREAM, stream, OK).await,
             RST_STREAM => {
                 resets += 1;
-                let beyond = Duration::from_secs(1) * resets.saturating_sub(burst) / 20;
-                let taken = begun.elapsed();
-                assert!(taken >= beyond, "reset {resets} after {taken:?}");
-                if found.send(()).is_err() {
+                let earliest = Duration::from_secs(1) * resets.saturating_sub(burst) / 20;
+                let elapsed = started.elapsed();
+                assert!(elapsed >= earliest, "reset {resets} after {elapsed:?}");
+                if resets_tx.send(()).is_err() {
                     return;
                 }
             }
