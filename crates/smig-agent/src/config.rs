@@ -169,18 +169,18 @@ impl AgentConfig {
     /// Every fault, in the file's order.
     pub fn parse(text: &str, path: &Path) -> Result<Self, Vec<Diagnostic>> {
         let mut document = Document::parse(text).map_err(|fault| vec![fault])?;
-        let gateway = document.one::<GatewaySpec>("gateway").map(|placed| placed.value);
-        let listen = document.one::<LocalListeners>("listen");
+        let gateway = document.take::<GatewaySpec>("gateway").map(|placed| placed.value);
+        let listen = document.take::<LocalListeners>("listen");
         let listen = listen.map(|placed| placed.value).unwrap_or_default();
-        let limits = document.one::<AgentLimits>("limits");
-        let admin = document.one::<AdminSpec>("admin").map(|placed| placed.value);
-        let telemetry = document.one::<TelemetrySpec>("telemetry").map(|placed| placed.value);
+        let limits = document.take::<AgentLimits>("limits");
+        let admin = document.take::<AdminSpec>("admin").map(|placed| placed.value);
+        let telemetry = document.take::<TelemetrySpec>("telemetry").map(|placed| placed.value);
         if listen.http.is_empty() && listen.socks.is_empty() && listen.forward.is_empty() {
-            document.fault(&["listen".to_owned()], "no addresses; add http, socks or forward");
+            document.report(&["listen".to_owned()], "no addresses; add http, socks or forward");
         }
         if gateway.is_none() && !document.has_faults() {
             let what = "no gateway; add [gateway] with url = \"https://...\"";
-            document.fault(&["gateway".to_owned()], what);
+            document.report(&["gateway".to_owned()], what);
         }
         document.finish(&KEYS)?;
         // A missing gateway was reported as a fault above.

@@ -18,7 +18,7 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Prints the script for `command_line`, the whole of the program's.
+/// Prints the script for `command_line`, the program's complete command line.
 pub(crate) fn run(args: &CompletionsArgs, mut command_line: Command) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command_line, "smig", &mut script);

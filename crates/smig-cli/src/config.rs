@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 use smig_agent::{self as agent, AgentConfig};
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CliError, Exit};
 use crate::settings::{self, Settings};
 
 /// Check a configuration file of `smig serve`, `smig gateway` or `smig agent`, or print an example
@@ -41,7 +41,7 @@ enum Action {
     },
 }
 
-/// A program with a file.
+/// A command that has a configuration file.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Program {
     Serve,
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &ConfigArgs) -> Result<ExitCode> {
             } else {
                 settings::load(file, &mut Settings::default())
             };
-            checked.map_err(|faults| Failure::new(Exit::Usage, faults))?;
+            checked.map_err(|faults| CliError::new(Exit::Usage, faults))?;
             let _ = writeln!(std::io::stdout(), "{}: no errors", file.display());
         }
         Action::Example { program } => {

@@ -23,10 +23,10 @@ use smig_settings::value::{parse_size, parse_time};
 use smig_testbed::netns::{Privilege, enter_user_namespace};
 use tokio_util::sync::CancellationToken;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CliError, Exit};
 use crate::interrupt::{self, INTERRUPTED};
 use crate::lab::build;
-use target::Target;
+use target::OutputTarget;
 
 /// Show how a big download delays small ones, and what migrating it changes
 #[derive(Debug, Args)]
@@ -118,18 +118,18 @@ impl DemoArgs {
     }
 
     /// Returns the variants to compare: `--variants` or the default. Fails if a variant is named twice.
-    fn variants(&self, unless_said: &[Variant]) -> Result<Vec<Variant>, Failure> {
-        let variants = self.variants.as_deref().unwrap_or(unless_said);
+    fn variants(&self, default: &[Variant]) -> Result<Vec<Variant>, CliError> {
+        let variants = self.variants.as_deref().unwrap_or(default);
         for (index, variant) in variants.iter().enumerate() {
             if variants[..index].contains(variant) {
                 let text = format!("--variants: {variant} is given twice; name each once");
-                return Err(Failure::new(Exit::Usage, text));
+                return Err(CliError::new(Exit::Usage, text));
             }
         }
         Ok(variants.to_vec())
     }
 
-    fn options(&self) -> Result<DemoOptions, Failure> {
+    fn options(&self) -> Result<DemoOptions, CliError> {
         let bulk_congestion_control = match self.bulk_congestion_control.as_str() {
             "same" => None,
             name => Some(name.to_owned()),
@@ -155,12 +155,12 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
     let options = args.options()?;
     // User namespaces require a single-threaded process.
     let privilege = enter_user_namespace()?;
-    crate::trace::start(crate::trace::Level::Errors);
+    crate::logging::start(crate::logging::Level::Errors);
     check(&options)?;
     let output = args.output.as_deref().unwrap_or_else(|| Path::new("./smig-demo.html"));
-    let page = Target::file(output)?;
-    let json = args.json.as_deref().map(Target::file_or_stdout).transpose()?;
-    let svg = args.svg.as_deref().map(Target::file).transpose()?;
+    let page = OutputTarget::file(output)?;
+    let json = args.json.as_deref().map(OutputTarget::file_or_stdout).transpose()?;
+    let svg = args.svg.as_deref().map(OutputTarget::file).transpose()?;
     let stop = CancellationToken::default();
     interrupt::listen(stop.clone())?;
     let result = match show(&options, privilege, &stop, json.as_ref()) {
@@ -186,7 +186,7 @@ fn show(
     options: &DemoOptions,
     privilege: Privilege,
     stop: &CancellationToken,
-    json: Option<&Target>,
+    json: Option<&OutputTarget>,
 ) -> Result<DemoResult> {
     const VERSION: &str = concat!("smig ", env!("CARGO_PKG_VERSION"));
     let smig = std::env::current_exe().context("cannot find the path of this program")?;
@@ -197,9 +197,11 @@ fn show(
 }
 
 /// Returns the screen: standard output, or standard error if the JSON goes to standard output.
-fn screen(json: Option<&Target>) -> Screen<Box<dyn Write>> {
+fn screen(json: Option<&OutputTarget>) -> Screen<Box<dyn Write>> {
     match json {
-        Some(Target::Stdout) => Screen::new(Box::new(io::stderr()), Output::of(&io::stderr())),
+        Some(OutputTarget::Stdout) => {
+            Screen::new(Box::new(io::stderr()), Output::of(&io::stderr()))
+        }
         _ => Screen::new(Box::new(io::stdout()), Output::of(&io::stdout())),
     }
 }
@@ -263,24 +265,24 @@ mod tests {
     use super::*;
 
     #[derive(Debug, Parser)]
-    struct Line {
+    struct TestCli {
         #[command(flatten)]
         args: DemoArgs,
     }
 
     fn options(flags: &[&str]) -> Result<DemoOptions, String> {
-        let line = ["demo"].iter().chain(flags);
-        let line = Line::try_parse_from(line).map_err(|error| error.to_string())?;
+        let args = ["demo"].iter().chain(flags);
+        let line = TestCli::try_parse_from(args).map_err(|error| error.to_string())?;
         line.args.options().map_err(|failure| failure.to_string())
     }
 
     #[test]
-    fn without_flags_it_is_the_labs_default() {
+    fn without_flags_the_options_are_the_defaults() {
         assert_eq!(options(&[]).unwrap(), DemoOptions::default());
     }
 
     #[test]
-    fn every_flag_arrives() {
+    fn every_flag_sets_its_option() {
         let changed = options(&[
             "--rate=2.5mbit",
             "--rtt=20ms",
@@ -308,28 +310,31 @@ mod tests {
     }
 
     #[test]
-    fn links_have_names() {
+    fn a_link_can_be_a_named_profile() {
         let wifi = options(&["--link=wifi"]).unwrap().link;
         assert_eq!(wifi.to_client.rate, Rate::mbit(8));
         assert!(options(&["--link=wifi", "--rate=1mbit"]).is_err());
     }
 
     #[test]
-    fn the_browser_has_flags_of_its_own() {
+    fn browser_mode_has_its_own_flags() {
         let line = ["demo", "--browser", "--loads=2", "--link=ftth"];
-        let line = Line::try_parse_from(line).unwrap().args;
+        let line = TestCli::try_parse_from(line).unwrap().args;
         let options = browser::options(&line).unwrap();
         assert_eq!(options.loads, 2);
         assert_eq!(options.link.to_client.rate, Rate::mbit(30));
         assert_eq!(options.variants, [Variant::PlainHttp2, Variant::Smig]);
-        for wrong in [["--browser", "--object=1kB"], ["--loads=2", "--rtt=1s"]] {
-            assert!(Line::try_parse_from(["demo"].iter().chain(&wrong)).is_err(), "{wrong:?}");
+        for invalid in [["--browser", "--object=1kB"], ["--loads=2", "--rtt=1s"]] {
+            assert!(
+                TestCli::try_parse_from(["demo"].iter().chain(&invalid)).is_err(),
+                "{invalid:?}"
+            );
         }
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_its_name() {
-        for (flag, named) in [
+    fn invalid_values_are_rejected_with_a_reason() {
+        for (flag, expected) in [
             ("--rate=fast", "--rate"),
             ("--rate=0", "1kbit"),
             ("--rate=10MB", "bits per second"),
@@ -342,7 +347,7 @@ mod tests {
             ("--link=5g", "smig lab profiles"),
         ] {
             let error = options(&[flag]).unwrap_err();
-            assert!(error.contains(named), "{flag}: {error}");
+            assert!(error.contains(expected), "{flag}: {error}");
         }
     }
 }

@@ -21,13 +21,13 @@ use time::OffsetDateTime;
 use crate::suffix::with_suffix;
 
 const DAY: Duration = Duration::from_secs(86_400);
-const AUTHORITY_LIFE: Duration = Duration::from_secs(3650 * 86_400);
+const AUTHORITY_VALIDITY: Duration = Duration::from_secs(3650 * 86_400);
 /// Longest validity that Apple's programs accept.
-const CERTIFICATE_LIFE: Duration = Duration::from_secs(397 * 86_400);
-/// A certificate with less validity left than this is replaced when a server starts.
-const RENEW: Duration = Duration::from_secs(60 * 86_400);
+const CERTIFICATE_VALIDITY: Duration = Duration::from_secs(397 * 86_400);
+/// A certificate whose remaining validity is less than this is replaced when a server starts.
+const MIN_REMAINING_VALIDITY: Duration = Duration::from_secs(60 * 86_400);
 
-const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+const LOOPBACK_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 /// Certificate, key and authority of a server.
 #[derive(Debug)]
@@ -39,15 +39,15 @@ pub(crate) struct DevCert {
     /// Path of the authority's certificate, for clients.
     pub(crate) authority: PathBuf,
     /// Whether the authority was created by this call.
-    pub(crate) freshness: Freshness,
+    pub(crate) authority_state: AuthorityState,
 }
 
 /// Whether the authority existed before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Freshness {
-    Old,
+pub(crate) enum AuthorityState {
+    Existing,
     /// Users must be notified: clients that trusted an earlier authority do not trust this one.
-    New,
+    Created,
 }
 
 /// Metadata stored beside a certificate.
@@ -60,7 +60,7 @@ struct CertMetadata {
 }
 
 /// Returns the directory of the files: `$XDG_DATA_HOME/smig`, or `~/.local/share/smig`.
-pub(crate) fn folder() -> Option<PathBuf> {
+pub(crate) fn data_dir() -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let data = set("XDG_DATA_HOME").filter(|path| path.is_absolute());
     data.or_else(|| Some(set("HOME")?.join(".local/share"))).map(|data| data.join("smig"))
@@ -68,7 +68,7 @@ pub(crate) fn folder() -> Option<PathBuf> {
 
 /// Returns the path of the authority's certificate, if the file exists.
 pub(crate) fn authority() -> Option<PathBuf> {
-    folder().map(|folder| folder.join("ca.pem")).filter(|path| path.is_file())
+    data_dir().map(|folder| folder.join("ca.pem")).filter(|path| path.is_file())
 }
 
 /// Returns the certificate for localhost and `hosts`. Creates or renews it where needed.
@@ -76,45 +76,47 @@ pub(crate) fn authority() -> Option<PathBuf> {
 /// # Errors
 /// The directory cannot be written, its files cannot be parsed, or one of `hosts` is not a host name.
 pub(crate) fn obtain(hosts: &[String]) -> Result<DevCert> {
-    let folder = folder().ok_or_else(|| {
+    let dir = data_dir().ok_or_else(|| {
         anyhow!(
             "no directory for a development certificate: neither HOME nor XDG_DATA_HOME is set; \
              set one, or use --cert and --key"
         )
     })?;
-    obtain_in(&folder, hosts, SystemTime::now()).with_context(|| {
+    obtain_in(&dir, hosts, SystemTime::now()).with_context(|| {
         format!(
             "cannot create a development certificate in {} (use --cert and --key, or set \
              XDG_DATA_HOME to a writable directory)",
-            folder.display()
+            dir.display()
         )
     })
 }
 
-fn obtain_in(folder: &Path, hosts: &[String], now: SystemTime) -> Result<DevCert> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+fn obtain_in(dir: &Path, hosts: &[String], now: SystemTime) -> Result<DevCert> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     // Lock: two servers that start at the same time must create only one authority.
-    let lock = File::create(folder.join("lock"))?;
+    let lock = File::create(dir.join("lock"))?;
     lock.lock()?;
     let now = now.duration_since(UNIX_EPOCH)?.as_secs();
-    let place = |name: &str| folder.join(name);
-    let authority_files = Files::new(place("ca.pem"), place("ca.key"), place("ca.json"));
-    let (issuer, freshness) = match authority_files.load(now) {
-        Some((note, _, key)) => (Authority::restore(&note, &key)?, Freshness::Old),
-        None => (Authority::make(&authority_files, now)?, Freshness::New),
+    let path = |name: &str| dir.join(name);
+    let authority_files = CertFiles::new(path("ca.pem"), path("ca.key"), path("ca.json"));
+    let (issuer, authority_state) = match authority_files.load(now) {
+        Some((metadata, _, key)) => {
+            (Authority::restore(&metadata, &key)?, AuthorityState::Existing)
+        }
+        None => (Authority::create(&authority_files, now)?, AuthorityState::Created),
     };
 
-    let mut names: Vec<String> = NAMES.iter().map(|&name| name.to_owned()).collect();
-    names.extend(hosts.iter().filter(|host| !NAMES.contains(&host.as_str())).cloned());
-    let files = Files::new(place("server.pem"), place("server.key"), place("server.json"));
-    let known = match freshness {
-        Freshness::New => None,
-        Freshness::Old => files.load(now).filter(|(note, ..)| {
-            let covers = |name| note.names.contains(name);
+    let mut names: Vec<String> = LOOPBACK_NAMES.iter().map(|&name| name.to_owned()).collect();
+    names.extend(hosts.iter().filter(|host| !LOOPBACK_NAMES.contains(&host.as_str())).cloned());
+    let files = CertFiles::new(path("server.pem"), path("server.key"), path("server.json"));
+    let stored = match authority_state {
+        AuthorityState::Created => None,
+        AuthorityState::Existing => files.load(now).filter(|(metadata, ..)| {
+            let covers = |name| metadata.names.contains(name);
             names.iter().all(covers)
         }),
     };
-    let (certificate, key) = match known {
+    let (certificate, key) = match stored {
         Some((_, certificate, key)) => (certificate, key),
         None => issuer.sign(&files, names, now)?,
     };
@@ -122,43 +124,48 @@ fn obtain_in(folder: &Path, hosts: &[String], now: SystemTime) -> Result<DevCert
         certificate: certificate.into_bytes(),
         key: key.into_bytes(),
         authority: authority_files.certificate,
-        freshness,
+        authority_state,
     })
 }
 
 /// Paths of a certificate, its key and its metadata.
-struct Files {
+struct CertFiles {
     certificate: PathBuf,
     key: PathBuf,
-    note: PathBuf,
+    metadata: PathBuf,
 }
 
-impl Files {
-    const fn new(certificate: PathBuf, key: PathBuf, note: PathBuf) -> Self {
-        Self { certificate, key, note }
+impl CertFiles {
+    const fn new(certificate: PathBuf, key: PathBuf, metadata: PathBuf) -> Self {
+        Self { certificate, key, metadata }
     }
 
-    /// Returns the stored files if they exist and stay valid for at least [`RENEW`].
+    /// Returns the stored files if they exist and stay valid for [`MIN_REMAINING_VALIDITY`].
     fn load(&self, now: u64) -> Option<(CertMetadata, String, String)> {
-        let note: CertMetadata = serde_json::from_slice(&fs::read(&self.note).ok()?).ok()?;
+        let metadata: CertMetadata =
+            serde_json::from_slice(&fs::read(&self.metadata).ok()?).ok()?;
         let certificate = fs::read_to_string(&self.certificate).ok()?;
         let key = fs::read_to_string(&self.key).ok()?;
-        (note.expires >= now + RENEW.as_secs()).then_some((note, certificate, key))
+        (metadata.expires >= now + MIN_REMAINING_VALIDITY.as_secs()).then_some((
+            metadata,
+            certificate,
+            key,
+        ))
     }
 
     /// Writes the metadata last: a set without metadata is created again.
-    fn store(&self, note: &CertMetadata, certificate: &str, key: &str) -> Result<()> {
-        if self.note.exists() {
-            fs::remove_file(&self.note)?;
+    fn store(&self, metadata: &CertMetadata, certificate: &str, key: &str) -> Result<()> {
+        if self.metadata.exists() {
+            fs::remove_file(&self.metadata)?;
         }
-        replace(&self.key, key.as_bytes(), 0o600)?;
-        replace(&self.certificate, certificate.as_bytes(), 0o644)?;
-        replace(&self.note, &serde_json::to_vec(note)?, 0o644)
+        write_atomically(&self.key, key.as_bytes(), 0o600)?;
+        write_atomically(&self.certificate, certificate.as_bytes(), 0o644)?;
+        write_atomically(&self.metadata, &serde_json::to_vec(metadata)?, 0o644)
     }
 }
 
 /// Writes a file atomically: readers see the complete content or none.
-fn replace(path: &Path, content: &[u8], mode: u32) -> Result<()> {
+fn write_atomically(path: &Path, content: &[u8], mode: u32) -> Result<()> {
     let new = with_suffix(path, ".new");
     let write = || {
         let _ = fs::remove_file(&new);
@@ -182,30 +189,30 @@ impl Authority {
     }
 
     /// Rebuilds the authority from the name and key that its certificate was created with.
-    fn restore(note: &CertMetadata, key: &str) -> Result<Self> {
-        let name = note.names.first().map_or("", String::as_str);
+    fn restore(metadata: &CertMetadata, key: &str) -> Result<Self> {
+        let name = metadata.names.first().map_or("", String::as_str);
         Ok(Self(Issuer::new(Self::params(name), KeyPair::from_pem(key)?)))
     }
 
-    fn make(files: &Files, now: u64) -> Result<Self> {
+    fn create(files: &CertFiles, now: u64) -> Result<Self> {
         let key = KeyPair::generate()?;
-        let expires = now + AUTHORITY_LIFE.as_secs();
+        let expires = now + AUTHORITY_VALIDITY.as_secs();
         // The name differs from that of earlier authorities: some programs compare names only.
         let name = format!("smig development authority {now:x}");
         let mut params = Self::params(&name);
         set_validity(&mut params, now, expires)?;
         let certificate = params.self_signed(&key)?.pem();
-        let note = CertMetadata { expires, names: vec![name] };
-        files.store(&note, &certificate, &key.serialize_pem())?;
-        Self::restore(&note, &key.serialize_pem())
+        let metadata = CertMetadata { expires, names: vec![name] };
+        files.store(&metadata, &certificate, &key.serialize_pem())?;
+        Self::restore(&metadata, &key.serialize_pem())
     }
 
-    fn sign(&self, files: &Files, names: Vec<String>, now: u64) -> Result<(String, String)> {
-        if let Some(bad) = names.iter().find(|name| !is_name(name)) {
-            return Err(anyhow!("--host {bad:?} is neither a host name nor an IP address"));
+    fn sign(&self, files: &CertFiles, names: Vec<String>, now: u64) -> Result<(String, String)> {
+        if let Some(invalid) = names.iter().find(|name| !is_host(name)) {
+            return Err(anyhow!("--host {invalid:?} is neither a host name nor an IP address"));
         }
         let key = KeyPair::generate()?;
-        let expires = now + CERTIFICATE_LIFE.as_secs();
+        let expires = now + CERTIFICATE_VALIDITY.as_secs();
         let mut params = CertificateParams::new(names.clone())?;
         params.distinguished_name = DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, "smig development certificate");
@@ -229,7 +236,7 @@ fn set_validity(params: &mut CertificateParams, now: u64, expires: u64) -> Resul
     Ok(())
 }
 
-fn is_name(name: &str) -> bool {
+fn is_host(name: &str) -> bool {
     let is_label = |label: &str| {
         !label.is_empty() && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
     };
@@ -248,35 +255,35 @@ mod tests {
     }
 
     #[test]
-    fn it_is_made_once_and_renewed_in_time() {
-        let folder = tempfile::tempdir().unwrap();
+    fn certificates_are_created_once_and_renewed_before_expiry() {
+        let dir = tempfile::tempdir().unwrap();
         let obtain = |hosts: &[&str], days| {
             let hosts: Vec<_> = hosts.iter().map(|&host| host.to_owned()).collect();
-            obtain_in(folder.path(), &hosts, at(days)).unwrap()
+            obtain_in(dir.path(), &hosts, at(days)).unwrap()
         };
         let first = obtain(&[], 0);
-        assert_eq!(first.freshness, Freshness::New);
-        let again = obtain(&[], 300);
-        assert_eq!(again.freshness, Freshness::Old);
-        assert_eq!(again.certificate, first.certificate);
+        assert_eq!(first.authority_state, AuthorityState::Created);
+        let second = obtain(&[], 300);
+        assert_eq!(second.authority_state, AuthorityState::Existing);
+        assert_eq!(second.certificate, first.certificate);
 
         let named = obtain(&["files.example"], 300);
         assert_ne!(named.certificate, first.certificate);
-        assert_eq!(named.freshness, Freshness::Old);
-        assert_eq!(obtain(&[], 310).certificate, named.certificate, "it covers more than is asked");
-        assert_ne!(obtain(&[], 300 + 340).certificate, named.certificate, "it ends soon");
-        assert_eq!(obtain(&[], 3600).freshness, Freshness::New);
+        assert_eq!(named.authority_state, AuthorityState::Existing);
+        assert_eq!(obtain(&[], 310).certificate, named.certificate, "it covers more names");
+        assert_ne!(obtain(&[], 300 + 340).certificate, named.certificate, "it expires soon");
+        assert_eq!(obtain(&[], 3600).authority_state, AuthorityState::Created);
 
-        let mode = fs::metadata(folder.path().join("ca.key")).unwrap().permissions().mode();
+        let mode = fs::metadata(dir.path().join("ca.key")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
 
     #[test]
-    fn names_are_checked() {
-        let folder = tempfile::tempdir().unwrap();
-        let error = obtain_in(folder.path(), &["two words".to_owned()], at(0)).unwrap_err();
+    fn host_names_are_validated() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = obtain_in(dir.path(), &["two words".to_owned()], at(0)).unwrap_err();
         assert!(error.to_string().contains("two words"), "{error}");
-        assert!(is_name("a.example") && is_name("*.a.example") && is_name("2001:db8::1"));
-        assert!(!is_name("") && !is_name("a..b") && !is_name("a_b/c"));
+        assert!(is_host("a.example") && is_host("*.a.example") && is_host("2001:db8::1"));
+        assert!(!is_host("") && !is_host("a..b") && !is_host("a_b/c"));
     }
 }

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 /// Exit status that shells report for a program killed by SIGINT.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// Stops at the first SIGINT or SIGTERM; ends the process at the second.
+/// Cancels `stop` at the first SIGINT or SIGTERM; ends the process at the second.
 pub(crate) fn listen(stop: CancellationToken) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listen = move || {

@@ -13,6 +13,7 @@ mod gateway;
 mod get;
 mod interrupt;
 mod lab;
+mod logging;
 mod open_files;
 mod paint;
 mod probe;
@@ -21,7 +22,6 @@ mod settings;
 mod stderr;
 mod stdout;
 mod suffix;
-mod trace;
 mod trust;
 
 use std::process::ExitCode;
@@ -29,7 +29,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser as _};
 
 use cli::{Cli, Command};
-use exit::{Exit, Failure};
+use exit::{CliError, Exit};
 
 /// A request takes about thirty small allocations, for which the C library's allocator is slower.
 #[global_allocator]
@@ -48,9 +48,9 @@ fn main() -> ExitCode {
         Command::Completions(args) => completions::run(&args, Cli::command()),
     };
     result.unwrap_or_else(|error| {
-        stderr::say(&format!("{} {error:#}", paint::bad("error:")));
-        stderr::finish();
-        let exit = error.downcast_ref::<Failure>().map_or(Exit::Failure, |failure| failure.exit);
+        stderr::print_line(&format!("{} {error:#}", paint::error("error:")));
+        stderr::flush();
+        let exit = error.downcast_ref::<CliError>().map_or(Exit::Failure, |failure| failure.exit);
         exit.into()
     })
 }

@@ -4,12 +4,12 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 
 /// RLIMIT_NOFILE, raised to its hard limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct OpenFiles {
+pub(crate) struct OpenFilesLimit {
     /// `None`: unlimited.
     limit: Option<u64>,
 }
 
-impl OpenFiles {
+impl OpenFilesLimit {
     /// Raises the soft limit to the hard limit: 10,000 connections need more than the usual soft limit.
     pub(crate) fn raise() -> Self {
         let mut limit = getrlimit(Resource::Nofile);
@@ -21,15 +21,16 @@ impl OpenFiles {
         Self { limit: getrlimit(Resource::Nofile).current }
     }
 
-    /// Describes for operators whether the limit suffices for `max_connections` of `each` descriptors.
-    pub(crate) fn report(self, max_connections: usize, each: u64) -> String {
+    /// Describes whether the limit suffices for `max_connections` of `per_connection` descriptors.
+    pub(crate) fn report(self, max_connections: usize, per_connection: u64) -> String {
         let Some(limit) = self.limit else { return "open files: no limit".to_owned() };
-        let wanted = u64::try_from(max_connections).unwrap_or(u64::MAX).saturating_mul(each);
-        if limit > wanted {
+        let needed =
+            u64::try_from(max_connections).unwrap_or(u64::MAX).saturating_mul(per_connection);
+        if limit > needed {
             return format!("open files: {limit} at most");
         }
         format!(
-            "open files: {limit} at most, but {max_connections} connections need {wanted}; when they \
+            "open files: {limit} at most, but {max_connections} connections need {needed}; when they \
              are used up, new connections wait. Raise the hard limit (ulimit -Hn; LimitNOFILE= in \
              systemd) or lower server.max_connections"
         )
@@ -41,8 +42,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn too_few_are_told_with_what_to_do() {
-        let report = |limit, each| OpenFiles { limit }.report(1000, each);
+    fn a_low_limit_is_reported_with_advice() {
+        let report = |limit, per_connection| OpenFilesLimit { limit }.report(1000, per_connection);
         assert_eq!(report(Some(2001), 2), "open files: 2001 at most");
         assert_eq!(report(None, 2), "open files: no limit");
         let few = report(Some(2000), 2);

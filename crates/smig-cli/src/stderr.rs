@@ -1,4 +1,4 @@
-//! Standard error, written by a thread: a pipe that is full would block a worker with all its connections.
+//! Standard error, written by a thread: a full pipe would block a worker and all its connections.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fs::File;
@@ -10,97 +10,97 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use std::{panic, thread};
 
-/// Bytes that may wait to be taken; lines beyond are lost, and counted.
-const MAX_BYTES: usize = 1 << 20;
-/// What a line takes besides its bytes, about.
-const LINE: usize = 64;
-/// How long the end waits for what is left.
-const LAST: Duration = Duration::from_secs(1);
-/// How often it looks.
-const LOOK: Duration = Duration::from_millis(5);
+/// Maximum size of the queue in bytes; further lines are lost, and counted.
+const MAX_QUEUED_BYTES: usize = 1 << 20;
+/// Approximate memory of a queued line besides its bytes.
+const LINE_OVERHEAD_BYTES: usize = 64;
+/// How long [`flush`] waits for the queued lines to be written.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+/// How often [`flush`] checks the queue.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 static QUEUE: OnceLock<Queue> = OnceLock::new();
 
-/// Lines on their way to the thread that writes them.
+/// Lines for the thread that writes them.
 struct Queue {
     lines: Sender<Vec<u8>>,
-    waiting: AtomicUsize,
-    lost: AtomicU64,
+    queued_bytes: AtomicUsize,
+    lost_lines: AtomicU64,
 }
 
-/// While this lives nobody waits for standard error. Dropping it waits for the last lines, for a second at most.
+/// Flushes the queue when dropped, which takes a second at most.
 #[must_use]
-pub(crate) struct Apart(());
+pub(crate) struct WriterGuard(());
 
-/// From now on lines are written by a thread of its own; where there can be none, as before.
-pub(crate) fn apart() -> Apart {
+/// Starts a thread that writes all lines from now on; without one, they are written directly.
+pub(crate) fn spawn_writer() -> WriterGuard {
     let (lines, receiver) = channel();
-    // Its own file: standard error's lock would be held in a write that does not end.
+    // A descriptor of its own: a write that blocks would hold the lock of `io::stderr`.
     if let Ok(file) = io::stderr().as_fd().try_clone_to_owned()
-        && QUEUE.set(Queue { lines, waiting: 0.into(), lost: 0.into() }).is_ok()
+        && QUEUE.set(Queue { lines, queued_bytes: 0.into(), lost_lines: 0.into() }).is_ok()
         && let Some(queue) = QUEUE.get()
     {
         let name = "smig-stderr".to_owned();
         let write = move || queue.write_all(&receiver, &mut File::from(file));
-        // Where there is no thread, the receiver has gone, and lines are written as before.
+        // If the thread cannot start, the receiver is dropped, and lines are written directly.
         let _ = thread::Builder::new().name(name).spawn(write);
         report_panics();
     }
-    Apart(())
+    WriterGuard(())
 }
 
-/// Reports panics like other lines: the standard library's hook would wait for the reader.
+/// Reports panics like other lines: the standard library's hook would block on a full pipe.
 fn report_panics() {
     panic::set_hook(Box::new(|info| {
         let thread = thread::current();
-        say(&format!("thread '{}' {info}", thread.name().unwrap_or("<unnamed>")));
+        print_line(&format!("thread '{}' {info}", thread.name().unwrap_or("<unnamed>")));
         let backtrace = Backtrace::capture();
         if backtrace.status() == BacktraceStatus::Captured {
-            say(&backtrace.to_string());
+            print_line(&backtrace.to_string());
         }
     }));
 }
 
-impl Drop for Apart {
+impl Drop for WriterGuard {
     fn drop(&mut self) {
-        finish();
+        flush();
     }
 }
 
-/// Waits until what was said so far is written, for a second at most.
-pub(crate) fn finish() {
-    let end = Instant::now() + LAST;
-    while QUEUE.get().is_some_and(|queue| queue.waiting.load(Ordering::Acquire) > 0)
+/// Waits until all queued lines are written, for a second at most.
+pub(crate) fn flush() {
+    let end = Instant::now() + FLUSH_TIMEOUT;
+    while QUEUE.get().is_some_and(|queue| queue.queued_bytes.load(Ordering::Acquire) > 0)
         && Instant::now() < end
     {
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
 impl Queue {
     /// Queues a line, or drops and counts it. Returns false if there is no thread to write it.
-    fn take(&self, text: &[u8]) -> bool {
-        let cost = text.len() + LINE;
-        if self.waiting.fetch_add(cost, Ordering::Relaxed) + cost > MAX_BYTES {
-            self.waiting.fetch_sub(cost, Ordering::Relaxed);
-            self.lost.fetch_add(1, Ordering::Relaxed);
+    fn enqueue(&self, text: &[u8]) -> bool {
+        let cost = text.len() + LINE_OVERHEAD_BYTES;
+        if self.queued_bytes.fetch_add(cost, Ordering::Relaxed) + cost > MAX_QUEUED_BYTES {
+            self.queued_bytes.fetch_sub(cost, Ordering::Relaxed);
+            self.lost_lines.fetch_add(1, Ordering::Relaxed);
             return true;
         }
-        // The note takes the place of the lost lines.
-        let mut line = self.take_note();
-        self.waiting.fetch_add(line.len(), Ordering::Relaxed);
+        // A note takes the place of lost lines.
+        let mut line = self.take_lost_note();
+        self.queued_bytes.fetch_add(line.len(), Ordering::Relaxed);
         line.extend_from_slice(text);
         let len = line.len();
-        let taken = self.lines.send(line).is_ok();
-        if !taken {
-            self.waiting.fetch_sub(len + LINE, Ordering::Relaxed);
+        let is_sent = self.lines.send(line).is_ok();
+        if !is_sent {
+            self.queued_bytes.fetch_sub(len + LINE_OVERHEAD_BYTES, Ordering::Relaxed);
         }
-        taken
+        is_sent
     }
 
-    /// Returns a line about the lines that were lost since the last one; empty if there are none.
-    fn take_note(&self) -> Vec<u8> {
-        match self.lost.swap(0, Ordering::Relaxed) {
+    /// Returns a note about the lines lost since the last note; empty if there are none.
+    fn take_lost_note(&self) -> Vec<u8> {
+        match self.lost_lines.swap(0, Ordering::Relaxed) {
             0 => Vec::new(),
             lost => {
                 format!("({lost} lines were lost: standard error was not read in time)\n").into()
@@ -114,25 +114,25 @@ impl Queue {
         }
     }
 
-    /// Writes a line that was queued. Lines that cannot be written are lost: there is nowhere to report that.
+    /// Writes a queued line. Errors are ignored: there is nowhere to report them.
     fn write(&self, line: &[u8], to: &mut impl Write) {
         let _ = to.write_all(line);
-        let cost = line.len() + LINE;
-        if self.waiting.load(Ordering::Relaxed) == cost {
-            // The last of the queue: no later line will bring the note.
-            let _ = to.write_all(&self.take_note());
+        let cost = line.len() + LINE_OVERHEAD_BYTES;
+        if self.queued_bytes.load(Ordering::Relaxed) == cost {
+            // This was the last queued line: no later line carries the note.
+            let _ = to.write_all(&self.take_lost_note());
         }
-        self.waiting.fetch_sub(cost, Ordering::Release);
+        self.queued_bytes.fetch_sub(cost, Ordering::Release);
     }
 }
 
-/// A writer of whole lines, for each of them anew.
-pub(crate) struct Lines;
+/// Writer for complete lines: each call of `write` queues one.
+pub(crate) struct StderrLines;
 
-impl Write for Lines {
+impl Write for StderrLines {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
         match QUEUE.get() {
-            Some(queue) if queue.take(text) => Ok(text.len()),
+            Some(queue) if queue.enqueue(text) => Ok(text.len()),
             Some(_) | None => io::stderr().write(text),
         }
     }
@@ -143,9 +143,9 @@ impl Write for Lines {
 }
 
 /// Writes a line.
-pub(crate) fn say(text: &str) {
-    // Nobody could be told that it failed.
-    let _ = Lines.write_all(format!("{text}\n").as_bytes());
+pub(crate) fn print_line(text: &str) {
+    // There is nowhere to report an error.
+    let _ = StderrLines.write_all(format!("{text}\n").as_bytes());
 }
 
 #[cfg(test)]
@@ -155,29 +155,29 @@ mod tests {
 
     fn queue() -> (Queue, Receiver<Vec<u8>>) {
         let (lines, receiver) = channel();
-        (Queue { lines, waiting: 0.into(), lost: 0.into() }, receiver)
+        (Queue { lines, queued_bytes: 0.into(), lost_lines: 0.into() }, receiver)
     }
 
-    const LOST: &str = "(7 lines were lost: standard error was not read in time)\n";
+    const LOST_NOTE: &str = "(7 lines were lost: standard error was not read in time)\n";
 
-    /// Fills the queue, and loses seven lines. Returns how many lines wait.
+    /// Fills the queue, and loses seven more lines. Returns the number of queued lines.
     fn overfill(queue: &Queue) -> usize {
         let line = [&[b'x'; 1023][..], b"\n"].concat();
-        let fit = MAX_BYTES / (line.len() + LINE);
+        let fit = MAX_QUEUED_BYTES / (line.len() + LINE_OVERHEAD_BYTES);
         for _ in 0..fit + 7 {
-            assert!(queue.take(&line));
+            assert!(queue.enqueue(&line));
         }
-        assert_eq!(queue.lost.load(Ordering::Relaxed), 7);
+        assert_eq!(queue.lost_lines.load(Ordering::Relaxed), 7);
         fit
     }
 
-    /// Writes what waits.
+    /// Writes the queued lines.
     fn drain(queue: &Queue, receiver: &Receiver<Vec<u8>>) -> String {
         let mut written = Vec::new();
         while let Ok(line) = receiver.try_recv() {
             queue.write(&line, &mut written);
         }
-        assert_eq!(queue.waiting.load(Ordering::Relaxed), 0);
+        assert_eq!(queue.queued_bytes.load(Ordering::Relaxed), 0);
         String::from_utf8(written).unwrap()
     }
 
@@ -187,35 +187,35 @@ mod tests {
         let fit = overfill(&queue);
         let text = drain(&queue, &receiver);
         assert_eq!(text.matches('x').count(), fit * 1023);
-        assert!(text.ends_with(LOST), "{}", &text[text.len() - 100..]);
+        assert!(text.ends_with(LOST_NOTE), "{}", &text[text.len() - 100..]);
     }
 
     #[test]
-    fn the_note_stands_where_the_lines_were_lost() {
+    fn the_note_is_written_in_place_of_the_lost_lines() {
         let (queue, receiver) = queue();
         let fit = overfill(&queue);
         let mut first = Vec::new();
         queue.write(&receiver.recv().unwrap(), &mut first);
-        assert!(queue.take(b"after\n"));
+        assert!(queue.enqueue(b"after\n"));
         let text = drain(&queue, &receiver);
         assert_eq!(text.matches('x').count(), (fit - 1) * 1023);
-        assert!(text.ends_with(&format!("x\n{LOST}after\n")), "{}", &text[text.len() - 100..]);
+        assert!(text.ends_with(&format!("x\n{LOST_NOTE}after\n")), "{}", &text[text.len() - 100..]);
     }
 
     #[test]
-    fn without_a_thread_lines_are_written_at_once() {
+    fn without_a_writer_lines_are_not_queued() {
         let (queue, receiver) = queue();
         drop(receiver);
-        assert!(!queue.take(b"a line\n"));
-        assert_eq!(queue.waiting.load(Ordering::Relaxed), 0);
+        assert!(!queue.enqueue(b"a line\n"));
+        assert_eq!(queue.queued_bytes.load(Ordering::Relaxed), 0);
     }
 
-    /// This test is its own child, whose standard error is a pipe that nobody reads.
+    /// Runs itself as a child process whose standard error is a pipe that is never read.
     #[test]
-    fn threads_that_panic_do_not_wait_for_the_reader() {
+    fn panics_do_not_block_on_a_full_pipe() {
         const CHILD: &str = "SMIG_TEST_PANICS";
         if std::env::var_os(CHILD).is_some() {
-            let _apart = apart();
+            let _guard = spawn_writer();
             for _ in 0..100 {
                 let message = "x".repeat(4096);
                 let ended = thread::spawn(move || assert_eq!(message, "")).join();

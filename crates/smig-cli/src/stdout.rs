@@ -4,13 +4,13 @@
 use std::fmt;
 use std::io::{self, ErrorKind, Write as _};
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CliError, Exit};
 
 /// Writes to standard output. A broken pipe is not an error.
-pub(crate) fn write(text: fmt::Arguments<'_>) -> Result<(), Failure> {
+pub(crate) fn write(text: fmt::Arguments<'_>) -> Result<(), CliError> {
     match io::stdout().lock().write_fmt(text) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::new(Exit::Write, format!("cannot write to standard output: {error}")))
+            Err(CliError::new(Exit::Write, format!("cannot write to standard output: {error}")))
         }
         _ => Ok(()),
     }

@@ -17,7 +17,7 @@ use crate::dev_cert;
 ///
 /// # Errors
 /// The development authority is damaged.
-pub(crate) fn of(cacert: Option<&Path>, insecure: bool, host: &str) -> Result<Trust> {
+pub(crate) fn anchors_for(cacert: Option<&Path>, insecure: bool, host: &str) -> Result<Trust> {
     match (cacert, insecure) {
         (Some(path), _) => Ok(Trust::File(path.to_owned())),
         (None, true) => Ok(Trust::DangerAcceptInvalidCerts),
@@ -30,11 +30,11 @@ pub(crate) fn of(cacert: Option<&Path>, insecure: bool, host: &str) -> Result<Tr
 
 /// Returns whether `host` is a loopback name (RFC 6761 section 6.3) or a loopback address.
 pub(crate) fn is_loopback(host: &str) -> bool {
-    let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
-    let lower = bare.to_ascii_lowercase();
+    let host_part = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+    let lower = host_part.to_ascii_lowercase();
     lower == "localhost"
         || lower.ends_with(".localhost")
-        || bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+        || host_part.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 /// Returns a TLS configuration that trusts the system's authorities and the development authority.
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_this_machine_is_loopback() {
+    fn loopback_names_and_addresses_are_recognized() {
         for yes in ["localhost", "LOCALHOST", "a.localhost", "127.1.2.3", "[::1]", "::1"] {
             assert!(is_loopback(yes), "{yes}");
         }

@@ -1,11 +1,11 @@
-//! A file that serde describes: each part is read separately, so that one fault does not hide the next.
+//! A TOML file for serde. Each part is read separately, so that one fault does not hide the next.
 
 use serde::de::DeserializeOwned;
 use serde_path_to_error::Segment;
 use toml::de::DeValue;
 use toml::{Table, Value};
 
-use crate::fault::suggest;
+use crate::diagnostic::suggest;
 use crate::{Diagnostic, KeyLocations, Schema};
 
 /// A value with its position in the file.
@@ -20,8 +20,8 @@ pub struct AtKey<T> {
 /// A file that is being read.
 #[derive(Debug)]
 pub struct Document<'a> {
-    located: KeyLocations<'a>,
-    rest: Table,
+    locations: KeyLocations<'a>,
+    unread: Table,
     faults: Vec<Diagnostic>,
 }
 
@@ -31,92 +31,100 @@ impl<'a> Document<'a> {
     /// # Errors
     /// Text that is not TOML.
     pub fn parse(text: &'a str) -> Result<Self, Diagnostic> {
-        let fault = |line, what| Diagnostic { line, key: String::new(), what };
-        let located = KeyLocations::parse(text).map_err(|(line, what)| fault(line, what))?;
+        let diagnostic = |line, what| Diagnostic { line, key: String::new(), message: what };
+        let locations = KeyLocations::parse(text).map_err(|(line, what)| diagnostic(line, what))?;
         // Text that parses in the located form parses here too.
-        let rest =
-            text.parse().map_err(|error: toml::de::Error| fault(1, error.message().to_owned()))?;
-        Ok(Self { located, rest, faults: Vec::new() })
+        let unread = text
+            .parse()
+            .map_err(|error: toml::de::Error| diagnostic(1, error.message().to_owned()))?;
+        Ok(Self { locations, unread, faults: Vec::new() })
     }
 
     /// Reads the sections of a schema.
-    pub fn settings<T>(&mut self, schema: &Schema<T>, settings: &mut T) {
-        for (name, content) in self.located.table() {
+    pub fn read_sections<T>(&mut self, schema: &Schema<T>, settings: &mut T) {
+        for (name, content) in self.locations.table() {
             let name = name.get_ref().as_ref();
             if let DeValue::Table(table) = content.get_ref()
                 && schema.has_section(name)
             {
-                schema.section(&self.located, name, table, settings, &mut self.faults);
-                self.rest.remove(name);
+                schema.apply_section(&self.locations, name, table, settings, &mut self.faults);
+                self.unread.remove(name);
             }
         }
     }
 
     /// Returns whether the file has a top-level key that was not read yet.
     #[must_use]
-    pub fn has(&self, key: &str) -> bool {
-        self.rest.contains_key(key)
+    pub fn contains(&self, key: &str) -> bool {
+        self.unread.contains_key(key)
     }
 
     /// Reads a top-level key.
-    pub fn one<T: DeserializeOwned>(&mut self, key: &str) -> Option<AtKey<T>> {
-        let value = self.rest.remove(key)?;
-        self.read(value, vec![key.to_owned()])
+    pub fn take<T: DeserializeOwned>(&mut self, key: &str) -> Option<AtKey<T>> {
+        let value = self.unread.remove(key)?;
+        self.deserialize(value, vec![key.to_owned()])
     }
 
     /// Reads an array of tables.
-    pub fn each<T: DeserializeOwned>(&mut self, key: &str) -> Vec<AtKey<T>> {
-        match self.rest.remove(key) {
+    pub fn take_array<T: DeserializeOwned>(&mut self, key: &str) -> Vec<AtKey<T>> {
+        match self.unread.remove(key) {
             None => Vec::new(),
             Some(Value::Array(items)) => {
                 let items = items.into_iter().enumerate();
                 let at = |index: usize| vec![key.to_owned(), index.to_string()];
-                items.filter_map(|(index, item)| self.read(item, at(index))).collect()
+                items.filter_map(|(index, item)| self.deserialize(item, at(index))).collect()
             }
             Some(_) => {
-                self.fault(&[key.to_owned()], format!("write each entry as [[{key}]]"));
+                self.report(&[key.to_owned()], format!("write each entry as [[{key}]]"));
                 Vec::new()
             }
         }
     }
 
     /// Reads a table of named tables.
-    pub fn named<T: DeserializeOwned>(&mut self, key: &str) -> Vec<AtKey<T>> {
-        match self.rest.remove(key) {
+    pub fn take_tables<T: DeserializeOwned>(&mut self, key: &str) -> Vec<AtKey<T>> {
+        match self.unread.remove(key) {
             None => Vec::new(),
             Some(Value::Table(items)) => {
                 let at = |name: String| vec![key.to_owned(), name];
-                items.into_iter().filter_map(|(name, item)| self.read(item, at(name))).collect()
+                items
+                    .into_iter()
+                    .filter_map(|(name, item)| self.deserialize(item, at(name)))
+                    .collect()
             }
             Some(_) => {
-                self.fault(&[key.to_owned()], format!("write each entry as [{key}.NAME]"));
+                self.report(&[key.to_owned()], format!("write each entry as [{key}.NAME]"));
                 Vec::new()
             }
         }
     }
 
-    fn read<T: DeserializeOwned>(&mut self, value: Value, mut at: Vec<String>) -> Option<AtKey<T>> {
+    fn deserialize<T: DeserializeOwned>(
+        &mut self,
+        value: Value,
+        mut at: Vec<String>,
+    ) -> Option<AtKey<T>> {
         match serde_path_to_error::deserialize(value) {
             Ok(value) => Some(AtKey { at, value }),
             Err(error) => {
-                at.extend(error.path().iter().filter_map(word));
-                let mut what = error.inner().message().trim_end().to_owned();
-                if let Some((unknown, better)) = unknown_key(&what) {
+                at.extend(error.path().iter().filter_map(segment_text));
+                let mut message = error.inner().message().trim_end().to_owned();
+                if let Some((unknown, improved)) = unknown_key(&message) {
                     if at.last() != Some(&unknown) {
                         at.push(unknown);
                     }
-                    what = better;
+                    message = improved;
                 }
-                self.fault(&at, what);
+                self.report(&at, message);
                 None
             }
         }
     }
 
-    /// Records a fault at a key, or at the existing prefix of its path.
-    pub fn fault(&mut self, at: &[String], what: impl Into<String>) {
-        let line = self.located.find(at).line;
-        self.faults.push(Diagnostic { line, key: at.join("."), what: what.into() });
+    /// Reports a fault at a key, or at the existing prefix of its path.
+    pub fn report(&mut self, at: &[String], what: impl Into<String>) {
+        let line = self.locations.find(at).line;
+        self.faults.push(Diagnostic { line, key: at.join("."), message: what.into() });
     }
 
     /// Finishes reading. Keys that were not read are unknown; `known` are the file's top-level keys.
@@ -124,14 +132,14 @@ impl<'a> Document<'a> {
     /// # Errors
     /// Every fault, in the file's order.
     pub fn finish(mut self, known: &[&str]) -> Result<(), Vec<Diagnostic>> {
-        for key in std::mem::take(&mut self.rest).into_iter().map(|(key, _)| key) {
-            let what = match suggest(&key, known.iter().copied()) {
+        for key in std::mem::take(&mut self.unread).into_iter().map(|(key, _)| key) {
+            let message = match suggest(&key, known.iter().copied()) {
                 // A known key with a value of the wrong form.
                 Some(same) if same == key => format!("this is a table; write it as [{key}]"),
-                Some(near) => format!("unknown key; did you mean {near}?"),
+                Some(similar) => format!("unknown key; did you mean {similar}?"),
                 None => format!("unknown key; known keys: {}", known.join(", ")),
             };
-            self.fault(&[key], what);
+            self.report(&[key], message);
         }
         self.faults.sort();
         if self.faults.is_empty() { Ok(()) } else { Err(self.faults) }
@@ -144,7 +152,7 @@ impl<'a> Document<'a> {
     }
 }
 
-fn word(segment: &Segment) -> Option<String> {
+fn segment_text(segment: &Segment) -> Option<String> {
     match segment {
         Segment::Map { key } => Some(key.clone()),
         Segment::Seq { index } => Some(index.to_string()),
@@ -156,12 +164,12 @@ fn word(segment: &Segment) -> Option<String> {
 fn unknown_key(what: &str) -> Option<(String, String)> {
     let (key, rest) = what.strip_prefix("unknown field `")?.split_once('`')?;
     let known: Vec<&str> = rest.split('`').skip(1).step_by(2).collect();
-    let better = match suggest(key, known.iter().copied()) {
-        Some(near) => format!("unknown key; did you mean {near}?"),
+    let improved = match suggest(key, known.iter().copied()) {
+        Some(similar) => format!("unknown key; did you mean {similar}?"),
         None if known.is_empty() => "unknown key; this table has no keys".to_owned(),
         None => format!("unknown key; known keys: {}", known.join(", ")),
     };
-    Some((key.to_owned(), better))
+    Some((key.to_owned(), improved))
 }
 
 #[cfg(test)]
@@ -174,22 +182,22 @@ mod tests {
 
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Part {
+    struct TestRoute {
         #[expect(dead_code, reason = "read by serde alone")]
         path: String,
     }
 
     #[test]
-    fn every_fault_of_every_part_has_its_line_and_key() {
+    fn every_fault_is_reported_with_its_line_and_key() {
         let text = "colour = 1\n[[route]]\npath = '/'\n[[route]]\npaht = '/'\n[[route]]\npath = 5\n\
                     [named.a]\npath = '/'\nbreadth = 1\n[naemd]\n";
         let mut document = Document::parse(text).unwrap();
-        assert_eq!(document.each::<Part>("route").len(), 1);
-        assert_eq!(document.named::<Part>("named").len(), 0);
-        assert!(document.one::<BTreeMap<String, u8>>("absent").is_none());
+        assert_eq!(document.take_array::<TestRoute>("route").len(), 1);
+        assert_eq!(document.take_tables::<TestRoute>("named").len(), 0);
+        assert!(document.take::<BTreeMap<String, u8>>("absent").is_none());
         let faults = document.finish(&["route", "named"]).unwrap_err();
         let shown: Vec<_> =
-            faults.iter().map(|f| format!("{}: {}: {}", f.line, f.key, f.what)).collect();
+            faults.iter().map(|f| format!("{}: {}: {}", f.line, f.key, f.message)).collect();
         assert_eq!(
             shown,
             [

@@ -4,9 +4,9 @@ use std::fmt::Display;
 
 use crate::value::parse_size;
 
-/// Returns the last of a setting's values: of a repeated flag, the last one takes effect.
+/// Returns the last of a setting's values: the last of repeated flags takes effect.
 #[must_use]
-pub fn last(values: &[String]) -> &str {
+pub fn last_value(values: &[String]) -> &str {
     values.last().map_or("", String::as_str)
 }
 
@@ -14,13 +14,13 @@ pub fn last(values: &[String]) -> &str {
 ///
 /// # Errors
 /// A number that does not fit.
-pub fn narrow<T: TryFrom<u64>>(number: u64) -> Result<T, String> {
+pub fn from_u64<T: TryFrom<u64>>(number: u64) -> Result<T, String> {
     T::try_from(number).map_err(|_| format!("{number} is too large"))
 }
 
 /// Converts a field to a number.
 #[must_use]
-pub fn wide<T: TryInto<u64>>(number: T) -> u64 {
+pub fn to_u64<T: TryInto<u64>>(number: T) -> u64 {
     number.try_into().unwrap_or(u64::MAX)
 }
 
@@ -28,16 +28,16 @@ pub fn wide<T: TryInto<u64>>(number: T) -> u64 {
 ///
 /// # Errors
 /// Text that is not a number.
-pub fn optional<T: TryFrom<u64>>(values: &[String]) -> Result<Option<T>, String> {
-    match parse_size(last(values))? {
+pub fn parse_optional<T: TryFrom<u64>>(values: &[String]) -> Result<Option<T>, String> {
+    match parse_size(last_value(values))? {
         0 => Ok(None),
-        number => narrow(number).map(Some),
+        number => from_u64(number).map(Some),
     }
 }
 
 /// Formats an optional number; `None` is 0.
 #[must_use]
-pub fn or_zero<T: Display + Copy>(number: Option<T>) -> String {
+pub fn show_optional<T: Display + Copy>(number: Option<T>) -> String {
     number.map_or_else(|| "0".to_owned(), |number| number.to_string())
 }
 
@@ -59,10 +59,10 @@ pub fn show_list(texts: &[String]) -> String {
 macro_rules! size {
     ($key:literal, $flag:literal, $($field:ident).+, $help:literal) => {
         $crate::Setting {
-            key: $key, flag: $flag, kind: $crate::ValueKind::Size, value: "BYTES", help: $help,
-            show: |s| $crate::value::show_size($crate::entry::wide(s.$($field).+)),
+            key: $key, flag: $flag, kind: $crate::ValueKind::Size, value_name: "BYTES", help: $help,
+            show: |s| $crate::value::show_size($crate::entry::to_u64(s.$($field).+)),
             set: |s, v| {
-                s.$($field).+ = $crate::entry::narrow($crate::value::parse_size($crate::entry::last(v))?)?;
+                s.$($field).+ = $crate::entry::from_u64($crate::value::parse_size($crate::entry::last_value(v))?)?;
                 Ok(())
             },
         }
@@ -73,10 +73,10 @@ macro_rules! size {
 macro_rules! count {
     ($key:literal, $flag:literal, $($field:ident).+, $help:literal) => {
         $crate::Setting {
-            key: $key, flag: $flag, kind: $crate::ValueKind::Integer, value: "N", help: $help,
+            key: $key, flag: $flag, kind: $crate::ValueKind::Integer, value_name: "N", help: $help,
             show: |s| s.$($field).+.to_string(),
             set: |s, v| {
-                s.$($field).+ = $crate::value::parse_count($crate::entry::last(v))?;
+                s.$($field).+ = $crate::value::parse_integer($crate::entry::last_value(v))?;
                 Ok(())
             },
         }
@@ -87,10 +87,10 @@ macro_rules! count {
 macro_rules! time {
     ($key:literal, $flag:literal, $($field:ident).+, $help:literal) => {
         $crate::Setting {
-            key: $key, flag: $flag, kind: $crate::ValueKind::Time, value: "TIME", help: $help,
+            key: $key, flag: $flag, kind: $crate::ValueKind::Time, value_name: "TIME", help: $help,
             show: |s| $crate::value::show_time(s.$($field).+),
             set: |s, v| {
-                s.$($field).+ = $crate::value::parse_time($crate::entry::last(v))?;
+                s.$($field).+ = $crate::value::parse_time($crate::entry::last_value(v))?;
                 Ok(())
             },
         }
@@ -101,10 +101,10 @@ macro_rules! time {
 macro_rules! word {
     ($key:literal, $flag:literal, $value:literal, $words:expr, $($field:ident).+, $help:literal) => {
         $crate::Setting {
-            key: $key, flag: $flag, kind: $crate::ValueKind::Text, value: $value, help: $help,
+            key: $key, flag: $flag, kind: $crate::ValueKind::Text, value_name: $value, help: $help,
             show: |s| $crate::value::show_word(&s.$($field).+, &$words),
             set: |s, v| {
-                s.$($field).+ = $crate::value::parse_word($crate::entry::last(v), &$words)?;
+                s.$($field).+ = $crate::value::parse_word($crate::entry::last_value(v), &$words)?;
                 Ok(())
             },
         }

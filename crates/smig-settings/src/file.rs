@@ -5,7 +5,7 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::fault::suggest;
+use crate::diagnostic::suggest;
 use crate::{Diagnostic, Diagnostics, KeyLocations, Schema, Setting, ValueKind};
 
 impl<T> Schema<T> {
@@ -25,21 +25,21 @@ impl<T> Schema<T> {
     /// # Errors
     /// Every fault, in the file's order.
     pub fn parse(&self, text: &str, settings: &mut T) -> Result<(), Vec<Diagnostic>> {
-        let located = KeyLocations::parse(text)
-            .map_err(|(line, what)| vec![Diagnostic { line, key: String::new(), what }])?;
+        let locations = KeyLocations::parse(text)
+            .map_err(|(line, message)| vec![Diagnostic { line, key: String::new(), message }])?;
         let mut faults = Vec::new();
-        for (section, content) in located.table() {
+        for (section, content) in locations.table() {
             let name = section.get_ref().as_ref();
             let mut fault = |what| {
-                let line = located.line(section.span().start);
-                faults.push(Diagnostic { line, key: String::new(), what });
+                let line = locations.line(section.span().start);
+                faults.push(Diagnostic { line, key: String::new(), message: what });
             };
             match content.get_ref() {
                 DeValue::Table(table) if self.has_section(name) => {
-                    self.section(&located, name, table, settings, &mut faults);
+                    self.apply_section(&locations, name, table, settings, &mut faults);
                 }
                 DeValue::Table(_) => fault(self.unknown_section(name)),
-                _ => fault(self.outside(name)),
+                _ => fault(self.misplaced_key(name)),
             }
         }
         faults.sort();
@@ -51,9 +51,9 @@ impl<T> Schema<T> {
     }
 
     /// Applies one section's keys.
-    pub(crate) fn section(
+    pub(crate) fn apply_section(
         &self,
-        located: &KeyLocations<'_>,
+        locations: &KeyLocations<'_>,
         section: &str,
         table: &DeTable<'_>,
         settings: &mut T,
@@ -62,8 +62,8 @@ impl<T> Schema<T> {
         for (name, value) in table {
             let key = format!("{section}.{}", name.get_ref());
             if let Err(what) = self.apply(&key, value, settings) {
-                let line = located.line(name.span().start);
-                faults.push(Diagnostic { line, key: String::new(), what });
+                let line = locations.line(name.span().start);
+                faults.push(Diagnostic { line, key: String::new(), message: what });
             }
         }
     }
@@ -77,49 +77,53 @@ impl<T> Schema<T> {
         let Some(setting) = self.settings.iter().find(|setting| setting.key == key) else {
             return Err(self.unknown_key(key));
         };
-        let values = texts(setting.kind, value.get_ref()).ok_or_else(|| {
+        let values = value_texts(setting.kind, value.get_ref()).ok_or_else(|| {
             let got = value.get_ref().type_str();
             format!("{key}: invalid type: {got}, expected {}", setting.kind.expected())
         })?;
-        (setting.set)(settings, &values).map_err(|why| format!("{key}: {why}"))
+        (setting.set)(settings, &values).map_err(|error| format!("{key}: {error}"))
     }
 
     fn unknown_key(&self, key: &str) -> String {
         let (section, name) = key.split_once('.').unwrap_or(("", key));
-        // The own section comes last, so that it wins against the same name in another section.
-        let here = self.settings.iter().filter(|setting| setting.section() == section);
-        let there = self.settings.iter().filter(|setting| setting.section() != section);
-        let all: Vec<&Setting<T>> = there.chain(here).collect();
-        let near = suggest(name, all.iter().map(|setting| setting.name()));
-        match near.and_then(|near| all.iter().rev().find(|setting| setting.name() == near)) {
+        // The key's own section comes last: it takes precedence over the same name elsewhere.
+        let same_section = self.settings.iter().filter(|setting| setting.section() == section);
+        let other_sections = self.settings.iter().filter(|setting| setting.section() != section);
+        let all: Vec<&Setting<T>> = other_sections.chain(same_section).collect();
+        let similar_name = suggest(name, all.iter().map(|setting| setting.name()));
+        match similar_name.and_then(|near| all.iter().rev().find(|setting| setting.name() == near))
+        {
             Some(setting) => format!("unknown key {key}; did you mean {}?", setting.key),
-            None => format!("unknown key {key}; `{}` lists every key", self.example),
+            None => format!("unknown key {key}; `{}` lists every key", self.example_command),
         }
     }
 
     fn unknown_section(&self, section: &str) -> String {
         match suggest(section, self.sections.iter().map(|(name, _)| *name)) {
             Some(name) => format!("unknown section [{section}]; did you mean [{name}]?"),
-            None => format!("unknown section [{section}]; `{}` lists every section", self.example),
+            None => format!(
+                "unknown section [{section}]; `{}` lists every section",
+                self.example_command
+            ),
         }
     }
 
     /// Returns the message for a key above the first section.
-    fn outside(&self, name: &str) -> String {
+    fn misplaced_key(&self, name: &str) -> String {
         match self.settings.iter().find(|setting| setting.name() == name) {
             Some(setting) => {
                 format!("{name} belongs in a section; write [{}] above it", setting.section())
             }
             None => format!(
                 "unknown key {name} outside any section; `{}` lists every key",
-                self.example
+                self.example_command
             ),
         }
     }
 }
 
 /// Returns the value as text if its type is correct.
-fn texts(kind: ValueKind, value: &DeValue<'_>) -> Option<Vec<String>> {
+fn value_texts(kind: ValueKind, value: &DeValue<'_>) -> Option<Vec<String>> {
     let string = |value: &DeValue<'_>| value.as_str().map(str::to_owned);
     let number = |value: &DeValue<'_>| match value {
         DeValue::Integer(integer) => {
@@ -128,7 +132,7 @@ fn texts(kind: ValueKind, value: &DeValue<'_>) -> Option<Vec<String>> {
         }
         _ => None,
     };
-    let one = match kind {
+    let text = match kind {
         ValueKind::Text | ValueKind::Time => string(value),
         ValueKind::Integer => number(value),
         ValueKind::Size => number(value).or_else(|| string(value)),
@@ -140,5 +144,5 @@ fn texts(kind: ValueKind, value: &DeValue<'_>) -> Option<Vec<String>> {
             _ => string(value),
         },
     };
-    one.map(|one| vec![one])
+    text.map(|one| vec![one])
 }

@@ -5,10 +5,10 @@
 //! that have them) command-line flags are derived. A new setting is one entry; the names are defined
 //! nowhere else. [`Document`] reads what serde describes and reports where the file is wrong.
 
+mod diagnostic;
 mod document;
 pub mod entry;
 mod example;
-mod fault;
 mod file;
 mod limits;
 mod locate;
@@ -19,11 +19,11 @@ mod table;
 mod transport;
 pub mod value;
 
+pub use diagnostic::{Diagnostic, Diagnostics, suggest};
 pub use document::{AtKey, Document};
 pub use example::uncommented;
-pub use fault::{Diagnostic, Diagnostics, suggest};
 pub use locate::{KeyLocations, KeyMatch};
 pub use model::{Extension, ServerSettings};
 pub use setting::{HasServerSettings, Schema, Setting};
-pub use shared::{SECTIONS, shared};
+pub use shared::{SECTIONS, shared_settings};
 pub use value::ValueKind;

@@ -1,4 +1,4 @@
-//! The settings that bound what a client may cause; the engine's `Limits` gives their reasons.
+//! Limits on what a client may cause; the engine's `Limits` documents their reasons.
 
 use crate::{HasServerSettings, Setting, count, size, time};
 

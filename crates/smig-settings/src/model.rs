@@ -36,8 +36,8 @@ pub struct ServerSettings {
     pub extension: Extension,
     /// The extension's parameters.
     pub smig: SmigConfig,
-    /// The rules for migrating streams.
-    pub rules: MigrationConfig,
+    /// When streams migrate.
+    pub migration: MigrationConfig,
     /// Whether connections with migrated streams are paced near the path's rate.
     pub pace_bulk: bool,
     /// Whether connections without migrated streams are paced too.
@@ -64,7 +64,7 @@ impl Default for ServerSettings {
             drain_timeout: Duration::from_secs(30),
             extension: Extension::On,
             smig: SmigConfig::default(),
-            rules: MigrationConfig::default(),
+            migration: MigrationConfig::default(),
             pace_bulk: true,
             pace_unmigrated: false,
             max_bulk_deferral: Duration::from_millis(25),
@@ -76,7 +76,7 @@ impl Default for ServerSettings {
 }
 
 impl ServerSettings {
-    const fn pacing(&self) -> Pacing {
+    const fn pacing_mode(&self) -> Pacing {
         match (self.pace_unmigrated, self.pace_bulk) {
             (true, _) => Pacing::All,
             (false, true) => Pacing::Migrated,
@@ -93,10 +93,10 @@ impl ServerSettings {
         };
         let builder = Server::builder()
             .engine(Config { smig, ..self.engine.clone() })
-            .migration(self.rules.clone())
+            .migration(self.migration.clone())
             .interactive_socket(self.interactive.clone())
             .bulk_socket(self.bulk.clone())
-            .pacing(self.pacing())
+            .pacing(self.pacing_mode())
             .max_bulk_deferral(self.max_bulk_deferral)
             .max_connections(self.max_connections)
             .max_connections_per_client(self.max_connections_per_client)

@@ -20,7 +20,7 @@ pub struct Setting<T> {
     /// The kind of its value.
     pub kind: ValueKind,
     /// The name of the flag's argument in help.
-    pub value: &'static str,
+    pub value_name: &'static str,
     /// The description.
     pub help: &'static str,
     /// Formats the value as TOML; an example if it is unset.
@@ -51,5 +51,5 @@ pub struct Schema<T> {
     /// The settings, section by section.
     pub settings: Vec<Setting<T>>,
     /// The command that prints an example, for messages.
-    pub example: &'static str,
+    pub example_command: &'static str,
 }

@@ -16,7 +16,7 @@ pub const SECTIONS: [(&str, &str); 7] = [
 
 /// Returns the shared settings, section by section.
 #[must_use]
-pub fn shared<T: HasServerSettings>() -> Vec<Setting<T>> {
+pub fn shared_settings<T: HasServerSettings>() -> Vec<Setting<T>> {
     let mut all = table::table();
     all.extend(transport::table());
     all.extend(limits::table());

@@ -1,10 +1,10 @@
-//! The settings of the server, the policy and the extension.
+//! The settings of the server, of migration and of the extension.
 
 use smig::{MigrationMode, Offers};
 
-use crate::entry::last;
+use crate::entry::last_value;
 use crate::model::Extension;
-use crate::value::{parse_count, parse_size, parse_switch};
+use crate::value::{parse_bool, parse_integer, parse_size};
 use crate::{HasServerSettings, Setting, ValueKind, count, size, time, word};
 
 const OFFERS: [(&str, Offers); 2] =
@@ -45,11 +45,11 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             key: "server.workers",
             flag: "workers",
             kind: ValueKind::Integer,
-            value: "N",
+            value_name: "N",
             help: "Number of worker threads; 0: one per processor",
             show: |s| s.workers.unwrap_or(0).to_string(),
             set: |s, v| {
-                s.workers = Some(parse_count(last(v))?).filter(|n| *n > 0);
+                s.workers = Some(parse_integer(last_value(v))?).filter(|n| *n > 0);
                 Ok(())
             },
         },
@@ -93,61 +93,61 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             key: "migration.mode",
             flag: "migrate",
             kind: ValueKind::Text,
-            value: "WHEN",
+            value_name: "WHEN",
             help: "When streams migrate: auto (by the rules below), never, or at:OFFSET,... to force migrations at these \
             offsets (for tests)",
-            show: |s| show_mode(&s.rules.mode),
+            show: |s| show_mode(&s.migration.mode),
             set: |s, v| {
-                s.rules.mode = parse_mode(last(v))?;
+                s.migration.mode = parse_mode(last_value(v))?;
                 Ok(())
             },
         },
         size!(
             "migration.min_size",
             "min-size",
-            rules.policy.min_size,
+            migration.policy.min_size,
             "Do not migrate a body with less than this left to send"
         ),
         count!(
             "migration.min_concurrent",
             "min-concurrent",
-            rules.policy.min_concurrent,
+            migration.policy.min_concurrent,
             "Migrate a stream only if this many others are open, or were within the last second"
         ),
         time!(
             "migration.min_transfer_time",
             "min-transfer-time",
-            rules.policy.min_transfer_time,
+            migration.policy.min_transfer_time,
             "Do not migrate a body that takes less time than this at the measured rate"
         ),
         size!(
             "migration.unknown_length_after",
             "unknown-length-after",
-            rules.policy.unknown_length_after,
+            migration.policy.unknown_length_after,
             "Migrate a body of unknown length after this many bytes"
         ),
         count!(
             "migration.tunnel_min_concurrent",
             "tunnel-min-concurrent",
-            rules.policy.tunnel_min_concurrent,
+            migration.policy.tunnel_min_concurrent,
             "Like min_concurrent, for tunnels; later streams would queue behind a tunnel's bytes"
         ),
         size!(
             "migration.tunnel_min_bytes",
             "tunnel-min-bytes",
-            rules.policy.tunnel_min_bytes,
+            migration.policy.tunnel_min_bytes,
             "Migrate a tunnel after this many bytes at the latest"
         ),
         time!(
             "migration.tunnel_min_path_time",
             "tunnel-min-path-time",
-            rules.policy.tunnel_min_path_time,
+            migration.policy.tunnel_min_path_time,
             "Migrate a tunnel after the bytes that the path carries in this time, if fewer (but at least min_size)"
         ),
         time!(
             "migration.tunnel_min_age",
             "tunnel-min-age",
-            rules.policy.tunnel_min_age,
+            migration.policy.tunnel_min_age,
             "Do not migrate a tunnel that is younger than this"
         ),
         word!(
@@ -155,19 +155,19 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             "offers",
             "WHEN",
             OFFERS,
-            rules.offers,
+            migration.offers,
             "When to ask the client for another connection to migrate to: when-no-spare or never"
         ),
         Setting {
             key: "migration.pace_bulk",
             flag: "pace-bulk",
             kind: ValueKind::Bool,
-            value: "BOOL",
+            value_name: "BOOL",
             help: "Pace migrated streams near the measured rate of the path; false: send as fast as congestion \
             control allows",
             show: |s| s.pace_bulk.to_string(),
             set: |s, v| {
-                s.pace_bulk = parse_switch(last(v))?;
+                s.pace_bulk = parse_bool(last_value(v))?;
                 Ok(())
             },
         },
@@ -175,12 +175,12 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             key: "migration.pace_unmigrated",
             flag: "pace-unmigrated",
             kind: ValueKind::Bool,
-            value: "BOOL",
+            value_name: "BOOL",
             help: "Pace connections without migrated streams too, small and large bodies alike (for \
             comparisons)",
             show: |s| s.pace_unmigrated.to_string(),
             set: |s, v| {
-                s.pace_unmigrated = parse_switch(last(v))?;
+                s.pace_unmigrated = parse_bool(last_value(v))?;
                 Ok(())
             },
         },
@@ -194,11 +194,12 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             key: "smig.enabled",
             flag: "smig",
             kind: ValueKind::Bool,
-            value: "BOOL",
+            value_name: "BOOL",
             help: "Advertise the SMig extension to clients; false: plain HTTP/2",
             show: |s| (s.extension == Extension::On).to_string(),
             set: |s, v| {
-                s.extension = if parse_switch(last(v))? { Extension::On } else { Extension::Off };
+                s.extension =
+                    if parse_bool(last_value(v))? { Extension::On } else { Extension::Off };
                 Ok(())
             },
         },
@@ -206,11 +207,11 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             key: "smig.max_connections",
             flag: "session-connections",
             kind: ValueKind::Integer,
-            value: "N",
+            value_name: "N",
             help: "Maximum number of connections per session, 1 to 16",
             show: |s| s.smig.max_connections.to_string(),
             set: |s, v| {
-                let number = parse_count(last(v))?;
+                let number = parse_integer(last_value(v))?;
                 if !(1..=smig_proto::MAX_CONNECTIONS).contains(&number) {
                     return Err(format!(
                         "{number} is not between 1 and {}",
@@ -225,11 +226,11 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             key: "smig.max_open_migrations",
             flag: "max-open-migrations",
             kind: ValueKind::Integer,
-            value: "N",
+            value_name: "N",
             help: "Maximum number of concurrent migrations in a session, at least 1",
             show: |s| s.smig.max_open_migrations.to_string(),
             set: |s, v| {
-                s.smig.max_open_migrations = parse_count(last(v))?;
+                s.smig.max_open_migrations = parse_integer(last_value(v))?;
                 if s.smig.max_open_migrations == 0 {
                     return Err(
                         "0 would disable the extension; set smig.enabled = false".to_owned()

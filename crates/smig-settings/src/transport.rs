@@ -1,11 +1,11 @@
-//! The settings of HTTP/2's windows, and of the sockets by role.
+//! The settings of HTTP/2, and of the sockets of interactive and of bulk connections.
 
 use smig::Dscp;
 
-use crate::entry::{last, optional, or_zero, show_text};
+use crate::entry::{last_value, parse_optional, show_optional, show_text};
 use crate::{HasServerSettings, Setting, ValueKind, count, size, word};
 
-const CODE_POINTS: [(&str, Dscp); 2] = [("default", Dscp::Default), ("le", Dscp::LowerEffort)];
+const DSCP_VALUES: [(&str, Dscp); 2] = [("default", Dscp::Default), ("le", Dscp::LowerEffort)];
 
 /// Returns the settings, for any type that has them.
 #[expect(clippy::too_many_lines, reason = "a table")]
@@ -45,11 +45,11 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             key: "interactive.notsent_lowat",
             flag: "interactive-notsent-lowat",
             kind: ValueKind::Size,
-            value: "BYTES",
+            value_name: "BYTES",
             help: "TCP_NOTSENT_LOWAT, the limit of unsent data in the kernel; 0: the system's default",
-            show: |s| or_zero(s.interactive.notsent_lowat),
+            show: |s| show_optional(s.interactive.notsent_lowat),
             set: |s, v| {
-                s.interactive.notsent_lowat = optional(v)?;
+                s.interactive.notsent_lowat = parse_optional(v)?;
                 Ok(())
             },
         },
@@ -57,12 +57,12 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             key: "interactive.congestion_control",
             flag: "interactive-congestion",
             kind: ValueKind::Text,
-            value: "NAME",
+            value_name: "NAME",
             help: "Congestion control algorithm, such as bbr; empty: the system's default",
             show: |s| show_text(s.interactive.congestion_control.as_deref().unwrap_or_default()),
             set: |s, v| {
                 s.interactive.congestion_control =
-                    Some(last(v).to_owned()).filter(|n| !n.is_empty());
+                    Some(last_value(v).to_owned()).filter(|n| !n.is_empty());
                 Ok(())
             },
         },
@@ -70,11 +70,11 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             key: "bulk.notsent_lowat",
             flag: "bulk-notsent-lowat",
             kind: ValueKind::Size,
-            value: "BYTES",
+            value_name: "BYTES",
             help: "TCP_NOTSENT_LOWAT of connections with migrated streams; 0: the system's default",
-            show: |s| or_zero(s.bulk.notsent_lowat),
+            show: |s| show_optional(s.bulk.notsent_lowat),
             set: |s, v| {
-                s.bulk.notsent_lowat = optional(v)?;
+                s.bulk.notsent_lowat = parse_optional(v)?;
                 Ok(())
             },
         },
@@ -82,11 +82,12 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             key: "bulk.congestion_control",
             flag: "bulk-congestion",
             kind: ValueKind::Text,
-            value: "NAME",
+            value_name: "NAME",
             help: "Congestion control algorithm of connections with migrated streams; empty: the system's default",
             show: |s| show_text(s.bulk.congestion_control.as_deref().unwrap_or_default()),
             set: |s, v| {
-                s.bulk.congestion_control = Some(last(v).to_owned()).filter(|n| !n.is_empty());
+                s.bulk.congestion_control =
+                    Some(last_value(v).to_owned()).filter(|n| !n.is_empty());
                 Ok(())
             },
         },
@@ -94,11 +95,11 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             key: "bulk.pacing_rate",
             flag: "bulk-pacing",
             kind: ValueKind::Size,
-            value: "BYTES",
+            value_name: "BYTES",
             help: "Maximum rate of each connection with migrated streams, per second; 0: no limit",
-            show: |s| or_zero(s.bulk.pacing_rate),
+            show: |s| show_optional(s.bulk.pacing_rate),
             set: |s, v| {
-                s.bulk.pacing_rate = optional(v)?;
+                s.bulk.pacing_rate = parse_optional(v)?;
                 Ok(())
             },
         },
@@ -106,7 +107,7 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             "bulk.dscp",
             "bulk-dscp",
             "WORD",
-            CODE_POINTS,
+            DSCP_VALUES,
             bulk.dscp,
             "DSCP of connections with migrated streams: le (lower effort, RFC 8622) or default"
         ),

@@ -158,7 +158,7 @@ pub fn show_time(time: Duration) -> String {
 ///
 /// # Errors
 /// Text that is not an integer of this type.
-pub fn parse_count<T: FromStr>(text: &str) -> Result<T, String>
+pub fn parse_integer<T: FromStr>(text: &str) -> Result<T, String>
 where
     T::Err: Display,
 {
@@ -169,7 +169,7 @@ where
 ///
 /// # Errors
 /// Any other text.
-pub fn parse_switch(text: &str) -> Result<bool, String> {
+pub fn parse_bool(text: &str) -> Result<bool, String> {
     match text {
         "true" | "yes" | "on" => Ok(true),
         "false" | "no" | "off" => Ok(false),
@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes() {
+    fn sizes_are_parsed_and_formatted() {
         assert_eq!(parse_size("65536"), Ok(65_536));
         assert_eq!(parse_size("64KiB"), Ok(65_536));
         assert_eq!(parse_size("64 k"), Ok(65_536));
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn times() {
+    fn durations_are_parsed_and_formatted() {
         assert_eq!(parse_time("20ms"), Ok(Duration::from_millis(20)));
         assert_eq!(parse_time("1.5s"), Ok(Duration::from_millis(1500)));
         assert_eq!(parse_time("2min"), Ok(Duration::from_secs(120)));

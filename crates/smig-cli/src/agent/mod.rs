@@ -17,13 +17,13 @@ use smig_agent::{
 };
 use tokio::sync::watch;
 
-use crate::exit::{Exit, Failure};
-use crate::serve::stop::Signals;
+use crate::exit::{CliError, Exit};
+use crate::serve::stop::StopSignals;
 use crate::{paint, stderr, trust};
 use smig_settings::value::parse_seconds;
 
-/// Environment variable that holds the token if no file is given.
-const TOKEN: &str = "SMIG_AGENT_TOKEN";
+/// Environment variable with the token, if `--token-file` is not given.
+const TOKEN_VARIABLE: &str = "SMIG_AGENT_TOKEN";
 
 /// Run a local HTTP and SOCKS proxy that forwards to a gateway
 #[derive(Debug, Args)]
@@ -67,7 +67,7 @@ pub(crate) struct AgentArgs {
     config: Option<PathBuf>,
     /// Address of the HTTP proxy, may be repeated; none disables it
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8118", value_parser = parse_listen)]
-    listen: Vec<Listen>,
+    listen: Vec<HttpListen>,
     /// Address of a SOCKS5 proxy, may be repeated
     #[arg(long, value_name = "ADDRESS")]
     socks: Vec<SocketAddr>,
@@ -120,36 +120,36 @@ pub(crate) struct AgentArgs {
     verbose: u8,
 }
 
-/// An address to listen on, or none.
+/// Value of `--listen`: an address, or `none`.
 #[derive(Clone, Copy, Debug)]
-enum Listen {
+enum HttpListen {
     At(SocketAddr),
-    Nowhere,
+    Disabled,
 }
 
-fn parse_listen(text: &str) -> Result<Listen, String> {
+fn parse_listen(text: &str) -> Result<HttpListen, String> {
     if text == "none" {
-        return Ok(Listen::Nowhere);
+        return Ok(HttpListen::Disabled);
     }
     text.parse()
-        .map(Listen::At)
+        .map(HttpListen::At)
         .map_err(|_| "write ADDRESS:PORT, such as 127.0.0.1:8118".to_owned())
 }
 
 pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
-    let _apart = stderr::apart();
-    crate::trace::start(match args.verbose {
-        0 => crate::trace::Level::Warnings,
-        _ => crate::trace::Level::Debug,
+    let _stderr_guard = stderr::spawn_writer();
+    crate::logging::start(match args.verbose {
+        0 => crate::logging::Level::Warnings,
+        _ => crate::logging::Level::Debug,
     });
-    let AgentConfig { gateway, listen, limits, admin, telemetry } = described(args)?;
+    let AgentConfig { gateway, listen, limits, admin, telemetry } = configuration(args)?;
     let telemetry = match telemetry {
         None => TelemetrySpec::from_environment().map_err(usage)?,
-        said => said,
+        configured => configured,
     };
     let collector = telemetry.as_ref().map(TelemetrySpec::traces_url);
     let via = gateway.url.to_string();
-    let trust = trust::of(gateway.ca.as_deref(), gateway.insecure, gateway.url.host())?;
+    let trust = trust::anchors_for(gateway.ca.as_deref(), gateway.insecure, gateway.url.host())?;
     let mut engine = smig_agent::engine_config();
     if !gateway.migrate {
         engine.smig = None;
@@ -171,25 +171,25 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
         admin,
         telemetry,
     };
-    crate::open_files::OpenFiles::raise();
+    crate::open_files::OpenFilesLimit::raise();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let ended = runtime.block_on(async {
-        let mut signals = Signals::new()?;
-        let say = |text: String| {
+        let mut signals = StopSignals::new()?;
+        let print_line = |text: String| {
             if !args.quiet {
-                stderr::say(&text);
+                stderr::print_line(&text);
             }
         };
         let agent = Agent::start(spec, client).await.map_err(|error| usage(error.to_string()))?;
-        announce(&agent, &listen.forward, say);
+        print_listeners(&agent, &listen.forward, print_line);
         if let Some(collector) = &collector {
-            say(format!("sending traces to {}", paint::strong(collector)));
+            print_line(format!("sending traces to {}", paint::bold(collector)));
         }
         let name = tokio::select! {
             (name, _) = signals.next() => name,
-            () = tell(agent.uplink_state(), &via, say) => "the gateway task ended",
+            () = print_uplink_changes(agent.uplink_state(), &via, print_line) => "the gateway task ended",
         };
-        say(format!(
+        print_line(format!(
             "{name}: waiting up to {} s for running streams; a second signal stops at once",
             limits.drain_timeout.as_secs()
         ));
@@ -197,27 +197,27 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
         tokio::select! {
             () = agent.shutdown(limits.drain_timeout) => {}
             (name, number) = signals.next() => {
-                say(format!("{name}: stopped at once"));
+                print_line(format!("{name}: stopped at once"));
                 return Ok(ExitCode::from(128 + number));
             }
         }
-        say(format!(
+        print_line(format!(
             "stopped after {} streams, {} migrations",
             stats.streams_opened, stats.migrations
         ));
         Ok(ExitCode::SUCCESS)
     });
-    // A thread that still blocks, such as in a DNS lookup, ends with the process.
+    // Threads that are still blocked, such as in a DNS lookup, end with the process.
     runtime.shutdown_background();
     ended
 }
 
 fn usage(message: impl Into<String>) -> anyhow::Error {
-    Failure::new(Exit::Usage, message).into()
+    CliError::new(Exit::Usage, message).into()
 }
 
 /// Returns the configuration of the file, or of the flags.
-fn described(args: &AgentArgs) -> Result<AgentConfig> {
+fn configuration(args: &AgentArgs) -> Result<AgentConfig> {
     if let Some(path) = &args.config {
         return AgentConfig::load(path).map_err(|faults| usage(faults.to_string()));
     }
@@ -225,8 +225,8 @@ fn described(args: &AgentArgs) -> Result<AgentConfig> {
         args.via.as_ref().ok_or_else(|| usage("no gateway; use --via URL or --config FILE"))?;
     let url = GatewaySpec::origin(via).map_err(|why| usage(format!("--via: {why}")))?;
     let http = args.listen.iter().filter_map(|listen| match listen {
-        Listen::At(addr) => Some(*addr),
-        Listen::Nowhere => None,
+        HttpListen::At(addr) => Some(*addr),
+        HttpListen::Disabled => None,
     });
     let listen = LocalListeners {
         http: http.collect(),
@@ -259,71 +259,75 @@ fn described(args: &AgentArgs) -> Result<AgentConfig> {
 }
 
 fn credentials(gateway: &GatewaySpec) -> Result<Option<Credentials>> {
-    let unreadable = |why: String| Failure::new(Exit::Read, why);
-    let (token, place) = match &gateway.token_file {
+    let unreadable = |why: String| CliError::new(Exit::Read, why);
+    let (token, source) = match &gateway.token_file {
         Some(path) => {
             let text = std::fs::read_to_string(path).map_err(|error| {
                 unreadable(format!("cannot read the token file {}: {error}", path.display()))
             })?;
             (text, path.display().to_string())
         }
-        None => match std::env::var(TOKEN) {
-            Ok(text) => (text, TOKEN.to_owned()),
+        None => match std::env::var(TOKEN_VARIABLE) {
+            Ok(text) => (text, TOKEN_VARIABLE.to_owned()),
             Err(std::env::VarError::NotPresent) if gateway.user.is_none() => return Ok(None),
             Err(std::env::VarError::NotPresent) => {
                 return Err(usage(format!(
-                    "--user requires a password; use --token-file or {TOKEN}"
+                    "--user requires a password; use --token-file or {TOKEN_VARIABLE}"
                 )));
             }
-            Err(error) => return Err(unreadable(format!("{TOKEN}: {error}")).into()),
+            Err(error) => return Err(unreadable(format!("{TOKEN_VARIABLE}: {error}")).into()),
         },
     };
     let token = token.trim();
-    let made = match &gateway.user {
+    let credentials = match &gateway.user {
         Some(user) => Credentials::basic(user, token),
         None => Credentials::bearer(token),
     };
     let bad = || match &gateway.user {
         Some(user) => unreadable(format!("{user:?}: a user name cannot contain a colon")).into(),
-        None => unreadable(format!("{place}: a token is one word of visible characters")).into(),
+        None => unreadable(format!("{source}: a token is one word of visible characters")).into(),
     };
-    made.map(Some).ok_or_else(bad)
+    credentials.map(Some).ok_or_else(bad)
 }
 
 /// Prints the addresses that the agent listens on, and warns of those that other machines can reach.
-fn announce(agent: &Agent, forwards: &[PortForward], say: impl Fn(String)) {
+fn print_listeners(agent: &Agent, forwards: &[PortForward], print_line: impl Fn(String)) {
     for addr in agent.http_addrs() {
-        say(format!(
+        print_line(format!(
             "HTTP proxy on {} (browsers: http://{addr}/proxy.pac)",
-            paint::strong(&format!("http://{addr}"))
+            paint::bold(&format!("http://{addr}"))
         ));
     }
     for addr in agent.socks_addrs() {
-        say(format!("SOCKS5 proxy on {}", paint::strong(&addr.to_string())));
+        print_line(format!("SOCKS5 proxy on {}", paint::bold(&addr.to_string())));
     }
     for (addr, forward) in agent.forward_addrs().iter().zip(forwards) {
-        say(format!("forwarding {} to {}", paint::strong(&addr.to_string()), forward.target));
+        print_line(format!("forwarding {} to {}", paint::bold(&addr.to_string()), forward.target));
     }
     if let Some(addr) = agent.admin_addr() {
-        say(format!("live page, metrics: {}", paint::strong(&format!("http://{addr}"))));
+        print_line(format!("live page, metrics: {}", paint::bold(&format!("http://{addr}"))));
     }
     let all = [agent.http_addrs(), agent.socks_addrs(), agent.forward_addrs()].concat();
     for addr in all.iter().filter(|addr| !addr.ip().is_loopback()) {
-        stderr::say(&format!(
+        stderr::print_line(&format!(
             "{} anyone who can reach {addr} can use the gateway as you; listen on 127.0.0.1 unless you intend that",
-            paint::bad("warning:")
+            paint::error("warning:")
         ));
     }
 }
 
 /// Prints the state of the connection to the gateway whenever it changes.
-async fn tell(mut link: watch::Receiver<UplinkState>, via: &str, say: impl Fn(String)) {
-    let mut said = None;
+async fn print_uplink_changes(
+    mut uplink: watch::Receiver<UplinkState>,
+    via: &str,
+    print_line: impl Fn(String),
+) {
+    let mut printed = None;
     loop {
-        let now = link.borrow_and_update().clone();
-        let news = match &now {
+        let now = uplink.borrow_and_update().clone();
+        let message = match &now {
             UplinkState::Connecting => None,
-            _ if said.as_ref() == Some(&now) => None,
+            _ if printed.as_ref() == Some(&now) => None,
             UplinkState::Up(NegotiatedProtocol::Smig) => {
                 Some(format!("gateway {via}: SMig, large streams migrate"))
             }
@@ -331,14 +335,14 @@ async fn tell(mut link: watch::Receiver<UplinkState>, via: &str, say: impl Fn(St
                 "gateway {via}: plain HTTP/2; everything works, but no stream migrates"
             )),
             UplinkState::Unreachable(why) => {
-                Some(format!("{} gateway {via}: {why}; retrying", paint::bad("away:")))
+                Some(format!("{} gateway {via}: {why}; retrying", paint::error("unreachable:")))
             }
         };
-        if let Some(news) = news {
-            say(news);
-            said = Some(now);
+        if let Some(message) = message {
+            print_line(message);
+            printed = Some(now);
         }
-        if link.changed().await.is_err() {
+        if uplink.changed().await.is_err() {
             return;
         }
     }

@@ -15,9 +15,9 @@ use smig_demo::demo::{BackgroundLoad, Variant};
 use smig_testbed::netns::enter_user_namespace;
 use tokio_util::sync::CancellationToken;
 
-use super::target::Target;
+use super::target::OutputTarget;
 use super::{DemoArgs, screen};
-use crate::exit::Failure;
+use crate::exit::CliError;
 use crate::interrupt::{self, INTERRUPTED};
 
 #[derive(Debug, Args)]
@@ -40,7 +40,7 @@ pub(super) struct BrowserArgs {
 pub(super) fn options(args: &DemoArgs) -> Result<BrowserOptions> {
     let smig = match &args.browser.program {
         Some(program) => program.clone(),
-        None => std::env::current_exe().context("cannot find this program's own file")?,
+        None => std::env::current_exe().context("cannot find the path of this program")?,
     };
     Ok(BrowserOptions {
         link: args.link(),
@@ -56,12 +56,12 @@ pub(super) fn run(args: &DemoArgs) -> Result<ExitCode> {
     let options = options(args)?;
     // User namespaces require a single-threaded process.
     enter_user_namespace()?;
-    crate::trace::start(crate::trace::Level::Errors);
+    crate::logging::start(crate::logging::Level::Errors);
     check(&options)?;
     let output = args.output.as_deref().unwrap_or_else(|| Path::new("./smig-browser.html"));
-    let page = Target::file(output)?;
-    let json = args.json.as_deref().map(Target::file_or_stdout).transpose()?;
-    let svg = args.svg.as_deref().map(Target::file).transpose()?;
+    let page = OutputTarget::file(output)?;
+    let json = args.json.as_deref().map(OutputTarget::file_or_stdout).transpose()?;
+    let svg = args.svg.as_deref().map(OutputTarget::file).transpose()?;
     let stop = CancellationToken::default();
     interrupt::listen(stop.clone())?;
     let mut screen = screen(json.as_ref());
@@ -80,10 +80,10 @@ pub(super) fn run(args: &DemoArgs) -> Result<ExitCode> {
 
 fn write(
     result: &BrowserResult,
-    page: Target,
-    json: Option<Target>,
-    svg: Option<Target>,
-) -> Result<(), Failure> {
+    page: OutputTarget,
+    json: Option<OutputTarget>,
+    svg: Option<OutputTarget>,
+) -> Result<(), CliError> {
     if let Some(json) = json {
         json.write(&render_json(result))?;
     }
@@ -99,7 +99,7 @@ fn show<W: Write>(
     stop: &CancellationToken,
     screen: &mut Screen<W>,
 ) -> Result<BrowserResult, BrowserError> {
-    let mut done = 0;
+    let mut run_number = 0;
     drive(options, stop, &mut |event| {
         let line = match event {
             BrowserEvent::Began(setup) => format!(
@@ -111,8 +111,8 @@ fn show<W: Write>(
                 setup.loads
             ),
             BrowserEvent::RunStarted(variant) => {
-                done += 1;
-                format!("\n{done} of {}: {variant}", options.variants.len())
+                run_number += 1;
+                format!("\n{run_number} of {}: {variant}", options.variants.len())
             }
             BrowserEvent::Loaded(BackgroundLoad::Unloaded, ms) => {
                 format!("  alone                {:.2} s", ms / 1e3)
@@ -123,12 +123,12 @@ fn show<W: Write>(
             BrowserEvent::DownloadStarted => "  the download begins".to_owned(),
             BrowserEvent::RunFinished { moves, download_mbit_per_s } => {
                 let rate = download_mbit_per_s.unwrap_or_default();
-                let moved = match moves {
+                let migrations = match moves {
                     0 => String::new(),
-                    1 => "; 1 move".to_owned(),
-                    moves => format!("; {moves} moves"),
+                    1 => "; 1 migration".to_owned(),
+                    moves => format!("; {moves} migrations"),
                 };
-                format!("  the download got     {rate:.1} Mbit/s{moved}")
+                format!("  the download got     {rate:.1} Mbit/s{migrations}")
             }
         };
         screen.say(&line)

@@ -15,12 +15,12 @@ use smig_gateway::upstream::ServerUrl;
 use smig_gateway::{Gateway, GatewayError};
 use smig_settings::value::{parse_addresses, parse_time};
 
-use crate::dev_cert::{self, DevCert, Freshness};
-use crate::exit::{Exit, Failure};
-use crate::open_files::OpenFiles;
+use crate::dev_cert::{self, AuthorityState, DevCert};
+use crate::exit::{CliError, Exit};
+use crate::open_files::OpenFilesLimit;
 use crate::paint;
 use crate::stderr;
-use signals::{Cause, Signals};
+use signals::{SignalAction, Signals};
 
 /// Run a reverse and forward proxy whose streams can migrate
 #[derive(Debug, Args)]
@@ -109,16 +109,17 @@ fn parse_format(text: &str) -> Result<Format, String> {
 }
 
 pub(crate) fn run(args: &GatewayArgs) -> Result<ExitCode> {
-    let level = if args.quiet { crate::trace::Level::Errors } else { crate::trace::Level::Info };
-    let say = |text: &str| {
+    let level =
+        if args.quiet { crate::logging::Level::Errors } else { crate::logging::Level::Info };
+    let print_line = |text: &str| {
         if !args.quiet {
-            stderr::say(text);
+            stderr::print_line(text);
         }
     };
-    let _apart = stderr::apart();
-    crate::trace::start(level);
-    let open_files = OpenFiles::raise();
-    let config = config(args, &say)?;
+    let _stderr_guard = stderr::spawn_writer();
+    crate::logging::start(level);
+    let open_files = OpenFilesLimit::raise();
+    let config = config(args, &print_line)?;
     let mut limit = config.server.drain_timeout;
     let collector = config.telemetry.as_ref().map(TelemetrySpec::traces_url);
     // Installed before other threads start, so that no signal during startup is lost.
@@ -126,55 +127,58 @@ pub(crate) fn run(args: &GatewayArgs) -> Result<ExitCode> {
     let ended = runtime.block_on(async {
         let mut signals = Signals::new()?;
         // A client's connection takes a descriptor, and its upstream connection another.
-        say(&paint::faint(&open_files.report(config.server.max_connections, 2)));
-        let mut gateway = Gateway::start(config).map_err(explain)?;
-        for line in listeners(&gateway) {
-            say(&line);
+        print_line(&paint::dim(&open_files.report(config.server.max_connections, 2)));
+        let mut gateway = Gateway::start(config).map_err(to_cli_error)?;
+        for line in listener_lines(&gateway) {
+            print_line(&line);
         }
         if let Some(address) = gateway.admin_addr() {
-            say(&format!("live page, metrics: {}", paint::strong(&format!("http://{address}"))));
+            print_line(&format!(
+                "live page, metrics: {}",
+                paint::bold(&format!("http://{address}"))
+            ));
         }
         if let Some(collector) = collector {
-            say(&format!("sending traces to {}", paint::strong(&collector)));
+            print_line(&format!("sending traces to {}", paint::bold(&collector)));
         }
         let (name, _) = loop {
             match signals.next().await {
-                Cause::Stop(name, number) => break (name, number),
-                Cause::Reload => {
-                    if let Some(new) = reload(args, &mut gateway, &say) {
+                SignalAction::Stop(name, number) => break (name, number),
+                SignalAction::Reload => {
+                    if let Some(new) = reload(args, &mut gateway, &print_line) {
                         limit = new;
                     }
                 }
             }
         };
-        say(&format!(
+        print_line(&format!(
             "{name}: waiting up to {} s for running streams; a second signal stops at once",
             limit.as_secs()
         ));
         let stats = gateway.stats();
         tokio::select! {
             ended = gateway.drain(limit) => ended?,
-            (name, number) = signals.stop() => {
-                say(&format!("{name}: stopped at once"));
+            (name, number) = signals.next_stop() => {
+                print_line(&format!("{name}: stopped at once"));
                 return Ok(ExitCode::from(128 + number));
             }
         }
-        say(&format!(
+        print_line(&format!(
             "stopped after {} connections, {} streams, {} migrations",
             stats.connections_opened, stats.streams_opened, stats.migrations
         ));
         Ok(ExitCode::SUCCESS)
     });
-    // A thread that still blocks ends with the process.
+    // Threads that are still blocked end with the process.
     runtime.shutdown_background();
     ended
 }
 
 /// Returns the configuration of the command line, or of the file.
-fn config(args: &GatewayArgs, say: &dyn Fn(&str)) -> Result<Config> {
-    let usage = |what: String| Failure::new(Exit::Usage, what);
+fn config(args: &GatewayArgs, print_line: &dyn Fn(&str)) -> Result<Config> {
+    let usage = |what: String| CliError::new(Exit::Usage, what);
     let mut config = match (&args.config, &args.to) {
-        (Some(file), _) => Config::load(file).map_err(|faults| usage(faults.to_string()))?,
+        (Some(file), _) => Config::load(file).map_err(|errors| usage(errors.to_string()))?,
         (None, Some(server)) => Config::for_server(server.clone()),
         (None, None) => {
             return Err(usage("no upstream server; use --to URL or --config FILE".into()).into());
@@ -192,82 +196,88 @@ fn config(args: &GatewayArgs, say: &dyn Fn(&str)) -> Result<Config> {
     if let (Some(chain), Some(key)) = (&args.cert, &args.key) {
         config.add_certificate(chain, key);
     }
-    let texts: &[String] = match &*args.listen {
+    let addresses: &[String] = match &*args.listen {
         [] if args.to.is_some() || config.listen.is_empty() => &["localhost:8443".to_owned()],
         texts => texts,
     };
-    for text in texts {
+    for text in addresses {
         let protocol = if args.cleartext { ListenProtocol::Cleartext } else { ListenProtocol::Tls };
         let address = parse_addresses(text).map_err(|why| usage(format!("--listen: {why}")))?;
         config.listen.push(ListenSpec { address, protocol, redirect_to_https: None });
     }
-    let by_tls = config.listen.iter().any(|listen| listen.protocol == ListenProtocol::Tls);
-    if config.certificates.is_empty() && by_tls {
+    let needs_tls = config.listen.iter().any(|listen| listen.protocol == ListenProtocol::Tls);
+    if config.certificates.is_empty() && needs_tls {
         let mut hosts = config.hosts();
         hosts.extend(args.host.iter().cloned());
-        let made = dev_cert::obtain(&hosts)?;
-        introduce(&made, say);
-        config.development = Some((made.certificate, made.key));
+        let cert = dev_cert::obtain(&hosts)?;
+        print_dev_cert(&cert, print_line);
+        config.development = Some((cert.certificate, cert.key));
     }
     Ok(config)
 }
 
-fn introduce(made: &DevCert, say: &dyn Fn(&str)) {
-    let path = made.authority.display();
-    match made.freshness {
-        Freshness::New => say(&format!(
+fn print_dev_cert(cert: &DevCert, print_line: &dyn Fn(&str)) {
+    let path = cert.authority.display();
+    match cert.authority_state {
+        AuthorityState::Created => print_line(&format!(
             "created a development certificate authority for this machine: {path}\n\
              \x20 `smig get` and `smig agent` trust it for localhost; for other clients: \
              curl --cacert {path}"
         )),
-        Freshness::Old => {
-            say(&paint::faint(&format!("development certificate; for clients: --cacert {path}")));
+        AuthorityState::Existing => {
+            print_line(&paint::dim(&format!(
+                "development certificate; for clients: --cacert {path}"
+            )));
         }
     }
 }
 
-fn listeners(gateway: &Gateway) -> Vec<String> {
+fn listener_lines(gateway: &Gateway) -> Vec<String> {
     let line = |(address, protocol)| {
         let scheme = if protocol == ListenProtocol::Tls { "https" } else { "http" };
-        format!("listening on {}", paint::strong(&format!("{scheme}://{address}")))
+        format!("listening on {}", paint::bold(&format!("{scheme}://{address}")))
     };
     gateway.listeners().map(line).collect()
 }
 
 /// Reloads the configuration file and returns the new drain timeout; prints errors.
-fn reload(args: &GatewayArgs, gateway: &mut Gateway, say: &dyn Fn(&str)) -> Option<Duration> {
-    let before = listeners(gateway);
+fn reload(
+    args: &GatewayArgs,
+    gateway: &mut Gateway,
+    print_line: &dyn Fn(&str),
+) -> Option<Duration> {
+    let before = listener_lines(gateway);
     let quiet = |_: &str| {};
     let result = config(args, &quiet).and_then(|config| {
         let limit = config.server.drain_timeout;
-        gateway.reload(config).map(|changed| (changed, limit)).map_err(explain)
+        gateway.reload(config).map(|changed| (changed, limit)).map_err(to_cli_error)
     });
     match result {
         Ok((changed, limit)) => {
-            say("SIGHUP: the configuration was read again");
+            print_line("SIGHUP: the configuration was reloaded");
             let changed: Vec<_> =
                 changed.into_iter().filter(|key| *key != "server.drain_timeout").collect();
             if !changed.is_empty() {
-                say(&format!("  these need a restart: {}", changed.join(", ")));
+                print_line(&format!("  these need a restart: {}", changed.join(", ")));
             }
-            for line in listeners(gateway).iter().filter(|line| !before.contains(line)) {
-                say(line);
+            for line in listener_lines(gateway).iter().filter(|line| !before.contains(line)) {
+                print_line(line);
             }
             Some(limit)
         }
         Err(error) => {
             let error =
-                format!("SIGHUP: not reloaded, the configuration stays as it was: {error:#}");
-            stderr::say(&format!("{} {error}", paint::bad("error:")));
+                format!("SIGHUP: not reloaded, the old configuration stays in effect: {error:#}");
+            stderr::print_line(&format!("{} {error}", paint::error("error:")));
             None
         }
     }
 }
 
-fn explain(error: GatewayError) -> anyhow::Error {
+fn to_cli_error(error: GatewayError) -> anyhow::Error {
     match error {
-        GatewayError::Config(faults) => Failure::new(Exit::Usage, faults.to_string()).into(),
-        GatewayError::Server(error) => Failure::new(Exit::Usage, error.to_string()).into(),
+        GatewayError::Config(faults) => CliError::new(Exit::Usage, faults.to_string()).into(),
+        GatewayError::Server(error) => CliError::new(Exit::Usage, error.to_string()).into(),
         other => other.into(),
     }
 }

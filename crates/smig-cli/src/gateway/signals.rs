@@ -6,7 +6,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::serve::stop;
 
 /// Action that a signal requests.
-pub(super) enum Cause {
+pub(super) enum SignalAction {
     /// Signal name and number.
     Stop(&'static str, u8),
     Reload,
@@ -14,25 +14,25 @@ pub(super) enum Cause {
 
 pub(super) struct Signals {
     hangup: Signal,
-    stop: stop::Signals,
+    stop: stop::StopSignals,
 }
 
 impl Signals {
     pub(super) fn new() -> Result<Self> {
         let hangup = signal(SignalKind::hangup()).context("cannot install a signal handler")?;
-        Ok(Self { hangup, stop: stop::Signals::new()? })
+        Ok(Self { hangup, stop: stop::StopSignals::new()? })
     }
 
     /// Waits for the next signal.
-    pub(super) async fn next(&mut self) -> Cause {
+    pub(super) async fn next(&mut self) -> SignalAction {
         tokio::select! {
-            (name, number) = self.stop.next() => Cause::Stop(name, number),
-            _ = self.hangup.recv() => Cause::Reload,
+            (name, number) = self.stop.next() => SignalAction::Stop(name, number),
+            _ = self.hangup.recv() => SignalAction::Reload,
         }
     }
 
     /// Waits for the next signal that stops the gateway.
-    pub(super) async fn stop(&mut self) -> (&'static str, u8) {
+    pub(super) async fn next_stop(&mut self) -> (&'static str, u8) {
         self.stop.next().await
     }
 }

@@ -17,8 +17,8 @@ use crate::{dev_cert, trust};
 /// if it exists.
 #[derive(Clone, Debug)]
 pub(super) struct Clients {
-    world: Client,
-    loopback: Option<Client>,
+    default_client: Client,
+    loopback_client: Option<Client>,
 }
 
 impl Clients {
@@ -29,9 +29,9 @@ impl Clients {
             None => Trust::System,
         };
         let is_default = matches!(trust, Trust::System);
-        let world = builder(args, screen).trust(trust).build()?;
+        let default_client = builder(args, screen).trust(trust).build()?;
         let needs_loopback = is_default && uris.iter().any(|uri| is_loopback(uri));
-        let loopback = match dev_cert::authority().filter(|_| needs_loopback) {
+        let loopback_client = match dev_cert::authority().filter(|_| needs_loopback) {
             None => None,
             Some(path) => {
                 screen.detail(&format!("trusting {} for loopback names", path.display()));
@@ -39,14 +39,14 @@ impl Clients {
                 Some(builder(args, screen).trust(trust).build()?)
             }
         };
-        Ok(Self { world, loopback })
+        Ok(Self { default_client, loopback_client })
     }
 
     /// Returns the client for a URL.
-    pub(super) fn of(&self, uri: &Uri) -> &Client {
-        match &self.loopback {
+    pub(super) fn for_uri(&self, uri: &Uri) -> &Client {
+        match &self.loopback_client {
             Some(loopback) if is_loopback(uri) => loopback,
-            _ => &self.world,
+            _ => &self.default_client,
         }
     }
 }
@@ -56,9 +56,9 @@ fn builder(args: &GetArgs, screen: &Arc<Screen>) -> ClientBuilder {
     if args.no_migrate {
         engine.smig = None;
     }
-    let mut rules = MigrationConfig::default();
+    let mut migration = MigrationConfig::default();
     if !args.migrate_at.is_empty() {
-        rules.mode = MigrationMode::At(args.migrate_at.clone());
+        migration.mode = MigrationMode::At(args.migrate_at.clone());
     }
     let cleartext = match (args.http2_prior_knowledge, args.trust_cleartext) {
         (false, _) => Cleartext::Http1,
@@ -68,7 +68,7 @@ fn builder(args: &GetArgs, screen: &Arc<Screen>) -> ClientBuilder {
     let observer: Arc<dyn Observer> = Arc::<Screen>::clone(screen);
     Client::builder()
         .engine(engine)
-        .migration(rules)
+        .migration(migration)
         .cleartext(cleartext)
         .spares(args.spares)
         .connect_timeout(args.connect_timeout)

@@ -3,7 +3,7 @@
 mod args;
 mod clients;
 mod errors;
-mod note;
+mod part_metadata;
 mod plan;
 mod report;
 mod screen;
@@ -23,9 +23,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 pub(crate) use args::GetArgs;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CliError, Exit};
+use crate::logging;
 use crate::suffix::with_suffix;
-use crate::trace;
 use clients::Clients;
 use plan::Job;
 use report::Report;
@@ -37,13 +37,13 @@ use upload::Upload;
 const MAX_THREADS: usize = 4;
 
 pub(crate) fn run(args: GetArgs) -> Result<ExitCode> {
-    trace::start(if args.verbose > 1 { trace::Level::Debug } else { trace::Level::Errors });
-    let chatter = match args.verbose {
+    logging::start(if args.verbose > 1 { logging::Level::Debug } else { logging::Level::Errors });
+    let verbosity = match args.verbose {
         _ if args.quiet => Verbosity::Quiet,
         0 => Verbosity::Normal,
         _ => Verbosity::Detailed,
     };
-    let screen = Arc::new(Screen::new(chatter));
+    let screen = Arc::new(Screen::new(verbosity));
     let jobs = plan::plan(&args)?;
     let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -58,14 +58,14 @@ pub(crate) fn run(args: GetArgs) -> Result<ExitCode> {
 
 /// Fetches all URLs; the exit code is that of the first URL that failed.
 async fn fetch_all(args: &GetArgs, jobs: Vec<Job>, screen: &Arc<Screen>) -> Result<Exit> {
-    let orders = orders(args, &jobs, screen)?;
+    let options = fetch_options(args, &jobs, screen)?;
     // Runs on the main thread, which is not a worker thread: a write that blocks on a slow disk or
     // a full pipe does not block a session.
     let mut results = stream::iter(jobs.iter().enumerate())
         .map(|(number, job)| {
-            let orders = &orders;
+            let options = &options;
             async move {
-                let (report, result) = orders.fetch(job).await;
+                let (report, result) = options.fetch(job).await;
                 (number, job, report, result)
             }
         })
@@ -73,7 +73,7 @@ async fn fetch_all(args: &GetArgs, jobs: Vec<Job>, screen: &Arc<Screen>) -> Resu
     let mut first: Option<(usize, Exit)> = None;
     while let Some((number, job, report, result)) = results.next().await {
         let failure = result.err();
-        tell(args, screen, job, &report, failure.as_ref())?;
+        report_result(args, screen, job, &report, failure.as_ref())?;
         if let Some(failure) = failure
             && first.is_none_or(|(earlier, _)| number < earlier)
         {
@@ -83,48 +83,48 @@ async fn fetch_all(args: &GetArgs, jobs: Vec<Job>, screen: &Arc<Screen>) -> Resu
     Ok(first.map_or(Exit::Success, |(_, exit)| exit))
 }
 
-fn tell(
+fn report_result(
     args: &GetArgs,
     screen: &Screen,
     job: &Job,
     report: &Report,
-    failure: Option<&Failure>,
-) -> Result<(), Failure> {
+    failure: Option<&CliError>,
+) -> Result<(), CliError> {
     match failure {
         Some(failure) => screen.error(&format!("{}: {failure}", job.url)),
-        None if !args.head => screen.done(&report.words(&transfer::name(job))),
+        None if !args.head => screen.done(&report.summary(&transfer::display_name(job))),
         None => {}
     }
     for line in report.details() {
-        screen.detail(&format!("{}: {line}", transfer::name(job)));
+        screen.detail(&format!("{}: {line}", transfer::display_name(job)));
     }
     if args.json {
-        let line = report.json(&job.url, job.target.shown(), failure);
+        let line = report.json(&job.url, job.destination.to_text(), failure);
         writeln!(std::io::stdout(), "{line}").map_err(|error| {
-            Failure::new(Exit::Write, format!("cannot write standard output: {error}"))
+            CliError::new(Exit::Write, format!("cannot write standard output: {error}"))
         })?;
     }
     Ok(())
 }
 
-fn orders(args: &GetArgs, jobs: &[Job], screen: &Arc<Screen>) -> Result<FetchOptions> {
+fn fetch_options(args: &GetArgs, jobs: &[Job], screen: &Arc<Screen>) -> Result<FetchOptions> {
     let uris: Vec<_> = jobs.iter().map(|job| &job.uri).collect();
     let clients = Clients::new(args, &uris, screen)
-        .map_err(|error| Failure::new(Exit::Usage, format!("{error:#}")))?;
+        .map_err(|error| CliError::new(Exit::Usage, format!("{error:#}")))?;
     let upload = Upload::parse(args.data.as_deref());
     let method = match (&args.request, args.head) {
         (Some(method), _) => method.parse().map_err(|_| {
-            Failure::new(Exit::Usage, format!("--request {method:?}: not an HTTP method"))
+            CliError::new(Exit::Usage, format!("--request {method:?}: not an HTTP method"))
         })?,
         (None, true) => Method::HEAD,
-        (None, false) if upload == Upload::Nothing => Method::GET,
+        (None, false) if upload == Upload::Empty => Method::GET,
         (None, false) => Method::POST,
     };
     Ok(FetchOptions {
         clients,
         screen: Arc::clone(screen),
         method,
-        headers: headers(&args.header)?,
+        headers: parse_headers(&args.header)?,
         upload,
         resume: if args.resume { Resume::Yes } else { Resume::No },
         retries: args.retry,
@@ -132,10 +132,10 @@ fn orders(args: &GetArgs, jobs: &[Job], screen: &Arc<Screen>) -> Result<FetchOpt
     })
 }
 
-fn headers(fields: &[String]) -> Result<HeaderMap, Failure> {
+fn parse_headers(fields: &[String]) -> Result<HeaderMap, CliError> {
     let mut headers = HeaderMap::new();
     for field in fields {
-        let bad = |why| Failure::new(Exit::Usage, format!("--header {field:?}: {why}"));
+        let bad = |why| CliError::new(Exit::Usage, format!("--header {field:?}: {why}"));
         let (name, value) =
             field.split_once(':').ok_or_else(|| bad("no colon; write \"name: value\""))?;
         let name: HeaderName =
@@ -148,6 +148,6 @@ fn headers(fields: &[String]) -> Result<HeaderMap, Failure> {
 }
 
 /// Returns the path of a partial file.
-fn part_of(path: &Path) -> PathBuf {
+fn part_path(path: &Path) -> PathBuf {
     with_suffix(path, ".part")
 }

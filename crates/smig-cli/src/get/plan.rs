@@ -10,7 +10,7 @@ use http::Uri;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
 use super::args::GetArgs;
-use crate::exit::{Exit, Failure};
+use crate::exit::{CliError, Exit};
 
 /// Characters that a URL must not contain unencoded, but that pasted URLs contain.
 const UNSAFE: &AsciiSet = &CONTROLS
@@ -31,7 +31,7 @@ pub(super) struct Job {
     /// The URL as given on the command line.
     pub(super) url: String,
     pub(super) uri: Uri,
-    pub(super) target: Destination,
+    pub(super) destination: Destination,
     pub(super) sha256: Option<[u8; 32]>,
 }
 
@@ -43,25 +43,25 @@ pub(super) enum Destination {
     Device(PathBuf),
     File {
         path: PathBuf,
-        existing: Existing,
+        if_exists: IfExists,
     },
     /// There is no body (--head).
     Nowhere,
 }
 
-/// Action for an existing file.
+/// What to do if the file exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Existing {
+pub(super) enum IfExists {
     Replace,
-    /// Fail.
-    Keep,
-    /// An earlier run has fetched it.
-    Done,
+    /// Never replace it: the fetch fails.
+    Fail,
+    /// Do not fetch the URL: an earlier run has.
+    Skip,
 }
 
 impl Destination {
     /// Returns the destination for messages and JSON.
-    pub(super) fn shown(&self) -> Option<String> {
+    pub(super) fn to_text(&self) -> Option<String> {
         match self {
             Self::Stdout => Some("-".to_owned()),
             Self::Device(path) | Self::File { path, .. } => Some(path.display().to_string()),
@@ -74,20 +74,20 @@ impl Destination {
 ///
 /// # Errors
 /// The command line is invalid.
-pub(super) fn plan(args: &GetArgs) -> Result<Vec<Job>, Failure> {
+pub(super) fn plan(args: &GetArgs) -> Result<Vec<Job>, CliError> {
     let naming = naming(args)?;
-    let sums = sums(args)?;
+    let checksums = parse_checksums(args)?;
     let mut jobs = Vec::new();
     let mut taken: BTreeMap<PathBuf, &str> = BTreeMap::new();
     for (number, url) in args.urls.iter().enumerate() {
-        let uri = parse(url)?;
-        let target = match &naming {
+        let uri = parse_url(url)?;
+        let destination = match &naming {
             Naming::Nowhere => Destination::Nowhere,
             Naming::Stdout => Destination::Stdout,
-            Naming::File(path) => given(path),
-            Naming::Folder(folder) => from_url(args, folder, url, &uri)?,
+            Naming::File(path) => from_path(path),
+            Naming::Directory(dir) => from_url(args, dir, url, &uri)?,
         };
-        if let Destination::File { path, .. } = &target
+        if let Destination::File { path, .. } = &destination
             && let Some(other) = taken.insert(path.clone(), url)
         {
             return Err(usage(format!(
@@ -95,13 +95,18 @@ pub(super) fn plan(args: &GetArgs) -> Result<Vec<Job>, Failure> {
                 path.display()
             )));
         }
-        jobs.push(Job { url: url.clone(), uri, target, sha256: sums.get(number).copied() });
+        jobs.push(Job {
+            url: url.clone(),
+            uri,
+            destination,
+            sha256: checksums.get(number).copied(),
+        });
     }
     Ok(jobs)
 }
 
-fn usage(message: impl Into<String>) -> Failure {
-    Failure::new(Exit::Usage, message)
+fn usage(message: impl Into<String>) -> CliError {
+    CliError::new(Exit::Usage, message)
 }
 
 /// How destinations are chosen.
@@ -109,10 +114,10 @@ enum Naming {
     Nowhere,
     Stdout,
     File(PathBuf),
-    Folder(PathBuf),
+    Directory(PathBuf),
 }
 
-fn naming(args: &GetArgs) -> Result<Naming, Failure> {
+fn naming(args: &GetArgs) -> Result<Naming, CliError> {
     if args.head {
         return Ok(Naming::Nowhere);
     }
@@ -130,36 +135,38 @@ fn naming(args: &GetArgs) -> Result<Naming, Failure> {
         }
         return Ok(Naming::Stdout);
     }
-    if let Some(folder) = &args.output_dir {
-        return Ok(Naming::Folder(folder.clone()));
+    if let Some(dir) = &args.output_dir {
+        return Ok(Naming::Directory(dir.clone()));
     }
     let is_piped = !std::io::stdout().is_terminal();
     if args.urls.len() == 1 && is_piped && !args.remote_name && !args.json {
         return Ok(Naming::Stdout);
     }
-    Ok(Naming::Folder(PathBuf::new()))
+    Ok(Naming::Directory(PathBuf::new()))
 }
 
 /// Returns the destination for a path given on the command line.
-fn given(path: &Path) -> Destination {
+fn from_path(path: &Path) -> Destination {
     match std::fs::metadata(path) {
-        Ok(found) if !found.is_file() && !found.is_dir() => Destination::Device(path.to_owned()),
-        _ => Destination::File { path: path.to_owned(), existing: Existing::Replace },
+        Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => {
+            Destination::Device(path.to_owned())
+        }
+        _ => Destination::File { path: path.to_owned(), if_exists: IfExists::Replace },
     }
 }
 
-fn from_url(args: &GetArgs, folder: &Path, url: &str, uri: &Uri) -> Result<Destination, Failure> {
-    let name = name(uri)
+fn from_url(args: &GetArgs, dir: &Path, url: &str, uri: &Uri) -> Result<Destination, CliError> {
+    let name = file_name(uri)
         .ok_or_else(|| usage(format!("{url} does not end in a file name; give one with -o")))?;
-    let path = folder.join(name);
+    let path = dir.join(name);
     if args.overwrite {
-        return Ok(Destination::File { path, existing: Existing::Replace });
+        return Ok(Destination::File { path, if_exists: IfExists::Replace });
     }
     if args.resume {
-        return Ok(Destination::File { path, existing: Existing::Done });
+        return Ok(Destination::File { path, if_exists: IfExists::Skip });
     }
     if path.symlink_metadata().is_ok() {
-        return Err(Failure::new(
+        return Err(CliError::new(
             Exit::Write,
             format!(
                 "{} already exists; --overwrite replaces it, -o chooses another name",
@@ -167,11 +174,11 @@ fn from_url(args: &GetArgs, folder: &Path, url: &str, uri: &Uri) -> Result<Desti
             ),
         ));
     }
-    Ok(Destination::File { path, existing: Existing::Keep })
+    Ok(Destination::File { path, if_exists: IfExists::Fail })
 }
 
 /// Returns the file name at the end of a URL's path; `None` if there is none or it is unsafe.
-fn name(uri: &Uri) -> Option<String> {
+fn file_name(uri: &Uri) -> Option<String> {
     let last = uri.path().rsplit('/').next().unwrap_or_default();
     let last = if last.is_empty() { "index.html" } else { last };
     let decoded = percent_decode_str(last).decode_utf8().ok()?;
@@ -182,8 +189,8 @@ fn name(uri: &Uri) -> Option<String> {
     (!is_dangerous).then(|| decoded.into_owned())
 }
 
-fn parse(url: &str) -> Result<Uri, Failure> {
-    let bad = |why: &str| Failure::new(Exit::MalformedUrl, format!("{url}: {why}"));
+fn parse_url(url: &str) -> Result<Uri, CliError> {
+    let bad = |why: &str| CliError::new(Exit::MalformedUrl, format!("{url}: {why}"));
     let Some((scheme, rest)) = url.split_once("://") else {
         return Err(bad("no scheme; write https://host/path"));
     };
@@ -211,7 +218,7 @@ fn parse(url: &str) -> Result<Uri, Failure> {
     Ok(uri)
 }
 
-fn sums(args: &GetArgs) -> Result<Vec<[u8; 32]>, Failure> {
+fn parse_checksums(args: &GetArgs) -> Result<Vec<[u8; 32]>, CliError> {
     if !args.sha256.is_empty() && args.sha256.len() != args.urls.len() {
         return Err(usage(format!(
             "--sha256 given {} times for {} URLs; give it once for each, in order",
@@ -220,12 +227,13 @@ fn sums(args: &GetArgs) -> Result<Vec<[u8; 32]>, Failure> {
         )));
     }
     let parse = |text: &String| {
-        hex(text).ok_or_else(|| usage(format!("--sha256 {text}: not 64 hexadecimal digits")))
+        parse_sha256(text)
+            .ok_or_else(|| usage(format!("--sha256 {text}: not 64 hexadecimal digits")))
     };
     args.sha256.iter().map(parse).collect()
 }
 
-fn hex(text: &str) -> Option<[u8; 32]> {
+fn parse_sha256(text: &str) -> Option<[u8; 32]> {
     let mut sum = [0; 32];
     if text.len() != 64 || !text.is_ascii() {
         return None;
@@ -241,7 +249,7 @@ mod tests {
     use super::*;
 
     fn name_of(url: &str) -> Option<String> {
-        name(&parse(url).unwrap())
+        file_name(&parse_url(url).unwrap())
     }
 
     #[test]
@@ -250,7 +258,7 @@ mod tests {
         assert_eq!(name_of("https://a/b/").as_deref(), Some("index.html"));
         assert_eq!(name_of("https://a").as_deref(), Some("index.html"));
         assert_eq!(name_of("https://a/two%20words").as_deref(), Some("two words"));
-        assert_eq!(name_of("https://a/zwei Wörter#x").as_deref(), Some("zwei Wörter"));
+        assert_eq!(name_of("https://a/two wörds#x").as_deref(), Some("two wörds"));
         for bad in [
             "https://a/..",
             "https://a/%2e%2e",
@@ -272,16 +280,16 @@ mod tests {
             "https://u:p@host/",
             "https://h:99999/",
         ] {
-            assert_eq!(parse(bad).unwrap_err().exit, Exit::MalformedUrl, "{bad}");
+            assert_eq!(parse_url(bad).unwrap_err().exit, Exit::MalformedUrl, "{bad}");
         }
-        assert_eq!(parse("HTTPS://[::1]:8443/x").unwrap().port_u16(), Some(8443));
+        assert_eq!(parse_url("HTTPS://[::1]:8443/x").unwrap().port_u16(), Some(8443));
     }
 
     #[test]
     fn checksums_are_64_digits() {
-        assert_eq!(hex(&"0f".repeat(32)), Some([15; 32]));
-        assert_eq!(hex(&"0g".repeat(32)), None);
-        assert_eq!(hex("00"), None);
-        assert_eq!(hex(&"é".repeat(32)), None);
+        assert_eq!(parse_sha256(&"0f".repeat(32)), Some([15; 32]));
+        assert_eq!(parse_sha256(&"0g".repeat(32)), None);
+        assert_eq!(parse_sha256("00"), None);
+        assert_eq!(parse_sha256(&"é".repeat(32)), None);
     }
 }

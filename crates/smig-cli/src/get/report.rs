@@ -7,14 +7,14 @@ use serde::Serialize;
 use smig::{Segment, StreamInfo};
 
 use super::sink;
-use crate::exit::Failure;
+use crate::exit::CliError;
 
 /// Result of one URL.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     pub(super) status: Option<StatusCode>,
     pub(super) version: Option<Version>,
-    /// From the last attempt's request to its response header section.
+    /// Time from the last attempt's request to its response header section.
     pub(super) first_byte: Option<Duration>,
     pub(super) total: Duration,
     /// Bytes from an earlier run.
@@ -22,10 +22,10 @@ pub(super) struct Report {
     /// Length of the destination in bytes.
     pub(super) length: u64,
     pub(super) tries: u32,
-    pub(super) sum: Option<[u8; 32]>,
+    pub(super) digest: Option<[u8; 32]>,
     pub(super) outcome: Outcome,
     ranges: Vec<Range>,
-    running: Option<(StreamInfo, u64)>,
+    current_body: Option<(StreamInfo, u64)>,
 }
 
 /// How the fetch ended.
@@ -49,22 +49,22 @@ struct Range {
 
 impl Report {
     /// Records the start of a body that is written at offset `at`.
-    pub(super) fn body_starts(&mut self, info: Option<StreamInfo>, at: u64) {
-        self.running = info.map(|info| (info, at));
+    pub(super) fn begin_body(&mut self, info: Option<StreamInfo>, at: u64) {
+        self.current_body = info.map(|info| (info, at));
     }
 
     /// Records the end of a body, complete or not; the destination holds `written` bytes.
-    pub(super) fn body_ends(&mut self, began: u64, written: u64) {
+    pub(super) fn end_body(&mut self, start: u64, written: u64) {
         self.length = written;
-        match self.running.take() {
+        match self.current_body.take() {
             Some((info, at)) => {
                 self.ranges.extend(ranges(&info.segments(), self.tries, at, written))
             }
-            None if written > began => {
+            None if written > start => {
                 self.ranges.push(Range {
                     r#try: self.tries,
                     connection: None,
-                    start: began,
+                    start,
                     end: written,
                 });
             }
@@ -73,13 +73,13 @@ impl Report {
     }
 
     /// Discards the ranges: the next body starts at 0.
-    pub(super) fn starts_over(&mut self) {
+    pub(super) fn discard_ranges(&mut self) {
         self.ranges.clear();
         self.resumed = 0;
     }
 
     /// Returns how often the body migrated to another connection.
-    fn moves(&self) -> usize {
+    fn migrations(&self) -> usize {
         let changed = |pair: &[Range]| match pair {
             [a, b] => a.r#try == b.r#try && a.connection != b.connection && a.end == b.start,
             _ => false,
@@ -91,7 +91,7 @@ impl Report {
         &self,
         url: &str,
         file: Option<String>,
-        failure: Option<&Failure>,
+        failure: Option<&CliError>,
     ) -> String {
         let millis = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
         serde_json::json!({
@@ -105,9 +105,9 @@ impl Report {
             "ttfb_ms": self.first_byte.map(millis),
             "total_ms": millis(self.total),
             "tries": self.tries,
-            "moves": self.moves(),
+            "moves": self.migrations(),
             "ranges": self.ranges,
-            "sha256": self.sum.as_ref().map(sink::show),
+            "sha256": self.digest.as_ref().map(sink::to_hex),
             "error": failure.map(|failure| serde_json::json!({
                 "exit_code": failure.exit.code(),
                 "message": failure.to_string(),
@@ -117,30 +117,30 @@ impl Report {
     }
 
     /// Returns a summary as text.
-    pub(super) fn words(&self, name: &str) -> String {
+    pub(super) fn summary(&self, name: &str) -> String {
         if self.outcome == Outcome::Skipped {
             return format!("{name} already exists");
         }
         let seconds = self.total.as_secs_f64();
-        let came = self.length.saturating_sub(self.resumed);
-        let rate = if seconds > 0.0 { came as f64 / seconds / 1e6 } else { 0.0 };
-        let mut words = format!("{name}: {} bytes in {seconds:.2} s, {rate:.1} MB/s", self.length);
+        let received = self.length.saturating_sub(self.resumed);
+        let rate = if seconds > 0.0 { received as f64 / seconds / 1e6 } else { 0.0 };
+        let mut text = format!("{name}: {} bytes in {seconds:.2} s, {rate:.1} MB/s", self.length);
         if self.resumed > 0 {
-            words.push_str(&format!(", resumed after {} bytes", self.resumed));
+            text.push_str(&format!(", resumed after {} bytes", self.resumed));
         }
-        match self.moves() {
+        match self.migrations() {
             0 => {}
-            1 => words.push_str(", migrated once"),
-            moves => words.push_str(&format!(", migrated {moves} times")),
+            1 => text.push_str(", migrated once"),
+            migrations => text.push_str(&format!(", migrated {migrations} times")),
         }
-        words
+        text
     }
 
-    /// Returns which bytes came over which connection, a line for each range.
+    /// Returns one line for each range of bytes, with the connection that carried it.
     pub(super) fn details(&self) -> Vec<String> {
         let shown = |range: &Range| {
-            let by = range.connection.as_deref().unwrap_or("HTTP/1.1");
-            format!("bytes {} to {} over connection {by}", range.start, range.end)
+            let connection = range.connection.as_deref().unwrap_or("HTTP/1.1");
+            format!("bytes {} to {} over connection {connection}", range.start, range.end)
         };
         self.ranges.iter().map(shown).collect()
     }

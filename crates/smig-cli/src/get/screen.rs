@@ -23,17 +23,17 @@ pub(super) enum Verbosity {
 /// Output on standard error.
 #[derive(Debug)]
 pub(super) struct Screen {
-    chatter: Verbosity,
+    verbosity: Verbosity,
     bars: Option<MultiProgress>,
     open: AtomicUsize,
 }
 
 impl Screen {
-    pub(super) fn new(chatter: Verbosity) -> Self {
-        let is_drawn = chatter != Verbosity::Quiet && std::io::stderr().is_terminal();
+    pub(super) fn new(verbosity: Verbosity) -> Self {
+        let is_drawn = verbosity != Verbosity::Quiet && std::io::stderr().is_terminal();
         let bars = is_drawn
             .then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10)));
-        Self { chatter, bars, open: AtomicUsize::new(0) }
+        Self { verbosity, bars, open: AtomicUsize::new(0) }
     }
 
     fn line(&self, text: &str) {
@@ -45,27 +45,27 @@ impl Screen {
 
     /// Prints an error at every verbosity.
     pub(super) fn error(&self, text: &str) {
-        self.line(&format!("{} {text}", paint::bad("error:")));
+        self.line(&format!("{} {text}", paint::error("error:")));
     }
 
     /// Prints a message unless quiet.
-    pub(super) fn note(&self, text: &str) {
-        if self.chatter > Verbosity::Quiet {
+    pub(super) fn info(&self, text: &str) {
+        if self.verbosity > Verbosity::Quiet {
             self.line(text);
         }
     }
 
     /// Prints a message with -v.
     pub(super) fn detail(&self, text: &str) {
-        if self.chatter == Verbosity::Detailed {
-            self.line(&paint::faint(&format!("* {text}")));
+        if self.verbosity == Verbosity::Detailed {
+            self.line(&paint::dim(&format!("* {text}")));
         }
     }
 
     /// Reports a completed URL, on a terminal or with -v.
     pub(super) fn done(&self, text: &str) {
-        if self.bars.is_some() || self.chatter == Verbosity::Detailed {
-            self.line(&format!("{} {text}", paint::good("done:")));
+        if self.bars.is_some() || self.verbosity == Verbosity::Detailed {
+            self.line(&format!("{} {text}", paint::success("done:")));
         }
     }
 
@@ -123,8 +123,8 @@ impl Drop for Bar {
 }
 
 impl Observer for Screen {
-    fn on_event(&self, what: &ObserverEvent) {
-        match what {
+    fn on_event(&self, event: &ObserverEvent) {
+        match event {
             ObserverEvent::ConnectionOpened { .. } => {
                 let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
                 self.detail(&format!("connected, {open} open"));
@@ -141,17 +141,17 @@ impl Observer for Screen {
                 self.detail("the server refused a spare connection")
             }
             ObserverEvent::Migrated { from, to, mover, .. } => {
-                let who = match mover {
+                let initiator = match mover {
                     Mover::Local => "the client",
                     Mover::Peer => "the server",
                 };
                 self.detail(&format!(
-                    "a stream migrated from connection {from} to {to}, initiated by {who}"
+                    "a stream migrated from connection {from} to {to}, initiated by {initiator}"
                 ));
             }
             ObserverEvent::MigrationDeclined { .. } => self.detail("a migration was declined"),
             ObserverEvent::StreamReset { .. } => self.detail("a stream was reset"),
-            ObserverEvent::LimitHit(limit) => self.note(&format!("limit reached: {limit}")),
+            ObserverEvent::LimitHit(limit) => self.info(&format!("limit reached: {limit}")),
             _ => {}
         }
     }

@@ -13,19 +13,19 @@ use smig::Incoming;
 
 use super::clients::Clients;
 use super::errors::{self, AttemptError, RetryAdvice};
-use super::note::{ContentRange, PartMetadata};
-use super::plan::{Destination, Existing, Job};
+use super::part_metadata::{ContentRange, PartMetadata};
+use super::plan::{Destination, IfExists, Job};
 use super::report::{Outcome, Report};
 use super::screen::{Bar, Screen};
 use super::sink::{Hashing, PartialFile, Sink};
 use super::upload::Upload;
-use crate::exit::{Exit, Failure};
+use crate::exit::{CliError, Exit};
 
 /// Delay before the first retry; it doubles with each further one.
-const BACKOFF: Duration = Duration::from_secs(1);
+const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
-/// State shared by all URLs.
+/// Options and clients that all URLs share.
 #[derive(Debug)]
 pub(super) struct FetchOptions {
     pub(super) clients: Clients,
@@ -47,65 +47,67 @@ pub(super) enum Resume {
 
 impl FetchOptions {
     /// Fetches a URL, with retries.
-    pub(super) async fn fetch(&self, job: &Job) -> (Report, Result<(), Failure>) {
-        let began = Instant::now();
+    pub(super) async fn fetch(&self, job: &Job) -> (Report, Result<(), CliError>) {
+        let started_at = Instant::now();
         let mut report = Report::default();
         let result = match self.max_time {
-            None => self.tries(job, &mut report).await,
-            Some(limit) => match tokio::time::timeout(limit, self.tries(job, &mut report)).await {
-                Ok(result) => result,
-                Err(_) => Err(self.out_of_time(job, limit)),
-            },
+            None => self.fetch_with_retries(job, &mut report).await,
+            Some(limit) => {
+                match tokio::time::timeout(limit, self.fetch_with_retries(job, &mut report)).await {
+                    Ok(result) => result,
+                    Err(_) => Err(self.timeout_error(job, limit)),
+                }
+            }
         };
-        report.total = began.elapsed();
+        report.total = started_at.elapsed();
         (report, result)
     }
 
-    fn out_of_time(&self, job: &Job, limit: Duration) -> Failure {
+    fn timeout_error(&self, job: &Job, limit: Duration) -> CliError {
         let mut message = format!("timed out after {} s (--max-time)", limit.as_secs_f64());
-        if let Destination::File { path, .. } = &job.target {
-            message.push_str(&format!("; {}", what_is_left(&super::part_of(path))));
+        if let Destination::File { path, .. } = &job.destination {
+            message.push_str(&format!("; {}", describe_part(&super::part_path(path))));
         }
-        Failure::new(Exit::Timeout, message)
+        CliError::new(Exit::Timeout, message)
     }
 
-    async fn tries(&self, job: &Job, report: &mut Report) -> Result<(), Failure> {
-        if let Destination::File { path, existing: Existing::Done } = &job.target
+    async fn fetch_with_retries(&self, job: &Job, report: &mut Report) -> Result<(), CliError> {
+        if let Destination::File { path, if_exists: IfExists::Skip } = &job.destination
             && path.exists()
         {
             report.outcome = Outcome::Skipped;
-            report.length = path.metadata().map_or(0, |found| found.len());
+            report.length = path.metadata().map_or(0, |metadata| metadata.len());
             return Ok(());
         }
         let hashing = if job.sha256.is_some() { Hashing::On } else { Hashing::Off };
-        let mut sink = Sink::open(&job.target, hashing)?;
+        let mut sink = Sink::open(&job.destination, hashing)?;
         let mut resume = self.resume;
-        let mut backoff = BACKOFF;
+        let mut backoff = INITIAL_BACKOFF;
         loop {
             report.tries += 1;
             let failed = match self.attempt(job, report, &mut sink, resume).await {
                 Ok(()) => {
-                    report.sum = sink.finish(job.sha256)?;
+                    report.digest = sink.finish(job.sha256)?;
                     return Ok(());
                 }
                 Err(failed) => failed,
             };
-            let Some(wait) = self.wait(&failed, report.tries, &sink, backoff) else {
-                let left = sink.part().map(what_is_left);
+            let Some(delay) = self.retry_delay(&failed, report.tries, &sink, backoff) else {
+                let hint = sink.part().map(describe_part);
                 sink.discard_if_empty();
-                return Err(with_hint(failed.failure, sink.written(), left));
+                return Err(with_hint(failed.failure, sink.written(), hint));
             };
-            let seconds = wait.as_secs_f64();
+            let seconds = delay.as_secs_f64();
             let why = &failed.failure;
-            self.screen.note(&format!("{}: {why}; retrying in {seconds} s", job.url));
-            tokio::time::sleep(wait).await;
+            self.screen.info(&format!("{}: {why}; retrying in {seconds} s", job.url));
+            tokio::time::sleep(delay).await;
             backoff = (backoff * 2).min(MAX_BACKOFF);
             resume = Resume::Yes;
         }
     }
 
     /// Returns the delay before the next attempt; `None` if there is none.
-    fn wait(
+    fn retry_delay(
         &self,
         failed: &AttemptError,
         tries: u32,
@@ -113,15 +115,15 @@ impl FetchOptions {
         backoff: Duration,
     ) -> Option<Duration> {
         // Data written to a pipe cannot be withdrawn.
-        let is_lost = sink.written() > 0 && sink.part().is_none();
-        if tries > self.retries || is_lost || !self.upload.is_repeatable() {
+        let is_irrevocable = sink.written() > 0 && sink.part().is_none();
+        if tries > self.retries || is_irrevocable || !self.upload.is_repeatable() {
             return None;
         }
-        match failed.again {
+        match failed.retry {
             RetryAdvice::Never => None,
             RetryAdvice::Safe => Some(backoff),
-            RetryAdvice::IfRepeatable if !self.method.is_idempotent() => None,
-            RetryAdvice::IfRepeatable => Some(backoff),
+            RetryAdvice::IfIdempotent if !self.method.is_idempotent() => None,
+            RetryAdvice::IfIdempotent => Some(backoff),
             RetryAdvice::After(_) if !self.method.is_idempotent() => None,
             RetryAdvice::After(time) => Some(time.max(backoff).min(MAX_BACKOFF)),
         }
@@ -134,41 +136,43 @@ impl FetchOptions {
         sink: &mut Sink,
         resume: Resume,
     ) -> Result<(), AttemptError> {
-        let left = match resume {
-            Resume::Yes if self.method == Method::GET => sink.left(&job.url),
+        let partial = match resume {
+            Resume::Yes if self.method == Method::GET => sink.resumable_part(&job.url),
             _ => None,
         };
-        if let Some(left) = left.as_ref().filter(|left| left.note.total == Some(left.length)) {
+        if let Some(partial) =
+            partial.as_ref().filter(|left| left.metadata.total == Some(left.length))
+        {
             // An earlier attempt received everything but could not rename the file.
-            sink.begin(left.length, Some(&left.note))?;
-            report.resumed = left.length;
-            report.length = left.length;
+            sink.begin(partial.length, Some(&partial.metadata))?;
+            report.resumed = partial.length;
+            report.length = partial.length;
             return Ok(());
         }
-        let bar = self.screen.bar(&name(job));
-        let sent = Instant::now();
-        let request = self.request(job, left.as_ref())?;
-        let response = self.clients.of(&job.uri).request(request).await;
-        let response = response.map_err(|error| errors::request(&error))?;
+        let bar = self.screen.bar(&display_name(job));
+        let sent_at = Instant::now();
+        let request = self.request(job, partial.as_ref())?;
+        let response = self.clients.for_uri(&job.uri).request(request).await;
+        let response = response.map_err(|error| errors::from_request_error(&error))?;
         report.status = Some(response.status());
         report.version = Some(response.version());
-        report.first_byte = Some(sent.elapsed());
-        let at = match self.place(job, &response, left, sink)? {
+        report.first_byte = Some(sent_at.elapsed());
+        let at = match self.prepare_destination(job, &response, partial, sink)? {
             BodyOffset::At(at) => at,
-            BodyOffset::Refused => {
+            BodyOffset::RangeRefused => {
                 // The server cannot serve the range: fetch all of it.
                 sink.begin(0, None)?;
-                report.starts_over();
+                report.discard_ranges();
                 return Box::pin(self.attempt(job, report, sink, Resume::No)).await;
             }
         };
         match at {
-            0 => report.starts_over(),
+            0 => report.discard_ranges(),
             _ if report.tries == 1 => report.resumed = at,
             _ => {}
         }
         if self.method == Method::HEAD {
-            return head(&response);
+            return print_head(&response);
         }
         receive(report, sink, response, at, &bar).await
     }
@@ -176,8 +180,8 @@ impl FetchOptions {
     fn request(
         &self,
         job: &Job,
-        left: Option<&PartialFile>,
-    ) -> Result<Request<super::upload::UploadBody>, Failure> {
+        partial: Option<&PartialFile>,
+    ) -> Result<Request<super::upload::UploadBody>, CliError> {
         let mut request = Request::new(self.upload.body()?);
         *request.method_mut() = self.method.clone();
         *request.uri_mut() = job.uri.clone();
@@ -195,47 +199,48 @@ impl FetchOptions {
         for (name, value) in &self.headers {
             headers.append(name, value.clone());
         }
-        if let Some(left) = left {
+        if let Some(partial) = partial {
             let set = |headers: &mut HeaderMap, name: HeaderName, value: &str| {
                 if let Ok(value) = HeaderValue::from_str(value) {
                     headers.insert(name, value);
                 }
             };
-            set(headers, RANGE, &format!("bytes={}-", left.length));
-            set(headers, IF_RANGE, &left.note.validator);
+            set(headers, RANGE, &format!("bytes={}-", partial.length));
+            set(headers, IF_RANGE, &partial.metadata.validator);
         }
         Ok(request)
     }
 
     /// Returns the offset at which to write the body, and prepares the destination.
-    fn place(
+    fn prepare_destination(
         &self,
         job: &Job,
         response: &Response<Incoming>,
-        left: Option<PartialFile>,
+        partial: Option<PartialFile>,
         sink: &mut Sink,
     ) -> Result<BodyOffset, AttemptError> {
         let (status, headers) = (response.status(), response.headers());
-        match left {
-            Some(left) if status == StatusCode::PARTIAL_CONTENT => {
-                check_range(headers, &left)?;
-                sink.begin(left.length, Some(&left.note))?;
-                Ok(BodyOffset::At(left.length))
+        match partial {
+            Some(partial) if status == StatusCode::PARTIAL_CONTENT => {
+                check_range(headers, &partial)?;
+                sink.begin(partial.length, Some(&partial.metadata))?;
+                Ok(BodyOffset::At(partial.length))
             }
-            Some(_) if status == StatusCode::RANGE_NOT_SATISFIABLE => Ok(BodyOffset::Refused),
-            left if status.is_success() => {
-                if left.is_some() {
-                    self.screen.note(&format!(
+            Some(_) if status == StatusCode::RANGE_NOT_SATISFIABLE => Ok(BodyOffset::RangeRefused),
+            partial if status.is_success() => {
+                if partial.is_some() {
+                    self.screen.info(&format!(
                         "{}: the server's file has changed; starting again",
                         job.url
                     ));
                 }
-                let note = PartMetadata::of(&job.url, headers, length(headers));
+                let metadata =
+                    PartMetadata::from_response(&job.url, headers, content_length(headers));
                 let is_part = status == StatusCode::PARTIAL_CONTENT;
-                sink.begin(0, note.filter(|_| !is_part).as_ref())?;
+                sink.begin(0, metadata.filter(|_| !is_part).as_ref())?;
                 Ok(BodyOffset::At(0))
             }
-            _ => Err(errors::status(status, headers)),
+            _ => Err(errors::from_status(status, headers)),
         }
     }
 }
@@ -243,30 +248,30 @@ impl FetchOptions {
 /// Offset of a body in the destination.
 enum BodyOffset {
     At(u64),
-    Refused,
+    RangeRefused,
 }
 
 /// Checks that a resumed body covers the rest of the file.
-fn check_range(headers: &HeaderMap, left: &PartialFile) -> Result<(), Failure> {
+fn check_range(headers: &HeaderMap, partial: &PartialFile) -> Result<(), CliError> {
     let fail = |why: String| {
-        Failure::new(Exit::Range, format!("cannot resume: {why}; omit --continue to start again"))
+        CliError::new(Exit::Range, format!("cannot resume: {why}; omit --continue to start again"))
     };
-    let range = ContentRange::of(headers)
+    let range = ContentRange::from_headers(headers)
         .ok_or_else(|| fail("the Content-Range of the response is invalid".to_owned()))?;
-    if range.first != left.length {
-        let (first, length) = (range.first, left.length);
+    if range.first != partial.length {
+        let (first, length) = (range.first, partial.length);
         return Err(fail(format!("the server's range begins at {first}, not at {length}")));
     }
-    let total = range.total.or(left.note.total);
+    let total = range.total.or(partial.metadata.total);
     if total.is_some_and(|total| range.last + 1 != total)
-        || (left.note.total.is_some() && total != left.note.total)
+        || (partial.metadata.total.is_some() && total != partial.metadata.total)
     {
         return Err(fail("the length of the server's file has changed".to_owned()));
     }
     Ok(())
 }
 
-fn length(headers: &HeaderMap) -> Option<u64> {
+fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
@@ -278,15 +283,15 @@ async fn receive(
     at: u64,
     bar: &Bar,
 ) -> Result<(), AttemptError> {
-    let total = length(response.headers()).map(|length| at + length);
+    let total = content_length(response.headers()).map(|length| at + length);
     let mut body = response.into_body();
-    report.body_starts(body.stream_info(), at);
+    report.begin_body(body.stream_info(), at);
     bar.start(at, total);
     let result = loop {
         match body.frame().await {
             None => break Ok(()),
             Some(Err(error)) => {
-                break Err(errors::partial(sink.written(), total, &error.to_string()));
+                break Err(errors::incomplete_body(sink.written(), total, &error.to_string()));
             }
             Some(Ok(frame)) => {
                 let Some(data) = frame.data_ref() else { continue };
@@ -298,10 +303,10 @@ async fn receive(
             }
         }
     };
-    report.body_ends(at, sink.written());
+    report.end_body(at, sink.written());
     result?;
     match total {
-        Some(total) if total != sink.written() => Err(errors::partial(
+        Some(total) if total != sink.written() => Err(errors::incomplete_body(
             sink.written(),
             Some(total),
             "the length differs from Content-Length",
@@ -311,20 +316,20 @@ async fn receive(
 }
 
 /// Prints a response's status line and header section.
-fn head(response: &Response<Incoming>) -> Result<(), AttemptError> {
+fn print_head(response: &Response<Incoming>) -> Result<(), AttemptError> {
     use std::io::Write as _;
     let mut text = format!("{:?} {}\n", response.version(), response.status());
     for (name, value) in response.headers() {
         text.push_str(&format!("{name}: {}\n", String::from_utf8_lossy(value.as_bytes())));
     }
     text.push('\n');
-    let fail = |error| Failure::new(Exit::Write, format!("cannot write standard output: {error}"));
+    let fail = |error| CliError::new(Exit::Write, format!("cannot write standard output: {error}"));
     Ok(std::io::stdout().write_all(text.as_bytes()).map_err(fail)?)
 }
 
 /// Returns a short name for the progress bar.
-pub(super) fn name(job: &Job) -> String {
-    match &job.target {
+pub(super) fn display_name(job: &Job) -> String {
+    match &job.destination {
         Destination::File { path, .. } => path
             .file_name()
             .map_or_else(|| job.url.clone(), |name| name.to_string_lossy().into_owned()),
@@ -332,8 +337,8 @@ pub(super) fn name(job: &Job) -> String {
     }
 }
 
-fn what_is_left(part: &Path) -> String {
-    if PartMetadata::place(part).exists() {
+fn describe_part(part: &Path) -> String {
+    if PartMetadata::path_for(part).exists() {
         format!("the partial file is {}; --continue resumes it", part.display())
     } else {
         format!("the partial file is {}", part.display())
@@ -341,9 +346,9 @@ fn what_is_left(part: &Path) -> String {
 }
 
 /// Adds a hint on an incomplete file to the message.
-fn with_hint(failure: Failure, written: u64, left: Option<String>) -> Failure {
-    match left {
-        Some(left) if written > 0 => Failure::new(failure.exit, format!("{failure}; {left}")),
+fn with_hint(failure: CliError, written: u64, hint: Option<String>) -> CliError {
+    match hint {
+        Some(hint) if written > 0 => CliError::new(failure.exit, format!("{failure}; {hint}")),
         _ => failure,
     }
 }

@@ -10,16 +10,16 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::mpsc;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CliError, Exit};
 
-const CHUNK: usize = 64 << 10;
+const CHUNK_BYTES: usize = 64 << 10;
 /// Chunks read ahead of sending.
-const AHEAD: usize = 4;
+const MAX_CHUNKS_AHEAD: usize = 4;
 
 /// Value of `--data`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Upload {
-    Nothing,
+    Empty,
     Text(Bytes),
     File(PathBuf),
     Stdin,
@@ -28,7 +28,7 @@ pub(super) enum Upload {
 impl Upload {
     pub(super) fn parse(data: Option<&str>) -> Self {
         match data {
-            None => Self::Nothing,
+            None => Self::Empty,
             Some("@-") => Self::Stdin,
             Some(data) => match data.strip_prefix('@') {
                 Some(path) => Self::File(path.into()),
@@ -40,7 +40,7 @@ impl Upload {
     /// Returns the default Content-Type.
     pub(super) const fn media_type(&self) -> Option<&'static str> {
         match self {
-            Self::Nothing => None,
+            Self::Empty => None,
             Self::Text(_) => Some("application/x-www-form-urlencoded"),
             Self::File(_) | Self::Stdin => Some("application/octet-stream"),
         }
@@ -55,21 +55,21 @@ impl Upload {
     ///
     /// # Errors
     /// The file cannot be opened.
-    pub(super) fn body(&self) -> Result<UploadBody, Failure> {
+    pub(super) fn body(&self) -> Result<UploadBody, CliError> {
         match self {
-            Self::Nothing => Ok(UploadBody::whole(Bytes::new())),
-            Self::Text(text) => Ok(UploadBody::whole(text.clone())),
+            Self::Empty => Ok(UploadBody::from_text(Bytes::new())),
+            Self::Text(text) => Ok(UploadBody::from_text(text.clone())),
             Self::File(path) => {
                 let fail = |error| {
                     let message = format!("cannot read {}: {error}", path.display());
-                    Failure::new(Exit::Read, message)
+                    CliError::new(Exit::Read, message)
                 };
                 let file = File::open(path).map_err(fail)?;
-                let found = file.metadata().map_err(fail)?;
-                let length = found.is_file().then_some(found.len());
-                Ok(UploadBody::read(file, length))
+                let metadata = file.metadata().map_err(fail)?;
+                let length = metadata.is_file().then_some(metadata.len());
+                Ok(UploadBody::from_reader(file, length))
             }
-            Self::Stdin => Ok(UploadBody::read(io::stdin(), None)),
+            Self::Stdin => Ok(UploadBody::from_reader(io::stdin(), None)),
         }
     }
 }
@@ -77,22 +77,22 @@ impl Upload {
 /// A request body.
 #[derive(Debug)]
 pub(super) struct UploadBody {
-    ready: Option<Bytes>,
-    more: Option<mpsc::Receiver<io::Result<Bytes>>>,
-    left: Option<u64>,
+    text: Option<Bytes>,
+    chunks: Option<mpsc::Receiver<io::Result<Bytes>>>,
+    remaining: Option<u64>,
 }
 
 impl UploadBody {
-    fn whole(text: Bytes) -> Self {
-        Self { left: Some(text.len() as u64), ready: Some(text), more: None }
+    fn from_text(text: Bytes) -> Self {
+        Self { remaining: Some(text.len() as u64), text: Some(text), chunks: None }
     }
 
-    fn read(mut source: impl Read + Send + 'static, length: Option<u64>) -> Self {
-        let (sender, receiver) = mpsc::channel(AHEAD);
+    fn from_reader(mut source: impl Read + Send + 'static, length: Option<u64>) -> Self {
+        let (sender, receiver) = mpsc::channel(MAX_CHUNKS_AHEAD);
         // The thread ends with the body: after the receiver is dropped it stops at the next chunk.
         std::thread::spawn(move || {
             loop {
-                let mut chunk = vec![0; CHUNK];
+                let mut chunk = vec![0; CHUNK_BYTES];
                 let read = source.read(&mut chunk).map(|read| {
                     chunk.truncate(read);
                     Bytes::from(chunk)
@@ -103,7 +103,7 @@ impl UploadBody {
                 }
             }
         });
-        Self { ready: None, more: Some(receiver), left: length }
+        Self { text: None, chunks: Some(receiver), remaining: length }
     }
 }
 
@@ -115,34 +115,34 @@ impl Body for UploadBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        if let Some(text) = self.ready.take().filter(|text| !text.is_empty()) {
-            self.left = Some(0);
+        if let Some(text) = self.text.take().filter(|text| !text.is_empty()) {
+            self.remaining = Some(0);
             return Poll::Ready(Some(Ok(Frame::data(text))));
         }
-        let Some(more) = &mut self.more else { return Poll::Ready(None) };
-        match more.poll_recv(cx) {
+        let Some(chunks) = &mut self.chunks else { return Poll::Ready(None) };
+        match chunks.poll_recv(cx) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Some(Ok(chunk))) if !chunk.is_empty() => {
-                self.left = self.left.map(|left| left.saturating_sub(chunk.len() as u64));
+                self.remaining = self.remaining.map(|left| left.saturating_sub(chunk.len() as u64));
                 Poll::Ready(Some(Ok(Frame::data(chunk))))
             }
             Poll::Ready(Some(Err(error))) => {
-                self.more = None;
+                self.chunks = None;
                 Poll::Ready(Some(Err(error)))
             }
             Poll::Ready(_) => {
-                self.more = None;
+                self.chunks = None;
                 Poll::Ready(None)
             }
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.more.is_none() && self.ready.as_ref().is_none_or(Bytes::is_empty)
+        self.chunks.is_none() && self.text.as_ref().is_none_or(Bytes::is_empty)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.left.map_or_else(SizeHint::new, SizeHint::with_exact)
+        self.remaining.map_or_else(SizeHint::new, SizeHint::with_exact)
     }
 }
 
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_file_comes_whole_with_its_length() {
+    async fn a_file_is_sent_completely_with_its_length() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         let content: Vec<u8> = (0..200_000_u32).flat_map(u32::to_be_bytes).collect();
         io::Write::write_all(&mut file, &content).unwrap();
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn text_and_nothing() {
+    async fn text_and_empty_bodies_have_their_lengths() {
         let body = Upload::parse(Some("a=b")).body().unwrap();
         assert_eq!(body.size_hint().exact(), Some(3));
         assert!(!body.is_end_stream());

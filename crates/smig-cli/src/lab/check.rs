@@ -12,7 +12,7 @@ use smig_link::{LinkSpec, Profile};
 use smig_testbed::check::{self, CheckOptions, CheckResult, ProfileCheck};
 use smig_testbed::netns::enter_user_namespace;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CliError, Exit};
 use crate::paint;
 use crate::stdout::outln;
 
@@ -63,21 +63,21 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode> {
         ..CheckOptions::default()
     };
     let bar = progress(links.len());
-    let mut verdicts = Vec::new();
+    let mut results = Vec::new();
     for (name, link) in &links {
         bar.set_message(name.clone());
         let result = check::check(name, link, &options)?;
         bar.suspend(|| {
-            if verdicts.is_empty() && !args.json {
-                outln!("{}", paint::strong(&check::head()));
+            if results.is_empty() && !args.json {
+                outln!("{}", paint::bold(&check::head()));
             }
             show(args, &result)
         })?;
-        verdicts.push(result.verdict());
+        results.push(result.verdict());
         bar.inc(1);
     }
     bar.finish_and_clear();
-    conclude(args, &verdicts)
+    print_outcome(args, &results)
 }
 
 fn progress(links: usize) -> ProgressBar {
@@ -100,28 +100,28 @@ fn show(args: &CheckArgs, result: &ProfileCheck) -> Result<()> {
     for line in check::lines(result) {
         match result.verdict() {
             CheckResult::Good => outln!("{line}"),
-            CheckResult::Disturbed => outln!("{}", paint::faint(&line)),
-            CheckResult::OutOfBounds => outln!("{}", paint::bad(&line)),
+            CheckResult::Disturbed => outln!("{}", paint::dim(&line)),
+            CheckResult::OutOfBounds => outln!("{}", paint::error(&line)),
         }
     }
     Ok(())
 }
 
-fn conclude(args: &CheckArgs, verdicts: &[CheckResult]) -> Result<ExitCode> {
+fn print_outcome(args: &CheckArgs, verdicts: &[CheckResult]) -> Result<ExitCode> {
     let count = |verdict| verdicts.iter().filter(|other| **other == verdict).count();
-    let (good, disturbed, off) =
+    let (good, disturbed, out_of_bounds) =
         (count(CheckResult::Good), count(CheckResult::Disturbed), count(CheckResult::OutOfBounds));
     if !args.json {
         let mut text = format!("{good} of {} links match their profiles", verdicts.len());
         if disturbed > 0 {
             text += &format!("; {disturbed} were disturbed: the machine was busy");
         }
-        if off > 0 {
-            text += &format!("; {off} do not");
+        if out_of_bounds > 0 {
+            text += &format!("; {out_of_bounds} do not");
         }
         outln!("{text}.");
     }
-    Ok(if off > 0 { Exit::Failure.into() } else { ExitCode::SUCCESS })
+    Ok(if out_of_bounds > 0 { Exit::Failure.into() } else { ExitCode::SUCCESS })
 }
 
 /// Returns the named links, or all profiles if no name is given.
@@ -130,22 +130,22 @@ fn links(names: &[String]) -> Result<Vec<(String, LinkSpec)>> {
         let all = Profile::all().into_iter();
         return Ok(all.map(|profile| (profile.name.to_owned(), profile.spec)).collect());
     }
-    names.iter().map(|name| Ok((name.clone(), link(name)?))).collect()
+    names.iter().map(|name| Ok((name.clone(), resolve_link(name)?))).collect()
 }
 
 /// Returns a profile's link, or the link that a file describes.
-pub(super) fn link(name: &str) -> Result<LinkSpec, Failure> {
-    let wrong = |text: String| Failure::new(Exit::Usage, text);
+pub(super) fn resolve_link(name: &str) -> Result<LinkSpec, CliError> {
+    let wrong = |text: String| CliError::new(Exit::Usage, text);
     if let Some(profile) = Profile::named(name) {
         return Ok(profile.spec);
     }
     let path = Path::new(name);
     if path.extension().is_none() && !path.exists() {
         let known: Vec<_> = Profile::all().iter().map(|profile| profile.name).collect();
-        let near = smig_settings::suggest(name, known);
-        let near = near.map_or_else(String::new, |near| format!(" Did you mean {near}?"));
+        let suggestion = smig_settings::suggest(name, known);
+        let hint = suggestion.map_or_else(String::new, |near| format!(" Did you mean {near}?"));
         return Err(wrong(format!(
-            "unknown profile {name:?}.{near} `smig lab profiles` lists all profiles"
+            "unknown profile {name:?}.{hint} `smig lab profiles` lists all profiles"
         )));
     }
     let text = std::fs::read_to_string(path).map_err(|error| wrong(format!("{name}: {error}")))?;
@@ -164,26 +164,26 @@ mod tests {
     #[test]
     fn a_link_is_a_name_or_a_file() {
         assert_eq!(links(&[]).unwrap().len(), Profile::all().len());
-        assert_eq!(link("paper-wired").unwrap(), LinkSpec::paper_wired());
-        let error = link("paper-wird").unwrap_err().to_string();
+        assert_eq!(resolve_link("paper-wired").unwrap(), LinkSpec::paper_wired());
+        let error = resolve_link("paper-wird").unwrap_err().to_string();
         assert!(error.contains("paper-wired") && error.contains("smig lab profiles"), "{error}");
-        assert!(link("no/such.toml").unwrap_err().to_string().contains("no/such.toml"));
+        assert!(resolve_link("no/such.toml").unwrap_err().to_string().contains("no/such.toml"));
     }
 
     #[test]
-    fn a_file_is_told_where_it_is_wrong() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("link.toml");
+    fn an_invalid_file_is_reported_with_its_location() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("link.toml");
         let name = path.to_str().unwrap();
         let good =
             "[both]\nrate = { trace = \"a.trace\" }\ndelay_ms = 5\nqueue = { packets = 9 }\n";
         std::fs::write(&path, good).unwrap();
-        let error = link(name).unwrap_err().to_string();
+        let error = resolve_link(name).unwrap_err().to_string();
         assert!(error.contains("a.trace"), "{error}");
-        std::fs::write(folder.path().join("a.trace"), "1\n2\n").unwrap();
-        link(name).unwrap();
+        std::fs::write(dir.path().join("a.trace"), "1\n2\n").unwrap();
+        resolve_link(name).unwrap();
         std::fs::write(&path, good.replace("delay_ms", "dely_ms")).unwrap();
-        let error = link(name).unwrap_err().to_string();
+        let error = resolve_link(name).unwrap_err().to_string();
         assert!(error.contains("line") && error.contains("dely_ms"), "{error}");
     }
 }

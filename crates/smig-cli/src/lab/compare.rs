@@ -13,7 +13,7 @@ use smig_lab::compare::{Comparison, Selector, compare, pair, series_of, table};
 use smig_lab::trial::TrialResult;
 use smig_stats::Bootstrap;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CliError, Exit};
 use crate::stdout::{out, outln};
 
 /// Compare results: medians, 95th percentiles, confidence intervals, effect sizes
@@ -77,28 +77,29 @@ pub(super) fn run(args: &CompareArgs) -> Result<ExitCode> {
             outln!("");
             for comparison in &comparisons {
                 let setting = &comparison.setting;
-                let place = if setting.is_empty() { String::new() } else { format!("{setting}: ") };
-                outln!("{place}{}", comparison.sentence);
+                let prefix =
+                    if setting.is_empty() { String::new() } else { format!("{setting}: ") };
+                outln!("{prefix}{}", comparison.sentence);
             }
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn comparisons(args: &CompareArgs) -> Result<Vec<Comparison>, Failure> {
+fn comparisons(args: &CompareArgs) -> Result<Vec<Comparison>, CliError> {
     let a_path = args.a.path.as_deref().ok_or_else(|| {
-        Failure::new(Exit::Usage, "A needs a directory before its colon; only B can omit it")
+        CliError::new(Exit::Usage, "A needs a directory before its colon; only B can omit it")
     })?;
     let a_results = read(a_path)?;
     let b_results = args.b.path.as_deref().map(read).transpose()?;
     let b_results = b_results.as_deref().unwrap_or(&a_results);
     let groups = pair((&args.a, &a_results), (&args.b, b_results));
     if groups.is_empty() {
-        return Err(nothing(args, &a_results, b_results));
+        return Err(nothing_to_compare(args, &a_results, b_results));
     }
     let bootstrap = Bootstrap { seed: args.seed, ..Bootstrap::default() };
     let (a_label, b_label) = labels(args);
-    let wanted = |metric: &str| {
+    let is_selected = |metric: &str| {
         args.metric.is_empty() || args.metric.iter().any(|text| metric.contains(text.as_str()))
     };
     let mut comparisons = Vec::new();
@@ -107,7 +108,7 @@ fn comparisons(args: &CompareArgs) -> Result<Vec<Comparison>, Failure> {
         let (a, b) = (series_of(&group.a), series_of(&group.b));
         for b in &b {
             metrics.push(b.metric.clone());
-            if let Some(a) = a.iter().find(|a| a.metric == b.metric && wanted(&a.metric)) {
+            if let Some(a) = a.iter().find(|a| a.metric == b.metric && is_selected(&a.metric)) {
                 let (a, b) = ((a_label.as_str(), a), (b_label.as_str(), b));
                 comparisons.extend(compare(&group.setting, a, b, &bootstrap));
             }
@@ -117,16 +118,16 @@ fn comparisons(args: &CompareArgs) -> Result<Vec<Comparison>, Failure> {
         metrics.sort_unstable();
         metrics.dedup();
         let text = format!("no such metric on both sides; known metrics: {}", metrics.join("; "));
-        return Err(Failure::new(Exit::Usage, text));
+        return Err(CliError::new(Exit::Usage, text));
     }
     Ok(comparisons)
 }
 
-fn read(path: &Path) -> Result<Vec<TrialResult>, Failure> {
+fn read(path: &Path) -> Result<Vec<TrialResult>, CliError> {
     let shown = path.display();
     read_results(path).map_err(|error| {
         let text = format!("cannot read results in {shown}: {error}; `smig lab run` writes them");
-        Failure::new(Exit::Read, text)
+        CliError::new(Exit::Read, text)
     })
 }
 
@@ -137,15 +138,16 @@ fn labels(args: &CompareArgs) -> (String, String) {
 }
 
 /// Explains why there is nothing to compare.
-fn nothing(args: &CompareArgs, a: &[TrialResult], b: &[TrialResult]) -> Failure {
+fn nothing_to_compare(args: &CompareArgs, a: &[TrialResult], b: &[TrialResult]) -> CliError {
     let side = |selector: &Selector, results: &[TrialResult]| {
-        let taken = results.iter().filter(|one| selector.takes(&one.id.variant)).count();
-        (taken == 0).then(|| {
-            let mut there: Vec<String> =
+        let matching = results.iter().filter(|one| selector.takes(&one.id.variant)).count();
+        (matching == 0).then(|| {
+            let mut variants: Vec<String> =
                 results.iter().map(|one| one.id.variant.to_string()).collect();
-            there.sort_unstable();
-            there.dedup();
-            let text = if there.is_empty() { "no results".to_owned() } else { there.join("; ") };
+            variants.sort_unstable();
+            variants.dedup();
+            let text =
+                if variants.is_empty() { "no results".to_owned() } else { variants.join("; ") };
             format!("nothing matches {selector}; found: {text}")
         })
     };
@@ -154,7 +156,7 @@ fn nothing(args: &CompareArgs, a: &[TrialResult], b: &[TrialResult]) -> Failure 
          DIR:scheme=NoMig :scheme=MigSW"
             .to_owned()
     });
-    Failure::new(Exit::Usage, text)
+    CliError::new(Exit::Usage, text)
 }
 
 #[cfg(test)]
@@ -164,13 +166,13 @@ mod tests {
     use super::*;
 
     #[derive(Debug, Parser)]
-    struct Line {
+    struct TestCli {
         #[command(flatten)]
         args: CompareArgs,
     }
 
-    fn refused(sides: &[&str]) -> String {
-        let line = Line::try_parse_from(["compare"].iter().chain(sides));
+    fn error_of(sides: &[&str]) -> String {
+        let line = TestCli::try_parse_from(["compare"].iter().chain(sides));
         match line {
             Err(error) => error.to_string(),
             Ok(line) => run(&line.args).unwrap_err().to_string(),
@@ -178,13 +180,13 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_compared_is_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let empty = folder.path().to_str().unwrap();
-        assert!(refused(&[":scheme=NoMig", empty]).contains("A needs a directory"));
-        assert!(refused(&[empty, ":scheme"]).contains("cannot read results in :scheme"));
-        assert!(refused(&[empty, ":a=b,c"]).contains("axis=name"));
-        assert!(refused(&["no/such/folder", ":a=b"]).contains("smig lab run"));
-        assert!(refused(&[empty, ":a=b"]).contains("found: no results"));
+    fn incomparable_sides_are_reported() {
+        let dir = tempfile::tempdir().unwrap();
+        let empty = dir.path().to_str().unwrap();
+        assert!(error_of(&[":scheme=NoMig", empty]).contains("A needs a directory"));
+        assert!(error_of(&[empty, ":scheme"]).contains("cannot read results in :scheme"));
+        assert!(error_of(&[empty, ":a=b,c"]).contains("axis=name"));
+        assert!(error_of(&["no/such/folder", ":a=b"]).contains("smig lab run"));
+        assert!(error_of(&[empty, ":a=b"]).contains("found: no results"));
     }
 }

@@ -28,15 +28,15 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, interval, sleep_until};
 
 use super::check;
-use crate::exit::{Exit, Failure};
+use crate::exit::{CliError, Exit};
 use crate::interrupt::INTERRUPTED;
 
-/// Exit status that `timeout` reports.
-const TIMED_OUT: u8 = 124;
+/// Exit status of timeout(1) for a command that ran out of time.
+const TIMED_OUT_STATUS: u8 = 124;
 /// Exit status that shells report for a command that cannot be started.
-const NOT_STARTED: u8 = 127;
-/// Grace period between the signal to end and SIGKILL.
-const GRACE: Duration = Duration::from_secs(5);
+const NOT_STARTED_STATUS: u8 = 127;
+/// Time between the signal that ends the command and SIGKILL.
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Run your own programs over an emulated link
 #[derive(Debug, Args)]
@@ -94,7 +94,7 @@ pub(crate) struct LinkExecArgs {
     /// Descriptor of the server's network namespace, and its address
     #[arg(long, num_args = 2, required = true)]
     server: Vec<String>,
-    /// The same of the client
+    /// The same for the client
     #[arg(long, num_args = 2, required = true)]
     client: Vec<String>,
     /// The program and its arguments
@@ -103,89 +103,92 @@ pub(crate) struct LinkExecArgs {
 }
 
 pub(super) fn run(args: &LinkArgs) -> Result<ExitCode> {
-    let link = check::link(&args.link)?;
+    let link = check::resolve_link(&args.link)?;
     // User namespaces require a single-threaded process.
     if enter_user_namespace()? == Privilege::UserNamespace {
         raise_ambient_caps().context("cannot pass on the capability to enter the hosts")?;
     }
-    let testbed = start(args, link)?;
+    let testbed = start_testbed(args, link)?;
     // Copies for the command: the testbed's own descriptors are close-on-exec.
-    let server = handed_on(testbed.server().namespace())?;
-    let client = handed_on(testbed.client().namespace())?;
-    let place = |fd: &OwnedFd, address: Ipv4Addr| [fd.as_raw_fd().to_string(), address.to_string()];
+    let server = inheritable(testbed.server().namespace())?;
+    let client = inheritable(testbed.client().namespace())?;
+    let fd_and_address =
+        |fd: &OwnedFd, address: Ipv4Addr| [fd.as_raw_fd().to_string(), address.to_string()];
     let mut command =
-        Command::new(std::env::current_exe().context("cannot find this program's own file")?);
-    command.args(["lab", "link-exec", "--server"]).args(place(&server, testbed.server().address()));
-    command.arg("--client").args(place(&client, testbed.client().address()));
+        Command::new(std::env::current_exe().context("cannot find the path of this program")?);
+    command
+        .args(["lab", "link-exec", "--server"])
+        .args(fd_and_address(&server, testbed.server().address()));
+    command.arg("--client").args(fd_and_address(&client, testbed.client().address()));
     command.arg("--").args(&args.command);
     let mut child = testbed.spawn_outside(command).context("cannot start a process")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let code = runtime.block_on(follow(&mut child, args.time_limit))?;
+    let code = runtime.block_on(wait_for_child(&mut child, args.time_limit))?;
     drop(child);
     let reports = testbed.finish().context("cannot write the captured packets")?;
     if !args.quiet
         && let Some(report) = reports.first()
     {
         // A closed terminal is not an error.
-        let _ = writeln!(io::stderr(), "{}: {}", args.link, shown(report));
+        let _ = writeln!(io::stderr(), "{}: {}", args.link, summarize(report));
     }
     Ok(code)
 }
 
-fn start(args: &LinkArgs, link: LinkSpec) -> Result<Testbed> {
+fn start_testbed(args: &LinkArgs, link: LinkSpec) -> Result<Testbed> {
     let host = || match &args.congestion_control {
         Some(name) => HostSpec::default().congestion_control(name),
         None => HostSpec::default(),
     };
     let mut builder = Testbed::builder(link).server(host()).client(host()).seed(args.seed);
-    if let Some(folder) = &args.capture {
+    if let Some(dir) = &args.capture {
         let unwritable = |error: io::Error| {
-            let text = format!("--capture: cannot create {}: {error}", folder.display());
-            Failure::new(Exit::Write, text)
+            let text = format!("--capture: cannot create {}: {error}", dir.display());
+            CliError::new(Exit::Write, text)
         };
-        fs::create_dir_all(folder).map_err(unwritable)?;
-        builder = builder.capture(CaptureSpec::new(folder));
+        fs::create_dir_all(dir).map_err(unwritable)?;
+        builder = builder.capture(CaptureSpec::new(dir));
     }
     Ok(builder.start()?)
 }
 
 /// Duplicates a descriptor without close-on-exec.
-fn handed_on(namespace: std::os::fd::BorrowedFd<'_>) -> Result<OwnedFd> {
-    rustix::io::dup(namespace).context("cannot pass on a host's namespace")
+fn inheritable(namespace: std::os::fd::BorrowedFd<'_>) -> Result<OwnedFd> {
+    rustix::io::dup(namespace).context("cannot duplicate the descriptor of a host's namespace")
 }
 
 /// Waits for the child, and ends it on a signal or at the time limit.
-async fn follow(child: &mut Child, limit: Duration) -> Result<ExitCode> {
+async fn wait_for_child(child: &mut Child, limit: Duration) -> Result<ExitCode> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hangup = signal(SignalKind::hangup())?;
     let mut tick = interval(Duration::from_millis(10));
-    let out_of_time = Instant::now().checked_add(limit);
-    let far = || Instant::now() + Duration::from_secs(1 << 30);
-    let mut killed_at = None;
+    let deadline = Instant::now().checked_add(limit);
+    let far_future = || Instant::now() + Duration::from_secs(1 << 30);
+    let mut kill_deadline = None;
     // Exit status that replaces the command's own after a timeout or an interrupt.
-    let mut instead = None;
+    let mut status_override = None;
     loop {
         tokio::select! {
             _ = tick.tick() => {
                 if let Some(status) = child.try_wait()? {
-                    return Ok(instead.map_or_else(|| code_of(status), ExitCode::from));
+                    return Ok(status_override.map_or_else(|| exit_code(status), ExitCode::from));
                 }
                 continue;
             }
-            () = sleep_until(killed_at.unwrap_or_else(far)) => {
+            () = sleep_until(kill_deadline.unwrap_or_else(far_future)) => {
                 child.kill()?;
                 continue;
             }
-            () = sleep_until(out_of_time.unwrap_or_else(far)), if instead.is_none() => {
-                instead = Some(TIMED_OUT);
+            () = sleep_until(deadline.unwrap_or_else(far_future)), if status_override.is_none() => {
+                status_override = Some(TIMED_OUT_STATUS);
                 // The child may just have ended.
                 let _ = child.signal(Signal::TERM);
             }
             _ = interrupt.recv() => {
                 // The terminal sends SIGINT to the command itself.
-                instead = Some(INTERRUPTED);
-                if killed_at.is_some() {
+                status_override = Some(INTERRUPTED);
+                if kill_deadline.is_some() {
                     child.kill()?;
                 }
             }
@@ -196,74 +199,78 @@ async fn follow(child: &mut Child, limit: Duration) -> Result<ExitCode> {
                 let _ = child.signal(Signal::HUP);
             }
         }
-        killed_at.get_or_insert_with(|| Instant::now() + GRACE);
+        kill_deadline.get_or_insert_with(|| Instant::now() + KILL_TIMEOUT);
     }
 }
 
-fn code_of(status: ExitStatus) -> ExitCode {
+fn exit_code(status: ExitStatus) -> ExitCode {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok())
         .map_or_else(|| Exit::Failure.into(), ExitCode::from)
 }
 
 /// Summarizes the link's counters in one line.
-fn shown(report: &LinkReport) -> String {
-    let way = |name: &str, link: &LinkCounters| {
+fn summarize(report: &LinkReport) -> String {
+    let describe = |name: &str, link: &LinkCounters| {
         let (packets, dropped) = (link.delivered_packets, link.dropped_packets);
         let size = bytes(link.delivered_bytes);
         format!("{name} {size} in {packets} packets, {dropped} dropped")
     };
     format!(
         "{}; {}; 99 of 100 packets at most {:.1} ms late",
-        way("to the client", &report.to_client),
-        way("to the server", &report.to_server),
+        describe("to the client", &report.to_client),
+        describe("to the server", &report.to_server),
         report.lateness.p99.as_secs_f64() * 1e3
     )
 }
 
 pub(super) fn exec(args: &LinkExecArgs) -> Result<ExitCode> {
     // The process ID in the /proc of the machine, which the command sees.
-    let own = fs::read_link("/proc/self").context("cannot read /proc")?;
-    let enter = |fd: &str| format!("nsenter --net=/proc/{}/fd/{fd} --", own.display());
+    let own_pid = fs::read_link("/proc/self").context("cannot read /proc")?;
+    let enter = |fd: &str| format!("nsenter --net=/proc/{}/fd/{fd} --", own_pid.display());
     let (program, arguments) = args.command.split_first().context("no program")?;
     let mut command = Command::new(program);
     command.args(arguments);
-    for (name, place) in [("SERVER", &args.server), ("CLIENT", &args.client)] {
-        let [fd, address] = place.as_slice() else { continue };
+    for (name, host) in [("SERVER", &args.server), ("CLIENT", &args.client)] {
+        let [fd, address] = host.as_slice() else { continue };
         command.env(format!("SMIG_LAB_{name}"), enter(fd));
         command.env(format!("SMIG_LAB_{name}_ADDRESS"), address);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Install the handlers before the command starts, so that no signal is lost.
     let (mut interrupt, mut terminate, mut hangup) = {
-        let _inside = runtime.enter();
-        let of = |kind| signal(kind).context("cannot install a signal handler");
-        (of(SignalKind::interrupt())?, of(SignalKind::terminate())?, of(SignalKind::hangup())?)
+        let _runtime_guard = runtime.enter();
+        let install = |kind| signal(kind).context("cannot install a signal handler");
+        (
+            install(SignalKind::interrupt())?,
+            install(SignalKind::terminate())?,
+            install(SignalKind::hangup())?,
+        )
     };
     let child = match command.spawn() {
         Ok(child) => Pid::from_child(&child),
         Err(error) => {
             let program = program.display();
             let _ = writeln!(io::stderr(), "smig lab link: cannot start {program}: {error}");
-            return Ok(ExitCode::from(NOT_STARTED));
+            return Ok(ExitCode::from(NOT_STARTED_STATUS));
         }
     };
-    let pass_on = move || {
+    let forward_signals = move || {
         runtime.block_on(async {
             loop {
-                let which = tokio::select! {
+                let forwarded = tokio::select! {
                     // The terminal sends SIGINT to the command as well.
                     _ = interrupt.recv() => continue,
                     _ = terminate.recv() => Signal::TERM,
                     _ = hangup.recv() => Signal::HUP,
                 };
-                let _ = kill_process(child, which);
+                let _ = kill_process(child, forwarded);
             }
         });
     };
     thread::Builder::new()
         .name("signals".into())
-        .spawn(pass_on)
+        .spawn(forward_signals)
         .context("cannot start a thread")?;
     Ok(await_end(child)?)
 }
@@ -272,13 +279,15 @@ pub(super) fn exec(args: &LinkExecArgs) -> Result<ExitCode> {
 fn await_end(child: Pid) -> io::Result<ExitCode> {
     loop {
         match wait(WaitOptions::empty()) {
-            Ok(Some((pid, status))) if pid == child => return Ok(code_of(of_wait(status))),
+            Ok(Some((pid, status))) if pid == child => {
+                return Ok(exit_code(to_exit_status(status)));
+            }
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-fn of_wait(status: WaitStatus) -> ExitStatus {
+fn to_exit_status(status: WaitStatus) -> ExitStatus {
     ExitStatus::from_raw(status.as_raw())
 }

@@ -1,4 +1,4 @@
-//! `smig lab merge`: joins the results of several shares or machines.
+//! `smig lab merge`: joins the results of several shards or machines.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,12 +13,12 @@ use smig_lab::campaign::merge;
 #[derive(Debug, Args)]
 #[command(
     long_about = "Merge the results of shards, or of several machines, into one directory.\n\nTwo \
-        different results of one cell are refused: the cell was measured twice, or two scenarios have \
+        different results of a run are refused: it was measured twice, or two scenarios have \
         the same name. So are results of several builds of smig, or without a recorded build. Nothing \
         is written then.",
     after_help = "\
 Examples:
-  smig lab merge all share-1 share-2 share-3
+  smig lab merge all shard-1 shard-2 shard-3
   smig lab merge all results/*"
 )]
 pub(crate) struct MergeArgs {

@@ -32,7 +32,7 @@ pub(crate) struct ProfilesArgs {
 pub(super) fn run(args: &ProfilesArgs) -> Result<ExitCode> {
     match &args.profile {
         Some(name) => {
-            let spec = check::link(name)?;
+            let spec = check::resolve_link(name)?;
             let text = if args.json {
                 serde_json::to_string_pretty(&spec)? + "\n"
             } else {
@@ -51,8 +51,8 @@ pub(super) fn run(args: &ProfilesArgs) -> Result<ExitCode> {
         }
         None => {
             for Profile { name, about, spec } in Profile::all() {
-                outln!("{}  {spec}", paint::strong(&format!("{name:<22}")));
-                outln!("{:<22}  {}", "", paint::faint(about));
+                outln!("{}  {spec}", paint::bold(&format!("{name:<22}")));
+                outln!("{:<22}  {}", "", paint::dim(about));
             }
         }
     }

@@ -23,8 +23,8 @@ use smig_lab::trial::{Builds, estimated_duration};
 use tokio_util::sync::CancellationToken;
 
 use super::build::{BuildArgs, build};
-use super::run::{DisturbedRuns, View, check_setting, jobs};
-use crate::exit::{Exit, Failure};
+use super::run::{CampaignProgress, DisturbedRuns, check_setting, jobs};
+use crate::exit::{CliError, Exit};
 use crate::interrupt::{self, INTERRUPTED};
 use crate::stdout::{out, outln};
 
@@ -111,8 +111,8 @@ pub(super) fn run(args: &ReproduceArgs) -> Result<ExitCode> {
         Some(ReproduceCommand::List) => list(),
         Some(ReproduceCommand::Report { dir, json, build }) => {
             if !dir.is_dir() {
-                let words = format!("{}: not a directory", dir.display());
-                return Err(Failure::new(Exit::Usage, words).into());
+                let text = format!("{}: not a directory", dir.display());
+                return Err(CliError::new(Exit::Usage, text).into());
             }
             report(dir, *json, build.builds())?;
             Ok(ExitCode::SUCCESS)
@@ -125,8 +125,8 @@ fn list() -> Result<ExitCode> {
     outln!("{:<12} {:<28} {:>10} {:>10}  about", "name", "scenario", "quick", "full");
     let jobs = default_jobs();
     for experiment in Experiment::all() {
-        let length = |extent| -> Result<String> {
-            let seconds: f64 = wanted(experiment, extent, None)?
+        let duration = |extent| -> Result<String> {
+            let seconds: f64 = selected_trials(experiment, extent, None)?
                 .1
                 .iter()
                 .map(|cell| estimated_duration(&cell.scenario).as_secs_f64())
@@ -142,8 +142,8 @@ fn list() -> Result<ExitCode> {
             "{:<12} {:<28} {:>10} {:>10}  {}",
             experiment.name,
             experiment.file.trim_start_matches("scenarios/"),
-            length(Extent::Quick)?,
-            length(Extent::Full)?,
+            duration(Extent::Quick)?,
+            duration(Extent::Full)?,
             experiment.title
         );
     }
@@ -156,14 +156,14 @@ fn default_jobs() -> usize {
     thread::available_parallelism().map_or(1, usize::from) * JOBS_PER_PROCESSOR
 }
 
-/// Returns an experiment's campaign and the cells to measure.
-fn wanted(
+/// Returns an experiment's campaign and the trials to measure.
+fn selected_trials(
     experiment: &Experiment,
     extent: Extent,
     repetitions: Option<u32>,
 ) -> Result<(smig_lab::scenario::Campaign, Vec<smig_lab::scenario::Trial>)> {
     let mut campaign = experiment.campaign(extent, &check_setting).map_err(|faults| {
-        Failure::new(
+        CliError::new(
             Exit::Failure,
             Diagnostics { file: experiment.file.into(), faults }.to_string(),
         )
@@ -171,13 +171,13 @@ fn wanted(
     if let Some(repetitions) = repetitions {
         campaign.repetitions = repetitions;
     }
-    let mut cells = campaign.cells();
+    let mut trials = campaign.cells();
     if repetitions.is_none() {
-        cells.retain(|cell| {
+        trials.retain(|cell| {
             cell.id.repetition <= experiment.repeats(extent, &campaign, &cell.id.variant)
         });
     }
-    Ok((campaign, cells))
+    Ok((campaign, trials))
 }
 
 fn measure(args: &ReproduceArgs) -> Result<ExitCode> {
@@ -186,7 +186,7 @@ fn measure(args: &ReproduceArgs) -> Result<ExitCode> {
         .out
         .clone()
         .unwrap_or_else(|| if args.quick { "reproduction-quick" } else { "reproduction" }.into());
-    let smig = std::env::current_exe().context("cannot find this program's own file")?;
+    let smig = std::env::current_exe().context("cannot find the path of this program")?;
     let options = Options {
         out,
         share: None,
@@ -198,62 +198,65 @@ fn measure(args: &ReproduceArgs) -> Result<ExitCode> {
         version: concat!("smig ", env!("CARGO_PKG_VERSION")).into(),
         disturbed: args.disturbed.into(),
     };
-    let plan = joined(args, extent, &options)?;
+    let plan = combined_plan(args, extent, &options)?;
     let stop = CancellationToken::default();
     interrupt::listen(stop.clone())?;
-    let view =
-        View::new(if args.quick { "reproduce --quick" } else { "reproduce" }, &plan, options.jobs);
+    let view = CampaignProgress::new(
+        if args.quick { "reproduce --quick" } else { "reproduce" },
+        &plan,
+        options.jobs,
+    );
     let done = campaign::run(plan, &options, &stop, &mut |event| view.show(event));
-    view.end();
+    view.clear();
     let done = done?;
-    let is_wanted = |name: &String| name == "all" || name == SURVEY;
-    if args.names.iter().any(is_wanted) && !stop.is_cancelled() {
+    let includes_survey = |name: &String| name == "all" || name == SURVEY;
+    if args.names.iter().any(includes_survey) && !stop.is_cancelled() {
         survey_test_web(&options.out)?;
     }
-    if done.finished + done.done_before > 0 || args.names.iter().any(is_wanted) {
-        // No check of builds: the plan has done it. The report marks a build without a commit.
+    if done.finished + done.done_before > 0 || args.names.iter().any(includes_survey) {
+        // The plan has checked the builds. The report marks a build without a commit.
         report(&options.out, args.json, Builds::Any)?;
     }
-    Ok(conclude(&done))
+    Ok(print_outcome(&done))
 }
 
 /// Joins the plans of all selected experiments, so that processors do not idle at the end of each.
-fn joined(args: &ReproduceArgs, extent: Extent, options: &Options) -> Result<Plan> {
-    let is_wanted = |experiment: &&Experiment| {
+fn combined_plan(args: &ReproduceArgs, extent: Extent, options: &Options) -> Result<Plan> {
+    let is_selected = |experiment: &&Experiment| {
         args.names.iter().any(|name| name == "all" || name == experiment.name)
     };
-    let mut whole = Plan {
+    let mut combined = Plan {
         cells: Vec::new(),
         done: 0,
         missing: Vec::new(),
         programs: BTreeMap::new(),
         versions: BTreeMap::new(),
     };
-    for experiment in Experiment::all().iter().filter(is_wanted) {
-        let (campaign, cells) = wanted(experiment, extent, args.repetitions)?;
+    for experiment in Experiment::all().iter().filter(is_selected) {
+        let (campaign, trials) = selected_trials(experiment, extent, args.repetitions)?;
         let part = plan(&campaign, options).map_err(|error| match error {
             CampaignError::OtherScenario { .. } => {
-                anyhow::Error::from(Failure::new(Exit::Usage, error.to_string()))
+                anyhow::Error::from(CliError::new(Exit::Usage, error.to_string()))
             }
             error => error.into(),
         })?;
         let kept: Vec<_> = part
             .cells
             .into_iter()
-            .filter(|cell| cells.iter().any(|wanted| wanted.id == cell.id))
+            .filter(|cell| trials.iter().any(|wanted| wanted.id == cell.id))
             .collect();
-        whole.done += part.done;
-        whole.cells.extend(kept);
-        whole.programs.extend(part.programs);
-        whole.versions.extend(part.versions);
+        combined.done += part.done;
+        combined.cells.extend(kept);
+        combined.programs.extend(part.programs);
+        combined.versions.extend(part.versions);
         for missing in part.missing {
-            add_missing(&mut whole.missing, missing);
+            add_missing(&mut combined.missing, missing);
         }
     }
     // All first repetitions before any second one: an interrupted campaign still yields a report
     // with all figures.
-    whole.cells.sort_by_key(|cell| cell.id.repetition);
-    Ok(whole)
+    combined.cells.sort_by_key(|cell| cell.id.repetition);
+    Ok(combined)
 }
 
 fn add_missing(all: &mut Vec<Missing>, missing: Missing) {
@@ -263,19 +266,19 @@ fn add_missing(all: &mut Vec<Missing>, missing: Missing) {
     }
 }
 
-/// Writes the report of the results in `folder`, and prints its summary.
-fn report(folder: &Path, json: bool, builds: Builds) -> Result<()> {
-    let results = read_results(folder)?;
+/// Writes the report of the results in `dir`, and prints its summary.
+fn report(dir: &Path, json: bool, builds: Builds) -> Result<()> {
+    let results = read_results(dir)?;
     builds
         .check(results.iter().map(|result| result.origin.as_ref()))
-        .map_err(|error| Failure::new(Exit::Failure, format!("{}: {error}", folder.display())))?;
-    let survey = read_survey(folder)?;
+        .map_err(|error| CliError::new(Exit::Failure, format!("{}: {error}", dir.display())))?;
+    let survey = read_survey(dir)?;
     if results.is_empty() && survey.is_none() {
-        let words = format!("{}: no results", folder.display());
-        return Err(Failure::new(Exit::Failure, words).into());
+        let text = format!("{}: no results", dir.display());
+        return Err(CliError::new(Exit::Failure, text).into());
     }
     let findings = findings(&results, survey.as_ref());
-    let written = write_report(folder, &findings, &results)?;
+    let written = write_report(dir, &findings, &results)?;
     if json {
         outln!("{:#}", render_json(&findings));
     } else {
@@ -285,7 +288,7 @@ fn report(folder: &Path, json: bool, builds: Builds) -> Result<()> {
     Ok(())
 }
 
-fn conclude(done: &Summary) -> ExitCode {
+fn print_outcome(done: &Summary) -> ExitCode {
     if done.rejected > 0 {
         eprintln!("{} disturbed runs were repeated or dropped", done.rejected);
     }

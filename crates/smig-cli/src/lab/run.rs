@@ -1,4 +1,4 @@
-//! `smig lab run`: runs a scenario's cells, serially or in parallel, and shows their progress.
+//! `smig lab run`: runs a scenario's trials, serially or in parallel, and shows their progress.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -19,7 +19,7 @@ use smig_lab::workload::{Outcome, ServerFiles};
 use tokio_util::sync::CancellationToken;
 
 use super::build::{BuildArgs, build};
-use crate::exit::{Exit, Failure};
+use crate::exit::{CliError, Exit};
 use crate::interrupt::{self, INTERRUPTED};
 use crate::paint;
 use crate::settings::{self, Settings};
@@ -38,7 +38,7 @@ use crate::stdout::outln;
 Examples:
   smig lab run scenarios/smoke.toml
   smig lab run scenarios/paper.toml --out paper --filter buffer=large --repetitions 2
-  smig lab run scenarios/paper.toml --out share-3 --shard 3/8     (then: smig lab merge all share-*)
+  smig lab run scenarios/paper.toml --out shard-3 --shard 3/8     (then: smig lab merge all shard-*)
   smig lab run scenarios/paper.toml --show-config --filter scheme=nginx
 
 Exit codes: 0 all runs have results; 1 some have none; 2 usage error, or an invalid scenario;
@@ -80,7 +80,7 @@ pub(crate) struct RunArgs {
 pub(super) enum DisturbedRuns {
     /// It is a result, marked as disturbed
     Keep,
-    /// It is none; the same command tries it again
+    /// It is no result; the same command retries it
     Drop,
 }
 
@@ -102,13 +102,13 @@ pub(super) fn jobs(text: &str) -> Result<usize, String> {
 
 pub(super) fn run(args: &RunArgs) -> Result<ExitCode> {
     let mut campaign = scenario::load(&args.file, &check_setting)
-        .map_err(|faults| Failure::new(Exit::Usage, faults.to_string()))?;
+        .map_err(|faults| CliError::new(Exit::Usage, faults.to_string()))?;
     if let Some(repetitions) = args.repetitions {
         campaign.repetitions = repetitions;
     }
     let filter = Filter::parse(&args.filter, &campaign)
-        .map_err(|why| Failure::new(Exit::Usage, format!("--filter: {why}")))?;
-    let smig = std::env::current_exe().context("cannot find this program's own file")?;
+        .map_err(|why| CliError::new(Exit::Usage, format!("--filter: {why}")))?;
+    let smig = std::env::current_exe().context("cannot find the path of this program")?;
     if args.show_config {
         show_config(&campaign, &filter, &smig)?;
         return Ok(ExitCode::SUCCESS);
@@ -126,60 +126,60 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode> {
     };
     let plan = plan(&campaign, &options).map_err(|error| match error {
         CampaignError::Machine(_) | CampaignError::Io { .. } => anyhow::Error::from(error),
-        _ => Failure::new(Exit::Usage, error.to_string()).into(),
+        _ => CliError::new(Exit::Usage, error.to_string()).into(),
     })?;
     keep_scenario(&options, &args.file)
         .with_context(|| format!("cannot write to {}", options.out.display()))?;
     let stop = CancellationToken::default();
     interrupt::listen(stop.clone())?;
-    let view = View::new(&campaign.name, &plan, options.jobs);
+    let view = CampaignProgress::new(&campaign.name, &plan, options.jobs);
     let summary = campaign::run(plan, &options, &stop, &mut |event| view.show(event));
-    view.end();
-    conclude(args, &options, &summary?)
+    view.clear();
+    print_outcome(args, &options, &summary?)
 }
 
 /// Checks one setting of `smig serve` with the parser of `smig serve`; returns its faults.
 pub(super) fn check_setting(text: &str) -> Result<(), String> {
-    let folder = std::env::temp_dir();
-    let path = folder.join(format!("smig-lab-setting-{}.toml", std::process::id()));
+    let dir = std::env::temp_dir();
+    let path = dir.join(format!("smig-lab-setting-{}.toml", std::process::id()));
     std::fs::write(&path, text).map_err(|error| format!("cannot be checked: {error}"))?;
     let result = settings::load(&path, &mut Settings::default());
     // On failure a small temporary file remains, which does no harm.
     let _ = std::fs::remove_file(&path);
     let shown = path.display().to_string();
     result.map_err(|faults| {
-        let without_place = |line: &str| {
+        let without_location = |line: &str| {
             let rest = line.strip_prefix(&shown).unwrap_or(line).trim_start_matches(':');
             rest.trim_start_matches(|c: char| c.is_ascii_digit())
                 .trim_start_matches(": ")
                 .to_owned()
         };
-        faults.lines().map(without_place).collect::<Vec<_>>().join("; ")
+        faults.lines().map(without_location).collect::<Vec<_>>().join("; ")
     })
 }
 
 fn show_config(campaign: &Campaign, filter: &Filter, smig: &Path) -> Result<()> {
-    let folder = Path::new("RUN");
-    let material = ServerFiles::at(folder);
-    let place = ServerEnv {
-        folder: material.files,
-        certificate: material.certificate,
-        key: material.key,
-        both: material.both,
-        scratch: folder.join("scratch"),
+    let dir = Path::new("RUN");
+    let files = ServerFiles::at(dir);
+    let env = ServerEnv {
+        folder: files.files,
+        certificate: files.certificate,
+        key: files.key,
+        both: files.both,
+        scratch: dir.join("scratch"),
         smig: smig.to_owned(),
         address: std::net::Ipv4Addr::new(10, 99, 0, 1),
         owner: if rustix::process::getuid().is_root() { RunAs::Root } else { RunAs::User },
     };
     for setting in campaign.settings.iter().filter(|setting| filter.takes(&setting.variant)) {
-        outln!("{}", paint::strong(&format!("== {}", setting.variant)));
+        outln!("{}", paint::bold(&format!("== {}", setting.variant)));
         outln!("link: {}", setting.scenario.link);
         for (number, (name, server)) in (0..).zip(&setting.scenario.servers) {
             let found = program_of(server, smig);
             let command = server.command.as_ref().and_then(|command| command.argv.first());
             let fallback = command.map_or_else(|| server.kind.word(), String::as_str);
             let program = found.unwrap_or_else(|| fallback.into());
-            let launch = place.launch(&ServerJob { name, number, server, program: &program });
+            let launch = env.launch(&ServerJob { name, number, server, program: &program });
             outln!("-- server {name}\n{}", launch.shown());
         }
     }
@@ -187,12 +187,12 @@ fn show_config(campaign: &Campaign, filter: &Filter, smig: &Path) -> Result<()> 
 }
 
 /// Progress on standard error.
-pub(super) struct View {
+pub(super) struct CampaignProgress {
     bar: ProgressBar,
     is_drawn: bool,
 }
 
-impl View {
+impl CampaignProgress {
     pub(super) fn new(name: &str, plan: &Plan, jobs: usize) -> Self {
         let total = plan.cells.len() as u64;
         let bar = ProgressBar::new(total);
@@ -201,16 +201,16 @@ impl View {
             bar.set_style(style);
         }
         let view = Self { is_drawn: !bar.is_hidden(), bar };
-        view.say(&format!("{name}: {} to run, {} done already", total, plan.done));
+        view.println(&format!("{name}: {} to run, {} done already", total, plan.done));
         for missing in &plan.missing {
-            view.say(&format!("{} {missing}", paint::bad("warning:")));
+            view.println(&format!("{} {missing}", paint::error("warning:")));
         }
         let expected: Duration =
             plan.cells.iter().map(|cell| estimated_duration(&cell.scenario)).sum();
         if total > 0 {
-            view.say(&paint::faint(&format!(
+            view.println(&paint::dim(&format!(
                 "about {}; Ctrl-C stops, the same command resumes",
-                shown(expected / u32::try_from(jobs.max(1)).unwrap_or(u32::MAX))
+                format_duration(expected / u32::try_from(jobs.max(1)).unwrap_or(u32::MAX))
             )));
             view.bar.enable_steady_tick(Duration::from_secs(1));
         }
@@ -218,45 +218,45 @@ impl View {
     }
 
     /// Removes the progress bar.
-    pub(super) fn end(&self) {
+    pub(super) fn clear(&self) {
         self.bar.finish_and_clear();
     }
 
-    fn say(&self, line: &str) {
-        self.bar.suspend(|| tell(line));
+    fn println(&self, line: &str) {
+        self.bar.suspend(|| print_line(line));
     }
 
     pub(super) fn show(&self, event: &Event<'_>) {
         match event {
             Event::Started { id, attempt } if self.is_drawn => {
-                let again =
+                let suffix =
                     if *attempt > 1 { format!(", attempt {attempt}") } else { String::new() };
-                self.bar.set_message(format!("  {id}{again}"));
+                self.bar.set_message(format!("  {id}{suffix}"));
             }
             Event::Started { .. } => {}
             Event::Rejected { id, attempt, why } => {
-                self.say(&format!("disturbed, retrying: {id} (attempt {attempt}): {why}"));
+                self.println(&format!("disturbed, retrying: {id} (attempt {attempt}): {why}"));
             }
             Event::GivenUp { id, why } => {
                 self.bar.inc(1);
-                self.say(&format!("{} {id}: {why}", paint::bad("no result:")));
+                self.println(&format!("{} {id}: {why}", paint::error("no result:")));
             }
             Event::Finished { result, left } => {
                 self.bar.inc(1);
-                let rest = format!("about {} left", shown(*left));
-                let line = format!("{}: {}", result.id, digest(result));
+                let rest = format!("about {} left", format_duration(*left));
+                let line = format!("{}: {}", result.id, summarize(result));
                 if self.is_drawn {
-                    self.say(&line);
+                    self.println(&line);
                     self.bar.set_message(format!("  {rest}"));
                 } else {
-                    self.say(&format!("{line}; {rest}"));
+                    self.println(&format!("{line}; {rest}"));
                 }
             }
         }
     }
 }
 
-pub(super) fn shown(time: Duration) -> String {
+pub(super) fn format_duration(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
         0..=119 => format!("{seconds} s"),
@@ -266,16 +266,16 @@ pub(super) fn shown(time: Duration) -> String {
 }
 
 /// Summarizes a run in one line.
-fn digest(result: &TrialResult) -> String {
+fn summarize(result: &TrialResult) -> String {
     let mut parts = Vec::new();
     let mut by_name: BTreeMap<&str, Vec<_>> = BTreeMap::new();
     for object in &result.observation.objects {
         by_name.entry(&object.name).or_default().push(object);
     }
     for (name, objects) in by_name {
-        let ended =
+        let is_expected =
             |object: &&&_| matches!(outcome(object), Outcome::Complete | Outcome::Cancelled);
-        let right = objects.iter().filter(ended).count();
+        let expected = objects.iter().filter(is_expected).count();
         let mut seconds: Vec<_> = objects.iter().map(|object| object.seconds()).collect();
         seconds.sort_by(f64::total_cmp);
         let median = seconds.get(seconds.len() / 2).copied().unwrap_or_default();
@@ -286,8 +286,8 @@ fn digest(result: &TrialResult) -> String {
         if objects.len() > 1 {
             part += &format!(" (median of {})", objects.len());
         }
-        if right < objects.len() {
-            part += &format!(", {} failed", objects.len() - right);
+        if expected < objects.len() {
+            part += &format!(", {} failed", objects.len() - expected);
         }
         parts.push(part);
     }
@@ -299,11 +299,11 @@ const fn outcome(object: &smig_lab::workload::ObjectResult) -> &Outcome {
 }
 
 /// Prints a line on standard error. A closed terminal does not end a campaign.
-fn tell(line: &str) {
+fn print_line(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-fn conclude(args: &RunArgs, options: &Options, summary: &Summary) -> Result<ExitCode> {
+fn print_outcome(args: &RunArgs, options: &Options, summary: &Summary) -> Result<ExitCode> {
     if args.json {
         let given_up: Vec<_> = summary
             .given_up
@@ -322,17 +322,23 @@ fn conclude(args: &RunArgs, options: &Options, summary: &Summary) -> Result<Exit
         outln!("{line}");
     }
     let out = options.out.display();
-    tell(&format!("{} runs have results in {out}", summary.done_before + summary.finished));
+    print_line(&format!("{} runs have results in {out}", summary.done_before + summary.finished));
     if summary.rejected > 0 {
-        tell(&format!("{} disturbed runs do not count: {out}/rejected.jsonl", summary.rejected));
+        print_line(&format!(
+            "{} disturbed runs do not count: {out}/rejected.jsonl",
+            summary.rejected
+        ));
     }
     if summary.left > 0 {
-        tell(&format!("stopped; {} runs are left, the same command resumes", summary.left));
+        print_line(&format!("stopped; {} runs are left, the same command resumes", summary.left));
         return Ok(ExitCode::from(INTERRUPTED));
     }
     if summary.given_up.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
-    tell(&format!("{} runs have no result; the same command retries them", summary.given_up.len()));
+    print_line(&format!(
+        "{} runs have no result; the same command retries them",
+        summary.given_up.len()
+    ));
     Ok(Exit::Failure.into())
 }

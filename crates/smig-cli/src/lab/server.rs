@@ -1,7 +1,7 @@
 //! `smig lab server`: `smig serve` for scenarios. Also accepts uploads, and logs session events on
 //! standard output with the clock of all measurements.
 //!
-//! Must never set anything that the configuration file does not: the subject of measurement is `smig serve`.
+//! Otherwise the same as `smig serve`, which is what is measured; but the default is one worker.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -23,7 +23,7 @@ use smig::{CleartextTrust, Incoming, Mover, Observer, ObserverEvent, Server, Ser
 use smig_files::{FileBody, Files};
 use tower_service::Service;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CliError, Exit};
 use crate::settings::{self, Listen, ListenSecurity, Settings};
 
 /// Serve a scenario's files (started by `smig lab run`)
@@ -35,11 +35,11 @@ pub(crate) struct ServerArgs {
 }
 
 pub(super) fn run(args: &ServerArgs) -> Result<ExitCode> {
-    crate::trace::start(crate::trace::Level::Warnings);
+    crate::logging::start(crate::logging::Level::Warnings);
     let mut settings = Settings::default();
     settings::load(&args.config, &mut settings).map_err(usage)?;
-    let folder = settings.root.clone().ok_or_else(|| usage("server.root is missing"))?;
-    let files = Files::new(&folder, settings.files.clone())?;
+    let root = settings.root.clone().ok_or_else(|| usage("server.root is missing"))?;
+    let files = Files::new(&root, settings.files.clone())?;
     let server = start(&settings, files)?;
     // Runs until a signal kills the process: there is nothing to finish.
     loop {
@@ -57,7 +57,7 @@ fn start(settings: &Settings, files: Files) -> Result<Server> {
         .observer(Arc::new(JsonEvents))
         .workers(settings.workers.and_then(NonZeroUsize::new).unwrap_or(NonZeroUsize::MIN));
     for &address in addresses {
-        builder = match settings.wire {
+        builder = match settings.security {
             ListenSecurity::Tls => {
                 let (Some(certificate), Some(key)) = (&settings.certificate, &settings.key) else {
                     return Err(usage("server.cert or server.key is missing"));
@@ -70,23 +70,23 @@ fn start(settings: &Settings, files: Files) -> Result<Server> {
             }
         };
     }
-    builder.start(WithUploads(files)).context("cannot start the scenario's server")
+    builder.start(UploadService(files)).context("cannot start the scenario's server")
 }
 
 fn usage(message: impl Into<String>) -> anyhow::Error {
-    Failure::new(Exit::Usage, message).into()
+    CliError::new(Exit::Usage, message).into()
 }
 
 /// File service that also accepts any upload.
 #[derive(Clone, Debug)]
-struct WithUploads(Files);
+struct UploadService(Files);
 
-type Answer = Response<Either<FileBody, Empty<Bytes>>>;
+type LabResponse = Response<Either<FileBody, Empty<Bytes>>>;
 
-impl Service<Request<Incoming>> for WithUploads {
-    type Response = Answer;
+impl Service<Request<Incoming>> for UploadService {
+    type Response = LabResponse;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Answer, Infallible>>>>;
+    type Future = Pin<Box<dyn Future<Output = Result<LabResponse, Infallible>>>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Service::<Request<Incoming>>::poll_ready(&mut self.0, cx)
@@ -94,23 +94,23 @@ impl Service<Request<Incoming>> for WithUploads {
 
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
         if request.method() == Method::POST {
-            return Box::pin(async move { Ok(take(request.into_body()).await) });
+            return Box::pin(async move { Ok(drain_upload(request.into_body()).await) });
         }
-        let answer = self.0.call(request);
-        Box::pin(async move { Ok(answer.await?.map(Either::Left)) })
+        let response = self.0.call(request);
+        Box::pin(async move { Ok(response.await?.map(Either::Left)) })
     }
 }
 
 /// Reads a complete upload, then responds.
-async fn take(mut body: Incoming) -> Answer {
-    let mut answer = Response::new(Either::Right(Empty::new()));
+async fn drain_upload(mut body: Incoming) -> LabResponse {
+    let mut response = Response::new(Either::Right(Empty::new()));
     while let Some(frame) = body.frame().await {
         if frame.is_err() {
-            *answer.status_mut() = StatusCode::BAD_REQUEST;
+            *response.status_mut() = StatusCode::BAD_REQUEST;
             break;
         }
     }
-    answer
+    response
 }
 
 /// Observer that writes each event as a JSON object on one line.
@@ -118,9 +118,9 @@ async fn take(mut body: Incoming) -> Answer {
 struct JsonEvents;
 
 impl Observer for JsonEvents {
-    fn on_event(&self, what: &ObserverEvent) {
+    fn on_event(&self, event: &ObserverEvent) {
         let json = |event: &str| serde_json::json!({"event": event});
-        let (mut line, addrs) = match what {
+        let (mut line, addrs) = match event {
             ObserverEvent::ConnectionOpened { addrs } => (json("opened"), *addrs),
             ObserverEvent::ConnectionClosed { addrs } => (json("closed"), *addrs),
             ObserverEvent::SessionEstablished => (json("session"), None),
@@ -142,12 +142,12 @@ impl Observer for JsonEvents {
             line["peer"] = addrs.peer.to_string().into();
         }
         // A write error means that the reader has closed the pipe: the server is being stopped.
-        let _ = writeln!(io::stdout().lock(), "{}", dated(line));
+        let _ = writeln!(io::stdout().lock(), "{}", with_timestamp(line));
     }
 }
 
 /// Adds the time: nanoseconds of `CLOCK_MONOTONIC`.
-fn dated(mut line: serde_json::Value) -> serde_json::Value {
+fn with_timestamp(mut line: serde_json::Value) -> serde_json::Value {
     let time = clock_gettime(ClockId::Monotonic);
     line["at_ns"] = (time.tv_sec * 1_000_000_000 + time.tv_nsec).into();
     line

@@ -20,7 +20,7 @@ use smig_survey::{
     read_export, read_har,
 };
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CliError, Exit};
 use crate::interrupt::INTERRUPTED;
 use crate::paint;
 
@@ -177,11 +177,11 @@ pub(super) fn run(args: &SurveyArgs) -> Result<ExitCode> {
 fn har(args: &HarArgs) -> Result<()> {
     let rule = if args.decoded { SizeRule::Decoded } else { SizeRule::Transferred };
     let bar = bar(args.files.len() as u64, "{bar:24} {pos}/{len} files");
-    let (mut tally, mut damaged) = (SurveyCounts::default(), 0);
+    let (mut counts, mut damaged) = (SurveyCounts::default(), 0);
     for path in &args.files {
-        match read_har(open(path)?, &path.display().to_string(), rule, &mut tally) {
+        match read_har(open(path)?, &path.display().to_string(), rule, &mut counts) {
             Err(SurveyError::Damage(damage)) if args.skip_damaged => {
-                tell_damage(&bar, &damage);
+                print_skipped(&bar, &damage);
                 damaged += 1;
             }
             result => result.map_err(failure)?,
@@ -189,7 +189,7 @@ fn har(args: &HarArgs) -> Result<()> {
         bar.inc(1);
     }
     bar.finish_and_clear();
-    let mut table = Table::new(DataSource::Har, &tally);
+    let mut table = Table::new(DataSource::Har, &counts);
     if damaged > 0 {
         table.notes.push(format!("{damaged} damaged files were skipped."));
     }
@@ -197,36 +197,36 @@ fn har(args: &HarArgs) -> Result<()> {
 }
 
 fn export(args: &ExportArgs) -> Result<()> {
-    let mut tally = SurveyCounts::default();
+    let mut counts = SurveyCounts::default();
     for path in &args.files {
-        let is_input = path == Path::new("-");
-        let name = if is_input { "standard input".into() } else { path.display().to_string() };
+        let is_stdin = path == Path::new("-");
+        let name = if is_stdin { "standard input".into() } else { path.display().to_string() };
         let file: Box<dyn Read> =
-            if is_input { Box::new(io::stdin().lock()) } else { Box::new(open(path)?) };
+            if is_stdin { Box::new(io::stdin().lock()) } else { Box::new(open(path)?) };
         let bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-        let template = if is_input {
+        let template = if is_stdin {
             "{binary_bytes} {binary_bytes_per_sec}"
         } else {
             "{bar:24} {binary_bytes}/{binary_total_bytes} {eta} left"
         };
         let bar = bar(bytes, template);
-        let mut tell = |damage: &MalformedInput| tell_damage(&bar, damage);
-        let on_damage =
-            if args.skip_damaged { OnMalformed::Skip(&mut tell) } else { OnMalformed::Stop };
-        let result = read_export(bar.wrap_read(file), &name, &mut tally, on_damage);
+        let mut report = |damage: &MalformedInput| print_skipped(&bar, damage);
+        let on_malformed =
+            if args.skip_damaged { OnMalformed::Skip(&mut report) } else { OnMalformed::Stop };
+        let result = read_export(bar.wrap_read(file), &name, &mut counts, on_malformed);
         bar.finish_and_clear();
         result.map_err(failure)?;
     }
-    print(&Table::new(DataSource::HttpArchive, &tally), &args.output)
+    print(&Table::new(DataSource::HttpArchive, &counts), &args.output)
 }
 
 fn results(files: &[PathBuf], output: &OutputArgs) -> Result<()> {
-    let (mut tally, mut crawled) = (SurveyCounts::default(), Crawled::default());
+    let (mut counts, mut crawled) = (SurveyCounts::default(), Crawled::default());
     for path in files {
         let name = path.display().to_string();
-        crawled.read(open(path)?, &name, &mut tally).map_err(failure)?;
+        crawled.read(open(path)?, &name, &mut counts).map_err(failure)?;
     }
-    let mut table = Table::new(DataSource::Crawl, &tally);
+    let mut table = Table::new(DataSource::Crawl, &counts);
     table.notes = crawled.notes();
     print(&table, output)
 }
@@ -238,18 +238,18 @@ fn crawl(args: &CrawlArgs) -> Result<ExitCode> {
     let mut results = Results::open(&args.out, limits).map_err(failure)?;
     let trust = args.cacert.clone().map_or(Trust::System, Trust::File);
     let client = crawl::client(trust).map_err(failure)?;
-    let manners = CrawlOptions {
+    let options = CrawlOptions {
         rate: args.rate,
         parallel: args.parallel.into(),
         contact: args.contact.clone(),
     };
     let done = starts.iter().filter(|start| results.is_done(start)).count();
-    let view = View::new(starts.len() as u64, done as u64, &args.out);
+    let view = CrawlProgress::new(starts.len() as u64, done as u64, &args.out);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let is_stopped = runtime.block_on(async {
-        let mut tell = |event: CrawlEvent<'_>| view.show(event);
+        let mut show = |event: CrawlEvent<'_>| view.show(event);
         tokio::select! {
-            result = crawl::crawl(&starts, &manners, client, &mut results, &mut tell) => {
+            result = crawl::crawl(&starts, &options, client, &mut results, &mut show) => {
                 result.map(|()| false)
             }
             // If the handler cannot be installed, Ctrl-C ends the process; the results file stays valid.
@@ -282,7 +282,7 @@ fn starts(args: &CrawlArgs) -> Result<Vec<Url>> {
     let mut starts = Vec::new();
     for text in texts {
         let url = crawl::start(&text)
-            .map_err(|error| Failure::new(Exit::MalformedUrl, error.to_string()))?;
+            .map_err(|error| CliError::new(Exit::MalformedUrl, error.to_string()))?;
         if !starts.contains(&url) {
             starts.push(url);
         }
@@ -291,26 +291,26 @@ fn starts(args: &CrawlArgs) -> Result<Vec<Url>> {
 }
 
 /// Progress on standard error.
-struct View {
+struct CrawlProgress {
     bar: ProgressBar,
 }
 
-impl View {
+impl CrawlProgress {
     fn new(sites: u64, done: u64, out: &Path) -> Self {
         let bar = bar(sites, "{bar:24} {pos}/{len} sites  {elapsed} elapsed  {msg}");
         bar.set_position(done);
         let view = Self { bar };
         let left = sites - done;
-        view.say(&format!(
+        view.println(&format!(
             "{left} sites to crawl as {PRODUCT}, {done} done already: {}",
             out.display()
         ));
-        view.say(&paint::faint("Ctrl-C stops, the same command resumes"));
+        view.println(&paint::dim("Ctrl-C stops, the same command resumes"));
         view.bar.enable_steady_tick(Duration::from_secs(1));
         view
     }
 
-    fn say(&self, line: &str) {
+    fn println(&self, line: &str) {
         self.bar.suspend(|| eprintln!("{line}"));
     }
 
@@ -318,13 +318,13 @@ impl View {
         match event {
             CrawlEvent::Visited(visit) => {
                 if let Outcome::Failed { why } = &visit.outcome {
-                    self.say(&format!("{} {}: {why}", paint::bad("no response:"), visit.url));
+                    self.println(&format!("{} {}: {why}", paint::error("no response:"), visit.url));
                 }
                 self.bar.set_message(visit.url.to_string());
             }
             CrawlEvent::Ended(ended) => {
                 self.bar.inc(1);
-                self.say(&format!("{}: {}", ended.start, ended.end.words()));
+                self.println(&format!("{}: {}", ended.start, ended.end.words()));
             }
             _ => {}
         }
@@ -339,22 +339,22 @@ fn bar(length: u64, template: &str) -> ProgressBar {
     bar
 }
 
-fn tell_damage(bar: &ProgressBar, damage: &MalformedInput) {
-    bar.suspend(|| eprintln!("{} {damage}", paint::bad("skipped:")));
+fn print_skipped(bar: &ProgressBar, input: &MalformedInput) {
+    bar.suspend(|| eprintln!("{} {input}", paint::error("skipped:")));
 }
 
-fn open(path: &Path) -> Result<File, Failure> {
+fn open(path: &Path) -> Result<File, CliError> {
     File::open(path)
         .map_err(|cause| failure(SurveyError::Read { name: path.display().to_string(), cause }))
 }
 
-fn failure(error: SurveyError) -> Failure {
+fn failure(error: SurveyError) -> CliError {
     let exit = match error {
         SurveyError::Write { .. } => Exit::Write,
         SurveyError::Results { .. } | SurveyError::Start(_) => Exit::Usage,
         _ => Exit::Read,
     };
-    Failure::new(exit, error.to_string())
+    CliError::new(exit, error.to_string())
 }
 
 fn print(table: &Table, output: &OutputArgs) -> Result<()> {

@@ -14,7 +14,7 @@ use smig_lab::timeline::chart::{View, render_html, render_side_by_side, render_s
 use smig_lab::timeline::{ReadError, Timeline};
 use smig_settings::value::parse_time;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CliError, Exit};
 use crate::stdout::out;
 
 /// Plot the samples of a run on one time axis: requests, link queue, congestion windows, migrations
@@ -24,7 +24,7 @@ use crate::stdout::out;
         the colour of the connection that carries it, what arrives over each connection, the queue \
         of the link with every drop, the unacknowledged and unsent data of each connection, its \
         congestion window and round-trip times, and lines where SMig migrated a stream. `smig lab run` writes a \
-        timeline for each cell if the scenario enables it.",
+        timeline for each run if the scenario enables it.",
     after_help = "\
 Examples:
   smig lab timeline cell.timeline.jsonl                      cell.timeline.html, with close-ups
@@ -56,13 +56,13 @@ pub(crate) struct TimelineArgs {
 pub(crate) fn run(args: &TimelineArgs) -> Result<ExitCode> {
     let timelines = args.files.iter().map(|file| read(file)).collect::<Result<Vec<_>, _>>()?;
     match (timelines.as_slice(), args.files.as_slice()) {
-        ([timeline], [file]) => one(args, timeline, file)?,
-        _ => several(args, &timelines)?,
+        ([timeline], [file]) => draw_one(args, timeline, file)?,
+        _ => draw_side_by_side(args, &timelines)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn one(args: &TimelineArgs, timeline: &Timeline, file: &Path) -> Result<(), Failure> {
+fn draw_one(args: &TimelineArgs, timeline: &Timeline, file: &Path) -> Result<(), CliError> {
     let view = view(args, timeline)?;
     let mut html = args.html.clone();
     if html.is_none() && args.svg.is_none() {
@@ -77,33 +77,33 @@ fn one(args: &TimelineArgs, timeline: &Timeline, file: &Path) -> Result<(), Fail
     Ok(())
 }
 
-fn several(args: &TimelineArgs, timelines: &[Timeline]) -> Result<(), Failure> {
+fn draw_side_by_side(args: &TimelineArgs, timelines: &[Timeline]) -> Result<(), CliError> {
     let Some(path) = args.svg.as_deref().filter(|_| args.html.is_none()) else {
         let text = "several timelines make one chart; write it with --svg FILE, without --html";
-        return Err(Failure::new(Exit::Usage, text));
+        return Err(CliError::new(Exit::Usage, text));
     };
     if args.from.or(args.to).is_some() {
         let text = "--from and --to take one timeline only; several are plotted in full";
-        return Err(Failure::new(Exit::Usage, text));
+        return Err(CliError::new(Exit::Usage, text));
     }
     let all: Vec<&Timeline> = timelines.iter().collect();
     write(path, &render_side_by_side(&all, args.width.into()))
 }
 
-fn read(path: &Path) -> Result<Timeline, Failure> {
+fn read(path: &Path) -> Result<Timeline, CliError> {
     let shown = path.display();
     let file = File::open(path)
-        .map_err(|error| Failure::new(Exit::Read, format!("cannot read {shown}: {error}")))?;
+        .map_err(|error| CliError::new(Exit::Read, format!("cannot read {shown}: {error}")))?;
     Timeline::read_from(&mut BufReader::new(file)).map_err(|error| {
         let text = match error {
             ReadError::Io(cause) => format!("cannot read {shown}: {cause}"),
             other => format!("{shown}: {other}"),
         };
-        Failure::new(Exit::Read, text)
+        CliError::new(Exit::Read, text)
     })
 }
 
-fn view(args: &TimelineArgs, timeline: &Timeline) -> Result<View, Failure> {
+fn view(args: &TimelineArgs, timeline: &Timeline) -> Result<View, CliError> {
     let whole = View::whole(timeline, args.width.into());
     let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     let from_us = args.from.map_or(whole.from_us, micros);
@@ -111,19 +111,19 @@ fn view(args: &TimelineArgs, timeline: &Timeline) -> Result<View, Failure> {
     if from_us >= to_us || from_us >= whole.to_us {
         let end = timeline.end_us() as f64 / 1e6;
         let text = format!("--from and --to select nothing; the timeline is 0s to {end:.3}s");
-        return Err(Failure::new(Exit::Usage, text));
+        return Err(CliError::new(Exit::Usage, text));
     }
     Ok(View { from_us, to_us, ..whole })
 }
 
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
+fn write(path: &Path, text: &str) -> Result<(), CliError> {
     if path == Path::new("-") {
         out!("{text}");
         return Ok(());
     }
     fs::write(path, text).map_err(|error| {
         let text = format!("cannot write {}: {error}; does its directory exist?", path.display());
-        Failure::new(Exit::Write, text)
+        CliError::new(Exit::Write, text)
     })?;
     eprintln!("{}", path.display());
     Ok(())
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[derive(Debug, Parser)]
-    struct Line {
+    struct TestCli {
         #[command(flatten)]
         args: TimelineArgs,
     }
@@ -145,25 +145,25 @@ mod tests {
     const MARK: &str = r#"{"mark":{"at_us":2000000,"kind":"join","host":"server"}}"#;
 
     fn run_on(content: &str, flags: &[&str]) -> (tempfile::TempDir, Result<ExitCode>) {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("a.timeline.jsonl");
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a.timeline.jsonl");
         fs::write(&file, content).unwrap();
         let shown = file.to_str().unwrap();
-        let line = Line::try_parse_from(["timeline", shown].iter().chain(flags)).unwrap();
+        let line = TestCli::try_parse_from(["timeline", shown].iter().chain(flags)).unwrap();
         let result = run(&line.args);
-        (folder, result)
+        (dir, result)
     }
 
     #[test]
     fn without_flags_there_is_a_page_beside_the_file() {
-        let (folder, result) = run_on(&format!("{HEAD}\n{MARK}\n"), &[]);
+        let (dir, result) = run_on(&format!("{HEAD}\n{MARK}\n"), &[]);
         result.unwrap();
-        let page = fs::read_to_string(folder.path().join("a.timeline.html")).unwrap();
+        let page = fs::read_to_string(dir.path().join("a.timeline.html")).unwrap();
         assert!(page.contains("JOIN"), "{page}");
     }
 
     #[test]
-    fn what_cannot_be_drawn_is_named() {
+    fn invalid_input_is_reported() {
         for (content, flags, named) in [
             ("{}", &[][..], "a.timeline.jsonl: line 1"),
             ("", &[], "empty"),
@@ -171,23 +171,23 @@ mod tests {
             (&format!("{HEAD}\n{MARK}\n"), &["--from", "2s", "--to", "1s"], "--from and --to"),
             (&format!("{HEAD}\n"), &["--svg", "no/such/folder/x.svg"], "directory exist"),
         ] {
-            let (_folder, result) = run_on(content, flags);
+            let (_dir, result) = run_on(content, flags);
             let error = format!("{:#}", result.unwrap_err());
             assert!(error.contains(named), "{error}");
         }
     }
 
     #[test]
-    fn several_are_one_picture() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fn several_timelines_make_one_chart() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
         let (one, other, out) = (path("one.jsonl"), path("other.jsonl"), path("both.svg"));
         for file in [&one, &other] {
             fs::write(file, format!("{HEAD}\n{MARK}\n")).unwrap();
         }
         let line = |flags: &[&str]| {
             let all = ["timeline", &one, &other].into_iter().chain(flags.iter().copied());
-            run(&Line::try_parse_from(all).unwrap().args)
+            run(&TestCli::try_parse_from(all).unwrap().args)
         };
         line(&["--svg", &out]).unwrap();
         assert_eq!(fs::read_to_string(&out).unwrap().matches(">JOIN</text>").count(), 2);

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 use smig_link::{LteSpec, OPPORTUNITY_BYTES, Rate, RateStep, Steps, Trace};
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CliError, Exit};
 use crate::stdout::{self, out};
 
 /// Generate, convert and describe trace files of variable-rate links
@@ -112,32 +112,33 @@ pub(super) fn run(args: &TraceArgs) -> Result<ExitCode> {
             output.write(&Trace::constant(*rate, length).to_string())?;
         }
         TraceCommand::FromRates { file, output } => {
-            let (steps, length) = parse_rates(&text_of(file)?)
-                .map_err(|fault| wrong(&format!("{}: {fault}", file.display())))?;
+            let (steps, length) = parse_rates(&read_text(file)?)
+                .map_err(|fault| usage_error(&format!("{}: {fault}", file.display())))?;
             let trace = Trace::from_steps(&steps, length)
-                .map_err(|error| wrong(&format!("{}: {error}", file.display())))?;
+                .map_err(|error| usage_error(&format!("{}: {error}", file.display())))?;
             output.write(&trace.to_string())?;
         }
         TraceCommand::ToRates { file, interval_ms, output } => {
             let interval = Duration::from_millis(u64::from(*interval_ms));
-            output.write(&rates(&read(file)?, interval))?;
+            output.write(&rates(&read_trace(file)?, interval))?;
         }
-        TraceCommand::Show { file } => out!("{}", describe(&read(file)?)),
+        TraceCommand::Show { file } => out!("{}", describe(&read_trace(file)?)),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn wrong(text: &str) -> Failure {
-    Failure::new(Exit::Usage, text)
+fn usage_error(text: &str) -> CliError {
+    CliError::new(Exit::Usage, text)
 }
 
-fn text_of(file: &Path) -> Result<String, Failure> {
-    fs::read_to_string(file).map_err(|error| wrong(&format!("{}: {error}", file.display())))
+fn read_text(file: &Path) -> Result<String, CliError> {
+    fs::read_to_string(file).map_err(|error| usage_error(&format!("{}: {error}", file.display())))
 }
 
-fn read(file: &Path) -> Result<Trace, Failure> {
-    let trace = text_of(file)?.parse();
-    trace.map_err(|error| wrong(&format!("{}: not a Mahimahi trace: {error}", file.display())))
+fn read_trace(file: &Path) -> Result<Trace, CliError> {
+    let trace = read_text(file)?.parse();
+    trace
+        .map_err(|error| usage_error(&format!("{}: not a Mahimahi trace: {error}", file.display())))
 }
 
 fn parse_rates(text: &str) -> Result<(Steps, Duration), String> {
@@ -145,25 +146,25 @@ fn parse_rates(text: &str) -> Result<(Steps, Duration), String> {
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim();
         // The first line may hold column names.
-        let heading = steps.is_empty() && line.starts_with(|c: char| c.is_ascii_alphabetic());
-        if line.is_empty() || heading {
+        let is_heading = steps.is_empty() && line.starts_with(|c: char| c.is_ascii_alphabetic());
+        if line.is_empty() || is_heading {
             continue;
         }
-        let fault =
+        let invalid =
             || format!("line {number}: {line:?}: expected seconds,Mbit/s, such as 0.5,12.4");
         let mut fields = line.split([',', ';', ' ', '\t']).filter(|field| !field.is_empty());
         let mut field = || fields.next().and_then(|field| field.parse::<f64>().ok());
-        let (at, mbit) = (field().ok_or_else(fault)?, field().ok_or_else(fault)?);
-        let at = Duration::try_from_secs_f64(at).map_err(|_| fault())?;
+        let (at, mbit) = (field().ok_or_else(invalid)?, field().ok_or_else(invalid)?);
+        let at = Duration::try_from_secs_f64(at).map_err(|_| invalid())?;
         if !(0.0..=1e6).contains(&mbit) {
-            return Err(fault());
+            return Err(invalid());
         }
         steps.push(RateStep { at, rate: Rate::bits_per_second((mbit * 1e6) as u64) });
     }
     let last = steps.last().ok_or("the file has no rates")?.at;
     let before = steps.iter().rev().nth(1).map_or(Duration::ZERO, |step| step.at);
-    let held = last.checked_sub(before).filter(|held| !held.is_zero());
-    let length = last + held.unwrap_or(Duration::from_secs(1));
+    let last_interval = last.checked_sub(before).filter(|held| !held.is_zero());
+    let length = last + last_interval.unwrap_or(Duration::from_secs(1));
     Ok((Steps { steps, repeat: None }, length))
 }
 
@@ -187,9 +188,9 @@ fn describe(trace: &Trace) -> String {
         trace.length().as_secs_f64(),
         trace.mean(),
     );
-    if let (Some(least), Some(most)) = (seconds.first(), seconds.last()) {
+    if let (Some(lowest), Some(most)) = (seconds.first(), seconds.last()) {
         let median = seconds[seconds.len() / 2];
-        text += &format!("per second {least} to {most} Mbit/s, median {median}\n");
+        text += &format!("per second {lowest} to {most} Mbit/s, median {median}\n");
     }
     text
 }
@@ -199,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_go_there_and_back() {
+    fn rates_survive_the_conversion_to_a_trace() {
         let text = "seconds,Mbit/s\n0,12\n1, 3\n\n2\t24\n";
         let (steps, length) = parse_rates(text).unwrap();
         assert_eq!(length, Duration::from_secs(3));
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_line_is_named() {
+    fn an_invalid_line_is_reported() {
         for wrong in ["0,12\nx,3\n", "0,12\n1\n", "0,12\n1,-3\n"] {
             let fault = parse_rates(wrong).unwrap_err();
             assert!(fault.starts_with("line 2"), "{wrong:?}: {fault}");

@@ -1,6 +1,6 @@
 //! `smig lab trial`, `smig lab exec-child`, `smig lab hystart`: the processes that `smig lab run` starts.
 //!
-//! A trial's process reads its order from standard input and writes its result to standard output.
+//! A trial's process reads a request from standard input and writes its result to standard output.
 //! It and every server in it end with the parent process.
 
 use std::ffi::OsString;
@@ -55,12 +55,12 @@ pub(super) fn run(args: &TrialArgs) -> Result<ExitCode> {
         check()?;
         return Ok(ExitCode::SUCCESS);
     }
-    crate::trace::start(crate::trace::Level::Errors);
+    crate::logging::start(crate::logging::Level::Errors);
     let mut text = String::new();
-    io::stdin().read_to_string(&mut text).context("cannot read the trial's order")?;
-    let order: TrialRequest =
-        serde_json::from_str(&text).context("the trial's order is invalid")?;
-    let result = run_trial(&order, privilege, None)?;
+    io::stdin().read_to_string(&mut text).context("cannot read the trial's request")?;
+    let request: TrialRequest =
+        serde_json::from_str(&text).context("the trial's request is invalid")?;
+    let result = run_trial(&request, privilege, None)?;
     let line = serde_json::to_vec(&result).context("cannot serialize the result")?;
     io::stdout().write_all(&line).context("cannot write the result")?;
     Ok(ExitCode::SUCCESS)
@@ -74,9 +74,9 @@ pub(super) fn hystart(args: &HystartArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs a program as the first process of a PID namespace: when it ends, the kernel kills everything that
-/// the program has started. The program itself is not the first process, which would ignore the signals
-/// that it does not handle.
+/// Runs a program from the init process of a PID namespace: when init ends, the kernel kills
+/// everything that the program has started. The program itself is not init, which ignores the
+/// signals that it does not handle.
 pub(super) fn exec_child(args: &ExecChildArgs) -> Result<ExitCode> {
     set_parent_process_death_signal(Some(Signal::KILL))
         .context("cannot set the parent-death signal")?;
@@ -85,7 +85,7 @@ pub(super) fn exec_child(args: &ExecChildArgs) -> Result<ExitCode> {
     command.args(arguments);
     let cannot_start = || format!("cannot start {}", program.display());
     if !getpid().is_init() {
-        // No namespace of its own: then at least the program ends with the parent.
+        // Not in a PID namespace: then at least the program itself ends with the parent.
         return Err(command.exec()).with_context(cannot_start);
     }
     let child = Pid::from_child(&command.spawn().with_context(cannot_start)?);

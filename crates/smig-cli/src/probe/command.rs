@@ -1,43 +1,46 @@
 //! Commands that send a frame: parses a script line into the frame.
 
-use super::script::{code, kind};
+use super::script::{parse_error_code, parse_frame_type};
+use super::tokenizer::{Quoting, Token, parse_hex, parse_number};
 use super::wire::{
-    self, ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameText, GOAWAY, HEADERS, JOIN,
-    KINDS, MIGRATE, PADDED, PING, PRIORITY, PRIORITY_FLAG, PRIORITY_UPDATE, PUSH_PROMISE, REFUSED,
-    RST_STREAM, SETTINGS, SETTINGS_NAMES, SMIG_ACK, WINDOW_UPDATE,
+    self, ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, FRAME_TYPES, GOAWAY, HEADERS, JOIN,
+    MIGRATE, PADDED, PING, PRIORITY, PRIORITY_FLAG, PRIORITY_UPDATE, PUSH_PROMISE, REFUSED,
+    RST_STREAM, SETTINGS, SETTINGS_NAMES, SMIG_ACK, ScriptFrame, WINDOW_UPDATE,
 };
-use super::words::{Quoting, Token, hex, number};
 
-/// Words of a line, removed as they are parsed; words left at the end are an error.
-struct Rest(Vec<Token>);
+/// Words of a line that are not parsed yet; words that remain at the end are an error.
+struct RemainingTokens(Vec<Token>);
 
-impl Rest {
+impl RemainingTokens {
     /// Removes `key=VALUE` and returns the value.
-    fn value(&mut self, key: &str) -> Option<Vec<u8>> {
-        let is_it = |word: &Token| word.pair().is_some_and(|(name, _)| name == key.as_bytes());
-        let at = self.0.iter().position(is_it)?;
-        self.0.remove(at).pair().map(|(_, value)| value.to_vec())
+    fn take_value(&mut self, key: &str) -> Option<Vec<u8>> {
+        let has_key =
+            |word: &Token| word.key_value().is_some_and(|(name, _)| name == key.as_bytes());
+        let at = self.0.iter().position(has_key)?;
+        self.0.remove(at).key_value().map(|(_, value)| value.to_vec())
     }
 
-    fn number(&mut self, key: &str) -> Result<Option<u32>, String> {
-        self.value(key)
-            .map(|value| number(&value).map_err(|why| format!("{key}: {why}")))
+    fn take_number(&mut self, key: &str) -> Result<Option<u32>, String> {
+        self.take_value(key)
+            .map(|value| parse_number(&value).map_err(|why| format!("{key}: {why}")))
             .transpose()
     }
 
-    fn byte(&mut self, key: &str) -> Result<Option<u8>, String> {
-        self.number(key)?
+    fn take_byte(&mut self, key: &str) -> Result<Option<u8>, String> {
+        self.take_number(key)?
             .map(|value| u8::try_from(value).map_err(|_| format!("{key}: more than 255")))
             .transpose()
     }
 
-    fn hex(&mut self, key: &str) -> Result<Option<Vec<u8>>, String> {
-        self.value(key).map(|value| hex(&value).map_err(|why| format!("{key}: {why}"))).transpose()
+    fn take_hex(&mut self, key: &str) -> Result<Option<Vec<u8>>, String> {
+        self.take_value(key)
+            .map(|value| parse_hex(&value).map_err(|why| format!("{key}: {why}")))
+            .transpose()
     }
 
     /// Removes a bare word and returns its flag; 0 if the word is absent.
-    fn flag(&mut self, word: &str, flag: u8) -> u8 {
-        match self.0.iter().position(|found| found.is(word)) {
+    fn take_flag(&mut self, word: &str, flag: u8) -> u8 {
+        match self.0.iter().position(|found| found.is_word(word)) {
             Some(at) => {
                 self.0.remove(at);
                 flag
@@ -47,74 +50,74 @@ impl Rest {
     }
 
     /// Removes quoted text and returns it.
-    fn text(&mut self) -> Option<Vec<u8>> {
+    fn take_text(&mut self) -> Option<Vec<u8>> {
         let at = self.0.iter().position(|word| word.quoting == Quoting::Quoted)?;
         Some(self.0.remove(at).text)
     }
 
     /// Removes the header fields: every remaining `name=value`. A leading `+` marks a field whose
     /// name has another meaning here.
-    fn fields(&mut self) -> Vec<(Vec<u8>, Vec<u8>)> {
+    fn take_fields(&mut self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let words = std::mem::take(&mut self.0);
-        let (fields, others) = words.into_iter().partition(|word| word.pair().is_some());
+        let (fields, others) = words.into_iter().partition(|word| word.key_value().is_some());
         self.0 = others;
         let fields: Vec<Token> = fields;
         let split = |word: &Token| {
-            let (name, value) = word.pair().unwrap_or_default();
+            let (name, value) = word.key_value().unwrap_or_default();
             (name.strip_prefix(b"+").unwrap_or(name).to_vec(), value.to_vec())
         };
         fields.iter().map(split).collect()
     }
 
     /// Removes the remaining words and returns them as bytes.
-    fn bytes(&mut self) -> Result<Vec<u8>, String> {
-        bytes(&std::mem::take(&mut self.0))
+    fn take_bytes(&mut self) -> Result<Vec<u8>, String> {
+        parse_bytes(&std::mem::take(&mut self.0))
     }
 }
 
 /// Returns the bytes of hexadecimal words and quoted text.
-pub(super) fn bytes(words: &[Token]) -> Result<Vec<u8>, String> {
+pub(super) fn parse_bytes(tokens: &[Token]) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
-    for word in words {
+    for word in tokens {
         match word.quoting {
             Quoting::Quoted => bytes.extend(&word.text),
-            Quoting::Bare => bytes.extend(hex(&word.text)?),
+            Quoting::Bare => bytes.extend(parse_hex(&word.text)?),
         }
     }
     Ok(bytes)
 }
 
 /// Builds the frame that a line describes.
-pub(super) fn frame(name: &str, words: &[Token]) -> Result<FrameText, String> {
-    let mut rest = Rest(words.to_vec());
-    let mut frame = FrameText::default();
-    let stream = rest.number("stream")?;
+pub(super) fn parse_frame(name: &str, tokens: &[Token]) -> Result<ScriptFrame, String> {
+    let mut rest = RemainingTokens(tokens.to_vec());
+    let mut frame = ScriptFrame::default();
+    let stream = rest.take_number("stream")?;
     // Explicit flags take precedence over those that the command would set.
-    let flags = rest.byte("flags")?;
-    frame.length = rest.number("length")?;
+    let flags = rest.take_byte("flags")?;
+    frame.length = rest.take_number("length")?;
     frame.stream = stream.unwrap_or(0);
-    let known = KINDS.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind);
+    let known = FRAME_TYPES.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind);
     match known {
         Some(kind) => {
             frame.kind = kind;
-            fill(&mut frame, &mut rest, stream)?;
+            apply_arguments(&mut frame, &mut rest, stream)?;
         }
         None if name == "frame" => {
-            let word = rest.value("type").ok_or("type=... is missing")?;
-            frame.kind = kind(&word)?;
-            frame.payload = rest.bytes()?;
+            let word = rest.take_value("type").ok_or("type=... is missing")?;
+            frame.kind = parse_frame_type(&word)?;
+            frame.payload = rest.take_bytes()?;
         }
-        None => return Err(unknown(name)),
+        None => return Err(unknown_command(name)),
     }
     frame.flags = flags.unwrap_or(frame.flags);
     match rest.0.first() {
-        Some(word) => Err(format!("{name}: unexpected {:?}", word.shown())),
+        Some(word) => Err(format!("{name}: unexpected {:?}", word.to_text())),
         None => Ok(frame),
     }
 }
 
-fn unknown(name: &str) -> String {
-    let mut names: Vec<_> = KINDS.iter().map(|(name, _)| *name).collect();
+fn unknown_command(name: &str) -> String {
+    let mut names: Vec<_> = FRAME_TYPES.iter().map(|(name, _)| *name).collect();
     names.extend(["frame", "raw", "preface", "sleep", "wait", "expect", "finish", "close"]);
     match smig_settings::suggest(name, names.iter().copied()) {
         Some(known) => format!("unknown command {name:?}; did you mean {known}?"),
@@ -122,52 +125,62 @@ fn unknown(name: &str) -> String {
     }
 }
 
-fn fill(frame: &mut FrameText, rest: &mut Rest, stream: Option<u32>) -> Result<(), String> {
+fn apply_arguments(
+    frame: &mut ScriptFrame,
+    rest: &mut RemainingTokens,
+    stream: Option<u32>,
+) -> Result<(), String> {
     if stream.is_none() && needs_stream(frame.kind) {
         return Err("stream=N is missing".to_owned());
     }
     match frame.kind {
         DATA => {
-            frame.flags = rest.flag("end", END_STREAM);
-            frame.payload = data(rest)?;
-            pad(frame, rest)?;
+            frame.flags = rest.take_flag("end", END_STREAM);
+            frame.payload = data_payload(rest)?;
+            add_padding(frame, rest)?;
         }
-        HEADERS | CONTINUATION | PUSH_PROMISE => headers(frame, rest)?,
-        PRIORITY => frame.payload = dependency(rest)?,
+        HEADERS | CONTINUATION | PUSH_PROMISE => apply_headers(frame, rest)?,
+        PRIORITY => frame.payload = priority_payload(rest)?,
         RST_STREAM => {
-            let value = rest.value("code").ok_or("code=... is missing")?;
-            frame.payload = code(&value)?.to_be_bytes().to_vec();
+            let value = rest.take_value("code").ok_or("code=... is missing")?;
+            frame.payload = parse_error_code(&value)?.to_be_bytes().to_vec();
         }
         SETTINGS => {
-            frame.flags = rest.flag("ack", ACK);
-            frame.payload = settings(rest)?;
+            frame.flags = rest.take_flag("ack", ACK);
+            frame.payload = settings_payload(rest)?;
         }
         PING => {
-            frame.flags = rest.flag("ack", ACK);
-            frame.payload = match rest.text() {
+            frame.flags = rest.take_flag("ack", ACK);
+            frame.payload = match rest.take_text() {
                 Some(text) => text,
                 None if rest.0.is_empty() => vec![0; 8],
-                None => rest.bytes()?,
+                None => rest.take_bytes()?,
             };
         }
         GOAWAY => {
-            let last = rest.number("last")?.unwrap_or(0);
-            let code = rest.value("code").map(|value| code(&value)).transpose()?.unwrap_or(0);
+            let last = rest.take_number("last")?.unwrap_or(0);
+            let code = rest
+                .take_value("code")
+                .map(|value| parse_error_code(&value))
+                .transpose()?
+                .unwrap_or(0);
             frame.payload = [last.to_be_bytes(), code.to_be_bytes()].concat();
-            frame.payload.extend(rest.text().unwrap_or_default());
+            frame.payload.extend(rest.take_text().unwrap_or_default());
         }
         WINDOW_UPDATE => {
-            let by = rest.number("by")?.ok_or("by=N is missing")?;
+            let by = rest.take_number("by")?.ok_or("by=N is missing")?;
             frame.payload = by.to_be_bytes().to_vec();
         }
         PRIORITY_UPDATE => {
             // The frame is sent on stream 0 (RFC 9218 section 7.1).
             frame.payload = frame.stream.to_be_bytes().to_vec();
-            frame.stream = rest.number("on")?.unwrap_or(0);
-            frame.payload.extend(rest.text().ok_or("the value is missing, such as \"u=1, i\"")?);
+            frame.stream = rest.take_number("on")?.unwrap_or(0);
+            frame
+                .payload
+                .extend(rest.take_text().ok_or("the value is missing, such as \"u=1, i\"")?);
         }
-        MIGRATE => migrate(frame, rest)?,
-        JOIN => join(frame, rest)?,
+        MIGRATE => apply_migrate(frame, rest)?,
+        JOIN => apply_join(frame, rest)?,
         _ => {}
     }
     Ok(())
@@ -177,48 +190,48 @@ const fn needs_stream(kind: u8) -> bool {
     !matches!(kind, SETTINGS | PING | GOAWAY | JOIN | WINDOW_UPDATE)
 }
 
-fn data(rest: &mut Rest) -> Result<Vec<u8>, String> {
-    if let Some(size) = rest.number("size")? {
+fn data_payload(rest: &mut RemainingTokens) -> Result<Vec<u8>, String> {
+    if let Some(size) = rest.take_number("size")? {
         return Ok(vec![b'.'; size as usize]);
     }
-    if let Some(bytes) = rest.hex("hex")? {
+    if let Some(bytes) = rest.take_hex("hex")? {
         return Ok(bytes);
     }
-    Ok(rest.text().unwrap_or_default())
+    Ok(rest.take_text().unwrap_or_default())
 }
 
-fn pad(frame: &mut FrameText, rest: &mut Rest) -> Result<(), String> {
-    let Some(pad) = rest.byte("pad")? else { return Ok(()) };
+fn add_padding(frame: &mut ScriptFrame, rest: &mut RemainingTokens) -> Result<(), String> {
+    let Some(pad) = rest.take_byte("pad")? else { return Ok(()) };
     frame.flags |= PADDED;
     frame.payload.insert(0, pad);
     frame.payload.extend(vec![0; usize::from(pad)]);
     Ok(())
 }
 
-fn headers(frame: &mut FrameText, rest: &mut Rest) -> Result<(), String> {
+fn apply_headers(frame: &mut ScriptFrame, rest: &mut RemainingTokens) -> Result<(), String> {
     if frame.kind == HEADERS {
-        frame.flags |= rest.flag("end", END_STREAM);
+        frame.flags |= rest.take_flag("end", END_STREAM);
     }
     // `open`: CONTINUATION frames follow.
-    if rest.flag("open", END_HEADERS) == 0 {
+    if rest.take_flag("open", END_HEADERS) == 0 {
         frame.flags |= END_HEADERS;
     }
     let mut payload = Vec::new();
     if frame.kind == PUSH_PROMISE {
-        payload.extend(rest.number("promised")?.ok_or("promised=N is missing")?.to_be_bytes());
+        payload.extend(rest.take_number("promised")?.ok_or("promised=N is missing")?.to_be_bytes());
     }
-    if frame.kind == HEADERS && rest.flag("priority", PRIORITY_FLAG) != 0 {
+    if frame.kind == HEADERS && rest.take_flag("priority", PRIORITY_FLAG) != 0 {
         frame.flags |= PRIORITY_FLAG;
-        payload.extend(dependency(rest)?);
+        payload.extend(priority_payload(rest)?);
     }
-    let padding = rest.value("pad");
-    match rest.hex("block")? {
+    let padding = rest.take_value("pad");
+    match rest.take_hex("block")? {
         Some(block) => payload.extend(block),
-        None => payload.extend(wire::block(&rest.fields())),
+        None => payload.extend(wire::encode_fields(&rest.take_fields())),
     }
     frame.payload = payload;
     if let Some(padding) = padding {
-        let pad = u8::try_from(number(&padding)?).map_err(|_| "pad: more than 255")?;
+        let pad = u8::try_from(parse_number(&padding)?).map_err(|_| "pad: more than 255")?;
         frame.flags |= PADDED;
         frame.payload.insert(0, pad);
         frame.payload.extend(vec![0; usize::from(pad)]);
@@ -226,68 +239,71 @@ fn headers(frame: &mut FrameText, rest: &mut Rest) -> Result<(), String> {
     Ok(())
 }
 
-fn dependency(rest: &mut Rest) -> Result<Vec<u8>, String> {
-    let on = rest.number("dep")?.unwrap_or(0) | (u32::from(rest.flag("exclusive", 1)) << 31);
-    let weight = rest.byte("weight")?.unwrap_or(15);
+fn priority_payload(rest: &mut RemainingTokens) -> Result<Vec<u8>, String> {
+    let on =
+        rest.take_number("dep")?.unwrap_or(0) | (u32::from(rest.take_flag("exclusive", 1)) << 31);
+    let weight = rest.take_byte("weight")?.unwrap_or(15);
     let mut payload = on.to_be_bytes().to_vec();
     payload.push(weight);
     Ok(payload)
 }
 
-fn settings(rest: &mut Rest) -> Result<Vec<u8>, String> {
+fn settings_payload(rest: &mut RemainingTokens) -> Result<Vec<u8>, String> {
     let mut payload = Vec::new();
-    for (name, value) in rest.fields() {
+    for (name, value) in rest.take_fields() {
         let shown = String::from_utf8_lossy(&name).to_ascii_lowercase();
         let known = SETTINGS_NAMES.iter().find(|(known, _)| *known == shown);
         let id = match known {
             Some((_, id)) => *id,
-            None => number(&name).ok().and_then(|id| u16::try_from(id).ok()).ok_or_else(|| {
-                let names: Vec<_> = SETTINGS_NAMES.iter().map(|(name, _)| *name).collect();
-                format!("unknown setting {shown:?}; use a number or {}", names.join(", "))
-            })?,
+            None => {
+                parse_number(&name).ok().and_then(|id| u16::try_from(id).ok()).ok_or_else(|| {
+                    let names: Vec<_> = SETTINGS_NAMES.iter().map(|(name, _)| *name).collect();
+                    format!("unknown setting {shown:?}; use a number or {}", names.join(", "))
+                })?
+            }
         };
         payload.extend(id.to_be_bytes());
-        payload.extend(number(&value)?.to_be_bytes());
+        payload.extend(parse_number(&value)?.to_be_bytes());
     }
     Ok(payload)
 }
 
-fn migrate(frame: &mut FrameText, rest: &mut Rest) -> Result<(), String> {
-    frame.flags = rest.flag("ack", SMIG_ACK) | rest.flag("end", END_STREAM);
-    let cid = rest.hex("cid")?.unwrap_or_else(|| vec![0; 12]);
+fn apply_migrate(frame: &mut ScriptFrame, rest: &mut RemainingTokens) -> Result<(), String> {
+    frame.flags = rest.take_flag("ack", SMIG_ACK) | rest.take_flag("end", END_STREAM);
+    let cid = rest.take_hex("cid")?.unwrap_or_else(|| vec![0; 12]);
     if cid.len() != 12 {
         return Err(format!("cid: expected 12 bytes in hexadecimal, got {}", cid.len()));
     }
     frame.payload = cid;
-    frame.payload.extend(rest.number("to")?.unwrap_or(0).to_be_bytes());
+    frame.payload.extend(rest.take_number("to")?.unwrap_or(0).to_be_bytes());
     Ok(())
 }
 
-fn join(frame: &mut FrameText, rest: &mut Rest) -> Result<(), String> {
-    if let Some(reason) = rest.byte("refused")? {
+fn apply_join(frame: &mut ScriptFrame, rest: &mut RemainingTokens) -> Result<(), String> {
+    if let Some(reason) = rest.take_byte("refused")? {
         frame.flags = REFUSED;
         frame.payload = vec![reason];
         return Ok(());
     }
-    frame.flags = rest.flag("ack", SMIG_ACK);
-    frame.payload = rest.hex("nonce")?.unwrap_or_else(|| vec![0; 16]);
-    frame.payload.extend(rest.hex("mac")?.unwrap_or_else(|| vec![0; 32]));
+    frame.flags = rest.take_flag("ack", SMIG_ACK);
+    frame.payload = rest.take_hex("nonce")?.unwrap_or_else(|| vec![0; 16]);
+    frame.payload.extend(rest.take_hex("mac")?.unwrap_or_else(|| vec![0; 32]));
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::words::split;
+    use super::super::tokenizer::split;
     use super::*;
 
-    fn of(line: &str) -> Result<FrameText, String> {
-        let words = split(line).unwrap();
-        frame(&words[0].shown(), &words[1..])
+    fn parse(line: &str) -> Result<ScriptFrame, String> {
+        let tokens = split(line).unwrap();
+        parse_frame(&tokens[0].to_text(), &tokens[1..])
     }
 
     #[test]
-    fn frames_of_every_kind() {
-        let bytes = |line: &str| of(line).unwrap().bytes();
+    fn frames_of_every_type_are_encoded() {
+        let bytes = |line: &str| parse(line).unwrap().encode();
         assert_eq!(bytes("settings"), b"\0\0\0\x04\0\0\0\0\0");
         assert_eq!(bytes("settings ack"), b"\0\0\0\x04\x01\0\0\0\0");
         assert_eq!(bytes("settings 0x3=100"), b"\0\0\x06\x04\0\0\0\0\0\0\x03\0\0\0\x64");
@@ -323,8 +339,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
-        let error = |line: &str| of(line).unwrap_err();
+    fn errors_name_the_invalid_argument() {
+        let error = |line: &str| parse(line).unwrap_err();
         assert_eq!(error("data \"x\""), "stream=N is missing");
         assert_eq!(error("rst stream=1"), "code=... is missing");
         assert_eq!(error("ping stream=x"), "stream: \"x\" is not a number from 0 to 4294967295");

@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 
 use super::script::Pattern;
 use super::wire::{
-    self, ACK, CODES, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, JOIN, KINDS,
-    MIGRATE, PADDED, PING, PRIORITY_UPDATE, PUSH_PROMISE, REFUSED, RST_STREAM, SETTINGS,
-    SETTINGS_NAMES, SMIG_ACK, WINDOW_UPDATE, name_of,
+    self, ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, ERROR_CODES, FRAME_TYPES, GOAWAY,
+    HEADERS, JOIN, MIGRATE, PADDED, PING, PRIORITY_UPDATE, PUSH_PROMISE, REFUSED, RST_STREAM,
+    SETTINGS, SETTINGS_NAMES, SMIG_ACK, WINDOW_UPDATE, name_of,
 };
 
 /// Longest part of a payload that is printed, in bytes.
-const SHOWN: usize = 48;
+const MAX_EXCERPT_BYTES: usize = 48;
 
 /// A received frame.
 #[derive(Clone, Debug)]
@@ -21,19 +21,19 @@ pub(super) struct Frame {
     pub(super) flags: u8,
     pub(super) stream: u32,
     pub(super) payload: Vec<u8>,
-    /// The decoded header section or the decoding error, if the frame ends a header section.
+    /// The decoded field section or the decoding error, if the frame ends a field block.
     pub(super) fields: Option<Result<Fields, String>>,
 }
 
-/// Names and values of a header section.
+/// Names and values of a field section.
 pub(super) type Fields = Vec<(String, String)>;
 
 impl Frame {
-    fn has(&self, flag: u8) -> bool {
+    fn has_flag(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 
-    fn word(&self, at: usize) -> Option<u32> {
+    fn u32_at(&self, at: usize) -> Option<u32> {
         let bytes = self.payload.get(at..at + 4)?;
         Some(u32::from_be_bytes(bytes.try_into().ok()?))
     }
@@ -41,13 +41,13 @@ impl Frame {
     /// Returns the error code of RST_STREAM or GOAWAY.
     fn code(&self) -> Option<u32> {
         match self.kind {
-            RST_STREAM => self.word(0),
-            GOAWAY => self.word(4),
+            RST_STREAM => self.u32_at(0),
+            GOAWAY => self.u32_at(4),
             _ => None,
         }
     }
 
-    fn settings(&self) -> Vec<(u16, u32)> {
+    fn parse_settings(&self) -> Vec<(u16, u32)> {
         let entry = |entry: &[u8]| match *entry {
             [a, b, c, d, e, f] => {
                 Some((u16::from_be_bytes([a, b]), u32::from_be_bytes([c, d, e, f])))
@@ -57,10 +57,10 @@ impl Frame {
         self.payload.chunks(6).filter_map(entry).collect()
     }
 
-    fn flags(&self) -> Vec<&'static str> {
+    fn flag_names(&self) -> Vec<&'static str> {
         let mut flags = Vec::new();
         let mut flag = |bit, name| {
-            if self.has(bit) {
+            if self.has_flag(bit) {
                 flags.push(name);
             }
         };
@@ -80,21 +80,23 @@ impl Frame {
         if matches!(self.kind, DATA | HEADERS | PUSH_PROMISE) {
             flag(PADDED, "padded");
         }
-        if matches!(self.kind, HEADERS | CONTINUATION | PUSH_PROMISE) && !self.has(END_HEADERS) {
+        if matches!(self.kind, HEADERS | CONTINUATION | PUSH_PROMISE) && !self.has_flag(END_HEADERS)
+        {
             flags.push("open");
         }
         flags
     }
 
     pub(super) fn name(&self) -> String {
-        name_of(&KINDS, self.kind).map_or_else(|| format!("{:#04x}", self.kind), str::to_owned)
+        name_of(&FRAME_TYPES, self.kind)
+            .map_or_else(|| format!("{:#04x}", self.kind), str::to_owned)
     }
 
     /// Formats the frame as one line.
-    pub(super) fn line(&self) -> String {
+    pub(super) fn to_line(&self) -> String {
         let mut line =
             format!("{} stream={} length={}", self.name(), self.stream, self.payload.len());
-        for flag in self.flags() {
+        for flag in self.flag_names() {
             let _ = write!(line, " {flag}");
         }
         for (name, value) in self.details() {
@@ -107,7 +109,7 @@ impl Frame {
             None => {}
             Some(Ok(fields)) => {
                 for (name, value) in fields {
-                    let _ = write!(line, " {name}={}", quoted(value));
+                    let _ = write!(line, " {name}={}", quote_if_needed(value));
                 }
             }
             Some(Err(why)) => {
@@ -118,15 +120,15 @@ impl Frame {
     }
 
     /// Formats the frame as a JSON object.
-    pub(super) fn json(&self) -> Value {
+    pub(super) fn to_json(&self) -> Value {
         let mut value = json!({
             "type": self.name(),
             "flags": self.flags,
             "stream": self.stream,
             "length": self.payload.len(),
-            "payload": hex(&self.payload),
+            "payload": to_hex(&self.payload),
         });
-        for flag in self.flags() {
+        for flag in self.flag_names() {
             value[flag] = Value::Bool(true);
         }
         for (name, detail) in self.details() {
@@ -144,11 +146,12 @@ impl Frame {
         let mut details = Vec::new();
         let mut add = |name: &str, value: Value| details.push((name.to_owned(), value));
         let code = |code: u32| {
-            name_of(&CODES, code).map_or_else(|| json!(format!("{code:#x}")), |name| json!(name))
+            name_of(&ERROR_CODES, code)
+                .map_or_else(|| json!(format!("{code:#x}")), |name| json!(name))
         };
         match self.kind {
             SETTINGS => {
-                for (id, value) in self.settings() {
+                for (id, value) in self.parse_settings() {
                     let name = name_of(&SETTINGS_NAMES, id)
                         .map_or_else(|| format!("{id:#x}"), str::to_owned);
                     add(&name, json!(value));
@@ -156,33 +159,33 @@ impl Frame {
             }
             RST_STREAM | GOAWAY => {
                 if self.kind == GOAWAY {
-                    add("last", json!(self.word(0)));
+                    add("last", json!(self.u32_at(0)));
                 }
                 if let Some(number) = self.code() {
                     add("code", code(number));
                 }
                 if let Some(text) = self.payload.get(8..).filter(|text| !text.is_empty()) {
-                    add("debug", json!(quoted(&String::from_utf8_lossy(text))));
+                    add("debug", json!(quote_if_needed(&String::from_utf8_lossy(text))));
                 }
             }
-            WINDOW_UPDATE => add("by", json!(self.word(0))),
-            PING => add("opaque", json!(hex(&self.payload))),
+            WINDOW_UPDATE => add("by", json!(self.u32_at(0))),
+            PING => add("opaque", json!(to_hex(&self.payload))),
             DATA => add("data", json!(excerpt(&self.payload))),
-            PUSH_PROMISE => add("promised", json!(self.word(0))),
+            PUSH_PROMISE => add("promised", json!(self.u32_at(0))),
             PRIORITY_UPDATE => {
-                add("of", json!(self.word(0)));
+                add("of", json!(self.u32_at(0)));
                 add(
                     "value",
-                    json!(quoted(&String::from_utf8_lossy(
+                    json!(quote_if_needed(&String::from_utf8_lossy(
                         self.payload.get(4..).unwrap_or_default()
                     ))),
                 );
             }
             MIGRATE => {
-                add("cid", json!(hex(self.payload.get(..12).unwrap_or_default())));
-                add("to", json!(self.word(12)));
+                add("cid", json!(to_hex(self.payload.get(..12).unwrap_or_default())));
+                add("to", json!(self.u32_at(12)));
             }
-            JOIN if self.has(REFUSED) => add("reason", json!(self.payload.first())),
+            JOIN if self.has_flag(REFUSED) => add("reason", json!(self.payload.first())),
             HEADERS | CONTINUATION => {}
             _ => add("payload", json!(excerpt(&self.payload))),
         }
@@ -195,18 +198,18 @@ impl Frame {
             Some(Ok(fields)) => fields.as_slice(),
             _ => &[],
         };
-        let settings = self.settings();
+        let settings = self.parse_settings();
         let has_field = |(name, value): &(Vec<u8>, Vec<u8>)| match self.kind {
-            SETTINGS => settings.iter().any(|(id, is)| {
+            SETTINGS => settings.iter().any(|(id, actual)| {
                 name_of(&SETTINGS_NAMES, *id).is_some_and(|known| known.as_bytes() == name)
-                    && is.to_string().as_bytes() == value
+                    && actual.to_string().as_bytes() == value
             }),
             WINDOW_UPDATE => {
-                name == b"by" && self.word(0).is_some_and(|by| by.to_string().as_bytes() == value)
+                name == b"by" && self.u32_at(0).is_some_and(|by| by.to_string().as_bytes() == value)
             }
             GOAWAY => {
                 name == b"last"
-                    && self.word(0).is_some_and(|last| last.to_string().as_bytes() == value)
+                    && self.u32_at(0).is_some_and(|last| last.to_string().as_bytes() == value)
             }
             _ => fields.iter().any(|(n, v)| n.as_bytes() == name && v.as_bytes() == value),
         };
@@ -215,16 +218,16 @@ impl Frame {
             && self.flags & pattern.flags == pattern.flags
             && pattern.code.is_none_or(|code| self.code() == Some(code))
             && pattern.fields.iter().all(has_field)
-            && pattern.text.as_ref().is_none_or(|text| holds(&self.payload, text))
+            && pattern.text.as_ref().is_none_or(|text| contains(&self.payload, text))
     }
 }
 
-fn holds(payload: &[u8], text: &[u8]) -> bool {
+fn contains(payload: &[u8], text: &[u8]) -> bool {
     text.is_empty() || payload.windows(text.len()).any(|window| window == text)
 }
 
 /// Formats bytes in hexadecimal.
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(super) fn to_hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() * 2);
     for byte in bytes {
         let _ = write!(text, "{byte:02x}");
@@ -233,18 +236,18 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 }
 
 fn excerpt(bytes: &[u8]) -> String {
-    let shown = bytes.get(..SHOWN).unwrap_or(bytes);
-    let more = if bytes.len() > SHOWN { "..." } else { "" };
+    let shown = bytes.get(..MAX_EXCERPT_BYTES).unwrap_or(bytes);
+    let more = if bytes.len() > MAX_EXCERPT_BYTES { "..." } else { "" };
     let is_text = std::str::from_utf8(shown).is_ok_and(|text| !text.contains('\0'));
     if is_text {
-        format!("{}{more}", quoted(&String::from_utf8_lossy(shown)))
+        format!("{}{more}", quote_if_needed(&String::from_utf8_lossy(shown)))
     } else {
-        format!("{}{more}", hex(shown))
+        format!("{}{more}", to_hex(shown))
     }
 }
 
 /// Returns the text on one line, quoted if it is empty or holds spaces, quotes or control characters.
-fn quoted(text: &str) -> String {
+fn quote_if_needed(text: &str) -> String {
     let is_plain =
         !text.is_empty() && text.chars().all(|c| !c.is_control() && !c.is_whitespace() && c != '"');
     if is_plain { text.to_owned() } else { format!("{text:?}") }
@@ -275,8 +278,9 @@ mod tests {
     }
 
     #[test]
-    fn lines() {
-        let line = |kind, flags, stream, payload: &[u8]| frame(kind, flags, stream, payload).line();
+    fn frames_are_formatted_as_one_line() {
+        let line =
+            |kind, flags, stream, payload: &[u8]| frame(kind, flags, stream, payload).to_line();
         assert_eq!(line(SETTINGS, 1, 0, b""), "settings stream=0 length=0 ack");
         assert_eq!(
             line(SETTINGS, 0, 0, b"\0\x03\0\0\0\x64\xf5\xe1\0\0\0\x10\x0a\x0a\0\0\0\0"),
@@ -293,12 +297,12 @@ mod tests {
     }
 
     #[test]
-    fn short_payloads_are_shown_as_they_are() {
+    fn truncated_payloads_do_not_panic() {
         for kind in 0..=u8::MAX {
             for length in 0..20 {
                 let frame = frame(kind, 0xff, 1, &vec![0xff; length]);
-                assert!(frame.line().contains("length="));
-                assert!(frame.json().is_object());
+                assert!(frame.to_line().contains("length="));
+                assert!(frame.to_json().is_object());
                 let _ = fragment(kind, 0xff, &frame.payload);
             }
         }

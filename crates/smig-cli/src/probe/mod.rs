@@ -3,11 +3,11 @@
 mod command;
 mod frame;
 mod peer;
-mod play;
+mod runner;
 mod script;
+mod tokenizer;
 mod unverified;
 mod wire;
-mod words;
 
 use std::io::Read as _;
 use std::process::ExitCode;
@@ -17,15 +17,15 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use tokio::net::TcpListener;
 
-use crate::exit::{Exit, Failure};
-use peer::{Peer, ProbeSecurity, TlsListener};
-use play::{AutoReply, Format, Rules, ScriptRunner};
+use crate::exit::{CliError, Exit};
+use peer::{ClientAcceptor, Peer, ProbeSecurity};
+use runner::{AutoReply, Format, RunOptions, ScriptRunner};
 use script::{Action, Step};
 use smig_settings::value::parse_time;
-use wire::{FrameText, PREFACE, SETTINGS};
+use wire::{PREFACE, SETTINGS, ScriptFrame};
 
 /// Default script.
-const HELLO: &str = "settings\nwait settings\nping \"smigping\"\nwait ping ack";
+const DEFAULT_SCRIPT: &str = "settings\nwait settings\nping \"smigping\"\nwait ping ack";
 
 /// Send the HTTP/2 frames of a script, valid or not, and print the frames that come back
 #[derive(Debug, Args)]
@@ -92,11 +92,11 @@ pub(crate) struct ProbeArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    limits: Limits,
+    timeouts: Timeouts,
 }
 
 #[derive(Debug, Args)]
-struct Limits {
+struct Timeouts {
     /// Timeout of connecting, wait and expect
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_time)]
     timeout: Duration,
@@ -106,15 +106,15 @@ struct Limits {
 }
 
 pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
-    let script = read(args)?;
+    let script = read_script(args)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(probe(args, &script))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn read(args: &ProbeArgs) -> Result<Vec<Step>> {
+fn read_script(args: &ProbeArgs) -> Result<Vec<Step>> {
     let (name, text) = match args.script.as_deref() {
-        None if args.lines.is_empty() => ("hello", HELLO.to_owned()),
+        None if args.lines.is_empty() => ("hello", DEFAULT_SCRIPT.to_owned()),
         None => ("-e", args.lines.join("\n")),
         Some("-") => {
             let mut text = String::new();
@@ -123,57 +123,61 @@ fn read(args: &ProbeArgs) -> Result<Vec<Step>> {
         }
         Some(path) => {
             let text = std::fs::read_to_string(path).map_err(|error| {
-                Failure::new(Exit::Usage, format!("cannot read the script {path}: {error}"))
+                CliError::new(Exit::Usage, format!("cannot read the script {path}: {error}"))
             })?;
             (path, text)
         }
     };
-    Ok(script::parse(name, &text).map_err(|faults| Failure::new(Exit::Usage, faults))?)
+    Ok(script::parse(name, &text).map_err(|faults| CliError::new(Exit::Usage, faults))?)
 }
 
-async fn probe(args: &ProbeArgs, script: &[Step]) -> Result<(), Failure> {
-    let wire = if args.cleartext { ProbeSecurity::Cleartext } else { ProbeSecurity::Tls };
+async fn probe(args: &ProbeArgs, script: &[Step]) -> Result<(), CliError> {
+    let security = if args.cleartext { ProbeSecurity::Cleartext } else { ProbeSecurity::Tls };
     let target = address(&args.target)?;
-    let rules = Rules {
+    let options = RunOptions {
         format: if args.json { Format::Json } else { Format::Text },
-        manners: if args.raw { AutoReply::Raw } else { AutoReply::Polite },
-        patience: args.limits.timeout,
-        linger: args.limits.linger,
+        auto_reply: if args.raw { AutoReply::Off } else { AutoReply::On },
+        timeout: args.timeouts.timeout,
+        linger: args.timeouts.linger,
     };
     let peer = if args.listen {
         let listener = TcpListener::bind(target).await.map_err(|error| {
-            Failure::new(Exit::Usage, format!("cannot listen on {target}: {error}"))
+            CliError::new(Exit::Usage, format!("cannot listen on {target}: {error}"))
         })?;
         // The certificate must exist before a client reads the authority's file.
-        let door = TlsListener::new(wire)?;
+        let acceptor = ClientAcceptor::new(security)?;
         if let Ok(addr) = listener.local_addr() {
             let scheme = if args.cleartext { "http" } else { "https" };
             eprintln!("listening on {scheme}://{addr}");
         }
-        Peer::accept(&listener, &door).await?
+        Peer::accept(&listener, &acceptor).await?
     } else {
-        Peer::connect(target, wire, rules.patience).await?
+        Peer::connect(target, security, options.timeout).await?
     };
-    let mut play = ScriptRunner::new(peer, rules)?;
-    open(args, script, &mut play).await?;
-    play.run(script).await
+    let mut runner = ScriptRunner::new(peer, options)?;
+    send_opening(args, script, &mut runner).await?;
+    runner.run(script).await
 }
 
 /// Returns HOST:PORT; `target` may be a URL.
-fn address(target: &str) -> Result<&str, Failure> {
-    let bare = target.split_once("://").map_or(target, |(_, rest)| rest);
-    let bare = bare.split('/').next().unwrap_or_default();
+fn address(target: &str) -> Result<&str, CliError> {
+    let host_and_port = target.split_once("://").map_or(target, |(_, rest)| rest);
+    let bare = host_and_port.split('/').next().unwrap_or_default();
     let has_port = bare.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     if has_port {
         Ok(bare)
     } else {
         let why = format!("{target}: no port; write HOST:PORT, such as localhost:8443");
-        Err(Failure::new(Exit::Usage, why))
+        Err(CliError::new(Exit::Usage, why))
     }
 }
 
 /// Sends the connection preface and SETTINGS, unless the script sends them or --raw is set.
-async fn open(args: &ProbeArgs, script: &[Step], play: &mut ScriptRunner) -> Result<(), Failure> {
+async fn send_opening(
+    args: &ProbeArgs,
+    script: &[Step],
+    runner: &mut ScriptRunner,
+) -> Result<(), CliError> {
     if args.raw {
         return Ok(());
     }
@@ -183,11 +187,11 @@ async fn open(args: &ProbeArgs, script: &[Step], play: &mut ScriptRunner) -> Res
         return Ok(());
     }
     if !args.listen {
-        play.send_unasked(PREFACE, "preface").await?;
+        runner.send_automatic(PREFACE, "preface").await?;
     }
     if !begins_with("settings") {
-        let settings = FrameText { kind: SETTINGS, ..FrameText::default() };
-        play.send_unasked(&settings.bytes(), "settings").await?;
+        let settings = ScriptFrame { kind: SETTINGS, ..ScriptFrame::default() };
+        runner.send_automatic(&settings.encode(), "settings").await?;
     }
     Ok(())
 }

@@ -16,10 +16,10 @@ use super::frame::{Fields, Frame, fragment};
 use super::unverified;
 use super::wire::{self, CONTINUATION, END_HEADERS, HEADERS, PUSH_PROMISE};
 use crate::dev_cert;
-use crate::exit::{Exit, Failure};
+use crate::exit::{CliError, Exit};
 
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
 /// Result of a read.
 #[derive(Debug)]
@@ -39,22 +39,22 @@ pub(super) enum ProbeSecurity {
 }
 
 /// Acceptor for a client: TLS with the development certificate, or none for cleartext.
-pub(super) struct TlsListener(Option<TlsAcceptor>);
+pub(super) struct ClientAcceptor(Option<TlsAcceptor>);
 
-impl TlsListener {
-    pub(super) fn new(wire: ProbeSecurity) -> Result<Self, Failure> {
-        if wire == ProbeSecurity::Cleartext {
+impl ClientAcceptor {
+    pub(super) fn new(security: ProbeSecurity) -> Result<Self, CliError> {
+        if security == ProbeSecurity::Cleartext {
             return Ok(Self(None));
         }
         let config =
-            server_config().map_err(|error| Failure::new(Exit::Tls, format!("{error:#}")))?;
+            server_config().map_err(|error| CliError::new(Exit::Tls, format!("{error:#}")))?;
         Ok(Self(Some(TlsAcceptor::from(Arc::new(config)))))
     }
 }
 
 /// One connection.
 pub(super) struct Peer {
-    stream: Box<dyn Stream>,
+    stream: Box<dyn ByteStream>,
     /// Description of the peer, for messages.
     pub(super) about: String,
     buffer: Vec<u8>,
@@ -65,79 +65,79 @@ pub(super) struct Peer {
     end: Option<Option<String>>,
 }
 
-/// Whether the peer's first bytes are a client's connection preface.
+/// Whether the peer's next bytes are a client's connection preface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Preface {
-    Due,
-    Done,
+    Expected,
+    NotExpected,
 }
 
-fn connect_failed(target: &str, error: &io::Error) -> Failure {
-    Failure::new(Exit::Connect, format!("cannot connect to {target}: {error}"))
+fn connect_failed(target: &str, error: &io::Error) -> CliError {
+    CliError::new(Exit::Connect, format!("cannot connect to {target}: {error}"))
 }
 
 impl Peer {
     /// Connects to a server.
     pub(super) async fn connect(
         target: &str,
-        wire: ProbeSecurity,
+        security: ProbeSecurity,
         limit: Duration,
-    ) -> Result<Self, Failure> {
-        let late =
-            |_| Failure::new(Exit::Timeout, format!("{target}: not connected within {limit:?}"));
+    ) -> Result<Self, CliError> {
+        let timed_out =
+            |_| CliError::new(Exit::Timeout, format!("{target}: not connected within {limit:?}"));
         let connecting = tokio::time::timeout(limit, TcpStream::connect(target));
         let tcp =
-            connecting.await.map_err(late)?.map_err(|error| connect_failed(target, &error))?;
+            connecting.await.map_err(timed_out)?.map_err(|error| connect_failed(target, &error))?;
         // Send small frames without delay.
         let _ = tcp.set_nodelay(true);
-        if wire == ProbeSecurity::Cleartext {
+        if security == ProbeSecurity::Cleartext {
             return Ok(Self::new(
                 Box::new(tcp),
                 format!("connected to {target}, cleartext"),
-                Preface::Done,
+                Preface::NotExpected,
             ));
         }
         let host = target.rsplit_once(':').map_or(target, |(host, _)| host);
         let host = host.trim_matches(['[', ']']).to_owned();
         let name = ServerName::try_from(host)
-            .map_err(|_| Failure::new(Exit::Usage, format!("{target}: not a host name")))?;
+            .map_err(|_| CliError::new(Exit::Usage, format!("{target}: not a host name")))?;
         let config = unverified::config()
-            .map_err(|error| Failure::new(Exit::Tls, format!("TLS: {error}")))?;
-        let shaking = TlsConnector::from(Arc::new(config)).connect(name, tcp);
-        let tls = tokio::time::timeout(limit, shaking).await.map_err(late)?.map_err(|error| {
-            let hint = "--cleartext disables TLS";
-            Failure::new(Exit::Tls, format!("TLS with {target} failed: {error}; {hint}"))
-        })?;
-        let about = format!("connected to {target}, {}", agreed(tls.get_ref().1));
-        Ok(Self::new(Box::new(tls), about, Preface::Done))
+            .map_err(|error| CliError::new(Exit::Tls, format!("TLS: {error}")))?;
+        let handshake = TlsConnector::from(Arc::new(config)).connect(name, tcp);
+        let tls =
+            tokio::time::timeout(limit, handshake).await.map_err(timed_out)?.map_err(|error| {
+                let hint = "--cleartext disables TLS";
+                CliError::new(Exit::Tls, format!("TLS with {target} failed: {error}; {hint}"))
+            })?;
+        let about = format!("connected to {target}, {}", describe_tls(tls.get_ref().1));
+        Ok(Self::new(Box::new(tls), about, Preface::NotExpected))
     }
 
     /// Waits for a client to connect.
     pub(super) async fn accept(
         listener: &TcpListener,
-        door: &TlsListener,
-    ) -> Result<Self, Failure> {
-        let failed = |error: &io::Error| {
-            Failure::new(Exit::Connect, format!("cannot accept a connection: {error}"))
+        acceptor: &ClientAcceptor,
+    ) -> Result<Self, CliError> {
+        let accept_failed = |error: &io::Error| {
+            CliError::new(Exit::Connect, format!("cannot accept a connection: {error}"))
         };
-        let (tcp, from) = listener.accept().await.map_err(|error| failed(&error))?;
+        let (tcp, from) = listener.accept().await.map_err(|error| accept_failed(&error))?;
         let _ = tcp.set_nodelay(true);
-        let Some(tls) = &door.0 else {
+        let Some(tls) = &acceptor.0 else {
             return Ok(Self::new(
                 Box::new(tcp),
                 format!("connection from {from}, cleartext"),
-                Preface::Due,
+                Preface::Expected,
             ));
         };
-        let tls = tls
-            .accept(tcp)
-            .await
-            .map_err(|error| Failure::new(Exit::Tls, format!("TLS with {from} failed: {error}")))?;
-        let about = format!("connection from {from}, {}", agreed(tls.get_ref().1));
-        Ok(Self::new(Box::new(tls), about, Preface::Due))
+        let tls = tls.accept(tcp).await.map_err(|error| {
+            CliError::new(Exit::Tls, format!("TLS with {from} failed: {error}"))
+        })?;
+        let about = format!("connection from {from}, {}", describe_tls(tls.get_ref().1));
+        Ok(Self::new(Box::new(tls), about, Preface::Expected))
     }
 
-    fn new(stream: Box<dyn Stream>, about: String, preface: Preface) -> Self {
+    fn new(stream: Box<dyn ByteStream>, about: String, preface: Preface) -> Self {
         Self {
             stream,
             about,
@@ -160,11 +160,11 @@ impl Peer {
     }
 
     /// Returns the next frame, the end of the connection, or silence until `deadline`.
-    pub(super) async fn next(&mut self, deadline: Instant) -> Result<ProbeEvent, Failure> {
+    pub(super) async fn next(&mut self, deadline: Instant) -> Result<ProbeEvent, CliError> {
         loop {
             self.strip_preface()?;
-            if self.preface == Preface::Done
-                && let Some(frame) = self.take()
+            if self.preface == Preface::NotExpected
+                && let Some(frame) = self.take_frame()
             {
                 return Ok(ProbeEvent::Frame(frame));
             }
@@ -174,11 +174,11 @@ impl Peer {
             let mut chunk = [0; 16_384];
             match timeout_at(deadline, self.stream.read(&mut chunk)).await {
                 Err(_) => return Ok(ProbeEvent::Silence),
-                Ok(Ok(0)) => self.end = Some(self.cut_short()),
+                Ok(Ok(0)) => self.end = Some(self.incomplete_frame()),
                 Ok(Ok(read)) => self.buffer.extend(chunk.get(..read).unwrap_or_default()),
                 // Many peers close TLS without close_notify.
                 Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                    self.end = Some(self.cut_short());
+                    self.end = Some(self.incomplete_frame());
                 }
                 Ok(Err(error)) => self.end = Some(Some(error.to_string())),
             }
@@ -186,45 +186,51 @@ impl Peer {
     }
 
     /// Describes an incomplete frame left in the buffer at the end of the connection.
-    fn cut_short(&self) -> Option<String> {
+    fn incomplete_frame(&self) -> Option<String> {
         (!self.buffer.is_empty())
             .then(|| format!("{} bytes of an incomplete frame", self.buffer.len()))
     }
 
-    fn strip_preface(&mut self) -> Result<(), Failure> {
+    fn strip_preface(&mut self) -> Result<(), CliError> {
         let seen = self.buffer.len().min(wire::PREFACE.len());
-        if self.preface == Preface::Done || seen == 0 {
+        if self.preface == Preface::NotExpected || seen == 0 {
             return Ok(());
         }
         if self.buffer.get(..seen) != wire::PREFACE.get(..seen) {
             let start =
                 String::from_utf8_lossy(self.buffer.get(..seen).unwrap_or_default()).into_owned();
-            return Err(Failure::new(
+            return Err(CliError::new(
                 Exit::Failure,
                 format!("the client sent no HTTP/2 connection preface but {start:?}"),
             ));
         }
         if seen == wire::PREFACE.len() {
             self.buffer.drain(..seen);
-            self.preface = Preface::Done;
+            self.preface = Preface::NotExpected;
         }
         Ok(())
     }
 
     /// Removes a complete frame from the buffer.
-    fn take(&mut self) -> Option<Frame> {
+    fn take_frame(&mut self) -> Option<Frame> {
         let &[l0, l1, l2, kind, flags, s0, s1, s2, s3] =
-            self.buffer.first_chunk::<{ wire::HEAD }>()?;
+            self.buffer.first_chunk::<{ wire::FRAME_HEADER_BYTES }>()?;
         let length = u32::from_be_bytes([0, l0, l1, l2]) as usize;
-        let payload = self.buffer.get(wire::HEAD..wire::HEAD + length)?.to_vec();
-        self.buffer.drain(..wire::HEAD + length);
+        let payload =
+            self.buffer.get(wire::FRAME_HEADER_BYTES..wire::FRAME_HEADER_BYTES + length)?.to_vec();
+        self.buffer.drain(..wire::FRAME_HEADER_BYTES + length);
         let stream = u32::from_be_bytes([s0, s1, s2, s3]) & 0x7fff_ffff;
-        let fields = self.fields(kind, flags, &payload);
+        let fields = self.collect_fields(kind, flags, &payload);
         Some(Frame { kind, flags, stream, payload, fields })
     }
 
     /// Collects a field block, and decodes it at its end.
-    fn fields(&mut self, kind: u8, flags: u8, payload: &[u8]) -> Option<Result<Fields, String>> {
+    fn collect_fields(
+        &mut self,
+        kind: u8,
+        flags: u8,
+        payload: &[u8],
+    ) -> Option<Result<Fields, String>> {
         if !matches!(kind, HEADERS | PUSH_PROMISE | CONTINUATION) {
             return None;
         }
@@ -247,7 +253,7 @@ impl Peer {
     }
 }
 
-fn agreed(tls: &rustls::CommonState) -> String {
+fn describe_tls(tls: &rustls::CommonState) -> String {
     let version = tls.protocol_version().map_or_else(String::new, |version| format!("{version:?}"));
     match tls.alpn_protocol() {
         Some(alpn) => format!("{version}, {}", String::from_utf8_lossy(alpn)),
@@ -256,9 +262,9 @@ fn agreed(tls: &rustls::CommonState) -> String {
 }
 
 fn server_config() -> anyhow::Result<rustls::ServerConfig> {
-    let made = dev_cert::obtain(&[])?;
-    let chain = CertificateDer::pem_slice_iter(&made.certificate).collect::<Result<Vec<_>, _>>()?;
-    let key = PrivateKeyDer::from_pem_slice(&made.key)?;
+    let cert = dev_cert::obtain(&[])?;
+    let chain = CertificateDer::pem_slice_iter(&cert.certificate).collect::<Result<Vec<_>, _>>()?;
+    let key = PrivateKeyDer::from_pem_slice(&cert.key)?;
     let mut config = rustls::ServerConfig::builder_with_provider(unverified::provider())
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::command;
-use super::wire::{self, CODES, KINDS};
-use super::words::{self, Token, number};
+use super::tokenizer::{self, Token, parse_number};
+use super::wire::{self, ERROR_CODES, FRAME_TYPES};
 use smig_settings::value::parse_time;
 
 /// A line with a command.
@@ -20,9 +20,9 @@ pub(super) enum Action {
     Send(Vec<u8>),
     Sleep(Duration),
     /// Reads until a matching frame arrives.
-    Wait(Wanted),
+    Wait(Expectation),
     /// The next frame must match.
-    Expect(Wanted),
+    Expect(Expectation),
     /// Closes the sending direction.
     Finish,
     /// Closes the connection.
@@ -31,7 +31,7 @@ pub(super) enum Action {
 
 /// Event that a script waits for.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum Expectation {
     /// The peer closes the connection.
     #[default]
     End,
@@ -62,9 +62,9 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Vec<Step>, String> {
     let mut faults = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let line_number = number + 1;
-        let parsed = words::split(line).and_then(|words| match words.split_first() {
+        let parsed = tokenizer::split(line).and_then(|words| match words.split_first() {
             None => Ok(None),
-            Some((command, rest)) => action(command, rest).map(Some),
+            Some((command, rest)) => parse_action(command, rest).map(Some),
         });
         match parsed {
             Ok(None) => {}
@@ -78,50 +78,50 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Vec<Step>, String> {
     if faults.is_empty() { Ok(steps) } else { Err(faults.join("\n")) }
 }
 
-fn action(command: &Token, rest: &[Token]) -> Result<Action, String> {
-    let name = command.shown();
+fn parse_action(command: &Token, rest: &[Token]) -> Result<Action, String> {
+    let name = command.to_text();
     match name.as_str() {
-        "sleep" => Ok(Action::Sleep(time(rest)?)),
-        "wait" => wanted(rest).map(Action::Wait),
-        "expect" => wanted(rest).map(Action::Expect),
+        "sleep" => Ok(Action::Sleep(time_argument(rest)?)),
+        "wait" => parse_expectation(rest).map(Action::Wait),
+        "expect" => parse_expectation(rest).map(Action::Expect),
         "finish" => Ok(Action::Finish),
         "close" => Ok(Action::Close),
         "preface" => Ok(Action::Send(wire::PREFACE.to_vec())),
-        "raw" => command::bytes(rest).map(Action::Send),
-        _ => command::frame(&name, rest).map(|frame| Action::Send(frame.bytes())),
+        "raw" => command::parse_bytes(rest).map(Action::Send),
+        _ => command::parse_frame(&name, rest).map(|frame| Action::Send(frame.encode())),
     }
 }
 
-fn time(rest: &[Token]) -> Result<Duration, String> {
+fn time_argument(rest: &[Token]) -> Result<Duration, String> {
     let [word] = rest else { return Err("expected a time, such as 100ms".to_owned()) };
-    parse_time(&word.shown())
+    parse_time(&word.to_text())
 }
 
-fn wanted(rest: &[Token]) -> Result<Wanted, String> {
+fn parse_expectation(rest: &[Token]) -> Result<Expectation, String> {
     let Some((what, rest)) = rest.split_first() else {
         return Err("expected a frame type, any, end, or silence TIME".to_owned());
     };
-    if what.is("end") || what.is("close") {
-        return Ok(Wanted::End);
+    if what.is_word("end") || what.is_word("close") {
+        return Ok(Expectation::End);
     }
-    if what.is("silence") {
-        return time(rest).map(Wanted::Silence);
+    if what.is_word("silence") {
+        return time_argument(rest).map(Expectation::Silence);
     }
     let mut pattern = Pattern::default();
-    if !what.is("any") {
-        pattern.kind = Some(kind(&what.text)?);
+    if !what.is_word("any") {
+        pattern.kind = Some(parse_frame_type(&what.text)?);
     }
     for word in rest {
-        match word.pair() {
-            Some((b"stream", value)) => pattern.stream = Some(number(value)?),
-            Some((b"code", value)) => pattern.code = Some(code(value)?),
+        match word.key_value() {
+            Some((b"stream", value)) => pattern.stream = Some(parse_number(value)?),
+            Some((b"code", value)) => pattern.code = Some(parse_error_code(value)?),
             Some((b"flags", value)) => {
                 pattern.flags |=
-                    u8::try_from(number(value)?).map_err(|_| "flags: more than 255")?;
+                    u8::try_from(parse_number(value)?).map_err(|_| "flags: more than 255")?;
             }
             Some((name, value)) => pattern.fields.push((name.to_vec(), value.to_vec())),
-            None if word.is("end") => pattern.flags |= wire::END_STREAM,
-            None if word.is("ack") => {
+            None if word.is_word("end") => pattern.flags |= wire::END_STREAM,
+            None if word.is_word("ack") => {
                 pattern.flags |= match pattern.kind {
                     Some(wire::MIGRATE | wire::JOIN) => wire::SMIG_ACK,
                     _ => wire::ACK,
@@ -130,29 +130,29 @@ fn wanted(rest: &[Token]) -> Result<Wanted, String> {
             None => pattern.text = Some(word.text.clone()),
         }
     }
-    Ok(Wanted::Frame(pattern))
+    Ok(Expectation::Frame(pattern))
 }
 
 /// Parses a frame type, given by name or number.
-pub(super) fn kind(word: &[u8]) -> Result<u8, String> {
+pub(super) fn parse_frame_type(word: &[u8]) -> Result<u8, String> {
     let name = String::from_utf8_lossy(word);
-    let known = KINDS.iter().find(|(known, _)| known.eq_ignore_ascii_case(&name));
+    let known = FRAME_TYPES.iter().find(|(known, _)| known.eq_ignore_ascii_case(&name));
     if let Some((_, kind)) = known {
         return Ok(*kind);
     }
-    let number = number(word).ok().and_then(|number| u8::try_from(number).ok());
+    let number = parse_number(word).ok().and_then(|number| u8::try_from(number).ok());
     number.ok_or_else(|| {
-        let names: Vec<_> = KINDS.iter().map(|(name, _)| *name).collect();
+        let names: Vec<_> = FRAME_TYPES.iter().map(|(name, _)| *name).collect();
         format!("unknown frame type {name:?}; use a number or {}", names.join(", "))
     })
 }
 
 /// Parses an error code, given by name or number.
-pub(super) fn code(value: &[u8]) -> Result<u32, String> {
+pub(super) fn parse_error_code(value: &[u8]) -> Result<u32, String> {
     let name = String::from_utf8_lossy(value);
-    match CODES.iter().find(|(known, _)| known.eq_ignore_ascii_case(&name)) {
+    match ERROR_CODES.iter().find(|(known, _)| known.eq_ignore_ascii_case(&name)) {
         Some((_, code)) => Ok(*code),
-        None => number(value).map_err(|_| {
+        None => parse_number(value).map_err(|_| {
             format!("unknown error code {name:?}; use a name such as CANCEL, or a number")
         }),
     }
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_name_their_lines() {
+    fn errors_name_their_lines() {
         let error = parse("s", "ping\n\nsleep\nbogus\nexpect nothing-known\n").unwrap_err();
         let lines: Vec<_> = error.lines().collect();
         assert_eq!(lines[0], "s:3: expected a time, such as 100ms");
@@ -172,14 +172,18 @@ mod tests {
     }
 
     #[test]
-    fn wishes() {
+    fn expectations_are_parsed() {
         let steps =
             parse("s", "wait headers stream=1 :status=200 end\nexpect goaway code=CANCEL").unwrap();
-        let Action::Wait(Wanted::Frame(pattern)) = &steps[0].action else { panic!("{steps:?}") };
+        let Action::Wait(Expectation::Frame(pattern)) = &steps[0].action else {
+            panic!("{steps:?}")
+        };
         assert_eq!(pattern.kind, Some(wire::HEADERS));
         assert_eq!(pattern.flags, wire::END_STREAM);
         assert_eq!(pattern.fields, [(b":status".to_vec(), b"200".to_vec())]);
-        let Action::Expect(Wanted::Frame(pattern)) = &steps[1].action else { panic!("{steps:?}") };
+        let Action::Expect(Expectation::Frame(pattern)) = &steps[1].action else {
+            panic!("{steps:?}")
+        };
         assert_eq!(pattern.code, Some(8));
     }
 }

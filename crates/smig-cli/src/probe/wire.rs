@@ -8,7 +8,7 @@ use bytes::{BufMut, BytesMut};
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Length of a frame header in bytes (RFC 9113 section 4.1).
-pub(super) const HEAD: usize = 9;
+pub(super) const FRAME_HEADER_BYTES: usize = 9;
 
 pub(super) const END_STREAM: u8 = 0x01;
 pub(super) const ACK: u8 = 0x01;
@@ -34,7 +34,7 @@ pub(super) const MIGRATE: u8 = 0xf5;
 pub(super) const JOIN: u8 = 0xf6;
 
 /// Frame types by their names in scripts.
-pub(super) const KINDS: [(&str, u8); 13] = [
+pub(super) const FRAME_TYPES: [(&str, u8); 13] = [
     ("data", DATA),
     ("headers", HEADERS),
     ("priority", PRIORITY),
@@ -67,7 +67,7 @@ pub(super) const SETTINGS_NAMES: [(&str, u16); 12] = [
 ];
 
 /// Error codes by name (RFC 9113 section 7).
-pub(super) const CODES: [(&str, u32); 14] = [
+pub(super) const ERROR_CODES: [(&str, u32); 14] = [
     ("NO_ERROR", 0x0),
     ("PROTOCOL_ERROR", 0x1),
     ("INTERNAL_ERROR", 0x2),
@@ -94,7 +94,7 @@ pub(super) fn name_of<T: Copy + PartialEq>(
 
 /// A frame as a script describes it; every part may be invalid.
 #[derive(Debug, Default)]
-pub(super) struct FrameText {
+pub(super) struct ScriptFrame {
     pub(super) kind: u8,
     pub(super) flags: u8,
     pub(super) stream: u32,
@@ -103,10 +103,10 @@ pub(super) struct FrameText {
     pub(super) payload: Vec<u8>,
 }
 
-impl FrameText {
-    pub(super) fn bytes(&self) -> Vec<u8> {
-        let truth = u32::try_from(self.payload.len()).unwrap_or(u32::MAX);
-        let [_, length @ ..] = self.length.unwrap_or(truth).to_be_bytes();
+impl ScriptFrame {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let payload_length = u32::try_from(self.payload.len()).unwrap_or(u32::MAX);
+        let [_, length @ ..] = self.length.unwrap_or(payload_length).to_be_bytes();
         let mut bytes = length.to_vec();
         bytes.extend([self.kind, self.flags]);
         bytes.extend(self.stream.to_be_bytes());
@@ -117,7 +117,7 @@ impl FrameText {
 
 /// Encodes a field block with literals that are never indexed and not Huffman coded: no dynamic
 /// table changes, and any bytes are possible (RFC 7541 section 6.2.3).
-pub(super) fn block(fields: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
+pub(super) fn encode_fields(fields: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
     let mut out = BytesMut::new();
     for (name, value) in fields {
         out.put_u8(0x10);
@@ -131,8 +131,8 @@ pub(super) fn block(fields: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
 
 /// Encodes an integer with a 7-bit prefix (RFC 7541 section 5.1).
 fn put_length(out: &mut BytesMut, length: usize) {
-    const PREFIX: usize = 127;
-    let Some(mut rest) = length.checked_sub(PREFIX) else {
+    const MAX_PREFIX_VALUE: usize = 127;
+    let Some(mut rest) = length.checked_sub(MAX_PREFIX_VALUE) else {
         out.put_u8(u8::try_from(length).unwrap_or(0));
         return;
     };
@@ -151,10 +151,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_decode() {
+    fn encoded_field_blocks_decode() {
         let long = vec![b'x'; 70_000];
-        let block =
-            block(&[(b"name".to_vec(), b"value".to_vec()), (b"long".to_vec(), long.clone())]);
+        let block = encode_fields(&[
+            (b"name".to_vec(), b"value".to_vec()),
+            (b"long".to_vec(), long.clone()),
+        ]);
         let mut fields = Vec::new();
         let push = |field| match field {
             Field::Regular(name, value) => {
@@ -167,11 +169,11 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_may_lie_about_its_length() {
+    fn the_length_field_can_be_overridden() {
         let mut frame =
-            FrameText { kind: DATA, flags: 1, stream: 3, payload: b"hi".to_vec(), length: None };
-        assert_eq!(frame.bytes(), b"\0\0\x02\0\x01\0\0\0\x03hi");
+            ScriptFrame { kind: DATA, flags: 1, stream: 3, payload: b"hi".to_vec(), length: None };
+        assert_eq!(frame.encode(), b"\0\0\x02\0\x01\0\0\0\x03hi");
         frame.length = Some(0x010203);
-        assert_eq!(frame.bytes(), b"\x01\x02\x03\0\x01\0\0\0\x03hi");
+        assert_eq!(frame.encode(), b"\x01\x02\x03\0\x01\0\0\0\x03hi");
     }
 }

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CliError, Exit};
 use crate::settings::{DEFAULT_PORT, Listen};
 
 /// Returns the listen addresses, each checked to be free.
@@ -11,21 +11,21 @@ use crate::settings::{DEFAULT_PORT, Listen};
 /// The server's workers share their addresses (SO_REUSEPORT), so a second server would silently
 /// take half of the first one's clients. Therefore each address is first bound without
 /// SO_REUSEPORT.
-pub(super) fn addresses(listen: &Listen) -> Result<Vec<SocketAddr>, Failure> {
+pub(super) fn addresses(listen: &Listen) -> Result<Vec<SocketAddr>, CliError> {
     match listen {
         Listen::At(addrs) => {
             for &addr in addrs {
-                try_bind(addr).map_err(|error| explain(addr, &error))?;
+                try_bind(addr).map_err(|error| bind_error(addr, &error))?;
             }
             Ok(addrs.clone())
         }
         Listen::Default => {
             let v4 = SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT));
             let v6 = SocketAddr::from((Ipv6Addr::LOCALHOST, DEFAULT_PORT));
-            try_bind(v4).map_err(|error| explain(v4, &error))?;
+            try_bind(v4).map_err(|error| bind_error(v4, &error))?;
             match try_bind(v6) {
                 Ok(()) => Ok(vec![v4, v6]),
-                Err(error) if error.kind() == ErrorKind::AddrInUse => Err(explain(v6, &error)),
+                Err(error) if error.kind() == ErrorKind::AddrInUse => Err(bind_error(v6, &error)),
                 // No IPv6 on this machine.
                 Err(_) => Ok(vec![v4]),
             }
@@ -37,7 +37,7 @@ fn try_bind(addr: SocketAddr) -> std::io::Result<()> {
     TcpListener::bind(addr).map(drop)
 }
 
-fn explain(addr: SocketAddr, error: &std::io::Error) -> Failure {
+fn bind_error(addr: SocketAddr, error: &std::io::Error) -> CliError {
     let hint = match error.kind() {
         ErrorKind::AddrInUse => format!(
             "another program is listening there (ss -ltnp 'sport = :{port}' shows it); stop it, or \
@@ -53,5 +53,5 @@ fn explain(addr: SocketAddr, error: &std::io::Error) -> Failure {
         }
         _ => "choose another address with --listen".to_owned(),
     };
-    Failure::new(Exit::Usage, format!("cannot listen on {addr}: {error}: {hint}"))
+    CliError::new(Exit::Usage, format!("cannot listen on {addr}: {error}: {hint}"))
 }

@@ -13,18 +13,18 @@ use tower_service::Service;
 
 /// File service that logs each response.
 #[derive(Clone, Debug)]
-pub(super) struct Logged {
+pub(super) struct LoggedFiles {
     files: Files,
     log: Arc<AccessLog>,
 }
 
-impl Logged {
+impl LoggedFiles {
     pub(super) const fn new(files: Files, log: Arc<AccessLog>) -> Self {
         Self { files, log }
     }
 }
 
-impl Service<Request<Incoming>> for Logged {
+impl Service<Request<Incoming>> for LoggedFiles {
     type Response = Response<LoggedBody<FileBody>>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
@@ -35,7 +35,7 @@ impl Service<Request<Incoming>> for Logged {
 
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
         let entry = self.log.start_entry(&request);
-        let answer = self.files.call(request);
-        Box::pin(async move { Ok(log_response(answer.await?, entry)) })
+        let response = self.files.call(request);
+        Box::pin(async move { Ok(log_response(response.await?, entry)) })
     }
 }

@@ -14,13 +14,13 @@ use smig::{Server, ServerBuilder, ServerTls};
 use smig_admin::access_log::{AccessLog, Format};
 use smig_files::Files;
 
-use crate::dev_cert::{self, DevCert, Freshness};
-use crate::exit::{Exit, Failure};
-use crate::open_files::OpenFiles;
+use crate::dev_cert::{self, AuthorityState, DevCert};
+use crate::exit::{CliError, Exit};
+use crate::open_files::OpenFilesLimit;
 use crate::paint;
 use crate::settings::{self, Flags, ListenSecurity, Settings};
 use crate::stderr;
-use logged::Logged;
+use logged::LoggedFiles;
 
 /// Serve a directory of files
 #[derive(Debug, Args)]
@@ -63,34 +63,37 @@ enum Verbosity {
 }
 
 impl Verbosity {
-    fn say(self, text: &str) {
+    fn print_line(self, text: &str) {
         if self == Self::Normal {
-            stderr::say(text);
+            stderr::print_line(text);
         }
     }
 }
 
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
-    let voice = if args.quiet { Verbosity::Quiet } else { Verbosity::Normal };
-    let _apart = stderr::apart();
-    crate::trace::start(crate::trace::Level::Warnings);
-    let settings = settings(args).map_err(|why| Failure::new(Exit::Usage, why))?;
-    let open_files = OpenFiles::raise();
-    let folder = settings.root.clone().ok_or_else(|| {
-        Failure::new(Exit::Usage, "no directory to serve; write smig serve DIR, or set server.root")
+    let verbosity = if args.quiet { Verbosity::Quiet } else { Verbosity::Normal };
+    let _stderr_guard = stderr::spawn_writer();
+    crate::logging::start(crate::logging::Level::Warnings);
+    let settings = settings(args).map_err(|why| CliError::new(Exit::Usage, why))?;
+    let open_files = OpenFilesLimit::raise();
+    let root = settings.root.clone().ok_or_else(|| {
+        CliError::new(
+            Exit::Usage,
+            "no directory to serve; write smig serve DIR, or set server.root",
+        )
     })?;
-    let files = open(&folder, &settings)?;
+    let files = open_root(&root, &settings)?;
     // Installed before other threads start, so that no signal during startup is lost.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let log = AccessLog::new(settings.access_log, None)?;
     let ended = runtime.block_on(async {
-        let mut signals = stop::Signals::new()?;
-        let server = start(&settings, files, Arc::clone(&log), voice)?;
-        voice.say(&paint::faint(&open_files.report(settings.max_connections, 1)));
-        announce(&server, &settings, &folder, voice);
-        signals.drain(server, &log, settings.drain_timeout, voice).await
+        let mut signals = stop::StopSignals::new()?;
+        let server = start(&settings, files, Arc::clone(&log), verbosity)?;
+        verbosity.print_line(&paint::dim(&open_files.report(settings.max_connections, 1)));
+        print_listeners(&server, &settings, &root, verbosity);
+        signals.drain(server, &log, settings.drain_timeout, verbosity).await
     });
-    // A thread that still blocks ends with the process.
+    // Threads that are still blocked end with the process.
     runtime.shutdown_background();
     ended
 }
@@ -107,15 +110,15 @@ fn settings(args: &ServeArgs) -> Result<Settings, String> {
     Ok(settings)
 }
 
-fn open(folder: &Path, settings: &Settings) -> Result<Files> {
-    Files::new(folder, settings.files.clone()).map_err(|error| {
+fn open_root(root: &Path, settings: &Settings) -> Result<Files> {
+    Files::new(root, settings.files.clone()).map_err(|error| {
         let hint = match error.kind() {
             std::io::ErrorKind::NotFound => "; does it exist?",
             std::io::ErrorKind::NotADirectory => "; name a directory, not a file",
             std::io::ErrorKind::PermissionDenied => "; check its permissions",
             _ => "",
         };
-        Failure::new(Exit::Usage, format!("{error}{hint}")).into()
+        CliError::new(Exit::Usage, format!("{error}{hint}")).into()
     })
 }
 
@@ -123,25 +126,27 @@ fn start(
     settings: &Settings,
     files: Files,
     log: Arc<AccessLog>,
-    voice: Verbosity,
+    verbosity: Verbosity,
 ) -> Result<Server> {
-    let builder = listen(settings.builder(), settings, voice)?;
+    let builder = listen(settings.builder(), settings, verbosity)?;
     let server = match settings.access_log {
         Format::Off => builder.start(files),
-        Format::Text | Format::Combined | Format::Json => builder.start(Logged::new(files, log)),
+        Format::Text | Format::Combined | Format::Json => {
+            builder.start(LoggedFiles::new(files, log))
+        }
     };
-    server.map_err(|error| Failure::new(Exit::Usage, error.to_string()).into())
+    server.map_err(|error| CliError::new(Exit::Usage, error.to_string()).into())
 }
 
 fn listen(
     mut builder: ServerBuilder,
     settings: &Settings,
-    voice: Verbosity,
+    verbosity: Verbosity,
 ) -> Result<ServerBuilder> {
     let addrs = listen::addresses(&settings.listen)?;
-    match settings.wire {
+    match settings.security {
         ListenSecurity::Tls => {
-            let tls = tls(settings, voice)?;
+            let tls = tls(settings, verbosity)?;
             for addr in addrs {
                 builder = builder.listen(addr, tls.clone());
             }
@@ -160,15 +165,15 @@ fn listen(
     Ok(builder)
 }
 
-fn tls(settings: &Settings, voice: Verbosity) -> Result<ServerTls> {
+fn tls(settings: &Settings, verbosity: Verbosity) -> Result<ServerTls> {
     match (&settings.certificate, &settings.key) {
         (Some(certificate), Some(key)) => from_files(certificate, key),
         (Some(_), None) => Err(usage("--cert requires --key, the certificate's private key")),
         (None, Some(_)) => Err(usage("--key requires --cert, the certificate of the key")),
         (None, None) => {
-            let made = dev_cert::obtain(&settings.hosts)?;
-            introduce(&made, voice);
-            ServerTls::from_pem(&made.certificate, &made.key)
+            let cert = dev_cert::obtain(&settings.hosts)?;
+            print_dev_cert(&cert, verbosity);
+            ServerTls::from_pem(&cert.certificate, &cert.key)
                 .context("the development certificate is damaged; delete its directory")
         }
     }
@@ -180,8 +185,8 @@ fn from_files(certificate: &Path, key: &Path) -> Result<ServerTls> {
             .map_err(|error| usage(&format!("cannot read {what} {}: {error}", path.display())))
     };
     let chain = read(certificate, "the certificate")?;
-    let secret = read(key, "the private key")?;
-    ServerTls::from_pem(&chain, &secret).map_err(|error| {
+    let private_key = read(key, "the private key")?;
+    ServerTls::from_pem(&chain, &private_key).map_err(|error| {
         let (certificate, key) = (certificate.display(), key.display());
         let error = error.to_string();
         // Replaces rustls's own wording.
@@ -194,28 +199,30 @@ fn from_files(certificate: &Path, key: &Path) -> Result<ServerTls> {
 }
 
 fn usage(message: &str) -> anyhow::Error {
-    Failure::new(Exit::Usage, message).into()
+    CliError::new(Exit::Usage, message).into()
 }
 
-fn introduce(made: &DevCert, voice: Verbosity) {
-    let path = made.authority.display();
-    match made.freshness {
-        Freshness::New => voice.say(&format!(
+fn print_dev_cert(cert: &DevCert, verbosity: Verbosity) {
+    let path = cert.authority.display();
+    match cert.authority_state {
+        AuthorityState::Created => verbosity.print_line(&format!(
             "created a development certificate authority for this machine: {path}\n\
              \x20 `smig get` trusts it for localhost; for other clients: curl --cacert {path}"
         )),
-        Freshness::Old => voice
-            .say(&paint::faint(&format!("development certificate; for clients: --cacert {path}"))),
+        AuthorityState::Existing => verbosity.print_line(&paint::dim(&format!(
+            "development certificate; for clients: --cacert {path}"
+        ))),
     }
 }
 
-fn announce(server: &Server, settings: &Settings, folder: &Path, voice: Verbosity) {
-    let scheme = match settings.wire {
+fn print_listeners(server: &Server, settings: &Settings, root: &Path, verbosity: Verbosity) {
+    let scheme = match settings.security {
         ListenSecurity::Tls => "https",
         ListenSecurity::Cleartext | ListenSecurity::TrustedCleartext => "http",
     };
-    voice.say(&paint::faint(&format!("serving {}", folder.display())));
+    verbosity.print_line(&paint::dim(&format!("serving {}", root.display())));
     for addr in server.local_addrs() {
-        voice.say(&format!("listening on {}", paint::strong(&format!("{scheme}://{addr}"))));
+        verbosity
+            .print_line(&format!("listening on {}", paint::bold(&format!("{scheme}://{addr}"))));
     }
 }

@@ -11,15 +11,15 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::Verbosity;
 
 /// Shortest time that shutdown waits to flush the access log, even if the drain used up its own limit.
-const LAST_LINES: Duration = Duration::from_secs(1);
+const MIN_FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Signals that stop a server.
-pub(crate) struct Signals {
+pub(crate) struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
 }
 
-impl Signals {
+impl StopSignals {
     pub(crate) fn new() -> Result<Self> {
         let watch = |kind| signal(kind).context("cannot install a signal handler");
         Ok(Self {
@@ -43,30 +43,30 @@ impl Signals {
         server: Server,
         log: &AccessLog,
         limit: Duration,
-        voice: Verbosity,
+        verbosity: Verbosity,
     ) -> Result<ExitCode> {
         let (name, _) = self.next().await;
-        voice.say(&format!(
+        verbosity.print_line(&format!(
             "{name}: waiting up to {} s for running transfers; a second signal stops at once",
             limit.as_secs()
         ));
         let stats = server.stats();
-        let drained = async {
+        let shutdown = async {
             let end = Instant::now() + limit;
             let ended = server.shutdown(limit).await;
-            let left = end.saturating_duration_since(Instant::now());
-            log.flush(left.max(LAST_LINES)).await;
+            let remaining = end.saturating_duration_since(Instant::now());
+            log.flush(remaining.max(MIN_FLUSH_TIMEOUT)).await;
             ended
         };
         tokio::select! {
-            ended = drained => ended?,
+            ended = shutdown => ended?,
             (name, number) = self.next() => {
-                log.flush(LAST_LINES).await;
-                voice.say(&format!("{name}: stopped at once"));
+                log.flush(MIN_FLUSH_TIMEOUT).await;
+                verbosity.print_line(&format!("{name}: stopped at once"));
                 return Ok(ExitCode::from(128 + number));
             }
         }
-        voice.say(&format!(
+        verbosity.print_line(&format!(
             "stopped after {} connections, {} streams, {} migrations",
             stats.connections_opened, stats.streams_opened, stats.migrations
         ));

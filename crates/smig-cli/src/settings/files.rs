@@ -1,21 +1,21 @@
 //! Settings of the file service.
 
-use smig_settings::entry::{last, show_text};
+use smig_settings::entry::{last_value, show_text};
 use smig_settings::{ValueKind, count, size, time, word};
 
 use super::Setting;
-use super::model::{HIDDEN, LINKS, LISTING, PRECOMPRESSED, parse_header};
+use super::model::{HIDDEN, LISTING, PRECOMPRESSED, SYMLINKS, parse_header};
 
 pub(super) const TABLE: &[Setting] = &[
     Setting {
         key: "files.index",
         flag: "index",
         kind: ValueKind::Text,
-        value: "NAME",
+        value_name: "NAME",
         help: "File to serve for a directory; empty: none",
         show: |s| show_text(s.files.index.as_deref().unwrap_or_default()),
         set: |s, v| {
-            s.files.index = Some(last(v).to_owned()).filter(|n| !n.is_empty());
+            s.files.index = Some(last_value(v).to_owned()).filter(|n| !n.is_empty());
             Ok(())
         },
     },
@@ -39,7 +39,7 @@ pub(super) const TABLE: &[Setting] = &[
         "files.symlinks",
         "symlinks",
         "WORD",
-        LINKS,
+        SYMLINKS,
         files.symlinks,
         "Symbolic links: refuse, inside (follow those that stay in the directory) or follow"
     ),
@@ -55,7 +55,7 @@ pub(super) const TABLE: &[Setting] = &[
         key: "files.cache_control",
         flag: "cache-control",
         kind: ValueKind::Text,
-        value: "VALUE",
+        value_name: "VALUE",
         help: "Value of the Cache-Control header field of every file; empty: none",
         show: |s| {
             show_text(
@@ -63,7 +63,7 @@ pub(super) const TABLE: &[Setting] = &[
             )
         },
         set: |s, v| {
-            s.files.cache_control = parse_header(last(v))?;
+            s.files.cache_control = parse_header(last_value(v))?;
             Ok(())
         },
     },

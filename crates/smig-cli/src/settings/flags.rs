@@ -34,7 +34,7 @@ fn arg(setting: &'static Setting, defaults: &Settings) -> Arg {
         .map_or_else(|| setting.section(), |(_, about)| about);
     let arg = Arg::new(setting.flag)
         .long(setting.flag)
-        .value_name(setting.value)
+        .value_name(setting.value_name)
         .help_heading(heading)
         .hide_short_help(!matches!(setting.section(), "server" | "migration"))
         .action(ArgAction::Append);

@@ -25,8 +25,8 @@ static SCHEMA: LazyLock<Schema<Settings>> = LazyLock::new(|| {
     sections.insert(3, ("files", "How files are served"));
     let mut settings = table::TABLE.to_vec();
     settings.extend_from_slice(files::TABLE);
-    settings.extend(smig_settings::shared());
-    Schema { sections, settings, example: "smig config example" }
+    settings.extend(smig_settings::shared_settings());
+    Schema { sections, settings, example_command: "smig config example" }
 });
 
 /// Returns every setting, section by section.

@@ -38,7 +38,7 @@ pub(crate) struct Settings {
     pub(crate) server: ServerSettings,
     pub(crate) root: Option<PathBuf>,
     pub(crate) listen: Listen,
-    pub(crate) wire: ListenSecurity,
+    pub(crate) security: ListenSecurity,
     pub(crate) certificate: Option<PathBuf>,
     pub(crate) key: Option<PathBuf>,
     pub(crate) hosts: Vec<String>,
@@ -52,7 +52,7 @@ impl Default for Settings {
             server: ServerSettings::default(),
             root: None,
             listen: Listen::Default,
-            wire: ListenSecurity::Tls,
+            security: ListenSecurity::Tls,
             certificate: None,
             key: None,
             hosts: Vec::new(),
@@ -96,7 +96,7 @@ pub(super) fn show_listen(listen: &Listen) -> String {
 
 pub(super) const HIDDEN: [(&str, HiddenFiles); 2] =
     [("refuse", HiddenFiles::Refuse), ("serve", HiddenFiles::Serve)];
-pub(super) const LINKS: [(&str, Symlinks); 3] =
+pub(super) const SYMLINKS: [(&str, Symlinks); 3] =
     [("refuse", Symlinks::Refuse), ("inside", Symlinks::Inside), ("follow", Symlinks::Follow)];
 pub(super) const LISTING: [(&str, Listing); 2] = [("off", Listing::Off), ("on", Listing::On)];
 pub(super) const PRECOMPRESSED: [(&str, PrecompressedFiles); 2] =

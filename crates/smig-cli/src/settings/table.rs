@@ -1,8 +1,8 @@
 //! Settings of `smig serve` itself: key, flag, kind, help text, and the field that each sets.
 
 use smig_admin::access_log::Format;
-use smig_settings::entry::{last, show_list, show_text};
-use smig_settings::value::parse_switch;
+use smig_settings::entry::{last_value, show_list, show_text};
+use smig_settings::value::parse_bool;
 use smig_settings::{ValueKind, word};
 
 use super::model::{ListenSecurity, parse_listen, show_listen};
@@ -15,17 +15,17 @@ pub(crate) const ACCESS_LOG: [(&str, Format); 4] = [
     ("combined", Format::Combined),
     ("json", Format::Json),
 ];
-fn switch_wire(
+fn set_security(
     settings: &mut Settings,
     values: &[String],
     on: ListenSecurity,
 ) -> Result<(), String> {
-    let is_on = parse_switch(last(values))?;
-    settings.wire = match (is_on, settings.wire) {
+    let is_on = parse_bool(last_value(values))?;
+    settings.security = match (is_on, settings.security) {
         (true, ListenSecurity::TrustedCleartext) => ListenSecurity::TrustedCleartext,
         (true, _) => on,
-        (false, wire) if wire == on => ListenSecurity::Tls,
-        (false, wire) => wire,
+        (false, security) if security == on => ListenSecurity::Tls,
+        (false, security) => security,
     };
     Ok(())
 }
@@ -35,13 +35,13 @@ pub(super) const TABLE: &[Setting] = &[
         key: "server.root",
         flag: "root",
         kind: ValueKind::Text,
-        value: "DIR",
+        value_name: "DIR",
         help: "Directory to serve, if the command line names none",
         show: |s| {
             show_text(&s.root.as_ref().map_or_else(|| "./public".into(), |p| p.to_string_lossy()))
         },
         set: |s, v| {
-            s.root = Some(last(v).into());
+            s.root = Some(last_value(v).into());
             Ok(())
         },
     },
@@ -49,7 +49,7 @@ pub(super) const TABLE: &[Setting] = &[
         key: "server.listen",
         flag: "listen",
         kind: ValueKind::List,
-        value: "ADDR:PORT",
+        value_name: "ADDR:PORT",
         help: "Address to listen on, may be repeated; port 0: any free port; localhost:PORT: both loopback addresses",
         show: |s| show_listen(&s.listen),
         set: |s, v| {
@@ -61,7 +61,7 @@ pub(super) const TABLE: &[Setting] = &[
         key: "server.cert",
         flag: "cert",
         kind: ValueKind::Text,
-        value: "FILE",
+        value_name: "FILE",
         help: "Certificate chain, PEM; without it, a development certificate is created",
         show: |s| {
             show_text(
@@ -69,7 +69,7 @@ pub(super) const TABLE: &[Setting] = &[
             )
         },
         set: |s, v| {
-            s.certificate = Some(last(v).into());
+            s.certificate = Some(last_value(v).into());
             Ok(())
         },
     },
@@ -77,13 +77,13 @@ pub(super) const TABLE: &[Setting] = &[
         key: "server.key",
         flag: "key",
         kind: ValueKind::Text,
-        value: "FILE",
+        value_name: "FILE",
         help: "The certificate's private key, PEM",
         show: |s| {
             show_text(&s.key.as_ref().map_or_else(|| "key.pem".into(), |p| p.to_string_lossy()))
         },
         set: |s, v| {
-            s.key = Some(last(v).into());
+            s.key = Some(last_value(v).into());
             Ok(())
         },
     },
@@ -91,7 +91,7 @@ pub(super) const TABLE: &[Setting] = &[
         key: "server.host",
         flag: "host",
         kind: ValueKind::List,
-        value: "NAME",
+        value_name: "NAME",
         help: "Additional names and addresses for the development certificate, besides localhost, 127.0.0.1 and ::1",
         show: |s| show_list(&s.hosts),
         set: |s, v| {
@@ -103,19 +103,19 @@ pub(super) const TABLE: &[Setting] = &[
         key: "server.cleartext",
         flag: "cleartext",
         kind: ValueKind::Bool,
-        value: "BOOL",
+        value_name: "BOOL",
         help: "Disable TLS: HTTP/1.1, and HTTP/2 with prior knowledge; streams do not migrate",
-        show: |s| (s.wire != ListenSecurity::Tls).to_string(),
-        set: |s, v| switch_wire(s, v, ListenSecurity::Cleartext),
+        show: |s| (s.security != ListenSecurity::Tls).to_string(),
+        set: |s, v| set_security(s, v, ListenSecurity::Cleartext),
     },
     Setting {
         key: "server.trust_cleartext",
         flag: "trust-cleartext",
         kind: ValueKind::Bool,
-        value: "BOOL",
+        value_name: "BOOL",
         help: "Disable TLS but migrate streams: for test networks only, without protection from attackers on the path",
-        show: |s| (s.wire == ListenSecurity::TrustedCleartext).to_string(),
-        set: |s, v| switch_wire(s, v, ListenSecurity::TrustedCleartext),
+        show: |s| (s.security == ListenSecurity::TrustedCleartext).to_string(),
+        set: |s, v| set_security(s, v, ListenSecurity::TrustedCleartext),
     },
     word!(
         "server.access_log",

@@ -1,4 +1,4 @@
-//! Tests of the table, the example and the faults of a file.
+//! Tests of the settings table, the example file and the faults of a file.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn uncommented() -> String {
 }
 
 #[test]
-fn the_example_parses_as_it_is_and_with_every_key_in_force() {
+fn the_example_parses_with_and_without_its_keys_uncommented() {
     let mut settings = Settings::default();
     SCHEMA.parse(&example(), &mut settings).unwrap();
     assert_eq!(format!("{settings:?}"), format!("{:?}", Settings::default()));
@@ -51,26 +51,26 @@ fn names_are_unique_and_in_known_sections() {
 
 fn faults(text: &str) -> Vec<String> {
     let faults = SCHEMA.parse(text, &mut Settings::default()).unwrap_err();
-    faults.into_iter().map(|fault| format!("{}: {}", fault.line, fault.what)).collect()
+    faults.into_iter().map(|fault| format!("{}: {}", fault.line, fault.message)).collect()
 }
 
 #[test]
-fn values_of_every_kind() {
+fn values_of_every_kind_are_parsed() {
     let mut settings = Settings::default();
     let text = "[migration]\nmin_size = '1MiB'\nmin_concurrent = 2\nmin_transfer_time = '50ms'\n\
                 [server]\nhost = ['a.example', 'b.example']\ncleartext = true\n\
                 [http2]\nstream_window = 70_000\n";
     SCHEMA.parse(text, &mut settings).unwrap();
-    assert_eq!(settings.rules.policy.min_size, 1 << 20);
-    assert_eq!(settings.rules.policy.min_concurrent, 2);
-    assert_eq!(settings.rules.policy.min_transfer_time, Duration::from_millis(50));
+    assert_eq!(settings.migration.policy.min_size, 1 << 20);
+    assert_eq!(settings.migration.policy.min_concurrent, 2);
+    assert_eq!(settings.migration.policy.min_transfer_time, Duration::from_millis(50));
     assert_eq!(settings.hosts, ["a.example", "b.example"]);
-    assert_eq!(settings.wire, ListenSecurity::Cleartext);
+    assert_eq!(settings.security, ListenSecurity::Cleartext);
     assert_eq!(settings.engine.stream_window, 70_000);
 }
 
 #[test]
-fn an_unknown_key_is_named_with_its_line_and_the_nearest_one() {
+fn an_unknown_key_is_reported_with_its_line_and_a_suggestion() {
     assert_eq!(
         faults("[migration]\nmin_sise = 5\n"),
         ["2: unknown key migration.min_sise; did you mean migration.min_size?"]
@@ -105,7 +105,7 @@ fn wrong_types_and_values_are_all_reported_in_order() {
 }
 
 #[test]
-fn what_is_no_toml_has_its_line() {
+fn invalid_toml_is_reported_with_its_line() {
     let [fault] = &faults("[migration]\nmin_size = \n")[..] else { panic!("one fault expected") };
     assert!(fault.starts_with("2: "), "{fault}");
 }

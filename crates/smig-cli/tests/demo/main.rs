@@ -33,8 +33,8 @@ mod linux {
 
     const TESTS: [(&str, Test); 3] = [
         ("three_runs_are_recorded", three_runs_are_recorded),
-        ("it_stops_when_it_is_told_to", it_stops_when_it_is_told_to),
-        ("it_stops_when_nobody_can_be_shown", it_stops_when_nobody_can_be_shown),
+        ("it_stops_when_cancelled", it_stops_when_cancelled),
+        ("it_stops_when_output_fails", it_stops_when_output_fails),
     ];
 
     pub(super) fn run() -> Result<()> {
@@ -42,7 +42,7 @@ mod linux {
             Testbed::start(LinkSpec::paper_wired())?;
             Ok(privilege)
         });
-        let (privilege, forbidden) = match possible {
+        let (privilege, is_forbidden) = match possible {
             Err(why) if why.is_missing() => {
                 eprintln!("the demo's tests are ignored: {why}");
                 (Privilege::UserNamespace, true)
@@ -52,11 +52,11 @@ mod linux {
         let mut arguments = Arguments::from_args();
         // Run tests on the main thread: namespaces are per thread.
         arguments.test_threads = Some(1);
-        let trials = TESTS.map(|(name, test)| {
+        let tests = TESTS.map(|(name, test)| {
             let run = move || test(privilege).map_err(|error| Failed::from(format!("{error:?}")));
-            Trial::test(name, run).with_ignored_flag(forbidden)
+            Trial::test(name, run).with_ignored_flag(is_forbidden)
         });
-        libtest_mimic::run(&arguments, trials.into()).exit()
+        libtest_mimic::run(&arguments, tests.into()).exit()
     }
 
     fn programs() -> Result<Programs> {
@@ -66,7 +66,7 @@ mod linux {
     }
 
     /// Large enough for the policy to migrate it, small enough for a test.
-    fn short() -> DemoOptions {
+    fn short_demo() -> DemoOptions {
         let mut options = DemoOptions::default();
         let (rate, round_trip) = (Rate::mbit(10), Duration::from_millis(20));
         options.link = LinkSpec::symmetric(rate, round_trip, QueueLimit::packets(75));
@@ -77,7 +77,7 @@ mod linux {
     }
 
     fn three_runs_are_recorded(privilege: Privilege) -> Result<()> {
-        let options = short();
+        let options = short_demo();
         let mut recorder = DemoRecorder::new(options.setup("a test"));
         // Fails if an object's bytes are wrong.
         drive(&options, programs()?, privilege, &CancellationToken::default(), &mut |event| {
@@ -88,22 +88,22 @@ mod linux {
         let variants: Vec<_> = result.runs.iter().map(|run| run.variant).collect();
         ensure!(variants == Variant::ALL, "{variants:?}");
         for run in &result.runs {
-            whole(run, &options).with_context(|| run.variant.to_string())?;
+            check_complete(run, &options).with_context(|| run.variant.to_string())?;
         }
-        moved(&result.runs[2]).context("SMig")?;
+        check_migration(&result.runs[2]).context("SMig")?;
         for run in &result.runs[..2] {
-            ensure!(run.moves.is_empty(), "{} moved", run.variant);
+            ensure!(run.moves.is_empty(), "{} migrated", run.variant);
             ensure!(run.connections.len() == 1, "{}: {:?}", run.variant, run.connections);
         }
-        told(&result)?;
+        check_outputs(&result)?;
         Ok(())
     }
 
-    fn whole(run: &DemoRun, options: &DemoOptions) -> Result<()> {
-        let beside = run.objects.iter().filter(|object| {
+    fn check_complete(run: &DemoRun, options: &DemoOptions) -> Result<()> {
+        let during_download = run.objects.iter().filter(|object| {
             object.load == smig_demo::demo::BackgroundLoad::BigFile && !object.took.is_zero()
         });
-        ensure!(beside.count() > 0, "no small object beside the big file");
+        ensure!(during_download.count() > 0, "no small object beside the big file");
         ensure!(run.objects.len() > 3, "{} small objects", run.objects.len());
         ensure!(run.bulk_bytes() == options.big_file_bytes, "{} bytes", run.bulk_bytes());
         let took = run.bulk_took().context("the big file has no end")?;
@@ -116,16 +116,16 @@ mod linux {
         Ok(())
     }
 
-    fn moved(run: &DemoRun) -> Result<()> {
-        let first = run.moves.first().context("the big file never moved")?;
+    fn check_migration(run: &DemoRun) -> Result<()> {
+        let first = run.moves.first().context("the big file never migrated")?;
         ensure!(first.from != first.to, "{first:?}");
         ensure!(run.connections.len() >= 2, "{:?}", run.connections);
-        let at_its_goal = run.connections.iter().find(|bytes| bytes.connection == first.to);
-        ensure!(at_its_goal.is_some_and(|bytes| bytes.bytes > 0), "{:?}", run.connections);
+        let destination = run.connections.iter().find(|bytes| bytes.connection == first.to);
+        ensure!(destination.is_some_and(|bytes| bytes.bytes > 0), "{:?}", run.connections);
         Ok(())
     }
 
-    fn told(result: &DemoResult) -> Result<()> {
+    fn check_outputs(result: &DemoResult) -> Result<()> {
         let json: serde_json::Value = serde_json::from_str(&render_json(result))?;
         ensure!(json["summary"][2]["moves"].as_u64().is_some_and(|moves| moves > 0), "{json}");
         ensure!(json["setup"]["program"] == "a test", "{json}");
@@ -133,8 +133,8 @@ mod linux {
         Ok(())
     }
 
-    fn it_stops_when_it_is_told_to(privilege: Privilege) -> Result<()> {
-        let (mut options, stop) = (short(), CancellationToken::default());
+    fn it_stops_when_cancelled(privilege: Privilege) -> Result<()> {
+        let (mut options, stop) = (short_demo(), CancellationToken::default());
         // Without the stop it would take hours.
         options.big_file_bytes = 3_000_000;
         options.link.to_client.rate = Rate::kbit(1).into();
@@ -150,14 +150,17 @@ mod linux {
         Ok(())
     }
 
-    fn it_stops_when_nobody_can_be_shown(privilege: Privilege) -> Result<()> {
-        let ended =
-            drive(&short(), programs()?, privilege, &CancellationToken::default(), &mut |event| {
-                match event {
-                    DemoEvent::Object(_) => Err(std::io::ErrorKind::BrokenPipe.into()),
-                    _ => Ok(()),
-                }
-            });
+    fn it_stops_when_output_fails(privilege: Privilege) -> Result<()> {
+        let ended = drive(
+            &short_demo(),
+            programs()?,
+            privilege,
+            &CancellationToken::default(),
+            &mut |event| match event {
+                DemoEvent::Object(_) => Err(std::io::ErrorKind::BrokenPipe.into()),
+                _ => Ok(()),
+            },
+        );
         ensure!(matches!(ended, Err(DriveError::Io(_))), "{ended:?}");
         Ok(())
     }

@@ -7,23 +7,23 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use smig_lab::workload::Outcome;
 
-use crate::support::{Place, SHORT, assert_exit, can_run, text};
+use crate::support::{SHORT, Sandbox, assert_exit, can_run, text};
 
 /// From the start of a campaign to that of its first cell.
 const CELL_START_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[test]
-fn each_variant_is_measured_each_time_and_never_twice() {
+fn each_trial_is_measured_exactly_once() {
     if !can_run() {
         return;
     }
-    let place = Place::new();
-    let file = place.scenario(SHORT);
-    let first = place.run(&["run", &file, "--out", "out", "--repetitions", "2", "--json"]);
+    let sandbox = Sandbox::new();
+    let file = sandbox.scenario(SHORT);
+    let first = sandbox.run(&["run", &file, "--out", "out", "--repetitions", "2", "--json"]);
     assert_exit(&first, 0);
     let summary: serde_json::Value = serde_json::from_slice(&first.stdout).unwrap();
     assert_eq!((&summary["finished"], &summary["done_before"]), (&4.into(), &0.into()));
-    let results = place.results("out");
+    let results = sandbox.results("out");
     assert_eq!(results.len(), 4);
     for result in &results {
         let objects = &result.observation.objects;
@@ -38,137 +38,137 @@ fn each_variant_is_measured_each_time_and_never_twice() {
         assert_eq!(joined, result.id.variant.on("scheme") == Some("smig"), "{result:#?}");
     }
     // Only the third repetition is run; the existing results stay unchanged.
-    let second = place.run(&["run", &file, "--out", "out"]);
+    let second = sandbox.run(&["run", &file, "--out", "out"]);
     assert_exit(&second, 0);
-    let more = place.results("out");
+    let more = sandbox.results("out");
     assert_eq!((more.len(), &more[..4]), (6, &results[..]));
-    let third = place.run(&["run", &file, "--out", "out"]);
+    let third = sandbox.run(&["run", &file, "--out", "out"]);
     assert!(text(&third.stderr).contains("0 to run, 6 done"), "{}", text(&third.stderr));
-    assert!(place.is_clean());
+    assert!(sandbox.is_clean());
     // A changed file is another scenario.
-    let file = place.scenario(&SHORT.replace("10kB", "11kB"));
-    let other = place.run(&["run", &file, "--out", "out"]);
+    let file = sandbox.scenario(&SHORT.replace("10kB", "11kB"));
+    let other = sandbox.run(&["run", &file, "--out", "out"]);
     assert_exit(&other, 2);
     assert!(text(&other.stderr).contains("--out"), "{}", text(&other.stderr));
 }
 
 /// Starts a campaign, and waits until it has reported `results` results.
-fn start(place: &Place, file: &str, results: usize) -> Child {
-    let mut child = place.lab(&["run", file, "--out", "out"]).spawn().unwrap();
+fn start(sandbox: &Sandbox, file: &str, results: usize) -> Child {
+    let mut child = sandbox.lab(&["run", file, "--out", "out"]).spawn().unwrap();
     let lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let told = lines.map(Result::unwrap).filter(|line| line.starts_with("scheme="));
-    assert_eq!(told.take(results).count(), results, "it ended early");
+    let reported = lines.map(Result::unwrap).filter(|line| line.starts_with("scheme="));
+    assert_eq!(reported.take(results).count(), results, "it ended early");
     child
 }
 
 #[test]
-fn killed_it_goes_on_where_it_was() {
+fn a_killed_campaign_resumes() {
     if !can_run() {
         return;
     }
-    let place = Place::new();
-    let file = place.scenario(&SHORT.replace("repetitions = 3", "repetitions = 20"));
-    let mut child = start(&place, &file, 3);
+    let sandbox = Sandbox::new();
+    let file = sandbox.scenario(&SHORT.replace("repetitions = 3", "repetitions = 20"));
+    let mut child = start(&sandbox, &file, 3);
     child.kill().unwrap();
     child.wait().unwrap();
-    let before = place.results("out");
+    let before = sandbox.results("out");
     assert!((3..=40).contains(&before.len()), "{}", before.len());
     // Simulate a crash of the machine in the middle of a line.
-    let path = place.path("out/results.jsonl");
+    let path = sandbox.path("out/results.jsonl");
     let mut bytes = std::fs::read(&path).unwrap();
     bytes.extend_from_slice(b"{\"format\":1,\"id\":{\"camp");
     std::fs::write(&path, bytes).unwrap();
 
-    let rest = place.run(&["run", &file, "--out", "out"]);
+    let rest = sandbox.run(&["run", &file, "--out", "out"]);
     assert_exit(&rest, 0);
-    let after = place.results("out");
+    let after = sandbox.results("out");
     assert_eq!(after[..before.len()], before[..]);
     let mut ids: Vec<_> = after.iter().map(|result| result.id.clone()).collect();
     ids.sort();
     ids.dedup();
     assert_eq!((ids.len(), after.len()), (40, 40));
-    assert!(place.is_clean(), "what the first left behind is gone too");
+    assert!(sandbox.is_clean(), "files of the killed process are removed too");
 }
 
 #[test]
-fn interrupted_it_ends_its_runs_and_cleans_up() {
+fn an_interrupted_campaign_ends_its_runs_and_cleans_up() {
     if !can_run() {
         return;
     }
-    let place = Place::new();
-    let file = place.scenario(&SHORT.replace("repetitions = 3", "repetitions = 1000"));
-    let mut child = start(&place, &file, 1);
+    let sandbox = Sandbox::new();
+    let file = sandbox.scenario(&SHORT.replace("repetitions = 3", "repetitions = 1000"));
+    let mut child = start(&sandbox, &file, 1);
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let status = child.wait().unwrap();
     assert_eq!(status.code(), Some(130));
-    assert!(place.is_clean());
-    assert!(!place.results("out").is_empty());
+    assert!(sandbox.is_clean());
+    assert!(!sandbox.results("out").is_empty());
 }
 
 #[test]
-fn shares_are_joined_to_the_whole() {
+fn shards_are_merged() {
     if !can_run() {
         return;
     }
-    let place = Place::new();
-    let file = place.scenario(SHORT);
-    for share in ["1/2", "2/2"] {
-        assert_exit(&place.run(&["run", &file, "--out", "shares", "--shard", share]), 0);
+    let sandbox = Sandbox::new();
+    let file = sandbox.scenario(SHORT);
+    for shard in ["1/2", "2/2"] {
+        assert_exit(&sandbox.run(&["run", &file, "--out", "shares", "--shard", shard]), 0);
     }
     // This build has no commit: its results are joined only with --any-build.
-    let refused = place.run(&["merge", "all", "shares"]);
+    let refused = sandbox.run(&["merge", "all", "shares"]);
     assert_exit(&refused, 1);
     assert!(
         text(&refused.stderr).contains("a build without a known commit"),
         "{}",
         text(&refused.stderr)
     );
-    assert!(!place.path("all").exists());
-    let merged = place.run(&["merge", "all", "shares", "--json", "--any-build"]);
+    assert!(!sandbox.path("all").exists());
+    let merged = sandbox.run(&["merge", "all", "shares", "--json", "--any-build"]);
     assert_exit(&merged, 0);
     let summary: serde_json::Value = serde_json::from_slice(&merged.stdout).unwrap();
     assert_eq!(summary["results"], 6);
     // The complete campaign has nothing left to run.
-    let rest = place.run(&["run", &file, "--out", "all", "--jobs", "2"]);
+    let rest = sandbox.run(&["run", &file, "--out", "all", "--jobs", "2"]);
     assert!(text(&rest.stderr).contains("0 to run, 6 done"), "{}", text(&rest.stderr));
-    // A second measurement of the same cells conflicts.
-    assert_exit(&place.run(&["run", &file, "--out", "again", "--jobs", "2"]), 0);
-    let conflict = place.run(&["merge", "both", "all", "again", "--any-build"]);
+    // A second measurement of the same trials conflicts.
+    assert_exit(&sandbox.run(&["run", &file, "--out", "again", "--jobs", "2"]), 0);
+    let conflict = sandbox.run(&["merge", "both", "all", "again", "--any-build"]);
     assert_exit(&conflict, 1);
     assert!(text(&conflict.stderr).contains("measured twice"), "{}", text(&conflict.stderr));
-    assert!(!place.path("both").exists());
+    assert!(!sandbox.path("both").exists());
 }
 
 #[test]
-fn a_disturbed_run_is_repeated_and_then_no_result() {
+fn a_run_that_stays_disturbed_has_no_result() {
     if !can_run() {
         return;
     }
-    let place = Place::new();
+    let sandbox = Sandbox::new();
     // No packet arrives within this bound.
     let strict = "lateness_p99 = \"1us\"\nattempts = 2";
-    let file = place.scenario(&SHORT.replace("lateness_p99 = \"1h\"", strict));
+    let file = sandbox.scenario(&SHORT.replace("lateness_p99 = \"1h\"", strict));
     let args = ["run", &file, "--out", "out", "--repetitions", "1", "--filter", "scheme=plain"];
-    let output = place.run(&args);
+    let output = sandbox.run(&args);
     assert_exit(&output, 1);
-    let said = text(&output.stderr);
+    let stderr = text(&output.stderr);
     assert!(
-        said.contains("disturbed, retrying: scheme=plain #1 (attempt 1): the link was late"),
-        "{said}"
+        stderr.contains("disturbed, retrying: scheme=plain #1 (attempt 1): the link was late"),
+        "{stderr}"
     );
-    assert!(said.contains("disturbed in each of 2 attempts"), "{said}");
-    assert_eq!(place.results("out"), []);
-    let rejected = std::fs::read_to_string(place.path("out/rejected.jsonl")).unwrap();
+    assert!(stderr.contains("disturbed in each of 2 attempts"), "{stderr}");
+    assert_eq!(sandbox.results("out"), []);
+    let rejected = std::fs::read_to_string(sandbox.path("out/rejected.jsonl")).unwrap();
     assert_eq!(rejected.lines().count(), 2);
 
-    let kept = place.run(&[&args[..], &["--disturbed", "keep"]].concat());
+    let kept = sandbox.run(&[&args[..], &["--disturbed", "keep"]].concat());
     assert_exit(&kept, 0);
-    let results = place.results("out");
+    let results = sandbox.results("out");
     assert_eq!((results.len(), results[0].attempt, results[0].disturbed.len()), (1, 2, 1));
 }
 
-/// Waits for the process that runs a cell of this campaign, and returns its ID.
-fn cell_of(campaign: &Child) -> Pid {
+/// Waits for the process that runs a trial of this campaign, and returns its ID.
+fn trial_process(campaign: &Child) -> Pid {
     let limit = Instant::now() + CELL_START_TIMEOUT;
     loop {
         assert!(Instant::now() < limit, "no process runs a cell after {CELL_START_TIMEOUT:?}");
@@ -178,8 +178,8 @@ fn cell_of(campaign: &Child) -> Pid {
             // Fields after the name in parentheses: state, parent.
             let stat = read("stat");
             let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1));
-            let is_cell = read("cmdline").ends_with("\0lab\0trial\0");
-            if is_cell && parent == Some(&campaign.id().to_string()) {
+            let is_trial = read("cmdline").ends_with("\0lab\0trial\0");
+            if is_trial && parent == Some(&campaign.id().to_string()) {
                 let id = entry.file_name().to_string_lossy().parse().unwrap();
                 return Pid::from_raw(id).unwrap();
             }
@@ -189,24 +189,27 @@ fn cell_of(campaign: &Child) -> Pid {
 }
 
 #[test]
-fn a_crash_takes_only_its_cell_and_leaves_nothing() {
+fn a_crash_loses_only_its_own_trial() {
     if !can_run() {
         return;
     }
-    let place = Place::new();
-    let file = place.scenario(&SHORT.replace("settle = \"0\"", "settle = \"500ms\""));
-    let child = place.lab(&["run", &file, "--out", "out", "--repetitions", "2"]).spawn().unwrap();
-    kill_process(cell_of(&child), Signal::KILL).unwrap();
+    let sandbox = Sandbox::new();
+    let file = sandbox.scenario(&SHORT.replace("settle = \"0\"", "settle = \"500ms\""));
+    let child = sandbox.lab(&["run", &file, "--out", "out", "--repetitions", "2"]).spawn().unwrap();
+    kill_process(trial_process(&child), Signal::KILL).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_exit(&output, 1);
-    let said = text(&output.stderr);
-    assert!(said.contains("no result: scheme=plain #1: its process exited: signal: 9"), "{said}");
-    assert_eq!(place.results("out").len(), 3);
-    assert!(place.is_clean());
-    let place_of = place.path("tmp").display().to_string();
+    let stderr = text(&output.stderr);
+    assert!(
+        stderr.contains("no result: scheme=plain #1: its process exited: signal: 9"),
+        "{stderr}"
+    );
+    assert_eq!(sandbox.results("out").len(), 3);
+    assert!(sandbox.is_clean());
+    let tmp_path = sandbox.path("tmp").display().to_string();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        let words = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        let words = String::from_utf8_lossy(&words);
-        assert!(!words.contains(&place_of), "left over: {words}");
+        let cmdline = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let cmdline = String::from_utf8_lossy(&cmdline);
+        assert!(!cmdline.contains(&tmp_path), "left over: {cmdline}");
     }
 }

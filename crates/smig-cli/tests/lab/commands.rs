@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use smig_lab::workload::{ObjectResult, Outcome};
 
-use crate::support::{Place, assert_exit, can_run, text};
+use crate::support::{Sandbox, assert_exit, can_run, text};
 
 /// Time for the kernel to end processes whose parent has ended.
-const END_TIMEOUT: Duration = Duration::from_secs(10);
+const PROCESS_END_TIMEOUT: Duration = Duration::from_secs(10);
 
 const SERVER: &str = include_str!("../../../../scenarios/commands/server.py");
 const LOAD: &str = include_str!("../../../../scenarios/commands/load.py");
@@ -50,15 +50,15 @@ size = \"500kB\"
 lateness_p99 = \"1h\"
 ";
 
-fn place() -> Place {
-    let place = Place::new();
-    std::fs::write(place.path("server.py"), SERVER).unwrap();
-    std::fs::write(place.path("load.py"), LOAD).unwrap();
-    place
+fn sandbox() -> Sandbox {
+    let sandbox = Sandbox::new();
+    std::fs::write(sandbox.path("server.py"), SERVER).unwrap();
+    std::fs::write(sandbox.path("load.py"), LOAD).unwrap();
+    sandbox
 }
 
-/// The server as the child of a shell that leaves two more processes behind, one in a session of its own.
-fn leaving(seconds: u32) -> String {
+/// Starts the server from a shell that leaves two processes behind, one in its own session.
+fn with_leftover_processes(seconds: u32) -> String {
     COMMANDS.replace(
         "argv = [\"python3\", \"{dir}/server.py\",",
         &format!(
@@ -69,7 +69,7 @@ fn leaving(seconds: u32) -> String {
 }
 
 /// Returns the number of processes `sleep SECONDS` on this machine.
-fn sleepers(seconds: u32) -> usize {
+fn count_sleepers(seconds: u32) -> usize {
     let words = format!("sleep\0{seconds}\0");
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let cmdline = |entry: std::fs::DirEntry| std::fs::read_to_string(entry.path().join("cmdline"));
@@ -79,9 +79,12 @@ fn sleepers(seconds: u32) -> usize {
 #[track_caller]
 fn wait_for_sleepers(seconds: u32, number: usize) {
     let began = Instant::now();
-    while sleepers(seconds) != number {
-        let found = sleepers(seconds);
-        assert!(began.elapsed() < END_TIMEOUT, "{found} instead of {number} \"sleep {seconds}\"");
+    while count_sleepers(seconds) != number {
+        let found = count_sleepers(seconds);
+        assert!(
+            began.elapsed() < PROCESS_END_TIMEOUT,
+            "{found} instead of {number} \"sleep {seconds}\""
+        );
         sleep(Duration::from_millis(5));
     }
 }
@@ -91,18 +94,18 @@ fn no_process_outlives_a_run() {
     if !can_run() {
         return;
     }
-    let place = place();
-    let file = place.scenario(&leaving(86_391));
-    assert_exit(&place.run(&["run", &file, "--out", "out"]), 0);
-    assert_eq!(place.results("out").len(), 1);
+    let sandbox = sandbox();
+    let file = sandbox.scenario(&with_leftover_processes(86_391));
+    assert_exit(&sandbox.run(&["run", &file, "--out", "out"]), 0);
+    assert_eq!(sandbox.results("out").len(), 1);
     wait_for_sleepers(86_391, 0);
 }
 
 /// Starts a campaign that never ends, and waits until its first server has left two processes behind.
-fn start_endless(place: &Place, seconds: u32) -> Child {
-    let scenario = leaving(seconds).replace("settle = \"0\"", "settle = \"1h\"");
-    let file = place.scenario(&scenario.replace("repetitions = 1", "repetitions = 2"));
-    let campaign = place.lab(&["run", &file, "--out", "out"]).spawn().unwrap();
+fn start_endless(sandbox: &Sandbox, seconds: u32) -> Child {
+    let scenario = with_leftover_processes(seconds).replace("settle = \"0\"", "settle = \"1h\"");
+    let file = sandbox.scenario(&scenario.replace("repetitions = 1", "repetitions = 2"));
+    let campaign = sandbox.lab(&["run", &file, "--out", "out"]).spawn().unwrap();
     wait_for_sleepers(seconds, 2);
     campaign
 }
@@ -112,8 +115,8 @@ fn no_process_outlives_an_interrupted_run() {
     if !can_run() {
         return;
     }
-    let place = place();
-    let mut campaign = start_endless(&place, 86_392);
+    let sandbox = sandbox();
+    let mut campaign = start_endless(&sandbox, 86_392);
     kill_process(Pid::from_child(&campaign), Signal::INT).unwrap();
     assert_eq!(campaign.wait().unwrap().code(), Some(130));
     wait_for_sleepers(86_392, 0);
@@ -124,21 +127,21 @@ fn no_process_outlives_a_killed_run() {
     if !can_run() {
         return;
     }
-    let place = place();
-    let mut campaign = start_endless(&place, 86_393);
+    let sandbox = sandbox();
+    let mut campaign = start_endless(&sandbox, 86_393);
     campaign.kill().unwrap();
     campaign.wait().unwrap();
     wait_for_sleepers(86_393, 0);
 }
 
 #[test]
-fn a_scenario_can_bring_its_server_and_its_generator_of_load() {
+fn a_scenario_can_have_its_own_server_and_load_generator() {
     if !can_run() {
         return;
     }
-    let place = place();
+    let sandbox = sandbox();
     // The other variant has no TLS; its readiness is its port, and its client reports an exit code.
-    let file = place.scenario(&format!(
+    let file = sandbox.scenario(&format!(
         "{COMMANDS}
 [variants.tls.yes]
 [variants.tls.no]
@@ -156,9 +159,9 @@ command.argv = [\"python3\", \"{{dir}}/server.py\", \"{{port}}\", \"{{root}}\"]
 command.tls = false
 "
     ));
-    let output = place.run(&["run", &file, "--out", "out"]);
+    let output = sandbox.run(&["run", &file, "--out", "out"]);
     assert_exit(&output, 0);
-    let results = place.results("out");
+    let results = sandbox.results("out");
     assert_eq!(results.len(), 2);
     for result in &results {
         let tls = result.id.variant.on("tls").unwrap();
@@ -176,30 +179,30 @@ command.tls = false
         assert!(result.link.to_client.delivered_bytes > 500_000, "{tls}");
         assert!(result.versions["python3 --version"].starts_with("Python 3"));
     }
-    assert!(place.is_clean());
+    assert!(sandbox.is_clean());
 }
 
 /// The program beside the scenario is part of what is measured.
 #[test]
-fn another_program_is_another_scenario() {
+fn a_changed_program_makes_another_scenario() {
     if !can_run() {
         return;
     }
-    let place = place();
-    let file = place.scenario(COMMANDS);
-    assert_exit(&place.run(&["run", &file, "--out", "out"]), 0);
-    std::fs::write(place.path("load.py"), format!("{LOAD}# changed\n")).unwrap();
-    let output = place.run(&["run", &file, "--out", "out"]);
+    let sandbox = sandbox();
+    let file = sandbox.scenario(COMMANDS);
+    assert_exit(&sandbox.run(&["run", &file, "--out", "out"]), 0);
+    std::fs::write(sandbox.path("load.py"), format!("{LOAD}# changed\n")).unwrap();
+    let output = sandbox.run(&["run", &file, "--out", "out"]);
     assert!(text(&output.stderr).contains("has results of another scenario"), "{output:?}");
 }
 
 #[test]
-fn a_server_gets_its_files_its_environment_and_the_signal_that_stops_it() {
+fn a_server_gets_its_files_environment_and_stop_signal() {
     if !can_run() {
         return;
     }
-    let place = place();
-    // Writes what it was told beside the scenario, and when it is stopped.
+    let sandbox = sandbox();
+    // Writes its arguments beside the scenario, and creates a file when it is stopped.
     let server = "\
 import os, signal, sys
 def stop(*_):
@@ -212,28 +215,28 @@ open(sys.argv[2], 'w').write('a line of its own log\\n')
 sys.argv = ['server.py', *words.split()]
 exec(open(os.environ['OUT'] + '/server.py').read())
 ";
-    std::fs::write(place.path("wrapper.py"), server).unwrap();
-    let file = place.scenario(&COMMANDS.replace(
+    std::fs::write(sandbox.path("wrapper.py"), server).unwrap();
+    let file = sandbox.scenario(&COMMANDS.replace(
         "argv = [\"python3\", \"{dir}/server.py\", \"{port}\", \"{root}\", \"{cert}\", \"{key}\"]",
         "argv = [\"python3\", \"{dir}/wrapper.py\", \"{scratch}/words\", \"{log}\"]
          environment = { OUT = \"{dir}\" }
          files = { words = \"{port} {root} {cert} {key}\" }
          stop = \"INT\"",
     ));
-    let output = place.run(&["run", &file, "--out", "out"]);
+    let output = sandbox.run(&["run", &file, "--out", "out"]);
     assert_exit(&output, 0);
-    let told = std::fs::read_to_string(place.path("told")).unwrap();
-    assert!(told.starts_with("8443 /") && told.ends_with("key.pem"), "{told}");
-    assert!(place.path("stopped").exists(), "SIGINT has not arrived");
-    assert!(place.is_clean());
+    let arguments = std::fs::read_to_string(sandbox.path("told")).unwrap();
+    assert!(arguments.starts_with("8443 /") && arguments.ends_with("key.pem"), "{arguments}");
+    assert!(sandbox.path("stopped").exists(), "SIGINT has not arrived");
+    assert!(sandbox.is_clean());
 }
 
 #[test]
-fn commands_that_fail_say_why() {
+fn failing_commands_report_why() {
     if !can_run() {
         return;
     }
-    let place = place();
+    let sandbox = sandbox();
     let load = "argv = [\"python3\", \"{dir}/load.py\", \"{url}\", \"3\", \"{cert}\"]";
     let server = "argv = [\"python3\", \"{dir}/server.py\",";
     for (from, to, words) in [
@@ -249,8 +252,8 @@ fn commands_that_fail_say_why() {
         ),
         (server, "argv = [\"python3\", \"-c\", \"print('no licence'); exit(3)\", ", "no licence"),
     ] {
-        let file = place.scenario(&COMMANDS.replace(from, to));
-        let output = place.run(&["run", &file, "--out", "failed"]);
+        let file = sandbox.scenario(&COMMANDS.replace(from, to));
+        let output = sandbox.run(&["run", &file, "--out", "failed"]);
         assert!(!output.status.success());
         assert!(text(&output.stderr).contains(words), "{words}: {}", text(&output.stderr));
     }
@@ -263,10 +266,10 @@ fn commands_that_fail_say_why() {
         ("argv = [\"echo\", \"{url}\"]", "line 1 of its output: expected value"),
         ("argv = [\"true\", \"{url}\"]", "it has printed no object"),
     ] {
-        let file = place.scenario(&COMMANDS.replace(load, to));
-        let _ = std::fs::remove_dir_all(place.path("out"));
-        assert_exit(&place.run(&["run", &file, "--out", "out"]), 0);
-        let objects = &place.results("out")[0].observation.objects;
+        let file = sandbox.scenario(&COMMANDS.replace(load, to));
+        let _ = std::fs::remove_dir_all(sandbox.path("out"));
+        assert_exit(&sandbox.run(&["run", &file, "--out", "out"]), 0);
+        let objects = &sandbox.results("out")[0].observation.objects;
         let small: Vec<_> = objects.iter().filter(|object| object.name == "small").collect();
         assert_eq!(small.len(), 2);
         for object in small {
@@ -274,36 +277,36 @@ fn commands_that_fail_say_why() {
             assert!(why.contains(words), "{why}");
         }
     }
-    assert!(place.is_clean());
+    assert!(sandbox.is_clean());
 }
 
 #[test]
-fn a_command_that_does_not_end_is_killed_at_the_runs_end() {
+fn a_command_that_does_not_end_is_killed_with_the_run() {
     if !can_run() {
         return;
     }
-    let place = place();
+    let sandbox = sandbox();
     let load = "argv = [\"python3\", \"{dir}/load.py\", \"{url}\", \"3\", \"{cert}\"]";
     // The shell, its child that holds the output open, and one in a session of its own.
     let endless = "argv = [\"sh\", \"-c\", \"sleep 86394 & setsid sleep 86394 & wait\", \"{url}\"]";
     let scenario = COMMANDS.replace(load, endless).replace("\"5min\"", "\"1s\"");
-    let file = place.scenario(&scenario);
-    assert_exit(&place.run(&["run", &file, "--out", "out"]), 0);
-    let objects = &place.results("out")[0].observation.objects;
+    let file = sandbox.scenario(&scenario);
+    assert_exit(&sandbox.run(&["run", &file, "--out", "out"]), 0);
+    let objects = &sandbox.results("out")[0].observation.objects;
     let ended = |object: &&ObjectResult| object.outcome == Outcome::TimedOut;
     assert_eq!(objects.iter().filter(ended).count(), 2, "{objects:#?}");
     wait_for_sleepers(86_394, 0);
-    assert!(place.is_clean());
+    assert!(sandbox.is_clean());
 }
 
 /// Runs the example with another client for its two small objects; returns their results.
 fn small_objects(argv: &str, format: &str, limit: &str) -> Vec<ObjectResult> {
-    let place = place();
+    let sandbox = sandbox();
     let load = "argv = [\"python3\", \"{dir}/load.py\", \"{url}\", \"3\", \"{cert}\"]";
     let scenario = COMMANDS.replace(load, argv).replace("\"5min\"", limit);
-    let file = place.scenario(&scenario.replace("result = \"json-lines\"", format));
-    assert_exit(&place.run(&["run", &file, "--out", "out"]), 0);
-    let objects = place.results("out").remove(0).observation.objects;
+    let file = sandbox.scenario(&scenario.replace("result = \"json-lines\"", format));
+    assert_exit(&sandbox.run(&["run", &file, "--out", "out"]), 0);
+    let objects = sandbox.results("out").remove(0).observation.objects;
     objects.into_iter().filter(|object| object.name == "small").collect()
 }
 
@@ -319,7 +322,7 @@ fn a_command_that_prints_without_end_is_killed() {
 }
 
 #[test]
-fn what_a_command_has_reported_counts_when_the_time_is_over() {
+fn objects_reported_before_the_time_limit_count() {
     if !can_run() {
         return;
     }
@@ -332,7 +335,7 @@ fn what_a_command_has_reported_counts_when_the_time_is_over() {
 }
 
 #[test]
-fn a_command_has_ended_when_its_first_process_has() {
+fn a_command_ends_with_its_first_process() {
     if !can_run() {
         return;
     }
@@ -355,10 +358,10 @@ fn the_example_of_the_documentation_runs() {
         return;
     }
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/commands.toml");
-    let place = Place::new();
-    let output = place.run(&["run", example, "--out", "out", "--disturbed", "keep"]);
+    let sandbox = Sandbox::new();
+    let output = sandbox.run(&["run", example, "--out", "out", "--disturbed", "keep"]);
     assert_exit(&output, 0);
-    let results = place.results("out");
+    let results = sandbox.results("out");
     assert_eq!(results.len(), 2);
     for result in results {
         let objects = result.observation.objects;
@@ -368,12 +371,12 @@ fn the_example_of_the_documentation_runs() {
 }
 
 #[test]
-fn a_command_can_be_seen_without_running_it() {
-    let place = place();
+fn commands_can_be_shown_without_a_run() {
+    let sandbox = sandbox();
     let mut scenario = COMMANDS.replace("ready =", "environment = { LEVEL = \"2\" }\nready =");
     scenario += "[variants.a.b]\n";
-    let file = place.scenario(&scenario);
-    let output = place.run(&["run", &file, "--show-config"]);
+    let file = sandbox.scenario(&scenario);
+    let output = sandbox.run(&["run", &file, "--show-config"]);
     assert_exit(&output, 0);
     let shown = text(&output.stdout);
     assert!(shown.contains("$ LEVEL=2 /"), "{shown}");

@@ -1,4 +1,4 @@
-//! `smig lab run`, `smig lab merge` and `smig lab link` as programs: resuming, sharing, errors, and
+//! `smig lab run`, `smig lab merge` and `smig lab link` as programs: resuming, shards, errors, and
 //! every installed server.
 //!
 //! Where the machine forbids network namespaces, the tests that need them are skipped with a message.

@@ -1,10 +1,10 @@
 //! Errors are reported with their location before anything runs.
 
-use crate::support::{Place, SHORT, assert_exit, text};
+use crate::support::{SHORT, Sandbox, assert_exit, text};
 
 #[test]
-fn a_wrong_file_is_refused_by_file_line_and_key() {
-    let place = Place::new();
+fn an_invalid_file_is_rejected_with_its_line_and_key() {
+    let sandbox = Sandbox::new();
     let cases = [
         ("size = \"10kB\"", "sise = \"10kB\"", ":14: workload.transfers.one", "`size`"),
         (
@@ -23,22 +23,22 @@ fn a_wrong_file_is_refused_by_file_line_and_key() {
         ("100 Mbit/s", "fast", ":3: link.both", "fast"),
     ];
     for (right, wrong, at, words) in cases {
-        let file = place.scenario(&SHORT.replacen(right, wrong, 1));
-        let output = place.run(&["run", &file, "--out", "out"]);
+        let file = sandbox.scenario(&SHORT.replacen(right, wrong, 1));
+        let output = sandbox.run(&["run", &file, "--out", "out"]);
         assert_exit(&output, 2);
-        let said = text(&output.stderr);
+        let stderr = text(&output.stderr);
         assert!(
-            said.contains(&format!("test.toml{at}")) && said.contains(words),
-            "{wrong}: {said}"
+            stderr.contains(&format!("test.toml{at}")) && stderr.contains(words),
+            "{wrong}: {stderr}"
         );
-        assert!(!place.path("out").exists(), "{wrong}");
+        assert!(!sandbox.path("out").exists(), "{wrong}");
     }
 }
 
 #[test]
-fn a_wrong_command_line_is_refused() {
-    let place = Place::new();
-    let file = place.scenario(SHORT);
+fn invalid_arguments_are_rejected() {
+    let sandbox = Sandbox::new();
+    let file = sandbox.scenario(SHORT);
     for (args, words) in [
         (&["run", "none.toml"][..], "none.toml"),
         (&["run", &file, "--shard", "3/2"], "such as 1/8"),
@@ -46,20 +46,20 @@ fn a_wrong_command_line_is_refused() {
         (&["run", &file, "--jobs", "0"], "1 to 256"),
         (&["run", &file, "--repetitions", "0"], "--repetitions"),
     ] {
-        let output = place.run(args);
+        let output = sandbox.run(args);
         assert_exit(&output, 2);
         assert!(text(&output.stderr).contains(words), "{args:?}: {}", text(&output.stderr));
     }
 }
 
 #[test]
-fn what_servers_are_told_can_be_seen_without_running_them() {
-    let place = Place::new();
+fn server_configurations_can_be_shown_without_a_run() {
+    let sandbox = Sandbox::new();
     let scenario = format!(
         "{SHORT}[variants.scheme.nginx.servers.main]\nkind = \"nginx\"\nlines = [\"gzip off;\"]\n"
     );
-    let file = place.scenario(&scenario);
-    let output = place.run(&["run", &file, "--show-config"]);
+    let file = sandbox.scenario(&scenario);
+    let output = sandbox.run(&["run", &file, "--show-config"]);
     assert_exit(&output, 0);
     let shown = text(&output.stdout);
     for words in ["== scheme=nginx", "ssl http2;", "        gzip off;", "[smig]\nenabled = false"] {
@@ -68,22 +68,22 @@ fn what_servers_are_told_can_be_seen_without_running_them() {
 }
 
 #[test]
-fn a_server_that_is_not_installed_is_left_out_with_the_command_that_installs_it() {
+fn a_missing_server_is_skipped_with_the_command_that_installs_it() {
     if !crate::support::can_run() {
         return;
     }
-    let place = Place::new();
-    let file =
-        place.scenario(&format!("{SHORT}[variants.scheme.caddy.servers.main]\nkind = \"caddy\"\n"));
-    let mut command = place.lab(&["run", &file, "--repetitions", "1", "--json"]);
+    let sandbox = Sandbox::new();
+    let file = sandbox
+        .scenario(&format!("{SHORT}[variants.scheme.caddy.servers.main]\nkind = \"caddy\"\n"));
+    let mut command = sandbox.lab(&["run", &file, "--repetitions", "1", "--json"]);
     // This PATH has no servers: only the sbin directories that are always searched may have them.
-    let output = command.env("PATH", place.path("tmp")).output().unwrap();
+    let output = command.env("PATH", sandbox.path("tmp")).output().unwrap();
     assert_exit(&output, 0);
-    let said = text(&output.stderr);
+    let stderr = text(&output.stderr);
     let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(summary["finished"], 2, "{said}");
+    assert_eq!(summary["finished"], 2, "{stderr}");
     assert_eq!(summary["missing"][0], serde_json::json!({"server": "caddy", "cells": 1}));
-    assert!(said.contains("caddy is not installed: 1 run is left out"), "{said}");
-    assert!(said.contains("apt-get install"), "{said}");
-    assert!(place.path("test-results/results.jsonl").exists(), "named by the scenario");
+    assert!(stderr.contains("caddy is not installed: 1 run is left out"), "{stderr}");
+    assert!(stderr.contains("apt-get install"), "{stderr}");
+    assert!(sandbox.path("test-results/results.jsonl").exists(), "named by the scenario");
 }

@@ -3,7 +3,7 @@
 use smig_lab::scenario::TransferDirection;
 use smig_lab::workload::Outcome;
 
-use crate::support::{Place, SHORT, assert_exit, can_run, text};
+use crate::support::{SHORT, Sandbox, assert_exit, can_run, text};
 
 const SERVERS: &str = "
 [variants.scheme.nginx.servers.main]
@@ -22,18 +22,18 @@ kind = \"go\"
 ";
 
 #[test]
-fn every_server_gives_every_object_whole() {
+fn every_server_delivers_complete_objects() {
     if !can_run() {
         return;
     }
-    let place = Place::new();
-    let text_of = SHORT.replace("repetitions = 3", "repetitions = 1");
+    let sandbox = Sandbox::new();
+    let scenario = SHORT.replace("repetitions = 3", "repetitions = 1");
     let big = "[workload.transfers.big]\nsize = \"1MB\"\n[accept]";
-    let file = place.scenario(&(text_of.replace("[accept]", big) + SERVERS));
-    let output = place.run(&["run", &file, "--out", "out"]);
+    let file = sandbox.scenario(&(scenario.replace("[accept]", big) + SERVERS));
+    let output = sandbox.run(&["run", &file, "--out", "out"]);
     assert_exit(&output, 0);
     eprintln!("{}", text(&output.stderr));
-    let results = place.results("out");
+    let results = sandbox.results("out");
     assert!(results.len() >= 2);
     for result in &results {
         assert_eq!(result.observation.objects.len(), 2);
@@ -42,15 +42,15 @@ fn every_server_gives_every_object_whole() {
             assert_eq!(object.bytes, object.size);
         }
     }
-    assert!(place.is_clean());
+    assert!(sandbox.is_clean());
 }
 
 #[test]
-fn every_client_sees_what_it_does() {
+fn every_client_records_its_transfers() {
     if !can_run() {
         return;
     }
-    let place = Place::new();
+    let sandbox = Sandbox::new();
     let clients = "
 [workload.transfers.big]
 size = \"20MB\"
@@ -75,9 +75,9 @@ servers.main.settings.migration.mode = \"never\"
 [variants.scheme.server]
 servers.main.settings.migration.mode = \"at:100kB\"
 ";
-    let file = place.scenario(&(SHORT.replace("repetitions = 3", "repetitions = 1") + clients));
-    assert_exit(&place.run(&["run", &file, "--out", "out"]), 0);
-    let results = place.results("out");
+    let file = sandbox.scenario(&(SHORT.replace("repetitions = 3", "repetitions = 1") + clients));
+    assert_exit(&sandbox.run(&["run", &file, "--out", "out"]), 0);
+    let results = sandbox.results("out");
     assert_eq!(results.len(), 6);
     for result in &results {
         let scheme = result.id.variant.on("scheme").unwrap();

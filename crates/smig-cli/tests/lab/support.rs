@@ -29,13 +29,13 @@ servers.main.settings.smig.enabled = false
 [variants.scheme.smig]
 ";
 
-pub(crate) struct Place(TempDir);
+pub(crate) struct Sandbox(TempDir);
 
-impl Place {
+impl Sandbox {
     pub(crate) fn new() -> Self {
-        let place = Self(tempfile::tempdir().unwrap());
-        std::fs::create_dir(place.path("tmp")).unwrap();
-        place
+        let sandbox = Self(tempfile::tempdir().unwrap());
+        std::fs::create_dir(sandbox.path("tmp")).unwrap();
+        sandbox
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -70,8 +70,8 @@ impl Place {
         self.lab(args).output().unwrap()
     }
 
-    pub(crate) fn results(&self, folder: &str) -> Vec<TrialResult> {
-        read_results(&self.path(folder)).unwrap()
+    pub(crate) fn results(&self, dir: &str) -> Vec<TrialResult> {
+        read_results(&self.path(dir)).unwrap()
     }
 
     /// Returns whether no temporary files of the runs are left.
@@ -80,15 +80,15 @@ impl Place {
     }
 }
 
-fn is_empty(folder: &Path) -> bool {
-    std::fs::read_dir(folder).unwrap().next().is_none()
+fn is_empty(dir: &Path) -> bool {
+    std::fs::read_dir(dir).unwrap().next().is_none()
 }
 
 /// Returns whether hosts and links can be created here; prints the reason if not.
 pub(crate) fn can_run() -> bool {
-    let output = Place::new().run(&["trial", "--check"]);
+    let output = Sandbox::new().run(&["trial", "--check"]);
     if !output.status.success() {
-        eprintln!("left out: {}", text(&output.stderr));
+        eprintln!("skipped: {}", text(&output.stderr));
     }
     output.status.success()
 }
@@ -99,6 +99,6 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 
 #[track_caller]
 pub(crate) fn assert_exit(output: &Output, code: i32) {
-    let said = text(&output.stderr) + &text(&output.stdout);
-    assert_eq!(output.status.code(), Some(code), "{said}");
+    let output_text = text(&output.stderr) + &text(&output.stdout);
+    assert_eq!(output.status.code(), Some(code), "{output_text}");
 }

@@ -6,64 +6,67 @@ use std::process::Stdio;
 
 use rustix::process::Signal;
 
-use crate::support::{Place, Serving, assert_exit, line_with};
+use crate::support::{Sandbox, ServerProcess, assert_exit, find_line};
 
 /// A running agent, whose origin is its HTTP proxy.
-fn agent(place: &Place, args: &[&str]) -> Serving {
+fn agent(sandbox: &Sandbox, args: &[&str]) -> ServerProcess {
     let mut all = vec!["agent", "--listen", "127.0.0.1:0"];
     all.extend(args);
-    let mut child = place.smig(&all).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = sandbox.smig(&all).stderr(Stdio::piped()).spawn().unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
-    let line = line_with(&mut stderr, "HTTP proxy on ");
+    let line = find_line(&mut stderr, "HTTP proxy on ");
     let origin = line.split_whitespace().nth(3).unwrap().to_owned();
-    Serving { child, stderr, origin }
+    ServerProcess { child, stderr, origin }
 }
 
-fn ask(agent: &Serving, request: &str) -> String {
+fn send_request(agent: &ServerProcess, request: &str) -> String {
     let mut tcp = TcpStream::connect(agent.address()).unwrap();
     tcp.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    tcp.read_to_string(&mut answer).unwrap();
-    answer
+    let mut response = String::new();
+    tcp.read_to_string(&mut response).unwrap();
+    response
 }
 
 #[test]
-fn it_says_what_the_gateway_speaks_and_ends_in_order() {
-    let place = Place::new();
-    let server = place.serve(&[]);
+fn the_negotiated_protocol_is_reported_and_shutdown_succeeds() {
+    let sandbox = Sandbox::new();
+    let server = sandbox.serve(&[]);
     let via = format!("https://localhost:{}", server.address().rsplit_once(':').unwrap().1);
-    let mut agent = agent(&place, &["--via", &via, "--socks", "127.0.0.1:0"]);
-    line_with(&mut agent.stderr, "SOCKS5 proxy on 127.0.0.1:");
-    line_with(&mut agent.stderr, "SMig, large streams migrate");
-    let answer = ask(&agent, "GET /proxy.pac HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-    assert!(answer.contains(&format!("PROXY {}", agent.address())), "{answer}");
+    let mut agent = agent(&sandbox, &["--via", &via, "--socks", "127.0.0.1:0"]);
+    find_line(&mut agent.stderr, "SOCKS5 proxy on 127.0.0.1:");
+    find_line(&mut agent.stderr, "SMig, large streams migrate");
+    let response =
+        send_request(&agent, "GET /proxy.pac HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    assert!(response.contains(&format!("PROXY {}", agent.address())), "{response}");
     // A file server is not a proxy; the agent forwards its error response.
-    let answer =
-        ask(&agent, "CONNECT example.org:443 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-    assert!(!answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let response = send_request(
+        &agent,
+        "CONNECT example.org:443 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+    );
+    assert!(!response.starts_with("HTTP/1.1 200"), "{response}");
     agent.signal(Signal::INT);
-    line_with(&mut agent.stderr, "SIGINT");
+    find_line(&mut agent.stderr, "SIGINT");
     assert_eq!(agent.child.wait().unwrap().code(), Some(0));
 }
 
 #[test]
-fn a_gateway_that_is_away_is_said() {
-    let place = Place::new();
-    let mut agent = agent(&place, &["--via", "https://127.0.0.1:1"]);
-    line_with(&mut agent.stderr, "away:");
-    let answer = ask(
+fn an_unreachable_gateway_is_reported() {
+    let sandbox = Sandbox::new();
+    let mut agent = agent(&sandbox, &["--via", "https://127.0.0.1:1"]);
+    find_line(&mut agent.stderr, "unreachable:");
+    let response = send_request(
         &agent,
         "GET http://example.org/ HTTP/1.1\r\nHost: example.org\r\nConnection: close\r\n\r\n",
     );
-    assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
-    assert!(answer.contains("the gateway https://127.0.0.1:1 cannot be reached"), "{answer}");
+    assert!(response.starts_with("HTTP/1.1 502"), "{response}");
+    assert!(response.contains("the gateway https://127.0.0.1:1 cannot be reached"), "{response}");
 }
 
 #[test]
-fn what_is_wrong_is_refused() {
-    let place = Place::new();
+fn invalid_arguments_are_rejected() {
+    let sandbox = Sandbox::new();
     let via = ["--via", "https://127.0.0.1:1"];
-    let file = place.shown("agent.toml");
+    let file = sandbox.path_text("agent.toml");
     std::fs::write(&file, "[gateway]\nurl = 'https://127.0.0.1:1'\nspare = 1\n").unwrap();
     let cases: [(&[&str], i32, &str); 10] = [
         (&[], 2, "--via"),
@@ -78,32 +81,32 @@ fn what_is_wrong_is_refused() {
         (&[via[0], via[1], "--listen", "192.0.2.1:1"], 2, "cannot listen on 192.0.2.1:1"),
     ];
     for (args, code, text) in cases {
-        let output = place.run(&[&["agent"], args].concat());
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
-        assert!(said.contains(text), "{args:?}: {said}");
+        let output = sandbox.run(&[&["agent"], args].concat());
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {stderr}");
+        assert!(stderr.contains(text), "{args:?}: {stderr}");
     }
 }
 
 #[test]
-fn a_file_says_everything() {
-    let place = Place::new();
-    let example = place.run(&["config", "example", "agent"]);
+fn a_file_configures_everything() {
+    let sandbox = Sandbox::new();
+    let example = sandbox.run(&["config", "example", "agent"]);
     assert_exit(&example, 0);
-    let file = place.shown("agent.toml");
+    let file = sandbox.path_text("agent.toml");
     std::fs::write(&file, &example.stdout).unwrap();
-    assert_exit(&place.run(&["config", "check", &file]), 0);
+    assert_exit(&sandbox.run(&["config", "check", &file]), 0);
     let text = "[gateway]\nurl = 'https://127.0.0.1:1'\n[listen]\nhttp = ['127.0.0.1:0']\n\
                 [admin]\nlisten = '127.0.0.1:0'\n";
     std::fs::write(&file, text).unwrap();
     let mut child =
-        place.smig(&["agent", "--config", &file]).stderr(Stdio::piped()).spawn().unwrap();
+        sandbox.smig(&["agent", "--config", &file]).stderr(Stdio::piped()).spawn().unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
-    let line = line_with(&mut stderr, "HTTP proxy on ");
+    let line = find_line(&mut stderr, "HTTP proxy on ");
     let origin = line.split_whitespace().nth(3).unwrap().to_owned();
-    let line = line_with(&mut stderr, "live page, metrics: ");
+    let line = find_line(&mut stderr, "live page, metrics: ");
     let page = line.rsplit(' ').next().unwrap().to_owned();
-    let mut agent = Serving { child, stderr, origin };
+    let mut agent = ServerProcess { child, stderr, origin };
     let mut admin = TcpStream::connect(page.trim_start_matches("http://")).unwrap();
     admin
         .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")

@@ -9,12 +9,12 @@ use std::thread;
 
 use rustix::process::Signal;
 
-use crate::support::{Place, Serving, line_with, sha256};
+use crate::support::{Sandbox, ServerProcess, find_line, sha256};
 
 /// Starts a download and reads only its first byte.
-fn begun(place: &Place, server: &Serving) -> (Child, Vec<u8>) {
+fn start_download(sandbox: &Sandbox, server: &ServerProcess) -> (Child, Vec<u8>) {
     let url = server.url("big");
-    let mut child = place.smig(&["get", "-o", "-", &url]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = sandbox.smig(&["get", "-o", "-", &url]).stdout(Stdio::piped()).spawn().unwrap();
     let mut first = vec![0];
     child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
     (child, first)
@@ -22,12 +22,12 @@ fn begun(place: &Place, server: &Serving) -> (Child, Vec<u8>) {
 
 #[test]
 fn sigterm_lets_a_running_download_finish() {
-    let place = Place::new();
-    let hash = place.file("big", 40_000_000);
-    let mut server = place.serve(&["--drain-timeout", "1h"]);
-    let (mut child, mut body) = begun(&place, &server);
+    let sandbox = Sandbox::new();
+    let hash = sandbox.file("big", 40_000_000);
+    let mut server = sandbox.serve(&["--drain-timeout", "1h"]);
+    let (mut child, mut body) = start_download(&sandbox, &server);
     server.signal(Signal::TERM);
-    line_with(&mut server.stderr, "SIGTERM");
+    find_line(&mut server.stderr, "SIGTERM");
     child.stdout.take().unwrap().read_to_end(&mut body).unwrap();
     assert!(child.wait().unwrap().success());
     assert_eq!(sha256(&body), hash);
@@ -35,13 +35,13 @@ fn sigterm_lets_a_running_download_finish() {
 }
 
 #[test]
-fn a_second_signal_ends_it_at_once() {
-    let place = Place::new();
-    place.file("big", 40_000_000);
-    let mut server = place.serve(&["--drain-timeout", "1h"]);
-    let (mut child, mut body) = begun(&place, &server);
+fn a_second_signal_stops_the_server_at_once() {
+    let sandbox = Sandbox::new();
+    sandbox.file("big", 40_000_000);
+    let mut server = sandbox.serve(&["--drain-timeout", "1h"]);
+    let (mut child, mut body) = start_download(&sandbox, &server);
     server.signal(Signal::INT);
-    line_with(&mut server.stderr, "SIGINT");
+    find_line(&mut server.stderr, "SIGINT");
     server.signal(Signal::TERM);
     let status = server.child.wait().unwrap();
     assert_eq!(status.code(), Some(128 + 15), "{:?}", status.signal());
@@ -51,18 +51,18 @@ fn a_second_signal_ends_it_at_once() {
 }
 
 #[test]
-fn nothing_running_ends_at_once() {
-    let place = Place::new();
-    let mut server = place.serve(&[]);
+fn an_idle_server_stops_at_once() {
+    let sandbox = Sandbox::new();
+    let mut server = sandbox.serve(&[]);
     server.signal(Signal::INT);
     assert_eq!(server.child.wait().unwrap().code(), Some(0));
 }
 
 #[test]
-fn a_name_that_is_looked_up_for_ever_does_not_hold_a_gateway_that_ends() {
-    let place = Place::new();
+fn a_blocked_name_lookup_does_not_delay_shutdown() {
+    let sandbox = Sandbox::new();
     // The resolver reads this file for names without a dot; reading it never returns.
-    let pipe = place.path("aliases");
+    let pipe = sandbox.path("aliases");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let gateway = [
         "gateway",
@@ -74,21 +74,21 @@ fn a_name_that_is_looked_up_for_ever_does_not_hold_a_gateway_that_ends() {
         "--drain-timeout",
         "0",
     ];
-    let mut server = place.start_with(&gateway, |command| {
+    let mut server = sandbox.start_with(&gateway, |command| {
         command.env("HOSTALIASES", &pipe);
     });
 
     let mut stream = TcpStream::connect(server.address()).unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
-    let (tell, told) = channel();
-    let opened = tell.clone();
+    let (sender, receiver) = channel();
+    let opened = sender.clone();
     thread::spawn(move || opened.send(std::fs::OpenOptions::new().write(true).open(pipe).ok()));
     thread::spawn(move || {
         let _ = stream.read(&mut [0; 1]);
-        tell.send(None)
+        sender.send(None)
     });
     // The open succeeds once the lookup has begun. Without it, a response arrives.
-    let _pipe = told.recv().unwrap().expect("glibc's resolver reads HOSTALIASES");
+    let _pipe = receiver.recv().unwrap().expect("glibc's resolver reads HOSTALIASES");
     server.signal(Signal::TERM);
     assert_eq!(server.child.wait().unwrap().code(), Some(0));
 }

@@ -5,14 +5,14 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::support::{Place, assert_exit, line_with, sha256, sha256_of, text};
+use crate::support::{Sandbox, assert_exit, find_line, sha256, sha256_of, text};
 
 fn json(line: &str) -> Value {
     serde_json::from_str(line).unwrap()
 }
 
 /// Checks that the ranges cover the content without gaps.
-fn assert_whole(report: &Value, length: u64) {
+fn assert_ranges_cover(report: &Value, length: u64) {
     let mut at = 0;
     for range in report["ranges"].as_array().unwrap() {
         assert_eq!(range["start"], at, "{report}");
@@ -23,17 +23,17 @@ fn assert_whole(report: &Value, length: u64) {
 }
 
 #[test]
-fn several_urls_by_one_session() {
-    let place = Place::new();
-    let big = place.file("big", 5_000_000);
-    let small = place.file("small", 10);
-    place.file("empty", 0);
-    let server = place.serve(&["--workers", "2"]);
+fn several_urls_are_fetched_over_one_session() {
+    let sandbox = Sandbox::new();
+    let big = sandbox.file("big", 5_000_000);
+    let small = sandbox.file("small", 10);
+    sandbox.file("empty", 0);
+    let server = sandbox.serve(&["--workers", "2"]);
     let got =
-        place.get(&server, &["--json", "--output-dir", "new/folder"], &["big", "small", "empty"]);
+        sandbox.get(&server, &["--json", "--output-dir", "new/folder"], &["big", "small", "empty"]);
     assert_exit(&got, 0);
-    assert!(got.stderr.is_empty(), "a pipe is not talked to: {}", text(&got.stderr));
-    let out = place.path("out/new/folder");
+    assert!(got.stderr.is_empty(), "standard error is a pipe: {}", text(&got.stderr));
+    let out = sandbox.path("out/new/folder");
     assert_eq!(sha256_of(&out.join("big")), big);
     assert_eq!(sha256_of(&out.join("small")), small);
     assert_eq!(std::fs::metadata(out.join("empty")).unwrap().len(), 0);
@@ -47,17 +47,17 @@ fn several_urls_by_one_session() {
         assert_eq!(report["protocol"], "h2");
         assert_eq!(report["error"], Value::Null);
         assert!(report["ttfb_ms"].as_f64().unwrap() <= report["total_ms"].as_f64().unwrap());
-        assert_whole(report, report["bytes"].as_u64().unwrap());
+        assert_ranges_cover(report, report["bytes"].as_u64().unwrap());
     }
 }
 
 #[test]
-fn a_forced_move_is_reported_by_both_connections() {
-    let place = Place::new();
-    let hash = place.file("big", 40_000_000);
-    let server = place.serve(&["--migrate", "at:30MB"]);
+fn a_forced_migration_is_reported_with_both_connections() {
+    let sandbox = Sandbox::new();
+    let hash = sandbox.file("big", 40_000_000);
+    let server = sandbox.serve(&["--migrate", "at:30MB"]);
     let url = server.url("big");
-    let mut child = place
+    let mut child = sandbox
         .smig(&["get", "-v", "-o", "-", &url])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -65,34 +65,34 @@ fn a_forced_move_is_reported_by_both_connections() {
         .unwrap();
     // The body is not read: it fills the flow-control window and stops until a spare connection exists.
     let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
-    line_with(&mut stderr, "a spare connection joined");
+    find_line(&mut stderr, "a spare connection joined");
     let mut body = Vec::new();
     child.stdout.take().unwrap().read_to_end(&mut body).unwrap();
     assert_eq!(sha256(&body), hash);
-    line_with(&mut stderr, "a stream migrated from connection");
-    line_with(&mut stderr, "bytes 0 to ");
-    line_with(&mut stderr, "to 40000000 over connection");
+    find_line(&mut stderr, "a stream migrated from connection");
+    find_line(&mut stderr, "bytes 0 to ");
+    find_line(&mut stderr, "to 40000000 over connection");
     assert!(child.wait().unwrap().success());
 }
 
 #[test]
-fn one_url_in_a_pipe_goes_to_standard_output() {
-    let place = Place::new();
-    let hash = place.file("file", 100_000);
-    let server = place.serve(&[]);
-    let got = place.get(&server, &["--sha256", &hash], &["file"]);
+fn a_single_url_is_written_to_piped_standard_output() {
+    let sandbox = Sandbox::new();
+    let hash = sandbox.file("file", 100_000);
+    let server = sandbox.serve(&[]);
+    let got = sandbox.get(&server, &["--sha256", &hash], &["file"]);
     assert_exit(&got, 0);
     assert_eq!(sha256(&got.stdout), hash);
-    assert_eq!(std::fs::read_dir(place.path("out")).unwrap().count(), 0);
-    assert_exit(&place.get(&server, &["-o", "/dev/null"], &["file"]), 0);
+    assert_eq!(std::fs::read_dir(sandbox.path("out")).unwrap().count(), 0);
+    assert_exit(&sandbox.get(&server, &["-o", "/dev/null"], &["file"]), 0);
 }
 
 #[test]
-fn only_the_head() {
-    let place = Place::new();
-    place.file("file", 1234);
-    let server = place.serve(&[]);
-    let got = place.get(&server, &["-I"], &["file"]);
+fn head_prints_the_header_section() {
+    let sandbox = Sandbox::new();
+    sandbox.file("file", 1234);
+    let server = sandbox.serve(&[]);
+    let got = sandbox.get(&server, &["-I"], &["file"]);
     assert_exit(&got, 0);
     let head = text(&got.stdout);
     assert!(head.starts_with("HTTP/2.0 200 OK\n"), "{head}");
@@ -100,33 +100,33 @@ fn only_the_head() {
 }
 
 #[test]
-fn cleartext_by_either_protocol() {
-    let place = Place::new();
-    let hash = place.file("file", 300_000);
-    let server = place.serve(&["--cleartext"]);
+fn cleartext_works_over_either_protocol() {
+    let sandbox = Sandbox::new();
+    let hash = sandbox.file("file", 300_000);
+    let server = sandbox.serve(&["--cleartext"]);
     assert!(server.origin.starts_with("http://"));
     for (flags, protocol) in [(&["-O"][..], "http/1.1"), (&["-O", "--http2-prior-knowledge"], "h2")]
     {
         let mut args = vec!["--json", "--overwrite"];
         args.extend(flags);
-        let got = place.get(&server, &args, &["file"]);
+        let got = sandbox.get(&server, &args, &["file"]);
         assert_exit(&got, 0);
         let report = json(&text(&got.stdout));
         assert_eq!(report["protocol"], protocol);
-        assert_whole(&report, 300_000);
-        assert_eq!(sha256_of(&place.path("out/file")), hash);
+        assert_ranges_cover(&report, 300_000);
+        assert_eq!(sha256_of(&sandbox.path("out/file")), hash);
     }
 }
 
 #[test]
-fn migration_can_be_switched_off_by_either_side() {
-    let place = Place::new();
-    place.file("file", 10);
+fn either_side_can_disable_migration() {
+    let sandbox = Sandbox::new();
+    sandbox.file("file", 10);
     for (server_flags, client_flags) in
         [(&["--smig=false"][..], &["-v"][..]), (&[], &["-v", "--no-migrate"])]
     {
-        let server = place.serve(server_flags);
-        let got = place.get(&server, client_flags, &["file"]);
+        let server = sandbox.serve(server_flags);
+        let got = sandbox.get(&server, client_flags, &["file"]);
         assert_exit(&got, 0);
         let words = text(&got.stderr);
         assert!(
@@ -138,17 +138,17 @@ fn migration_can_be_switched_off_by_either_side() {
 
 #[test]
 fn the_access_log_has_a_line_for_each_response() {
-    let place = Place::new();
-    place.file("file", 100_000);
-    let mut server = place.serve(&["--access-log=json"]);
+    let sandbox = Sandbox::new();
+    sandbox.file("file", 100_000);
+    let mut server = sandbox.serve(&["--access-log=json"]);
     let mut log = BufReader::new(server.child.stdout.take().unwrap()).lines();
-    assert_exit(&place.get(&server, &["-o", "/dev/null"], &["file?q=1"]), 0);
+    assert_exit(&sandbox.get(&server, &["-o", "/dev/null"], &["file?q=1"]), 0);
     let line = json(&log.next().unwrap().unwrap());
     assert_eq!(line["path"], "/file?q=1");
     assert_eq!(line["status"], 200);
     assert_eq!(line["bytes_sent"], 100_000);
     assert_eq!(line["outcome"], "complete");
-    assert_exit(&place.get(&server, &["-I"], &["nope"]), 22);
+    assert_exit(&sandbox.get(&server, &["-I"], &["nope"]), 22);
     let line = json(&log.next().unwrap().unwrap());
     assert_eq!((&line["method"], &line["status"]), (&"HEAD".into(), &404.into()));
 }

@@ -15,19 +15,19 @@ use smig::{CleartextTrust, Incoming, Server};
 
 use crate::support::content;
 
-pub(crate) const LENGTH: usize = 1_000_000;
+pub(crate) const CONTENT_BYTES: usize = 1_000_000;
 /// Offset at which the first body is truncated.
-pub(crate) const CUT: usize = 300_000;
+pub(crate) const TRUNCATED_BYTES: usize = 300_000;
 
 /// The server, and a log of its requests.
-pub(crate) struct Flaky {
+pub(crate) struct FlakyServer {
     server: Server,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    requests: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
 /// A received request.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct ReceivedRequest {
     pub(crate) method: String,
     pub(crate) range: Option<String>,
     pub(crate) if_range: Option<String>,
@@ -35,7 +35,7 @@ pub(crate) struct Seen {
     pub(crate) body: Vec<u8>,
 }
 
-impl Flaky {
+impl FlakyServer {
     /// Starts the server. Paths: /cut truncates the first response, and serves the rest afterwards;
     /// /changed serves another file the second time; /shifted resumes at a wrong offset; /silent
     /// stalls after one byte; /busy responds with 503 the first time; /post accepts bodies.
@@ -45,34 +45,34 @@ impl Flaky {
         let log = Arc::clone(&seen);
         let service = tower::service_fn(move |request: Request<Incoming>| {
             let (log, count) = (Arc::clone(&log), Arc::clone(&count));
-            async move { Ok::<_, Infallible>(answer(request, &log, &count).await) }
+            async move { Ok::<_, Infallible>(respond(request, &log, &count).await) }
         });
         let server = Server::builder()
             .listen_cleartext("127.0.0.1:0".parse().unwrap(), CleartextTrust::None)
             .workers(NonZeroUsize::MIN)
             .start(service)
             .unwrap();
-        Self { server, seen }
+        Self { server, requests: seen }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}/{path}", self.server.local_addrs()[0])
     }
 
-    pub(crate) fn seen(&self) -> Vec<Seen> {
-        self.seen.lock().unwrap().clone()
+    pub(crate) fn requests(&self) -> Vec<ReceivedRequest> {
+        self.requests.lock().unwrap().clone()
     }
 }
 
-async fn answer(
+async fn respond(
     request: Request<Incoming>,
-    log: &Mutex<Vec<Seen>>,
+    log: &Mutex<Vec<ReceivedRequest>>,
     count: &AtomicUsize,
-) -> Response<Piece> {
+) -> Response<TestBody> {
     let (parts, body) = request.into_parts();
     let header = |name: &str| Some(parts.headers.get(name)?.to_str().unwrap().to_owned());
     let body = body.collect().await.unwrap().to_bytes().to_vec();
-    log.lock().unwrap().push(Seen {
+    log.lock().unwrap().push(ReceivedRequest {
         method: parts.method.to_string(),
         range: header("range"),
         if_range: header("if-range"),
@@ -80,35 +80,37 @@ async fn answer(
         body,
     });
     let is_first = count.fetch_add(1, Ordering::Relaxed) == 0;
-    let all = content(LENGTH);
-    let broken = || {
-        let piece = Piece { data: Some(content(CUT)), then: Then::Break };
-        response(200, &[("content-length", &LENGTH.to_string()), ("etag", "\"one\"")], piece)
+    let all = content(CONTENT_BYTES);
+    let truncated = || {
+        let body = TestBody { data: Some(content(TRUNCATED_BYTES)), end: BodyEnd::Fail };
+        response(200, &[("content-length", &CONTENT_BYTES.to_string()), ("etag", "\"one\"")], body)
     };
-    let range = |first: usize| format!("bytes {first}-{}/{LENGTH}", LENGTH - 1);
+    let range = |first: usize| format!("bytes {first}-{}/{CONTENT_BYTES}", CONTENT_BYTES - 1);
     match parts.uri.path() {
-        "/cut" | "/changed" | "/shifted" if is_first => broken(),
+        "/cut" | "/changed" | "/shifted" if is_first => truncated(),
         "/cut" => response(
             206,
-            &[("content-range", &range(CUT)), ("etag", "\"one\"")],
-            Piece::of(&all[CUT..]),
+            &[("content-range", &range(TRUNCATED_BYTES)), ("etag", "\"one\"")],
+            TestBody::of(&all[TRUNCATED_BYTES..]),
         ),
-        "/changed" => response(200, &[("etag", "\"two\"")], Piece::of(b"another file")),
-        "/shifted" => {
-            response(206, &[("content-range", &range(CUT + 1))], Piece::of(&all[CUT + 1..]))
-        }
+        "/changed" => response(200, &[("etag", "\"two\"")], TestBody::of(b"another file")),
+        "/shifted" => response(
+            206,
+            &[("content-range", &range(TRUNCATED_BYTES + 1))],
+            TestBody::of(&all[TRUNCATED_BYTES + 1..]),
+        ),
         "/silent" => response(
             200,
             &[("content-length", "10")],
-            Piece { data: Some(vec![b'x']), then: Then::Wait },
+            TestBody { data: Some(vec![b'x']), end: BodyEnd::Stall },
         ),
-        "/busy" if is_first => response(503, &[("retry-after", "0")], Piece::of(b"")),
-        "/busy" | "/post" => response(200, &[], Piece::of(b"thanks")),
-        _ => response(404, &[], Piece::of(b"")),
+        "/busy" if is_first => response(503, &[("retry-after", "0")], TestBody::of(b"")),
+        "/busy" | "/post" => response(200, &[], TestBody::of(b"thanks")),
+        _ => response(404, &[], TestBody::of(b"")),
     }
 }
 
-fn response(status: u16, headers: &[(&str, &str)], body: Piece) -> Response<Piece> {
+fn response(status: u16, headers: &[(&str, &str)], body: TestBody) -> Response<TestBody> {
     let mut response = Response::builder().status(StatusCode::from_u16(status).unwrap());
     for (name, value) in headers {
         response = response.header(*name, *value);
@@ -117,25 +119,25 @@ fn response(status: u16, headers: &[(&str, &str)], body: Piece) -> Response<Piec
 }
 
 /// A response body, and how it ends.
-struct Piece {
+struct TestBody {
     data: Option<Vec<u8>>,
-    then: Then,
+    end: BodyEnd,
 }
 
 #[derive(Clone, Copy)]
-enum Then {
-    End,
-    Break,
-    Wait,
+enum BodyEnd {
+    Complete,
+    Fail,
+    Stall,
 }
 
-impl Piece {
+impl TestBody {
     fn of(data: &[u8]) -> Self {
-        Self { data: Some(data.to_vec()), then: Then::End }
+        Self { data: Some(data.to_vec()), end: BodyEnd::Complete }
     }
 }
 
-impl Body for Piece {
+impl Body for TestBody {
     type Data = Bytes;
     type Error = std::io::Error;
 
@@ -143,11 +145,11 @@ impl Body for Piece {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
-        match (self.data.take(), self.then) {
+        match (self.data.take(), self.end) {
             (Some(data), _) => Poll::Ready(Some(Ok(Frame::data(data.into())))),
-            (None, Then::End) => Poll::Ready(None),
-            (None, Then::Break) => Poll::Ready(Some(Err(std::io::Error::other("broken off")))),
-            (None, Then::Wait) => Poll::Pending,
+            (None, BodyEnd::Complete) => Poll::Ready(None),
+            (None, BodyEnd::Fail) => Poll::Ready(Some(Err(std::io::Error::other("aborted")))),
+            (None, BodyEnd::Stall) => Poll::Pending,
         }
     }
 }

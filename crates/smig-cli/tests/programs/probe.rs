@@ -3,16 +3,16 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
-use crate::support::{Place, assert_exit, line_with, text};
+use crate::support::{Sandbox, assert_exit, find_line, text};
 
 const GET: &str = "headers stream=1 end :method=GET :scheme=https :path=/file :authority=localhost";
 
 #[test]
-fn a_request_by_hand() {
-    let place = Place::new();
-    std::fs::write(place.path("www/file"), "hello").unwrap();
-    let server = place.serve(&[]);
-    let probe = place.run(&[
+fn a_scripted_request_gets_its_response() {
+    let sandbox = Sandbox::new();
+    std::fs::write(sandbox.path("www/file"), "hello").unwrap();
+    let server = sandbox.serve(&[]);
+    let probe = sandbox.run(&[
         "probe",
         server.address(),
         "-e",
@@ -35,9 +35,9 @@ fn a_request_by_hand() {
 }
 
 #[test]
-fn what_is_illegal_is_answered_by_the_rules_code() {
-    let place = Place::new();
-    let server = place.serve(&[]);
+fn illegal_frames_are_answered_with_the_specified_error() {
+    let sandbox = Sandbox::new();
+    let server = sandbox.serve(&[]);
     let open = "headers stream=1 open :method=GET :scheme=https :path=/ :authority=a";
     for (script, answer) in [
         (&["data stream=0 \"x\""][..], "goaway code=PROTOCOL_ERROR"),
@@ -60,7 +60,7 @@ fn what_is_illegal_is_answered_by_the_rules_code() {
         }
         let wait = format!("wait {answer}");
         args.extend(["-e", &wait]);
-        let probe = place.run(&args);
+        let probe = sandbox.run(&args);
         assert_eq!(
             probe.status.code(),
             Some(0),
@@ -72,11 +72,11 @@ fn what_is_illegal_is_answered_by_the_rules_code() {
 }
 
 #[test]
-fn cleartext_raw_and_json() {
-    let place = Place::new();
-    std::fs::write(place.path("www/file"), "hello").unwrap();
-    let server = place.serve(&["--cleartext"]);
-    let probe = place.run(&[
+fn raw_mode_works_over_cleartext_with_json_output() {
+    let sandbox = Sandbox::new();
+    std::fs::write(sandbox.path("www/file"), "hello").unwrap();
+    let server = sandbox.serve(&["--cleartext"]);
+    let probe = sandbox.run(&[
         "probe",
         server.address(),
         "--cleartext",
@@ -103,30 +103,30 @@ fn cleartext_raw_and_json() {
 }
 
 #[test]
-fn scripts_that_are_wrong_or_not_met() {
-    let place = Place::new();
-    let server = place.serve(&[]);
-    std::fs::write(place.path("out/script"), "ping\n\n# well\npnig\n").unwrap();
-    let wrong = place.run(&["probe", server.address(), "script"]);
+fn invalid_scripts_and_unmet_expectations_have_exit_codes() {
+    let sandbox = Sandbox::new();
+    let server = sandbox.serve(&[]);
+    std::fs::write(sandbox.path("out/script"), "ping\n\n# well\npnig\n").unwrap();
+    let wrong = sandbox.run(&["probe", server.address(), "script"]);
     assert_exit(&wrong, 2);
     assert_eq!(
         text(&wrong.stderr),
         "error: script:4: unknown command \"pnig\"; did you mean ping?\n"
     );
-    let unmet = place.run(&["probe", server.address(), "-e", "expect goaway"]);
+    let unmet = sandbox.run(&["probe", server.address(), "-e", "expect goaway"]);
     assert_exit(&unmet, 1);
     assert!(
         text(&unmet.stderr).contains("line 1: expect goaway: got settings stream=0"),
         "{}",
         text(&unmet.stderr)
     );
-    assert_exit(&place.run(&["probe", "localhost"]), 2);
+    assert_exit(&sandbox.run(&["probe", "localhost"]), 2);
 }
 
 #[test]
-fn a_client_is_probed() {
-    let place = Place::new();
-    let mut probe = place
+fn a_client_can_be_probed() {
+    let sandbox = Sandbox::new();
+    let mut probe = sandbox
         .smig(&[
             "probe",
             "--listen",
@@ -145,11 +145,11 @@ fn a_client_is_probed() {
         .spawn()
         .unwrap();
     let mut stderr = BufReader::new(probe.stderr.take().unwrap()).lines();
-    let line = line_with(&mut stderr, "listening on ");
+    let line = find_line(&mut stderr, "listening on ");
     let url = format!("{}/x", line.rsplit_once(' ').unwrap().1);
     // A body that is shorter than announced is never reported as complete.
-    let got = place.run(&["get", "-o", "x", &url]);
+    let got = sandbox.run(&["get", "-o", "x", &url]);
     assert_exit(&got, 18);
-    assert!(!place.path("out/x").exists());
+    assert!(!sandbox.path("out/x").exists());
     assert_eq!(probe.wait().unwrap().code(), Some(0));
 }

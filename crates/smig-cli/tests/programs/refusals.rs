@@ -2,10 +2,10 @@
 
 use smig_testkit::port::ReservedPort;
 
-use crate::support::{Place, assert_exit, sha256_of, text};
+use crate::support::{Sandbox, assert_exit, sha256_of, text};
 
 #[track_caller]
-fn assert_says(output: &std::process::Output, words: &[&str]) {
+fn assert_stderr_contains(output: &std::process::Output, words: &[&str]) {
     let stderr = text(&output.stderr);
     for word in words {
         assert!(stderr.contains(word), "no {word:?} in {stderr}");
@@ -13,47 +13,47 @@ fn assert_says(output: &std::process::Output, words: &[&str]) {
 }
 
 #[test]
-fn a_status_that_is_no_success_is_an_error_and_the_others_come() {
-    let place = Place::new();
-    let hash = place.file("file", 1000);
-    let server = place.serve(&[]);
-    let got = place.get(&server, &["--output-dir", "."], &["no-such-file", "file"]);
+fn an_error_status_fails_its_url_and_the_others_are_fetched() {
+    let sandbox = Sandbox::new();
+    let hash = sandbox.file("file", 1000);
+    let server = sandbox.serve(&[]);
+    let got = sandbox.get(&server, &["--output-dir", "."], &["no-such-file", "file"]);
     assert_exit(&got, 22);
-    assert_says(&got, &["no-such-file", "404 Not Found"]);
-    assert_eq!(sha256_of(&place.path("out/file")), hash);
-    assert!(!place.path("out/no-such-file.part").exists());
+    assert_stderr_contains(&got, &["no-such-file", "404 Not Found"]);
+    assert_eq!(sha256_of(&sandbox.path("out/file")), hash);
+    assert!(!sandbox.path("out/no-such-file.part").exists());
 }
 
 #[test]
-fn certificates() {
-    let place = Place::new();
-    place.file("file", 10);
-    let server = place.serve(&[]);
+fn untrusted_certificates_are_rejected_unless_allowed() {
+    let sandbox = Sandbox::new();
+    sandbox.file("file", 10);
+    let server = sandbox.serve(&[]);
     let url = server.url("file");
-    let mut stranger = place.smig(&["get", &url]);
-    stranger.env("XDG_DATA_HOME", place.path("elsewhere"));
-    let got = stranger.output().unwrap();
+    let mut untrusting = sandbox.smig(&["get", &url]);
+    untrusting.env("XDG_DATA_HOME", sandbox.path("elsewhere"));
+    let got = untrusting.output().unwrap();
     assert_exit(&got, 60);
-    assert_says(&got, &["certificate", "--cacert"]);
+    assert_stderr_contains(&got, &["certificate", "--cacert"]);
     assert!(got.stdout.is_empty());
 
-    let authority = place.shown("data/smig/ca.pem");
+    let authority = sandbox.path_text("data/smig/ca.pem");
     for flags in [&["--cacert", &authority][..], &["--insecure"]] {
         let mut args = vec!["get", &url];
         args.extend(flags);
-        let mut told = place.smig(&args);
-        told.env("XDG_DATA_HOME", place.path("elsewhere"));
-        assert_exit(&told.output().unwrap(), 0);
+        let mut configured = sandbox.smig(&args);
+        configured.env("XDG_DATA_HOME", sandbox.path("elsewhere"));
+        assert_exit(&configured.output().unwrap(), 0);
     }
-    let missing = place.run(&["get", "--cacert", "/no/such/file", &url]);
+    let missing = sandbox.run(&["get", "--cacert", "/no/such/file", &url]);
     assert_exit(&missing, 2);
-    assert_says(&missing, &["/no/such/file"]);
+    assert_stderr_contains(&missing, &["/no/such/file"]);
 }
 
 #[test]
-fn the_very_certificate_that_a_server_shows_can_be_named() {
-    let place = Place::new();
-    place.file("file", 10);
+fn a_self_signed_certificate_can_be_trusted_by_file() {
+    let sandbox = Sandbox::new();
+    sandbox.file("file", 10);
     for ca in [false, true] {
         let mut params = rcgen::CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
         if ca {
@@ -61,59 +61,59 @@ fn the_very_certificate_that_a_server_shows_can_be_named() {
             params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         }
         let key = rcgen::KeyPair::generate().unwrap();
-        std::fs::write(place.path("cert.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
-        std::fs::write(place.path("key.pem"), key.serialize_pem()).unwrap();
-        let (cert, key) = (place.shown("cert.pem"), place.shown("key.pem"));
-        let server = place.serve(&["--cert", &cert, "--key", &key]);
+        std::fs::write(sandbox.path("cert.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+        std::fs::write(sandbox.path("key.pem"), key.serialize_pem()).unwrap();
+        let (cert, key) = (sandbox.path_text("cert.pem"), sandbox.path_text("key.pem"));
+        let server = sandbox.serve(&["--cert", &cert, "--key", &key]);
         let url = server.url("file");
-        assert_exit(&place.run(&["get", "--cacert", &cert, &url]), 0);
+        assert_exit(&sandbox.run(&["get", "--cacert", &cert, &url]), 0);
         // The name is checked, and the error does not show rustls's internal name for it.
         let other = url.replace("127.0.0.1", "localhost");
-        let wrong = place.run(&["get", "--cacert", &cert, &other]);
+        let wrong = sandbox.run(&["get", "--cacert", &cert, &other]);
         assert_exit(&wrong, 60);
-        assert_says(&wrong, &["it is for 127.0.0.1, not for localhost"]);
-        let unknown = place.run(&["get", &url]);
+        assert_stderr_contains(&wrong, &["it is for 127.0.0.1, not for localhost"]);
+        let unknown = sandbox.run(&["get", &url]);
         assert_exit(&unknown, 60);
-        assert_says(&unknown, &["the server's certificate: ", "--cacert"]);
+        assert_stderr_contains(&unknown, &["the server's certificate: ", "--cacert"]);
         for got in [wrong, unknown] {
-            let said = text(&got.stderr).replace("(CA:TRUE)", "");
-            assert!(!said.contains(['(', '{']), "{said}");
+            let stderr = text(&got.stderr).replace("(CA:TRUE)", "");
+            assert!(!stderr.contains(['(', '{']), "{stderr}");
         }
     }
 }
 
 #[test]
-fn cleartext_needs_nobodys_certificates() {
-    let place = Place::new();
-    place.file("file", 10);
-    let server = place.serve(&["--cleartext"]);
-    let mut get = place.smig(&["get", &server.url("file")]);
+fn cleartext_needs_no_trust_store() {
+    let sandbox = Sandbox::new();
+    sandbox.file("file", 10);
+    let server = sandbox.serve(&["--cleartext"]);
+    let mut get = sandbox.smig(&["get", &server.url("file")]);
     get.env("SSL_CERT_FILE", "/no/such/file").env("SSL_CERT_DIR", "/no/such/folder");
     assert_exit(&get.output().unwrap(), 0);
 }
 
 #[test]
-fn nobody_there() {
-    let place = Place::new();
-    let nobody = ReservedPort::new();
-    assert_exit(&place.run(&["get", &format!("https://{nobody}/")]), 7);
-    assert_exit(&place.run(&["get", "https://no-such-name.invalid/"]), 6);
+fn unreachable_and_unknown_hosts_have_their_exit_codes() {
+    let sandbox = Sandbox::new();
+    let unused_port = ReservedPort::new();
+    assert_exit(&sandbox.run(&["get", &format!("https://{unused_port}/")]), 7);
+    assert_exit(&sandbox.run(&["get", "https://no-such-name.invalid/"]), 6);
 }
 
 #[test]
-fn tls_and_cleartext_confused() {
-    let place = Place::new();
-    let server = place.serve(&[]);
-    let got = place.run(&["get", &format!("http://{}/", server.address())]);
+fn a_url_with_the_wrong_scheme_is_reported() {
+    let sandbox = Sandbox::new();
+    let server = sandbox.serve(&[]);
+    let got = sandbox.run(&["get", &format!("http://{}/", server.address())]);
     assert_exit(&got, 56);
-    assert_says(&got, &["https://"]);
-    let clear = place.serve(&["--cleartext"]);
-    assert_exit(&place.run(&["get", &format!("https://{}/", clear.address())]), 35);
+    assert_stderr_contains(&got, &["https://"]);
+    let clear = sandbox.serve(&["--cleartext"]);
+    assert_exit(&sandbox.run(&["get", &format!("https://{}/", clear.address())]), 35);
 }
 
 #[test]
-fn wrong_usage_of_get() {
-    let place = Place::new();
+fn usage_errors_of_get_are_reported() {
+    let sandbox = Sandbox::new();
     for (args, code, word) in [
         (&["get"][..], 2, "URL"),
         (&["get", "example.org/x"], 3, "https://host/path"),
@@ -126,45 +126,45 @@ fn wrong_usage_of_get() {
         (&["get", "https://a/x", "--max-time", "soon"], 2, "soon"),
         (&["get", "https://a/x", "-d", "@/no/such/file"], 26, "/no/such/file"),
     ] {
-        let got = place.run(args);
+        let got = sandbox.run(args);
         assert_exit(&got, code);
-        assert_says(&got, &[word]);
+        assert_stderr_contains(&got, &[word]);
     }
 }
 
 #[test]
-fn files_that_are_there_are_kept() {
-    let place = Place::new();
-    let hash = place.file("file", 10);
-    let server = place.serve(&[]);
-    let there = place.path("out/file");
-    std::fs::write(&there, "precious").unwrap();
-    let got = place.get(&server, &["-O"], &["file"]);
+fn existing_files_are_kept() {
+    let sandbox = Sandbox::new();
+    let hash = sandbox.file("file", 10);
+    let server = sandbox.serve(&[]);
+    let existing = sandbox.path("out/file");
+    std::fs::write(&existing, "precious").unwrap();
+    let got = sandbox.get(&server, &["-O"], &["file"]);
     assert_exit(&got, 23);
-    assert_says(&got, &["--overwrite"]);
-    assert_eq!(std::fs::read(&there).unwrap(), b"precious");
-    assert_exit(&place.get(&server, &["-O", "--overwrite"], &["file"]), 0);
-    assert_eq!(sha256_of(&there), hash);
+    assert_stderr_contains(&got, &["--overwrite"]);
+    assert_eq!(std::fs::read(&existing).unwrap(), b"precious");
+    assert_exit(&sandbox.get(&server, &["-O", "--overwrite"], &["file"]), 0);
+    assert_eq!(sha256_of(&existing), hash);
 }
 
 #[test]
 fn a_wrong_checksum_leaves_no_file() {
-    let place = Place::new();
-    place.file("file", 10);
-    let server = place.serve(&[]);
-    let got = place.get(&server, &["-O", "--sha256", &"0".repeat(64)], &["file"]);
+    let sandbox = Sandbox::new();
+    sandbox.file("file", 10);
+    let server = sandbox.serve(&[]);
+    let got = sandbox.get(&server, &["-O", "--sha256", &"0".repeat(64)], &["file"]);
     assert_exit(&got, 110);
-    assert_says(&got, &["wrong checksum", "file.part"]);
-    assert!(!place.path("out/file").exists());
+    assert_stderr_contains(&got, &["wrong checksum", "file.part"]);
+    assert!(!sandbox.path("out/file").exists());
 }
 
 #[test]
-fn servers_that_cannot_start() {
-    let place = Place::new();
-    let www = place.shown("www");
-    let running = place.serve(&[]);
+fn servers_that_cannot_start_report_why() {
+    let sandbox = Sandbox::new();
+    let www = sandbox.path_text("www");
+    let running = sandbox.serve(&[]);
     let taken = running.address();
-    let not_there = place.shown("not-there");
+    let not_there = sandbox.path_text("not-there");
     for (args, words) in [
         (&["serve"][..], &["smig serve DIR"][..]),
         (&["serve", &not_there], &["not-there", "does it exist"]),
@@ -176,31 +176,34 @@ fn servers_that_cannot_start() {
         (&["serve", &www, "--min-size", "much"], &["--min-size", "much"]),
         (&["serve", &www, "--config", "/no/config"], &["/no/config"]),
     ] {
-        let got = place.run(args);
+        let got = sandbox.run(args);
         assert_exit(&got, 2);
-        assert_says(&got, words);
+        assert_stderr_contains(&got, words);
     }
 }
 
 #[test]
-fn keys_and_certificates_have_to_fit() {
-    let place = Place::new();
-    let www = place.shown("www");
-    let made = || rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let (one, other) = (made(), made());
-    std::fs::write(place.path("cert.pem"), one.cert.pem()).unwrap();
-    std::fs::write(place.path("key.pem"), other.signing_key.serialize_pem()).unwrap();
-    let (cert, key) = (place.shown("cert.pem"), place.shown("key.pem"));
+fn mismatched_keys_and_certificates_are_rejected() {
+    let sandbox = Sandbox::new();
+    let www = sandbox.path_text("www");
+    let self_signed = || rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let (one, other) = (self_signed(), self_signed());
+    std::fs::write(sandbox.path("cert.pem"), one.cert.pem()).unwrap();
+    std::fs::write(sandbox.path("key.pem"), other.signing_key.serialize_pem()).unwrap();
+    let (cert, key) = (sandbox.path_text("cert.pem"), sandbox.path_text("key.pem"));
     let serve = |cert: &str, key: &str| {
-        place.run(&["serve", &www, "--listen", "127.0.0.1:0", "--cert", cert, "--key", key])
+        sandbox.run(&["serve", &www, "--listen", "127.0.0.1:0", "--cert", cert, "--key", key])
     };
     let mismatch = serve(&cert, &key);
     assert_exit(&mismatch, 2);
-    assert_says(&mismatch, &["key.pem", "does not belong to the certificate", "cert.pem"]);
+    assert_stderr_contains(
+        &mismatch,
+        &["key.pem", "does not belong to the certificate", "cert.pem"],
+    );
     let swapped = serve(&key, &cert);
     assert_exit(&swapped, 2);
-    assert_says(&swapped, &["no certificate found"]);
+    assert_stderr_contains(&swapped, &["no certificate found"]);
     let empty = serve(&cert, "/dev/null");
     assert_exit(&empty, 2);
-    assert_says(&empty, &["/dev/null", "private key"]);
+    assert_stderr_contains(&empty, &["/dev/null", "private key"]);
 }

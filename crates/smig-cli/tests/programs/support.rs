@@ -1,4 +1,4 @@
-//! Folders, servers and commands for the tests.
+//! Directories, servers and commands for the tests.
 
 use std::io::{BufRead as _, BufReader, Lines};
 use std::path::{Path, PathBuf};
@@ -8,36 +8,36 @@ use rustix::process::{Pid, Signal, kill_process};
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
-/// A folder to serve, one to write to, and a home of its own.
-pub(crate) struct Place(TempDir);
+/// A directory to serve, one to write to, and one for the program's data.
+pub(crate) struct Sandbox(TempDir);
 
-impl Place {
+impl Sandbox {
     pub(crate) fn new() -> Self {
-        let place = Self(tempfile::tempdir().unwrap());
-        std::fs::create_dir(place.path("www")).unwrap();
-        std::fs::create_dir(place.path("out")).unwrap();
-        place
+        let sandbox = Self(tempfile::tempdir().unwrap());
+        std::fs::create_dir(sandbox.path("www")).unwrap();
+        std::fs::create_dir(sandbox.path("out")).unwrap();
+        sandbox
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    pub(crate) fn shown(&self, name: &str) -> String {
+    pub(crate) fn path_text(&self, name: &str) -> String {
         self.path(name).display().to_string()
     }
 
-    /// A file to be served, with content that differs everywhere; its hash.
+    /// Writes a file to be served, with content without repetitions; returns its hash.
     pub(crate) fn file(&self, name: &str, length: usize) -> String {
         let content = content(length);
         std::fs::write(self.path("www").join(name), &content).unwrap();
         sha256(&content)
     }
 
-    /// The program, with this place as its home and working folder.
+    /// Returns a command that runs the program in these directories.
     pub(crate) fn smig(&self, args: &[&str]) -> Command {
-        // Slow machines are no failures.
-        let patience: &[&str] = match args {
+        // A slow machine must not fail a test.
+        let timeouts: &[&str] = match args {
             ["get", rest @ ..] if !rest.is_empty() => &["--connect-timeout", "3600"],
             ["probe", ..] => &["--timeout", "1h"],
             _ => &[],
@@ -45,7 +45,7 @@ impl Place {
         let mut command = Command::new(env!("CARGO_BIN_EXE_smig"));
         command
             .args(args)
-            .args(patience)
+            .args(timeouts)
             .current_dir(self.path("out"))
             .env("XDG_DATA_HOME", self.path("data"))
             .env("NO_COLOR", "1")
@@ -55,13 +55,13 @@ impl Place {
         command
     }
 
-    /// Runs it to its end.
+    /// Runs the program to completion.
     pub(crate) fn run(&self, args: &[&str]) -> Output {
         self.smig(args).output().unwrap()
     }
 
-    /// `smig get` for several URLs of one server.
-    pub(crate) fn get(&self, server: &Serving, args: &[&str], paths: &[&str]) -> Output {
+    /// Runs `smig get` for several URLs of one server.
+    pub(crate) fn get(&self, server: &ServerProcess, args: &[&str], paths: &[&str]) -> Output {
         let urls: Vec<_> = paths.iter().map(|path| server.url(path)).collect();
         let mut all = vec!["get"];
         all.extend(args);
@@ -69,9 +69,9 @@ impl Place {
         self.run(&all)
     }
 
-    /// Starts `smig serve` on the place's folder.
-    pub(crate) fn serve(&self, args: &[&str]) -> Serving {
-        let www = self.shown("www");
+    /// Starts `smig serve` for the directory to serve.
+    pub(crate) fn serve(&self, args: &[&str]) -> ServerProcess {
+        let www = self.path_text("www");
         let mut all = vec!["serve", &www, "--listen", "127.0.0.1:0"];
         all.extend(["--handshake-timeout", "1h", "--limit-preface-timeout", "1h"]);
         all.extend(args);
@@ -79,24 +79,28 @@ impl Place {
     }
 
     /// Starts a server, and waits until it listens.
-    pub(crate) fn start(&self, args: &[&str]) -> Serving {
+    pub(crate) fn start(&self, args: &[&str]) -> ServerProcess {
         self.start_with(args, |_| {})
     }
 
-    /// The same, with changes to how it is started.
-    pub(crate) fn start_with(&self, args: &[&str], change: impl FnOnce(&mut Command)) -> Serving {
+    /// Starts a server like [`Self::start`], after `change` to its command.
+    pub(crate) fn start_with(
+        &self,
+        args: &[&str],
+        change: impl FnOnce(&mut Command),
+    ) -> ServerProcess {
         let mut command = self.smig(args);
         change(&mut command);
         let mut child = command.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
-        let line = line_with(&mut stderr, "listening on ");
+        let line = find_line(&mut stderr, "listening on ");
         let origin = line.rsplit_once(' ').unwrap().1.to_owned();
-        Serving { child, stderr, origin }
+        ServerProcess { child, stderr, origin }
     }
 }
 
-/// Reads on until a line holds `text`.
-pub(crate) fn line_with(lines: &mut Lines<BufReader<ChildStderr>>, text: &str) -> String {
+/// Reads lines until one contains `text`, and returns it.
+pub(crate) fn find_line(lines: &mut Lines<BufReader<ChildStderr>>, text: &str) -> String {
     let mut seen = Vec::new();
     for line in lines {
         let line = line.unwrap();
@@ -109,13 +113,13 @@ pub(crate) fn line_with(lines: &mut Lines<BufReader<ChildStderr>>, text: &str) -
 }
 
 /// A running `smig serve`; killed when dropped.
-pub(crate) struct Serving {
+pub(crate) struct ServerProcess {
     pub(crate) child: Child,
     pub(crate) stderr: Lines<BufReader<ChildStderr>>,
     pub(crate) origin: String,
 }
 
-impl Serving {
+impl ServerProcess {
     pub(crate) fn url(&self, path: &str) -> String {
         format!("{}/{path}", self.origin)
     }
@@ -129,32 +133,32 @@ impl Serving {
     }
 }
 
-impl Drop for Serving {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // It may have ended already, as the test wanted.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 /// A command that is killed when this is dropped.
-pub(crate) struct Ended(pub(crate) Child);
+pub(crate) struct KillGuard(pub(crate) Child);
 
-impl Ended {
+impl KillGuard {
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.0), signal).unwrap();
     }
 }
 
-impl Drop for Ended {
+impl Drop for KillGuard {
     fn drop(&mut self) {
-        // It may have ended already, as the test wanted.
+        // It may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Bytes in which every stretch is different.
+/// Returns bytes without repetitions.
 pub(crate) fn content(length: usize) -> Vec<u8> {
     let mut content: Vec<u8> =
         (0_u64..).flat_map(|n| (n * 0x9e37_79b9).to_be_bytes()).take(length).collect();

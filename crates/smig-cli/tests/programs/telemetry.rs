@@ -8,13 +8,13 @@ use std::thread::JoinHandle;
 use rustix::process::Signal;
 use smig_testkit::port::ReservedPort;
 
-use crate::support::{Place, Serving, assert_exit, line_with, text};
+use crate::support::{Sandbox, ServerProcess, assert_exit, find_line, text};
 
 /// Starts a collector that accepts one request, and returns its head and body.
 fn collector() -> (String, JoinHandle<(String, Vec<u8>)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
-    let taking = std::thread::spawn(move || {
+    let request = std::thread::spawn(move || {
         let (tcp, _) = listener.accept().unwrap();
         let mut tcp = BufReader::new(tcp);
         let mut head = String::new();
@@ -27,65 +27,65 @@ fn collector() -> (String, JoinHandle<(String, Vec<u8>)>) {
         tcp.get_mut().write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
         (head, body)
     });
-    (endpoint, taking)
+    (endpoint, request)
 }
 
-fn start(mut command: Command) -> Serving {
+fn start(mut command: Command) -> ServerProcess {
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
-    let line = line_with(&mut stderr, "listening on ");
-    Serving { child, stderr, origin: line.rsplit_once(' ').unwrap().1.to_owned() }
+    let line = find_line(&mut stderr, "listening on ");
+    ServerProcess { child, stderr, origin: line.rsplit_once(' ').unwrap().1.to_owned() }
 }
 
 #[track_caller]
-fn assert_holds(body: &[u8], part: &str) {
-    let holds = body.windows(part.len()).any(|bytes| bytes == part.as_bytes());
-    assert!(holds, "no {part:?} in {}", body.escape_ascii());
+fn assert_contains(body: &[u8], part: &str) {
+    let is_contained = body.windows(part.len()).any(|bytes| bytes == part.as_bytes());
+    assert!(is_contained, "no {part:?} in {}", body.escape_ascii());
 }
 
 #[test]
-fn the_environment_names_a_collector_and_the_last_batch_goes_with_sigterm() {
-    let place = Place::new();
-    let (endpoint, taking) = collector();
-    let file = place.shown("gateway.toml");
+fn the_environment_configures_a_collector_and_sigterm_flushes() {
+    let sandbox = Sandbox::new();
+    let (endpoint, request) = collector();
+    let file = sandbox.path_text("gateway.toml");
     let listen = "[[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'cleartext'\n";
     std::fs::write(&file, format!("{listen}[[route]]\nstatus = 200\n")).unwrap();
-    let mut command = place.smig(&["gateway", "--config", &file]);
+    let mut command = sandbox.smig(&["gateway", "--config", &file]);
     // No batch is sent before shutdown.
     command
         .env("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)
         .env("OTEL_BSP_SCHEDULE_DELAY", "86400000");
     let mut gateway = start(command);
-    line_with(&mut gateway.stderr, &format!("sending traces to {endpoint}/v1/traces"));
-    assert_exit(&place.get(&gateway, &[], &["some/path?secret"]), 0);
+    find_line(&mut gateway.stderr, &format!("sending traces to {endpoint}/v1/traces"));
+    assert_exit(&sandbox.get(&gateway, &[], &["some/path?secret"]), 0);
     gateway.signal(Signal::TERM);
-    let (head, body) = taking.join().unwrap();
+    let (head, body) = request.join().unwrap();
     assert!(head.starts_with("POST /v1/traces HTTP/1.1\r\n"), "{head}");
     for part in ["service.name", "smig-gateway", "GET /", "/some/path"] {
-        assert_holds(&body, part);
+        assert_contains(&body, part);
     }
-    line_with(&mut gateway.stderr, "stopped after ");
+    find_line(&mut gateway.stderr, "stopped after ");
     assert_eq!(gateway.child.wait().unwrap().code(), Some(0));
 }
 
 #[test]
-fn a_collector_that_is_away_is_said_once_and_its_spans_are_counted() {
-    let place = Place::new();
-    let nobody = ReservedPort::new();
-    let file = place.shown("gateway.toml");
+fn an_unreachable_collector_is_logged_and_dropped_spans_are_counted() {
+    let sandbox = Sandbox::new();
+    let unused_port = ReservedPort::new();
+    let file = sandbox.path_text("gateway.toml");
     let config = format!(
         "[[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'cleartext'\n[[route]]\nstatus = 200\n\
-         [admin]\nlisten = '127.0.0.1:0'\n[telemetry]\nendpoint = 'http://{nobody}'\n"
+         [admin]\nlisten = '127.0.0.1:0'\n[telemetry]\nendpoint = 'http://{unused_port}'\n"
     );
     std::fs::write(&file, config).unwrap();
-    let mut command = place.smig(&["gateway", "--config", &file]);
+    let mut command = sandbox.smig(&["gateway", "--config", &file]);
     command.env("OTEL_BSP_SCHEDULE_DELAY", "10");
     let mut gateway = start(command);
-    let page = line_with(&mut gateway.stderr, "live page, metrics: ");
+    let page = find_line(&mut gateway.stderr, "live page, metrics: ");
     let page = page.rsplit_once("http://").unwrap().1.to_owned();
-    assert_exit(&place.get(&gateway, &[], &["x"]), 0);
-    let said = line_with(&mut gateway.stderr, "spans are dropped");
-    assert!(said.contains(&nobody.to_string()), "{said}");
+    assert_exit(&sandbox.get(&gateway, &[], &["x"]), 0);
+    let log_line = find_line(&mut gateway.stderr, "spans are dropped");
+    assert!(log_line.contains(&unused_port.to_string()), "{log_line}");
     let mut admin = TcpStream::connect(page).unwrap();
     admin
         .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
@@ -96,14 +96,14 @@ fn a_collector_that_is_away_is_said_once_and_its_spans_are_counted() {
         assert!(metrics.contains(line), "{metrics}");
     }
     gateway.signal(Signal::TERM);
-    line_with(&mut gateway.stderr, "stopped after ");
+    find_line(&mut gateway.stderr, "stopped after ");
     assert_eq!(gateway.child.wait().unwrap().code(), Some(0));
 }
 
 #[test]
-fn what_is_wrong_has_its_line_and_a_change_takes_a_restart() {
-    let place = Place::new();
-    let file = place.shown("smig.toml");
+fn invalid_settings_have_a_line_and_changes_need_a_restart() {
+    let sandbox = Sandbox::new();
+    let file = sandbox.path_text("smig.toml");
     let agent = "[gateway]\nurl = 'https://127.0.0.1:1'\n";
     let gateway = "[[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'cleartext'\n";
     let cases = [
@@ -132,22 +132,22 @@ fn what_is_wrong_has_its_line_and_a_change_takes_a_restart() {
     ];
     for (program, keys, expected) in cases {
         std::fs::write(&file, format!("{program}[telemetry]\n{keys}\n")).unwrap();
-        let output = place.run(&["config", "check", &file]);
+        let output = sandbox.run(&["config", "check", &file]);
         assert_exit(&output, 2);
-        let said = text(&output.stderr);
-        assert!(said.contains(&format!("{file}:{expected}")), "{said}");
+        let stderr = text(&output.stderr);
+        assert!(stderr.contains(&format!("{file}:{expected}")), "{stderr}");
     }
-    let mut command = place.smig(&["gateway", "--to", "http://127.0.0.1:1", "--cleartext"]);
+    let mut command = sandbox.smig(&["gateway", "--to", "http://127.0.0.1:1", "--cleartext"]);
     let output = command.env("OTEL_EXPORTER_OTLP_ENDPOINT", "localhost:4318").output().unwrap();
     assert_exit(&output, 2);
     assert!(text(&output.stderr).contains("OTEL_EXPORTER_OTLP_ENDPOINT: \"localhost:4318\""));
 
     std::fs::write(&file, format!("{gateway}[[route]]\nstatus = 200\n")).unwrap();
-    let mut running = place.start(&["gateway", "--config", &file]);
+    let mut running = sandbox.start(&["gateway", "--config", &file]);
     let more = "[[route]]\nstatus = 200\n[telemetry]\nendpoint = 'http://127.0.0.1:1'\n";
     std::fs::write(&file, format!("{gateway}{more}")).unwrap();
     running.signal(Signal::HUP);
-    line_with(&mut running.stderr, "these need a restart: telemetry");
+    find_line(&mut running.stderr, "these need a restart: telemetry");
     running.signal(Signal::TERM);
     assert_eq!(running.child.wait().unwrap().code(), Some(0));
 }

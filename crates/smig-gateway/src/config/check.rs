@@ -19,19 +19,19 @@ pub(super) fn listeners(listen: &[AtKey<ListenSpec>], document: &mut Document<'_
         for address in &value.address {
             if address.port() != 0 && seen.contains(address) {
                 document
-                    .fault(&key_path(at, &["address"]), format!("{address} is configured twice"));
+                    .report(&key_path(at, &["address"]), format!("{address} is configured twice"));
             }
             seen.push(*address);
         }
         if value.redirect_to_https.is_some() && value.protocol == ListenProtocol::Tls {
             let what = "this listener uses TLS; set protocol = \"cleartext\"";
-            document.fault(&key_path(at, &["redirect_to_https"]), what);
+            document.report(&key_path(at, &["redirect_to_https"]), what);
         }
         if let Some(port) = value.redirect_to_https
             && value.address.iter().any(|address| address.port() == port)
         {
             let what = "this is the listener's own port: redirects would loop";
-            document.fault(&key_path(at, &["redirect_to_https"]), what);
+            document.report(&key_path(at, &["redirect_to_https"]), what);
         }
     }
 }
@@ -43,7 +43,7 @@ pub(super) fn routes(
 ) {
     for AtKey { at, value } in upstreams {
         if value.servers.is_empty() {
-            document.fault(&key_path(at, &["servers"]), "no servers; add at least one");
+            document.report(&key_path(at, &["servers"]), "no servers; add at least one");
         }
     }
     let names: Vec<&str> =
@@ -52,7 +52,7 @@ pub(super) fn routes(
     let complete = !document.has_faults();
     let mut seen = BTreeMap::new();
     for AtKey { at, value } in routes {
-        let mut fault = |keys: &[&str], what: String| document.fault(&key_path(at, keys), what);
+        let mut fault = |keys: &[&str], what: String| document.report(&key_path(at, keys), what);
         if let Err((key, what)) = check_action(value) {
             fault(&[key], what);
         }

@@ -44,7 +44,11 @@ pub const KEYS: [&str; 10] = [
 /// The schema of the shared settings.
 static SCHEMA: LazyLock<Schema<Box<ServerSettings>>> = LazyLock::new(|| {
     let sections = smig_settings::SECTIONS.to_vec();
-    Schema { sections, settings: smig_settings::shared(), example: "smig config example gateway" }
+    Schema {
+        sections,
+        settings: smig_settings::shared_settings(),
+        example_command: "smig config example gateway",
+    }
 });
 
 /// The configuration of a gateway.
@@ -122,20 +126,20 @@ impl Config {
             source: Some(ConfigText { file: path.to_owned(), text: text.to_owned() }),
             ..Self::default()
         };
-        if document.has("forward_proxy") {
+        if document.contains("forward_proxy") {
             set_agent_defaults(&mut config.server.engine);
         }
-        document.settings(&SCHEMA, &mut config.server);
-        let listen = document.each("listen");
-        let certificates = document.each("certificate");
-        let upstreams = document.named("upstreams");
-        let routes = document.each("route");
-        let tls = document.one("tls");
-        let forwarded = document.one("forwarded");
-        let access_log = document.one("access_log");
-        let forward_proxy = document.one("forward_proxy");
-        let admin = document.one("admin");
-        let telemetry = document.one("telemetry");
+        document.read_sections(&SCHEMA, &mut config.server);
+        let listen = document.take_array("listen");
+        let certificates = document.take_array("certificate");
+        let upstreams = document.take_tables("upstreams");
+        let routes = document.take_array("route");
+        let tls = document.take("tls");
+        let forwarded = document.take("forwarded");
+        let access_log = document.take("access_log");
+        let forward_proxy = document.take("forward_proxy");
+        let admin = document.take("admin");
+        let telemetry = document.take("telemetry");
         check::listeners(&listen, &mut document);
         check::routes(&routes, &upstreams, &mut document);
         let sections = SCHEMA.sections.iter().map(|(section, _)| *section);
@@ -198,7 +202,7 @@ impl Config {
         }
         Diagnostics {
             file,
-            faults: vec![Diagnostic { line, key: at.join("."), what: what.into() }],
+            faults: vec![Diagnostic { line, key: at.join("."), message: what.into() }],
         }
     }
 

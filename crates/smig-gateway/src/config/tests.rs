@@ -163,7 +163,7 @@ fn shared_settings_are_parsed() {
     let config = parse(text).unwrap();
     assert_eq!(config.server.workers, Some(3));
     assert_eq!(config.server.drain_timeout, Duration::from_secs(7));
-    assert_eq!(config.server.rules.policy.min_size, 1 << 20);
+    assert_eq!(config.server.migration.policy.min_size, 1 << 20);
     assert_eq!(
         config.changed_server_settings(&Config::default()),
         ["server.workers", "server.drain_timeout", "migration.min_size"]

@@ -69,7 +69,7 @@ pub fn parse(
     settings: SettingsCheck<'_>,
 ) -> Result<Campaign, Vec<Diagnostic>> {
     let located = KeyLocations::parse(text)
-        .map_err(|(line, what)| vec![Diagnostic { line, key: String::new(), what }])?;
+        .map_err(|(line, message)| vec![Diagnostic { line, key: String::new(), message }])?;
     // Does not fail: the located parse has accepted the text.
     let mut base: Table =
         text.parse().map_err(|error: toml::de::Error| vec![plain(error.message())])?;
@@ -113,7 +113,7 @@ pub fn parse(
 }
 
 fn plain(what: &str) -> Diagnostic {
-    Diagnostic { line: 1, key: String::new(), what: what.to_owned() }
+    Diagnostic { line: 1, key: String::new(), message: what.to_owned() }
 }
 
 fn path(keys: &[&str]) -> Vec<String> {
@@ -255,7 +255,7 @@ impl Reader<'_> {
         let best = places.fold(below, |best, found| {
             if found.depth >= best.depth && found.depth > 0 { found } else { best }
         });
-        Diagnostic { line: best.line, key: at.join("."), what: what.trim_end().to_owned() }
+        Diagnostic { line: best.line, key: at.join("."), message: what.trim_end().to_owned() }
     }
 }
 

@@ -7,14 +7,14 @@ use clap::Parser;
 use super::*;
 
 #[derive(Debug, Parser)]
-struct Line {
+struct TestCli {
     #[command(flatten)]
     args: SurveyArgs,
 }
 
 fn parse(line: &[&str]) -> Result<SurveyArgs, clap::Error> {
     let line = ["survey"].iter().chain(line);
-    Line::try_parse_from(line).map(|line| line.args)
+    TestCli::try_parse_from(line).map(|line| line.args)
 }
 
 const GOOD: &str = r#"{"log":{"entries":[{"request":{"url":"https://a.example/"},
@@ -22,13 +22,13 @@ const GOOD: &str = r#"{"log":{"entries":[{"request":{"url":"https://a.example/"}
 
 #[test]
 fn damaged_files_are_named_or_skipped() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     let (good, bad) = (path("good.har"), path("bad.har"));
     fs::write(&good, GOOD).unwrap();
     fs::write(&bad, "{\"log\":\n{}}").unwrap();
     let error = run(&parse(&["har", &good, &bad]).unwrap()).unwrap_err();
-    let failure = error.downcast_ref::<Failure>().unwrap();
+    let failure = error.downcast_ref::<CliError>().unwrap();
     assert_eq!(failure.exit, Exit::Read);
     assert!(error.to_string().contains("bad.har: line 2, log: missing field"), "{error}");
     run(&parse(&["har", "--skip-damaged", &good, &bad, "--json"]).unwrap()).unwrap();
@@ -45,8 +45,8 @@ fn a_crawl_needs_sites_and_a_contact() {
     assert!(parse(&["crawl", "a.example"]).is_err());
     assert!(parse(&["crawl", "--contact", "me@a.example"]).is_err());
     assert!(parse(&["crawl", "--contact", "me@a.example", "a.example", "--rate", "9"]).is_err());
-    let folder = tempfile::tempdir().unwrap();
-    let list = folder.path().join("sites.txt");
+    let dir = tempfile::tempdir().unwrap();
+    let list = dir.path().join("sites.txt");
     fs::write(&list, "# mine\n\na.example\nhttps://A.example/#x\nhttp://b.example/y\n").unwrap();
     let line =
         ["crawl", "--contact", "me@a.example", "c.example", "--list", list.to_str().unwrap()];

@@ -35,7 +35,7 @@ impl DemoOptions {
         }
         // The settings are those of the file, which a test checks.
         parse(&file.to_string(), "demo", Path::new("/"), &|_| Ok(())).map_err(|faults| {
-            let faults: Vec<_> = faults.iter().map(|fault| fault.what.clone()).collect();
+            let faults: Vec<_> = faults.iter().map(|fault| fault.message.clone()).collect();
             wrong(faults.join("; "))
         })
     }

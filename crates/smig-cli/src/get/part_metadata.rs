@@ -20,14 +20,18 @@ pub(super) struct PartMetadata {
 
 impl PartMetadata {
     /// Builds the metadata of a response; `None` if it has no strong validator.
-    pub(super) fn of(url: &str, headers: &HeaderMap, total: Option<u64>) -> Option<Self> {
+    pub(super) fn from_response(
+        url: &str,
+        headers: &HeaderMap,
+        total: Option<u64>,
+    ) -> Option<Self> {
         let validator = strong_tag(headers).or_else(|| strong_date(headers))?;
         Some(Self { url: url.to_owned(), validator, total })
     }
 
     pub(super) fn load(path: &Path, url: &str) -> Option<Self> {
-        let note: Self = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
-        (note.url == url).then_some(note)
+        let metadata: Self = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+        (metadata.url == url).then_some(metadata)
     }
 
     pub(super) fn store(&self, path: &Path) -> std::io::Result<()> {
@@ -35,7 +39,7 @@ impl PartMetadata {
     }
 
     /// Returns the path of the metadata for a partial file.
-    pub(super) fn place(part: &Path) -> PathBuf {
+    pub(super) fn path_for(part: &Path) -> PathBuf {
         with_suffix(part, ".json")
     }
 }
@@ -66,7 +70,7 @@ pub(super) struct ContentRange {
 }
 
 impl ContentRange {
-    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
+    pub(super) fn from_headers(headers: &HeaderMap) -> Option<Self> {
         let (range, total) =
             text(headers, CONTENT_RANGE)?.strip_prefix("bytes ")?.split_once('/')?;
         let (first, last) = range.trim().split_once('-')?;
@@ -95,8 +99,10 @@ mod tests {
 
     #[test]
     fn only_strong_validators_count() {
-        let validator =
-            |fields: &[_]| PartMetadata::of("u", &headers(fields), None).map(|note| note.validator);
+        let validator = |fields: &[_]| {
+            PartMetadata::from_response("u", &headers(fields), None)
+                .map(|metadata| metadata.validator)
+        };
         assert_eq!(validator(&[(ETAG, "\"a\"")]).as_deref(), Some("\"a\""));
         assert_eq!(validator(&[(ETAG, "W/\"a\"")]), None);
         let modified = (LAST_MODIFIED, "Sun, 06 Nov 1994 08:49:37 GMT");
@@ -106,13 +112,13 @@ mod tests {
     }
 
     #[test]
-    fn content_ranges() {
-        let of = |value| ContentRange::of(&headers(&[(CONTENT_RANGE, value)]));
+    fn content_ranges_are_parsed() {
+        let parse = |value| ContentRange::from_headers(&headers(&[(CONTENT_RANGE, value)]));
         let range = ContentRange { first: 5, last: 9, total: Some(10) };
-        assert_eq!(of("bytes 5-9/10"), Some(range));
-        assert_eq!(of("bytes 5-9/*"), Some(ContentRange { total: None, ..range }));
+        assert_eq!(parse("bytes 5-9/10"), Some(range));
+        assert_eq!(parse("bytes 5-9/*"), Some(ContentRange { total: None, ..range }));
         for bad in ["bytes */10", "bytes 9-5/10", "bytes 5-10/10", "lines 1-2/3", "bytes 1-2", ""] {
-            assert_eq!(of(bad), None, "{bad}");
+            assert_eq!(parse(bad), None, "{bad}");
         }
     }
 }

@@ -19,18 +19,18 @@ pub(super) enum Quoting {
 
 impl Token {
     /// Returns the key and value of `key=value`.
-    pub(super) fn pair(&self) -> Option<(&[u8], &[u8])> {
+    pub(super) fn key_value(&self) -> Option<(&[u8], &[u8])> {
         let at = self.equals?;
         Some((self.text.get(..at)?, self.text.get(at + 1..)?))
     }
 
     /// Returns the text for messages.
-    pub(super) fn shown(&self) -> String {
+    pub(super) fn to_text(&self) -> String {
         String::from_utf8_lossy(&self.text).into_owned()
     }
 
     /// Returns whether this is the bare word `word`.
-    pub(super) fn is(&self, word: &str) -> bool {
+    pub(super) fn is_word(&self, word: &str) -> bool {
         self.quoting == Quoting::Bare && self.text == word.as_bytes()
     }
 }
@@ -46,19 +46,19 @@ pub(super) fn split(line: &str) -> Result<Vec<Token>, String> {
         while bytes.next_if(u8::is_ascii_whitespace).is_some() {}
         match bytes.peek() {
             None | Some(b'#') => return Ok(words),
-            Some(_) => words.push(word(&mut bytes)?),
+            Some(_) => words.push(read_token(&mut bytes)?),
         }
     }
 }
 
 type Bytes<'a> = std::iter::Peekable<std::str::Bytes<'a>>;
 
-fn word(bytes: &mut Bytes<'_>) -> Result<Token, String> {
+fn read_token(bytes: &mut Bytes<'_>) -> Result<Token, String> {
     let quoting = if bytes.peek() == Some(&b'"') { Quoting::Quoted } else { Quoting::Bare };
     let mut word = Token { text: Vec::new(), equals: None, quoting };
     while let Some(byte) = bytes.next_if(|byte| !byte.is_ascii_whitespace()) {
         match byte {
-            b'"' => quoted(bytes, &mut word.text)?,
+            b'"' => read_quoted(bytes, &mut word.text)?,
             b'=' => {
                 word.equals.get_or_insert(word.text.len());
                 word.text.push(byte);
@@ -69,18 +69,18 @@ fn word(bytes: &mut Bytes<'_>) -> Result<Token, String> {
     Ok(word)
 }
 
-fn quoted(bytes: &mut Bytes<'_>, text: &mut Vec<u8>) -> Result<(), String> {
+fn read_quoted(bytes: &mut Bytes<'_>, text: &mut Vec<u8>) -> Result<(), String> {
     loop {
         match bytes.next() {
             None => return Err("unterminated quote".to_owned()),
             Some(b'"') => return Ok(()),
-            Some(b'\\') => text.push(escaped(bytes)?),
+            Some(b'\\') => text.push(read_escape(bytes)?),
             Some(byte) => text.push(byte),
         }
     }
 }
 
-fn escaped(bytes: &mut Bytes<'_>) -> Result<u8, String> {
+fn read_escape(bytes: &mut Bytes<'_>) -> Result<u8, String> {
     match bytes.next() {
         Some(b'n') => Ok(b'\n'),
         Some(b'r') => Ok(b'\r'),
@@ -98,7 +98,7 @@ fn escaped(bytes: &mut Bytes<'_>) -> Result<u8, String> {
 }
 
 /// Parses bytes in hexadecimal, with or without spaces between them.
-pub(super) fn hex(text: &[u8]) -> Result<Vec<u8>, String> {
+pub(super) fn parse_hex(text: &[u8]) -> Result<Vec<u8>, String> {
     let digits: Vec<u8> = text.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
     let bad =
         || format!("{:?} is not hexadecimal, two digits per byte", String::from_utf8_lossy(text));
@@ -115,7 +115,7 @@ pub(super) fn hex(text: &[u8]) -> Result<Vec<u8>, String> {
 }
 
 /// Parses a number: decimal, or hexadecimal with 0x.
-pub(super) fn number(text: &[u8]) -> Result<u32, String> {
+pub(super) fn parse_number(text: &[u8]) -> Result<u32, String> {
     let text = String::from_utf8_lossy(text);
     let parsed = match text.strip_prefix("0x") {
         Some(digits) => u32::from_str_radix(digits, 16),
@@ -129,25 +129,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_quotes_escapes_comments() {
+    fn lines_are_split_into_words() {
         let words = split("data stream=1 \"a b\\x00\\\"\" x=\"y z\" # rest").unwrap();
         let texts: Vec<_> = words.iter().map(|word| word.text.as_slice()).collect();
         assert_eq!(texts, [&b"data"[..], b"stream=1", b"a b\0\"", b"x=y z"]);
-        assert_eq!(words[3].pair(), Some((&b"x"[..], &b"y z"[..])));
+        assert_eq!(words[3].key_value(), Some((&b"x"[..], &b"y z"[..])));
         assert_eq!(words[2].quoting, Quoting::Quoted);
-        assert_eq!(split("a=b=c").unwrap()[0].pair(), Some((&b"a"[..], &b"b=c"[..])));
+        assert_eq!(split("a=b=c").unwrap()[0].key_value(), Some((&b"a"[..], &b"b=c"[..])));
         assert!(split("\"open").is_err());
         assert!(split("\"\\q\"").is_err());
         assert!(split("  # nothing").unwrap().is_empty());
     }
 
     #[test]
-    fn numbers_and_bytes() {
-        assert_eq!(number(b"0xff"), Ok(255));
-        assert_eq!(number(b"17"), Ok(17));
-        assert!(number(b"-1").is_err());
-        assert_eq!(hex(b"00 fF"), Ok(vec![0, 255]));
-        assert!(hex(b"0").is_err());
-        assert!(hex(b"zz").is_err());
+    fn numbers_and_bytes_are_parsed() {
+        assert_eq!(parse_number(b"0xff"), Ok(255));
+        assert_eq!(parse_number(b"17"), Ok(17));
+        assert!(parse_number(b"-1").is_err());
+        assert_eq!(parse_hex(b"00 fF"), Ok(vec![0, 255]));
+        assert!(parse_hex(b"0").is_err());
+        assert!(parse_hex(b"zz").is_err());
     }
 }

@@ -27,12 +27,12 @@ pub(crate) fn start(level: Level) {
         .with_env_var("SMIG_LOG")
         .from_env_lossy();
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let is_painted = !no_color && std::io::stderr().is_terminal();
+    let uses_color = !no_color && std::io::stderr().is_terminal();
     // Fails only if a subscriber is installed already, which does not happen.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(|| crate::stderr::Lines)
-        .with_ansi(is_painted)
+        .with_writer(|| crate::stderr::StderrLines)
+        .with_ansi(uses_color)
         .with_target(false)
         .try_init();
 }

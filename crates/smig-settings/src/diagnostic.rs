@@ -1,20 +1,20 @@
-//! Faults of a file.
+//! Faults of a configuration file.
 
 use std::fmt;
 use std::path::Path;
 
 /// Minimum Jaro-Winkler similarity of a word to a suggestion.
-const LIKENESS: f64 = 0.7;
+const MIN_SIMILARITY: f64 = 0.7;
 
-/// A fault.
+/// A fault of a file, with its position.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Diagnostic {
     /// The line in the file, from 1.
     pub line: usize,
-    /// The key with its tables; empty if there is none, or if `what` names it.
+    /// The key with its tables; empty if there is none, or if `message` names it.
     pub key: String,
     /// What is wrong, and what would be correct.
-    pub what: String,
+    pub message: String,
 }
 
 /// All faults of a file.
@@ -31,7 +31,7 @@ impl Diagnostics {
     #[must_use]
     pub fn unreadable(file: &Path, what: &str, error: &std::io::Error) -> Self {
         let what = format!("cannot read {what}: {error}");
-        let fault = Diagnostic { line: 1, key: String::new(), what };
+        let fault = Diagnostic { line: 1, key: String::new(), message: what };
         Self { file: file.display().to_string(), faults: vec![fault] }
     }
 }
@@ -42,7 +42,7 @@ impl fmt::Display for Diagnostic {
         if !self.key.is_empty() {
             write!(f, "{}: ", self.key)?;
         }
-        f.write_str(&self.what)
+        f.write_str(&self.message)
     }
 }
 
@@ -63,7 +63,7 @@ impl std::error::Error for Diagnostics {}
 /// Returns the known word that is most similar to a misspelt one; of equally similar ones, the last.
 #[must_use]
 pub fn suggest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let likeness = |known: &str| strsim::jaro_winkler(word, known);
-    let best = known.into_iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-    best.filter(|known| likeness(known) > LIKENESS)
+    let similarity = |known: &str| strsim::jaro_winkler(word, known);
+    let best = known.into_iter().max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
+    best.filter(|known| similarity(known) > MIN_SIMILARITY)
 }
