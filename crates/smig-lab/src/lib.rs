@@ -3,7 +3,7 @@
 //! - [`scenario`]: what to measure, from a TOML file;
 //! - [`trial`]: one run of a scenario, and its result;
 //! - [`campaign`]: many trials, each in a process of its own, and their results;
-//! - [`peer`]: the servers; [`workload`]: the clients;
+//! - [`servers`]: the servers; [`workload`]: the clients;
 //! - [`recording`]: time series of a run, all on one clock;
 //! - [`timeline`]: these on one time axis: the file and its chart;
 //! - [`compare`]: comparison of results;
@@ -13,10 +13,10 @@
 
 pub mod campaign;
 pub mod compare;
-pub mod peer;
 pub mod recording;
 pub mod reproduce;
 pub mod scenario;
+pub mod servers;
 pub mod timeline;
 pub mod trial;
 pub mod workload;

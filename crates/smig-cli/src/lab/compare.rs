@@ -9,7 +9,7 @@ use anyhow::Result;
 use clap::Args;
 use smig_chart::table::{to_csv, to_markdown, to_text};
 use smig_lab::campaign::read_results;
-use smig_lab::compare::{Comparison, Selector, compare, pair, series_of, table};
+use smig_lab::compare::{Comparison, Selector, compare, pair_by_condition, series_of, table};
 use smig_lab::trial::TrialResult;
 use smig_stats::Bootstrap;
 
@@ -93,7 +93,7 @@ fn comparisons(args: &CompareArgs) -> Result<Vec<Comparison>, CliError> {
     let a_results = read(a_path)?;
     let b_results = args.b.path.as_deref().map(read).transpose()?;
     let b_results = b_results.as_deref().unwrap_or(&a_results);
-    let groups = pair((&args.a, &a_results), (&args.b, b_results));
+    let groups = pair_by_condition((&args.a, &a_results), (&args.b, b_results));
     if groups.is_empty() {
         return Err(nothing_to_compare(args, &a_results, b_results));
     }
@@ -110,7 +110,7 @@ fn comparisons(args: &CompareArgs) -> Result<Vec<Comparison>, CliError> {
             metrics.push(b.metric.clone());
             if let Some(a) = a.iter().find(|a| a.metric == b.metric && is_selected(&a.metric)) {
                 let (a, b) = ((a_label.as_str(), a), (b_label.as_str(), b));
-                comparisons.extend(compare(&group.setting, a, b, &bootstrap));
+                comparisons.extend(compare(&group.condition, a, b, &bootstrap));
             }
         }
     }
@@ -140,7 +140,7 @@ fn labels(args: &CompareArgs) -> (String, String) {
 /// Explains why there is nothing to compare.
 fn nothing_to_compare(args: &CompareArgs, a: &[TrialResult], b: &[TrialResult]) -> CliError {
     let side = |selector: &Selector, results: &[TrialResult]| {
-        let matching = results.iter().filter(|one| selector.takes(&one.id.variant)).count();
+        let matching = results.iter().filter(|one| selector.matches(&one.id.variant)).count();
         (matching == 0).then(|| {
             let mut variants: Vec<String> =
                 results.iter().map(|one| one.id.variant.to_string()).collect();

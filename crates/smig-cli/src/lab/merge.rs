@@ -39,13 +39,13 @@ pub(super) fn run(args: &MergeArgs) -> Result<ExitCode> {
         merge(&args.out, &args.from, args.build.builds()).context("cannot merge the results")?;
     if args.json {
         let summary = serde_json::json!({
-            "file": merged.file, "results": merged.results, "repeated": merged.repeated,
+            "file": merged.file, "results": merged.results, "repeated": merged.duplicates,
         });
         outln!("{summary}");
     } else {
         outln!("{} results in {}", merged.results, merged.file.display());
-        if merged.repeated > 0 {
-            outln!("{} duplicate results skipped", merged.repeated);
+        if merged.duplicates > 0 {
+            outln!("{} duplicate results skipped", merged.duplicates);
         }
     }
     Ok(ExitCode::SUCCESS)

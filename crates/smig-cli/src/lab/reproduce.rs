@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 use smig_chart::table::to_text;
 use smig_lab::campaign::{
-    self, CampaignError, Missing, Options, Plan, Summary, plan, read_results,
+    self, CampaignError, MissingServer, Options, Plan, Summary, plan, read_results,
 };
 use smig_lab::reproduce::{
     Experiment, Extent, SURVEY, findings, read_survey, render_json, summary, survey_test_web,
@@ -99,7 +99,7 @@ enum ReproduceCommand {
 }
 
 fn name(text: &str) -> Result<String, String> {
-    if text == "all" || text == SURVEY || Experiment::named(text).is_some() {
+    if text == "all" || text == SURVEY || Experiment::by_name(text).is_some() {
         return Ok(text.to_owned());
     }
     let names: Vec<_> = Experiment::all().iter().map(|experiment| experiment.name).collect();
@@ -171,10 +171,10 @@ fn selected_trials(
     if let Some(repetitions) = repetitions {
         campaign.repetitions = repetitions;
     }
-    let mut trials = campaign.cells();
+    let mut trials = campaign.trials();
     if repetitions.is_none() {
         trials.retain(|cell| {
-            cell.id.repetition <= experiment.repeats(extent, &campaign, &cell.id.variant)
+            cell.id.repetition <= experiment.repetitions(extent, &campaign, &cell.id.variant)
         });
     }
     Ok((campaign, trials))
@@ -189,14 +189,14 @@ fn measure(args: &ReproduceArgs) -> Result<ExitCode> {
     let smig = std::env::current_exe().context("cannot find the path of this program")?;
     let options = Options {
         out,
-        share: None,
+        shard: None,
         filter: Filter::default(),
         jobs: args.jobs.unwrap_or_else(default_jobs),
         build: build(&smig)?,
         builds: args.build.builds(),
         smig,
         version: concat!("smig ", env!("CARGO_PKG_VERSION")).into(),
-        disturbed: args.disturbed.into(),
+        on_disturbed: args.disturbed.into(),
     };
     let plan = combined_plan(args, extent, &options)?;
     let stop = CancellationToken::default();
@@ -226,7 +226,7 @@ fn combined_plan(args: &ReproduceArgs, extent: Extent, options: &Options) -> Res
         args.names.iter().any(|name| name == "all" || name == experiment.name)
     };
     let mut combined = Plan {
-        cells: Vec::new(),
+        trials: Vec::new(),
         done: 0,
         missing: Vec::new(),
         programs: BTreeMap::new(),
@@ -241,12 +241,12 @@ fn combined_plan(args: &ReproduceArgs, extent: Extent, options: &Options) -> Res
             error => error.into(),
         })?;
         let kept: Vec<_> = part
-            .cells
+            .trials
             .into_iter()
             .filter(|cell| trials.iter().any(|wanted| wanted.id == cell.id))
             .collect();
         combined.done += part.done;
-        combined.cells.extend(kept);
+        combined.trials.extend(kept);
         combined.programs.extend(part.programs);
         combined.versions.extend(part.versions);
         for missing in part.missing {
@@ -255,13 +255,13 @@ fn combined_plan(args: &ReproduceArgs, extent: Extent, options: &Options) -> Res
     }
     // All first repetitions before any second one: an interrupted campaign still yields a report
     // with all figures.
-    combined.cells.sort_by_key(|cell| cell.id.repetition);
+    combined.trials.sort_by_key(|cell| cell.id.repetition);
     Ok(combined)
 }
 
-fn add_missing(all: &mut Vec<Missing>, missing: Missing) {
+fn add_missing(all: &mut Vec<MissingServer>, missing: MissingServer) {
     match all.iter_mut().find(|known| known.kind == missing.kind) {
-        Some(known) => known.cells += missing.cells,
+        Some(known) => known.trials += missing.trials,
         None => all.push(missing),
     }
 }
@@ -292,8 +292,8 @@ fn print_outcome(done: &Summary) -> ExitCode {
     if done.rejected > 0 {
         eprintln!("{} disturbed runs were repeated or dropped", done.rejected);
     }
-    if done.left > 0 {
-        eprintln!("stopped; {} runs are left, the same command resumes", done.left);
+    if done.not_started > 0 {
+        eprintln!("stopped; {} runs are left, the same command resumes", done.not_started);
         return ExitCode::from(INTERRUPTED);
     }
     if done.given_up.is_empty() {

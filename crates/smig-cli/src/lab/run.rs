@@ -10,10 +10,10 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use smig_lab::campaign::{
-    self, CampaignError, Disturbed, Event, Options, Plan, Summary, keep_scenario, plan,
+    self, CampaignError, Event, OnDisturbed, Options, Plan, Summary, copy_scenario, plan,
 };
-use smig_lab::peer::{RunAs, ServerEnv, ServerJob, program_of};
 use smig_lab::scenario::{self, Campaign, Filter, Shard, SizeClass};
+use smig_lab::servers::{RunAs, ServerEnv, ServerJob, find_server_program};
 use smig_lab::trial::{TrialResult, estimated_duration};
 use smig_lab::workload::{Outcome, ServerFiles};
 use tokio_util::sync::CancellationToken;
@@ -84,7 +84,7 @@ pub(super) enum DisturbedRuns {
     Drop,
 }
 
-impl From<DisturbedRuns> for Disturbed {
+impl From<DisturbedRuns> for OnDisturbed {
     fn from(runs: DisturbedRuns) -> Self {
         match runs {
             DisturbedRuns::Keep => Self::Keep,
@@ -115,20 +115,20 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode> {
     }
     let options = Options {
         out: args.out.clone().unwrap_or_else(|| format!("{}-results", campaign.name).into()),
-        share: args.shard,
+        shard: args.shard,
         filter,
         jobs: args.jobs,
         build: build(&smig)?,
         builds: args.build.builds(),
         smig,
         version: concat!("smig ", env!("CARGO_PKG_VERSION")).into(),
-        disturbed: args.disturbed.into(),
+        on_disturbed: args.disturbed.into(),
     };
     let plan = plan(&campaign, &options).map_err(|error| match error {
         CampaignError::Machine(_) | CampaignError::Io { .. } => anyhow::Error::from(error),
         _ => CliError::new(Exit::Usage, error.to_string()).into(),
     })?;
-    keep_scenario(&options, &args.file)
+    copy_scenario(&options, &args.file)
         .with_context(|| format!("cannot write to {}", options.out.display()))?;
     let stop = CancellationToken::default();
     interrupt::listen(stop.clone())?;
@@ -162,25 +162,25 @@ fn show_config(campaign: &Campaign, filter: &Filter, smig: &Path) -> Result<()> 
     let dir = Path::new("RUN");
     let files = ServerFiles::at(dir);
     let env = ServerEnv {
-        folder: files.files,
+        root: files.files,
         certificate: files.certificate,
         key: files.key,
-        both: files.both,
+        cert_and_key: files.cert_and_key,
         scratch: dir.join("scratch"),
         smig: smig.to_owned(),
         address: std::net::Ipv4Addr::new(10, 99, 0, 1),
-        owner: if rustix::process::getuid().is_root() { RunAs::Root } else { RunAs::User },
+        run_as: if rustix::process::getuid().is_root() { RunAs::Root } else { RunAs::User },
     };
-    for setting in campaign.settings.iter().filter(|setting| filter.takes(&setting.variant)) {
+    for setting in campaign.conditions.iter().filter(|setting| filter.matches(&setting.variant)) {
         outln!("{}", paint::bold(&format!("== {}", setting.variant)));
         outln!("link: {}", setting.scenario.link);
         for (number, (name, server)) in (0..).zip(&setting.scenario.servers) {
-            let found = program_of(server, smig);
+            let found = find_server_program(server, smig);
             let command = server.command.as_ref().and_then(|command| command.argv.first());
-            let fallback = command.map_or_else(|| server.kind.word(), String::as_str);
+            let fallback = command.map_or_else(|| server.kind.as_str(), String::as_str);
             let program = found.unwrap_or_else(|| fallback.into());
             let launch = env.launch(&ServerJob { name, number, server, program: &program });
-            outln!("-- server {name}\n{}", launch.shown());
+            outln!("-- server {name}\n{}", launch.to_config_text());
         }
     }
     Ok(())
@@ -194,7 +194,7 @@ pub(super) struct CampaignProgress {
 
 impl CampaignProgress {
     pub(super) fn new(name: &str, plan: &Plan, jobs: usize) -> Self {
-        let total = plan.cells.len() as u64;
+        let total = plan.trials.len() as u64;
         let bar = ProgressBar::new(total);
         let template = "{bar:24} {pos}/{len}  {elapsed} elapsed{msg}";
         if let Ok(style) = ProgressStyle::with_template(template) {
@@ -206,7 +206,7 @@ impl CampaignProgress {
             view.println(&format!("{} {missing}", paint::error("warning:")));
         }
         let expected: Duration =
-            plan.cells.iter().map(|cell| estimated_duration(&cell.scenario)).sum();
+            plan.trials.iter().map(|cell| estimated_duration(&cell.scenario)).sum();
         if total > 0 {
             view.println(&paint::dim(&format!(
                 "about {}; Ctrl-C stops, the same command resumes",
@@ -234,14 +234,14 @@ impl CampaignProgress {
                 self.bar.set_message(format!("  {id}{suffix}"));
             }
             Event::Started { .. } => {}
-            Event::Rejected { id, attempt, why } => {
+            Event::Rejected { id, attempt, reason: why } => {
                 self.println(&format!("disturbed, retrying: {id} (attempt {attempt}): {why}"));
             }
-            Event::GivenUp { id, why } => {
+            Event::GivenUp { id, reason: why } => {
                 self.bar.inc(1);
                 self.println(&format!("{} {id}: {why}", paint::error("no result:")));
             }
-            Event::Finished { result, left } => {
+            Event::Finished { result, time_left: left } => {
                 self.bar.inc(1);
                 let rest = format!("about {} left", format_duration(*left));
                 let line = format!("{}: {}", result.id, summarize(result));
@@ -279,7 +279,7 @@ fn summarize(result: &TrialResult) -> String {
         let mut seconds: Vec<_> = objects.iter().map(|object| object.seconds()).collect();
         seconds.sort_by(f64::total_cmp);
         let median = seconds.get(seconds.len() / 2).copied().unwrap_or_default();
-        let mut part = match objects.first().map(|object| object.role) {
+        let mut part = match objects.first().map(|object| object.size_class) {
             Some(SizeClass::Big) => format!("{name} {median:.2} s"),
             _ => format!("{name} {:.0} ms", median * 1e3),
         };
@@ -313,11 +313,11 @@ fn print_outcome(args: &RunArgs, options: &Options, summary: &Summary) -> Result
         let missing: Vec<_> = summary
             .missing
             .iter()
-            .map(|missing| serde_json::json!({"server": missing.kind, "cells": missing.cells}))
+            .map(|missing| serde_json::json!({"server": missing.kind, "cells": missing.trials}))
             .collect();
         let line = serde_json::json!({
             "out": options.out, "done_before": summary.done_before, "finished": summary.finished,
-            "rejected": summary.rejected, "left": summary.left, "given_up": given_up, "missing": missing,
+            "rejected": summary.rejected, "left": summary.not_started, "given_up": given_up, "missing": missing,
         });
         outln!("{line}");
     }
@@ -329,8 +329,11 @@ fn print_outcome(args: &RunArgs, options: &Options, summary: &Summary) -> Result
             summary.rejected
         ));
     }
-    if summary.left > 0 {
-        print_line(&format!("stopped; {} runs are left, the same command resumes", summary.left));
+    if summary.not_started > 0 {
+        print_line(&format!(
+            "stopped; {} runs are left, the same command resumes",
+            summary.not_started
+        ));
         return Ok(ExitCode::from(INTERRUPTED));
     }
     if summary.given_up.is_empty() {

@@ -35,7 +35,7 @@ fn each_trial_is_measured_exactly_once() {
         assert_eq!(origin.build.program.len(), 64, "a digest: {}", origin.build.program);
         assert!(result.versions["smig"].starts_with("smig "));
         let joined = result.server_events["main"].iter().any(|event| event["event"] == "joined");
-        assert_eq!(joined, result.id.variant.on("scheme") == Some("smig"), "{result:#?}");
+        assert_eq!(joined, result.id.variant.level("scheme") == Some("smig"), "{result:#?}");
     }
     // Only the third repetition is run; the existing results stay unchanged.
     let second = sandbox.run(&["run", &file, "--out", "out"]);

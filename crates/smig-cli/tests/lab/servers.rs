@@ -80,7 +80,7 @@ servers.main.settings.migration.mode = \"at:100kB\"
     let results = sandbox.results("out");
     assert_eq!(results.len(), 6);
     for result in &results {
-        let scheme = result.id.variant.on("scheme").unwrap();
+        let scheme = result.id.variant.level("scheme").unwrap();
         for object in &result.observation.objects {
             let is_dropped = object.name == "dropped";
             let expected = if is_dropped { Outcome::Cancelled } else { Outcome::Complete };
@@ -90,7 +90,7 @@ servers.main.settings.migration.mode = \"at:100kB\"
                 let by_connection: u64 = object.connections.iter().map(|on| on.bytes).sum();
                 assert!(by_connection >= object.bytes, "{scheme}: {object:#?}");
             }
-            assert!(object.moves.is_empty() || ["client", "server", "smig"].contains(&scheme));
+            assert!(object.migrations.is_empty() || ["client", "server", "smig"].contains(&scheme));
         }
         let named =
             |name: &'static str| result.observation.objects.iter().filter(move |o| o.name == name);
@@ -113,7 +113,7 @@ servers.main.settings.migration.mode = \"at:100kB\"
         }
         if scheme == "client" || scheme == "server" {
             let big = named("big").next().unwrap();
-            assert!(!big.moves.is_empty(), "{scheme}: {big:#?}");
+            assert!(!big.migrations.is_empty(), "{scheme}: {big:#?}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 
 use serde_json::json;
-use smig_lab::peer::in_path;
+use smig_lab::servers::find_in_path;
 use smig_testbed::netns::{Child, Host};
 
 use super::devtools::DevTools;
@@ -18,7 +18,7 @@ const NAMES: [&str; 5] =
 /// Returns the browser that is installed on this machine.
 #[must_use]
 pub fn find() -> Option<PathBuf> {
-    NAMES.into_iter().find_map(in_path)
+    NAMES.into_iter().find_map(find_in_path)
 }
 
 /// A running browser. It and its child processes are killed on drop.

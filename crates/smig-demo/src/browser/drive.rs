@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use smig_lab::peer::is_program;
+use smig_lab::servers::is_executable_file;
 use smig_lab::trial::Machine;
 use smig_link::LinkSpec;
 use smig_testbed::netns::{HostSpec, Testbed};
@@ -69,7 +69,7 @@ impl BrowserOptions {
 
     fn browser(&self) -> Result<PathBuf, BrowserError> {
         match &self.browser {
-            Some(program) if is_program(program) => Ok(program.clone()),
+            Some(program) if is_executable_file(program) => Ok(program.clone()),
             Some(program) => {
                 let text = format!("{} is not an executable file", program.display());
                 Err(BrowserError::Browser(text))
@@ -149,7 +149,7 @@ impl Measurement<'_> {
             tiles_bytes: self.mosaic.tiles_bytes(),
             browser: browser.to_owned(),
             program: program_version(&self.options.smig)?,
-            kernel: Machine::here(1).kernel,
+            kernel: Machine::current(1).kernel,
         })
     }
 

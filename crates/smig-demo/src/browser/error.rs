@@ -2,7 +2,7 @@
 
 use std::io;
 
-use smig_lab::peer::PeerError;
+use smig_lab::servers::ServerError;
 use smig_testbed::netns::LabError;
 
 /// Why the measurement stopped.
@@ -26,7 +26,7 @@ pub enum BrowserError {
     NotWhole(String),
     /// A program of ours did not start.
     #[error(transparent)]
-    Program(#[from] PeerError),
+    Program(#[from] ServerError),
     /// A program of ours ended.
     #[error("{0}")]
     ProgramEnded(String),

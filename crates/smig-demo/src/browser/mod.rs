@@ -6,7 +6,7 @@
 //!
 //! Unlike [`demo`](crate::demo), it does not run as a [`trial`](smig_lab::trial): a scenario has no
 //! words for a gateway, an agent and a browser, and its result none for pages. What it shares with
-//! trials is the testbed and the start of programs ([`smig_lab::peer`]).
+//! trials is the testbed and the start of programs ([`smig_lab::servers`]).
 //!
 //! All times of a page load count from the beginning of its navigation.
 

@@ -4,7 +4,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use smig_lab::peer::{Launch, ProcessOptions, ServerProcess};
+use smig_lab::servers::{Launch, ProcessOptions, ServerProcess};
 use smig_testbed::netns::Testbed;
 
 use super::error::BrowserError;

@@ -5,55 +5,55 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use super::store::{Line, file_name, lines, results_in};
+use super::store::{ResultLine, read_lines, result_files, results_file_name};
 use crate::scenario::TrialId;
 use crate::trial::Builds;
 
 /// Summary of a merge.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Merged {
+pub struct MergeSummary {
     /// The file that was written.
     pub file: PathBuf,
     /// Number of results in it.
     pub results: usize,
     /// Number of duplicate lines, all identical.
-    pub repeated: usize,
+    pub duplicates: usize,
 }
 
 /// Merges the results in directories, or files, into `out`.
 ///
 /// # Errors
 /// Nothing to merge, existing results in `out`, unreadable files, or conflicting results of one
-/// cell: from different scenarios, or measured twice. Under [`Builds::One`] also results without a
+/// trial: from different scenarios, or measured twice. Under [`Builds::One`] also results without a
 /// build, or from several builds. Nothing is written then.
-pub fn merge(out: &Path, from: &[PathBuf], builds: Builds) -> io::Result<Merged> {
-    let file = out.join(file_name(None));
-    if out.is_dir() && !results_in(out)?.is_empty() {
+pub fn merge(out: &Path, from: &[PathBuf], builds: Builds) -> io::Result<MergeSummary> {
+    let file = out.join(results_file_name(None));
+    if out.is_dir() && !result_files(out)?.is_empty() {
         let out = out.display();
         return Err(io::Error::other(format!("{out} already has results; name another directory")));
     }
-    let mut joined: BTreeMap<(String, u32, TrialId), Line> = BTreeMap::new();
-    let mut repeated = 0;
+    let mut merged: BTreeMap<(String, u32, TrialId), ResultLine> = BTreeMap::new();
+    let mut duplicates = 0;
     for path in from {
         for line in all_lines(path)? {
-            let id = line.stub.id.clone();
+            let id = line.header.id.clone();
             let key = (id.campaign.clone(), id.repetition, id);
-            match joined.get(&key) {
-                None => drop(joined.insert(key, line)),
-                Some(other) if other.text == line.text => repeated += 1,
-                Some(other) => return Err(conflict(other, &line)),
+            match merged.get(&key) {
+                None => drop(merged.insert(key, line)),
+                Some(other) if other.text == line.text => duplicates += 1,
+                Some(other) => return Err(conflict_error(other, &line)),
             }
         }
     }
-    if joined.is_empty() {
+    if merged.is_empty() {
         return Err(io::Error::other("there are no results to merge"));
     }
     builds
-        .check(joined.values().map(|line| line.stub.origin.as_ref()))
+        .check(merged.values().map(|line| line.header.origin.as_ref()))
         .map_err(io::Error::other)?;
     fs::create_dir_all(out)?;
     let mut text = String::new();
-    for line in joined.values() {
+    for line in merged.values() {
         text.push_str(&line.text);
         text.push('\n');
     }
@@ -61,32 +61,32 @@ pub fn merge(out: &Path, from: &[PathBuf], builds: Builds) -> io::Result<Merged>
     let unfinished = out.join("unfinished");
     fs::File::create(&unfinished)?.write_all(text.as_bytes())?;
     fs::rename(&unfinished, &file)?;
-    Ok(Merged { file, results: joined.len(), repeated })
+    Ok(MergeSummary { file, results: merged.len(), duplicates })
 }
 
-fn all_lines(path: &Path) -> io::Result<Vec<Line>> {
-    let named = |error: io::Error| io::Error::other(format!("{}: {error}", path.display()));
+fn all_lines(path: &Path) -> io::Result<Vec<ResultLine>> {
+    let with_path = |error: io::Error| io::Error::other(format!("{}: {error}", path.display()));
     if !path.is_dir() {
-        return lines(path).map_err(named);
+        return read_lines(path).map_err(with_path);
     }
-    let files = results_in(path).map_err(named)?;
+    let files = result_files(path).map_err(with_path)?;
     if files.is_empty() {
-        return Err(named(io::Error::other("no results in this directory")));
+        return Err(with_path(io::Error::other("no results in this directory")));
     }
     let mut all = Vec::new();
     for file in files {
-        all.extend(lines(&file)?);
+        all.extend(read_lines(&file)?);
     }
     Ok(all)
 }
 
-fn conflict(one: &Line, other: &Line) -> io::Error {
-    let why = if one.stub.hash == other.stub.hash {
+fn conflict_error(one: &ResultLine, other: &ResultLine) -> io::Error {
+    let why = if one.header.hash == other.header.hash {
         "was measured twice, with different results; keep one of them"
     } else {
         "is of two different scenarios with one name; rename one of them"
     };
-    let (id, one, other) = (&one.stub.id, one.file.display(), other.file.display());
+    let (id, one, other) = (&one.header.id, one.file.display(), other.file.display());
     io::Error::other(format!("{id} of {} {why}: {one} and {other}", id.campaign))
 }
 
@@ -106,72 +106,72 @@ mod tests {
         format!("{line}\n")
     }
 
-    fn folder(root: &Path, name: &str, text: &str) -> PathBuf {
-        let folder = root.join(name);
-        fs::create_dir(&folder).unwrap();
-        fs::write(folder.join("results.1-of-2.jsonl"), text).unwrap();
-        folder
+    fn results_dir(root: &Path, name: &str, text: &str) -> PathBuf {
+        let dir = root.join(name);
+        fs::create_dir(&dir).unwrap();
+        fs::write(dir.join("results.1-of-2.jsonl"), text).unwrap();
+        dir
     }
 
     #[test]
-    fn shares_are_joined_in_the_campaigns_order() {
+    fn shards_are_merged_in_campaign_order() {
         let root = tempfile::tempdir().unwrap();
-        let a = folder(root.path(), "a", &(line("x", 2, "h", 1) + &line("x", 1, "h", 2)));
-        let b = folder(root.path(), "b", &(line("y", 1, "h", 3) + &line("x", 1, "h", 2)));
+        let a = results_dir(root.path(), "a", &(line("x", 2, "h", 1) + &line("x", 1, "h", 2)));
+        let b = results_dir(root.path(), "b", &(line("y", 1, "h", 3) + &line("x", 1, "h", 2)));
         let out = root.path().join("out");
         let merged = merge(&out, &[a.clone(), b], Builds::One).unwrap();
-        assert_eq!((merged.results, merged.repeated), (3, 1));
+        assert_eq!((merged.results, merged.duplicates), (3, 1));
         let text = fs::read_to_string(merged.file).unwrap();
         assert_eq!(text, line("x", 1, "h", 2) + &line("y", 1, "h", 3) + &line("x", 2, "h", 1));
-        let again = merge(&out, &[a], Builds::One).unwrap_err().to_string();
-        assert!(again.contains("already has results"), "{again}");
+        let error = merge(&out, &[a], Builds::One).unwrap_err().to_string();
+        assert!(error.contains("already has results"), "{error}");
     }
 
     #[test]
-    fn conflicts_are_refused_and_named() {
+    fn conflicting_results_are_rejected() {
         let root = tempfile::tempdir().unwrap();
-        let a = folder(root.path(), "a", &line("x", 1, "h", 1));
-        let b = folder(root.path(), "b", &line("x", 1, "h", 2));
-        let c = folder(root.path(), "c", &line("x", 1, "other", 1));
+        let a = results_dir(root.path(), "a", &line("x", 1, "h", 1));
+        let b = results_dir(root.path(), "b", &line("x", 1, "h", 2));
+        let c = results_dir(root.path(), "c", &line("x", 1, "other", 1));
         let empty = root.path().join("empty");
         fs::create_dir(&empty).unwrap();
         let out = root.path().join("out");
-        let refused = |from: &[&PathBuf]| {
+        let merge_error = |from: &[&PathBuf]| {
             let from: Vec<_> = from.iter().map(|path| (*path).clone()).collect();
             merge(&out, &from, Builds::One).unwrap_err().to_string()
         };
-        let twice = refused(&[&a, &b]);
+        let twice = merge_error(&[&a, &b]);
         assert!(twice.contains("measured twice") && twice.contains("scheme=x #1"), "{twice}");
-        assert!(refused(&[&a, &c]).contains("two different scenarios"));
-        assert!(refused(&[&empty]).contains("empty"));
-        assert!(refused(&[&root.path().join("none")]).contains("none"));
+        assert!(merge_error(&[&a, &c]).contains("two different scenarios"));
+        assert!(merge_error(&[&empty]).contains("empty"));
+        assert!(merge_error(&[&root.path().join("none")]).contains("none"));
         assert!(!out.exists(), "nothing was written");
     }
 
     #[test]
-    fn results_of_unknown_or_several_builds_are_refused_unless_any_will_do() {
+    fn several_or_unknown_builds_are_merged_only_with_any_build() {
         let root = tempfile::tempdir().unwrap();
-        let known = folder(root.path(), "known", &line("x", 1, "h", 1));
-        let other = folder(root.path(), "other", &line("x", 2, "h", 1).replace("p1", "p2"));
-        let silent = line("x", 3, "h", 1).replace("origin", "silence");
-        let silent = folder(root.path(), "silent", &silent);
+        let known = results_dir(root.path(), "known", &line("x", 1, "h", 1));
+        let other = results_dir(root.path(), "other", &line("x", 2, "h", 1).replace("p1", "p2"));
+        let line_without_build = line("x", 3, "h", 1).replace("origin", "silence");
+        let without_build = results_dir(root.path(), "silent", &line_without_build);
         let out = root.path().join("out");
-        let refused = |with: &PathBuf| {
+        let merge_error = |with: &PathBuf| {
             merge(&out, &[known.clone(), with.clone()], Builds::One).unwrap_err().to_string()
         };
-        let mixed = refused(&other);
+        let mixed = merge_error(&other);
         assert!(mixed.contains("2 builds") && mixed.contains("--any-build"), "{mixed}");
-        assert!(refused(&silent).contains("1 results do not record their build"));
+        assert!(merge_error(&without_build).contains("1 results do not record their build"));
         assert!(!out.exists(), "nothing was written");
-        let all = merge(&out, &[known, other, silent], Builds::Any).unwrap();
+        let all = merge(&out, &[known, other, without_build], Builds::Any).unwrap();
         assert_eq!(all.results, 3);
     }
 
     #[test]
-    fn a_line_that_was_not_written_to_its_end_is_not_counted() {
+    fn an_incomplete_last_line_is_ignored() {
         let root = tempfile::tempdir().unwrap();
-        let whole = line("x", 1, "h", 1);
-        let a = folder(root.path(), "a", &format!("{whole}{}", &whole[..20]));
+        let complete_line = line("x", 1, "h", 1);
+        let a = results_dir(root.path(), "a", &format!("{complete_line}{}", &complete_line[..20]));
         let merged = merge(&root.path().join("out"), &[a], Builds::One).unwrap();
         assert_eq!(merged.results, 1);
     }

@@ -1,4 +1,4 @@
-//! Determines which cells are outstanding and whether they can run, before anything runs.
+//! Determines which trials are outstanding and whether they can run, before anything runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,37 +11,39 @@ use serde::de::IntoDeserializer as _;
 use serde::de::value::{Error as ValueError, StrDeserializer};
 use smig_testbed::hystart;
 
-use super::store::{Line, lines, results_in};
-use crate::peer::{install_command, program_named, program_of, version_by, version_of};
+use super::store::{ResultLine, read_lines, result_files};
 use crate::scenario::{Campaign, Filter, ServerKind, Shard, Trial, TrialId};
+use crate::servers::{
+    command_version, find_program, find_server_program, install_command, server_version,
+};
 use crate::trial::{Build, Builds};
 
-/// Options of a campaign.
+/// Options for planning and running a campaign.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Directory for results.
     pub out: PathBuf,
-    /// Share of the campaign to run.
-    pub share: Option<Shard>,
+    /// Shard of the campaign to run.
+    pub shard: Option<Shard>,
     /// Variants to run.
     pub filter: Filter,
-    /// Number of cells to run in parallel.
+    /// Number of trials to run in parallel.
     pub jobs: usize,
-    /// Path of the `smig` program, which runs each cell.
+    /// Path of the `smig` program, which runs each trial.
     pub smig: PathBuf,
     /// Version of this program for the results.
     pub version: String,
     /// Build of this program.
     pub build: Build,
-    /// Whether results may be added to a directory with results of another build.
+    /// Builds whose results may share a directory.
     pub builds: Builds,
     /// How to treat a run that was disturbed on every attempt.
-    pub disturbed: Disturbed,
+    pub on_disturbed: OnDisturbed,
 }
 
 /// How to treat a run that was disturbed on every attempt.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Disturbed {
+pub enum OnDisturbed {
     /// Reject it; a later call tries again.
     #[default]
     Reject,
@@ -51,34 +53,34 @@ pub enum Disturbed {
 
 /// A server that is not installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Missing {
+pub struct MissingServer {
     /// Server implementation.
     pub kind: ServerKind,
-    /// Number of cells that are skipped for it.
-    pub cells: usize,
+    /// Number of trials that are skipped because of it.
+    pub trials: usize,
 }
 
-impl fmt::Display for Missing {
+impl fmt::Display for MissingServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (kind, cells) = (self.kind, self.cells);
-        let runs = if cells == 1 { "run is" } else { "runs are" };
+        let (kind, trials) = (self.kind, self.trials);
+        let runs = if trials == 1 { "run is" } else { "runs are" };
         write!(
             f,
-            "{kind} is not installed: {cells} {runs} left out. To install it: {}",
+            "{kind} is not installed: {trials} {runs} left out. To install it: {}",
             install_command(kind)
         )
     }
 }
 
-/// A plan of cells to run.
+/// The trials of a campaign that are to be run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Cells to run, in this order.
-    pub cells: Vec<Trial>,
-    /// Number of cells that already have results.
+    /// Trials to run, in this order.
+    pub trials: Vec<Trial>,
+    /// Number of trials that already have results.
     pub done: usize,
-    /// Servers that are not installed, whose cells are skipped.
-    pub missing: Vec<Missing>,
+    /// Servers that are not installed, whose trials are skipped.
+    pub missing: Vec<MissingServer>,
     /// Programs of the servers.
     pub programs: BTreeMap<ServerKind, PathBuf>,
     /// Versions that they report.
@@ -99,7 +101,7 @@ pub enum CampaignError {
         folder: PathBuf,
         /// Name of the scenario.
         campaign: String,
-        /// The first cell that differs.
+        /// The first trial that differs.
         id: Box<TrialId>,
     },
     /// The directory has results of another build.
@@ -150,35 +152,35 @@ pub enum CampaignError {
 /// # Errors
 /// [`CampaignError`].
 pub fn plan(campaign: &Campaign, options: &Options) -> Result<Plan, CampaignError> {
-    let mut cells = campaign.cells();
-    if let Some(share) = options.share {
-        cells = share.of_cells(cells, campaign.repetitions);
+    let mut trials = campaign.trials();
+    if let Some(shard) = options.shard {
+        trials = shard.select(trials, campaign.repetitions);
     }
-    cells.retain(|cell| options.filter.takes(&cell.id.variant));
-    let before = cells.len();
-    let known = known(&options.out)?;
-    for cell in &cells {
-        if known.get(&cell.id).is_some_and(|line| line.stub.hash != cell.hash()) {
+    trials.retain(|trial| options.filter.matches(&trial.id.variant));
+    let selected = trials.len();
+    let existing = existing_results(&options.out)?;
+    for trial in &trials {
+        if existing.get(&trial.id).is_some_and(|line| line.header.hash != trial.hash()) {
             return Err(CampaignError::OtherScenario {
                 folder: options.out.clone(),
                 campaign: campaign.name.clone(),
-                id: Box::new(cell.id.clone()),
+                id: Box::new(trial.id.clone()),
             });
         }
     }
     if options.builds == Builds::One {
-        same_build(&known, options)?;
+        check_same_build(&existing, options)?;
     }
-    cells.retain(|cell| !known.contains_key(&cell.id));
-    let done = before - cells.len();
+    trials.retain(|trial| !existing.contains_key(&trial.id));
+    let done = selected - trials.len();
     let mut plan = Plan {
-        cells,
+        trials,
         done,
         missing: Vec::new(),
         programs: BTreeMap::new(),
         versions: BTreeMap::new(),
     };
-    if plan.cells.iter().any(|cell| cell.scenario.hosts.hystart().is_some()) {
+    if plan.trials.iter().any(|trial| trial.scenario.hosts.hystart().is_some()) {
         hystart::check().map_err(|error| CampaignError::Machine(error.to_string()))?;
     }
     plan.versions.insert("smig".into(), options.version.clone());
@@ -188,87 +190,91 @@ pub fn plan(campaign: &Campaign, options: &Options) -> Result<Plan, CampaignErro
 }
 
 /// Rejects a directory with results of another build.
-fn same_build(known: &BTreeMap<TrialId, Line>, options: &Options) -> Result<(), CampaignError> {
-    let theirs = known.values().map(|line| line.stub.origin.as_ref().map(|origin| &origin.build));
-    let Some(other) = theirs.into_iter().find(|build| *build != Some(&options.build)) else {
+fn check_same_build(
+    existing: &BTreeMap<TrialId, ResultLine>,
+    options: &Options,
+) -> Result<(), CampaignError> {
+    let builds =
+        existing.values().map(|line| line.header.origin.as_ref().map(|origin| &origin.build));
+    let Some(other_build) = builds.into_iter().find(|build| *build != Some(&options.build)) else {
         return Ok(());
     };
     Err(CampaignError::OtherBuild {
         folder: options.out.clone(),
-        theirs: other.map_or_else(|| "not recorded".into(), ToString::to_string),
+        theirs: other_build.map_or_else(|| "not recorded".into(), ToString::to_string),
         ours: options.build.clone(),
     })
 }
 
-/// Returns the cells that have results in a directory.
-fn known(folder: &Path) -> Result<BTreeMap<TrialId, Line>, CampaignError> {
-    let io = |path: &Path| {
+/// Returns the results in a directory by trial.
+fn existing_results(dir: &Path) -> Result<BTreeMap<TrialId, ResultLine>, CampaignError> {
+    let io_error = |path: &Path| {
         let path = path.to_owned();
         move |cause| CampaignError::Io { path, cause }
     };
-    let mut known = BTreeMap::new();
-    if !fs::exists(folder).map_err(io(folder))? {
-        return Ok(known);
+    let mut results = BTreeMap::new();
+    if !fs::exists(dir).map_err(io_error(dir))? {
+        return Ok(results);
     }
-    for file in results_in(folder).map_err(io(folder))? {
-        for line in lines(&file).map_err(io(&file))? {
-            known.insert(line.stub.id.clone(), line);
+    for file in result_files(dir).map_err(io_error(dir))? {
+        for line in read_lines(&file).map_err(io_error(&file))? {
+            results.insert(line.header.id.clone(), line);
         }
     }
-    Ok(known)
+    Ok(results)
 }
 
 impl Plan {
     /// Searches for the programs of commands, and runs their version commands, each once.
     fn find_commands(&mut self) -> Result<(), CampaignError> {
-        let mut found = BTreeSet::new();
-        for cell in &self.cells {
-            let servers = cell.scenario.servers.iter().filter_map(|(name, server)| {
+        let mut checked = BTreeSet::new();
+        for trial in &self.trials {
+            let servers = trial.scenario.servers.iter().filter_map(|(name, server)| {
                 let command = server.command.as_ref()?;
                 Some((format!("servers.{name}.command.argv"), &command.argv, &command.version))
             });
-            let clients = cell.scenario.clients.iter().filter_map(|(name, client)| {
+            let clients = trial.scenario.clients.iter().filter_map(|(name, client)| {
                 let command = client.command.as_ref()?;
                 Some((format!("clients.{name}.command.argv"), &command.argv, &command.version))
             });
             for (key, argv, version) in servers.chain(clients) {
-                if !found.insert((argv.first(), version)) {
+                if !checked.insert((argv.first(), version)) {
                     continue;
                 }
                 let program = argv.first().cloned().unwrap_or_default();
-                if program_named(&program).is_none() {
+                if find_program(&program).is_none() {
                     return Err(CampaignError::NoCommand { key, program });
                 }
-                if let Some(words) = version_by(version) {
-                    self.versions.insert(version_key(version), words);
+                if let Some(output) = command_version(version) {
+                    self.versions.insert(version_key(version), output);
                 }
             }
         }
         Ok(())
     }
 
-    /// Searches for each server once; skips the cells of servers that are not installed.
+    /// Searches for each server once; skips the trials of servers that are not installed.
     fn find_servers(&mut self, smig: &Path) -> Result<(), CampaignError> {
-        let mut absent = BTreeSet::new();
-        for cell in &self.cells {
-            let servers = cell.scenario.servers.iter();
+        let mut missing = BTreeSet::new();
+        for trial in &self.trials {
+            let servers = trial.scenario.servers.iter();
             for (name, server) in servers.filter(|(_, server)| server.command.is_none()) {
                 if server.program.is_none()
-                    && (self.programs.contains_key(&server.kind) || absent.contains(&server.kind))
+                    && (self.programs.contains_key(&server.kind) || missing.contains(&server.kind))
                 {
                     continue;
                 }
-                match (program_of(server, smig), &server.program) {
-                    (Some(program), named) => {
+                match (find_server_program(server, smig), &server.program) {
+                    (Some(program), configured) => {
                         let version = match server.kind {
                             ServerKind::Smig => {
                                 self.versions.get("smig").cloned().unwrap_or_default()
                             }
-                            kind => version_of(kind, &program),
+                            kind => server_version(kind, &program),
                         };
-                        if named.is_none() {
+                        if configured.is_none() {
                             self.programs.insert(server.kind, program);
-                            self.versions.insert(server.kind.word().into(), version);
+                            self.versions.insert(server.kind.as_str().into(), version);
                         } else {
                             self.versions.insert(program.display().to_string(), version);
                         }
@@ -277,26 +283,26 @@ impl Plan {
                         let (server, program) = (name.clone(), program.clone());
                         return Err(CampaignError::NoProgram { server, program });
                     }
-                    (None, None) => drop(absent.insert(server.kind)),
+                    (None, None) => drop(missing.insert(server.kind)),
                 }
             }
         }
-        for kind in absent {
-            let before = self.cells.len();
-            self.cells.retain(|cell| {
-                !cell
+        for kind in missing {
+            let count_before = self.trials.len();
+            self.trials.retain(|trial| {
+                !trial
                     .scenario
                     .servers
                     .values()
                     .any(|server| server.kind == kind && server.program.is_none())
             });
-            self.missing.push(Missing { kind, cells: before - self.cells.len() });
+            self.missing.push(MissingServer { kind, trials: count_before - self.trials.len() });
         }
         Ok(())
     }
 }
 
-/// Returns the key of a version command in the results. The names of the lab's own servers are theirs.
+/// Returns the key of a version command in the results, which never equals a server kind's name.
 fn version_key(command: &[String]) -> String {
     let key = command.join(" ");
     let name: StrDeserializer<'_, ValueError> = key.as_str().into_deserializer();
@@ -314,34 +320,34 @@ mod tests {
     }
 
     /// Creates a directory with one result of a program.
-    fn folder(program: &str) -> tempfile::TempDir {
-        let folder = tempfile::tempdir().unwrap();
-        let cell = smoke().cells().remove(0);
+    fn dir_with_result(program: &str) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let trial = smoke().trials().remove(0);
         let build = serde_json::json!({"commit": "c1", "program": program});
         let line = serde_json::json!({
-            "format": 2, "id": cell.id, "hash": cell.hash(),
+            "format": 2, "id": trial.id, "hash": trial.hash(),
             "origin": {"build": build, "load": [0.0, 0.0]},
         });
-        fs::write(folder.path().join("results.jsonl"), format!("{line}\n")).unwrap();
-        folder
+        fs::write(dir.path().join("results.jsonl"), format!("{line}\n")).unwrap();
+        dir
     }
 
     fn options(out: &Path, builds: Builds) -> Options {
         Options {
             out: out.to_owned(),
-            share: None,
+            shard: None,
             filter: Filter::default(),
             jobs: 1,
             smig: "/bin/true".into(),
             version: "smig".into(),
             build: Build { commit: Some("c1".into()), program: "p1".into() },
             builds,
-            disturbed: Disturbed::Reject,
+            on_disturbed: OnDisturbed::Reject,
         }
     }
 
     #[test]
-    fn a_version_command_does_not_take_the_name_of_a_server() {
+    fn a_version_commands_key_is_never_a_servers_name() {
         let key =
             |words: &[&str]| version_key(&words.iter().map(|&w| w.into()).collect::<Vec<_>>());
         assert_eq!(key(&["smig"]), "smig (command)");
@@ -350,12 +356,12 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_gone_on_with_by_the_build_that_began_it() {
-        let (same, other) = (folder("p1"), folder("p2"));
+    fn a_directory_is_continued_only_by_the_same_build() {
+        let (same, other) = (dir_with_result("p1"), dir_with_result("p2"));
         let done = |out: &Path, builds| plan(&smoke(), &options(out, builds)).map(|plan| plan.done);
         assert_eq!(done(same.path(), Builds::One).unwrap(), 1);
-        let refused = done(other.path(), Builds::One).unwrap_err().to_string();
-        assert!(refused.contains("another build") && refused.contains("program p2"), "{refused}");
+        let error = done(other.path(), Builds::One).unwrap_err().to_string();
+        assert!(error.contains("another build") && error.contains("program p2"), "{error}");
         assert_eq!(done(other.path(), Builds::Any).unwrap(), 1);
     }
 }

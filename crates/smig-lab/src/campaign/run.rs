@@ -1,8 +1,8 @@
-//! Executes a plan: one process per cell, several in parallel if configured; results are written as
+//! Executes a plan: one process per trial, in parallel if configured; results are written as
 //! they arrive.
 //!
-//! A single thread writes. If a cell's process is killed, only that cell is lost. If this process
-//! is killed, the kernel kills the cells, and the written results remain valid.
+//! A single thread writes. If a trial's process is killed, only that trial is lost. If this process
+//! is killed, the kernel kills the trials, and the written results remain valid.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -18,65 +18,65 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use smig_testbed::hystart;
 use tokio_util::sync::CancellationToken;
 
-use super::plan::{CampaignError, Disturbed, Missing, Options, Plan};
-use super::store::Store;
-use crate::recording::TIMELINES;
+use super::plan::{CampaignError, MissingServer, OnDisturbed, Options, Plan};
+use super::store::ResultStore;
+use crate::recording::TIMELINES_DIR;
 use crate::scenario::{Trial, TrialId};
 use crate::trial::{Programs, TrialResult, TrialSetup, estimated_duration};
 
-/// Interval at which a cell's process is polled.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Interval at which a trial's process is polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Progress of a campaign.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A cell was started.
+    /// A trial was started.
     Started {
-        /// Identifier of the cell.
+        /// Identifier of the trial.
         id: &'a TrialId,
         /// Number of the attempt, from 1.
         attempt: u32,
     },
     /// A run was disturbed and will be repeated.
     Rejected {
-        /// Identifier of the cell.
+        /// Identifier of the trial.
         id: &'a TrialId,
         /// Number of the attempt.
         attempt: u32,
         /// The disturbance.
-        why: &'a str,
+        reason: &'a str,
     },
-    /// A cell has no result: it was disturbed on every attempt, or failed.
+    /// A trial has no result: it was disturbed on every attempt, or failed.
     GivenUp {
-        /// Identifier of the cell.
+        /// Identifier of the trial.
         id: &'a TrialId,
         /// The reason.
-        why: &'a str,
+        reason: &'a str,
     },
-    /// A cell's result was written.
+    /// A trial's result was written.
     Finished {
         /// The result.
         result: &'a TrialResult,
-        /// Estimated time for the remaining cells.
-        left: Duration,
+        /// Estimated time for the remaining trials.
+        time_left: Duration,
     },
 }
 
-/// Outcome of a campaign.
+/// Summary of a campaign.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
-    /// Number of cells that already had results.
+    /// Number of trials that already had results.
     pub done_before: usize,
-    /// Number of cells that finished.
+    /// Number of trials that finished.
     pub finished: usize,
     /// Number of disturbed runs.
     pub rejected: usize,
-    /// Cells without a result, and the reasons.
+    /// Trials without a result, and the reasons.
     pub given_up: Vec<(TrialId, String)>,
-    /// Servers that are not installed, whose cells were skipped.
-    pub missing: Vec<Missing>,
-    /// Number of cells that were not started because the campaign was stopped.
-    pub left: usize,
+    /// Servers that are not installed, whose trials were skipped.
+    pub missing: Vec<MissingServer>,
+    /// Number of trials that were not started because the campaign was stopped.
+    pub not_started: usize,
 }
 
 /// Messages from the workers to the writer.
@@ -90,38 +90,42 @@ enum WorkerMessage {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Retry {
     Again,
-    Last,
+    GiveUp,
 }
 
-/// Runs all planned cells until `stop` is triggered.
+/// Runs all planned trials until `stop` is cancelled.
 ///
 /// # Errors
-/// What the machine lacks, or files that cannot be written. A cell's failure is in the summary.
+/// The machine lacks a prerequisite, or a file cannot be written. A failed trial is in the summary.
 pub fn run(
     plan: Plan,
     options: &Options,
     stop: &CancellationToken,
     on_event: &mut dyn FnMut(&Event<'_>),
 ) -> Result<Summary, CampaignError> {
-    let fail = |path: &Path| {
+    let io_error = |path: &Path| {
         let path = path.to_owned();
         move |cause| CampaignError::Io { path, cause }
     };
     let mut writer = Writer {
-        store: Store::open(&options.out, options.share).map_err(fail(&options.out))?,
+        store: ResultStore::open(&options.out, options.shard).map_err(io_error(&options.out))?,
         options,
-        expected: plan.cells.iter().map(|cell| estimated_duration(&cell.scenario)).sum(),
-        done: (0.0, 0.0),
+        remaining_estimate: plan
+            .trials
+            .iter()
+            .map(|trial| estimated_duration(&trial.scenario))
+            .sum(),
+        finished_s: (0.0, 0.0),
         summary: Summary {
             done_before: plan.done,
             finished: 0,
             rejected: 0,
             given_up: Vec::new(),
             missing: plan.missing.clone(),
-            left: 0,
+            not_started: 0,
         },
     };
-    if plan.cells.is_empty() {
+    if plan.trials.is_empty() {
         return Ok(writer.summary);
     }
     check_machine(&options.smig)?;
@@ -134,26 +138,26 @@ pub fn run(
         servers: plan.programs,
         versions: plan.versions,
     };
-    let setup = TrialSetup::make(programs, &plan.cells, options.jobs)
-        .map_err(fail(&std::env::temp_dir()))?;
+    let setup = TrialSetup::create(programs, &plan.trials, options.jobs)
+        .map_err(io_error(&std::env::temp_dir()))?;
     let runner = TrialRunner { setup, options };
-    let queue = Mutex::new(plan.cells.iter().collect::<VecDeque<_>>());
-    let (tell, told) = mpsc::channel();
+    let queue = Mutex::new(plan.trials.iter().collect::<VecDeque<_>>());
+    let (sender, messages) = mpsc::channel();
     thread::scope(|scope| {
         for _ in 0..options.jobs.max(1) {
-            let (tell, queue, runner) = (tell.clone(), &queue, &runner);
-            scope.spawn(move || runner.work(queue, stop, &tell));
+            let (sender, queue, runner) = (sender.clone(), &queue, &runner);
+            scope.spawn(move || runner.run_trials(queue, stop, &sender));
         }
-        drop(tell);
-        for told in &told {
-            if let Err(cause) = writer.take(told, on_event) {
+        drop(sender);
+        for message in &messages {
+            if let Err(cause) = writer.handle(message, on_event) {
                 stop.cancel();
-                return Err(fail(&options.out)(cause));
+                return Err(io_error(&options.out)(cause));
             }
         }
         Ok(())
     })?;
-    writer.summary.left = queue.lock().unwrap_or_else(PoisonError::into_inner).len();
+    writer.summary.not_started = queue.lock().unwrap_or_else(PoisonError::into_inner).len();
     Ok(writer.summary)
 }
 
@@ -164,11 +168,11 @@ fn check_machine(smig: &Path) -> Result<(), CampaignError> {
     if output.status.success() {
         return Ok(());
     }
-    Err(CampaignError::Machine(words(&output.stderr)))
+    Err(CampaignError::Machine(error_message(&output.stderr)))
 }
 
 /// Returns a program's error message without the leading "error: ".
-fn words(stderr: &[u8]) -> String {
+fn error_message(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr);
     let text = text.trim();
     text.strip_prefix("error: ").unwrap_or(text).to_owned()
@@ -176,67 +180,68 @@ fn words(stderr: &[u8]) -> String {
 
 /// Receives the workers' messages: writes results, counts, and emits events.
 struct Writer<'a> {
-    store: Store,
+    store: ResultStore,
     options: &'a Options,
-    /// Estimated total duration of the remaining cells.
-    expected: Duration,
-    /// Measured and estimated total seconds of the finished cells.
-    done: (f64, f64),
+    /// Estimated total duration of the remaining trials.
+    remaining_estimate: Duration,
+    /// Measured and estimated total seconds of the finished trials.
+    finished_s: (f64, f64),
     summary: Summary,
 }
 
 impl Writer<'_> {
-    fn take(
+    fn handle(
         &mut self,
-        told: WorkerMessage,
+        message: WorkerMessage,
         on_event: &mut dyn FnMut(&Event<'_>),
     ) -> io::Result<()> {
-        match told {
+        match message {
             WorkerMessage::Started(id, attempt) => on_event(&Event::Started { id: &id, attempt }),
-            WorkerMessage::Disturbed(result, verdict) => {
+            WorkerMessage::Disturbed(result, retry) => {
                 let why = result.disturbed.join("; ");
                 self.summary.rejected += 1;
                 let line = serde_json::json!({
                     "id": result.id, "attempt": result.attempt, "why": why,
                     "link": result.link, "device_drops": result.device_drops,
                 });
-                self.store.reject(&line)?;
+                self.store.append_rejected(&line)?;
                 let (id, attempt) = (&result.id, result.attempt);
-                if verdict == Retry::Again {
-                    on_event(&Event::Rejected { id, attempt, why: &why });
+                if retry == Retry::Again {
+                    on_event(&Event::Rejected { id, attempt, reason: &why });
                 } else {
-                    self.forget(estimated_duration(&result.scenario));
+                    self.subtract_estimate(estimated_duration(&result.scenario));
                     let why = format!("disturbed in each of {attempt} attempts: {why}");
-                    on_event(&Event::GivenUp { id, why: &why });
+                    on_event(&Event::GivenUp { id, reason: &why });
                     self.summary.given_up.push((id.clone(), why));
                 }
             }
             WorkerMessage::Failed(id, expected, why) => {
-                self.forget(expected);
-                self.store.reject(&serde_json::json!({"id": id, "why": why}))?;
-                on_event(&Event::GivenUp { id: &id, why: &why });
+                self.subtract_estimate(expected);
+                self.store.append_rejected(&serde_json::json!({"id": id, "why": why}))?;
+                on_event(&Event::GivenUp { id: &id, reason: &why });
                 self.summary.given_up.push((id, why));
             }
             WorkerMessage::Finished(result) => {
-                self.store.add(&result)?;
+                self.store.append(&result)?;
                 let expected = estimated_duration(&result.scenario);
-                self.forget(expected);
-                self.done.0 += result.seconds;
-                self.done.1 += expected.as_secs_f64();
+                self.subtract_estimate(expected);
+                self.finished_s.0 += result.seconds;
+                self.finished_s.1 += expected.as_secs_f64();
                 self.summary.finished += 1;
-                on_event(&Event::Finished { result: &result, left: self.left() });
+                on_event(&Event::Finished { result: &result, time_left: self.time_left() });
             }
         }
         Ok(())
     }
 
-    fn forget(&mut self, expected: Duration) {
-        self.expected = self.expected.saturating_sub(expected);
+    fn subtract_estimate(&mut self, expected: Duration) {
+        self.remaining_estimate = self.remaining_estimate.saturating_sub(expected);
     }
 
-    fn left(&self) -> Duration {
-        let slower = if self.done.1 > 0.0 { self.done.0 / self.done.1 } else { 1.0 };
-        self.expected.mul_f64(slower / self.options.jobs.max(1) as f64)
+    fn time_left(&self) -> Duration {
+        let slowdown =
+            if self.finished_s.1 > 0.0 { self.finished_s.0 / self.finished_s.1 } else { 1.0 };
+        self.remaining_estimate.mul_f64(slowdown / self.options.jobs.max(1) as f64)
     }
 }
 
@@ -247,54 +252,59 @@ struct TrialRunner<'a> {
 }
 
 impl TrialRunner<'_> {
-    fn work(
+    fn run_trials(
         &self,
         queue: &Mutex<VecDeque<&Trial>>,
         stop: &CancellationToken,
-        tell: &mpsc::Sender<WorkerMessage>,
+        sender: &mpsc::Sender<WorkerMessage>,
     ) {
         while !stop.is_cancelled() {
             let next = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-            let Some(cell) = next else { return };
-            self.cell(cell, stop, tell);
+            let Some(trial) = next else { return };
+            self.run_trial(trial, stop, sender);
         }
     }
 
-    fn cell(&self, cell: &Trial, stop: &CancellationToken, tell: &mpsc::Sender<WorkerMessage>) {
+    fn run_trial(
+        &self,
+        trial: &Trial,
+        stop: &CancellationToken,
+        sender: &mpsc::Sender<WorkerMessage>,
+    ) {
         // Cannot fail: the receiver outlives the workers.
-        let tell = |told| drop(tell.send(told));
-        let attempts = cell.scenario.accept.attempts;
+        let send = |message| drop(sender.send(message));
+        let attempts = trial.scenario.accept.attempts;
         for attempt in 1..=attempts {
-            tell(WorkerMessage::Started(cell.id.clone(), attempt));
-            let result = match self.attempt(cell, attempt, stop) {
+            send(WorkerMessage::Started(trial.id.clone(), attempt));
+            let result = match self.run_once(trial, attempt, stop) {
                 Ok(Some(result)) => result,
                 Ok(None) => return,
                 Err(why) => {
-                    let expected = estimated_duration(&cell.scenario);
-                    return tell(WorkerMessage::Failed(cell.id.clone(), expected, why));
+                    let expected = estimated_duration(&trial.scenario);
+                    return send(WorkerMessage::Failed(trial.id.clone(), expected, why));
                 }
             };
             let is_last = attempt == attempts;
-            let counts = result.disturbed.is_empty();
-            if counts || is_last && self.options.disturbed == Disturbed::Keep {
-                return tell(WorkerMessage::Finished(Box::new(result)));
+            let is_valid = result.disturbed.is_empty();
+            if is_valid || is_last && self.options.on_disturbed == OnDisturbed::Keep {
+                return send(WorkerMessage::Finished(Box::new(result)));
             }
-            let verdict = if is_last { Retry::Last } else { Retry::Again };
-            tell(WorkerMessage::Disturbed(Box::new(result), verdict));
+            let retry = if is_last { Retry::GiveUp } else { Retry::Again };
+            send(WorkerMessage::Disturbed(Box::new(result), retry));
         }
     }
 
-    /// Runs a cell once, in its own process; `None` if it was stopped.
-    fn attempt(
+    /// Runs a trial once, in its own process; `None` if it was stopped.
+    fn run_once(
         &self,
-        cell: &Trial,
+        trial: &Trial,
         attempt: u32,
         stop: &CancellationToken,
     ) -> Result<Option<TrialResult>, String> {
-        let shown = |error: io::Error| error.to_string();
-        let (_scratch, mut order) = self.setup.request(cell, attempt).map_err(shown)?;
-        order.timeline = self.timeline(cell);
-        let order = serde_json::to_vec(&order).map_err(|error| error.to_string())?;
+        let to_text = |error: io::Error| error.to_string();
+        let (_scratch, mut request) = self.setup.request(trial, attempt).map_err(to_text)?;
+        request.timeline = self.timeline_path(trial);
+        let request_json = serde_json::to_vec(&request).map_err(|error| error.to_string())?;
         let mut child = Command::new(&self.options.smig)
             .args(["lab", "trial"])
             .stdin(Stdio::piped())
@@ -303,20 +313,20 @@ impl TrialRunner<'_> {
             // Ctrl-C must reach only this process, which then kills the others.
             .process_group(0)
             .spawn()
-            .map_err(shown)?;
+            .map_err(to_text)?;
         let (stdin, stdout, stderr) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let (result, complaint) = thread::scope(|scope| {
+        let (result, stderr_output) = thread::scope(|scope| {
             let result = scope.spawn(|| read_all(stdout));
-            let complaint = scope.spawn(|| read_all(stderr));
+            let stderr_reader = scope.spawn(|| read_all(stderr));
             if let Some(mut stdin) = stdin {
                 // A failed write is ignored: a process that exited early reports why itself.
-                let _ = stdin.write_all(&order);
+                let _ = stdin.write_all(&request_json);
             }
             wait(&mut child, stop);
-            (result.join().unwrap_or_default(), complaint.join().unwrap_or_default())
+            (result.join().unwrap_or_default(), stderr_reader.join().unwrap_or_default())
         });
-        let status = child.wait().map_err(shown)?;
+        let status = child.wait().map_err(to_text)?;
         if status.success() {
             let result = serde_json::from_slice(&result);
             return result.map(Some).map_err(|error| format!("unreadable result: {error}"));
@@ -324,18 +334,18 @@ impl TrialRunner<'_> {
         if stop.is_cancelled() {
             return Ok(None);
         }
-        let complaint = words(&complaint);
-        Err(if complaint.is_empty() { format!("its process exited: {status}") } else { complaint })
+        let message = error_message(&stderr_output);
+        Err(if message.is_empty() { format!("its process exited: {status}") } else { message })
     }
 
-    /// Returns the path for a cell's timeline, if one is to be recorded.
-    fn timeline(&self, cell: &Trial) -> Option<PathBuf> {
-        let name = format!("{}.timeline.jsonl", file_stem(&cell.id));
-        cell.scenario.record.timeline.then(|| self.options.out.join(TIMELINES).join(name))
+    /// Returns the path for a trial's timeline, if one is to be recorded.
+    fn timeline_path(&self, trial: &Trial) -> Option<PathBuf> {
+        let name = format!("{}.timeline.jsonl", file_stem(&trial.id));
+        trial.scenario.record.timeline.then(|| self.options.out.join(TIMELINES_DIR).join(name))
     }
 }
 
-/// Returns a file name for a cell.
+/// Returns a file name for a trial.
 fn file_stem(id: &TrialId) -> String {
     let text = id.to_string();
     text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '=' { c } else { '-' }).collect()
@@ -359,7 +369,7 @@ fn wait(child: &mut Child, stop: &CancellationToken) {
                 let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
                 return;
             }
-            Ok(None) => thread::sleep(LOOK_EVERY),
+            Ok(None) => thread::sleep(POLL_INTERVAL),
             Ok(Some(_)) | Err(_) => return,
         }
     }
@@ -369,7 +379,7 @@ fn wait(child: &mut Child, stop: &CancellationToken) {
 ///
 /// # Errors
 /// The directory cannot be written.
-pub fn keep_scenario(options: &Options, scenario: &Path) -> io::Result<()> {
+pub fn copy_scenario(options: &Options, scenario: &Path) -> io::Result<()> {
     fs::create_dir_all(&options.out)?;
     fs::copy(scenario, options.out.join("scenario.toml")).map(drop)
 }

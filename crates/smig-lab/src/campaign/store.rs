@@ -9,11 +9,11 @@ use serde::Deserialize;
 
 use crate::scenario::{Shard, TrialId};
 use crate::trial::Origin;
-use crate::trial::{FORMAT, TrialResult};
+use crate::trial::{FORMAT_VERSION, TrialResult};
 
-/// Fields of a line that identify its cell and origin.
+/// Fields of a line that identify its trial and origin.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-pub(super) struct Stub {
+pub(super) struct ResultHeader {
     pub(super) format: u32,
     pub(super) id: TrialId,
     pub(super) hash: String,
@@ -23,36 +23,36 @@ pub(super) struct Stub {
 
 /// A line of a file, verbatim.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Line {
-    pub(super) stub: Stub,
+pub(super) struct ResultLine {
+    pub(super) header: ResultHeader,
     pub(super) text: String,
     pub(super) file: PathBuf,
 }
 
-/// Returns the name of a share's result file.
-pub(super) fn file_name(share: Option<Shard>) -> String {
-    match share {
+/// Returns the name of a shard's result file.
+pub(super) fn results_file_name(shard: Option<Shard>) -> String {
+    match shard {
         None => "results.jsonl".into(),
-        Some(share) => format!("results.{}-of-{}.jsonl", share.index, share.of),
+        Some(shard) => format!("results.{}-of-{}.jsonl", shard.index, shard.of),
     }
 }
 
-/// Returns the name of the file for a share's rejected runs and the reasons.
-fn rejected_name(share: Option<Shard>) -> String {
-    file_name(share).replacen("results", "rejected", 1)
+/// Returns the name of a shard's file for rejected runs and the reasons.
+fn rejected_file_name(shard: Option<Shard>) -> String {
+    results_file_name(shard).replacen("results", "rejected", 1)
 }
 
 /// Lists the result files in a directory, sorted by name.
 ///
 /// # Errors
 /// The directory cannot be read.
-pub fn results_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
+pub fn result_files(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(dir)? {
         let name = entry?.file_name();
         let text = name.to_string_lossy();
         if text.starts_with("results.") && text.ends_with(".jsonl") {
-            files.push(folder.join(&name));
+            files.push(dir.join(&name));
         }
     }
     files.sort();
@@ -64,25 +64,25 @@ pub fn results_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
 /// # Errors
 /// What cannot be read, with file and line.
 pub fn read_results(path: &Path) -> io::Result<Vec<TrialResult>> {
-    let files = if path.is_dir() { results_in(path)? } else { vec![path.to_owned()] };
+    let files = if path.is_dir() { result_files(path)? } else { vec![path.to_owned()] };
     let mut results = Vec::new();
     for file in files {
-        for line in lines(&file)? {
+        for line in read_lines(&file)? {
             let result = serde_json::from_str(&line.text);
-            results.push(result.map_err(|error| broken(&file, &line.text, &error))?);
+            results.push(result.map_err(|error| parse_error(&file, &line.text, &error))?);
         }
     }
     Ok(results)
 }
 
-fn broken(file: &Path, line: &str, error: &serde_json::Error) -> io::Error {
+fn parse_error(file: &Path, line: &str, error: &serde_json::Error) -> io::Error {
     let start: String = line.chars().take(40).collect();
     io::Error::other(format!("{}: {start}...: {error}", file.display()))
 }
 
 /// Reads the lines of a file. Ignores an incomplete last line, which a killed process leaves
 /// behind.
-pub(super) fn lines(file: &Path) -> io::Result<Vec<Line>> {
+pub(super) fn read_lines(file: &Path) -> io::Result<Vec<ResultLine>> {
     let mut reader = BufReader::new(File::open(file)?);
     let mut lines = Vec::new();
     loop {
@@ -94,28 +94,28 @@ pub(super) fn lines(file: &Path) -> io::Result<Vec<Line>> {
         if text.is_empty() {
             continue;
         }
-        let stub: Stub =
-            serde_json::from_str(&text).map_err(|error| broken(file, &text, &error))?;
-        if stub.format > FORMAT {
-            let words = format!("{}: written by a newer version of smig", file.display());
-            return Err(io::Error::other(words));
+        let header: ResultHeader =
+            serde_json::from_str(&text).map_err(|error| parse_error(file, &text, &error))?;
+        if header.format > FORMAT_VERSION {
+            let message = format!("{}: written by a newer version of smig", file.display());
+            return Err(io::Error::other(message));
         }
-        lines.push(Line { stub, text, file: file.to_owned() });
+        lines.push(ResultLine { header, text, file: file.to_owned() });
     }
 }
 
 /// A result file that this process appends to exclusively.
 #[derive(Debug)]
-pub(super) struct Store {
+pub(super) struct ResultStore {
     file: File,
-    rejected: PathBuf,
+    rejected_path: PathBuf,
 }
 
-impl Store {
+impl ResultStore {
     /// Opens or creates the file; truncates an incomplete last line.
-    pub(super) fn open(folder: &Path, share: Option<Shard>) -> io::Result<Self> {
-        fs::create_dir_all(folder)?;
-        let path = folder.join(file_name(share));
+    pub(super) fn open(dir: &Path, shard: Option<Shard>) -> io::Result<Self> {
+        fs::create_dir_all(dir)?;
+        let path = dir.join(results_file_name(shard));
         let mut file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
@@ -126,14 +126,15 @@ impl Store {
         })?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
-        let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1) as u64;
-        file.set_len(whole)?;
-        file.seek(SeekFrom::Start(whole))?;
-        Ok(Self { file, rejected: folder.join(rejected_name(share)) })
+        let complete_bytes =
+            bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1) as u64;
+        file.set_len(complete_bytes)?;
+        file.seek(SeekFrom::Start(complete_bytes))?;
+        Ok(Self { file, rejected_path: dir.join(rejected_file_name(shard)) })
     }
 
     /// Appends a result.
-    pub(super) fn add(&mut self, result: &TrialResult) -> io::Result<()> {
+    pub(super) fn append(&mut self, result: &TrialResult) -> io::Result<()> {
         let mut line = serde_json::to_vec(result)?;
         line.push(b'\n');
         self.file.write_all(&line)?;
@@ -141,8 +142,8 @@ impl Store {
     }
 
     /// Records a rejected run.
-    pub(super) fn reject(&self, what: &serde_json::Value) -> io::Result<()> {
-        let mut file = OpenOptions::new().append(true).create(true).open(&self.rejected)?;
-        file.write_all(format!("{what}\n").as_bytes())
+    pub(super) fn append_rejected(&self, record: &serde_json::Value) -> io::Result<()> {
+        let mut file = OpenOptions::new().append(true).create(true).open(&self.rejected_path)?;
+        file.write_all(format!("{record}\n").as_bytes())
     }
 }

@@ -11,7 +11,7 @@ use super::sentence::sentence;
 /// Whether lower or higher values are better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Better {
+pub enum BetterDirection {
     /// Lower is better: times, unwanted bytes.
     Lower,
     /// Higher is better: rates, shares of the link.
@@ -26,14 +26,14 @@ pub struct Series {
     /// Unit: `ms`.
     pub unit: String,
     /// Whether lower or higher values are better.
-    pub better: Better,
+    pub better: BetterDirection,
     /// The values of each run.
     pub runs: Vec<Run>,
 }
 
 /// Summary of one side.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Side {
+pub struct SideSummary {
     /// Label of the side.
     pub label: String,
     /// Number of runs with at least one value.
@@ -55,11 +55,11 @@ pub struct Comparison {
     /// Unit.
     pub unit: String,
     /// Whether lower or higher values are better.
-    pub better: Better,
+    pub better: BetterDirection,
     /// The baseline.
-    pub a: Side,
+    pub a: SideSummary,
     /// The side that is compared with the baseline.
-    pub b: Side,
+    pub b: SideSummary,
     /// B's median divided by A's; none if A's is 0.
     pub ratio: Option<f64>,
     /// Confidence interval of the ratio; none for fewer than five runs.
@@ -87,19 +87,20 @@ pub fn compare(
     bootstrap: &Bootstrap,
 ) -> Option<Comparison> {
     let (a_values, b_values) = (values(a), values(b));
-    let (first, second) = (medians(a), medians(b));
-    let enough = first.len().min(second.len()) >= LEAST_RUNS;
-    let test = if enough { mann_whitney(&second, &first) } else { None };
+    let (a_medians, b_medians) = (medians(a), medians(b));
+    let has_enough_runs = a_medians.len().min(b_medians.len()) >= LEAST_RUNS;
+    let test = if has_enough_runs { mann_whitney(&b_medians, &a_medians) } else { None };
     let side = |label: &str, series: &Series, values: &[f64]| {
-        Some(Side {
+        Some(SideSummary {
             label: label.to_owned(),
             runs: medians(series).len(),
             summary: Summary::of(values)?,
             median_interval: bootstrap.interval(&series.runs, Statistic::Median),
         })
     };
-    let contrasted = |contrast| bootstrap.contrast(&a.runs, &b.runs, Statistic::Median, contrast);
-    let difference = contrasted(Contrast::Difference)?;
+    let contrast_sides =
+        |contrast| bootstrap.contrast(&a.runs, &b.runs, Statistic::Median, contrast);
+    let difference = contrast_sides(Contrast::Difference)?;
     let (a_side, b_side) = (side(a_label, a, &a_values)?, side(b_label, b, &b_values)?);
     let ratio =
         |of: fn(&Summary) -> f64| Contrast::Ratio.of(of(&a_side.summary), of(&b_side.summary));
@@ -109,7 +110,7 @@ pub fn compare(
         unit: b.unit.clone(),
         better: b.better,
         ratio: ratio(|summary| summary.median),
-        ratio_interval: contrasted(Contrast::Ratio).and_then(|ratio| ratio.interval),
+        ratio_interval: contrast_sides(Contrast::Ratio).and_then(|ratio| ratio.interval),
         difference_interval: difference.interval,
         drawn: difference.drawn,
         p95_ratio: ratio(|summary| summary.p95),

@@ -11,7 +11,7 @@ use crate::workload::{ObjectResult, Outcome};
 
 use smig_stats::Run;
 
-use super::difference::{Better, Series};
+use super::difference::{BetterDirection, Series};
 
 /// Collects all metrics of results that are runs of the same condition:
 ///
@@ -21,16 +21,16 @@ use super::difference::{Better, Series};
 /// - failed objects, in percent of those requested.
 #[must_use]
 pub fn series_of(results: &[&TrialResult]) -> Vec<Series> {
-    let mut all = Collected { runs: results, series: Vec::new() };
+    let mut all = SeriesCollector { results, series: Vec::new() };
     for (run, result) in results.iter().enumerate() {
         let objects = &result.observation.objects;
         for object in objects {
-            all.object(run, object, objects, result);
+            all.add_object(run, object, objects, result);
         }
-        let failed = objects.iter().filter(|object| failed(object)).count();
+        let failed = objects.iter().filter(|object| has_failed(object)).count();
         if !objects.is_empty() {
             let percent = failed as f64 / objects.len() as f64 * 100.0;
-            all.push("objects that failed", "%", Better::Lower, run, percent);
+            all.push("objects that failed", "%", BetterDirection::Lower, run, percent);
         }
     }
     // Omit the failure percentage if it is zero in every run.
@@ -41,25 +41,25 @@ pub fn series_of(results: &[&TrialResult]) -> Vec<Series> {
     all.series
 }
 
-struct Collected<'a> {
-    runs: &'a [&'a TrialResult],
+struct SeriesCollector<'a> {
+    results: &'a [&'a TrialResult],
     series: Vec<Series>,
 }
 
-impl Collected<'_> {
-    fn push(&mut self, metric: &str, unit: &str, better: Better, run: usize, value: f64) {
-        let known = self.series.iter().position(|series| series.metric == metric);
-        let at = known.unwrap_or_else(|| {
+impl SeriesCollector<'_> {
+    fn push(&mut self, metric: &str, unit: &str, better: BetterDirection, run: usize, value: f64) {
+        let existing = self.series.iter().position(|series| series.metric == metric);
+        let index = existing.unwrap_or_else(|| {
             let (metric, unit) = (metric.to_owned(), unit.to_owned());
             let empty = |result: &&TrialResult| Run { seed: result.seed, values: Vec::new() };
-            let runs = self.runs.iter().map(empty).collect();
+            let runs = self.results.iter().map(empty).collect();
             self.series.push(Series { metric, unit, better, runs });
             self.series.len() - 1
         });
-        self.series[at].runs[run].values.push(value);
+        self.series[index].runs[run].values.push(value);
     }
 
-    fn object(
+    fn add_object(
         &mut self,
         run: usize,
         object: &ObjectResult,
@@ -68,22 +68,28 @@ impl Collected<'_> {
     ) {
         let name = format!("{} {}", object.name, bytes(object.size));
         if let Some(cancel) = object.cancel {
-            let after = cancel.wire_bytes.saturating_sub(cancel.other_bytes) as f64 / 1e3;
-            self.push(&format!("{name}, after its cancel"), "kB", Better::Lower, run, after);
+            let after_kb = cancel.wire_bytes.saturating_sub(cancel.other_bytes) as f64 / 1e3;
+            self.push(
+                &format!("{name}, after its cancel"),
+                "kB",
+                BetterDirection::Lower,
+                run,
+                after_kb,
+            );
         }
         if object.outcome != Outcome::Complete {
             return;
         }
-        match object.role {
+        match object.size_class {
             SizeClass::Small => {
-                let metric = match beside(object, all) {
+                let metric = match concurrent_big_transfer(object, all) {
                     Some(big) => format!("{name} beside {big}"),
                     None => format!("{name} alone"),
                 };
-                self.push(&metric, "ms", Better::Lower, run, object.seconds() * 1e3);
+                self.push(&metric, "ms", BetterDirection::Lower, run, object.seconds() * 1e3);
             }
             SizeClass::Big => {
-                self.push(&name, "s", Better::Lower, run, object.seconds());
+                self.push(&name, "s", BetterDirection::Lower, run, object.seconds());
                 let link = match object.direction {
                     TransferDirection::Download => &result.scenario.link.to_client,
                     TransferDirection::Upload => &result.scenario.link.to_server,
@@ -93,7 +99,7 @@ impl Collected<'_> {
                     let rate = object.bytes as f64 * 8.0 / object.seconds().max(1e-9);
                     let share = rate / mean.as_bits_per_second() as f64 * 100.0;
                     let metric = format!("{name}, share of the link");
-                    self.push(&metric, "% of the link", Better::Higher, run, share);
+                    self.push(&metric, "% of the link", BetterDirection::Higher, run, share);
                 }
             }
         }
@@ -101,16 +107,16 @@ impl Collected<'_> {
 }
 
 /// Returns the name of a big transfer that was in progress when the object was requested.
-fn beside<'a>(object: &ObjectResult, all: &'a [ObjectResult]) -> Option<&'a str> {
+fn concurrent_big_transfer<'a>(object: &ObjectResult, all: &'a [ObjectResult]) -> Option<&'a str> {
     all.iter()
         .find(|other| {
-            other.role == SizeClass::Big
+            other.size_class == SizeClass::Big
                 && other.started_ns <= object.started_ns
                 && object.started_ns < other.ended_ns
         })
         .map(|big| big.name.as_str())
 }
 
-const fn failed(object: &ObjectResult) -> bool {
+const fn has_failed(object: &ObjectResult) -> bool {
     !matches!(object.outcome, Outcome::Complete | Outcome::Cancelled)
 }

@@ -3,7 +3,7 @@
 //! Owns the numbers and sentences of a comparison. It compares [`Series`], the values of one metric
 //! by run; [`series_of`] extracts them from a campaign's results. All statistics come from
 //! [`stats`](smig_stats). A comparison claims no more than its runs support: values of one run
-//! depend on each other, so intervals resample entire runs, and the sentence states if there are
+//! depend on each other, so intervals resample entire runs, and the sentence says if there are
 //! few runs.
 
 mod difference;
@@ -14,7 +14,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use difference::{Better, Comparison, Series, Side, compare};
+pub use difference::{BetterDirection, Comparison, Series, SideSummary, compare};
 pub use metrics::series_of;
-pub use select::{Group, Selector, SelectorError, pair};
+pub use select::{ConditionRuns, Selector, SelectorError, pair_by_condition};
 pub use table::table;

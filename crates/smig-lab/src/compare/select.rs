@@ -12,7 +12,7 @@ pub struct Selector {
     /// Path of the results; none if it is the other side's path.
     pub path: Option<PathBuf>,
     /// Pairs of axis and name; a variant must match all of them.
-    pub wanted: Vec<(String, String)>,
+    pub levels: Vec<(String, String)>,
 }
 
 /// An error in a selector.
@@ -20,7 +20,7 @@ pub struct Selector {
 pub enum SelectorError {
     /// A part after the colon is not `axis=name`.
     #[error("{0:?} is not axis=name; a side is DIR, DIR:axis=name or :axis=name,axis=name")]
-    Form(String),
+    Syntax(String),
     /// The selector is empty.
     #[error("empty; a side is DIR, DIR:axis=name or :axis=name,axis=name")]
     Empty,
@@ -33,47 +33,49 @@ impl Selector {
     /// # Errors
     /// [`SelectorError`].
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
-        let (path, wanted) = match text.rsplit_once(':') {
-            Some((path, wanted)) if wanted.is_empty() || wanted.contains('=') => (path, wanted),
+        let (path, levels_text) = match text.rsplit_once(':') {
+            Some((path, levels_text)) if levels_text.is_empty() || levels_text.contains('=') => {
+                (path, levels_text)
+            }
             _ => (text, ""),
         };
-        let wanted = wanted.split(',').filter(|part| !part.is_empty()).map(|part| {
+        let levels = levels_text.split(',').filter(|part| !part.is_empty()).map(|part| {
             let (axis, name) =
-                part.split_once('=').ok_or_else(|| SelectorError::Form(part.to_owned()))?;
+                part.split_once('=').ok_or_else(|| SelectorError::Syntax(part.to_owned()))?;
             Ok((axis.trim().to_owned(), name.trim().to_owned()))
         });
-        let wanted = wanted.collect::<Result<Vec<_>, _>>()?;
+        let levels = levels.collect::<Result<Vec<_>, _>>()?;
         let path = (!path.is_empty()).then(|| PathBuf::from(path));
-        if path.is_none() && wanted.is_empty() {
+        if path.is_none() && levels.is_empty() {
             return Err(SelectorError::Empty);
         }
-        Ok(Self { path, wanted })
+        Ok(Self { path, levels })
     }
 
     /// Returns whether the selector matches a result's variant.
     #[must_use]
-    pub fn takes(&self, variant: &Variant) -> bool {
-        self.wanted.iter().all(|(axis, name)| variant.on(axis) == Some(name))
+    pub fn matches(&self, variant: &Variant) -> bool {
+        self.levels.iter().all(|(axis, name)| variant.level(axis) == Some(name))
     }
 
     /// Returns the variant's axes that neither selector names.
     fn remaining_factors(&self, variant: &Variant, other: &Self) -> Vec<(String, String)> {
-        let asked =
-            |axis: &str| self.wanted.iter().chain(&other.wanted).any(|(wanted, _)| wanted == axis);
-        variant.0.iter().filter(|(axis, _)| !asked(axis)).cloned().collect()
+        let is_selected =
+            |axis: &str| self.levels.iter().chain(&other.levels).any(|(wanted, _)| wanted == axis);
+        variant.0.iter().filter(|(axis, _)| !is_selected(axis)).cloned().collect()
     }
 
     /// Returns the side's label in reports.
     #[must_use]
     pub fn label(&self) -> String {
-        if self.wanted.is_empty() {
+        if self.levels.is_empty() {
             let path = self.path.as_deref().unwrap_or_else(|| Path::new(""));
             path.file_name().map_or_else(
                 || path.display().to_string(),
                 |name| name.to_string_lossy().into_owned(),
             )
         } else {
-            let names: Vec<&str> = self.wanted.iter().map(|(_, name)| name.as_str()).collect();
+            let names: Vec<&str> = self.levels.iter().map(|(_, name)| name.as_str()).collect();
             names.join(" ")
         }
     }
@@ -84,7 +86,7 @@ impl fmt::Display for Selector {
         if let Some(path) = &self.path {
             write!(f, "{}", path.display())?;
         }
-        for (index, (axis, name)) in self.wanted.iter().enumerate() {
+        for (index, (axis, name)) in self.levels.iter().enumerate() {
             write!(f, "{}{axis}={name}", if index == 0 { ":" } else { "," })?;
         }
         Ok(())
@@ -93,10 +95,10 @@ impl fmt::Display for Selector {
 
 /// Results of one condition on both sides.
 #[derive(Debug)]
-pub struct Group<'a> {
+pub struct ConditionRuns<'a> {
     /// Factor levels of the condition other than the selected ones, as text; empty if there are
     /// none.
-    pub setting: String,
+    pub condition: String,
     /// A's runs.
     pub a: Vec<&'a TrialResult>,
     /// B's runs.
@@ -106,26 +108,27 @@ pub struct Group<'a> {
 /// Groups the results of both sides by the factor levels that they have in common. Omits disturbed
 /// runs, and conditions that only one side has.
 #[must_use]
-pub fn pair<'a>(
+pub fn pair_by_condition<'a>(
     (a, a_results): (&Selector, &'a [TrialResult]),
     (b, b_results): (&Selector, &'a [TrialResult]),
-) -> Vec<Group<'a>> {
-    let counts = |result: &&TrialResult| result.disturbed.is_empty();
-    let mut groups: Vec<(Vec<(String, String)>, Group<'a>)> = Vec::new();
-    for result in a_results.iter().filter(counts).filter(|one| a.takes(&one.id.variant)) {
-        let rest = a.remaining_factors(&result.id.variant, b);
-        match groups.iter_mut().find(|(known, _)| *known == rest) {
+) -> Vec<ConditionRuns<'a>> {
+    let is_valid = |result: &&TrialResult| result.disturbed.is_empty();
+    let mut groups: Vec<(Vec<(String, String)>, ConditionRuns<'a>)> = Vec::new();
+    for result in a_results.iter().filter(is_valid).filter(|one| a.matches(&one.id.variant)) {
+        let factors = a.remaining_factors(&result.id.variant, b);
+        match groups.iter_mut().find(|(known, _)| *known == factors) {
             Some((_, group)) => group.a.push(result),
             None => {
-                let setting = Variant(rest.clone());
-                let setting = if rest.is_empty() { String::new() } else { setting.to_string() };
-                groups.push((rest, Group { setting, a: vec![result], b: Vec::new() }));
+                let condition = Variant(factors.clone());
+                let condition =
+                    if factors.is_empty() { String::new() } else { condition.to_string() };
+                groups.push((factors, ConditionRuns { condition, a: vec![result], b: Vec::new() }));
             }
         }
     }
-    for result in b_results.iter().filter(counts).filter(|one| b.takes(&one.id.variant)) {
-        let rest = b.remaining_factors(&result.id.variant, a);
-        if let Some((_, group)) = groups.iter_mut().find(|(known, _)| *known == rest) {
+    for result in b_results.iter().filter(is_valid).filter(|one| b.matches(&one.id.variant)) {
+        let factors = b.remaining_factors(&result.id.variant, a);
+        if let Some((_, group)) = groups.iter_mut().find(|(known, _)| *known == factors) {
             group.b.push(result);
         }
     }

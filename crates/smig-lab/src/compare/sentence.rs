@@ -3,7 +3,7 @@
 use smig_chart::{amount, ms, number};
 use smig_stats::{LEAST_RUNS, Magnitude};
 
-use super::difference::{Better, Comparison};
+use super::difference::{BetterDirection, Comparison};
 
 /// A ratio closer to 1 than this is irrelevant in practice, however certain it is.
 const MIN_RELEVANT_CHANGE: f64 = 0.01;
@@ -11,27 +11,32 @@ const MIN_RELEVANT_CHANGE: f64 = 0.01;
 pub(super) fn sentence(comparison: &Comparison) -> String {
     let c = comparison;
     let (a, b) = (&c.a, &c.b);
-    let what = format!("{}: {}", c.metric, values(c));
-    let verdict = match verdict(c) {
+    let subject = format!("{}: {}", c.metric, values(c));
+    let conclusion = match significance(c) {
         Significance::TooFew => "too few runs to compare".to_owned(),
-        Significance::Unclear => format!("no difference shown{}", sure(c, " (", ")")),
+        Significance::Unclear => format!("no difference shown{}", p_value_text(c, " (", ")")),
         Significance::Different
             if c.ratio.is_some_and(|ratio| (ratio - 1.0).abs() < MIN_RELEVANT_CHANGE) =>
         {
             let ratio = c.ratio.unwrap_or(1.0);
-            format!("practically the same ({}{})", share(ratio), sure(c, ", ", ""))
+            format!(
+                "practically the same ({}{})",
+                relative_change(ratio),
+                p_value_text(c, ", ", "")
+            )
         }
         Significance::Different => {
-            let size = c.ratio.map_or_else(String::new, |ratio| format!(", {}", share(ratio)));
-            let good = if improves(c) { "better" } else { "worse" };
+            let change =
+                c.ratio.map_or_else(String::new, |ratio| format!(", {}", relative_change(ratio)));
+            let direction = if is_improvement(c) { "better" } else { "worse" };
             let effect = match c.effect.magnitude {
                 Magnitude::Negligible => "though a negligible effect".to_owned(),
-                size => format!("a {size} effect"),
+                magnitude => format!("a {magnitude} effect"),
             };
-            format!("{} is {good}{size}; {effect}{}", b.label, sure(c, " (", ")"))
+            format!("{} is {direction}{change}; {effect}{}", b.label, p_value_text(c, " (", ")"))
         }
     };
-    let mut text = format!("{what}; {verdict}");
+    let mut text = format!("{subject}; {conclusion}");
     let few = a.runs.min(b.runs);
     if few < LEAST_RUNS {
         text += &format!(
@@ -43,8 +48,8 @@ pub(super) fn sentence(comparison: &Comparison) -> String {
 }
 
 /// Formats the p value between `before` and `after`; empty if there is no test.
-fn sure(c: &Comparison, before: &str, after: &str) -> String {
-    c.test.map_or_else(String::new, |test| format!("{before}p {}{after}", probability(test.p)))
+fn p_value_text(c: &Comparison, before: &str, after: &str) -> String {
+    c.test.map_or_else(String::new, |test| format!("{before}p {}{after}", format_p(test.p)))
 }
 
 enum Significance {
@@ -54,7 +59,7 @@ enum Significance {
 }
 
 /// Decides by the interval alone: it resamples pairs of runs if possible, which the test does not.
-fn verdict(c: &Comparison) -> Significance {
+fn significance(c: &Comparison) -> Significance {
     match c.difference_interval {
         None => Significance::TooFew,
         Some(interval) if interval.holds(0.0) => Significance::Unclear,
@@ -62,9 +67,9 @@ fn verdict(c: &Comparison) -> Significance {
     }
 }
 
-fn improves(c: &Comparison) -> bool {
-    let grows = c.effect.delta > 0.0;
-    grows == (c.better == Better::Higher)
+fn is_improvement(c: &Comparison) -> bool {
+    let increases = c.effect.delta > 0.0;
+    increases == (c.better == BetterDirection::Higher)
 }
 
 /// `110 ms for B, 441 ms for A`
@@ -84,7 +89,7 @@ fn values(c: &Comparison) -> String {
 }
 
 /// Formats a ratio in words.
-fn share(ratio: f64) -> String {
+fn relative_change(ratio: f64) -> String {
     let percent = (ratio - 1.0).abs() * 100.0;
     let digits = usize::from(percent < 9.95);
     match ratio {
@@ -95,7 +100,7 @@ fn share(ratio: f64) -> String {
 }
 
 /// Formats p with two significant digits, never as 0: `= 0.013`.
-pub(super) fn probability(p: f64) -> String {
+pub(super) fn format_p(p: f64) -> String {
     match p {
         p if p < 0.001 => "< 0.001".into(),
         p if p < 0.01 => format!("= {p:.4}"),

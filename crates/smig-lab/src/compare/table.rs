@@ -5,12 +5,12 @@ use smig_chart::number;
 use smig_stats::Interval;
 
 use super::difference::Comparison;
-use super::sentence::probability;
+use super::sentence::format_p;
 
 /// Builds a table with one row per comparison, for any of the report's writers.
 #[must_use]
 pub fn table(comparisons: &[Comparison]) -> Table {
-    let setting = comparisons.iter().any(|c| !c.setting.is_empty());
+    let has_setting = comparisons.iter().any(|c| !c.setting.is_empty());
     let head = [
         ("setting", Align::Left),
         ("metric", Align::Left),
@@ -28,18 +28,26 @@ pub fn table(comparisons: &[Comparison]) -> Table {
         ("Cliff's delta", Align::Right),
         ("p", Align::Right),
     ];
-    let skip = usize::from(!setting);
+    let skipped_columns = usize::from(!has_setting);
     Table {
-        columns: head.into_iter().skip(skip).map(|(name, align)| (name.into(), align)).collect(),
-        rows: comparisons.iter().map(|c| row(c).into_iter().skip(skip).collect()).collect(),
+        columns: head
+            .into_iter()
+            .skip(skipped_columns)
+            .map(|(name, align)| (name.into(), align))
+            .collect(),
+        rows: comparisons
+            .iter()
+            .map(|c| row(c).into_iter().skip(skipped_columns).collect())
+            .collect(),
     }
 }
 
 fn row(c: &Comparison) -> Vec<String> {
-    let count = |side: &super::difference::Side| format!("{} in {}", side.summary.n, side.runs);
+    let count =
+        |side: &super::difference::SideSummary| format!("{} in {}", side.summary.n, side.runs);
     let interval =
         |interval: Interval| format!("{} to {}", number(interval.low), number(interval.high));
-    let p = |test: smig_stats::RankTest| probability(test.p).trim_start_matches("= ").to_owned();
+    let p = |test: smig_stats::RankTest| format_p(test.p).trim_start_matches("= ").to_owned();
     vec![
         c.setting.clone(),
         c.metric.clone(),

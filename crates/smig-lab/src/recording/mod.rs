@@ -5,8 +5,8 @@
 //! - [`QueueRecorder`]: the queue of a link, from its log;
 //! - `TcpSampler`: the kernel's state of every TCP connection of a host, from sock_diag, whichever
 //!   process owns the connection;
-//! - [`ServerEvents`]: migrations, joins and resets, from our server's own log;
-//! - [`put_observation`]: each object, and the bytes of it that each connection carried.
+//! - [`ServerEvents`]: migrations, joins and resets, from our server's log;
+//! - [`add_observation`]: each object, and the bytes of it that each connection carried.
 //!
 //! Samplers are passive: none of them sets an option, opens a connection or sends a packet. Each
 //! period costs one walk through the kernel's table of connections, about 0.2 ms.
@@ -18,9 +18,9 @@ mod sock_diag;
 mod tcp;
 mod trial;
 
-pub use observation::put_observation;
+pub use observation::add_observation;
 pub use queue::QueueRecorder;
 pub use server_events::ServerEvents;
 pub use sock_diag::{TcpState, decode_connections};
 pub use tcp::{HostSide, TcpSampler, TcpSamples};
-pub(crate) use trial::{TIMELINES, TrialRecorder};
+pub(crate) use trial::{TIMELINES_DIR, TrialRecorder};

@@ -10,13 +10,15 @@ use crate::workload::{self, ObjectResult, Observation};
 
 /// Adds every object to a timeline: a span, and the bytes that its connections carried over time. A
 /// connection is named by its client's end, or by its number (`c1`) if that is unknown.
-pub fn put_observation(timeline: &mut Timeline, observation: &Observation) {
-    let began = Time::from_nanos(observation.began_ns);
+pub fn add_observation(timeline: &mut Timeline, observation: &Observation) {
+    let start = Time::from_nanos(observation.began_ns);
     let origin = timeline.origin();
-    let micros = |ns: u64| micros_after(origin, Time::from_nanos(began.as_nanos() + ns));
+    let micros = |ns: u64| micros_after(origin, Time::from_nanos(start.as_nanos() + ns));
     let label = |number: u32| {
-        let seen = observation.connections.iter().find(|seen| seen.number == number);
-        ConnectionName(seen.map_or_else(|| format!("c{number}"), |seen| seen.client.to_string()))
+        let record = observation.connections.iter().find(|seen| seen.number == number);
+        ConnectionName(
+            record.map_or_else(|| format!("c{number}"), |record| record.client.to_string()),
+        )
     };
     for object in &observation.objects {
         let name = format!("{} {}", object.name, object.number + 1);
@@ -27,7 +29,7 @@ pub fn put_observation(timeline: &mut Timeline, observation: &Observation) {
             first_byte_us: object.first_byte_ns.map(micros),
             to_us: micros(object.ended_ns),
             bytes: object.bytes,
-            connection: Route::of(object).last().map(label),
+            connection: ConnectionHistory::of(object).last().map(label),
             outcome: outcome(&object.outcome),
         });
         timeline.tracks.extend(tracks(object, &name, &label, &micros));
@@ -44,15 +46,15 @@ const fn outcome(outcome: &workload::Outcome) -> Outcome {
     }
 }
 
-/// Connections of a stream, each with the offset from which it carried the stream.
-struct Route(Vec<(u32, u64)>);
+/// Connections of a stream in order, each with the stream offset at which it took over.
+struct ConnectionHistory(Vec<(u32, u64)>);
 
-impl Route {
+impl ConnectionHistory {
     fn of(object: &ObjectResult) -> Self {
-        let first = object.moves.first().map(|moved| moved.from);
+        let first = object.migrations.first().map(|migration| migration.from);
         let first = first.or_else(|| object.connections.first().map(|by| by.connection));
-        let moves = object.moves.iter().map(|moved| (moved.to, moved.bytes));
-        Self(first.map(|first| (first, 0)).into_iter().chain(moves).collect())
+        let migrations = object.migrations.iter().map(|migration| (migration.to, migration.bytes));
+        Self(first.map(|first| (first, 0)).into_iter().chain(migrations).collect())
     }
 
     fn last(&self) -> Option<u32> {
@@ -60,7 +62,7 @@ impl Route {
     }
 
     /// Returns how many of the first `total` bytes a connection carried.
-    fn carried(&self, connection: u32, total: u64) -> u64 {
+    fn bytes_carried(&self, connection: u32, total: u64) -> u64 {
         let ends = self.0.iter().skip(1).map(|(_, from)| *from).chain([u64::MAX]);
         let parts = self.0.iter().zip(ends).filter(|((by, _), _)| *by == connection);
         parts.map(|((_, from), end)| total.min(end).saturating_sub(*from)).sum()
@@ -73,8 +75,8 @@ fn tracks(
     label: &dyn Fn(u32) -> ConnectionName,
     micros: &dyn Fn(u64) -> u64,
 ) -> Vec<Track> {
-    let route = Route::of(object);
-    let mut connections: Vec<u32> = route.0.iter().map(|(connection, _)| *connection).collect();
+    let history = ConnectionHistory::of(object);
+    let mut connections: Vec<u32> = history.0.iter().map(|(connection, _)| *connection).collect();
     connections.sort_unstable();
     connections.dedup();
     let last = (object.ended_ns, object.bytes);
@@ -85,7 +87,7 @@ fn tracks(
             let (name, by) = (name.to_owned(), label(connection));
             let mut track = Track::new(Subject::Stream { name, connection: by });
             for (at, total) in progress() {
-                let bytes = route.carried(connection, total);
+                let bytes = history.bytes_carried(connection, total);
                 if bytes > track.last(Column::CarriedBytes).unwrap_or(0) {
                     track.push(micros(at), &[(Column::CarriedBytes, bytes)]);
                 }
@@ -102,12 +104,12 @@ mod tests {
     use crate::scenario::{SizeClass, TransferDirection};
     use crate::workload::{ConnectionBytes, ConnectionRecord, MigrationRecord, ProgressPoint};
 
-    fn moved() -> ObjectResult {
+    fn migrated_object() -> ObjectResult {
         ObjectResult {
             name: "big".into(),
             number: 0,
             client: "user".into(),
-            role: SizeClass::Big,
+            size_class: SizeClass::Big,
             direction: TransferDirection::Download,
             size: 3_000,
             started_ns: 1_000_000,
@@ -119,7 +121,7 @@ mod tests {
                 ConnectionBytes { connection: 1, bytes: 1_000 },
                 ConnectionBytes { connection: 2, bytes: 2_000 },
             ],
-            moves: vec![MigrationRecord { at_ns: 4_000_000, bytes: 1_000, from: 1, to: 2 }],
+            migrations: vec![MigrationRecord { at_ns: 4_000_000, bytes: 1_000, from: 1, to: 2 }],
             outcome: workload::Outcome::Complete,
             cancel: None,
             progress: vec![ProgressPoint(3_000_000, 500), ProgressPoint(5_000_000, 1_500)],
@@ -127,18 +129,18 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_those_of_the_connection_at_their_time() {
+    fn bytes_are_attributed_to_the_connection_that_carried_them() {
         let observation = Observation {
             began_ns: 50_000_000,
             ended_ns: 9_000_000,
-            objects: vec![moved()],
+            objects: vec![migrated_object()],
             connections: vec![ConnectionRecord {
                 number: 2,
                 client: ([10, 99, 0, 2], 41_230).into(),
             }],
         };
         let mut timeline = Timeline::new("t", Time::from_nanos(40_000_000));
-        put_observation(&mut timeline, &observation);
+        add_observation(&mut timeline, &observation);
         let points =
             |index: usize| timeline.tracks[index].points(Column::CarriedBytes).collect::<Vec<_>>();
         assert_eq!(points(0), [(13_000, 500), (15_000, 1_000)]);
@@ -152,13 +154,13 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_brought_has_no_track() {
-        let mut object = moved();
-        (object.connections, object.moves, object.bytes) = (Vec::new(), Vec::new(), 0);
+    fn an_object_without_bytes_has_no_track() {
+        let mut object = migrated_object();
+        (object.connections, object.migrations, object.bytes) = (Vec::new(), Vec::new(), 0);
         object.outcome = workload::Outcome::Failed("reset".into());
         let mut timeline = Timeline::new("t", Time::ZERO);
         let observation = Observation { objects: vec![object], ..Observation::default() };
-        put_observation(&mut timeline, &observation);
+        add_observation(&mut timeline, &observation);
         assert_eq!(timeline.tracks, []);
         assert_eq!(
             (timeline.spans[0].outcome, &timeline.spans[0].connection),

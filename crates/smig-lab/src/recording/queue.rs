@@ -16,42 +16,42 @@ use crate::timeline::{Column, ConnectionName, Direction, Subject, Track, micros_
 #[derive(Debug, Clone)]
 pub struct QueueRecorder {
     direction: Direction,
-    record: Arc<Mutex<Record>>,
+    record: Arc<Mutex<QueueRecord>>,
 }
 
 /// Length of the queue at a point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Length {
+struct QueueLength {
     at: Time,
     packets: u64,
     bytes: u64,
 }
 
-/// The packets of one connection.
+/// One connection's packets in the queue.
 #[derive(Debug)]
-struct Share {
+struct ConnectionShare {
     /// Port of the client.
     port: u16,
     /// Number of queued packets now.
-    now: u64,
+    packets: u64,
     /// Number of queued packets when the queue was longest in the current interval.
     at_longest: u64,
     /// Number of queued packets over time; only changes are recorded.
-    kept: Vec<(Time, u64)>,
+    points: Vec<(Time, u64)>,
 }
 
 #[derive(Debug)]
-struct Record {
+struct QueueRecord {
     direction: Direction,
     resolution: Duration,
     /// Points of completed intervals.
-    lengths: Vec<Length>,
-    /// By connection; there are few, so a linear search is cheaper than a map.
-    shares: Vec<Share>,
+    lengths: Vec<QueueLength>,
+    /// One per connection; there are few, so a linear search is cheaper than a map.
+    shares: Vec<ConnectionShare>,
     /// The current interval.
-    begin: Time,
-    longest: Option<Length>,
-    last: Option<Length>,
+    interval_start: Time,
+    longest: Option<QueueLength>,
+    last: Option<QueueLength>,
     drops: Vec<(Time, u64)>,
 }
 
@@ -59,14 +59,14 @@ impl QueueRecorder {
     /// Creates a recorder of one direction with at most two points per interval of `resolution`.
     #[must_use]
     pub fn new(direction: Direction, resolution: Duration) -> Self {
-        let record = Record {
+        let record = QueueRecord {
             direction,
             resolution,
             // One minute at two points per millisecond, to avoid reallocation on the thread that
             // carries packets.
             lengths: Vec::with_capacity(1 << 17),
             shares: Vec::with_capacity(16),
-            begin: Time::ZERO,
+            interval_start: Time::ZERO,
             longest: None,
             last: None,
             drops: Vec::with_capacity(1 << 10),
@@ -85,7 +85,7 @@ impl QueueRecorder {
     #[must_use]
     pub fn tracks(&self, origin: Time, client: IpAddr) -> Vec<Track> {
         let mut record = self.lock();
-        record.close();
+        record.close_interval();
         let direction = self.direction;
         let of = Subject::Link { direction, connection: None };
         let mut queue = Track::new(of.clone());
@@ -102,7 +102,7 @@ impl QueueRecorder {
             let name = SocketAddr::new(client, share.port).to_string();
             let connection = Some(ConnectionName(name));
             let mut track = Track::new(Subject::Link { direction, connection });
-            for (at, packets) in &share.kept {
+            for (at, packets) in &share.points {
                 track.push(micros_after(origin, *at), &[(Column::QueuePackets, *packets)]);
             }
             track
@@ -115,35 +115,35 @@ impl QueueRecorder {
             .collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Record> {
+    fn lock(&self) -> MutexGuard<'_, QueueRecord> {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl LinkLog for QueueRecorder {
     fn record(&mut self, event: LinkEvent) {
-        self.lock().take(event);
+        self.lock().apply(event);
     }
 }
 
-impl Record {
-    fn take(&mut self, event: LinkEvent) {
-        if event.at.since(self.begin) >= self.resolution {
-            self.close();
-            self.begin = event.at;
+impl QueueRecord {
+    fn apply(&mut self, event: LinkEvent) {
+        if event.at.since(self.interval_start) >= self.resolution {
+            self.close_interval();
+            self.interval_start = event.at;
         }
-        self.count(&event);
+        self.count_packet(&event);
         let packets = event.queue_packets as u64;
-        let length = Length { at: event.at, packets, bytes: event.queue_bytes };
+        let length = QueueLength { at: event.at, packets, bytes: event.queue_bytes };
         if self.longest.is_none_or(|longest| length.bytes >= longest.bytes) {
             self.longest = Some(length);
-            self.shares.iter_mut().for_each(|share| share.at_longest = share.now);
+            self.shares.iter_mut().for_each(|share| share.at_longest = share.packets);
         }
         self.last = Some(length);
     }
 
     /// Counts a packet in or out of its connection's part of the queue.
-    fn count(&mut self, event: &LinkEvent) {
+    fn count_packet(&mut self, event: &LinkEvent) {
         let enters = match event.kind {
             LinkEventKind::Enqueue => true,
             LinkEventKind::Dequeue => false,
@@ -162,24 +162,29 @@ impl Record {
         if port == 0 {
             return;
         }
-        let at = self.shares.iter().position(|share| share.port == port).unwrap_or_else(|| {
-            self.shares.push(Share { port, now: 0, at_longest: 0, kept: Vec::new() });
+        let index = self.shares.iter().position(|share| share.port == port).unwrap_or_else(|| {
+            self.shares.push(ConnectionShare {
+                port,
+                packets: 0,
+                at_longest: 0,
+                points: Vec::new(),
+            });
             self.shares.len() - 1
         });
-        let share = &mut self.shares[at];
-        share.now = if enters { share.now + 1 } else { share.now.saturating_sub(1) };
+        let share = &mut self.shares[index];
+        share.packets = if enters { share.packets + 1 } else { share.packets.saturating_sub(1) };
     }
 
     /// Ends the current interval: keeps its longest point, and its last point if that differs.
-    fn close(&mut self) {
+    fn close_interval(&mut self) {
         let Some(last) = self.last.take() else { return };
         let longest = self.longest.take().filter(|longest| *longest != last);
         self.lengths.extend(longest.into_iter().chain([last]));
         for share in &mut self.shares {
             let longest = longest.map(|longest| (longest.at, share.at_longest));
-            for (at, packets) in longest.into_iter().chain([(last.at, share.now)]) {
-                if share.kept.last().map_or(0, |(_, before)| *before) != packets {
-                    share.kept.push((at, packets));
+            for (at, packets) in longest.into_iter().chain([(last.at, share.packets)]) {
+                if share.points.last().map_or(0, |(_, before)| *before) != packets {
+                    share.points.push((at, packets));
                 }
             }
         }
@@ -211,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn peaks_survive_and_the_rest_is_thinned() {
+    fn peaks_survive_downsampling() {
         let recorder = QueueRecorder::new(Direction::ToClient, Duration::from_millis(1));
         let mut log = recorder.log();
         // 1,000 events in 10 ms: a sawtooth between 0 and 50 packets.
@@ -249,14 +254,14 @@ mod tests {
     fn the_queue_is_the_sum_of_its_connections() {
         let recorder = QueueRecorder::new(Direction::ToClient, Duration::from_millis(1));
         let mut log = recorder.log();
-        let gone = LinkEventKind::Drop(DropReason::PushedOut);
+        let pushed_out = LinkEventKind::Drop(DropReason::PushedOut);
         for (at_ms, port, kind, packets) in [
             (1, 5_000, Enqueue, 1),
             (2, 5_001, Enqueue, 2),
             (3, 5_001, Enqueue, 3),
             (4, 5_001, LinkEventKind::Drop(DropReason::Full), 3),
             (5, 5_000, Dequeue, 2),
-            (6, 5_001, gone, 1),
+            (6, 5_001, pushed_out, 1),
         ] {
             log.record(event_of(port, at_ms * 1_000, kind, packets));
         }

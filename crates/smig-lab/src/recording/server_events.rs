@@ -12,7 +12,7 @@ use crate::timeline::{Annotation, ConnectionName, MarkKind, Timeline};
 
 /// An event line.
 #[derive(Debug, Deserialize)]
-struct Event {
+struct ServerEvent {
     at_ns: u64,
     event: String,
     #[serde(default)]
@@ -32,7 +32,7 @@ pub struct ServerEvents {
     /// Time, kind, connection and label.
     events: Vec<(Time, MarkKind, Option<ConnectionName>, String)>,
     /// Number of lines that were not events.
-    pub unread_lines: usize,
+    pub skipped_lines: usize,
 }
 
 impl ServerEvents {
@@ -44,24 +44,24 @@ impl ServerEvents {
         let mut all = Self::default();
         for line in from.split(b'\n') {
             let line = line?;
-            match serde_json::from_slice::<Event>(&line) {
-                Ok(event) => all.take(&event),
+            match serde_json::from_slice::<ServerEvent>(&line) {
+                Ok(event) => all.add(&event),
                 Err(_) if line.trim_ascii().is_empty() => {}
-                Err(_) => all.unread_lines += 1,
+                Err(_) => all.skipped_lines += 1,
             }
         }
         Ok(all)
     }
 
-    fn take(&mut self, event: &Event) {
+    fn add(&mut self, event: &ServerEvent) {
         let connection = event.peer.clone().map(ConnectionName);
         let (kind, label) = match event.event.as_str() {
             "moved" => {
-                let end = |end: &Option<serde_json::Value>| {
-                    end.as_ref().map_or_else(|| "?".to_owned(), plain)
+                let format_end = |end: &Option<serde_json::Value>| {
+                    end.as_ref().map_or_else(|| "?".to_owned(), value_text)
                 };
                 let by = event.by.as_deref().unwrap_or_default();
-                let label = format!("{} → {} {by}", end(&event.from), end(&event.to));
+                let label = format!("{} → {} {by}", format_end(&event.from), format_end(&event.to));
                 (MarkKind::Migrate, label.trim_end().to_owned())
             }
             "joined" => (MarkKind::Join, String::new()),
@@ -75,7 +75,7 @@ impl ServerEvents {
     }
 
     /// Adds the events to a timeline, as observed by `host`.
-    pub fn put_on(&self, timeline: &mut Timeline, host: &str) {
+    pub fn append_to(&self, timeline: &mut Timeline, host: &str) {
         for (at, kind, connection, label) in &self.events {
             timeline.marks.push(Annotation {
                 at_us: timeline.micros(*at),
@@ -90,7 +90,7 @@ impl ServerEvents {
 }
 
 /// Formats a string without quotes, any other value as JSON.
-fn plain(value: &serde_json::Value) -> String {
+fn value_text(value: &serde_json::Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_become_marks_and_noise_is_counted() {
+    fn events_become_marks_and_other_lines_are_counted() {
         let text =
             b"{\"at_ns\":3000000,\"event\":\"moved\",\"from\":\"a\",\"to\":7,\"by\":\"local\",\"peer\":\"10.99.0.2:5001\"}\n\
             listening on 10.99.0.1:443\n\
@@ -107,9 +107,9 @@ mod tests {
             {\"at_ns\":4000000,\"event\":\"limit\",\"limit\":\"x\"}\n\n\
             {\"at_ns\":5000000,\"ev";
         let events = ServerEvents::read(&mut &text[..]).unwrap();
-        assert_eq!(events.unread_lines, 2);
+        assert_eq!(events.skipped_lines, 2);
         let mut timeline = Timeline::new("t", Time::from_nanos(1_000_000));
-        events.put_on(&mut timeline, "server");
+        events.append_to(&mut timeline, "server");
         let seen: Vec<_> = timeline
             .marks
             .iter()

@@ -14,7 +14,7 @@ use crate::timeline::{
 };
 use smig_testbed::netns::now;
 
-/// The end of its connections at which a host is.
+/// Which end of its connections a host is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostSide {
     /// It accepts connections.
@@ -24,7 +24,7 @@ pub enum HostSide {
 }
 
 impl HostSide {
-    fn name(self, state: &TcpState) -> ConnectionName {
+    fn connection_name(self, state: &TcpState) -> ConnectionName {
         let client = match self {
             Self::Server => state.remote,
             Self::Client => state.local,
@@ -37,25 +37,25 @@ impl HostSide {
 #[derive(Debug)]
 pub struct TcpSampler {
     stop: mpsc::Sender<()>,
-    thread: HostThread<io::Result<BTreeMap<u64, Samples>>>,
+    thread: HostThread<io::Result<BTreeMap<u64, ConnectionSamples>>>,
     host: String,
-    end: HostSide,
+    side: HostSide,
 }
 
 /// Samples of a host's connections.
 #[derive(Debug)]
 pub struct TcpSamples {
     host: String,
-    end: HostSide,
-    connections: BTreeMap<u64, Samples>,
+    side: HostSide,
+    connections: BTreeMap<u64, ConnectionSamples>,
 }
 
 /// Samples of one connection, identified by the kernel's cookie.
 #[derive(Debug, Default)]
-struct Samples {
-    kept: Vec<(Time, TcpState)>,
+struct ConnectionSamples {
+    states: Vec<(Time, TcpState)>,
     /// Time of the latest sample without a change; recorded when a change follows.
-    same: Option<Time>,
+    unchanged_until: Option<Time>,
 }
 
 impl TcpSampler {
@@ -64,30 +64,30 @@ impl TcpSampler {
     ///
     /// # Errors
     /// If the host's namespace cannot be entered, or its kernel has no sock_diag.
-    pub fn start(host: &Host, name: &str, end: HostSide, period: Duration) -> io::Result<Self> {
+    pub fn start(host: &Host, name: &str, side: HostSide, period: Duration) -> io::Result<Self> {
         let (stop, stopped) = mpsc::channel();
-        let (ready, wait) = mpsc::sync_channel(1);
+        let (ready, started) = mpsc::sync_channel(1);
         let thread = host.run(move || {
             let mut connections = BTreeMap::new();
-            let begun = SockDiag::new().and_then(|mut asker| {
-                sample(&mut asker, &mut connections)?;
-                Ok(asker)
+            let first_sample = SockDiag::new().and_then(|mut sock_diag| {
+                sample(&mut sock_diag, &mut connections)?;
+                Ok(sock_diag)
             });
-            let mut asker = match begun {
-                Ok(asker) => {
+            let mut sock_diag = match first_sample {
+                Ok(sock_diag) => {
                     let _ = ready.send(Ok(()));
-                    asker
+                    sock_diag
                 }
                 Err(error) => {
                     let _ = ready.send(Err(error));
                     return Ok(connections);
                 }
             };
-            sample_until(&stopped, period, &mut asker, &mut connections)?;
+            sample_until(&stopped, period, &mut sock_diag, &mut connections)?;
             Ok(connections)
         })?;
-        wait.recv().map_err(|_| io::Error::other("the sampler's thread ended early"))??;
-        Ok(Self { stop, thread, host: name.to_owned(), end })
+        started.recv().map_err(|_| io::Error::other("the sampler's thread exited early"))??;
+        Ok(Self { stop, thread, host: name.to_owned(), side })
     }
 
     /// Takes a last sample and stops.
@@ -98,21 +98,21 @@ impl TcpSampler {
         drop(self.stop);
         let connections =
             self.thread.join().map_err(|_| io::Error::other("the sampler panicked"))?;
-        Ok(TcpSamples { host: self.host, end: self.end, connections: connections? })
+        Ok(TcpSamples { host: self.host, side: self.side, connections: connections? })
     }
 }
 
 fn sample_until(
     stopped: &mpsc::Receiver<()>,
     period: Duration,
-    asker: &mut SockDiag,
-    connections: &mut BTreeMap<u64, Samples>,
+    sock_diag: &mut SockDiag,
+    connections: &mut BTreeMap<u64, ConnectionSamples>,
 ) -> io::Result<()> {
     let mut due = Instant::now() + period;
     loop {
-        let over = stopped.recv_timeout(due.saturating_duration_since(Instant::now()));
-        sample(asker, connections)?;
-        if over != Err(RecvTimeoutError::Timeout) {
+        let stop = stopped.recv_timeout(due.saturating_duration_since(Instant::now()));
+        sample(sock_diag, connections)?;
+        if stop != Err(RecvTimeoutError::Timeout) {
             return Ok(());
         }
         // Skip missed samples: two at once carry no more information than one.
@@ -120,30 +120,33 @@ fn sample_until(
     }
 }
 
-fn sample(asker: &mut SockDiag, connections: &mut BTreeMap<u64, Samples>) -> io::Result<()> {
+fn sample(
+    sock_diag: &mut SockDiag,
+    connections: &mut BTreeMap<u64, ConnectionSamples>,
+) -> io::Result<()> {
     let before = now();
-    let states = asker.ask()?;
+    let states = sock_diag.query()?;
     // Use the middle of the walk as the time of its samples.
     let at = before + now().since(before) / 2;
     for state in states {
-        connections.entry(state.cookie).or_default().take(at, state);
+        connections.entry(state.cookie).or_default().push(at, state);
     }
     Ok(())
 }
 
-impl Samples {
-    fn take(&mut self, at: Time, state: TcpState) {
-        if let Some((_, last)) = self.kept.last() {
+impl ConnectionSamples {
+    fn push(&mut self, at: Time, state: TcpState) {
+        if let Some((_, last)) = self.states.last() {
             if *last == state {
-                self.same = Some(at);
+                self.unchanged_until = Some(at);
                 return;
             }
-            if let Some(same) = self.same.take() {
+            if let Some(unchanged_until) = self.unchanged_until.take() {
                 let last = last.clone();
-                self.kept.push((same, last));
+                self.states.push((unchanged_until, last));
             }
         }
-        self.kept.push((at, state));
+        self.states.push((at, state));
     }
 }
 
@@ -154,31 +157,33 @@ impl TcpSamples {
         let origin = timeline.origin();
         let mut tracks = Vec::new();
         for samples in self.connections.values() {
-            let Some((_, last)) = samples.kept.last() else { continue };
+            let Some((_, last)) = samples.states.last() else { continue };
             if last.acked_bytes + last.received_bytes <= 1 {
                 continue;
             }
-            let connection = self.end.name(last);
+            let connection = self.side.connection_name(last);
             let of =
                 Subject::Connection { host: self.host.clone(), connection: connection.clone() };
             let mut track = Track::new(of);
-            let mut control = "";
-            for (at, state) in &samples.kept {
+            let mut congestion_control = "";
+            for (at, state) in &samples.states {
                 let at_us = micros_after(origin, *at);
                 track.push(at_us, &columns(state));
-                if state.congestion_control != control {
-                    control = &state.congestion_control;
+                if state.congestion_control != congestion_control {
+                    congestion_control = &state.congestion_control;
                     timeline.marks.push(Annotation {
                         at_us,
                         kind: MarkKind::CongestionControl,
                         host: self.host.clone(),
                         connection: Some(connection.clone()),
-                        label: control.to_owned(),
+                        label: congestion_control.to_owned(),
                     });
                 }
             }
-            if let (Some(same), Some((_, state))) = (samples.same, samples.kept.last()) {
-                track.push(micros_after(origin, same), &columns(state));
+            if let (Some(unchanged_until), Some((_, state))) =
+                (samples.unchanged_until, samples.states.last())
+            {
+                track.push(micros_after(origin, unchanged_until), &columns(state));
             }
             tracks.push(track);
         }

@@ -9,17 +9,17 @@ use std::time::Duration;
 use smig_link::Time;
 use smig_testbed::netns::{BoxedLog, Testbed, now};
 
-use super::{HostSide, QueueRecorder, ServerEvents, TcpSampler, TcpSamples, put_observation};
+use super::{HostSide, QueueRecorder, ServerEvents, TcpSampler, TcpSamples, add_observation};
 use crate::scenario::{ServerKind, Trial};
 use crate::timeline::{Direction, LinkFacts, Timeline};
 use crate::workload::Observation;
 
 /// Directory of timelines, next to the results.
-pub(crate) const TIMELINES: &str = "timelines";
+pub(crate) const TIMELINES_DIR: &str = "timelines";
 
-const QUEUE_EVERY: Duration = Duration::from_millis(1);
-const SERVER_EVERY: Duration = Duration::from_millis(10);
-const CLIENT_EVERY: Duration = Duration::from_millis(50);
+const QUEUE_RESOLUTION: Duration = Duration::from_millis(1);
+const SERVER_SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
+const CLIENT_SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Recorder of one run.
 #[derive(Debug)]
@@ -34,24 +34,24 @@ pub(crate) struct TrialRecorder {
     /// Address of the client host on the link whose queue is recorded.
     client: IpAddr,
     origin: Time,
-    running: Vec<TcpSampler>,
+    samplers: Vec<TcpSampler>,
     samples: Vec<TcpSamples>,
 }
 
 impl TrialRecorder {
-    pub(crate) fn new(cell: &Trial, path: &Path) -> Self {
-        let ours =
-            cell.scenario.servers.iter().filter(|(_, server)| server.kind == ServerKind::Smig);
+    pub(crate) fn new(trial: &Trial, path: &Path) -> Self {
+        let smig_servers =
+            trial.scenario.servers.iter().filter(|(_, server)| server.kind == ServerKind::Smig);
         Self {
             path: path.to_owned(),
-            title: format!("{}: {}", cell.id.campaign, cell.id),
-            link: LinkFacts::of(&cell.scenario.link),
-            facts: vec![("hash", cell.hash().to_owned()), ("seed", cell.seed.to_string())],
-            servers: ours.map(|(name, _)| name.clone()).collect(),
-            queue: QueueRecorder::new(Direction::ToClient, QUEUE_EVERY),
+            title: format!("{}: {}", trial.id.campaign, trial.id),
+            link: LinkFacts::of(&trial.scenario.link),
+            facts: vec![("hash", trial.hash().to_owned()), ("seed", trial.seed.to_string())],
+            servers: smig_servers.map(|(name, _)| name.clone()).collect(),
+            queue: QueueRecorder::new(Direction::ToClient, QUEUE_RESOLUTION),
             client: Ipv4Addr::UNSPECIFIED.into(),
             origin: now(),
-            running: Vec::new(),
+            samplers: Vec::new(),
             samples: Vec::new(),
         }
     }
@@ -66,17 +66,17 @@ impl TrialRecorder {
         self.origin = now();
         let (server, client) = (testbed.server(), testbed.client());
         self.client = client.address().into();
-        self.running = vec![
-            TcpSampler::start(server, "server", HostSide::Server, SERVER_EVERY)?,
-            // Received bytes are sampled at the receiver.
-            TcpSampler::start(client, "client", HostSide::Client, CLIENT_EVERY)?,
+        self.samplers = vec![
+            TcpSampler::start(server, "server", HostSide::Server, SERVER_SAMPLE_INTERVAL)?,
+            // `Column::ReceivedBytes` is read from the receiver's samples.
+            TcpSampler::start(client, "client", HostSide::Client, CLIENT_SAMPLE_INTERVAL)?,
         ];
         Ok(())
     }
 
-    /// Stops the samplers when the clients have finished, before their connections are closed.
+    /// Stops the samplers when the clients have finished and their connections are still open.
     pub(crate) fn end(&mut self) -> io::Result<()> {
-        for sampler in self.running.drain(..) {
+        for sampler in self.samplers.drain(..) {
             self.samples.push(sampler.stop()?);
         }
         Ok(())
@@ -92,13 +92,13 @@ impl TrialRecorder {
         for samples in &self.samples {
             samples.append_to(&mut timeline);
         }
-        put_observation(&mut timeline, observation);
+        add_observation(&mut timeline, observation);
         for name in &self.servers {
-            let said = File::open(scratch.join(format!("server-{name}.out")))?;
-            ServerEvents::read(&mut BufReader::new(said))?.put_on(&mut timeline, "server");
+            let output = File::open(scratch.join(format!("server-{name}.out")))?;
+            ServerEvents::read(&mut BufReader::new(output))?.append_to(&mut timeline, "server");
         }
-        if let Some(folder) = self.path.parent() {
-            fs::create_dir_all(folder)?;
+        if let Some(dir) = self.path.parent() {
+            fs::create_dir_all(dir)?;
         }
         timeline.write_to(&mut BufWriter::new(File::create(&self.path)?))
     }

@@ -8,18 +8,18 @@ use smig_chart::html::escape;
 use smig_chart::number;
 use smig_chart::svg::{Axis, STYLE, with_plain_colours};
 
-use super::finding::{Chart, Dot, Spread};
+use super::finding::{AxisScale, Chart, Dot};
 
-const ROW: f64 = 22.0;
-const HEADING: f64 = 26.0;
-const TOP: f64 = 26.0;
-const BOTTOM: f64 = 34.0;
+const ROW_HEIGHT: f64 = 22.0;
+const HEADING_HEIGHT: f64 = 26.0;
+const TOP_MARGIN: f64 = 26.0;
+const BOTTOM_MARGIN: f64 = 34.0;
 /// Width of the numbers on the right.
-const NUMBERS: f64 = 58.0;
-const CAP: f64 = 3.5;
+const NUMBERS_WIDTH: f64 = 58.0;
+const WHISKER_CAP: f64 = 3.5;
 
 /// The chart's geometry.
-struct Frame {
+struct ChartLayout {
     width: f64,
     left: f64,
     right: f64,
@@ -45,39 +45,40 @@ impl Chart {
         self.groups.iter().flat_map(|group| &group.dots)
     }
 
-    fn frame(&self, width: f64) -> Frame {
+    fn layout(&self, width: f64) -> ChartLayout {
         let longest = self.dots().map(|dot| text_width(&dot.label)).fold(0.0, f64::max);
-        let rows = self.dots().count() as f64 * ROW;
+        let rows = self.dots().count() as f64 * ROW_HEIGHT;
         let headings = self.groups.iter().filter(|group| !group.title.is_empty()).count() as f64;
-        Frame {
+        ChartLayout {
             width,
             left: (longest + 12.0).min(width * 0.42),
-            right: width - NUMBERS,
-            bottom: TOP + rows + headings * HEADING,
+            right: width - NUMBERS_WIDTH,
+            bottom: TOP_MARGIN + rows + headings * HEADING_HEIGHT,
             axis: self.axis(),
         }
     }
 
     fn axis(&self) -> Axis {
-        let of_dot = |dot: &Dot| {
+        let dot_values = |dot: &Dot| {
             let ends = dot.interval.map_or([None; 2], |(low, high)| [Some(low), Some(high)]);
             [Some(dot.value), dot.p95, dot.paper].into_iter().chain(ends).flatten()
         };
-        let values =
-            || self.dots().flat_map(of_dot).chain(self.reference.iter().map(|(value, _)| *value));
-        let most = values().fold(0.0, f64::max);
-        match self.spread {
-            Spread::Logarithmic => {
+        let values = || {
+            self.dots().flat_map(dot_values).chain(self.reference.iter().map(|(value, _)| *value))
+        };
+        let max = values().fold(0.0, f64::max);
+        match self.scale {
+            AxisScale::Log => {
                 let positive = values().filter(|value| *value > 0.0);
-                Axis::log(positive.fold(f64::INFINITY, f64::min), most, self.unit)
+                Axis::log(positive.fold(f64::INFINITY, f64::min), max, self.unit)
             }
-            Spread::Even => Axis::linear(most, self.unit),
+            AxisScale::Linear => Axis::linear(max, self.unit),
         }
     }
 
     fn render(&self, width: f64, style: &str) -> String {
-        let frame = self.frame(width);
-        let height = frame.bottom + BOTTOM;
+        let layout = self.layout(width);
+        let height = layout.bottom + BOTTOM_MARGIN;
         let mut out = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fig\" role=\"img\" \
              viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\">\
@@ -87,14 +88,14 @@ impl Chart {
             escape(&self.caption),
             escape(&self.title),
         );
-        frame.grid(&mut out);
+        layout.grid(&mut out);
         if let Some((value, name)) = &self.reference {
-            frame.reference(&mut out, *value, name);
+            layout.reference(&mut out, *value, name);
         }
-        let mut y = TOP;
+        let mut y = TOP_MARGIN;
         for group in &self.groups {
             if !group.title.is_empty() {
-                y += HEADING;
+                y += HEADING_HEIGHT;
                 let _ = write!(
                     out,
                     "<text class=\"name\" x=\"2\" y=\"{}\">{}</text>",
@@ -103,8 +104,8 @@ impl Chart {
                 );
             }
             for dot in &group.dots {
-                frame.dot(&mut out, dot, y + ROW / 2.0);
-                y += ROW;
+                layout.dot(&mut out, dot, y + ROW_HEIGHT / 2.0);
+                y += ROW_HEIGHT;
             }
         }
         out.push_str("</svg>");
@@ -112,9 +113,9 @@ impl Chart {
     }
 }
 
-impl Frame {
+impl ChartLayout {
     fn x(&self, value: f64) -> f64 {
-        tenths(self.left + self.axis.position(value) * (self.right - self.left))
+        round_to_tenths(self.left + self.axis.position(value) * (self.right - self.left))
     }
 
     fn grid(&self, out: &mut String) {
@@ -124,7 +125,7 @@ impl Frame {
         let mut free_until = f64::INFINITY;
         for (index, (value, text)) in ticks.into_iter().enumerate().rev() {
             let x = self.x(value);
-            let _ = write!(lines, "M{x} {TOP}V{}", self.bottom);
+            let _ = write!(lines, "M{x} {TOP_MARGIN}V{}", self.bottom);
             let text =
                 if index == last { format!("{text}\u{202f}{}", self.axis.unit()) } else { text };
             let half = text_width(&text) / 2.0;
@@ -146,17 +147,17 @@ impl Frame {
         let _ = write!(
             out,
             "<text class=\"key\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
-            tenths(self.left - 8.0),
+            round_to_tenths(self.left - 8.0),
             y + 4.0,
             escape(&dot.label)
         );
         if let Some((low, high)) = dot.interval {
             let (low, high) = (self.x(low), self.x(high));
-            let (up, cap) = (y - CAP, 2.0 * CAP);
+            let (top, cap) = (y - WHISKER_CAP, 2.0 * WHISKER_CAP);
             let _ = write!(
                 out,
                 "<path class=\"whisker\" style=\"stroke:var({colour})\" \
-                 d=\"M{low} {y}H{high}M{low} {up}v{cap}M{high} {up}v{cap}\"/>"
+                 d=\"M{low} {y}H{high}M{low} {top}v{cap}M{high} {top}v{cap}\"/>"
             );
         }
         if let Some(p95) = dot.p95 {
@@ -165,7 +166,7 @@ impl Frame {
                 "<circle cx=\"{}\" cy=\"{y}\" r=\"3\" style=\"fill:var(--paper);stroke:var({colour});\
                  stroke-width:1.6\"><title>95th percentile: {}</title></circle>",
                 self.x(p95),
-                shown(p95)
+                format_number(p95)
             );
         }
         let _ = write!(
@@ -174,7 +175,7 @@ impl Frame {
              <title>{}: {}</title></circle></g>",
             self.x(dot.value),
             escape(&dot.label),
-            shown(dot.value)
+            format_number(dot.value)
         );
         if let Some(paper) = dot.paper {
             let _ = write!(
@@ -183,7 +184,7 @@ impl Frame {
                  stroke-width:1.6\"><title>the paper: {}</title></path>",
                 self.x(paper),
                 y - 5.0,
-                shown(paper)
+                format_number(paper)
             );
         }
         let _ = write!(
@@ -191,29 +192,29 @@ impl Frame {
             "<text class=\"key\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
             self.width - 2.0,
             y + 4.0,
-            shown(dot.value)
+            format_number(dot.value)
         );
     }
 
     fn reference(&self, out: &mut String, value: f64, name: &str) {
         let x = self.x(value);
-        let (anchor, aside) =
+        let (anchor, offset) =
             if self.axis.position(value) > 0.6 { ("end", -5.0) } else { ("start", 5.0) };
         let _ = write!(
             out,
-            "<path class=\"mark\" d=\"M{x} {TOP}V{}\"/>\
+            "<path class=\"mark\" d=\"M{x} {TOP_MARGIN}V{}\"/>\
              <text class=\"note\" x=\"{}\" y=\"{}\" text-anchor=\"{anchor}\">{} {}</text>",
             self.bottom,
-            x + aside,
+            x + offset,
             self.bottom + 30.0,
             escape(name),
-            shown(value)
+            format_number(value)
         );
     }
 }
 
 /// Formats a number with thousands separators.
-fn shown(value: f64) -> String {
+fn format_number(value: f64) -> String {
     let text = number(value);
     match text.len().checked_sub(3) {
         Some(at @ 1..) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -229,7 +230,7 @@ fn text_width(text: &str) -> f64 {
     text.chars().map(|c| if c.is_uppercase() || c == '_' { 8.6 } else { 6.4 }).sum()
 }
 
-fn tenths(value: f64) -> f64 {
+fn round_to_tenths(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
 }
 
@@ -260,7 +261,7 @@ mod tests {
                 Group { title: String::new(), dots: vec![dot("MigSW", 61.4)] },
             ],
             reference: Some((59.0, "alone".into())),
-            spread: Spread::Logarithmic,
+            scale: AxisScale::Log,
         };
         for width in [340.0, 860.0] {
             let svg = chart.to_file(width);

@@ -1,4 +1,4 @@
-//! A claim of the paper: what it says, what is compared with it, and how both are shown.
+//! A claim of the paper: its text, the measure that is compared with it, and the format of both.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,7 +27,7 @@ pub struct Claim {
     /// What is compared with it.
     #[serde(skip_serializing)]
     pub(super) measured: Measure,
-    /// Words beside our value: which of several it is, and others of interest.
+    /// Text after our value: which of several values it is, and other values of interest.
     #[serde(skip_serializing, default)]
     pub(super) note: Template,
 }
@@ -37,28 +37,28 @@ pub struct Claim {
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Measure {
     /// The mean.
-    Mean(Value),
+    Mean(CellQuantity),
     /// The share by which the mean is less than that of other cells.
     LessThan(Difference),
     /// The share by which the mean is more than that of other cells.
     MoreThan(Difference),
-    /// By how much larger the share that remains of the other cells' mean is at the last level of an axis than
-    /// at the first.
+    /// Relative increase, from the first to the last level of an axis, of the mean as a share of the other
+    /// cells' mean.
     Trend(Difference),
-    /// The maximum, which is shown without a verdict: it grows with the number of objects.
-    Maximum(Value),
+    /// The maximum, which is shown without a result: it grows with the number of objects.
+    Maximum(CellQuantity),
     /// Nothing: the survey of test sites fills in the note.
     Survey,
 }
 
-/// A quantity in some cells of the experiment.
+/// A quantity in the selected cells of the experiment (a cell: one level per axis).
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Value {
+pub(super) struct CellQuantity {
     pub(super) of: Quantity,
     #[serde(default)]
-    pub(super) cells: Cells,
-    pub(super) choose: Option<Choose>,
+    pub(super) cells: CellSelection,
+    pub(super) choose: Option<Extreme>,
 }
 
 /// A quantity in some cells, relative to other cells.
@@ -66,13 +66,13 @@ pub(super) struct Value {
 #[serde(deny_unknown_fields)]
 pub(super) struct Difference {
     pub(super) of: Quantity,
-    pub(super) cells: Cells,
+    pub(super) cells: CellSelection,
     /// Levels of the other cells where they differ from `cells`.
-    pub(super) than: Cells,
-    pub(super) choose: Option<Choose>,
+    pub(super) than: CellSelection,
+    pub(super) choose: Option<Extreme>,
     /// Further values for the note: their names, and their levels where they differ from `cells`.
     #[serde(default)]
-    pub(super) also: BTreeMap<String, Cells>,
+    pub(super) also: BTreeMap<String, CellSelection>,
 }
 
 /// A measured quantity of a transfer, given by its name in the scenario.
@@ -86,7 +86,7 @@ pub(super) enum Quantity {
 }
 
 /// Selects runs: levels by axis.
-pub(super) type Cells = BTreeMap<String, Levels>;
+pub(super) type CellSelection = BTreeMap<String, Levels>;
 
 /// One level of an axis, or several to choose from.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -99,7 +99,7 @@ pub(super) enum Levels {
 /// Which of several values is compared with the claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Choose {
+pub(super) enum Extreme {
     Largest,
     Smallest,
 }
@@ -167,27 +167,27 @@ impl fmt::Display for ClaimResult {
 
 impl Expected {
     /// Formats an interval in the unit of the claim; empty if there is none.
-    pub(super) fn between(self, ours: Measured) -> String {
-        let Some((low, high)) = ours.interval else { return String::new() };
+    pub(super) fn format_interval(self, measured: Measured) -> String {
+        let Some((low, high)) = measured.interval else { return String::new() };
         let percent = |share: f64, digits: usize| format!("{:.digits$}", share * 100.0);
         match self {
             Self::Seconds(_) | Self::LongerThan(_) => {
-                format!(" [{} to {}]", seconds(low), seconds(high))
+                format!(" [{} to {}]", format_seconds(low), format_seconds(high))
             }
             Self::Bytes(_) => {
                 let shown = |value: f64| bytes(value.max(0.0) as u64);
                 format!(" [{} to {}]", shown(low), shown(high))
             }
-            Self::LessBy(_) | Self::Less if ours.value < 0.0 => {
+            Self::LessBy(_) | Self::Less if measured.value < 0.0 => {
                 format!(" [{} to {}]", percent(-high, 0), percent(-low, 0))
             }
-            Self::More if ours.value < 0.0 => {
+            Self::More if measured.value < 0.0 => {
                 format!(" [{} to {}]", percent(-high, 0), percent(-low, 0))
             }
             Self::LessBy(_) | Self::Less | Self::More => {
                 format!(" [{} to {}]", percent(low, 0), percent(high, 0))
             }
-            Self::MoreByLessThan(_) if ours.value < 0.0 => {
+            Self::MoreByLessThan(_) if measured.value < 0.0 => {
                 format!(" [{} to {}]", percent(-high, 1), percent(-low, 1))
             }
             Self::MoreByLessThan(_) => format!(" [{} to {}]", percent(low, 1), percent(high, 1)),
@@ -196,27 +196,27 @@ impl Expected {
     }
 
     /// Formats a measured value in the unit of the claim.
-    pub(super) fn shown(self, ours: Measured) -> String {
+    pub(super) fn format_value(self, measured: Measured) -> String {
         let percent = |share: f64| format!("{:.0} %", share * 100.0);
         match self {
-            Self::Seconds(_) | Self::LongerThan(_) => seconds(ours.value),
-            Self::Bytes(_) => bytes(ours.value.max(0.0) as u64),
-            Self::LessBy(_) | Self::Less if ours.value < 0.0 => {
-                format!("{} more", percent(-ours.value))
+            Self::Seconds(_) | Self::LongerThan(_) => format_seconds(measured.value),
+            Self::Bytes(_) => bytes(measured.value.max(0.0) as u64),
+            Self::LessBy(_) | Self::Less if measured.value < 0.0 => {
+                format!("{} more", percent(-measured.value))
             }
-            Self::LessBy(_) | Self::Less => format!("{} less", percent(ours.value)),
-            Self::MoreByLessThan(_) if ours.value < 0.0 => {
-                format!("{:.1} % less", -ours.value * 100.0)
+            Self::LessBy(_) | Self::Less => format!("{} less", percent(measured.value)),
+            Self::MoreByLessThan(_) if measured.value < 0.0 => {
+                format!("{:.1} % less", -measured.value * 100.0)
             }
-            Self::MoreByLessThan(_) => format!("{:.1} % more", ours.value * 100.0),
-            Self::More if ours.value < 0.0 => format!("{} less", percent(-ours.value)),
-            Self::More => format!("{} more", percent(ours.value)),
-            Self::Web => ours.value.to_string(),
+            Self::MoreByLessThan(_) => format!("{:.1} % more", measured.value * 100.0),
+            Self::More if measured.value < 0.0 => format!("{} less", percent(-measured.value)),
+            Self::More => format!("{} more", percent(measured.value)),
+            Self::Web => measured.value.to_string(),
         }
     }
 }
 
 /// Formats a time in seconds, or in milliseconds below one second.
-pub(super) fn seconds(value: f64) -> String {
+pub(super) fn format_seconds(value: f64) -> String {
     if value < 0.9995 { format!("{} ms", ms(value * 1e3)) } else { format!("{value:.2} s") }
 }

@@ -46,27 +46,31 @@ impl Cell {
 }
 
 /// A text column.
-pub(super) const fn words(key: &'static str, heading: &'static str) -> Column {
+pub(super) const fn text_column(key: &'static str, heading: &'static str) -> Column {
     Column { key, heading, digits: None }
 }
 
 /// A numeric column.
-pub(super) const fn numbers(key: &'static str, heading: &'static str, digits: usize) -> Column {
+pub(super) const fn number_column(
+    key: &'static str,
+    heading: &'static str,
+    digits: usize,
+) -> Column {
     Column { key, heading, digits: Some(digits) }
 }
 
 impl DataTable {
     /// Renders the table for readers.
     #[must_use]
-    pub fn shown(&self) -> Table {
+    pub fn to_display_table(&self) -> Table {
         let align = |column: &Column| match column.digits {
             Some(_) => Align::Right,
             None => Align::Left,
         };
         let columns = self.columns.iter().map(|column| (column.heading.to_owned(), align(column)));
-        self.as_table(columns.collect(), |column, value| {
+        self.build_table(columns.collect(), |column, value| {
             let digits = column.digits.unwrap_or(1);
-            grouped(&format!("{value:.digits$}"))
+            with_thousands_separators(&format!("{value:.digits$}"))
         })
     }
 
@@ -74,7 +78,9 @@ impl DataTable {
     #[must_use]
     pub fn to_csv(&self) -> String {
         let columns = self.columns.iter().map(|column| (column.key.to_owned(), Align::Left));
-        smig_chart::table::to_csv(&self.as_table(columns.collect(), |_, value| exact(value)))
+        smig_chart::table::to_csv(
+            &self.build_table(columns.collect(), |_, value| format_exact(value)),
+        )
     }
 
     /// Returns the rows as JSON objects.
@@ -94,7 +100,7 @@ impl DataTable {
         Value::Array(self.rows.iter().map(row).collect())
     }
 
-    fn as_table(
+    fn build_table(
         &self,
         columns: Vec<(String, Align)>,
         number: impl Fn(&Column, f64) -> String,
@@ -116,17 +122,20 @@ fn rounded(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }
 
-fn exact(value: f64) -> String {
+fn format_exact(value: f64) -> String {
     format!("{}", rounded(value))
 }
 
 /// Inserts thousands separators.
-fn grouped(text: &str) -> String {
-    let whole = text.find('.').unwrap_or(text.len());
+fn with_thousands_separators(text: &str) -> String {
+    let integer_digits = text.find('.').unwrap_or(text.len());
     let mut out = String::new();
     for (index, c) in text.char_indices() {
-        let left = whole.saturating_sub(index);
-        if index < whole && left % 3 == 0 && out.ends_with(|c: char| c.is_ascii_digit()) {
+        let digits_left = integer_digits.saturating_sub(index);
+        if index < integer_digits
+            && digits_left % 3 == 0
+            && out.ends_with(|c: char| c.is_ascii_digit())
+        {
             out.push(',');
         }
         out.push(c);
@@ -141,19 +150,19 @@ mod tests {
     #[test]
     fn numbers_stay_numbers() {
         let table = DataTable {
-            columns: vec![words("scheme", "scheme"), numbers("mean_ms", "mean, ms", 0)],
+            columns: vec![text_column("scheme", "scheme"), number_column("mean_ms", "mean, ms", 0)],
             rows: vec![
                 vec![Cell::text("a, b"), Cell::Number(12_345.6)],
                 vec![Cell::text("c"), Cell::Empty],
             ],
         };
-        assert_eq!(table.shown().rows[0], ["a, b", "12,346"]);
+        assert_eq!(table.to_display_table().rows[0], ["a, b", "12,346"]);
         assert_eq!(table.to_csv(), "scheme,mean_ms\n\"a, b\",12345.6\nc,\n");
         assert_eq!(
             table.to_json(),
             json!([{"scheme": "a, b", "mean_ms": 12345.6}, {"scheme": "c", "mean_ms": null}])
         );
-        assert_eq!(grouped("-1234567.25"), "-1,234,567.25");
-        assert_eq!(grouped("-123"), "-123");
+        assert_eq!(with_thousands_separators("-1234567.25"), "-1,234,567.25");
+        assert_eq!(with_thousands_separators("-123"), "-123");
     }
 }

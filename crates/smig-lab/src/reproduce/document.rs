@@ -10,18 +10,18 @@ use super::claim::ClaimResult;
 use super::finding::Finding;
 use super::judgement::Judgement;
 use super::scheme;
-use crate::campaign::{TrialResult, doubt};
+use crate::campaign::{TrialResult, build_inconsistency};
 
 /// Chart widths for desktop and for phone screens.
-const WIDE: f64 = 860.0;
-const NARROW: f64 = 340.0;
+const DESKTOP_WIDTH: f64 = 860.0;
+const PHONE_WIDTH: f64 = 340.0;
 
 /// Returns a table of every claim of the paper with our measurement.
 #[must_use]
 pub fn summary(findings: &[Finding]) -> Table {
     let heading = |text: &str| (text.to_owned(), Align::Left);
-    let row = |finding: &Finding, row: &super::Row| {
-        let mark = match row.verdict {
+    let row = |finding: &Finding, row: &super::ClaimRow| {
+        let symbol = match row.verdict {
             ClaimResult::Reproduced => "✓",
             ClaimResult::InPart => "◐",
             ClaimResult::NotReproduced => "✗",
@@ -30,10 +30,10 @@ pub fn summary(findings: &[Finding]) -> Table {
             ClaimResult::NotMeasured => "–",
         };
         vec![
-            finding.place.to_owned(),
+            finding.paper_name.to_owned(),
             row.claim.text.clone(),
             row.ours.clone(),
-            format!("{mark} {}", row.verdict),
+            format!("{symbol} {}", row.verdict),
         ]
     };
     Table {
@@ -48,15 +48,17 @@ pub fn summary(findings: &[Finding]) -> Table {
 /// Renders the report as one self-contained page.
 pub(super) fn render_html(findings: &[Finding], results: &[TrialResult]) -> String {
     let mut page = Page::new("The SMig paper, measured again");
-    page.lead(&lead(findings));
-    if findings.iter().any(|finding| !finding.trimmed.is_empty()) {
+    page.lead(&lead_text(findings));
+    if findings.iter().any(|finding| !finding.omitted.is_empty()) {
         page.warning(
             "This is the quick version: fewer repetitions, objects and settings than the paper's. \
              Each figure lists what is missing. `smig lab reproduce all` makes the full version.",
         );
     }
-    if let Some(doubt) = doubt(results.iter().map(|result| result.origin.as_ref())) {
-        page.warning(&format!("Not of one build with a known commit: {doubt}."));
+    if let Some(inconsistency) =
+        build_inconsistency(results.iter().map(|result| result.origin.as_ref()))
+    {
+        page.warning(&format!("Not of one build with a known commit: {inconsistency}."));
     }
     page.raw(
         "<style>.claims th,.claims td:last-child{white-space:nowrap}</style><div class=\"claims\">",
@@ -72,13 +74,16 @@ pub(super) fn render_html(findings: &[Finding], results: &[TrialResult]) -> Stri
     for finding in findings.iter().filter(|finding| finding.runs > 0) {
         section(&mut page, finding);
     }
-    let left_out: Vec<_> =
-        findings.iter().filter(|finding| finding.runs == 0).map(|finding| finding.place).collect();
-    if !left_out.is_empty() {
+    let unmeasured: Vec<_> = findings
+        .iter()
+        .filter(|finding| finding.runs == 0)
+        .map(|finding| finding.paper_name)
+        .collect();
+    if !unmeasured.is_empty() {
         page.heading("Not in this report");
         page.paragraph(&format!(
             "{}. To measure: smig lab reproduce {}",
-            left_out.join(", "),
+            unmeasured.join(", "),
             findings
                 .iter()
                 .filter(|finding| finding.runs == 0)
@@ -88,14 +93,15 @@ pub(super) fn render_html(findings: &[Finding], results: &[TrialResult]) -> Stri
         ));
     }
     page.heading("The schemes");
-    let terms: Vec<_> = scheme::shown().map(|(label, about)| (label, about.to_owned())).collect();
+    let terms: Vec<_> =
+        scheme::descriptions().map(|(label, about)| (label, about.to_owned())).collect();
     page.facts(&terms);
     page.heading("How it was measured");
     page.facts(&facts(results));
     page.finish()
 }
 
-fn lead(findings: &[Finding]) -> String {
+fn lead_text(findings: &[Finding]) -> String {
     let rows = || findings.iter().flat_map(|finding| &finding.rows);
     let count = |verdict| rows().filter(|row| row.verdict == verdict).count();
     format!(
@@ -112,7 +118,7 @@ fn lead(findings: &[Finding]) -> String {
 }
 
 fn section(page: &mut Page, finding: &Finding) {
-    page.heading(&format!("{}: {}", finding.place, finding.title));
+    page.heading(&format!("{}: {}", finding.paper_name, finding.title));
     page.paragraph(finding.question);
     for warning in &finding.warnings {
         page.warning(warning);
@@ -120,46 +126,50 @@ fn section(page: &mut Page, finding: &Finding) {
     for sentence in &finding.sentences {
         page.paragraph(sentence);
     }
-    for reading in &finding.readings {
-        page.paragraph(&format!("Our interpretation, not measured: {reading}"));
+    for interpretation in &finding.interpretations {
+        page.paragraph(&format!("Our interpretation, not measured: {interpretation}"));
     }
     for chart in &finding.charts {
-        page.chart(&chart.to_element(WIDE), &chart.to_element(NARROW), &chart.caption);
+        page.chart(
+            &chart.to_element(DESKTOP_WIDTH),
+            &chart.to_element(PHONE_WIDTH),
+            &chart.caption,
+        );
     }
-    let mut from = format!("{}; scenario: {}.", amount(finding.runs, "run"), finding.file);
-    if !finding.trimmed.is_empty() {
-        from += &format!(" Quick version: {}.", finding.trimmed.join("; "));
+    let mut source = format!("{}; scenario: {}.", amount(finding.runs, "run"), finding.file);
+    if !finding.omitted.is_empty() {
+        source += &format!(" Quick version: {}.", finding.omitted.join("; "));
     }
     if finding.missing > 0 {
-        from += &format!(
+        source += &format!(
             " {} of the full version are missing; to continue: smig lab reproduce {}.",
             amount(finding.missing, "run"),
             finding.name
         );
     }
-    page.paragraph(&from);
+    page.paragraph(&source);
     page.raw("<details><summary>All numbers</summary>");
-    page.table(&finding.table.shown());
+    page.table(&finding.table.to_display_table());
     page.raw("</details>");
 }
 
-/// Returns machines, versions and lateness, for judging the numbers.
+/// Returns the conditions of the measurement: machines, versions, load, lateness.
 fn facts(results: &[TrialResult]) -> Vec<(&'static str, String)> {
     let mut machines: BTreeMap<String, usize> = BTreeMap::new();
     let mut versions = BTreeSet::new();
     for result in results {
         let machine = &result.machine;
-        let words = format!(
+        let description = format!(
             "{}, {} of {}, {} at once",
             machine.kernel,
             amount(machine.cpus, "processor"),
             machine.cpu,
             amount(machine.jobs, "run")
         );
-        *machines.entry(words).or_default() += 1;
+        *machines.entry(description).or_default() += 1;
         let used = |kind: &str| {
             kind == "smig"
-                || result.scenario.servers.values().any(|server| server.kind.word() == kind)
+                || result.scenario.servers.values().any(|server| server.kind.as_str() == kind)
         };
         versions.extend(result.versions.iter().filter(|(kind, _)| used(kind)).map(
             |(kind, version)| {
@@ -173,7 +183,7 @@ fn facts(results: &[TrialResult]) -> Vec<(&'static str, String)> {
     }
     let machines: Vec<_> = machines
         .into_iter()
-        .map(|(words, runs)| format!("{words} ({})", amount(runs, "run")))
+        .map(|(description, runs)| format!("{description} ({})", amount(runs, "run")))
         .collect();
     let seconds: f64 = results.iter().map(|result| result.seconds).sum();
     vec![
@@ -206,16 +216,16 @@ fn facts(results: &[TrialResult]) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Returns the builds of smig that measured.
+/// Returns the builds of smig that produced the results.
 fn builds(results: &[TrialResult]) -> String {
     let mut builds: BTreeMap<String, usize> = BTreeMap::new();
     for result in results {
-        let words = result.origin.as_ref().map(|origin| origin.build.to_string());
-        *builds.entry(words.unwrap_or_else(|| "not recorded".into())).or_default() += 1;
+        let text = result.origin.as_ref().map(|origin| origin.build.to_string());
+        *builds.entry(text.unwrap_or_else(|| "not recorded".into())).or_default() += 1;
     }
-    let words =
+    let texts =
         builds.into_iter().map(|(build, runs)| format!("{build} ({})", amount(runs, "run")));
-    words.collect::<Vec<_>>().join("; ")
+    texts.collect::<Vec<_>>().join("; ")
 }
 
 /// Returns the load average, which includes the runs themselves.
@@ -223,27 +233,27 @@ fn load(results: &[TrialResult]) -> String {
     let origins = results.iter().filter_map(|result| result.origin.as_ref());
     let loads: Vec<f64> = origins.flat_map(|origin| origin.load).collect();
     match (smig_stats::median(&loads), loads.iter().copied().reduce(f64::max)) {
-        (Some(median), Some(most)) => format!(
+        (Some(median), Some(max)) => format!(
             "average over one minute, at the start and end of each run: median {}, maximum {}",
             number(median),
-            number(most)
+            number(max)
         ),
         _ => "not recorded".into(),
     }
 }
 
 fn lateness(results: &[TrialResult]) -> String {
-    let late = |result: &TrialResult| result.link.lateness.p99.as_secs_f64() * 1e3;
-    let mut all: Vec<f64> = results.iter().map(late).collect();
+    let lateness_ms = |result: &TrialResult| result.link.lateness.p99.as_secs_f64() * 1e3;
+    let mut all: Vec<f64> = results.iter().map(lateness_ms).collect();
     all.sort_by(f64::total_cmp);
     let median = smig_stats::median(&all).unwrap_or(0.0);
-    let most = all.last().copied().unwrap_or(0.0);
-    let again = results.iter().filter(|result| result.attempt > 1).count();
+    let max = all.last().copied().unwrap_or(0.0);
+    let repeated = results.iter().filter(|result| result.attempt > 1).count();
     format!(
         "99th percentile: {} ms in the median run, {} ms in the worst; {} repeated because of it",
         number(median),
-        number(most),
-        amount(again, "run")
+        number(max),
+        amount(repeated, "run")
     )
 }
 
@@ -252,9 +262,9 @@ fn lateness(results: &[TrialResult]) -> String {
 pub fn render_json(findings: &[Finding]) -> Value {
     let finding = |finding: &Finding| {
         json!({
-            "name": finding.name, "place": finding.place, "title": finding.title,
-            "scenario": finding.file, "runs": finding.runs, "missing": finding.missing, "trimmed": finding.trimmed,
-            "claims": finding.rows, "sentences": finding.sentences, "readings": finding.readings,
+            "name": finding.name, "place": finding.paper_name, "title": finding.title,
+            "scenario": finding.file, "runs": finding.runs, "missing": finding.missing, "trimmed": finding.omitted,
+            "claims": finding.rows, "sentences": finding.sentences, "readings": finding.interpretations,
             "warnings": finding.warnings,
             "table": finding.table.to_json(),
         })

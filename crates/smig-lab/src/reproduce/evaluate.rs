@@ -2,31 +2,31 @@
 
 use std::collections::BTreeMap;
 
-use super::claim::{Cells, Value, seconds as shown};
-use super::claim::{Choose, Claim, Difference, Expected, Levels, Measure, Measured, Quantity};
-use super::measure::{Sample, bytes_after_cancel, seconds, spaced, with};
+use super::claim::{CellQuantity, CellSelection, format_seconds as shown};
+use super::claim::{Claim, Difference, Expected, Extreme, Levels, Measure, Measured, Quantity};
+use super::measure::{Sample, bytes_after_cancel, filter_runs, spaced_size, transfer_times};
 use crate::campaign::TrialResult;
 
-/// Our value for a claim.
-pub(super) enum Evaluated {
+/// The evaluation of a claim.
+pub(super) enum Evaluation {
     /// A value to judge, with the values for the claim's note.
-    Judged(Measured, Note),
-    /// A value that decides nothing; the note is all that is shown.
-    Shown(f64, Note),
+    Judged(Measured, NoteValues),
+    /// A value without a verdict; only the note is shown.
+    Unjudged(f64, NoteValues),
     /// No runs.
     Missing,
 }
 
 /// Values for the note, by placeholder.
-pub(super) type Note = BTreeMap<String, String>;
+pub(super) type NoteValues = BTreeMap<String, String>;
 
 /// One level for each axis.
-type Cell<'a> = BTreeMap<&'a str, &'a str>;
+type LevelByAxis<'a> = BTreeMap<&'a str, &'a str>;
 
 /// Evaluates a claim. A survey's claims have no runs.
-pub(super) fn evaluate(claim: &Claim, results: &[&TrialResult]) -> Evaluated {
-    let judged = |found: Option<(Measured, Note)>| {
-        found.map_or(Evaluated::Missing, |(ours, note)| Evaluated::Judged(ours, note))
+pub(super) fn evaluate(claim: &Claim, results: &[&TrialResult]) -> Evaluation {
+    let judged = |found: Option<(Measured, NoteValues)>| {
+        found.map_or(Evaluation::Missing, |(ours, note)| Evaluation::Judged(ours, note))
     };
     match &claim.measured {
         Measure::Mean(value) => judged(mean(value, results)),
@@ -34,72 +34,76 @@ pub(super) fn evaluate(claim: &Claim, results: &[&TrialResult]) -> Evaluated {
         Measure::MoreThan(pair) => judged(difference(claim, pair, results, Sample::more_than)),
         Measure::Trend(pair) => judged(trend(pair, results)),
         Measure::Maximum(value) => maximum(value, results),
-        Measure::Survey => Evaluated::Missing,
+        Measure::Survey => Evaluation::Missing,
     }
 }
 
-fn sample(of: &Quantity, cell: &Cell<'_>, results: &[&TrialResult]) -> Sample {
-    let wanted: Vec<_> = cell.iter().map(|(axis, level)| (*axis, *level)).collect();
-    let results = with(results, &wanted);
+fn sample(of: &Quantity, cell: &LevelByAxis<'_>, results: &[&TrialResult]) -> Sample {
+    let levels: Vec<_> = cell.iter().map(|(axis, level)| (*axis, *level)).collect();
+    let results = filter_runs(results, &levels);
     match of {
-        Quantity::TimeOf(transfer) => seconds(&results, transfer),
+        Quantity::TimeOf(transfer) => transfer_times(&results, transfer),
         Quantity::BytesAfterCancelOf(transfer) => bytes_after_cancel(&results, transfer),
     }
 }
 
 /// A cell, with axis and level of the axis that has several.
-type Combination<'a> = (Cell<'a>, Option<(&'a str, &'a str)>);
+type Combination<'a> = (LevelByAxis<'a>, Option<(&'a str, &'a str)>);
 
 /// Returns every combination of levels.
-fn combinations(cells: &Cells) -> Vec<Combination<'_>> {
-    let mut all: Vec<Combination<'_>> = vec![(Cell::new(), None)];
+fn combinations(cells: &CellSelection) -> Vec<Combination<'_>> {
+    let mut all: Vec<Combination<'_>> = vec![(LevelByAxis::new(), None)];
     for (axis, levels) in cells {
         let (levels, several) = match levels {
             Levels::One(level) => (std::slice::from_ref(level), false),
             Levels::Several(levels) => (levels.as_slice(), true),
         };
-        let mut more = Vec::new();
+        let mut extended = Vec::new();
         for (cell, chosen) in &all {
             for level in levels {
                 let mut cell = cell.clone();
                 cell.insert(axis, level);
                 let chosen = if several { Some((axis.as_str(), level.as_str())) } else { *chosen };
-                more.push((cell, chosen));
+                extended.push((cell, chosen));
             }
         }
-        all = more;
+        all = extended;
     }
     all
 }
 
-/// Returns the cell with other levels where `over` has them.
-fn replaced<'a>(cell: &Cell<'a>, over: &Cell<'a>) -> Cell<'a> {
+/// Returns the cell with the levels of `overrides`, where it has some.
+fn override_levels<'a>(cell: &LevelByAxis<'a>, overrides: &LevelByAxis<'a>) -> LevelByAxis<'a> {
     let mut cell = cell.clone();
-    cell.extend(over);
+    cell.extend(overrides);
     cell
 }
 
-fn note(chosen: Option<(&str, &str)>) -> Note {
-    chosen.map(|(axis, level)| (axis.to_owned(), level_words(level))).into_iter().collect()
+fn note(chosen: Option<(&str, &str)>) -> NoteValues {
+    chosen.map(|(axis, level)| (axis.to_owned(), level_text(level))).into_iter().collect()
 }
 
-/// Sizes are written with a space, schemes and buffers as they are.
-fn level_words(level: &str) -> String {
-    if level.starts_with(|c: char| c.is_ascii_digit()) { spaced(level) } else { level.to_owned() }
-}
-
-/// Returns the value that is compared with the claim.
-fn choose<T>(values: Vec<(Measured, T)>, which: Option<Choose>) -> Option<(Measured, T)> {
-    let by_value = |a: &(Measured, T), b: &(Measured, T)| a.0.value.total_cmp(&b.0.value);
-    match which {
-        Some(Choose::Largest) | None => values.into_iter().max_by(by_value),
-        Some(Choose::Smallest) => values.into_iter().min_by(by_value),
+/// Formats a level: sizes with a space, others unchanged.
+fn level_text(level: &str) -> String {
+    if level.starts_with(|c: char| c.is_ascii_digit()) {
+        spaced_size(level)
+    } else {
+        level.to_owned()
     }
 }
 
-fn mean(value: &Value, results: &[&TrialResult]) -> Option<(Measured, Note)> {
+/// Returns the value that is compared with the claim.
+fn choose<T>(values: Vec<(Measured, T)>, which: Option<Extreme>) -> Option<(Measured, T)> {
+    let by_value = |a: &(Measured, T), b: &(Measured, T)| a.0.value.total_cmp(&b.0.value);
+    match which {
+        Some(Extreme::Largest) | None => values.into_iter().max_by(by_value),
+        Some(Extreme::Smallest) => values.into_iter().min_by(by_value),
+    }
+}
+
+fn mean(value: &CellQuantity, results: &[&TrialResult]) -> Option<(Measured, NoteValues)> {
     let all = combinations(&value.cells).into_iter().filter_map(|(cell, chosen)| {
-        Some((sample(&value.of, &cell, results).ours()?, note(chosen)))
+        Some((sample(&value.of, &cell, results).measured()?, note(chosen)))
     });
     choose(all.collect(), value.choose)
 }
@@ -109,14 +113,14 @@ fn difference(
     pair: &Difference,
     results: &[&TrialResult],
     compare: fn(&Sample, &Sample) -> Option<Measured>,
-) -> Option<(Measured, Note)> {
-    let others = combinations(&pair.than);
+) -> Option<(Measured, NoteValues)> {
+    let baselines = combinations(&pair.than);
     let mut all = Vec::new();
     for (cell, chosen) in combinations(&pair.cells) {
-        let ours = sample(&pair.of, &cell, results);
-        for (over, other_chosen) in &others {
-            let theirs = sample(&pair.of, &replaced(&cell, over), results);
-            if let Some(measured) = compare(&ours, &theirs) {
+        let treatment = sample(&pair.of, &cell, results);
+        for (over, other_chosen) in &baselines {
+            let baseline = sample(&pair.of, &override_levels(&cell, over), results);
+            if let Some(measured) = compare(&treatment, &baseline) {
                 all.push((measured, (note(chosen.or(*other_chosen)), cell.clone(), over)));
             }
         }
@@ -124,61 +128,61 @@ fn difference(
     let (measured, (mut note, cell, over)) = choose(all, pair.choose)?;
     for (name, levels) in &pair.also {
         for (levels, _) in combinations(levels) {
-            let ours = sample(&pair.of, &replaced(&cell, &levels), results);
-            let theirs = sample(&pair.of, &replaced(&cell, over), results);
-            if let Some(also) = compare(&ours, &theirs) {
-                note.insert(name.clone(), claim.expected.shown(also));
+            let treatment = sample(&pair.of, &override_levels(&cell, &levels), results);
+            let baseline = sample(&pair.of, &override_levels(&cell, over), results);
+            if let Some(also) = compare(&treatment, &baseline) {
+                note.insert(name.clone(), claim.expected.format_value(also));
             }
         }
     }
     Some((measured, note))
 }
 
-fn trend(pair: &Difference, results: &[&TrialResult]) -> Option<(Measured, Note)> {
+fn trend(pair: &Difference, results: &[&TrialResult]) -> Option<(Measured, NoteValues)> {
     let than = combinations(&pair.than).into_iter().next()?.0;
     let mut present = combinations(&pair.cells)
         .into_iter()
         .map(|(cell, chosen)| {
-            let ours = sample(&pair.of, &cell, results);
-            let theirs = sample(&pair.of, &replaced(&cell, &than), results);
-            (ours, theirs, chosen)
+            let treatment = sample(&pair.of, &cell, results);
+            let baseline = sample(&pair.of, &override_levels(&cell, &than), results);
+            (treatment, baseline, chosen)
         })
-        .filter(|(ours, theirs, _)| !ours.runs.is_empty() || !theirs.runs.is_empty());
+        .filter(|(treatment, baseline, _)| !treatment.runs.is_empty() || !baseline.runs.is_empty());
     let (first, last) = (present.next()?, present.next_back()?);
-    // The share that remains of the other cells' mean.
-    let remaining = |ours: &Sample, theirs: &Sample| {
-        let less = ours.less_than(theirs)?;
+    // The mean as a share of the baseline's.
+    let remaining = |treatment: &Sample, baseline: &Sample| {
+        let less = treatment.less_than(baseline)?;
         let interval = less.interval.map(|(low, high)| (1.0 - high, 1.0 - low));
         Some(Measured { value: 1.0 - less.value, interval })
     };
-    let (small, large) = (remaining(&first.0, &first.1)?, remaining(&last.0, &last.1)?);
-    let interval = small
+    let (at_first, at_last) = (remaining(&first.0, &first.1)?, remaining(&last.0, &last.1)?);
+    let interval = at_first
         .interval
-        .zip(large.interval)
+        .zip(at_last.interval)
         .map(|((low, high), (from, to))| (from / high - 1.0, to / low - 1.0));
-    let words = |chosen: Option<(&str, &str)>| level_words(chosen.map_or("", |(_, level)| level));
-    let note = [("first", words(first.2)), ("last", words(last.2))];
+    let text = |chosen: Option<(&str, &str)>| level_text(chosen.map_or("", |(_, level)| level));
+    let note = [("first", text(first.2)), ("last", text(last.2))];
     Some((
-        Measured { value: large.value / small.value - 1.0, interval },
+        Measured { value: at_last.value / at_first.value - 1.0, interval },
         note.map(|(name, words)| (name.to_owned(), words)).into(),
     ))
 }
 
-fn maximum(value: &Value, results: &[&TrialResult]) -> Evaluated {
-    let samples = combinations(&value.cells);
-    let largest = samples.iter().find_map(|(cell, _)| {
+fn maximum(value: &CellQuantity, results: &[&TrialResult]) -> Evaluation {
+    let cells = combinations(&value.cells);
+    let max_and_mean = cells.iter().find_map(|(cell, _)| {
         let sample = sample(&value.of, cell, results);
-        Some((sample.most()?, sample.mean()?))
+        Some((sample.max()?, sample.mean()?))
     });
-    let Some((most, mean)) = largest else { return Evaluated::Missing };
-    let note = [("maximum", shown(most)), ("mean", shown(mean))];
-    Evaluated::Shown(most, note.map(|(name, words)| (name.to_owned(), words)).into())
+    let Some((max, mean)) = max_and_mean else { return Evaluation::Missing };
+    let note = [("maximum", shown(max)), ("mean", shown(mean))];
+    Evaluation::Unjudged(max, note.map(|(name, words)| (name.to_owned(), words)).into())
 }
 
 impl Claim {
-    /// Returns what is wrong with the claim, apart from its syntax.
+    /// Returns the first error in the claim that is not one of syntax.
     pub(super) fn fault(&self) -> Option<String> {
-        let (cells, choose): (Vec<&Cells>, _) = match &self.measured {
+        let (cells, choose): (Vec<&CellSelection>, _) = match &self.measured {
             Measure::Mean(value) | Measure::Maximum(value) => (vec![&value.cells], value.choose),
             Measure::LessThan(pair) | Measure::MoreThan(pair) | Measure::Trend(pair) => {
                 (vec![&pair.cells, &pair.than], pair.choose)
@@ -191,7 +195,7 @@ impl Claim {
         if let Some(fault) = self.list_fault(&lists, choose) {
             return Some(fault);
         }
-        if !self.expected.fits(&self.measured) {
+        if !self.expected.is_comparable_with(&self.measured) {
             return Some(format!(
                 "`expected` {:?} cannot be compared with what `measured` gives",
                 self.expected
@@ -200,8 +204,8 @@ impl Claim {
         self.note_fault(&lists)
     }
 
-    /// Returns what is wrong with the axes that have lists of levels.
-    fn list_fault(&self, lists: &[&str], choose: Option<Choose>) -> Option<String> {
+    /// Returns the first error in the axes that have lists of levels.
+    fn list_fault(&self, lists: &[&str], choose: Option<Extreme>) -> Option<String> {
         let has_a_list = |axis| format!("`{axis}` has a list of levels");
         match (&self.measured, lists, choose) {
             (_, [_, second, ..], _) => {
@@ -226,7 +230,7 @@ impl Claim {
     /// Returns the note's first placeholder that has no value.
     fn note_fault(&self, lists: &[&str]) -> Option<String> {
         let known: Vec<&str> = match &self.measured {
-            // The survey's values, of which the figure has a list.
+            // Checked against the figure's list of facts.
             Measure::Survey => return None,
             Measure::Maximum(_) => vec!["maximum", "mean"],
             Measure::Trend(_) => vec!["first", "last"],
@@ -245,7 +249,7 @@ impl Claim {
 
 impl Expected {
     /// Returns whether the claim's value has the unit of this measure.
-    const fn fits(self, measured: &Measure) -> bool {
+    const fn is_comparable_with(self, measured: &Measure) -> bool {
         match measured {
             Measure::Mean(_) => matches!(self, Self::Seconds(_) | Self::Bytes(_)),
             Measure::LessThan(_) => matches!(self, Self::LessBy(_) | Self::Less),

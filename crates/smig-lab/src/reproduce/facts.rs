@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-/// The names of a figure's facts, by group; those of the group `""` exist once.
+/// The names of a figure's facts, by group; those of the group `""` belong to no group.
 pub(super) type FactNames = &'static [(&'static str, &'static [&'static str])];
 
 /// Values as text. A value that was not measured is absent.
 #[derive(Debug)]
 pub(super) struct Facts {
     names: FactNames,
-    once: Values,
+    ungrouped: Values,
     groups: BTreeMap<&'static str, Vec<Values>>,
 }
 
@@ -17,14 +17,14 @@ type Values = BTreeMap<&'static str, String>;
 
 impl Facts {
     pub(super) const fn new(names: FactNames) -> Self {
-        Self { names, once: Values::new(), groups: BTreeMap::new() }
+        Self { names, ungrouped: Values::new(), groups: BTreeMap::new() }
     }
 
     /// Sets a value, if there is one.
     pub(super) fn set(&mut self, name: &'static str, value: Option<String>) {
-        self.check("", name);
+        self.debug_check_name("", name);
         if let Some(value) = value {
-            self.once.insert(name, value);
+            self.ungrouped.insert(name, value);
         }
     }
 
@@ -36,29 +36,31 @@ impl Facts {
     ) {
         let mut element = Values::new();
         for (name, value) in values {
-            self.check(group, name);
+            self.debug_check_name(group, name);
             element.extend(value.map(|value| (name, value)));
         }
         self.groups.entry(group).or_default().push(element);
     }
 
-    /// Sets the number of objects that did not end as expected, if there are any.
+    /// Sets the number of objects that failed, if there are any.
     pub(super) fn set_failed(&mut self, failed: usize) {
         self.set("failed", (failed > 0).then(|| failed.to_string()));
     }
 
     /// Returns a value.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
-        self.once.get(name).map(String::as_str)
+        self.ungrouped.get(name).map(String::as_str)
     }
 
-    /// Returns the elements of a group, or the values that exist once as the only element.
-    pub(super) fn each(&self, group: Option<&str>) -> impl Iterator<Item = &Values> {
-        let once = group.is_none().then_some(&self.once);
-        once.into_iter().chain(group.and_then(|group| self.groups.get(group)).into_iter().flatten())
+    /// Returns the elements of a group; without a group, the ungrouped values as the only element.
+    pub(super) fn elements_of(&self, group: Option<&str>) -> impl Iterator<Item = &Values> {
+        let ungrouped = group.is_none().then_some(&self.ungrouped);
+        ungrouped
+            .into_iter()
+            .chain(group.and_then(|group| self.groups.get(group)).into_iter().flatten())
     }
 
-    fn check(&self, group: &str, name: &str) {
+    fn debug_check_name(&self, group: &str, name: &str) {
         let known =
             self.names.iter().any(|(known, names)| *known == group && names.contains(&name));
         debug_assert!(known, "a fact that no list names: {group} {name}");

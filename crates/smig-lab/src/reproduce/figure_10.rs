@@ -1,108 +1,110 @@
 //! Figure 10: the download time of the big file.
 
 use super::claim::Expected;
-use super::data_table::{Cell, numbers, words};
+use super::data_table::{Cell, number_column, text_column};
 use super::facts::{FactNames, Facts};
-use super::finding::{Dot, Finding, Group, Spread};
-use super::measure::{Sample, names_on, seconds, spaced, with};
+use super::finding::{AxisScale, Dot, Finding, Group};
+use super::measure::{Sample, filter_runs, levels_of, spaced_size, transfer_times};
 use super::scheme;
 use crate::campaign::TrialResult;
 
 const FILES: [&str; 2] = ["10MB", "50MB"];
 const BUFFERS: [&str; 2] = ["default", "large"];
 
-struct Line {
+struct SchemeRow {
     buffer: String,
     file: String,
     scheme: String,
     sample: Sample,
-    unmoved: Sample,
+    baseline: Sample,
 }
 
-fn lines(results: &[&TrialResult]) -> Vec<Line> {
-    let mut lines = Vec::new();
-    for buffer in names_on(results, "buffer", &BUFFERS) {
-        for file in names_on(results, "big", &FILES) {
-            let mine = with(results, &[("buffer", &buffer), ("big", &file)]);
-            let of = |scheme: &str| seconds(&with(&mine, &[("scheme", scheme)]), "big");
-            for scheme in names_on(&mine, "scheme", &scheme::order()) {
-                lines.push(Line {
+fn scheme_rows(results: &[&TrialResult]) -> Vec<SchemeRow> {
+    let mut rows = Vec::new();
+    for buffer in levels_of(results, "buffer", &BUFFERS) {
+        for file in levels_of(results, "big", &FILES) {
+            let file_runs = filter_runs(results, &[("buffer", &buffer), ("big", &file)]);
+            let times_of = |scheme: &str| {
+                transfer_times(&filter_runs(&file_runs, &[("scheme", scheme)]), "big")
+            };
+            for scheme in levels_of(&file_runs, "scheme", &scheme::keys()) {
+                rows.push(SchemeRow {
                     buffer: buffer.clone(),
                     file: file.clone(),
-                    sample: of(&scheme),
-                    unmoved: of("NoMig"),
+                    sample: times_of(&scheme),
+                    baseline: times_of("NoMig"),
                     scheme,
                 });
             }
         }
     }
-    lines
+    rows
 }
 
 /// The values of [`big_file`].
-pub(super) const BIG_FILE: FactNames = &[("", &["failed"]), ("file", &["file", "times"])];
+pub(super) const BIG_FILE_FACTS: FactNames = &[("", &["failed"]), ("file", &["file", "times"])];
 
 /// Figure 10.
 pub(super) fn big_file(results: &[&TrialResult], finding: &mut Finding, facts: &mut Facts) {
-    let lines = lines(results);
-    for file in names_on(results, "big", &FILES) {
-        let known: Vec<_> = lines
+    let rows = scheme_rows(results);
+    for file in levels_of(results, "big", &FILES) {
+        let times_by_scheme: Vec<_> = rows
             .iter()
-            .filter(|line| line.file == file && line.buffer == "default")
-            .filter_map(|line| {
-                let mean = line.sample.mean()?;
-                Some(format!("{} {mean:.2} s", scheme::label(&line.scheme)))
+            .filter(|row| row.file == file && row.buffer == "default")
+            .filter_map(|row| {
+                let mean = row.sample.mean()?;
+                Some(format!("{} {mean:.2} s", scheme::label(&row.scheme)))
             })
             .collect();
-        let times = Some(known.join(", ")).filter(|times| !times.is_empty());
-        facts.push("file", [("file", Some(spaced(&file))), ("times", times)]);
+        let times = Some(times_by_scheme.join(", ")).filter(|times| !times.is_empty());
+        facts.push("file", [("file", Some(spaced_size(&file))), ("times", times)]);
     }
-    facts.set_failed(lines.iter().map(|line| line.sample.failed).sum());
-    fill(&lines, finding);
+    facts.set_failed(rows.iter().map(|row| row.sample.failed).sum());
+    fill_table_and_chart(&rows, finding);
 }
 
-fn fill(lines: &[Line], finding: &mut Finding) {
+fn fill_table_and_chart(rows: &[SchemeRow], finding: &mut Finding) {
     finding.table.columns = vec![
-        words("buffer", "send buffers"),
-        words("file", "file"),
-        words("scheme", "scheme"),
-        numbers("mean_s", "mean, s", 2),
-        numbers("low_s", "95 % from", 2),
-        numbers("high_s", "to", 2),
-        numbers("more_percent", "longer, %", 1),
-        numbers("more_low_percent", "95 % from", 1),
-        numbers("more_high_percent", "to", 1),
-        numbers("runs", "runs", 0),
+        text_column("buffer", "send buffers"),
+        text_column("file", "file"),
+        text_column("scheme", "scheme"),
+        number_column("mean_s", "mean, s", 2),
+        number_column("low_s", "95 % from", 2),
+        number_column("high_s", "to", 2),
+        number_column("more_percent", "longer, %", 1),
+        number_column("more_low_percent", "95 % from", 1),
+        number_column("more_high_percent", "to", 1),
+        number_column("runs", "runs", 0),
     ];
     let mut groups: Vec<Group> = Vec::new();
-    for line in lines {
-        let interval = line.sample.interval();
-        let more = line.sample.more_than(&line.unmoved);
-        let more = more.filter(|_| line.scheme != "NoMig");
-        let apart = more.and_then(|more| more.interval);
+    for row in rows {
+        let interval = row.sample.interval();
+        let more = row.sample.more_than(&row.baseline);
+        let more = more.filter(|_| row.scheme != "NoMig");
+        let more_interval = more.and_then(|more| more.interval);
         finding.table.rows.push(vec![
-            Cell::text(&line.buffer),
-            Cell::text(spaced(&line.file)),
-            Cell::text(scheme::label(&line.scheme)),
-            Cell::of(line.sample.mean()),
+            Cell::text(&row.buffer),
+            Cell::text(spaced_size(&row.file)),
+            Cell::text(scheme::label(&row.scheme)),
+            Cell::of(row.sample.mean()),
             Cell::of(interval.map(|(low, _)| low)),
             Cell::of(interval.map(|(_, high)| high)),
             Cell::of(more.map(|more| more.value * 100.0)),
-            Cell::of(apart.map(|(low, _)| low * 100.0)),
-            Cell::of(apart.map(|(_, high)| high * 100.0)),
-            Cell::Number(line.sample.count() as f64),
+            Cell::of(more_interval.map(|(low, _)| low * 100.0)),
+            Cell::of(more_interval.map(|(_, high)| high * 100.0)),
+            Cell::Number(row.sample.value_count() as f64),
         ]);
-        let title = format!("{}, {} send buffers", spaced(&line.file), line.buffer);
+        let title = format!("{}, {} send buffers", spaced_size(&row.file), row.buffer);
         if groups.last().is_none_or(|group| group.title != title) {
             groups.push(Group { title, dots: Vec::new() });
         }
-        if let (Some(group), Some(mean), Some(unmoved)) =
-            (groups.last_mut(), line.sample.mean(), line.unmoved.mean())
+        if let (Some(group), Some(mean), Some(baseline)) =
+            (groups.last_mut(), row.sample.mean(), row.baseline.mean())
         {
-            let share = |seconds: f64| seconds / unmoved * 100.0;
+            let share = |seconds: f64| seconds / baseline * 100.0;
             group.dots.push(Dot {
-                label: scheme::label(&line.scheme),
-                colour: scheme::colour(&line.scheme),
+                label: scheme::label(&row.scheme),
+                colour: scheme::colour(&row.scheme),
                 value: share(mean),
                 interval: interval.map(|(low, high)| (share(low), share(high))),
                 p95: None,
@@ -114,5 +116,5 @@ fn fill(lines: &[Line], finding: &mut Finding) {
         Some(Expected::MoreByLessThan(share)) => Some(100.0 + share * 100.0),
         _ => None,
     };
-    finding.draw("%", groups, bound, Spread::Even);
+    finding.add_chart("%", groups, bound, AxisScale::Linear);
 }

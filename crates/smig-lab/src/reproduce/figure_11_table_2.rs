@@ -1,76 +1,78 @@
 //! Figure 11 and Table 2: data that arrives after a cancel.
 
 use super::claim::Expected;
-use super::data_table::{Cell, numbers, words};
+use super::data_table::{Cell, number_column, text_column};
 use super::facts::{FactNames, Facts};
-use super::finding::{Dot, Finding, Group, Spread};
-use super::measure::{Sample, bytes_after_cancel, names_on, with};
+use super::finding::{AxisScale, Dot, Finding, Group};
+use super::measure::{Sample, bytes_after_cancel, filter_runs, levels_of};
 use super::scheme;
 use crate::campaign::TrialResult;
 use smig_chart::bytes;
 
 const BUFFERS: [&str; 2] = ["default", "large"];
 
-struct Line {
+struct SchemeRow {
     buffer: String,
     scheme: String,
     sample: Sample,
-    unmoved: Sample,
+    baseline: Sample,
 }
 
-fn lines(results: &[&TrialResult]) -> Vec<Line> {
-    let mut lines = Vec::new();
-    for buffer in names_on(results, "buffer", &BUFFERS) {
-        let mine = with(results, &[("buffer", &buffer)]);
-        let of = |scheme: &str| bytes_after_cancel(&with(&mine, &[("scheme", scheme)]), "big");
-        for scheme in names_on(&mine, "scheme", &scheme::order()) {
-            let (sample, unmoved) = (of(&scheme), of("NoMig"));
-            lines.push(Line { buffer: buffer.clone(), scheme, sample, unmoved });
+fn scheme_rows(results: &[&TrialResult]) -> Vec<SchemeRow> {
+    let mut rows = Vec::new();
+    for buffer in levels_of(results, "buffer", &BUFFERS) {
+        let buffer_runs = filter_runs(results, &[("buffer", &buffer)]);
+        let bytes_of = |scheme: &str| {
+            bytes_after_cancel(&filter_runs(&buffer_runs, &[("scheme", scheme)]), "big")
+        };
+        for scheme in levels_of(&buffer_runs, "scheme", &scheme::keys()) {
+            let (sample, baseline) = (bytes_of(&scheme), bytes_of("NoMig"));
+            rows.push(SchemeRow { buffer: buffer.clone(), scheme, sample, baseline });
         }
     }
-    lines
+    rows
 }
 
-fn find<'a>(lines: &'a [Line], buffer: &str, scheme: &str) -> Option<&'a Line> {
-    lines.iter().find(|line| line.buffer == buffer && line.scheme == scheme)
+fn find<'a>(rows: &'a [SchemeRow], buffer: &str, scheme: &str) -> Option<&'a SchemeRow> {
+    rows.iter().find(|row| row.buffer == buffer && row.scheme == scheme)
 }
 
 /// The values of [`after_cancel`].
-pub(super) const AFTER_CANCEL: FactNames = &[
+pub(super) const AFTER_CANCEL_FACTS: FactNames = &[
     ("", &["plain_default", "plain_large", "migrated", "serve", "failed"]),
     ("buffer", &["buffer", "amounts"]),
 ];
 
 /// Figure 11 and Table 2.
 pub(super) fn after_cancel(results: &[&TrialResult], finding: &mut Finding, facts: &mut Facts) {
-    let lines = lines(results);
+    let rows = scheme_rows(results);
     for buffer in BUFFERS {
-        let known: Vec<_> = lines
+        let amounts_by_scheme: Vec<_> = rows
             .iter()
-            .filter(|line| line.buffer == buffer)
-            .filter_map(|line| {
-                let mean = line.sample.mean()?;
-                Some(format!("{} {}", scheme::label(&line.scheme), bytes(mean as u64)))
+            .filter(|row| row.buffer == buffer)
+            .filter_map(|row| {
+                let mean = row.sample.mean()?;
+                Some(format!("{} {}", scheme::label(&row.scheme), bytes(mean as u64)))
             })
             .collect();
-        let amounts = Some(known.join(", ")).filter(|amounts| !amounts.is_empty());
+        let amounts = Some(amounts_by_scheme.join(", ")).filter(|amounts| !amounts.is_empty());
         facts.push("buffer", [("buffer", Some(buffer.to_owned())), ("amounts", amounts)]);
     }
-    let of = |buffer, scheme| {
-        let mean = find(&lines, buffer, scheme).and_then(|line| line.sample.mean());
+    let mean_bytes = |buffer, scheme| {
+        let mean = find(&rows, buffer, scheme).and_then(|row| row.sample.mean());
         mean.map(|mean| bytes(mean as u64))
     };
     let or_none = |amount: Option<String>| amount.or_else(|| Some("no measurement".to_owned()));
-    facts.set("plain_default", or_none(of("default", "NoMig")));
-    facts.set("plain_large", or_none(of("large", "NoMig")));
-    facts.set("migrated", of("default", "MigSW"));
-    facts.set("serve", of("default", "SMig"));
-    facts.set_failed(lines.iter().map(|line| line.sample.failed).sum());
-    fill(&lines, finding);
+    facts.set("plain_default", or_none(mean_bytes("default", "NoMig")));
+    facts.set("plain_large", or_none(mean_bytes("large", "NoMig")));
+    facts.set("migrated", mean_bytes("default", "MigSW"));
+    facts.set("serve", mean_bytes("default", "SMig"));
+    facts.set_failed(rows.iter().map(|row| row.sample.failed).sum());
+    fill_table_and_chart(&rows, finding);
 }
 
 /// Returns the bytes that the paper gives for a scheme.
-fn stated(finding: &Finding, scheme: &str) -> Option<f64> {
+fn paper_bytes(finding: &Finding, scheme: &str) -> Option<f64> {
     let key = match scheme {
         "Http1" => "http1",
         "NoMig" => "http2",
@@ -83,52 +85,52 @@ fn stated(finding: &Finding, scheme: &str) -> Option<f64> {
     }
 }
 
-fn fill(lines: &[Line], finding: &mut Finding) {
+fn fill_table_and_chart(rows: &[SchemeRow], finding: &mut Finding) {
     finding.table.columns = vec![
-        words("buffer", "send buffers"),
-        words("scheme", "scheme"),
-        numbers("mean_kb", "mean, kB", 0),
-        numbers("low_kb", "95 % from", 0),
-        numbers("high_kb", "to", 0),
-        numbers("less_percent", "less than NoMig, %", 0),
-        numbers("less_low_percent", "95 % from", 0),
-        numbers("less_high_percent", "to", 0),
-        numbers("paper_kb", "the paper, kB", 0),
-        numbers("runs", "runs", 0),
+        text_column("buffer", "send buffers"),
+        text_column("scheme", "scheme"),
+        number_column("mean_kb", "mean, kB", 0),
+        number_column("low_kb", "95 % from", 0),
+        number_column("high_kb", "to", 0),
+        number_column("less_percent", "less than NoMig, %", 0),
+        number_column("less_low_percent", "95 % from", 0),
+        number_column("less_high_percent", "to", 0),
+        number_column("paper_kb", "the paper, kB", 0),
+        number_column("runs", "runs", 0),
     ];
     let mut groups: Vec<Group> = Vec::new();
-    for line in lines {
+    for row in rows {
         let kb = |bytes: f64| bytes / 1e3;
-        let interval = line.sample.interval();
-        let less = line.sample.less_than(&line.unmoved).filter(|_| line.scheme != "NoMig");
-        let apart = less.and_then(|less| less.interval);
-        let theirs = stated(finding, &line.scheme).map(kb);
+        let interval = row.sample.interval();
+        let less = row.sample.less_than(&row.baseline).filter(|_| row.scheme != "NoMig");
+        let less_interval = less.and_then(|less| less.interval);
+        let paper_kb = paper_bytes(finding, &row.scheme).map(kb);
         finding.table.rows.push(vec![
-            Cell::text(&line.buffer),
-            Cell::text(scheme::label(&line.scheme)),
-            Cell::of(line.sample.mean().map(kb)),
+            Cell::text(&row.buffer),
+            Cell::text(scheme::label(&row.scheme)),
+            Cell::of(row.sample.mean().map(kb)),
             Cell::of(interval.map(|(low, _)| kb(low))),
             Cell::of(interval.map(|(_, high)| kb(high))),
             Cell::of(less.map(|less| less.value * 100.0)),
-            Cell::of(apart.map(|(low, _)| low * 100.0)),
-            Cell::of(apart.map(|(_, high)| high * 100.0)),
-            Cell::of(theirs),
-            Cell::Number(line.sample.count() as f64),
+            Cell::of(less_interval.map(|(low, _)| low * 100.0)),
+            Cell::of(less_interval.map(|(_, high)| high * 100.0)),
+            Cell::of(paper_kb),
+            Cell::Number(row.sample.value_count() as f64),
         ]);
-        let title = format!("{} send buffers", line.buffer);
+        let title = format!("{} send buffers", row.buffer);
         if groups.last().is_none_or(|group| group.title != title) {
             groups.push(Group { title, dots: Vec::new() });
         }
-        if let (Some(group), Some(mean)) = (groups.last_mut(), line.sample.mean()) {
+        if let (Some(group), Some(mean)) = (groups.last_mut(), row.sample.mean()) {
             group.dots.push(Dot {
-                label: scheme::label(&line.scheme),
-                colour: scheme::colour(&line.scheme),
+                label: scheme::label(&row.scheme),
+                colour: scheme::colour(&row.scheme),
                 value: kb(mean),
                 interval: interval.map(|(low, high)| (kb(low), kb(high))),
                 p95: None,
-                paper: theirs,
+                paper: paper_kb,
             });
         }
     }
-    finding.draw("kB", groups, None, Spread::Logarithmic);
+    finding.add_chart("kB", groups, None, AxisScale::Log);
 }

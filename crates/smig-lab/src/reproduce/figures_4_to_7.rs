@@ -1,17 +1,17 @@
 //! The slide table and Figures 4 to 7: a small object while a big file downloads.
 
-use super::claim::{Expected, Measured, seconds as shown};
-use super::data_table::{Cell, Column, numbers, words};
+use super::claim::{Expected, Measured, format_seconds as shown};
+use super::data_table::{Cell, Column, number_column, text_column};
 use super::facts::{FactNames, Facts};
-use super::finding::{Dot, Finding, Group, Spread};
-use super::measure::{Sample, names_on, seconds, with};
-use super::scheme::{self, MOVING};
+use super::finding::{AxisScale, Dot, Finding, Group};
+use super::measure::{Sample, filter_runs, levels_of, transfer_times};
+use super::scheme::{self, MIGRATION_SCHEMES};
 use crate::campaign::TrialResult;
 use smig_chart::{bytes, number};
 use smig_link::LinkSpec;
 
-/// One scheme in one setting.
-struct Line {
+/// Measurements of one scheme in one setting.
+struct SchemeRow {
     scheme: String,
     small: Sample,
     big: Sample,
@@ -21,19 +21,19 @@ struct Line {
     rate: Option<f64>,
 }
 
-/// All schemes on one network or with one buffer.
+/// All schemes with one congestion control and queue, or with one send buffer.
 struct Setting {
     title: String,
-    lines: Vec<Line>,
+    rows: Vec<SchemeRow>,
     link: LinkSpec,
 }
 
-const CONGESTION: [&str; 2] = ["cubic", "bbr"];
+const CONGESTION_CONTROLS: [&str; 2] = ["cubic", "bbr"];
 const QUEUES: [&str; 3] = ["shallow", "deep", "fair"];
 const BUFFERS: [&str; 2] = ["default", "large"];
 
 /// The values of [`beside_big`].
-pub(super) const BESIDE_BIG: FactNames = &[
+pub(super) const BESIDE_BIG_FACTS: FactNames = &[
     (
         "",
         &[
@@ -60,101 +60,104 @@ pub(super) const BESIDE_BIG: FactNames = &[
 ];
 
 /// The values of [`slide_table`].
-pub(super) const SLIDE_TABLE: FactNames = &[("", &["times_alone", "waiting", "failed"])];
+pub(super) const SLIDE_TABLE_FACTS: FactNames = &[("", &["times_alone", "waiting", "failed"])];
 
 /// Figures 4 to 7.
 pub(super) fn beside_big(results: &[&TrialResult], finding: &mut Finding, facts: &mut Facts) {
-    let alone = seconds(results, "alone");
+    let alone = transfer_times(results, "alone");
     let mut settings = Vec::new();
-    let mut queues = names_on(results, "queue", &QUEUES);
+    let mut queues = levels_of(results, "queue", &QUEUES);
     if queues.is_empty() {
         queues.push(String::new());
     }
-    for congestion in names_on(results, "congestion", &CONGESTION) {
+    for congestion in levels_of(results, "congestion", &CONGESTION_CONTROLS) {
         for queue in &queues {
-            let mine = with(results, &[("congestion", &congestion), ("queue", queue)]);
+            let setting_runs =
+                filter_runs(results, &[("congestion", &congestion), ("queue", queue)]);
             let title = match queue.as_str() {
                 "shallow" => format!("{congestion}, queue of 75 packets"),
                 "deep" => format!("{congestion}, queue of 1000 packets"),
                 "fair" => format!("{congestion}, fair queue"),
                 _ => congestion.clone(),
             };
-            settings.extend(setting(&mine, title));
+            settings.extend(measure_setting(&setting_runs, title));
         }
     }
     if let Some(first) = settings.first() {
-        papers_setting(first, &alone, facts);
+        set_paper_facts(first, &alone, facts);
     }
-    worst_of_ours(&settings, &alone, facts);
+    set_serve_worst_case(&settings, &alone, facts);
     for setting in settings.iter().skip(1) {
-        let times = times(setting, &["NoMig", "Lowat", "MigSW", "SMig"]);
+        let times = times_text(setting, &["NoMig", "Lowat", "MigSW", "SMig"]);
         facts.push("setting", [("setting", Some(setting.title.clone())), ("times", times)]);
     }
     facts.set_failed(failed(&settings));
-    fill(&settings, &alone, finding);
+    fill_table_and_chart(&settings, &alone, finding);
 }
 
-fn setting(results: &[&TrialResult], title: String) -> Option<Setting> {
+fn measure_setting(results: &[&TrialResult], title: String) -> Option<Setting> {
     let link = results.first()?.scenario.link.clone();
-    let line = |scheme: String| {
-        let mine = with(results, &[("scheme", &scheme)]);
-        let (small, big) = (seconds(&mine, "small"), seconds(&mine, "big"));
-        let size = mine.first().and_then(|result| result.scenario.workload.transfers.get("big"));
+    let scheme_row = |scheme: String| {
+        let scheme_runs = filter_runs(results, &[("scheme", &scheme)]);
+        let (small, big) =
+            (transfer_times(&scheme_runs, "small"), transfer_times(&scheme_runs, "big"));
+        let size =
+            scheme_runs.first().and_then(|result| result.scenario.workload.transfers.get("big"));
         let size = size.map_or(0, |big| big.size_of(0)) as f64;
         let rate = big.mean().map(|mean| size * 8e-6 / mean);
-        Line { scheme, small, big, alone: seconds(&mine, "alone"), rate }
+        SchemeRow { scheme, small, big, alone: transfer_times(&scheme_runs, "alone"), rate }
     };
-    let lines = names_on(results, "scheme", &scheme::order()).into_iter().map(line).collect();
-    Some(Setting { title, lines, link })
+    let rows = levels_of(results, "scheme", &scheme::keys()).into_iter().map(scheme_row).collect();
+    Some(Setting { title, rows, link })
 }
 
 impl Setting {
-    fn line(&self, scheme: &str) -> Option<&Line> {
-        self.lines.iter().find(|line| line.scheme == scheme && line.small.count() > 0)
+    fn row(&self, scheme: &str) -> Option<&SchemeRow> {
+        self.rows.iter().find(|row| row.scheme == scheme && row.small.value_count() > 0)
     }
 
     fn mean(&self, scheme: &str) -> Option<f64> {
-        self.line(scheme)?.small.mean()
+        self.row(scheme)?.small.mean()
     }
 
     /// Returns the paper's migration schemes, the fastest first.
-    fn moving(&self) -> Vec<(&Line, f64)> {
-        let mut moving: Vec<_> = MOVING
+    fn migration_rows(&self) -> Vec<(&SchemeRow, f64)> {
+        let mut rows: Vec<_> = MIGRATION_SCHEMES
             .iter()
-            .filter_map(|scheme| self.line(scheme))
-            .filter_map(|line| Some((line, line.small.mean()?)))
+            .filter_map(|key| self.row(key))
+            .filter_map(|row| Some((row, row.small.mean()?)))
             .collect();
-        moving.sort_by(|(_, a), (_, b)| a.total_cmp(b));
-        moving
+        rows.sort_by(|(_, a), (_, b)| a.total_cmp(b));
+        rows
     }
 }
 
 /// Returns the times of some schemes in words; `None` if none is measured.
-fn times(setting: &Setting, schemes: &[&str]) -> Option<String> {
+fn times_text(setting: &Setting, schemes: &[&str]) -> Option<String> {
     let time = |key: &&str| Some(format!("{} {}", scheme::label(key), shown(setting.mean(key)?)));
     let known: Vec<_> = schemes.iter().filter_map(time).collect();
     (!known.is_empty()).then(|| known.join(", "))
 }
 
-/// The setting that the paper has.
-fn papers_setting(setting: &Setting, alone: &Sample, facts: &mut Facts) {
+/// Sets the facts of the paper's own setting.
+fn set_paper_facts(setting: &Setting, alone: &Sample, facts: &mut Facts) {
     let plain = setting.mean("NoMig");
     facts.set("plain", plain.map(shown));
     facts.set("alone", alone.mean().map(shown));
-    let waiting = plain.map(|mean| bytes((mean * rate(&setting.link) / 8.0) as u64));
+    let waiting = plain.map(|mean| bytes((mean * bits_per_s(&setting.link) / 8.0) as u64));
     facts.set("waiting", waiting);
-    let moving = setting.moving();
-    let words = |(line, mean): &(&Line, f64)| format!("{} {}", line.scheme, shown(*mean));
-    let migrated = moving.iter().map(words).collect::<Vec<_>>().join(", ");
+    let migration_rows = setting.migration_rows();
+    let scheme_time = |(row, mean): &(&SchemeRow, f64)| format!("{} {}", row.scheme, shown(*mean));
+    let migrated = migration_rows.iter().map(scheme_time).collect::<Vec<_>>().join(", ");
     facts.set("migrated", Some(migrated).filter(|words| !words.is_empty()));
-    facts.set("best", moving.first().map(|(line, _)| line.scheme.clone()));
-    facts.set("best_time", moving.first().map(|(_, mean)| shown(*mean)));
-    facts.set("alternatives", times(setting, &ALTERNATIVES));
+    facts.set("best", migration_rows.first().map(|(row, _)| row.scheme.clone()));
+    facts.set("best_time", migration_rows.first().map(|(_, mean)| shown(*mean)));
+    facts.set("alternatives", times_text(setting, &ALTERNATIVES));
     facts.set("serve", setting.mean("SMig").map(shown));
-    facts.set("serve_rate", setting.line("SMig").and_then(|line| line.rate).map(number));
+    facts.set("serve_rate", setting.row("SMig").and_then(|row| row.rate).map(number));
 }
 
-fn rate(link: &LinkSpec) -> f64 {
+fn bits_per_s(link: &LinkSpec) -> f64 {
     link.to_client.rate.as_bits_per_second() as f64
 }
 
@@ -162,59 +165,59 @@ fn rate(link: &LinkSpec) -> f64 {
 const ALTERNATIVES: [&str; 8] =
     ["Lowat", "LowatPriorities", "OnePaced", "Http1", "Pool", "PoolPaced", "h2o", "h2oTuned"];
 
-/// The worst case of `smig serve`, and its cost for the big file.
-fn worst_of_ours(settings: &[Setting], alone: &Sample, facts: &mut Facts) {
+/// Sets the facts of `smig serve`'s worst case, and of its cost for the big file.
+fn set_serve_worst_case(settings: &[Setting], alone: &Sample, facts: &mut Facts) {
     let largest = |of: &dyn Fn(&Setting) -> Option<Measured>| {
         let found = settings.iter().filter_map(|setting| Some((of(setting)?, &setting.title)));
         found.max_by(|(a, _), (b, _)| a.value.total_cmp(&b.value))
     };
-    let slowest = largest(&|setting| setting.line("SMig")?.small.times(alone));
+    let slowest = largest(&|setting| setting.row("SMig")?.small.ratio_to(alone));
     facts.set("worst", slowest.map(|(worst, _)| number(worst.value)));
     facts.set("worst_setting", slowest.map(|(_, setting)| setting.clone()));
-    facts.set("worst_interval", slowest.map(|(worst, _)| interval_words(worst, 1.0)));
-    let ours = settings.iter().filter_map(|setting| setting.line("SMig"));
-    let run = ours.filter_map(|line| line.small.slowest_run(&line.alone)).reduce(f64::max);
+    facts.set("worst_interval", slowest.map(|(worst, _)| interval_text(worst, 1.0)));
+    let ours = settings.iter().filter_map(|setting| setting.row("SMig"));
+    let run = ours.filter_map(|row| row.small.max_run_ratio(&row.alone)).reduce(f64::max);
     facts.set("slowest_run", run.map(number));
     let longest =
-        largest(&|setting| setting.line("SMig")?.big.more_than(&setting.line("NoMig")?.big));
+        largest(&|setting| setting.row("SMig")?.big.more_than(&setting.row("NoMig")?.big));
     let change = |longer: Measured| {
         let word = if longer.value < 0.0 { "less" } else { "longer" };
         format!("{:.1} % {word}", (longer.value * 100.0).abs())
     };
     facts.set("big_change", longest.map(|(longer, _)| change(longer)));
     facts.set("big_setting", longest.map(|(_, setting)| setting.clone()));
-    facts.set("big_interval", longest.map(|(longer, _)| interval_words(longer, 100.0)));
+    facts.set("big_interval", longest.map(|(longer, _)| interval_text(longer, 100.0)));
 }
 
-fn interval_words(ours: Measured, by: f64) -> String {
-    ours.interval.map_or_else(
+fn interval_text(measured: Measured, factor: f64) -> String {
+    measured.interval.map_or_else(
         || ", too few runs for an interval".to_owned(),
-        |(low, high)| format!(", 95 % {} to {}", number(low * by), number(high * by)),
+        |(low, high)| format!(", 95 % {} to {}", number(low * factor), number(high * factor)),
     )
 }
 
 /// Returns the number of objects that did not complete.
 fn failed(settings: &[Setting]) -> usize {
-    let lines = settings.iter().flat_map(|setting| &setting.lines);
-    lines.map(|line| line.small.failed + line.big.failed).sum()
+    let rows = settings.iter().flat_map(|setting| &setting.rows);
+    rows.map(|row| row.small.failed + row.big.failed).sum()
 }
 
 const COLUMNS: [Column; 12] = [
-    words("setting", "setting"),
-    words("scheme", "scheme"),
-    numbers("mean_ms", "mean, ms", 0),
-    numbers("low_ms", "95 % from", 0),
-    numbers("high_ms", "to", 0),
-    numbers("p95_ms", "p95, ms", 0),
-    numbers("times_alone", "times alone", 2),
-    numbers("times_low", "95 % from", 2),
-    numbers("times_high", "to", 2),
-    numbers("big_mbit_s", "big file, Mbit/s", 2),
-    numbers("objects", "objects", 0),
-    numbers("runs", "runs", 0),
+    text_column("setting", "setting"),
+    text_column("scheme", "scheme"),
+    number_column("mean_ms", "mean, ms", 0),
+    number_column("low_ms", "95 % from", 0),
+    number_column("high_ms", "to", 0),
+    number_column("p95_ms", "p95, ms", 0),
+    number_column("times_alone", "times alone", 2),
+    number_column("times_low", "95 % from", 2),
+    number_column("times_high", "to", 2),
+    number_column("big_mbit_s", "big file, Mbit/s", 2),
+    number_column("objects", "objects", 0),
+    number_column("runs", "runs", 0),
 ];
 
-fn cells(
+fn table_row(
     title: &str,
     label: &str,
     sample: &Sample,
@@ -223,8 +226,8 @@ fn cells(
 ) -> Vec<Cell> {
     let ms = |seconds: Option<f64>| Cell::of(seconds.map(|seconds| seconds * 1e3));
     let interval = sample.interval();
-    let times = sample.times(alone);
-    let apart = times.and_then(|times| times.interval);
+    let times = sample.ratio_to(alone);
+    let times_interval = times.and_then(|times| times.interval);
     vec![
         Cell::text(title),
         Cell::text(label),
@@ -233,71 +236,75 @@ fn cells(
         ms(interval.map(|(_, high)| high)),
         ms(sample.p95()),
         Cell::of(times.map(|times| times.value)),
-        Cell::of(apart.map(|(low, _)| low)),
-        Cell::of(apart.map(|(_, high)| high)),
+        Cell::of(times_interval.map(|(low, _)| low)),
+        Cell::of(times_interval.map(|(_, high)| high)),
         Cell::of(rate),
-        Cell::Number(sample.count() as f64),
-        Cell::Number(sample.runs() as f64),
+        Cell::Number(sample.value_count() as f64),
+        Cell::Number(sample.run_count() as f64),
     ]
 }
 
-fn fill(settings: &[Setting], alone: &Sample, finding: &mut Finding) {
+fn fill_table_and_chart(settings: &[Setting], alone: &Sample, finding: &mut Finding) {
     let mean_alone = alone.mean();
     finding.table.columns = COLUMNS.to_vec();
-    finding.table.rows.push(cells("nothing else on the link", "alone", alone, alone, None));
+    finding.table.rows.push(table_row("nothing else on the link", "alone", alone, alone, None));
     for setting in settings {
-        for line in &setting.lines {
-            let label = scheme::label(&line.scheme);
-            finding.table.rows.push(cells(&setting.title, &label, &line.small, alone, line.rate));
+        for row in &setting.rows {
+            let label = scheme::label(&row.scheme);
+            finding.table.rows.push(table_row(&setting.title, &label, &row.small, alone, row.rate));
         }
     }
     // The paper gives times of some schemes, in the claims of the slide table.
-    let paper = |line: &Line| {
-        let stated = |key: &str| match finding.expected(key) {
+    let paper_seconds = |row: &SchemeRow| {
+        let claimed_seconds = |key: &str| match finding.expected(key) {
             Some(Expected::Seconds(seconds)) => Some(seconds),
             _ => None,
         };
-        match line.scheme.as_str() {
-            "Https" => stated("https"),
-            "Http2" => stated("http2"),
+        match row.scheme.as_str() {
+            "Https" => claimed_seconds("https"),
+            "Http2" => claimed_seconds("http2"),
             _ => None,
         }
     };
     let group = |setting: &Setting| Group {
         title: setting.title.clone(),
-        dots: setting.lines.iter().filter_map(|line| dot(line, paper(line))).collect(),
+        dots: setting.rows.iter().filter_map(|row| dot(row, paper_seconds(row))).collect(),
     };
     let groups = settings.iter().map(group).collect();
     let reference = mean_alone.map(|alone| alone * 1e3);
-    finding.draw("ms", groups, reference, Spread::Logarithmic);
+    finding.add_chart("ms", groups, reference, AxisScale::Log);
 }
 
-fn dot(line: &Line, paper: Option<f64>) -> Option<Dot> {
+fn dot(row: &SchemeRow, paper: Option<f64>) -> Option<Dot> {
     let ms = |seconds: f64| seconds * 1e3;
     Some(Dot {
-        label: scheme::label(&line.scheme),
-        colour: scheme::colour(&line.scheme),
-        value: ms(line.small.mean()?),
-        interval: line.small.interval().map(|(low, high)| (ms(low), ms(high))),
-        p95: line.small.p95().map(ms),
+        label: scheme::label(&row.scheme),
+        colour: scheme::colour(&row.scheme),
+        value: ms(row.small.mean()?),
+        interval: row.small.interval().map(|(low, high)| (ms(low), ms(high))),
+        p95: row.small.p95().map(ms),
         paper: paper.map(ms),
     })
 }
 
 /// The slide table.
 pub(super) fn slide_table(results: &[&TrialResult], finding: &mut Finding, facts: &mut Facts) {
-    let alone = seconds(results, "alone");
+    let alone = transfer_times(results, "alone");
     let setting_of = |buffer: &String| {
-        setting(&with(results, &[("buffer", buffer)]), format!("{buffer} send buffers"))
+        measure_setting(
+            &filter_runs(results, &[("buffer", buffer)]),
+            format!("{buffer} send buffers"),
+        )
     };
     let settings: Vec<_> =
-        names_on(results, "buffer", &BUFFERS).iter().filter_map(setting_of).collect();
+        levels_of(results, "buffer", &BUFFERS).iter().filter_map(setting_of).collect();
     let worst = settings.iter().filter_map(|setting| setting.mean("Http2")).reduce(f64::max);
     let times = worst.zip(alone.mean()).map(|(worst, alone)| format!("{:.0}", worst / alone));
     facts.set("times_alone", times);
     let link = settings.first().map(|setting| &setting.link);
-    let waiting = worst.zip(link).map(|(worst, link)| bytes((worst * rate(link) / 8.0) as u64));
+    let waiting =
+        worst.zip(link).map(|(worst, link)| bytes((worst * bits_per_s(link) / 8.0) as u64));
     facts.set("waiting", waiting);
     facts.set_failed(failed(&settings));
-    fill(&settings, &alone, finding);
+    fill_table_and_chart(&settings, &alone, finding);
 }

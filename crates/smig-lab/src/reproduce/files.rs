@@ -13,7 +13,7 @@ const WIDTH: f64 = 860.0;
 
 /// Paths of the parts of a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Written {
+pub struct ReportFiles {
     /// The page.
     pub page: PathBuf,
     /// All findings as JSON.
@@ -31,47 +31,47 @@ pub struct Written {
 /// # Errors
 /// A file cannot be written; the error names it.
 pub fn write_report(
-    folder: &Path,
+    dir: &Path,
     findings: &[Finding],
     results: &[TrialResult],
-) -> io::Result<Written> {
-    let mut written = Written {
-        page: folder.join("report.html"),
-        json: folder.join("report.json"),
-        summary: folder.join("summary.md"),
+) -> io::Result<ReportFiles> {
+    let mut files = ReportFiles {
+        page: dir.join("report.html"),
+        json: dir.join("report.json"),
+        summary: dir.join("summary.md"),
         figures: Vec::new(),
         tables: Vec::new(),
     };
     for part in ["figures", "tables"] {
-        let path = folder.join(part);
-        fs::create_dir_all(&path).map_err(|error| named(&path, &error))?;
+        let path = dir.join(part);
+        fs::create_dir_all(&path).map_err(|error| with_path(&path, &error))?;
     }
     for finding in findings.iter().filter(|finding| finding.runs > 0) {
         for chart in &finding.charts {
-            let path = folder.join("figures").join(format!("{}.svg", chart.name));
-            write(&path, &(chart.to_file(WIDTH) + "\n"))?;
-            written.figures.push(path);
+            let path = dir.join("figures").join(format!("{}.svg", chart.name));
+            write_file(&path, &(chart.to_file(WIDTH) + "\n"))?;
+            files.figures.push(path);
         }
-        let table = folder.join("tables").join(finding.name);
+        let table = dir.join("tables").join(finding.name);
         let (csv, json) = (table.with_extension("csv"), table.with_extension("json"));
-        write(&csv, &finding.table.to_csv())?;
-        write(&json, &pretty(&finding.table.to_json()))?;
-        written.tables.extend([csv, json]);
+        write_file(&csv, &finding.table.to_csv())?;
+        write_file(&json, &pretty(&finding.table.to_json()))?;
+        files.tables.extend([csv, json]);
     }
-    write(&written.json, &pretty(&render_json(findings)))?;
-    write(&written.summary, &smig_chart::table::to_markdown(&summary(findings)))?;
-    write(&written.page, &render_html(findings, results))?;
-    Ok(written)
+    write_file(&files.json, &pretty(&render_json(findings)))?;
+    write_file(&files.summary, &smig_chart::table::to_markdown(&summary(findings)))?;
+    write_file(&files.page, &render_html(findings, results))?;
+    Ok(files)
 }
 
 fn pretty(value: &serde_json::Value) -> String {
     format!("{value:#}\n")
 }
 
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    fs::write(path, text).map_err(|error| named(path, &error))
+fn write_file(path: &Path, text: &str) -> io::Result<()> {
+    fs::write(path, text).map_err(|error| with_path(path, &error))
 }
 
-fn named(path: &Path, error: &io::Error) -> io::Error {
+fn with_path(path: &Path, error: &io::Error) -> io::Error {
     io::Error::other(format!("{}: {error}", path.display()))
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::claim::{Claim, ClaimResult, Expected};
 use super::data_table::DataTable;
-use super::evaluate::{Evaluated, evaluate};
+use super::evaluate::{Evaluation, evaluate};
 use super::experiment::{Experiment, Extent};
 use super::facts::Facts;
 use super::judgement::Judgement;
@@ -18,7 +18,7 @@ pub struct Finding {
     /// The experiment's name.
     pub name: &'static str,
     /// The name in the paper.
-    pub place: &'static str,
+    pub paper_name: &'static str,
     /// The title.
     pub title: &'static str,
     /// The research question.
@@ -30,9 +30,9 @@ pub struct Finding {
     /// Runs of the full campaign that are still missing.
     pub missing: usize,
     /// What a quick campaign omits; empty for a full one.
-    pub trimmed: Vec<String>,
+    pub omitted: Vec<String>,
     /// Each claim of the paper with our measurement.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ClaimRow>,
     /// The numbers.
     pub table: DataTable,
     /// The same numbers, as charts.
@@ -40,7 +40,7 @@ pub struct Finding {
     /// Conclusions, each computed from the numbers.
     pub sentences: Vec<String>,
     /// Presumed causes. They are not measured here.
-    pub readings: Vec<String>,
+    pub interpretations: Vec<String>,
     /// Warnings for the reader.
     pub warnings: Vec<String>,
     pub(super) figure: &'static Figure,
@@ -48,7 +48,7 @@ pub struct Finding {
 
 /// A claim of the paper with our measurement.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Row {
+pub struct ClaimRow {
     /// The paper's claim.
     pub claim: &'static Claim,
     /// Our measurement as text, or why there is none.
@@ -70,23 +70,23 @@ pub struct Chart {
     pub title: String,
     /// The caption, in a sentence.
     pub caption: String,
-    /// The unit, written after the axis' last number.
+    /// The unit, written after the last number of the axis.
     pub unit: &'static str,
     /// The groups, from top to bottom.
     pub groups: Vec<Group>,
     /// A reference value and its name.
     pub reference: Option<(f64, String)>,
-    /// The axis' scale.
-    pub spread: Spread,
+    /// The scale of the axis.
+    pub scale: AxisScale,
 }
 
 /// The scale of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Spread {
+pub enum AxisScale {
     /// Linear, from 0.
-    Even,
+    Linear,
     /// Logarithmic.
-    Logarithmic,
+    Log,
 }
 
 /// Points that belong together.
@@ -116,42 +116,46 @@ pub struct Dot {
 }
 
 impl Finding {
-    pub(super) fn about(figure: &'static Figure, file: &'static str) -> Self {
+    pub(super) fn new(figure: &'static Figure, file: &'static str) -> Self {
         Self {
             name: figure.name,
-            place: &figure.place,
+            paper_name: &figure.place,
             title: &figure.title,
             question: &figure.question,
             file,
             runs: 0,
             missing: 0,
-            trimmed: Vec::new(),
+            omitted: Vec::new(),
             rows: Vec::new(),
             table: DataTable::default(),
             charts: Vec::new(),
             sentences: Vec::new(),
-            readings: Vec::new(),
+            interpretations: Vec::new(),
             warnings: Vec::new(),
             figure,
         }
     }
 
     /// Returns a finding without results.
-    pub(super) fn missing(experiment: &Experiment, why: &str) -> Self {
-        let mut finding = Self::about(experiment.figure, experiment.file);
+    pub(super) fn without_results(experiment: &Experiment, why: &str) -> Self {
+        let mut finding = Self::new(experiment.figure, experiment.file);
         for claim in &experiment.figure.claims {
-            finding.unmeasured(claim, why.to_owned());
+            finding.add_unmeasured(claim, why.to_owned());
         }
         finding
     }
 
-    /// Returns a finding with all claims compared, and nothing else yet.
-    pub(super) fn begin(experiment: &Experiment, extent: Extent, results: &[&TrialResult]) -> Self {
-        let mut finding = Self::about(experiment.figure, experiment.file);
+    /// Returns a finding with all claims compared, still without table, charts and sentences.
+    pub(super) fn with_claims(
+        experiment: &Experiment,
+        extent: Extent,
+        results: &[&TrialResult],
+    ) -> Self {
+        let mut finding = Self::new(experiment.figure, experiment.file);
         finding.runs = results.len();
         match extent {
-            Extent::Quick => finding.trimmed = experiment.trimmed(results),
-            Extent::Full => finding.missing = experiment.missing(results),
+            Extent::Quick => finding.omitted = experiment.omissions(results),
+            Extent::Full => finding.missing = experiment.missing_runs(results),
         }
         let disturbed = results.iter().filter(|result| !result.disturbed.is_empty()).count();
         if disturbed > 0 {
@@ -162,31 +166,32 @@ impl Finding {
             ));
         }
         for claim in &experiment.figure.claims {
-            finding.compare(claim, results);
+            finding.compare_claim(claim, results);
         }
         finding
     }
 
     /// Adds the comparison of our measurement with a claim.
-    fn compare(&mut self, claim: &'static Claim, results: &[&TrialResult]) {
+    fn compare_claim(&mut self, claim: &'static Claim, results: &[&TrialResult]) {
         let (ours, value, interval, verdict) = match evaluate(claim, results) {
-            Evaluated::Missing => return self.unmeasured(claim, "no runs".to_owned()),
-            Evaluated::Shown(value, note) => {
+            Evaluation::Missing => return self.add_unmeasured(claim, "no runs".to_owned()),
+            Evaluation::Unjudged(value, note) => {
                 let shown = claim.note.render(&|name| note.get(name).map(String::as_str));
                 (shown.unwrap_or_default(), value, None, ClaimResult::NotJudged)
             }
-            Evaluated::Judged(ours, note) => {
+            Evaluation::Judged(ours, note) => {
                 let note = claim.note.render(&|name| note.get(name).map(String::as_str));
-                let shown = claim.expected.shown(ours) + &claim.expected.between(ours);
+                let shown =
+                    claim.expected.format_value(ours) + &claim.expected.format_interval(ours);
                 let verdict = Judgement::standard().judge(claim.expected, ours);
                 (with_note(shown, note.as_deref()), ours.value, ours.interval, verdict)
             }
         };
-        self.rows.push(Row { claim, ours, value: Some(value), interval, verdict });
+        self.rows.push(ClaimRow { claim, ours, value: Some(value), interval, verdict });
     }
 
-    pub(super) fn unmeasured(&mut self, claim: &'static Claim, why: String) {
-        self.rows.push(Row {
+    pub(super) fn add_unmeasured(&mut self, claim: &'static Claim, why: String) {
+        self.rows.push(ClaimRow {
             claim,
             ours: why,
             value: None,
@@ -196,28 +201,28 @@ impl Finding {
     }
 
     /// Adds the sentences of the report.
-    pub(super) fn report(&mut self, facts: &Facts) {
+    pub(super) fn add_report_texts(&mut self, facts: &Facts) {
         let report = self.figure.report();
-        let shown = |remark: &'static Remark| {
-            let applies =
-                remark.when.is_empty() || remark.when.iter().any(|key| self.falls_short(key));
-            let each = facts.each(remark.each.as_deref()).filter(move |values| {
+        let render = |remark: &'static Remark| {
+            let applies = remark.when.is_empty()
+                || remark.when.iter().any(|key| self.is_not_fully_reproduced(key));
+            let each = facts.elements_of(remark.each.as_deref()).filter(move |values| {
                 applies && remark.needs.iter().all(|name| values.contains_key(name.as_str()))
             });
             each.filter_map(|values| {
                 remark.text.render(&|name| values.get(name).map(String::as_str))
             })
         };
-        let sentences: Vec<_> = report.sentences.iter().flat_map(shown).collect();
-        let readings: Vec<_> = report.readings.iter().flat_map(shown).collect();
-        let warnings: Vec<_> = report.warnings.iter().flat_map(shown).collect();
+        let sentences: Vec<_> = report.sentences.iter().flat_map(render).collect();
+        let interpretations: Vec<_> = report.readings.iter().flat_map(render).collect();
+        let warnings: Vec<_> = report.warnings.iter().flat_map(render).collect();
         self.sentences.extend(sentences);
-        self.readings.extend(readings);
+        self.interpretations.extend(interpretations);
         self.warnings.extend(warnings);
     }
 
-    /// Returns whether a claim has a verdict, and the claim is not fully reproduced.
-    fn falls_short(&self, key: &str) -> bool {
+    /// Returns whether a claim was judged and is not fully reproduced.
+    fn is_not_fully_reproduced(&self, key: &str) -> bool {
         let row = self.rows.iter().find(|row| row.claim.key == key);
         row.is_some_and(|row| {
             matches!(
@@ -232,13 +237,13 @@ impl Finding {
         self.figure.claim(key).map(|claim| claim.expected)
     }
 
-    /// Adds the figure's chart; texts are those of its file.
-    pub(super) fn draw(
+    /// Adds the figure's chart; its texts are from the claims file.
+    pub(super) fn add_chart(
         &mut self,
         unit: &'static str,
         groups: Vec<Group>,
         reference: Option<f64>,
-        spread: Spread,
+        scale: AxisScale,
     ) {
         let text = &self.figure.report().chart;
         self.charts.push(Chart {
@@ -248,7 +253,7 @@ impl Finding {
             unit,
             groups,
             reference: reference.map(|value| (value, text.reference.clone())),
-            spread,
+            scale,
         });
     }
 }

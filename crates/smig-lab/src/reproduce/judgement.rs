@@ -12,33 +12,33 @@ use smig_chart::number;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Judgement {
-    reproduced: Reproduced,
-    in_part: InPart,
-    report: Text,
+    reproduced: ReproducedRules,
+    in_part: InPartRules,
+    report: ReportText,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Reproduced {
-    /// Factor of a time or a number of bytes, either way.
+struct ReproducedRules {
+    /// Maximum factor between the paper's time or bytes and ours, in either direction.
     factor: f64,
-    /// By how much a reduction may be smaller than the paper's.
+    /// Points by which a reduction may be smaller than the paper's.
     percentage_points: f64,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct InPart {
+struct InPartRules {
     factor: f64,
-    /// Share of the paper's reduction.
+    /// Minimum share of the paper's reduction.
     reduction: f64,
-    /// Multiple of the paper's bound.
+    /// Maximum multiple of the paper's bound.
     bound: f64,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Text {
+struct ReportText {
     text: Template,
 }
 
@@ -74,24 +74,26 @@ impl Judgement {
 
     /// Returns the range for a reproduced claim, and the wider one for a claim reproduced in part.
     fn ranges(&self, expected: Expected) -> Option<(Range, Range)> {
-        const MOST: f64 = f64::INFINITY;
-        let factor = |theirs: f64, by: f64| (theirs / by, theirs * by);
+        const INFINITY: f64 = f64::INFINITY;
+        let factor = |paper_value: f64, by: f64| (paper_value / by, paper_value * by);
         let Self { reproduced, in_part, .. } = self;
         match expected {
-            Expected::Seconds(theirs) | Expected::Bytes(theirs) => {
-                Some((factor(theirs, reproduced.factor), factor(theirs, in_part.factor)))
+            Expected::Seconds(paper_value) | Expected::Bytes(paper_value) => {
+                Some((factor(paper_value, reproduced.factor), factor(paper_value, in_part.factor)))
             }
-            Expected::LessBy(theirs) => {
-                let least = theirs - reproduced.percentage_points / 100.0;
-                Some(((least, MOST), (theirs * in_part.reduction, MOST)))
+            Expected::LessBy(paper_value) => {
+                let min = paper_value - reproduced.percentage_points / 100.0;
+                Some(((min, INFINITY), (paper_value * in_part.reduction, INFINITY)))
             }
             Expected::MoreByLessThan(bound) => {
-                Some(((-MOST, bound), (-MOST, in_part.bound * bound)))
+                Some(((-INFINITY, bound), (-INFINITY, in_part.bound * bound)))
             }
-            Expected::LongerThan(bound) => Some(((bound, MOST), (bound / in_part.bound, MOST))),
+            Expected::LongerThan(bound) => {
+                Some(((bound, INFINITY), (bound / in_part.bound, INFINITY)))
+            }
             // Zero has no direction.
             Expected::Less | Expected::More => {
-                Some(((f64::MIN_POSITIVE, MOST), (f64::MIN_POSITIVE, MOST)))
+                Some(((f64::MIN_POSITIVE, INFINITY), (f64::MIN_POSITIVE, INFINITY)))
             }
             Expected::Web => None,
         }
@@ -99,14 +101,16 @@ impl Judgement {
 
     /// Compares a measurement with a claim.
     pub(super) fn judge(&self, expected: Expected, ours: Measured) -> ClaimResult {
-        let Some((near, far)) = self.ranges(expected) else { return ClaimResult::NotMeasured };
+        let Some((reproduced, in_part)) = self.ranges(expected) else {
+            return ClaimResult::NotMeasured;
+        };
         let Some((low, high)) = ours.interval else { return ClaimResult::NotJudged };
-        let fits = |range: Range| range.0 <= low && high <= range.1;
-        if fits(near) {
+        let is_within = |range: Range| range.0 <= low && high <= range.1;
+        if is_within(reproduced) {
             ClaimResult::Reproduced
-        } else if fits(far) {
+        } else if is_within(in_part) {
             ClaimResult::InPart
-        } else if high < far.0 || far.1 < low {
+        } else if high < in_part.0 || in_part.1 < low {
             ClaimResult::NotReproduced
         } else {
             ClaimResult::Undecided

@@ -10,29 +10,29 @@ use crate::workload::Outcome;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Sample {
     pub(super) runs: Vec<Run>,
-    /// Number of objects that did not end as expected.
+    /// Number of objects that failed, or lack their cancel.
     pub(super) failed: usize,
 }
 
 /// Returns the results with these levels on these axes.
-pub(super) fn with<'a>(
+pub(super) fn filter_runs<'a>(
     results: &[&'a TrialResult],
-    wanted: &[(&str, &str)],
+    levels: &[(&str, &str)],
 ) -> Vec<&'a TrialResult> {
-    let fits = |result: &&&TrialResult| {
-        wanted
+    let has_levels = |result: &&&TrialResult| {
+        levels
             .iter()
-            .all(|(axis, name)| result.id.variant.on(axis).is_none_or(|found| found == *name))
+            .all(|(axis, name)| result.id.variant.level(axis).is_none_or(|found| found == *name))
     };
-    results.iter().filter(fits).copied().collect()
+    results.iter().filter(has_levels).copied().collect()
 }
 
 /// Returns the levels of an axis: first those of `order` that occur, then others.
-pub(super) fn names_on(results: &[&TrialResult], axis: &str, order: &[&str]) -> Vec<String> {
+pub(super) fn levels_of(results: &[&TrialResult], axis: &str, order: &[&str]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
-    let there = || results.iter().filter_map(|result| result.id.variant.on(axis));
-    let first = order.iter().copied().filter(|name| there().any(|found| found == *name));
-    for name in first.chain(there()) {
+    let occurring = || results.iter().filter_map(|result| result.id.variant.level(axis));
+    let first = order.iter().copied().filter(|name| occurring().any(|found| found == *name));
+    for name in first.chain(occurring()) {
         if !names.iter().any(|known| known == name) {
             names.push(name.to_owned());
         }
@@ -41,14 +41,14 @@ pub(super) fn names_on(results: &[&TrialResult], axis: &str, order: &[&str]) -> 
 }
 
 /// Formats `10MB` as 10 MB.
-pub(super) fn spaced(size: &str) -> String {
+pub(super) fn spaced_size(size: &str) -> String {
     let digits = size.find(|c: char| !c.is_ascii_digit()).unwrap_or(size.len());
     let (number, unit) = size.split_at(digits);
     format!("{number} {unit}")
 }
 
 /// Returns the times of a transfer's objects, in seconds.
-pub(super) fn seconds(results: &[&TrialResult], transfer: &str) -> Sample {
+pub(super) fn transfer_times(results: &[&TrialResult], transfer: &str) -> Sample {
     let mut sample = Sample::default();
     for result in results {
         let mut values = Vec::new();
@@ -70,8 +70,8 @@ pub(super) fn bytes_after_cancel(results: &[&TrialResult], transfer: &str) -> Sa
         let mut values = Vec::new();
         for object in result.observation.objects.iter().filter(|object| object.name == transfer) {
             match &object.cancel {
-                Some(seen) => {
-                    values.push(seen.wire_bytes.saturating_sub(seen.other_bytes) as f64);
+                Some(cancel) => {
+                    values.push(cancel.wire_bytes.saturating_sub(cancel.other_bytes) as f64);
                 }
                 None => sample.failed += 1,
             }
@@ -86,12 +86,12 @@ impl Sample {
         self.runs.iter().flat_map(|run| run.values.iter().copied()).collect()
     }
 
-    pub(super) fn count(&self) -> usize {
+    pub(super) fn value_count(&self) -> usize {
         self.runs.iter().map(|run| run.values.len()).sum()
     }
 
     /// Returns the number of runs that have values.
-    pub(super) fn runs(&self) -> usize {
+    pub(super) fn run_count(&self) -> usize {
         self.runs.iter().filter(|run| !run.values.is_empty()).count()
     }
 
@@ -103,18 +103,18 @@ impl Sample {
         Statistic::Quantile(0.95).of(&self.values())
     }
 
-    pub(super) fn most(&self) -> Option<f64> {
+    pub(super) fn max(&self) -> Option<f64> {
         self.values().into_iter().reduce(f64::max)
     }
 
     /// Returns the maximum over the runs of this sample's mean relative to that of `alone` in the same run.
-    pub(super) fn slowest_run(&self, alone: &Self) -> Option<f64> {
+    pub(super) fn max_run_ratio(&self, alone: &Self) -> Option<f64> {
         let mean = |run: &Run| Statistic::Mean.of(&run.values);
-        let times =
+        let ratios =
             self.runs.iter().zip(&alone.runs).filter_map(|(run, alone)| {
                 Some(mean(run)? / mean(alone).filter(|mean| *mean > 0.0)?)
             });
-        times.reduce(f64::max)
+        ratios.reduce(f64::max)
     }
 
     /// Returns the 95 % confidence interval of the mean; `None` from fewer than five runs.
@@ -124,12 +124,12 @@ impl Sample {
     }
 
     /// Returns the mean as a measurement.
-    pub(super) fn ours(&self) -> Option<Measured> {
+    pub(super) fn measured(&self) -> Option<Measured> {
         Some(Measured { value: self.mean()?, interval: self.interval() })
     }
 
     /// Returns the ratio of this sample's mean to the other's, paired where the seeds are equal.
-    pub(super) fn times(&self, other: &Self) -> Option<Measured> {
+    pub(super) fn ratio_to(&self, other: &Self) -> Option<Measured> {
         let bootstrap = Bootstrap::default();
         let ratio =
             bootstrap.contrast(&other.runs, &self.runs, Statistic::Mean, Contrast::Ratio)?;
@@ -139,15 +139,15 @@ impl Sample {
 
     /// Returns the share by which this mean is less than the other; negative if it is more.
     pub(super) fn less_than(&self, other: &Self) -> Option<Measured> {
-        let times = self.times(other)?;
-        let interval = times.interval.map(|(low, high)| (1.0 - high, 1.0 - low));
-        Some(Measured { value: 1.0 - times.value, interval })
+        let ratio = self.ratio_to(other)?;
+        let interval = ratio.interval.map(|(low, high)| (1.0 - high, 1.0 - low));
+        Some(Measured { value: 1.0 - ratio.value, interval })
     }
 
     /// Returns the share by which this mean is more than the other; negative if it is less.
     pub(super) fn more_than(&self, other: &Self) -> Option<Measured> {
-        let times = self.times(other)?;
-        let interval = times.interval.map(|(low, high)| (low - 1.0, high - 1.0));
-        Some(Measured { value: times.value - 1.0, interval })
+        let ratio = self.ratio_to(other)?;
+        let interval = ratio.interval.map(|(low, high)| (low - 1.0, high - 1.0));
+        Some(Measured { value: ratio.value - 1.0, interval })
     }
 }

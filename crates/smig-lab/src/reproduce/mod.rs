@@ -1,6 +1,6 @@
 //! Reproduces the paper's evaluation: one experiment per figure, with the paper's numbers beside ours.
 //!
-//! What the paper claims, and what the report says of our results, are the files in this crate's `claims/`. This
+//! The paper's claims, and the report's texts on our results, are files in this crate's `claims/`. This
 //! module owns their evaluation, the conversion of results to tables and charts, and the combined report. Runs
 //! nothing itself: [`crate::campaign`] does.
 
@@ -30,9 +30,9 @@ pub use claim::{Claim, ClaimResult, Expected};
 pub use data_table::{Cell, Column, DataTable};
 pub use document::{render_json, summary};
 pub use experiment::{Experiment, Extent};
-pub use files::{Written, write_report};
-pub use finding::{Chart, Finding, Row};
-pub use table_1::{NAME as SURVEY, WebError, read_survey, survey_test_web};
+pub use files::{ReportFiles, write_report};
+pub use finding::{Chart, ClaimRow, Finding};
+pub use table_1::{EXPERIMENT_NAME as SURVEY, TestWebError, read_survey, survey_test_web};
 
 use smig_survey::Table;
 
@@ -51,42 +51,45 @@ pub fn findings(results: &[TrialResult], survey: Option<&Table>) -> Vec<Finding>
 }
 
 fn finding(experiment: &Experiment, results: &[TrialResult]) -> Finding {
-    let of = |extent| {
+    let runs_of = |extent| {
         let name = experiment.campaign_name(extent);
-        let mine = results.iter().filter(|result| result.id.campaign == name);
-        mine.collect::<Vec<_>>()
+        let runs = results.iter().filter(|result| result.id.campaign == name);
+        runs.collect::<Vec<_>>()
     };
-    let full = of(Extent::Full);
-    let (extent, mine) =
-        if full.is_empty() { (Extent::Quick, of(Extent::Quick)) } else { (Extent::Full, full) };
-    if mine.is_empty() {
-        return Finding::missing(experiment, "no results in this directory");
+    let full = runs_of(Extent::Full);
+    let (extent, runs) = if full.is_empty() {
+        (Extent::Quick, runs_of(Extent::Quick))
+    } else {
+        (Extent::Full, full)
+    };
+    if runs.is_empty() {
+        return Finding::without_results(experiment, "no results in this directory");
     }
-    let mut finding = Finding::begin(experiment, extent, &mine);
+    let mut finding = Finding::with_claims(experiment, extent, &runs);
     let mut facts = Facts::new(fact_names(experiment.name));
     match experiment.name {
-        "slide-table" => figures_4_to_7::slide_table(&mine, &mut finding, &mut facts),
-        "figure-8" => figures_8_9::by_small_size(&mine, &mut finding, &mut facts),
-        "figure-9" => figures_8_9::by_big_size(&mine, &mut finding, &mut facts),
-        "figure-10" => figure_10::big_file(&mine, &mut finding, &mut facts),
+        "slide-table" => figures_4_to_7::slide_table(&runs, &mut finding, &mut facts),
+        "figure-8" => figures_8_9::by_small_size(&runs, &mut finding, &mut facts),
+        "figure-9" => figures_8_9::by_big_size(&runs, &mut finding, &mut facts),
+        "figure-10" => figure_10::big_file(&runs, &mut finding, &mut facts),
         "figure-11" | "table-2" => {
-            figure_11_table_2::after_cancel(&mine, &mut finding, &mut facts);
+            figure_11_table_2::after_cancel(&runs, &mut finding, &mut facts);
         }
-        _ => figures_4_to_7::beside_big(&mine, &mut finding, &mut facts),
+        _ => figures_4_to_7::beside_big(&runs, &mut finding, &mut facts),
     }
-    finding.report(&facts);
+    finding.add_report_texts(&facts);
     finding
 }
 
 /// Returns the names of the values that a figure's report can use.
 fn fact_names(figure: &str) -> FactNames {
     match figure {
-        "slide-table" => figures_4_to_7::SLIDE_TABLE,
-        "table-1" => table_1::SURVEY,
-        "figure-8" => figures_8_9::BY_SMALL_SIZE,
-        "figure-9" => figures_8_9::BY_BIG_SIZE,
-        "figure-10" => figure_10::BIG_FILE,
-        "figure-11" | "table-2" => figure_11_table_2::AFTER_CANCEL,
-        _ => figures_4_to_7::BESIDE_BIG,
+        "slide-table" => figures_4_to_7::SLIDE_TABLE_FACTS,
+        "table-1" => table_1::SURVEY_FACTS,
+        "figure-8" => figures_8_9::BY_SMALL_SIZE_FACTS,
+        "figure-9" => figures_8_9::BY_BIG_SIZE_FACTS,
+        "figure-10" => figure_10::BIG_FILE_FACTS,
+        "figure-11" | "table-2" => figure_11_table_2::AFTER_CANCEL_FACTS,
+        _ => figures_4_to_7::BESIDE_BIG_FACTS,
     }
 }

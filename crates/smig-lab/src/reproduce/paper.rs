@@ -1,5 +1,5 @@
-//! What the paper (SMig, CoNEXT 2016) and the slides of its talk say of each figure, and what the report says
-//! of ours: the files in `claims/`, whose README describes them.
+//! Claims of the paper (SMig, CoNEXT 2016) and of the slides of its talk by figure, and the texts
+//! of the report on our results: the files in `claims/`, which its README describes.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -28,7 +28,7 @@ pub(super) struct Figure {
     report: Report,
 }
 
-/// What the report says of our results.
+/// Texts of the report on our results.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Report {
@@ -50,13 +50,13 @@ pub(super) struct Report {
 #[serde(deny_unknown_fields)]
 pub(super) struct Remark {
     pub(super) text: Template,
-    /// Keys of claims: only if one of them falls short. Empty: always.
+    /// Keys of claims, one of which must not be fully reproduced; empty: no condition.
     #[serde(default)]
     pub(super) when: Vec<String>,
     /// Values that must be known although the text does not name them.
     #[serde(default)]
     pub(super) needs: Vec<String>,
-    /// The group of facts for each of which there is one sentence.
+    /// A group of facts: the sentence is repeated for each of its elements.
     pub(super) each: Option<String>,
 }
 
@@ -78,7 +78,7 @@ macro_rules! files {
 }
 
 /// Names and texts of the files, in the paper's order.
-const FILES: [(&str, &str); 11] = files![
+const CLAIM_FILES: [(&str, &str); 11] = files![
     "slide-table",
     "table-1",
     "table-2",
@@ -92,10 +92,10 @@ const FILES: [(&str, &str); 11] = files![
     "figure-11",
 ];
 
-/// The figures. Their files are part of the program, and a test parses them: a fault cannot reach a user.
+/// The figures. Their files are part of the program, and a test parses them: errors cannot reach users.
 static FIGURES: LazyLock<Vec<Figure>> = LazyLock::new(|| {
     let parsed: Result<_, String> =
-        FILES.iter().map(|(name, text)| Figure::parse(name, text)).collect();
+        CLAIM_FILES.iter().map(|(name, text)| Figure::parse(name, text)).collect();
     parsed.unwrap_or_else(|error| panic!("{error}"))
 });
 
@@ -103,7 +103,7 @@ impl Figure {
     /// Parses a file of claims.
     ///
     /// # Errors
-    /// What is wrong with it: the file, the place in it, and what is possible there.
+    /// A description of the error, with file, place and the valid values.
     fn parse(name: &'static str, text: &str) -> Result<Self, String> {
         let fault = |what: &dyn std::fmt::Display| format!("claims/{name}.toml: {what}");
         let mut figure: Self = toml::from_str(text).map_err(|error| fault(&error))?;
@@ -124,7 +124,7 @@ impl Figure {
     }
 
     /// Returns the figure of this name.
-    pub(super) fn named(name: &str) -> Option<&'static Self> {
+    pub(super) fn by_name(name: &str) -> Option<&'static Self> {
         FIGURES.iter().find(|figure| figure.name == name)
     }
 
@@ -134,37 +134,37 @@ impl Figure {
 
     /// Returns the texts of its report.
     pub(super) fn report(&self) -> &Report {
-        let other = self.text_of.as_deref().and_then(Self::named);
+        let other = self.text_of.as_deref().and_then(Self::by_name);
         other.map_or(&self.report, |other| &other.report)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::claim::{Cells, Expected, Levels, Measure, Quantity};
+    use super::super::claim::{CellSelection, Expected, Levels, Measure, Quantity};
     use super::super::facts::FactNames;
     use super::super::{Experiment, Extent, fact_names};
     use super::*;
 
     #[test]
-    fn every_file_is_one_and_every_experiment_has_claims() {
-        for (name, text) in FILES {
+    fn every_claims_file_parses_and_has_an_experiment() {
+        for (name, text) in CLAIM_FILES {
             let figure = Figure::parse(name, text).unwrap_or_else(|error| panic!("{error}"));
             assert!(!figure.claims.is_empty(), "{name}");
-            assert!(Experiment::named(name).is_some() || name == "table-1", "{name}");
+            assert!(Experiment::by_name(name).is_some() || name == "table-1", "{name}");
             assert_eq!(
-                Figure::named(name).map(|figure| figure.claims.len()),
+                Figure::by_name(name).map(|figure| figure.claims.len()),
                 Some(figure.claims.len())
             );
         }
-        assert_eq!(Experiment::all().len() + 1, FILES.len(), "the survey is no experiment");
+        assert_eq!(Experiment::all().len() + 1, CLAIM_FILES.len(), "the survey is no experiment");
     }
 
     /// Returns the first placeholder, group or key in a figure's report that does not exist.
-    fn unknown(figure: &Figure, facts: FactNames) -> Option<String> {
+    fn first_unknown_reference(figure: &Figure, facts: FactNames) -> Option<String> {
         let report = figure.report();
         for remark in report.sentences.iter().chain(&report.readings).chain(&report.warnings) {
-            // A figure that shares its report may lack a claim, which then never falls short.
+            // A figure that shares its report may lack a claim, whose remarks are then omitted.
             let is_known = |key: &String| FIGURES.iter().any(|figure| figure.claim(key).is_some());
             if let Some(key) = remark.when.iter().find(|key| !is_known(key)) {
                 return Some(format!("`when`: no claim `{key}`"));
@@ -182,15 +182,20 @@ mod tests {
     }
 
     #[test]
-    fn reports_name_only_what_exists() {
+    fn reports_reference_only_existing_facts_and_claims() {
         for figure in FIGURES.iter() {
             let notes = figure.claims.iter().filter(|claim| claim.measured == Measure::Survey);
             for name in notes.flat_map(|claim| claim.note.names()) {
                 assert!(fact_names(figure.name)[0].1.contains(&name), "{name}");
             }
-            assert_eq!(unknown(figure, fact_names(figure.name)), None, "{}", figure.name);
+            assert_eq!(
+                first_unknown_reference(figure, fact_names(figure.name)),
+                None,
+                "{}",
+                figure.name
+            );
             if let Some(other) = &figure.text_of {
-                assert!(Figure::named(other).is_some(), "{other}");
+                assert!(Figure::by_name(other).is_some(), "{other}");
                 assert_eq!(figure.report, Report::default(), "{}", figure.name);
             }
         }
@@ -198,13 +203,13 @@ mod tests {
 
     /// Every axis is varied by the scenario and has this level, or is not varied at all; transfers exist.
     #[test]
-    fn claims_select_runs_that_their_scenario_makes() {
+    fn claims_select_levels_of_their_scenario() {
         for experiment in Experiment::all() {
             let campaign = experiment.campaign(Extent::Full, &|_| Ok(())).unwrap();
-            let check = |claim: &Claim, of: &Quantity, cells: &[&Cells]| {
+            let check = |claim: &Claim, of: &Quantity, cells: &[&CellSelection]| {
                 let (Quantity::TimeOf(transfer) | Quantity::BytesAfterCancelOf(transfer)) = of;
-                for setting in &campaign.settings {
-                    let transfers = &setting.scenario.workload.transfers;
+                for condition in &campaign.conditions {
+                    let transfers = &condition.scenario.workload.transfers;
                     assert!(transfers.contains_key(transfer), "{claim:?}");
                 }
                 for (axis, levels) in cells.iter().copied().flatten() {
@@ -212,8 +217,10 @@ mod tests {
                         Levels::One(level) => std::slice::from_ref(level),
                         Levels::Several(levels) => levels,
                     };
-                    let of_axis =
-                        campaign.settings.iter().filter_map(|setting| setting.variant.on(axis));
+                    let of_axis = campaign
+                        .conditions
+                        .iter()
+                        .filter_map(|condition| condition.variant.level(axis));
                     let known: BTreeSet<_> = of_axis.collect();
                     let is_known = |level: &&String| known.contains(level.as_str());
                     // A static pool is not measured everywhere, and Figures 4 to 7 share their claims' form.
@@ -241,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn words_and_numbers_say_the_same() {
+    fn claim_texts_contain_their_numbers() {
         for claim in FIGURES.iter().flat_map(|figure| &figure.claims) {
             let number = match claim.expected {
                 Expected::Seconds(seconds) => format!("{seconds:.2} s"),
@@ -257,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_named_with_its_file_and_place() {
+    fn a_fault_names_its_file_and_claim() {
         let good = "place = 'p'\ntitle = 't'\nquestion = 'q'\n[[claims]]\nkey = 'less'\nplace = 'p'\ntext = 't'\n\
             expected = { less-by = 0.9 }\nnote = '{scheme}'\n[claims.measured.less-than]\n\
             of = { time-of = 'small' }\ncells = { scheme = ['A', 'B'] }\nthan = { scheme = 'N' }\nchoose = 'largest'\n";
@@ -294,9 +301,11 @@ mod tests {
                 "{what}: {error}"
             );
         }
-        let twice = good.to_owned() + &good[good.find("[[").unwrap()..];
+        let duplicated = good.to_owned() + &good[good.find("[[").unwrap()..];
         assert!(
-            Figure::parse("figure-4", &twice).unwrap_err().ends_with("another claim has this key")
+            Figure::parse("figure-4", &duplicated)
+                .unwrap_err()
+                .ends_with("another claim has this key")
         );
     }
 }

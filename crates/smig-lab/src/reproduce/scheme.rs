@@ -20,7 +20,7 @@ pub(super) struct Scheme {
     pub(super) colour: Colour,
 }
 
-/// The colours by name. Charts do not read their data from files.
+/// The colours by name. `Colour` itself does not implement `Deserialize`.
 #[derive(Deserialize)]
 #[serde(remote = "Colour", rename_all = "kebab-case")]
 enum ColourName {
@@ -40,33 +40,33 @@ struct Schemes {
 }
 
 /// The file is part of the program, and every test that makes a report parses it.
-static ALL: LazyLock<Vec<Scheme>> = LazyLock::new(|| {
+static SCHEMES: LazyLock<Vec<Scheme>> = LazyLock::new(|| {
     let parsed = toml::from_str::<Schemes>(include_str!("../../claims/schemes.toml"));
     parsed.unwrap_or_else(|error| panic!("claims/schemes.toml: {error}")).schemes
 });
 
 /// The paper's three migration schemes.
-pub(super) const MOVING: [&str; 3] = ["MigSW", "MigSP", "MigCP"];
+pub(super) const MIGRATION_SCHEMES: [&str; 3] = ["MigSW", "MigSP", "MigCP"];
 
 /// Returns all keys in display order.
-pub(super) fn order() -> Vec<&'static str> {
-    ALL.iter().map(|scheme| scheme.key.as_str()).collect()
+pub(super) fn keys() -> Vec<&'static str> {
+    SCHEMES.iter().map(|scheme| scheme.key.as_str()).collect()
 }
 
 /// Returns the scheme of this key; `None` if it is unknown.
-pub(super) fn named(key: &str) -> Option<&'static Scheme> {
-    ALL.iter().find(|scheme| scheme.key == key)
+pub(super) fn by_key(key: &str) -> Option<&'static Scheme> {
+    SCHEMES.iter().find(|scheme| scheme.key == key)
 }
 
 pub(super) fn label(key: &str) -> String {
-    named(key).map_or_else(|| key.to_owned(), |scheme| scheme.label.clone())
+    by_key(key).map_or_else(|| key.to_owned(), |scheme| scheme.label.clone())
 }
 
 pub(super) fn colour(key: &str) -> Colour {
-    named(key).map_or(Colour::Slate, |scheme| scheme.colour)
+    by_key(key).map_or(Colour::Slate, |scheme| scheme.colour)
 }
 
 /// Returns the labels with their descriptions, each once.
-pub(super) fn shown() -> impl Iterator<Item = (&'static str, &'static str)> {
-    ALL.iter().map(|scheme| (scheme.label.as_str(), scheme.about.as_str()))
+pub(super) fn descriptions() -> impl Iterator<Item = (&'static str, &'static str)> {
+    SCHEMES.iter().map(|scheme| (scheme.label.as_str(), scheme.about.as_str()))
 }

@@ -1,7 +1,7 @@
-//! Table 1's survey on sites with known objects: served on loopback, surveyed like any other site.
+//! Table 1's survey on sites with known objects: served on loopback, surveyed like public sites.
 //!
-//! Owns the generated sites. The paper's numbers are those of the web of 2016, which cannot be measured any
-//! more; this shows that the survey counts exactly the objects that exist.
+//! Owns the generated sites. The paper's numbers are those of the web of 2016, which cannot be measured
+//! again; this shows that the survey counts exactly the objects that exist.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,7 +16,7 @@ use smig_survey::crawl::{
 };
 use smig_survey::{DataSource, SurveyCounts, SurveyError, Table};
 
-use super::data_table::{Cell, numbers, words};
+use super::data_table::{Cell, number_column, text_column};
 use super::facts::{FactNames, Facts};
 use super::finding::Finding;
 use super::paper::Figure;
@@ -25,22 +25,23 @@ use super::paper::Figure;
 const SURVEY_FILE: &str = "survey.jsonl";
 
 /// The name on the command line.
-pub const NAME: &str = "table-1";
+pub const EXPERIMENT_NAME: &str = "table-1";
 
 const MB: u64 = 1_000_000;
 const SITES: usize = 150;
 /// The paper's shares scaled to 150 sites: how many have an object of this size and none larger.
-const LARGE: [(usize, u64); 4] = [(17, MB), (2, 5 * MB), (1, 10 * MB), (1, 25 * MB)];
+const LARGE_OBJECTS: [(usize, u64); 4] = [(17, MB), (2, 5 * MB), (1, 10 * MB), (1, 25 * MB)];
 /// Number of a site's objects other than its pages and its large object.
-const SMALL: usize = 12;
+const SMALL_OBJECTS_PER_SITE: usize = 12;
 /// Size of an object on a fourth level, which the survey must not reach.
-const TOO_DEEP: u64 = 60 * MB;
+const TOO_DEEP_BYTES: u64 = 60 * MB;
 /// Quantiles of small objects and their sizes: the paper's percentiles.
-const SIZES: [(f64, f64); 5] = [(0.0, 2e3), (0.25, 18e3), (0.5, 40e3), (0.75, 115e3), (1.0, 900e3)];
+const SIZE_QUANTILES: [(f64, f64); 5] =
+    [(0.0, 2e3), (0.25, 18e3), (0.5, 40e3), (0.75, 115e3), (1.0, 900e3)];
 
-/// Why the survey failed.
+/// Why the survey of the test sites failed.
 #[derive(Debug, thiserror::Error)]
-pub enum WebError {
+pub enum TestWebError {
     /// Writing the sites' files failed.
     #[error("cannot create the test sites: {0}")]
     Io(#[from] io::Error),
@@ -69,15 +70,15 @@ enum Level {
     Third,
 }
 
-fn plan() -> Vec<Site> {
+fn plan_sites() -> Vec<Site> {
     let large: Vec<u64> =
-        LARGE.iter().flat_map(|(count, size)| std::iter::repeat_n(*size, *count)).collect();
-    let all = (SITES * SMALL) as f64;
+        LARGE_OBJECTS.iter().flat_map(|(count, size)| std::iter::repeat_n(*size, *count)).collect();
+    let all = (SITES * SMALL_OBJECTS_PER_SITE) as f64;
     let site = |number: usize| {
         // Small sizes are distributed so that each site has some of each.
         let share = |index: usize| ((index * SITES + number) as f64 + 0.5) / all;
         Site {
-            small: (0..SMALL).map(|index| size_at(share(index))).collect(),
+            small: (0..SMALL_OBJECTS_PER_SITE).map(|index| size_at(share(index))).collect(),
             large: large.get(number).copied(),
             level: if number.is_multiple_of(2) { Level::Second } else { Level::Third },
         }
@@ -88,8 +89,12 @@ fn plan() -> Vec<Site> {
 /// Returns the quantile of the object sizes, interpolated logarithmically between the paper's
 /// percentiles.
 fn size_at(share: f64) -> u64 {
-    let above = SIZES.iter().position(|(at, _)| share < *at).unwrap_or(SIZES.len() - 1).max(1);
-    let ((from, low), (to, high)) = (SIZES[above - 1], SIZES[above]);
+    let above = SIZE_QUANTILES
+        .iter()
+        .position(|(at, _)| share < *at)
+        .unwrap_or(SIZE_QUANTILES.len() - 1)
+        .max(1);
+    let ((from, low), (to, high)) = (SIZE_QUANTILES[above - 1], SIZE_QUANTILES[above]);
     (low * (high / low).powf((share - from) / (to - from))) as u64
 }
 
@@ -99,8 +104,8 @@ fn pages(site: &Site) -> [(&'static str, String); 3] {
         range.map(|index| format!("<img src=\"{index}.bin\">")).collect()
     };
     let large = |level| {
-        let here = site.large.is_some() && site.level == level;
-        if here { "<a href=\"large.bin\">large</a>" } else { "" }
+        let is_linked = site.large.is_some() && site.level == level;
+        if is_linked { "<a href=\"large.bin\">large</a>" } else { "" }
     };
     let head = "<!doctype html><title>A test site</title>";
     [
@@ -108,7 +113,7 @@ fn pages(site: &Site) -> [(&'static str, String); 3] {
             "index.html",
             format!(
                 "{head}<a href=\"second.html\">on</a><a href=\"https://elsewhere.invalid/\">off</a>{}{}",
-                images(0..SMALL / 2),
+                images(0..SMALL_OBJECTS_PER_SITE / 2),
                 large(Level::Second)
             ),
         ),
@@ -116,7 +121,7 @@ fn pages(site: &Site) -> [(&'static str, String); 3] {
             "second.html",
             format!(
                 "{head}<a href=\"./\">back</a><a href=\"third.html\">on</a>{}{}",
-                images(SMALL / 2..SMALL),
+                images(SMALL_OBJECTS_PER_SITE / 2..SMALL_OBJECTS_PER_SITE),
                 large(Level::Third)
             ),
         ),
@@ -124,25 +129,25 @@ fn pages(site: &Site) -> [(&'static str, String); 3] {
     ]
 }
 
-fn write(site: &Site, folder: &Path) -> io::Result<()> {
-    fs::create_dir_all(folder)?;
+fn write(site: &Site, dir: &Path) -> io::Result<()> {
+    fs::create_dir_all(dir)?;
     for (name, text) in pages(site) {
-        fs::write(folder.join(name), text)?;
+        fs::write(dir.join(name), text)?;
     }
     // Only the sizes matter: the files are sparse.
-    let file = |name: &str, size| File::create(folder.join(name))?.set_len(size);
+    let file = |name: &str, size| File::create(dir.join(name))?.set_len(size);
     for (index, size) in site.small.iter().enumerate() {
         file(&format!("{index}.bin"), *size)?;
     }
     if let Some(size) = site.large {
         file("large.bin", size)?;
     }
-    file("too-deep.bin", TOO_DEEP)
+    file("too-deep.bin", TOO_DEEP_BYTES)
 }
 
 /// Returns the expected result: sites with an object of at least 1, 5, 10, 25, 50 MB, and all sizes.
-fn planted() -> ([u64; 5], Vec<u64>) {
-    let sites = plan();
+fn expected_survey() -> ([u64; 5], Vec<u64>) {
+    let sites = plan_sites();
     let at_least = |bytes: u64| {
         sites.iter().filter(|site| site.large.is_some_and(|large| large >= bytes)).count() as u64
     };
@@ -157,29 +162,29 @@ fn planted() -> ([u64; 5], Vec<u64>) {
     ([1, 5, 10, 25, 50].map(|mega| at_least(mega * MB)), sizes)
 }
 
-/// Serves the test sites on loopback and surveys them; the findings are added to `folder`. An
+/// Serves the test sites on loopback and surveys them; the findings are added to `dir`. An
 /// interrupted survey starts anew.
 ///
 /// # Errors
-/// [`WebError`].
-pub fn survey_test_web(folder: &Path) -> Result<(), WebError> {
-    let out = folder.join(SURVEY_FILE);
+/// [`TestWebError`].
+pub fn survey_test_web(dir: &Path) -> Result<(), TestWebError> {
+    let out = dir.join(SURVEY_FILE);
     if out.exists() {
-        if read_survey(folder)?.is_some_and(|table| table.sites == SITES as u64) {
+        if read_survey(dir)?.is_some_and(|table| table.sites == SITES as u64) {
             return Ok(());
         }
         fs::remove_file(&out)?;
     }
-    fs::create_dir_all(folder)?;
+    fs::create_dir_all(dir)?;
     let root = tempfile::TempDir::with_prefix("smig-lab-web-")?;
-    for (number, site) in plan().iter().enumerate() {
+    for (number, site) in plan_sites().iter().enumerate() {
         write(site, &root.path().join(number.to_string()))?;
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve_and_ask(root.path(), &out))
+    runtime.block_on(serve_and_survey(root.path(), &out))
 }
 
-async fn serve_and_ask(root: &Path, out: &Path) -> Result<(), WebError> {
+async fn serve_and_survey(root: &Path, out: &Path) -> Result<(), TestWebError> {
     let key = KeyPair::generate()?;
     let certificate =
         CertificateParams::new(vec!["localhost".to_owned()])?.self_signed(&key)?.pem();
@@ -195,14 +200,14 @@ async fn serve_and_ask(root: &Path, out: &Path) -> Result<(), WebError> {
         .enumerate()
         .map(|(number, address)| start(&format!("https://localhost:{}/{number}/", address.port())))
         .collect();
-    let manners = CrawlOptions {
+    let options = CrawlOptions {
         rate: "1000/s".parse().map_err(|_| io::Error::other("the survey's rate"))?,
         parallel: 8,
         contact: "https://localhost/".into(),
     };
     let client = client(Trust::Pem(certificate.into_bytes()))?;
     let mut results = Results::open(out, Limits::default())?;
-    ask(&starts?, &manners, client, &mut results, &mut |_: CrawlEvent<'_>| ()).await?;
+    ask(&starts?, &options, client, &mut results, &mut |_: CrawlEvent<'_>| ()).await?;
     Ok(())
 }
 
@@ -210,8 +215,8 @@ async fn serve_and_ask(root: &Path, out: &Path) -> Result<(), WebError> {
 ///
 /// # Errors
 /// The file cannot be read.
-pub fn read_survey(folder: &Path) -> Result<Option<Table>, WebError> {
-    let path = folder.join(SURVEY_FILE);
+pub fn read_survey(dir: &Path) -> Result<Option<Table>, TestWebError> {
+    let path = dir.join(SURVEY_FILE);
     if !path.exists() {
         return Ok(None);
     }
@@ -221,7 +226,7 @@ pub fn read_survey(folder: &Path) -> Result<Option<Table>, WebError> {
 }
 
 /// The values of [`finding`].
-pub(super) const SURVEY: FactNames = &[(
+pub(super) const SURVEY_FACTS: FactNames = &[(
     "",
     &[
         "sites",
@@ -237,53 +242,60 @@ pub(super) const SURVEY: FactNames = &[(
 /// Table 1: the paper's numbers, the generated ones, and the survey's result. `None` only if the table has no
 /// file of claims.
 pub(super) fn finding(survey: Option<&Table>) -> Option<Finding> {
-    let figure = Figure::named(NAME)?;
-    let mut finding = Finding::about(figure, "docs/survey.md");
-    let mut facts = Facts::new(SURVEY);
+    let figure = Figure::by_name(EXPERIMENT_NAME)?;
+    let mut finding = Finding::new(figure, "docs/survey.md");
+    let mut facts = Facts::new(SURVEY_FACTS);
     if let Some(table) = survey {
         finding.runs = 1;
-        count(table, &mut finding, &mut facts);
+        compare_with_planted(table, &mut finding, &mut facts);
     }
     for claim in &figure.claims {
         let note = claim.note.render(&|name| facts.get(name));
-        finding.unmeasured(claim, note.unwrap_or_default());
+        finding.add_unmeasured(claim, note.unwrap_or_default());
     }
-    finding.report(&facts);
+    finding.add_report_texts(&facts);
     Some(finding)
 }
 
 /// Compares the survey's result with what exists on the test sites.
-fn count(table: &Table, finding: &mut Finding, facts: &mut Facts) {
-    let (reached, sizes) = planted();
-    let found: Vec<u64> = table.at_least.iter().map(|row| row.sites).collect();
+fn compare_with_planted(table: &Table, finding: &mut Finding, facts: &mut Facts) {
+    let (planted_counts, sizes) = expected_survey();
+    let found_counts: Vec<u64> = table.at_least.iter().map(|row| row.sites).collect();
     let verdict = |right| Some(if right { "as planted" } else { "NOT as planted" }.to_owned());
     let shown =
         |counts: &[u64]| Some(counts.iter().map(u64::to_string).collect::<Vec<_>>().join(", "));
     facts.set("sites", Some(table.sites.to_string()));
     facts.set("objects", Some(sizes.len().to_string()));
-    facts.set("counts", shown(&found));
-    facts.set("counts_verdict", verdict(found == reached));
-    facts.set("planted", shown(&reached));
+    facts.set("counts", shown(&found_counts));
+    facts.set("counts_verdict", verdict(found_counts == planted_counts));
+    facts.set("planted", shown(&planted_counts));
     let percentiles: Vec<_> =
         table.percentiles.iter().map(|percentile| percentile.bytes.unwrap_or(0.0)).collect();
-    let truth = [0.25, 0.5, 0.75].map(|share| percentile(&sizes, share));
-    let near =
-        percentiles.iter().zip(truth).all(|(found, true_)| (found - true_).abs() <= 0.01 * true_);
-    let kilo: Vec<_> = percentiles.iter().map(|bytes| format!("{:.0}", bytes / 1e3)).collect();
-    facts.set("percentiles", Some(kilo.join(", ")));
-    facts.set("percentiles_verdict", verdict(near));
-    fill(table, reached, truth, finding);
+    let planted_percentiles = [0.25, 0.5, 0.75].map(|share| percentile(&sizes, share));
+    let are_percentiles_close = percentiles
+        .iter()
+        .zip(planted_percentiles)
+        .all(|(found, true_)| (found - true_).abs() <= 0.01 * true_);
+    let kilobytes: Vec<_> = percentiles.iter().map(|bytes| format!("{:.0}", bytes / 1e3)).collect();
+    facts.set("percentiles", Some(kilobytes.join(", ")));
+    facts.set("percentiles_verdict", verdict(are_percentiles_close));
+    fill_table(table, planted_counts, planted_percentiles, finding);
 }
 
-fn fill(table: &Table, reached: [u64; 5], truth: [f64; 3], finding: &mut Finding) {
+fn fill_table(
+    table: &Table,
+    planted_counts: [u64; 5],
+    planted_percentiles: [f64; 3],
+    finding: &mut Finding,
+) {
     finding.table.columns = vec![
-        words("measure", "measure"),
-        numbers("found", "found", 0),
-        numbers("planted", "planted", 0),
-        numbers("paper", "the paper", 0),
-        words("of", "of"),
+        text_column("measure", "measure"),
+        number_column("found", "found", 0),
+        number_column("planted", "planted", 0),
+        number_column("paper", "the paper", 0),
+        text_column("of", "of"),
     ];
-    for (row, planted) in table.at_least.iter().zip(reached) {
+    for (row, planted) in table.at_least.iter().zip(planted_counts) {
         finding.table.rows.push(vec![
             Cell::text(format!("sites with at least {} MB", row.bytes / MB)),
             Cell::Number(row.sites as f64),
@@ -292,7 +304,7 @@ fn fill(table: &Table, reached: [u64; 5], truth: [f64; 3], finding: &mut Finding
             Cell::text(format!("{} test sites; the paper: 1500", table.sites)),
         ]);
     }
-    for (percentile, planted) in table.percentiles.iter().zip(truth) {
+    for (percentile, planted) in table.percentiles.iter().zip(planted_percentiles) {
         finding.table.rows.push(vec![
             Cell::text(format!("percentile {} of sizes, bytes", percentile.percent)),
             Cell::of(percentile.bytes),
@@ -314,9 +326,9 @@ mod tests {
 
     #[test]
     fn the_test_web_has_the_papers_shares() {
-        let (reached, sizes) = planted();
+        let (reached, sizes) = expected_survey();
         assert_eq!(reached, [21, 4, 2, 1, 0]);
-        assert!(sizes.len() > SITES * SMALL);
+        assert!(sizes.len() > SITES * SMALL_OBJECTS_PER_SITE);
         assert_eq!(size_at(0.25), 18_000);
         assert_eq!(size_at(0.5), 40_000);
         assert!((114_000..116_000).contains(&size_at(0.75)));
@@ -324,16 +336,16 @@ mod tests {
 
     #[test]
     fn the_survey_finds_what_was_planted() {
-        let folder = tempfile::tempdir().unwrap();
-        survey_test_web(folder.path()).unwrap();
-        let table = read_survey(folder.path()).unwrap().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        survey_test_web(dir.path()).unwrap();
+        let table = read_survey(dir.path()).unwrap().unwrap();
         let finding = finding(Some(&table)).unwrap();
         assert!(finding.rows.iter().all(|row| row.ours.ends_with("as planted")), "{finding:#?}");
         assert!(!finding.rows.iter().any(|row| row.ours.contains("NOT")), "{finding:#?}");
         // A second call does nothing.
-        let before = fs::metadata(folder.path().join(SURVEY_FILE)).unwrap().modified().unwrap();
-        survey_test_web(folder.path()).unwrap();
-        let after = fs::metadata(folder.path().join(SURVEY_FILE)).unwrap().modified().unwrap();
+        let before = fs::metadata(dir.path().join(SURVEY_FILE)).unwrap().modified().unwrap();
+        survey_test_web(dir.path()).unwrap();
+        let after = fs::metadata(dir.path().join(SURVEY_FILE)).unwrap().modified().unwrap();
         assert_eq!(before, after);
     }
 }

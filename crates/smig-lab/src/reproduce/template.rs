@@ -109,12 +109,12 @@ mod tests {
     fn missing_values_leave_out_their_part_or_the_sentence() {
         let sentence = template("{a} takes {b}[, alone {c}][; {d}].").unwrap();
         assert_eq!(sentence.names().collect::<Vec<_>>(), ["a", "b", "c", "d"]);
-        let with = |known: &[&'static str]| {
+        let render_with = |known: &[&'static str]| {
             sentence.render(&|name| known.iter().copied().find(|known| *known == name))
         };
-        assert_eq!(with(&["a", "b", "c", "d"]).unwrap(), "a takes b, alone c; d.");
-        assert_eq!(with(&["a", "b", "d"]).unwrap(), "a takes b; d.");
-        assert_eq!(with(&["a", "c", "d"]), None);
+        assert_eq!(render_with(&["a", "b", "c", "d"]).unwrap(), "a takes b, alone c; d.");
+        assert_eq!(render_with(&["a", "b", "d"]).unwrap(), "a takes b; d.");
+        assert_eq!(render_with(&["a", "c", "d"]), None);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::scenario::{Campaign, Scenario, Variant};
 /// Recorded runs, one per line; objects are reduced to the fields that analyses read.
 const RECORDED: &str = include_str!("recorded.jsonl");
 
-fn recorded() -> Vec<TrialResult> {
+fn recorded_results() -> Vec<TrialResult> {
     RECORDED.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
@@ -20,29 +20,29 @@ fn campaign(experiment: &Experiment, extent: Extent) -> Campaign {
 }
 
 #[test]
-fn every_scenario_is_one_and_carries_its_experiments_name() {
+fn every_scenario_parses_and_has_its_experiments_name() {
     for experiment in Experiment::all() {
         let full = campaign(experiment, Extent::Full);
         assert_eq!(full.name, experiment.name);
         assert_eq!(full.repetitions, 10, "{}: the paper's", experiment.name);
-        assert!(full.about.starts_with(experiment.place), "{}", full.about);
+        assert!(full.about.starts_with(experiment.paper_name), "{}", full.about);
         assert!(experiment.text.contains(&format!("smig lab reproduce {}", experiment.name)));
         assert!(experiment.text.contains(&format!("smig lab run {}", experiment.file)));
     }
 }
 
 #[test]
-fn every_scheme_has_words() {
+fn every_scheme_is_described() {
     for experiment in Experiment::all() {
-        for setting in campaign(experiment, Extent::Full).settings {
-            let scheme = setting.variant.on("scheme").unwrap();
-            assert!(scheme::named(scheme).is_some(), "{scheme}");
+        for condition in campaign(experiment, Extent::Full).conditions {
+            let scheme = condition.variant.level("scheme").unwrap();
+            assert!(scheme::by_key(scheme).is_some(), "{scheme}");
         }
     }
 }
 
 /// Asserts that a quick scenario differs from the full one only in lengths, and is never longer.
-fn assert_part_of(quick: &Scenario, full: &Scenario) {
+fn assert_is_reduced(quick: &Scenario, full: &Scenario) {
     let mut same = full.clone();
     for (name, transfer) in &mut same.workload.transfers {
         let short = &quick.workload.transfers[name];
@@ -59,36 +59,39 @@ fn assert_part_of(quick: &Scenario, full: &Scenario) {
 }
 
 #[test]
-fn quick_is_a_part_of_full() {
+fn quick_campaigns_are_subsets_of_full_ones() {
     for experiment in Experiment::all() {
         let (full, quick) =
             (campaign(experiment, Extent::Full), campaign(experiment, Extent::Quick));
-        assert!(!quick.settings.is_empty() && quick.repetitions < full.repetitions);
-        for setting in &quick.settings {
-            let whole = full.settings.iter().find(|whole| whole.variant == setting.variant);
-            assert_part_of(&setting.scenario, &whole.unwrap().scenario);
-            let repeats = experiment.repeats(Extent::Quick, &quick, &setting.variant);
-            assert!((1..=quick.repetitions).contains(&repeats), "{}", setting.variant);
+        assert!(!quick.conditions.is_empty() && quick.repetitions < full.repetitions);
+        for condition in &quick.conditions {
+            let whole = full.conditions.iter().find(|whole| whole.variant == condition.variant);
+            assert_is_reduced(&condition.scenario, &whole.unwrap().scenario);
+            let repeats = experiment.repetitions(Extent::Quick, &quick, &condition.variant);
+            assert!((1..=quick.repetitions).contains(&repeats), "{}", condition.variant);
         }
         // Each includes plain HTTP/2, or its equivalent, as the baseline.
-        let schemes: BTreeSet<_> =
-            quick.settings.iter().filter_map(|setting| setting.variant.on("scheme")).collect();
+        let schemes: BTreeSet<_> = quick
+            .conditions
+            .iter()
+            .filter_map(|condition| condition.variant.level("scheme"))
+            .collect();
         assert!(schemes.contains("NoMig") || schemes.contains("Http2"), "{schemes:?}");
     }
 }
 
 #[test]
-fn small_objects_are_asked_for_while_the_file_lasts() {
+fn small_objects_are_requested_while_the_file_downloads() {
     for experiment in Experiment::all() {
         for extent in [Extent::Full, Extent::Quick] {
-            for setting in campaign(experiment, extent).settings {
-                let transfers = &setting.scenario.workload.transfers;
+            for condition in campaign(experiment, extent).conditions {
+                let transfers = &condition.scenario.workload.transfers;
                 let (Some(small), Some(big)) = (transfers.get("small"), transfers.get("big"))
                 else {
                     continue;
                 };
                 let (Some(count), None) = (small.count, big.count) else { continue };
-                let rate = setting.scenario.link.to_client.rate.as_bits_per_second() as f64;
+                let rate = condition.scenario.link.to_client.rate.as_bits_per_second() as f64;
                 let file_ends = big.start.0.as_secs_f64() + big.size_of(0) as f64 * 8.0 / rate;
                 let every = small.every.unwrap().0.as_secs_f64();
                 let last = small.start.0.as_secs_f64() + every * f64::from(count - 1);
@@ -96,7 +99,7 @@ fn small_objects_are_asked_for_while_the_file_lasts() {
                     last < file_ends,
                     "{} {}: {last} {file_ends}",
                     experiment.name,
-                    setting.variant
+                    condition.variant
                 );
             }
         }
@@ -105,15 +108,15 @@ fn small_objects_are_asked_for_while_the_file_lasts() {
 
 /// Figures 4 to 7 differ only in link and send buffers.
 #[test]
-fn figures_4_to_7_are_one_experiment() {
+fn figures_4_to_7_differ_only_in_link_and_send_buffers() {
     let scenario = |name: &str| {
         let variant =
             Variant(vec![("scheme".into(), "MigSP".into()), ("congestion".into(), "bbr".into())]);
-        let campaign = campaign(Experiment::named(name).unwrap(), Extent::Full);
-        let fits = |setting: &crate::scenario::Condition| {
-            variant.0.iter().all(|(axis, name)| setting.variant.on(axis) == Some(name))
+        let campaign = campaign(Experiment::by_name(name).unwrap(), Extent::Full);
+        let fits = |condition: &crate::scenario::Condition| {
+            variant.0.iter().all(|(axis, name)| condition.variant.level(axis) == Some(name))
         };
-        campaign.settings.into_iter().find(fits).unwrap().scenario
+        campaign.conditions.into_iter().find(fits).unwrap().scenario
     };
     let wired = scenario("figure-4");
     for name in ["figure-5", "figure-6", "figure-7"] {
@@ -127,7 +130,7 @@ fn figures_4_to_7_are_one_experiment() {
 }
 
 #[test]
-fn without_results_everything_is_unmeasured_and_said_to_be() {
+fn without_results_every_claim_is_not_measured() {
     let findings = findings(&[], None);
     let rows = || findings.iter().flat_map(|finding| &finding.rows);
     assert!(rows().count() > 20);
@@ -137,18 +140,19 @@ fn without_results_everything_is_unmeasured_and_said_to_be() {
 }
 
 #[test]
-fn a_cause_is_not_given_for_what_was_not_measured() {
-    let results = recorded();
+fn causes_are_omitted_without_their_measurements() {
+    let results = recorded_results();
     let without = |results: &[TrialResult]| {
-        let is_plain =
-            |result: &&TrialResult| result.id.variant.on("scheme").is_some_and(|on| on == "NoMig");
+        let is_plain = |result: &&TrialResult| {
+            result.id.variant.level("scheme").is_some_and(|on| on == "NoMig")
+        };
         let rest: Vec<_> = results.iter().filter(|result| !is_plain(result)).cloned().collect();
         findings(&rest, None)
     };
     for finding in without(&results) {
         let causes = ["a round trip and the link's queue remain", "the file fits into the send"];
         for cause in causes {
-            let is_given = finding.readings.iter().any(|reading| reading.contains(cause));
+            let is_given = finding.interpretations.iter().any(|reading| reading.contains(cause));
             assert!(!is_given, "{}: {cause}", finding.name);
         }
     }
@@ -156,12 +160,12 @@ fn a_cause_is_not_given_for_what_was_not_measured() {
 
 #[test]
 fn recorded_runs_give_the_same_report() {
-    let results = recorded();
+    let results = recorded_results();
     let findings = findings(&results, None);
     let with_runs: Vec<_> = findings.iter().filter(|finding| finding.runs > 0).collect();
     assert!(with_runs.len() >= 5, "{}", with_runs.len());
     for finding in &with_runs {
-        assert!(!finding.trimmed.is_empty(), "{}: these are quick runs", finding.name);
+        assert!(!finding.omitted.is_empty(), "{}: these are quick runs", finding.name);
         assert!(!finding.sentences.is_empty(), "{}", finding.name);
         assert!(!finding.charts.is_empty(), "{}", finding.name);
         let wide = finding.table.columns.len();
@@ -173,8 +177,8 @@ fn recorded_runs_give_the_same_report() {
 }
 
 #[test]
-fn the_page_is_alone_and_whole() {
-    let results = recorded();
+fn the_page_is_self_contained_and_complete() {
+    let results = recorded_results();
     let findings = findings(&results, None);
     let html = render_html(&findings, &results);
     smig_chart::html::assert_balanced(&html);
@@ -184,17 +188,17 @@ fn the_page_is_alone_and_whole() {
     }
     let json = render_json(&findings).to_string();
     assert!(json.contains("\"place\":\"Figure 5\"") && json.contains("\"verdict\":\"not-judged\""));
-    // These were recorded before results named their build, which the report states.
+    // These were recorded before results recorded their build, which the report says.
     assert!(html.contains("Not of one build with a known commit"));
     assert!(!html.contains("probably") || html.contains("Our interpretation, not measured"));
 }
 
 #[test]
 fn a_report_is_written_as_files() {
-    let results = recorded();
+    let results = recorded_results();
     let findings = findings(&results, None);
-    let folder = tempfile::tempdir().unwrap();
-    let written = write_report(folder.path(), &findings, &results).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let written = write_report(dir.path(), &findings, &results).unwrap();
     assert_eq!(written.tables.len(), 2 * written.figures.len());
     let figures = written.figures.iter().chain(&written.tables).chain([
         &written.page,
@@ -210,7 +214,7 @@ fn a_report_is_written_as_files() {
 fn verdicts_follow_their_rules() {
     use super::claim::Measured;
     use super::judgement::Judgement;
-    let few = |value| Measured { value, interval: None };
+    let without_interval = |value| Measured { value, interval: None };
     let between = |low: f64, high: f64| Measured {
         value: f64::midpoint(low, high),
         interval: Some((low, high)),
@@ -235,17 +239,17 @@ fn verdicts_follow_their_rules() {
         (Expected::More, between(0.29, 0.31), ClaimResult::Reproduced),
         (Expected::More, between(-0.1, 0.3), ClaimResult::Undecided),
         (Expected::Less, between(-0.3, -0.2), ClaimResult::NotReproduced),
-        (Expected::Seconds(8.4), few(8.4), ClaimResult::NotJudged),
-        (Expected::Web, few(1.0), ClaimResult::NotMeasured),
+        (Expected::Seconds(8.4), without_interval(8.4), ClaimResult::NotJudged),
+        (Expected::Web, without_interval(1.0), ClaimResult::NotMeasured),
     ] {
         assert_eq!(Judgement::standard().judge(expected, ours), verdict, "{expected:?} {ours:?}");
     }
 }
 
 /// Recorded runs of one setting, repeated with other seeds.
-fn repeated(times: u64) -> Vec<TrialResult> {
+fn repeat_recorded(times: u64) -> Vec<TrialResult> {
     let again = |seed: u64| {
-        recorded().into_iter().map(move |mut result| {
+        recorded_results().into_iter().map(move |mut result| {
             result.seed += seed;
             result.id.repetition = 1 + u32::try_from(seed).unwrap();
             result
@@ -257,14 +261,14 @@ fn repeated(times: u64) -> Vec<TrialResult> {
 #[test]
 fn intervals_and_verdicts_need_five_runs_and_a_maximum_has_none() {
     let judged = |times| {
-        let findings = findings(&repeated(times), None);
+        let findings = findings(&repeat_recorded(times), None);
         let rows = findings.into_iter().flat_map(|finding| finding.rows);
         rows.filter(|row| row.value.is_some()).collect::<Vec<_>>()
     };
     let four = judged(4);
     assert!(four.iter().all(|row| row.interval.is_none() && row.verdict == ClaimResult::NotJudged));
     let five = judged(5);
-    let maximum = |row: &&Row| row.claim.experiment == "figure-9" && row.claim.key == "lte";
+    let maximum = |row: &&ClaimRow| row.claim.experiment == "figure-9" && row.claim.key == "lte";
     assert!(five.iter().any(|row| row.verdict == ClaimResult::Reproduced));
     for row in &five {
         assert_eq!(row.interval.is_none(), maximum(&row), "{row:?}");
@@ -273,9 +277,9 @@ fn intervals_and_verdicts_need_five_runs_and_a_maximum_has_none() {
 }
 
 #[test]
-fn a_report_of_several_builds_says_so() {
+fn a_report_of_several_builds_has_a_warning() {
     use crate::campaign::{Build, Origin};
-    let mut results = recorded();
+    let mut results = recorded_results();
     let origin = |program: &str| {
         let build = Build { commit: Some("c".repeat(40)), program: program.to_owned() };
         Some(Origin { build, load: [0.5, 1.5] })
@@ -292,17 +296,18 @@ fn a_report_of_several_builds_says_so() {
 }
 
 #[test]
-fn the_papers_settings_are_measured_as_often_as_there_and_others_less_often() {
-    let missing = |name: &str| Experiment::named(name).map(|experiment| experiment.missing(&[]));
+fn paper_conditions_have_the_papers_repetitions_and_others_fewer() {
+    let missing =
+        |name: &str| Experiment::by_name(name).map(|experiment| experiment.missing_runs(&[]));
     // Four schemes, two files, two send buffers.
     assert_eq!(missing("figure-10"), Some(16 * 10));
     // Twelve schemes in the paper's setting, and in five others.
     assert_eq!(missing("figure-4"), Some(12 * 10 + 60 * 3));
 }
 
-/// The SHA-256 of all cells' names and hashes in docs/reproduction/full/results.jsonl.gz, shortened. A result
-/// belongs to the scenario with its hash: the words in which serde writes a scenario must not change.
-const PUBLISHED: [(&str, usize, &str); 10] = [
+/// SHA-256 of all trials' names and hashes in docs/reproduction/full/results.jsonl.gz, shortened. A result
+/// belongs to the scenario with its hash: a scenario's serialized form must not change.
+const PUBLISHED_HASHES: [(&str, usize, &str); 10] = [
     ("slide-table", 80, "abe09ed136ece6ea"),
     ("table-2", 140, "96982aebbbd156b2"),
     ("figure-4", 300, "16fabdb028365ead"),
@@ -316,20 +321,20 @@ const PUBLISHED: [(&str, usize, &str); 10] = [
 ];
 
 #[test]
-fn the_hashes_of_published_runs_are_what_they_were() {
+fn the_hashes_of_published_trials_are_unchanged() {
     use std::collections::BTreeMap;
 
     use sha2::{Digest as _, Sha256};
 
-    for (name, count, digest) in PUBLISHED {
-        let experiment = Experiment::named(name).unwrap();
+    for (name, count, digest) in PUBLISHED_HASHES {
+        let experiment = Experiment::by_name(name).unwrap();
         let full = campaign(experiment, Extent::Full);
-        let is_measured = |cell: &crate::scenario::Trial| {
-            cell.id.repetition <= experiment.repeats(Extent::Full, &full, &cell.id.variant)
+        let is_measured = |trial: &crate::scenario::Trial| {
+            trial.id.repetition <= experiment.repetitions(Extent::Full, &full, &trial.id.variant)
         };
-        let cells = full.cells().into_iter().filter(is_measured);
+        let trials = full.trials().into_iter().filter(is_measured);
         let hashes: BTreeMap<_, _> =
-            cells.map(|cell| (cell.id.to_string(), cell.hash().to_owned())).collect();
+            trials.map(|trial| (trial.id.to_string(), trial.hash().to_owned())).collect();
         assert_eq!(hashes.len(), count, "{name}");
         let text: String = hashes.iter().map(|(id, hash)| format!("{id} {hash}\n")).collect();
         let found: String =

@@ -9,18 +9,18 @@ use super::spec::{
 };
 use smig_link::LinkSpec;
 
-/// Path of a key, and the fault there.
-pub(super) type Found = (Vec<String>, String);
+/// Path of a key, and what is wrong there.
+pub(super) type KeyFault = (Vec<String>, String);
 
 /// Maximum number of connections of one client.
-const MOST_CONNECTIONS: u32 = 100;
+const MAX_CONNECTIONS: u32 = 100;
 
-/// Links without faults. A campaign has few links and many settings, and checking a link with a varying rate
+/// Links found valid. A campaign has few links and many conditions, and checking a link with a varying rate
 /// generates the rate.
 #[derive(Debug, Default)]
-pub(super) struct CheckedLinks(Vec<LinkSpec>);
+pub(super) struct ValidLinks(Vec<LinkSpec>);
 
-impl CheckedLinks {
+impl ValidLinks {
     /// Returns the fault of a link, if it has one.
     fn fault(&mut self, link: &LinkSpec) -> Option<String> {
         if self.0.contains(link) {
@@ -37,7 +37,7 @@ impl CheckedLinks {
 }
 
 /// Returns all faults.
-pub(super) fn faults(scenario: &Scenario, links: &mut CheckedLinks) -> Vec<Found> {
+pub(super) fn faults(scenario: &Scenario, links: &mut ValidLinks) -> Vec<KeyFault> {
     let mut faults = Faults(Vec::new());
     for (what, count) in [
         ("servers", scenario.servers.len()),
@@ -56,23 +56,23 @@ pub(super) fn faults(scenario: &Scenario, links: &mut CheckedLinks) -> Vec<Found
             faults.add(&format!("more_links.{number}"), fault);
         }
     }
-    host("hosts.server", &scenario.hosts.server, &mut faults);
-    host("hosts.client", &scenario.hosts.client, &mut faults);
-    let wishes = (scenario.hosts.server.hystart, scenario.hosts.client.hystart);
-    if let (Some(server), Some(client)) = wishes
+    check_host("hosts.server", &scenario.hosts.server, &mut faults);
+    check_host("hosts.client", &scenario.hosts.client, &mut faults);
+    let hystart = (scenario.hosts.server.hystart, scenario.hosts.client.hystart);
+    if let (Some(server), Some(client)) = hystart
         && server != client
     {
         let what = "it applies to the whole machine, and hosts.server has another value";
         faults.add("hosts.client.hystart", what);
     }
     for (name, spec) in &scenario.servers {
-        server(name, spec, &mut faults);
+        check_server(name, spec, &mut faults);
     }
     for (name, spec) in &scenario.clients {
-        client(name, spec, scenario, &mut faults);
+        check_client(name, spec, scenario, &mut faults);
     }
     for (name, spec) in &scenario.workload.transfers {
-        transfer(name, spec, scenario, &mut faults);
+        check_transfer(name, spec, scenario, &mut faults);
     }
     if scenario.accept.attempts == 0 {
         faults.add("accept.attempts", "0 would measure nothing");
@@ -83,7 +83,7 @@ pub(super) fn faults(scenario: &Scenario, links: &mut CheckedLinks) -> Vec<Found
     faults.0
 }
 
-struct Faults(Vec<Found>);
+struct Faults(Vec<KeyFault>);
 
 impl Faults {
     /// Adds a fault at a path with dots between its keys; names that contain dots are rejected
@@ -93,7 +93,7 @@ impl Faults {
     }
 }
 
-fn host(path: &str, host: &HostSettings, faults: &mut Faults) {
+fn check_host(path: &str, host: &HostSettings, faults: &mut Faults) {
     for (key, sizes) in [("send_buffer", host.send_buffer), ("receive_buffer", host.receive_buffer)]
     {
         if let Some(sizes) = sizes
@@ -115,7 +115,12 @@ fn host(path: &str, host: &HostSettings, faults: &mut Faults) {
 }
 
 /// Reports faults of a command, a command without its kind, and the kind without its command.
-fn command(path: &str, is_kind: bool, found: Option<Vec<(String, String)>>, faults: &mut Faults) {
+fn check_command(
+    path: &str,
+    is_kind: bool,
+    found: Option<Vec<(String, String)>>,
+    faults: &mut Faults,
+) {
     match found {
         Some(found) if is_kind => {
             for (key, what) in found {
@@ -131,26 +136,26 @@ fn command(path: &str, is_kind: bool, found: Option<Vec<(String, String)>>, faul
     }
 }
 
-fn server(name: &str, server: &ServerSpec, faults: &mut Faults) {
+fn check_server(name: &str, server: &ServerSpec, faults: &mut Faults) {
     let path = format!("servers.{name}");
-    name_is_plain(name, &path, faults);
+    check_name(name, &path, faults);
     let is_command = server.kind == ServerKind::Command;
-    command(&path, is_command, server.command.as_ref().map(ServerCommand::faults), faults);
+    check_command(&path, is_command, server.command.as_ref().map(ServerCommand::faults), faults);
     if is_command && server.program.is_some() {
         faults.add(&format!("{path}.program"), "command.argv names the program of this kind");
     }
     if server.kind != ServerKind::Smig && !server.settings.is_empty() {
         let what = format!(
             "only a server of kind \"smig\" has settings; this is {:?}",
-            server.kind.word()
+            server.kind.as_str()
         );
         faults.add(&format!("{path}.settings"), what);
     }
     for (section, key) in
         [("server", "root"), ("server", "listen"), ("server", "cert"), ("server", "key")]
     {
-        let taken = server.settings.get(section).and_then(|keys| keys.get(key)).is_some();
-        if taken {
+        let is_set = server.settings.get(section).and_then(|keys| keys.get(key)).is_some();
+        if is_set {
             faults.add(&format!("{path}.settings.{section}.{key}"), "the lab sets this itself");
         }
     }
@@ -164,48 +169,48 @@ fn server(name: &str, server: &ServerSpec, faults: &mut Faults) {
     }
 }
 
-fn name_is_plain(name: &str, path: &str, faults: &mut Faults) {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if name.is_empty() || !name.chars().all(is_plain) {
+fn check_name(name: &str, path: &str, faults: &mut Faults) {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if name.is_empty() || !name.chars().all(is_allowed) {
         let path = path.split_once('.').map_or(path, |(section, _)| section);
         faults.add(path, format!("the name {name:?} may have letters, digits, - and _ only"));
     }
 }
 
 /// Returns the named entry, or the only one if no name is given.
-fn pick<'a, T>(
+fn resolve<'a, T>(
     named: Option<&str>,
-    among: &'a BTreeMap<String, T>,
+    entries: &'a BTreeMap<String, T>,
     path: &str,
-    word: &str,
+    key: &str,
     faults: &mut Faults,
 ) -> Option<&'a T> {
-    let names = || among.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let names = || entries.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
     match named {
         Some(name) => {
-            let found = among.get(name);
+            let found = entries.get(name);
             if found.is_none() {
-                let what = format!("unknown {word} {name:?}; known: {}", names());
-                faults.add(&format!("{path}.{word}"), what);
+                let what = format!("unknown {key} {name:?}; known: {}", names());
+                faults.add(&format!("{path}.{key}"), what);
             }
             found
         }
-        None if among.len() == 1 => among.values().next(),
+        None if entries.len() == 1 => entries.values().next(),
         None => {
-            if !among.is_empty() {
-                let what = format!("name one {word} of: {}", names());
-                faults.add(&format!("{path}.{word}"), what);
+            if !entries.is_empty() {
+                let what = format!("name one {key} of: {}", names());
+                faults.add(&format!("{path}.{key}"), what);
             }
             None
         }
     }
 }
 
-fn client(name: &str, client: &ClientSpec, scenario: &Scenario, faults: &mut Faults) {
+fn check_client(name: &str, client: &ClientSpec, scenario: &Scenario, faults: &mut Faults) {
     let path = format!("clients.{name}");
-    name_is_plain(name, &path, faults);
-    let server = pick(client.server.as_deref(), &scenario.servers, &path, "server", faults);
-    let only = |key: &str, kinds: &str| {
+    check_name(name, &path, faults);
+    let server = resolve(client.server.as_deref(), &scenario.servers, &path, "server", faults);
+    let only_for = |key: &str, kinds: &str| {
         (format!("{path}.{key}"), format!("only a client of kind {kinds} has this"))
     };
     if client.link > scenario.more_links.len() {
@@ -213,48 +218,48 @@ fn client(name: &str, client: &ClientSpec, scenario: &Scenario, faults: &mut Fau
             format!("there are links 0 to {}: link and more_links", scenario.more_links.len());
         faults.add(&format!("{path}.link"), what);
     }
-    let mut refused = Vec::new();
+    let mut conflicts = Vec::new();
     if client.kind != ClientKind::Smig {
         if client.migrate.is_some() {
-            refused.push(only("migrate", "\"smig\""));
+            conflicts.push(only_for("migrate", "\"smig\""));
         }
         if client.spares.is_some() {
-            refused.push(only("spares", "\"smig\""));
+            conflicts.push(only_for("spares", "\"smig\""));
         }
     }
     let is_command = client.kind == ClientKind::Command;
-    command(&path, is_command, client.command.as_ref().map(ClientCommand::faults), faults);
+    check_command(&path, is_command, client.command.as_ref().map(ClientCommand::faults), faults);
     if is_command && client.priorities == Priorities::Sent {
-        refused.push(only("priorities", "\"smig\", \"h2\" or \"http1\""));
+        conflicts.push(only_for("priorities", "\"smig\", \"h2\" or \"http1\""));
     }
     let tls = server.and_then(|server| server.command.as_ref()).is_none_or(|command| command.tls);
     if !tls && !is_command {
         let what =
             "its server has tls = false, and only a client of kind \"command\" can do without";
-        refused.push((format!("{path}.kind"), what.to_owned()));
+        conflicts.push((format!("{path}.kind"), what.to_owned()));
     }
     if matches!(client.kind, ClientKind::Smig | ClientKind::Command) && client.connections.is_some()
     {
-        refused.push(only(
+        conflicts.push(only_for(
             "connections",
             "\"h2\" or \"http1\" (of a session: settings.smig of the server)",
         ));
     }
     if client.kind != ClientKind::H2 && client.assignment.is_some() {
-        refused.push(only("assignment", "\"h2\""));
+        conflicts.push(only_for("assignment", "\"h2\""));
     }
     if matches!(client.kind, ClientKind::Http1 | ClientKind::Command)
         && (client.stream_window.is_some() || client.connection_window.is_some())
     {
-        refused.push(only("stream_window", "\"smig\" or \"h2\""));
+        conflicts.push(only_for("stream_window", "\"smig\" or \"h2\""));
     }
-    for (path, what) in refused {
+    for (path, what) in conflicts {
         faults.add(&path, what);
     }
     if let Some(connections) = client.connections
-        && !(1..=MOST_CONNECTIONS).contains(&connections)
+        && !(1..=MAX_CONNECTIONS).contains(&connections)
     {
-        faults.add(&format!("{path}.connections"), format!("it must be 1 to {MOST_CONNECTIONS}"));
+        faults.add(&format!("{path}.connections"), format!("it must be 1 to {MAX_CONNECTIONS}"));
     }
     for (key, window) in
         [("stream_window", client.stream_window), ("connection_window", client.connection_window)]
@@ -273,26 +278,26 @@ fn client(name: &str, client: &ClientSpec, scenario: &Scenario, faults: &mut Fau
     }
 }
 
-fn transfer(name: &str, transfer: &Transfer, scenario: &Scenario, faults: &mut Faults) {
+fn check_transfer(name: &str, transfer: &Transfer, scenario: &Scenario, faults: &mut Faults) {
     let path = format!("workload.transfers.{name}");
-    name_is_plain(name, &path, faults);
-    let client = pick(transfer.client.as_deref(), &scenario.clients, &path, "client", faults);
+    check_name(name, &path, faults);
+    let client = resolve(transfer.client.as_deref(), &scenario.clients, &path, "client", faults);
     if transfer.size.0.is_empty() || transfer.size.0.iter().any(|size| size.0 == 0) {
         faults.add(&format!("{path}.size"), "nothing would be transferred");
     }
     if transfer.count == Some(0) {
         faults.add(&format!("{path}.count"), "0 would transfer nothing");
     }
-    let several = transfer.most() > 1;
-    let by_clock = transfer.arrival != ArrivalProcess::ClosedLoop;
+    let is_repeated = transfer.max_objects() > 1;
+    let is_open_loop = transfer.arrival != ArrivalProcess::ClosedLoop;
     match transfer.every {
-        None if several && by_clock => {
+        None if is_repeated && is_open_loop => {
             faults.add(
                 &format!("{path}.every"),
                 "an interval is required, every = \"1s\", or arrival = \"one-by-one\"",
             );
         }
-        Some(every) if every.0.is_zero() && by_clock => {
+        Some(every) if every.0.is_zero() && is_open_loop => {
             faults.add(&format!("{path}.every"), "it must be more than 0");
         }
         _ => {}
@@ -331,7 +336,7 @@ fn transfer(name: &str, transfer: &Transfer, scenario: &Scenario, faults: &mut F
     if transfer.direction == TransferDirection::Upload
         && let Some(client) = client
         && let Some(server) = scenario.server_of(client).and_then(|name| scenario.servers.get(name))
-        && !server.kind.takes_uploads()
+        && !server.kind.accepts_uploads()
     {
         let what = format!("{} does not accept uploads here; smig and go do", server.kind);
         faults.add(&format!("{path}.direction"), what);

@@ -8,23 +8,23 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::cells::hex;
-use super::placeholder::{fill, placeholders};
+use super::placeholder::{fill_placeholders, placeholders};
+use super::trials::hex;
 
 /// The placeholder for the directory of the scenario file.
-const DIR: &str = "{dir}";
-/// Limit of the files and directories there that the texts of one command name.
+const DIR_PLACEHOLDER: &str = "{dir}";
+/// Maximum number of files and directories below it that one command may name.
 const MAX_FILES: u32 = 10_000;
 
 /// Placeholders of a server's command.
-const SERVER: [&str; 9] =
+const SERVER_PLACEHOLDERS: [&str; 9] =
     ["addr", "port", "root", "cert", "key", "cert_and_key", "scratch", "log", "dir"];
 
 /// Placeholders of a client's command.
-const CLIENT: [&str; 9] =
+const CLIENT_PLACEHOLDERS: [&str; 9] =
     ["url", "origin", "addr", "port", "size", "number", "seed", "cert", "dir"];
 
-/// A server that any program can be.
+/// A server that is an arbitrary program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerCommand {
@@ -50,7 +50,7 @@ pub struct ServerCommand {
     pub version: Vec<String>,
 }
 
-/// A client, or a generator of load, that any program can be.
+/// A client or load generator that is an arbitrary program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientCommand {
@@ -59,7 +59,7 @@ pub struct ClientCommand {
     /// Environment variables, in addition to those of the lab.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
-    /// What its results are.
+    /// How its results are read.
     #[serde(default)]
     pub result: ResultFormat,
     /// Command whose first line of output is the version in the results.
@@ -111,26 +111,26 @@ const fn is_yes(value: &bool) -> bool {
     *value
 }
 
-/// The key below the command, and the fault there.
+/// The key below the command, and what is wrong there.
 type Fault = (String, String);
 
 impl ServerCommand {
     /// Returns all faults.
     pub(super) fn faults(&self) -> Vec<Fault> {
         let mut faults = Vec::new();
-        program_fault(&self.argv, &mut faults);
+        check_program(&self.argv, &mut faults);
         for (key, texts) in [
             ("argv", self.argv.iter().collect::<Vec<_>>()),
             ("environment", self.environment.values().collect()),
             ("files", self.files.values().collect()),
         ] {
-            placeholder_fault(key, &texts, &SERVER, &mut faults);
+            check_placeholders(key, &texts, &SERVER_PLACEHOLDERS, &mut faults);
         }
-        version_fault(&self.version, &mut faults);
-        let told = self.argv.iter().chain(self.environment.values()).chain(self.files.values());
-        if !told.flat_map(|text| placeholders(text)).any(|name| name == "port") {
+        check_version(&self.version, &mut faults);
+        let texts = self.argv.iter().chain(self.environment.values()).chain(self.files.values());
+        if !texts.flat_map(|text| placeholders(text)).any(|name| name == "port") {
             let what = "{port} is in no argument, environment variable or file: the lab chooses the \
-                        port, and the server must be told";
+                        port and passes it by this placeholder only";
             faults.push(("argv".into(), what.into()));
         }
         for name in self.files.keys() {
@@ -147,9 +147,9 @@ impl ServerCommand {
     }
 
     /// Replaces the placeholder for the scenario's directory.
-    pub(super) fn resolve(&mut self, folder: &Path) {
-        resolve(self.argv.iter_mut().chain(&mut self.version), folder);
-        resolve(self.environment.values_mut().chain(self.files.values_mut()), folder);
+    pub(super) fn resolve(&mut self, dir: &Path) {
+        resolve(self.argv.iter_mut().chain(&mut self.version), dir);
+        resolve(self.environment.values_mut().chain(self.files.values_mut()), dir);
     }
 }
 
@@ -157,36 +157,36 @@ impl ClientCommand {
     /// Returns all faults.
     pub(super) fn faults(&self) -> Vec<Fault> {
         let mut faults = Vec::new();
-        program_fault(&self.argv, &mut faults);
+        check_program(&self.argv, &mut faults);
         for (key, texts) in [
             ("argv", self.argv.iter().collect::<Vec<_>>()),
             ("environment", self.environment.values().collect()),
         ] {
-            placeholder_fault(key, &texts, &CLIENT, &mut faults);
+            check_placeholders(key, &texts, &CLIENT_PLACEHOLDERS, &mut faults);
         }
-        version_fault(&self.version, &mut faults);
+        check_version(&self.version, &mut faults);
         let target = ["url", "origin", "addr"];
-        let told = self.argv.iter().chain(self.environment.values());
-        if !told.flat_map(|text| placeholders(text)).any(|name| target.contains(&name)) {
+        let texts = self.argv.iter().chain(self.environment.values());
+        if !texts.flat_map(|text| placeholders(text)).any(|name| target.contains(&name)) {
             let what = "none of {url}, {origin} and {addr} is in an argument or environment \
-                        variable: the client must be told its server";
+                        variable: the client needs its server's address";
             faults.push(("argv".into(), what.into()));
         }
         faults
     }
 
     /// Replaces the placeholder for the scenario's directory.
-    pub(super) fn resolve(&mut self, folder: &Path) {
-        resolve(self.argv.iter_mut().chain(&mut self.version), folder);
-        resolve(self.environment.values_mut(), folder);
+    pub(super) fn resolve(&mut self, dir: &Path) {
+        resolve(self.argv.iter_mut().chain(&mut self.version), dir);
+        resolve(self.environment.values_mut(), dir);
     }
 }
 
-fn program_fault(argv: &[String], faults: &mut Vec<Fault>) {
+fn check_program(argv: &[String], faults: &mut Vec<Fault>) {
     let what = match argv.first().map(String::as_str) {
         None | Some("") => "it is empty: name a program, and its arguments".to_owned(),
         Some(program) if program.contains('/') && !program.starts_with(['/', '{']) => format!(
-            "{program:?} is relative to no known directory: write \"{DIR}/{program}\" for one \
+            "{program:?} is relative to no known directory: write \"{DIR_PLACEHOLDER}/{program}\" for one \
              beside the scenario, a name in PATH, or a path from /"
         ),
         Some(_) => return,
@@ -194,73 +194,78 @@ fn program_fault(argv: &[String], faults: &mut Vec<Fault>) {
     faults.push(("argv".into(), what));
 }
 
-fn placeholder_fault(key: &str, texts: &[&String], known: &[&str], faults: &mut Vec<Fault>) {
+fn check_placeholders(key: &str, texts: &[&String], known: &[&str], faults: &mut Vec<Fault>) {
     let names: BTreeSet<&str> = texts.iter().flat_map(|text| placeholders(text)).collect();
     for name in names.into_iter().filter(|name| !known.contains(name)) {
         let known: Vec<_> = known.iter().map(|name| format!("{{{name}}}")).collect();
-        let what = format!("{{{name}}} is no placeholder; there are {}", known.join(", "));
+        let what = format!("unknown placeholder {{{name}}}; known: {}", known.join(", "));
         faults.push((key.to_owned(), what));
     }
 }
 
 /// A version command runs before there are hosts and files.
-fn version_fault(version: &[String], faults: &mut Vec<Fault>) {
-    placeholder_fault("version", &version.iter().collect::<Vec<_>>(), &["dir"], faults);
+fn check_version(version: &[String], faults: &mut Vec<Fault>) {
+    check_placeholders("version", &version.iter().collect::<Vec<_>>(), &["dir"], faults);
 }
 
-fn resolve<'a>(texts: impl Iterator<Item = &'a mut String>, folder: &Path) {
+fn resolve<'a>(texts: impl Iterator<Item = &'a mut String>, dir: &Path) {
     for text in texts {
-        *text = fill(text, &|name| (name == "dir").then(|| folder.display().to_string()));
+        *text = fill_placeholders(text, &|name| (name == "dir").then(|| dir.display().to_string()));
     }
 }
 
-/// Returns the digests of all below the scenario's directory that a command's texts name: a change there is
-/// another scenario. A file that an argument begins with counts by its bytes, all else by its name too.
+/// Returns the digests of all files below the scenario's directory that a command names: a change there is
+/// another scenario. A file whose path is a whole argument counts by its bytes, others also by name.
 ///
 /// # Errors
 /// What cannot be hashed.
-pub(super) fn digests_beside<'a>(
+pub(super) fn named_file_digests<'a>(
     argv: &'a [String],
     others: impl Iterator<Item = &'a String>,
-    folder: &Path,
+    dir: &Path,
 ) -> Result<String, String> {
     let mut digests = String::new();
-    let mut left = MAX_FILES;
-    let whole = |text: &&String| text.starts_with(DIR);
-    for text in argv.iter().filter(whole) {
-        let path = folder.join(text[DIR.len()..].trim_start_matches('/'));
+    let mut files_left = MAX_FILES;
+    let starts_with_dir = |text: &&String| text.starts_with(DIR_PLACEHOLDER);
+    for text in argv.iter().filter(starts_with_dir) {
+        let path = dir.join(text[DIR_PLACEHOLDER.len()..].trim_start_matches('/'));
         if path.is_file() {
             digests += &digest_of(&path)?;
         }
     }
     for text in argv.iter().chain(others) {
-        for (at, _) in text.match_indices(DIR) {
-            let Some(path) = named_path(&text[at + DIR.len()..], folder) else { continue };
-            if at == 0 && folder.join(path).is_file() && argv.contains(text) {
+        for (at, _) in text.match_indices(DIR_PLACEHOLDER) {
+            let Some(path) = named_path(&text[at + DIR_PLACEHOLDER.len()..], dir) else { continue };
+            if at == 0 && dir.join(path).is_file() && argv.contains(text) {
                 continue;
             }
-            add_digests(&folder.join(path), path, &mut left, &mut digests)?;
+            add_digests(&dir.join(path), path, &mut files_left, &mut digests)?;
         }
     }
     Ok(digests)
 }
 
-/// Returns the longest path that exists below `folder` at the beginning of a text, which ends where a word of a
-/// command line can end. The directory itself holds the results, and is none.
-fn named_path<'a>(text: &'a str, folder: &Path) -> Option<&'a str> {
+/// Returns the longest existing path below `dir` at the beginning of a text, ending where a word of a
+/// command line can end. The directory itself, which has the results, is excluded.
+fn named_path<'a>(text: &'a str, dir: &Path) -> Option<&'a str> {
     let text = text.strip_prefix('/')?.lines().next()?;
     let is_end = |c: char| c.is_whitespace() || "\"'`;:,&|<>()[]{}=".contains(c);
     let ends = text.match_indices(is_end).map(|(end, _)| end).chain([text.len()]);
     let paths = ends.map(|end| text[..end].trim_end_matches('/')).filter(|path| !path.is_empty());
-    paths.rev().find(|path| folder.join(path).exists())
+    paths.rev().find(|path| dir.join(path).exists())
 }
 
 /// Adds the digests of names and bytes of a file, or of everything in a directory.
-fn add_digests(path: &Path, name: &str, left: &mut u32, to: &mut String) -> Result<(), String> {
+fn add_digests(
+    path: &Path,
+    name: &str,
+    files_left: &mut u32,
+    to: &mut String,
+) -> Result<(), String> {
     let fail = |error: io::Error| format!("{}: {error}", path.display());
-    *left = left.checked_sub(1).ok_or_else(|| {
+    *files_left = files_left.checked_sub(1).ok_or_else(|| {
         format!(
-            "{DIR}/{name}: the commands name more than {MAX_FILES} files, all of which are hashed"
+            "{DIR_PLACEHOLDER}/{name}: the commands name more than {MAX_FILES} files, all of which are hashed"
         )
     })?;
     *to += &hex(&Sha256::digest(name));
@@ -273,7 +278,7 @@ fn add_digests(path: &Path, name: &str, left: &mut u32, to: &mut String) -> Resu
         names.sort();
         for entry in names {
             let name = format!("{name}/{}", entry.to_string_lossy());
-            add_digests(&path.join(entry), &name, left, to)?;
+            add_digests(&path.join(entry), &name, files_left, to)?;
         }
     }
     Ok(())

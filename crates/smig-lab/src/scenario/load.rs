@@ -1,6 +1,6 @@
 //! Loads a campaign from the text of a scenario file; every fault is reported with line and key.
 //!
-//! Each combination of variants is merged and validated before anything runs, so that the last cell
+//! Each combination of variants is merged and validated before anything runs, so the last trial
 //! cannot fail for a reason that was visible before the first.
 
 use std::collections::BTreeMap;
@@ -13,11 +13,11 @@ use smig_link::RateSpec;
 use smig_settings::{Diagnostic, Diagnostics, KeyLocations};
 use toml::{Table, Value};
 
-use super::cells::{Campaign, Condition, Fingerprint, Variant, hex};
-use super::check::{self, CheckedLinks};
-use super::command::digests_beside;
+use super::check::{self, ValidLinks};
+use super::command::named_file_digests;
 use super::published_keys::as_published;
 use super::spec::{Scenario, ServerKind};
+use super::trials::{Campaign, Condition, Fingerprint, Variant, hex};
 
 /// Validates one setting of `smig serve`, given as TOML text with its section; returns the error.
 pub type SettingsCheck<'a> = &'a dyn Fn(&str) -> Result<(), String>;
@@ -31,15 +31,15 @@ pub fn load(path: &Path, settings: SettingsCheck<'_>) -> Result<Campaign, Diagno
     let text = std::fs::read_to_string(path)
         .map_err(|error| Diagnostics::unreadable(path, "the scenario file", &error))?;
     let stem = path.file_stem().map_or_else(|| "scenario".into(), |stem| stem.to_string_lossy());
-    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let folder = whole.parent().unwrap_or(&whole);
-    parse(&text, &stem, folder, settings).map_err(|faults| Diagnostics { file, faults })
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let dir = absolute.parent().unwrap_or(&absolute);
+    parse(&text, &stem, dir, settings).map_err(|faults| Diagnostics { file, faults })
 }
 
 /// Keys of the file above the scenario itself.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Head {
+struct FileHead {
     name: Option<String>,
     #[serde(default)]
     about: String,
@@ -51,82 +51,86 @@ struct Head {
     variants: BTreeMap<String, BTreeMap<String, Table>>,
 }
 
-const HEAD: [&str; 5] = ["name", "about", "repetitions", "seed", "variants"];
+const HEAD_KEYS: [&str; 5] = ["name", "about", "repetitions", "seed", "variants"];
 
 const fn one() -> u32 {
     1
 }
 
 /// Parses a scenario's text; `name` is its default name. Relative paths are resolved against
-/// `folder`.
+/// `dir`.
 ///
 /// # Errors
 /// All faults in the text.
 pub fn parse(
     text: &str,
     name: &str,
-    folder: &Path,
+    dir: &Path,
     settings: SettingsCheck<'_>,
 ) -> Result<Campaign, Vec<Diagnostic>> {
-    let located = KeyLocations::parse(text)
+    let locations = KeyLocations::parse(text)
         .map_err(|(line, message)| vec![Diagnostic { line, key: String::new(), message }])?;
     // Does not fail: the located parse has accepted the text.
     let mut base: Table =
-        text.parse().map_err(|error: toml::de::Error| vec![plain(error.message())])?;
+        text.parse().map_err(|error: toml::de::Error| vec![diagnostic(error.message())])?;
     let mut head = Table::new();
-    for key in HEAD {
+    for key in HEAD_KEYS {
         if let Some(value) = base.remove(key) {
             head.insert(key.into(), value);
         }
     }
-    let reader = Reader { located: &located, folder, settings };
-    let head: Head = reader.read(head, &[]).map_err(|fault| vec![fault])?;
+    let reader = ScenarioReader { locations: &locations, dir, settings };
+    let head: FileHead = reader.deserialize(head, &[]).map_err(|fault| vec![fault])?;
     if head.repetitions == 0 {
-        return Err(vec![reader.fault(&path(&["repetitions"]), &[], "0 would measure nothing")]);
+        return Err(vec![reader.fault(
+            &key_path(&["repetitions"]),
+            &[],
+            "0 would measure nothing",
+        )]);
     }
     let mut campaign = Campaign {
         name: head.name.unwrap_or_else(|| name.to_owned()),
         about: head.about,
         repetitions: head.repetitions,
         seed: head.seed,
-        settings: Vec::new(),
+        conditions: Vec::new(),
     };
-    let (mut faults, mut links) = (Vec::new(), CheckedLinks::default());
+    let (mut faults, mut links) = (Vec::new(), ValidLinks::default());
     for variant in reader.variants(&head.variants) {
         let mut merged = base.clone();
         for (axis, name) in &variant.0 {
             if let Some(over) = head.variants.get(axis).and_then(|names| names.get(name)) {
-                put_over(&mut merged, over);
+                merge_over(&mut merged, over);
             }
         }
-        match reader.scenario(merged, &variant, &mut links) {
+        match reader.read_scenario(merged, &variant, &mut links) {
             Ok((scenario, fingerprint)) => {
-                campaign.settings.push(Condition { variant, scenario, fingerprint });
+                campaign.conditions.push(Condition { variant, scenario, fingerprint });
             }
             Err(found) => faults.extend(found),
         }
     }
-    faults.extend(reader.hystart_by_halves(&campaign));
+    faults.extend(reader.partial_hystart(&campaign));
     faults.sort();
     faults.dedup();
     if faults.is_empty() { Ok(campaign) } else { Err(faults) }
 }
 
-fn plain(what: &str) -> Diagnostic {
+fn diagnostic(what: &str) -> Diagnostic {
     Diagnostic { line: 1, key: String::new(), message: what.to_owned() }
 }
 
-fn path(keys: &[&str]) -> Vec<String> {
+fn key_path(keys: &[&str]) -> Vec<String> {
     keys.iter().map(|&key| key.to_owned()).collect()
 }
 
 /// Merges a variant's keys into the base. A table that names its `kind` replaces the other one: the
 /// settings of one kind of server are meaningless to another.
-fn put_over(base: &mut Table, over: &Table) {
+fn merge_over(base: &mut Table, over: &Table) {
     for (key, value) in over {
         match (base.get_mut(key), value) {
             (Some(Value::Table(below)), Value::Table(above)) if !above.contains_key("kind") => {
-                put_over(below, above);
+                merge_over(below, above);
             }
             _ => {
                 base.insert(key.clone(), value.clone());
@@ -135,50 +139,51 @@ fn put_over(base: &mut Table, over: &Table) {
     }
 }
 
-struct Reader<'a> {
-    located: &'a KeyLocations<'a>,
-    folder: &'a Path,
+struct ScenarioReader<'a> {
+    locations: &'a KeyLocations<'a>,
+    dir: &'a Path,
     settings: SettingsCheck<'a>,
 }
 
-impl Reader<'_> {
+impl ScenarioReader<'_> {
     /// Returns every combination of one variant of each axis, in the order of the file.
     fn variants(&self, axes: &BTreeMap<String, BTreeMap<String, Table>>) -> Vec<Variant> {
         let mut all = vec![Variant::default()];
-        for axis in self.located.keys(&["variants"]) {
-            let names = self.located.keys(&["variants", &axis]);
+        for axis in self.locations.keys(&["variants"]) {
+            let names = self.locations.keys(&["variants", &axis]);
             if !axes.contains_key(&axis) || names.is_empty() {
                 continue;
             }
-            let with = |variant: &Variant| {
+            let extended = |variant: &Variant| {
                 let axis = &axis;
-                let add = |name: &String| variant.with(axis, name);
+                let add = |name: &String| variant.with_level(axis, name);
                 names.iter().map(add).collect::<Vec<_>>()
             };
-            all = all.iter().flat_map(with).collect();
+            all = all.iter().flat_map(extended).collect();
         }
         all
     }
 
     /// Deserializes and validates one combination.
-    fn scenario(
+    fn read_scenario(
         &self,
         merged: Table,
         variant: &Variant,
-        links: &mut CheckedLinks,
+        links: &mut ValidLinks,
     ) -> Result<(Scenario, Fingerprint), Vec<Diagnostic>> {
-        let mut scenario: Scenario = self.read(merged, &variant.0).map_err(|fault| vec![fault])?;
+        let mut scenario: Scenario =
+            self.deserialize(merged, &variant.0).map_err(|fault| vec![fault])?;
         // Serialization does not fail: a scenario is plain data with string keys.
         let written = serde_json::to_string(&as_published(&scenario)).unwrap_or_default();
-        scenario.link = scenario.link.relative_to(self.folder);
+        scenario.link = scenario.link.relative_to(self.dir);
         let more = scenario.more_links.into_iter();
-        scenario.more_links = more.map(|link| link.relative_to(self.folder)).collect();
-        let (scripts, unhashed) = scripts(&scenario, self.folder);
+        scenario.more_links = more.map(|link| link.relative_to(self.dir)).collect();
+        let (script_digests, unhashed) = digest_scripts(&scenario, self.dir);
         for command in scenario.servers.values_mut().filter_map(|server| server.command.as_mut()) {
-            command.resolve(self.folder);
+            command.resolve(self.dir);
         }
         for command in scenario.clients.values_mut().filter_map(|client| client.command.as_mut()) {
-            command.resolve(self.folder);
+            command.resolve(self.dir);
         }
         let mut faults: Vec<_> = check::faults(&scenario, links)
             .into_iter()
@@ -186,29 +191,34 @@ impl Reader<'_> {
             .map(|(path, what)| self.fault(&path, &variant.0, &what))
             .collect();
         self.check_settings(&scenario, variant, &mut faults);
-        let fingerprint = Fingerprint { written, traces: traces(&scenario) + &scripts };
+        let fingerprint = Fingerprint {
+            scenario_json: written,
+            file_digests: trace_digests(&scenario) + &script_digests,
+        };
         if faults.is_empty() { Ok((scenario, fingerprint)) } else { Err(faults) }
     }
 
-    /// Reports a variant without a HyStart setting if another variant has one: it would use the
-    /// value that a run beside it has set, because the setting is machine-wide.
-    fn hystart_by_halves(&self, campaign: &Campaign) -> Option<Diagnostic> {
-        let says = |setting: &&Condition| setting.scenario.hosts.hystart().is_some();
-        campaign.settings.iter().find(says)?;
-        let silent = campaign.settings.iter().find(|setting| !says(setting))?;
-        let variant = &silent.variant;
+    /// Reports a variant without HyStart setting if another variant has one: it would run with the
+    /// value of a concurrent trial, because the setting is machine-wide.
+    fn partial_hystart(&self, campaign: &Campaign) -> Option<Diagnostic> {
+        let sets_hystart = |condition: &&Condition| condition.scenario.hosts.hystart().is_some();
+        campaign.conditions.iter().find(sets_hystart)?;
+        let without_hystart =
+            campaign.conditions.iter().find(|condition| !sets_hystart(condition))?;
+        let variant = &without_hystart.variant;
         let what = format!(
             "it applies to the whole machine: set it for every variant or for none; \
              {variant} does not set it"
         );
-        Some(self.fault(&path(&["hosts", "server", "hystart"]), &[], &what))
+        Some(self.fault(&key_path(&["hosts", "server", "hystart"]), &[], &what))
     }
 
     fn check_settings(&self, scenario: &Scenario, variant: &Variant, faults: &mut Vec<Diagnostic>) {
-        let ours = scenario.servers.iter().filter(|(_, server)| server.kind == ServerKind::Smig);
-        for (name, server) in ours {
+        let smig_servers =
+            scenario.servers.iter().filter(|(_, server)| server.kind == ServerKind::Smig);
+        for (name, server) in smig_servers {
             for (section, keys) in &server.settings {
-                let at = path(&["servers", name, "settings", section]);
+                let at = key_path(&["servers", name, "settings", section]);
                 let Value::Table(keys) = keys else {
                     faults.push(self.fault(&at, &variant.0, "a section is a table of settings"));
                     continue;
@@ -225,13 +235,13 @@ impl Reader<'_> {
         }
     }
 
-    fn read<'de, T: Deserialize<'de>>(
+    fn deserialize<'de, T: Deserialize<'de>>(
         &self,
         table: Table,
         variant: &[(String, String)],
     ) -> Result<T, Diagnostic> {
         serde_path_to_error::deserialize(Value::Table(table)).map_err(|error| {
-            let mut at: Vec<String> = error.path().iter().filter_map(word).collect();
+            let mut at: Vec<String> = error.path().iter().filter_map(segment_key).collect();
             let what = error.inner().message().to_owned();
             if let Some(unknown) = unknown_key(&what)
                 && at.last() != Some(&unknown)
@@ -245,11 +255,11 @@ impl Reader<'_> {
     /// Reports a fault at the place of a key in the file: in one of the variants, otherwise in the
     /// base.
     fn fault(&self, at: &[String], variant: &[(String, String)], what: &str) -> Diagnostic {
-        let below = self.located.find(at);
+        let below = self.locations.find(at);
         let places = variant.iter().rev().map(|(axis, name)| {
-            let before = path(&["variants", axis, name]);
-            let mut found = self.located.find(&[before.as_slice(), at].concat());
-            found.depth = found.depth.saturating_sub(before.len());
+            let prefix = key_path(&["variants", axis, name]);
+            let mut found = self.locations.find(&[prefix.as_slice(), at].concat());
+            found.depth = found.depth.saturating_sub(prefix.len());
             found
         });
         let best = places.fold(below, |best, found| {
@@ -260,7 +270,7 @@ impl Reader<'_> {
 }
 
 /// Returns the digests of the trace files of all links.
-fn traces(scenario: &Scenario) -> String {
+fn trace_digests(scenario: &Scenario) -> String {
     let links = std::iter::once(&scenario.link).chain(&scenario.more_links);
     let rates = links.flat_map(|link| [&link.to_client.rate, &link.to_server.rate]);
     let digest = |rate: &RateSpec| match rate {
@@ -273,29 +283,29 @@ fn traces(scenario: &Scenario) -> String {
     rates.filter_map(digest).collect()
 }
 
-/// Returns the digests of what the scenario's commands name beside it, and what cannot be hashed, by key.
-fn scripts(scenario: &Scenario, folder: &Path) -> (String, Vec<(Vec<String>, String)>) {
+/// Returns the digests of the files that the scenario's commands name, and the errors by key.
+fn digest_scripts(scenario: &Scenario, dir: &Path) -> (String, Vec<(Vec<String>, String)>) {
     let (mut digests, mut faults) = (String::new(), Vec::new());
     let mut add = |section, name: &String, found: Result<String, String>| match found {
         Ok(found) => digests += &found,
-        Err(what) => faults.push((path(&[section, name, "command"]), what)),
+        Err(what) => faults.push((key_path(&[section, name, "command"]), what)),
     };
     for (name, server) in &scenario.servers {
         if let Some(command) = &server.command {
             let others = command.environment.values().chain(command.files.values());
-            add("servers", name, digests_beside(&command.argv, others, folder));
+            add("servers", name, named_file_digests(&command.argv, others, dir));
         }
     }
     for (name, client) in &scenario.clients {
         if let Some(command) = &client.command {
             let others = command.environment.values();
-            add("clients", name, digests_beside(&command.argv, others, folder));
+            add("clients", name, named_file_digests(&command.argv, others, dir));
         }
     }
     (digests, faults)
 }
 
-fn word(segment: &Segment) -> Option<String> {
+fn segment_key(segment: &Segment) -> Option<String> {
     match segment {
         Segment::Map { key } => Some(key.clone()),
         Segment::Seq { index } => Some(index.to_string()),

@@ -1,6 +1,6 @@
 //! Scenarios: descriptions of measurements, read from a TOML file.
 //!
-//! Owns the file's schema, its validation, and the expansion of variants into cells. Starts
+//! Owns the file's schema, its validation, and the expansion of variants into trials. Starts
 //! nothing: every error in a file is reported before anything runs.
 //!
 //! ```toml
@@ -28,7 +28,6 @@
 //! servers.main.settings.migration.mode = "at:100KiB"
 //! ```
 
-mod cells;
 mod check;
 mod command;
 mod load;
@@ -37,16 +36,17 @@ mod published_keys;
 mod spec;
 #[cfg(test)]
 mod tests;
+mod trials;
 mod value;
 
-pub use cells::{Campaign, Condition, Filter, Shard, Trial, TrialId, Variant};
 pub use command::{ClientCommand, Readiness, ResultFormat, ServerCommand, StopSignal};
 pub use load::{SettingsCheck, load, parse};
-pub(crate) use placeholder::fill;
+pub(crate) use placeholder::fill_placeholders;
 pub use smig_settings::{Diagnostic, Diagnostics};
 pub use spec::{
-    ArrivalProcess, Assignment, Cancel, CancelHow, ClientKind, ClientMigration, ClientSpec,
+    ArrivalProcess, Assignment, Cancel, CancelScope, ClientKind, ClientMigration, ClientSpec,
     HostSettings, Hosts, Priorities, Record, Scenario, ServerKind, ServerSpec, SizeClass, Sizes,
     Transfer, TransferDirection, ValidityBounds, Workload,
 };
-pub use value::{Size, Span};
+pub use trials::{Campaign, Condition, Filter, Shard, Trial, TrialId, Variant};
+pub use value::{Size, TimeSpan};

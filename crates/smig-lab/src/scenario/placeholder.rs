@@ -10,7 +10,7 @@ enum Piece<'a> {
     Placeholder(&'a str),
 }
 
-/// Splits the text before and after its first placeholder.
+/// Splits a text into the parts before, in and after its first placeholder.
 fn split(text: &str) -> Option<(&str, &str, &str)> {
     let is_name = |name: &str| {
         !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
@@ -47,7 +47,7 @@ pub(crate) fn placeholders(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Replaces placeholders by their values; those without a value stay.
-pub(crate) fn fill(text: &str, value: &dyn Fn(&str) -> Option<String>) -> String {
+pub(crate) fn fill_placeholders(text: &str, value: &dyn Fn(&str) -> Option<String>) -> String {
     let filled = |piece| match piece {
         Piece::Text(text) => text.to_owned(),
         Piece::Placeholder(name) => value(name).unwrap_or_else(|| format!("{{{name}}}")),
@@ -65,7 +65,7 @@ mod tests {
         assert_eq!(placeholders(text).collect::<Vec<_>>(), ["addr", "port", "root"]);
         let value = |name: &str| (name != "root").then(|| name.to_uppercase());
         let filled = "http { listen ADDR:PORT; } {\"a\": {}} ${HOME} {root}{open";
-        assert_eq!(fill(text, &value), filled);
-        assert_eq!(fill("", &value), "");
+        assert_eq!(fill_placeholders(text, &value), filled);
+        assert_eq!(fill_placeholders("", &value), "");
     }
 }

@@ -1,4 +1,4 @@
-//! The names that some settings of `smig serve` had when the published results were measured.
+//! Names of settings of `smig serve` at the time when the published results were measured.
 //!
 //! A result belongs to the trial with its hash, and the hash is made from the scenario as it is written. Trials
 //! that set these keys are hashed with their earlier names, so that the published results stay results of the same
@@ -9,7 +9,7 @@ use toml::{Table, Value};
 use super::spec::Scenario;
 
 /// Section and key now, and at the time of the published results.
-const EARLIER: [([&str; 2], [&str; 2]); 8] = [
+const PUBLISHED_KEYS: [([&str; 2], [&str; 2]); 8] = [
     (["migration", "mode"], ["policy", "migrate"]),
     (["migration", "min_concurrent"], ["policy", "min_concurrent"]),
     (["migration", "min_transfer_time"], ["policy", "max_blocking"]),
@@ -24,12 +24,12 @@ const EARLIER: [([&str; 2], [&str; 2]); 8] = [
 pub(super) fn as_published(scenario: &Scenario) -> Scenario {
     let mut scenario = scenario.clone();
     for server in scenario.servers.values_mut() {
-        server.settings = renamed(&server.settings);
+        server.settings = with_published_keys(&server.settings);
     }
     scenario
 }
 
-fn renamed(settings: &Table) -> Table {
+fn with_published_keys(settings: &Table) -> Table {
     let mut all = Table::new();
     for (section, keys) in settings {
         let Value::Table(keys) = keys else {
@@ -37,11 +37,12 @@ fn renamed(settings: &Table) -> Table {
             continue;
         };
         for (key, value) in keys {
-            let earlier = EARLIER.iter().find(|(now, _)| *now == [section, key]);
-            let [section, key] = earlier.map_or([section.as_str(), key], |(_, earlier)| *earlier);
-            let place = all.entry(section).or_insert_with(|| Value::Table(Table::new()));
-            if let Value::Table(place) = place {
-                place.insert(key.to_owned(), value.clone());
+            let published = PUBLISHED_KEYS.iter().find(|(now, _)| *now == [section, key]);
+            let [section, key] =
+                published.map_or([section.as_str(), key], |(_, published)| *published);
+            let entry = all.entry(section).or_insert_with(|| Value::Table(Table::new()));
+            if let Value::Table(table) = entry {
+                table.insert(key.to_owned(), value.clone());
             }
         }
     }
@@ -63,7 +64,7 @@ mod tests {
                               bulk = { not_sent_low_water = 0 }\nserver = { workers = 2 }"
             .parse()
             .unwrap();
-        assert_eq!(renamed(&now), earlier);
-        assert_eq!(renamed(&earlier), earlier);
+        assert_eq!(with_published_keys(&now), earlier);
+        assert_eq!(with_published_keys(&earlier), earlier);
     }
 }

@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use smig_link::LinkSpec;
 
 use super::command::{ClientCommand, ServerCommand};
-use super::value::{Size, Span};
+use super::value::{Size, TimeSpan};
 
-/// Bodies of at least this size are big unless the scenario sets a role.
-const BIG: u64 = 256 << 10;
+/// Bodies of at least this size are big unless the scenario sets their class.
+const MIN_BIG_BYTES: u64 = 256 << 10;
 
-/// One setting: everything to measure except the number of repetitions.
+/// One condition: everything to measure except the number of repetitions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
@@ -91,7 +91,7 @@ pub struct HostSettings {
 /// Server implementation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[expect(missing_docs, reason = "each is the server of its name; Command is any other program")]
+#[expect(missing_docs, reason = "named after the server; Command is any other program")]
 pub enum ServerKind {
     Smig,
     Nginx,
@@ -140,7 +140,7 @@ pub enum ClientKind {
     Command,
 }
 
-/// Assignment of requests to one of several connections.
+/// How requests are assigned to several connections.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Assignment {
@@ -229,8 +229,8 @@ impl TryFrom<String> for ClientMigration {
 }
 
 impl From<ClientMigration> for String {
-    fn from(moving: ClientMigration) -> Self {
-        match moving {
+    fn from(migration: ClientMigration) -> Self {
+        match migration {
             ClientMigration::Never => "never".into(),
             ClientMigration::At(size) => format!("at:{}", size.0),
         }
@@ -243,17 +243,17 @@ impl From<ClientMigration> for String {
 pub struct Workload {
     /// Delay between the opening of the connections and the first transfer.
     #[serde(default = "settle")]
-    pub settle: Span,
+    pub settle: TimeSpan,
     /// Transfers that are unfinished after this time are aborted; a multiple of the estimated
     /// duration if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub time_limit: Option<Span>,
+    pub time_limit: Option<TimeSpan>,
     /// Transfers by name.
     pub transfers: BTreeMap<String, Transfer>,
 }
 
-const fn settle() -> Span {
-    Span(Duration::from_millis(500))
+const fn settle() -> TimeSpan {
+    TimeSpan(Duration::from_millis(500))
 }
 
 /// Direction of a transfer.
@@ -281,10 +281,10 @@ pub enum ArrivalProcess {
     ClosedLoop,
 }
 
-/// Role of a transfer from the user's point of view.
+/// Size class of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[expect(missing_docs, reason = "they say it")]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum SizeClass {
     Small,
     Big,
@@ -304,22 +304,22 @@ pub struct Transfer {
     pub direction: TransferDirection,
     /// Time of the first request since the start of the run.
     #[serde(default)]
-    pub start: Span,
+    pub start: TimeSpan,
     /// Number of requests; if absent 1, or unlimited with `until`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u32>,
     /// Interval between requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub every: Option<Span>,
+    pub every: Option<TimeSpan>,
     /// Arrival process of the requests.
     #[serde(default)]
     pub arrival: ArrivalProcess,
     /// Issue requests until the transfer of this name has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
-    /// Role of the objects; determined by size if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub role: Option<SizeClass>,
+    /// Size class of the objects; determined by size if absent. The key is hashed with the trial.
+    #[serde(rename = "role", default, skip_serializing_if = "Option::is_none")]
+    pub size_class: Option<SizeClass>,
     /// Priority field value (RFC 9218), sent if the client sends priorities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<String>,
@@ -337,16 +337,16 @@ pub struct Cancel {
     pub at: Option<Size>,
     /// After this time since the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub after: Option<Span>,
+    pub after: Option<TimeSpan>,
     /// What the client ends.
     #[serde(default)]
-    pub how: CancelHow,
+    pub how: CancelScope,
 }
 
 /// What a client ends when it cancels.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum CancelHow {
+pub enum CancelScope {
     /// The stream; with HTTP/1.1 the connection.
     #[default]
     Stream,
@@ -405,14 +405,14 @@ impl<'de> Deserialize<'de> for Sizes {
 #[serde(deny_unknown_fields, default)]
 pub struct ValidityBounds {
     /// Maximum 99th percentile of the packets' lateness.
-    pub lateness_p99: Span,
+    pub lateness_p99: TimeSpan,
     /// Maximum number of attempts for a run.
     pub attempts: u32,
 }
 
 impl Default for ValidityBounds {
     fn default() -> Self {
-        Self { lateness_p99: Span(Duration::from_millis(2)), attempts: 3 }
+        Self { lateness_p99: TimeSpan(Duration::from_millis(2)), attempts: 3 }
     }
 }
 
@@ -421,7 +421,7 @@ impl Default for ValidityBounds {
 #[serde(deny_unknown_fields, default)]
 pub struct Record {
     /// Interval at which the progress of a big transfer is recorded.
-    pub progress: Span,
+    pub progress: TimeSpan,
     /// Whether to record a timeline: queue, TCP, streams and marks on one clock, in a separate file
     /// for each run (`smig lab timeline`).
     #[serde(skip_serializing_if = "is_off")]
@@ -435,14 +435,14 @@ const fn is_off(is_on: &bool) -> bool {
 
 impl Default for Record {
     fn default() -> Self {
-        Self { progress: Span(Duration::from_millis(250)), timeline: false }
+        Self { progress: TimeSpan(Duration::from_millis(250)), timeline: false }
     }
 }
 
 impl ServerKind {
-    /// Returns the kind's name in a scenario file.
+    /// Returns the kind as written in a scenario file.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Smig => "smig",
             Self::Nginx => "nginx",
@@ -455,16 +455,16 @@ impl ServerKind {
         }
     }
 
-    /// Returns whether the server accepts request bodies as the lab sends them; a command may.
+    /// Returns whether the server accepts request bodies; assumed for a command.
     #[must_use]
-    pub const fn takes_uploads(self) -> bool {
+    pub const fn accepts_uploads(self) -> bool {
         matches!(self, Self::Smig | Self::Go | Self::Command)
     }
 }
 
 impl fmt::Display for ServerKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        f.write_str(self.as_str())
     }
 }
 
@@ -476,15 +476,19 @@ impl Transfer {
         sizes.get(number as usize % sizes.len().max(1)).map_or(0, |size| size.0)
     }
 
-    /// Returns the role of an object of this size.
+    /// Returns the size class of an object of this size.
     #[must_use]
-    pub fn role_of(&self, size: u64) -> SizeClass {
-        self.role.unwrap_or(if size >= BIG { SizeClass::Big } else { SizeClass::Small })
+    pub fn size_class_of(&self, size: u64) -> SizeClass {
+        self.size_class.unwrap_or(if size >= MIN_BIG_BYTES {
+            SizeClass::Big
+        } else {
+            SizeClass::Small
+        })
     }
 
     /// Returns the maximum number of requests.
     #[must_use]
-    pub fn most(&self) -> u32 {
+    pub fn max_objects(&self) -> u32 {
         match (self.count, &self.until) {
             (Some(count), _) => count,
             (None, Some(_)) => u32::MAX,

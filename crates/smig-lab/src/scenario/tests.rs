@@ -1,10 +1,10 @@
-//! Tests of scenario texts: what is accepted, what is rejected, and the resulting cells.
+//! Tests of scenario texts: what is accepted, what is rejected, and the resulting trials.
 
 use std::path::Path;
 
 use super::*;
 
-const SMALL: &str = "\
+const MINIMAL: &str = "\
 link = \"paper-wired\"
 [servers.main]
 kind = \"smig\"
@@ -20,11 +20,11 @@ fn settings(text: &str) -> Result<(), String> {
     if section.len() == 1 { Err(format!("unknown section [{section}]")) } else { Ok(()) }
 }
 
-fn read(text: &str) -> Campaign {
+fn parse_valid(text: &str) -> Campaign {
     parse(text, "test", Path::new("/"), &settings).unwrap_or_else(|faults| panic!("{faults:#?}"))
 }
 
-fn refused(text: &str) -> Vec<String> {
+fn parse_errors(text: &str) -> Vec<String> {
     let faults = match parse(text, "test", Path::new("/"), &settings) {
         Ok(campaign) => panic!("taken: {campaign:#?}"),
         Err(faults) => faults,
@@ -34,22 +34,25 @@ fn refused(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_small_one_has_defaults_for_the_rest() {
-    let campaign = read(SMALL);
+fn a_minimal_scenario_has_defaults() {
+    let campaign = parse_valid(MINIMAL);
     assert_eq!((campaign.name.as_str(), campaign.repetitions), ("test", 1));
-    let [setting] = campaign.settings.as_slice() else { panic!("{:?}", campaign.settings) };
-    assert_eq!(setting.variant.to_string(), "all");
-    let scenario = &setting.scenario;
+    let [condition] = campaign.conditions.as_slice() else { panic!("{:?}", campaign.conditions) };
+    assert_eq!(condition.variant.to_string(), "all");
+    let scenario = &condition.scenario;
     assert_eq!(scenario.link, smig_link::LinkSpec::paper_wired());
     assert_eq!(scenario.server_of(&scenario.clients["user"]), Some("main"));
     let big = &scenario.workload.transfers["big"];
-    assert_eq!((big.size_of(0), big.size_of(7), big.most()), (50_000_000, 50_000_000, 1));
-    assert_eq!((big.role_of(50_000_000), big.role_of(10_000)), (SizeClass::Big, SizeClass::Small));
+    assert_eq!((big.size_of(0), big.size_of(7), big.max_objects()), (50_000_000, 50_000_000, 1));
+    assert_eq!(
+        (big.size_class_of(50_000_000), big.size_class_of(10_000)),
+        (SizeClass::Big, SizeClass::Small)
+    );
     assert_eq!(scenario.accept, ValidityBounds::default());
 }
 
 /// Text to append to the small scenario, place of the error, and parts of its message.
-const WRONG: &[(&str, &str, &[&str])] = &[
+const INVALID: &[(&str, &str, &[&str])] = &[
     ("sise = 3\n", "test.toml:8: workload.transfers.big.sise: ", &["unknown field", "`size`"]),
     ("size = 3\n", "test.toml:8: ", &["duplicate key"]),
     ("start = 5\n", "test.toml:8: workload.transfers.big.start: ", &["5", "\"500ms\""]),
@@ -138,8 +141,8 @@ const WRONG: &[(&str, &str, &[&str])] = &[
     ("x = [1,\n", "test.toml:", &["array"]),
 ];
 
-/// The same for commands, appended below `[servers.other.command]` and `[clients.load.command]`.
-const WRONG_SERVER: &[(&str, &str, &[&str])] = &[
+/// The same for commands; appended below `[servers.other.command]` and `[clients.load.command]`.
+const INVALID_SERVER: &[(&str, &str, &[&str])] = &[
     ("", "test.toml:11: servers.other.command: ", &["missing field `argv`"]),
     ("argv = []\n", "test.toml:12: servers.other.command.argv: ", &["it is empty"]),
     (
@@ -150,7 +153,7 @@ const WRONG_SERVER: &[(&str, &str, &[&str])] = &[
     (
         "argv = [\"serve\", \"{prot}\"]\n",
         "test.toml:12: servers.other.command.argv: ",
-        &["{prot} is no placeholder", "{addr}, {port}, {root}, {cert}"],
+        &["unknown placeholder {prot}", "{addr}, {port}, {root}, {cert}"],
     ),
     (
         "argv = [\"serve\"]\n",
@@ -180,7 +183,7 @@ const WRONG_SERVER: &[(&str, &str, &[&str])] = &[
     (
         "argv = [\"serve\", \"{port}\"]\nversion = [\"serve\", \"{root}\"]\n",
         "test.toml:13: servers.other.command.version: ",
-        &["{root} is no placeholder; there are {dir}"],
+        &["unknown placeholder {root}; known: {dir}"],
     ),
     (
         "argv = [\"serve\", \"{port}\"]\ntls = false\n",
@@ -189,7 +192,7 @@ const WRONG_SERVER: &[(&str, &str, &[&str])] = &[
     ),
 ];
 
-const WRONG_CLIENT: &[(&str, &str, &[&str])] = &[
+const INVALID_CLIENT: &[(&str, &str, &[&str])] = &[
     (
         "argv = [\"load\"]\n",
         "test.toml:12: clients.load.command.argv: ",
@@ -198,7 +201,7 @@ const WRONG_CLIENT: &[(&str, &str, &[&str])] = &[
     (
         "argv = [\"load\", \"{url}\", \"{root}\"]\n",
         "test.toml:12: clients.load.command.argv: ",
-        &["{root} is no placeholder", "{url}, {origin}"],
+        &["unknown placeholder {root}", "{url}, {origin}"],
     ),
     (
         "argv = [\"load\", \"{url}\"]\nresult = \"csv\"\n",
@@ -213,25 +216,25 @@ const WRONG_CLIENT: &[(&str, &str, &[&str])] = &[
 ];
 
 #[test]
-fn errors_of_commands_name_file_line_key_and_what_is_right() {
+fn errors_of_commands_name_file_line_key_and_remedy() {
     let check = |before: &str, wrong: &[(&str, &str, &[&str])]| {
         for (text, place, words) in wrong {
-            let errors = refused(&format!("{before}{text}"));
+            let errors = parse_errors(&format!("{before}{text}"));
             let fits = |error: &&String| {
                 error.starts_with(place) && words.iter().all(|word| error.contains(word))
             };
             assert!(errors.iter().any(|error| fits(&error)), "{text}: {errors:#?}");
         }
     };
-    let other = SMALL.replace(
+    let other = MINIMAL.replace(
         "[clients.user]\nkind = \"smig\"\n",
         "[clients.user]\nkind = \"smig\"\nserver = \"other\"\n",
     );
     let other = format!("{other}[servers.other]\nkind = \"command\"\n[servers.other.command]\n");
-    check(&other, WRONG_SERVER);
-    let load = SMALL.replace("size = \"50MB\"\n", "size = \"50MB\"\nclient = \"load\"\n");
+    check(&other, INVALID_SERVER);
+    let load = MINIMAL.replace("size = \"50MB\"\n", "size = \"50MB\"\nclient = \"load\"\n");
     let load = format!("{load}[clients.load]\nkind = \"command\"\n[clients.load.command]\n");
-    check(&load, WRONG_CLIENT);
+    check(&load, INVALID_CLIENT);
     for (text, place, what) in [
         (
             "[servers.other]\nkind = \"command\"\n",
@@ -244,45 +247,46 @@ fn errors_of_commands_name_file_line_key_and_what_is_right() {
             "only the kind \"command\" has this",
         ),
     ] {
-        let errors = refused(&format!("{SMALL}{text}"));
+        let errors = parse_errors(&format!("{MINIMAL}{text}"));
         let fits = |error: &String| error.starts_with(place) && error.contains(what);
         assert!(errors.iter().any(fits), "{text}: {errors:#?}");
     }
 }
 
 #[test]
-fn a_command_is_named_by_its_files_bytes_and_not_by_their_place() {
+fn a_commands_hash_depends_on_its_files_bytes_and_not_on_their_path() {
     let text = "link = \"paper-wired\"\n[servers.main]\nkind = \"command\"\n[servers.main.command]\n\
         argv = [\"python3\", \"{dir}/serve.py\", \"{port}\"]\n[clients.user]\nkind = \"http1\"\n\
         [workload.transfers.big]\nsize = 9\n";
-    let cell_in = |script: &str| {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("serve.py"), script).unwrap();
-        let campaign = parse(text, "test", folder.path(), &settings).unwrap();
-        let cell = campaign.cells().remove(0);
-        let argv = &cell.scenario.servers["main"].command.as_ref().unwrap().argv;
-        assert_eq!(argv[1], folder.path().join("serve.py").display().to_string());
-        cell
+    let trial_with_script = |script: &str| {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("serve.py"), script).unwrap();
+        let campaign = parse(text, "test", dir.path(), &settings).unwrap();
+        let trial = campaign.trials().remove(0);
+        let argv = &trial.scenario.servers["main"].command.as_ref().unwrap().argv;
+        assert_eq!(argv[1], dir.path().join("serve.py").display().to_string());
+        trial
     };
-    let (one, same, other) = (cell_in("1"), cell_in("1"), cell_in("2"));
-    assert_ne!(one.scenario, same.scenario, "found in another folder");
+    let (one, same, other) =
+        (trial_with_script("1"), trial_with_script("1"), trial_with_script("2"));
+    assert_ne!(one.scenario, same.scenario, "found in another directory");
     assert_eq!(one.hash(), same.hash());
     assert_ne!(one.hash(), other.hash());
 }
 
 #[test]
-fn what_a_command_names_beside_the_scenario_is_part_of_its_hash() {
+fn files_named_by_a_command_are_part_of_the_hash() {
     let hash_with = |argument: &str, rest: &str, script: &str| {
         let text = format!(
             "link = \"paper-wired\"\n[servers.main]\nkind = \"command\"\n[servers.main.command]\n\
              argv = [\"sh\", '{argument}', \"{{port}}\"]\n{rest}\n[clients.user]\nkind = \"http1\"\n\
              [workload.transfers.big]\nsize = 9\n"
         );
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(folder.path().join("parts/more")).unwrap();
-        std::fs::write(folder.path().join("parts/more/serve.py"), script).unwrap();
-        std::fs::write(folder.path().join("beside.py"), script).unwrap();
-        parse(&text, "test", folder.path(), &settings).unwrap().cells().remove(0).hash().to_owned()
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("parts/more")).unwrap();
+        std::fs::write(dir.path().join("parts/more/serve.py"), script).unwrap();
+        std::fs::write(dir.path().join("beside.py"), script).unwrap();
+        parse(&text, "test", dir.path(), &settings).unwrap().trials().remove(0).hash().to_owned()
     };
     for (argument, rest, is_part) in [
         ("--config={dir}/parts/more/serve.py", "", true),
@@ -300,43 +304,47 @@ fn what_a_command_names_beside_the_scenario_is_part_of_its_hash() {
 }
 
 #[test]
-fn errors_name_file_line_key_and_what_is_right() {
-    for (text, place, words) in WRONG {
-        let errors = refused(&format!("{SMALL}{text}"));
+fn errors_name_file_line_key_and_remedy() {
+    for (text, place, words) in INVALID {
+        let errors = parse_errors(&format!("{MINIMAL}{text}"));
         let fits = |error: &&String| {
             error.starts_with(place) && words.iter().all(|word| error.contains(word))
         };
         assert!(errors.iter().any(|error| fits(&error)), "{text}: {errors:#?}");
     }
-    let first = refused(&format!("repetitions = 0\n{SMALL}"));
+    let first = parse_errors(&format!("repetitions = 0\n{MINIMAL}"));
     assert_eq!(first, ["test.toml:1: repetitions: 0 would measure nothing"]);
-    assert_eq!(refused("seed = \"x\"\n").len(), 1);
+    assert_eq!(parse_errors("seed = \"x\"\n").len(), 1);
 }
 
 #[test]
-fn hystart_is_of_both_hosts() {
-    let wish = |text: &str| {
-        let campaign = read(&format!("{SMALL}{text}"));
-        campaign.settings.iter().map(|setting| setting.scenario.hosts.hystart()).collect::<Vec<_>>()
+fn hystart_applies_to_both_hosts() {
+    let hystart_of = |text: &str| {
+        let campaign = parse_valid(&format!("{MINIMAL}{text}"));
+        campaign
+            .conditions
+            .iter()
+            .map(|condition| condition.scenario.hosts.hystart())
+            .collect::<Vec<_>>()
     };
-    assert_eq!(wish(""), [None]);
-    assert_eq!(wish("[hosts.client]\nhystart = true\n"), [Some(true)]);
+    assert_eq!(hystart_of(""), [None]);
+    assert_eq!(hystart_of("[hosts.client]\nhystart = true\n"), [Some(true)]);
     let both = "[hosts.server]\nhystart = false\n[hosts.client]\nhystart = false\n";
-    assert_eq!(wish(both), [Some(false)]);
+    assert_eq!(hystart_of(both), [Some(false)]);
     let variants = "[variants.start.on]\nhosts.server.hystart = true\n\
                     [variants.start.off]\nhosts.client.hystart = false\n";
-    assert_eq!(wish(variants), [Some(true), Some(false)]);
+    assert_eq!(hystart_of(variants), [Some(true), Some(false)]);
 }
 
 #[test]
 fn every_fault_is_reported_once() {
     let text = format!(
-        "{SMALL}count = 0\npriority = 3\n\n[variants.a.one]\n[variants.a.two]\n[variants.b.x]\n"
+        "{MINIMAL}count = 0\npriority = 3\n\n[variants.a.one]\n[variants.a.two]\n[variants.b.x]\n"
     );
-    let errors = refused(&text);
+    let errors = parse_errors(&text);
     assert_eq!(errors.len(), 1, "a wrong type ends the reading: {errors:#?}");
-    let text = format!("{SMALL}count = 0\ncancel = {{}}\n\n[variants.a.one]\n[variants.a.two]\n");
-    assert_eq!(refused(&text).len(), 2, "{:#?}", refused(&text));
+    let text = format!("{MINIMAL}count = 0\ncancel = {{}}\n\n[variants.a.one]\n[variants.a.two]\n");
+    assert_eq!(parse_errors(&text).len(), 2, "{:#?}", parse_errors(&text));
 }
 
 const MATRIX: &str = "
@@ -352,18 +360,18 @@ hosts.server.send_buffer = [\"1MiB\", \"4MiB\", \"8MiB\"]
 ";
 
 fn matrix() -> Campaign {
-    let base = SMALL.replace(
+    let base = MINIMAL.replace(
         "kind = \"smig\"\n[clients",
         "kind = \"smig\"\nsettings.migration.max_bulk_deferral = \"0\"\n[clients",
     );
-    read(&format!("repetitions = 4\nseed = 7\n{base}{MATRIX}"))
+    parse_valid(&format!("repetitions = 4\nseed = 7\n{base}{MATRIX}"))
 }
 
 #[test]
-fn variants_are_multiplied_in_the_files_order() {
+fn variants_are_combined_in_the_files_order() {
     let campaign = matrix();
     let names: Vec<_> =
-        campaign.settings.iter().map(|setting| setting.variant.to_string()).collect();
+        campaign.conditions.iter().map(|condition| condition.variant.to_string()).collect();
     assert_eq!(
         names,
         [
@@ -375,7 +383,7 @@ fn variants_are_multiplied_in_the_files_order() {
             "scheme=nginx buffer=large",
         ]
     );
-    let scenario = |index: usize| &campaign.settings[index].scenario;
+    let scenario = |index: usize| &campaign.conditions[index].scenario;
     assert_eq!(scenario(1).hosts.server.send_buffer.map(|sizes| sizes[2]), Some(Size(8 << 20)));
     assert_eq!(scenario(0).hosts.server.send_buffer, None);
     let main = |index| &scenario(index).servers["main"];
@@ -391,14 +399,14 @@ fn variants_are_multiplied_in_the_files_order() {
 }
 
 #[test]
-fn cells_are_one_repetition_of_all_after_the_other() {
-    let cells = matrix().cells();
-    assert_eq!(cells.len(), 24);
-    assert!(cells.is_sorted_by_key(|cell| cell.id.repetition));
-    assert!(cells[..6].iter().all(|cell| cell.seed == cells[0].seed), "paired by seed");
-    assert_ne!(cells[0].seed, cells[6].seed);
-    let again = matrix().cells();
-    let mut hashes: Vec<_> = cells.iter().map(Trial::hash).collect();
+fn trials_are_ordered_by_repetition() {
+    let trials = matrix().trials();
+    assert_eq!(trials.len(), 24);
+    assert!(trials.is_sorted_by_key(|trial| trial.id.repetition));
+    assert!(trials[..6].iter().all(|trial| trial.seed == trials[0].seed), "paired by seed");
+    assert_ne!(trials[0].seed, trials[6].seed);
+    let again = matrix().trials();
+    let mut hashes: Vec<_> = trials.iter().map(Trial::hash).collect();
     assert_eq!(hashes, again.iter().map(Trial::hash).collect::<Vec<_>>());
     hashes.sort();
     hashes.dedup();
@@ -406,32 +414,32 @@ fn cells_are_one_repetition_of_all_after_the_other() {
 }
 
 #[test]
-fn a_cell_survives_being_written() {
-    for cell in matrix().cells() {
-        let text = serde_json::to_string(&cell).unwrap();
+fn a_trial_survives_serialization() {
+    for trial in matrix().trials() {
+        let text = serde_json::to_string(&trial).unwrap();
         let back: Trial = serde_json::from_str(&text).unwrap();
-        assert_eq!(back, cell);
-        assert_eq!(back.hash(), cell.hash());
+        assert_eq!(back, trial);
+        assert_eq!(back.hash(), trial.hash());
     }
 }
 
 #[test]
-fn shares_are_a_partition_and_keep_repetitions_together() {
+fn shards_are_a_partition_and_keep_repetitions_together() {
     let campaign = matrix();
-    let all = campaign.cells();
+    let all = campaign.trials();
     for of in 1..=30 {
         let mut seen = Vec::new();
         for index in 1..=of {
-            let mine = Shard { index, of }.of_cells(all.clone(), campaign.repetitions);
+            let selected = Shard { index, of }.select(all.clone(), campaign.repetitions);
             if of <= 4 {
-                assert_eq!(mine.len() % 6, 0, "whole repetitions");
+                assert_eq!(selected.len() % 6, 0, "whole repetitions");
             }
-            seen.extend(mine.into_iter().map(|cell| cell.id));
+            seen.extend(selected.into_iter().map(|trial| trial.id));
         }
         seen.sort();
-        let mut ids: Vec<_> = all.iter().map(|cell| cell.id.clone()).collect();
+        let mut ids: Vec<_> = all.iter().map(|trial| trial.id.clone()).collect();
         ids.sort();
-        assert_eq!(seen, ids, "{of} shares");
+        assert_eq!(seen, ids, "{of} shards");
     }
     assert_eq!(Shard::parse("2/8"), Ok(Shard { index: 2, of: 8 }));
     for text in ["0/8", "9/8", "2", "a/b", "1/0", ""] {
@@ -440,38 +448,42 @@ fn shares_are_a_partition_and_keep_repetitions_together() {
 }
 
 #[test]
-fn filters_are_alternatives_on_an_axis_and_demands_across_axes() {
+fn filters_are_alternatives_within_an_axis_and_conjunctions_across_axes() {
     let campaign = matrix();
-    let taken = |texts: &[&str]| {
+    let count_matching = |texts: &[&str]| {
         let texts: Vec<_> = texts.iter().map(|&text| text.to_owned()).collect();
         let filter = Filter::parse(&texts, &campaign)?;
-        let takes = |setting: &&Condition| filter.takes(&setting.variant);
-        Ok::<_, String>(campaign.settings.iter().filter(takes).count())
+        let matches = |condition: &&Condition| filter.matches(&condition.variant);
+        Ok::<_, String>(campaign.conditions.iter().filter(matches).count())
     };
-    assert_eq!(taken(&[]), Ok(6));
-    assert_eq!(taken(&["scheme=NoMig"]), Ok(2));
-    assert_eq!(taken(&["scheme=NoMig", "scheme=nginx"]), Ok(4));
-    assert_eq!(taken(&["scheme=NoMig", "scheme=nginx", "buffer=large"]), Ok(2));
-    assert!(taken(&["scheme=Mig"]).unwrap_err().contains("MigCP, NoMig, nginx"));
-    assert!(taken(&["queue=deep"]).unwrap_err().contains("scheme, buffer"));
-    assert!(taken(&["NoMig"]).unwrap_err().contains("AXIS=NAME"));
+    assert_eq!(count_matching(&[]), Ok(6));
+    assert_eq!(count_matching(&["scheme=NoMig"]), Ok(2));
+    assert_eq!(count_matching(&["scheme=NoMig", "scheme=nginx"]), Ok(4));
+    assert_eq!(count_matching(&["scheme=NoMig", "scheme=nginx", "buffer=large"]), Ok(2));
+    assert!(count_matching(&["scheme=Mig"]).unwrap_err().contains("MigCP, NoMig, nginx"));
+    assert!(count_matching(&["queue=deep"]).unwrap_err().contains("scheme, buffer"));
+    assert!(count_matching(&["NoMig"]).unwrap_err().contains("AXIS=NAME"));
 }
 
 #[test]
-fn a_trace_is_named_by_its_bytes_and_not_by_its_place() {
-    let text = SMALL.replace(
+fn a_traces_hash_depends_on_its_bytes_and_not_on_its_path() {
+    let text = MINIMAL.replace(
         "link = \"paper-wired\"\n",
         "[link.both]\nrate = { trace = \"some.trace\" }\ndelay_ms = 1\nqueue = { packets = 9 }\n",
     );
-    let cell_in = |trace: &str| {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("some.trace"), trace).unwrap();
-        let campaign = parse(&text, "test", folder.path(), &settings).unwrap();
-        campaign.cells().remove(0)
+    let trial_with_trace = |trace: &str| {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("some.trace"), trace).unwrap();
+        let campaign = parse(&text, "test", dir.path(), &settings).unwrap();
+        campaign.trials().remove(0)
     };
-    let (one, same, other) = (cell_in("1\n2\n5\n"), cell_in("1\n2\n5\n"), cell_in("1\n2\n6\n"));
-    assert_ne!(one.scenario, same.scenario, "found in another folder");
+    let (one, same, other) = (
+        trial_with_trace("1\n2\n5\n"),
+        trial_with_trace("1\n2\n5\n"),
+        trial_with_trace("1\n2\n6\n"),
+    );
+    assert_ne!(one.scenario, same.scenario, "found in another directory");
     assert_eq!(one.hash(), same.hash());
     assert_ne!(one.hash(), other.hash());
-    assert!(refused(&text)[0].contains("some.trace"), "{:?}", refused(&text));
+    assert!(parse_errors(&text)[0].contains("some.trace"), "{:?}", parse_errors(&text));
 }

@@ -11,9 +11,9 @@ pub struct Size(pub u64);
 
 /// Duration: `"500ms"`, `"1.5s"`, `"2min"`; `0` needs no unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Span(pub Duration);
+pub struct TimeSpan(pub Duration);
 
-const SIZES: [(&str, u64); 8] = [
+const SIZE_UNITS: [(&str, u64); 8] = [
     ("", 1),
     ("B", 1),
     ("kB", 1_000),
@@ -24,7 +24,7 @@ const SIZES: [(&str, u64); 8] = [
     ("GiB", 1 << 30),
 ];
 
-const TIMES: [(&str, f64); 5] =
+const TIME_UNITS: [(&str, f64); 5] =
     [("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0)];
 
 /// Splits a text into a number and its unit.
@@ -39,18 +39,18 @@ impl Size {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (number, unit) = split(text)?;
-        let factor = SIZES.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit))?.1;
+        let factor = SIZE_UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit))?.1;
         let bytes = number * factor as f64;
         (bytes <= 1e15).then_some(Self(bytes as u64))
     }
 }
 
-impl Span {
+impl TimeSpan {
     /// Parses a duration with its unit.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (number, unit) = split(text)?;
-        let factor = match TIMES.iter().find(|(name, _)| *name == unit) {
+        let factor = match TIME_UNITS.iter().find(|(name, _)| *name == unit) {
             Some((_, factor)) => *factor,
             None if unit.is_empty() && number == 0.0 => 0.0,
             None => return None,
@@ -71,7 +71,7 @@ impl fmt::Display for Size {
     }
 }
 
-impl fmt::Display for Span {
+impl fmt::Display for TimeSpan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let micros = self.0.as_micros();
         match micros {
@@ -89,7 +89,7 @@ impl Serialize for Size {
     }
 }
 
-impl Serialize for Span {
+impl Serialize for TimeSpan {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
@@ -127,25 +127,25 @@ impl<'de> Deserialize<'de> for Size {
 struct SpanVisitor;
 
 impl de::Visitor<'_> for SpanVisitor {
-    type Value = Span;
+    type Value = TimeSpan;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a time with its unit such as \"500ms\", \"1.5s\" or \"2min\"")
     }
 
-    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Span, E> {
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<TimeSpan, E> {
         if number == 0 {
-            return Ok(Span::default());
+            return Ok(TimeSpan::default());
         }
         Err(E::invalid_value(de::Unexpected::Signed(number), &self))
     }
 
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Span, E> {
-        Span::parse(text).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<TimeSpan, E> {
+        TimeSpan::parse(text).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
     }
 }
 
-impl<'de> Deserialize<'de> for Span {
+impl<'de> Deserialize<'de> for TimeSpan {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(SpanVisitor)
     }
@@ -174,14 +174,14 @@ mod tests {
     }
 
     #[test]
-    fn times_need_units_and_come_back_as_they_were() {
+    fn times_need_units_and_round_trip() {
         for text in ["500ms", "90s", "150us"] {
-            assert_eq!(Span::parse(text).map(|span| span.to_string()).as_deref(), Some(text));
+            assert_eq!(TimeSpan::parse(text).map(|span| span.to_string()).as_deref(), Some(text));
         }
-        assert_eq!(Span::parse("0"), Some(Span::default()));
-        assert_eq!(Span::parse("1.5s"), Some(Span(Duration::from_millis(1500))));
+        assert_eq!(TimeSpan::parse("0"), Some(TimeSpan::default()));
+        assert_eq!(TimeSpan::parse("1.5s"), Some(TimeSpan(Duration::from_millis(1500))));
         for text in ["5", "s", "-1s", "5 weeks"] {
-            assert_eq!(Span::parse(text), None, "{text}");
+            assert_eq!(TimeSpan::parse(text), None, "{text}");
         }
     }
 }

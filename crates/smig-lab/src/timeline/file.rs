@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use super::{Annotation, Head, Span, Timeline, Track};
 
 /// Version of the format that this code reads and writes.
-pub(super) const VERSION: u32 = 1;
+pub(super) const FORMAT_VERSION: u32 = 1;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Line {
+enum FileLine {
     Head(Head),
     Track(Track),
     Mark(Annotation),
@@ -20,7 +20,7 @@ enum Line {
 
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
-enum LineRef<'a> {
+enum FileLineRef<'a> {
     Head(&'a Head),
     Track(&'a Track),
     Mark(&'a Annotation),
@@ -35,7 +35,7 @@ pub enum ReadError {
     Io(#[from] io::Error),
     /// A line is not part of a timeline.
     #[error(
-        "line {line}: {cause}; a timeline is what `smig lab run` writes for a cell that is sampled"
+        "line {line}: {cause}; a timeline is what `smig lab run` writes with `record.timeline`"
     )]
     Line {
         /// Number of the line, from 1.
@@ -54,11 +54,11 @@ impl Timeline {
     /// # Errors
     /// Errors of the writer.
     pub fn write_to(&self, to: &mut dyn Write) -> io::Result<()> {
-        let tracks = self.tracks.iter().map(LineRef::Track);
-        let marks = self.marks.iter().map(LineRef::Mark);
-        let spans = self.spans.iter().map(LineRef::Span);
+        let tracks = self.tracks.iter().map(FileLineRef::Track);
+        let marks = self.marks.iter().map(FileLineRef::Mark);
+        let spans = self.spans.iter().map(FileLineRef::Span);
         for line in
-            std::iter::once(LineRef::Head(&self.head)).chain(tracks).chain(marks).chain(spans)
+            std::iter::once(FileLineRef::Head(&self.head)).chain(tracks).chain(marks).chain(spans)
         {
             serde_json::to_writer(&mut *to, &line)?;
             to.write_all(b"\n")?;
@@ -75,18 +75,19 @@ impl Timeline {
     pub fn read_from(from: &mut dyn BufRead) -> Result<Self, ReadError> {
         let mut timeline: Option<Self> = None;
         for (index, text) in from.lines().enumerate() {
-            let wrong = |cause: String| ReadError::Line { line: index + 1, cause };
+            let line_error = |cause: String| ReadError::Line { line: index + 1, cause };
             let text = text?;
             if text.trim().is_empty() {
                 continue;
             }
-            let line = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+            let line =
+                serde_json::from_str(&text).map_err(|error| line_error(error.to_string()))?;
             match (line, &mut timeline) {
-                (Line::Head(head), None) => {
-                    if head.version != VERSION {
+                (FileLine::Head(head), None) => {
+                    if head.version != FORMAT_VERSION {
                         let found = head.version;
-                        return Err(wrong(format!(
-                            "the format is version {found}, this program reads version {VERSION}"
+                        return Err(line_error(format!(
+                            "the format is version {found}, this program reads version {FORMAT_VERSION}"
                         )));
                     }
                     timeline = Some(Self {
@@ -96,21 +97,21 @@ impl Timeline {
                         spans: Vec::new(),
                     });
                 }
-                (Line::Head(_), Some(_)) => return Err(wrong("a second head".into())),
-                (_, None) => return Err(wrong("the first line is not a head".into())),
-                (Line::Track(track), Some(timeline)) => {
-                    check(&track).map_err(wrong)?;
+                (FileLine::Head(_), Some(_)) => return Err(line_error("a second head".into())),
+                (_, None) => return Err(line_error("the first line is not a head".into())),
+                (FileLine::Track(track), Some(timeline)) => {
+                    check_track(&track).map_err(line_error)?;
                     timeline.tracks.push(track);
                 }
-                (Line::Mark(mark), Some(timeline)) => timeline.marks.push(mark),
-                (Line::Span(span), Some(timeline)) => timeline.spans.push(span),
+                (FileLine::Mark(mark), Some(timeline)) => timeline.marks.push(mark),
+                (FileLine::Span(span), Some(timeline)) => timeline.spans.push(span),
             }
         }
         timeline.ok_or(ReadError::Empty)
     }
 }
 
-fn check(track: &Track) -> Result<(), String> {
+fn check_track(track: &Track) -> Result<(), String> {
     let length = track.at_us.len();
     if let Some((column, values)) = track.columns.iter().find(|(_, values)| values.len() != length)
     {

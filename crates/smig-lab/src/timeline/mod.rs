@@ -104,7 +104,7 @@ impl Timeline {
     #[must_use]
     pub fn new(title: &str, origin: Time) -> Self {
         let head = Head {
-            version: file::VERSION,
+            version: file::FORMAT_VERSION,
             title: title.to_owned(),
             origin_ns: origin.as_nanos(),
             link: None,

@@ -1,4 +1,4 @@
-//! Names in a timeline's file.
+//! Vocabulary of a timeline's file.
 
 use std::fmt;
 
@@ -152,7 +152,7 @@ pub enum Outcome {
     Cancelled,
     /// With an error.
     Failed,
-    /// Not before the end of the observation.
+    /// Did not end during the observation.
     Unfinished,
 }
 

@@ -62,30 +62,30 @@ fn the_format_is_what_it_was() {
 }
 
 #[test]
-fn what_is_no_timeline_is_refused_by_line() {
+fn invalid_lines_are_reported_with_their_number() {
     let good = text(&timeline());
-    let broken = |from: &str, to: &str| {
+    let error_with = |from: &str, to: &str| {
         assert!(good.contains(from), "{from}");
         read(&good.replacen(from, to, 1)).unwrap_err().to_string()
     };
     let headless: String = good.lines().skip(1).map(|line| format!("{line}\n")).collect();
-    for (error, wanted) in [
+    for (error, expected) in [
         (read("").unwrap_err().to_string(), "empty"),
         (read("{}\n").unwrap_err().to_string(), "line 1"),
-        (broken("\"version\":1", "\"version\":2"), "version 2"),
-        (broken("[10,20]", "[10]"), "line 2: CwndBytes has 2 values for 1 times"),
-        (broken("[10,20]", "[20,10]"), "line 2: times go backwards"),
-        (broken("\"migrate\"", "\"teleport\""), "line 4"),
-        (broken("{\"head\":", "{\"foot\":"), "line 1"),
+        (error_with("\"version\":1", "\"version\":2"), "version 2"),
+        (error_with("[10,20]", "[10]"), "line 2: CwndBytes has 2 values for 1 times"),
+        (error_with("[10,20]", "[20,10]"), "line 2: times go backwards"),
+        (error_with("\"migrate\"", "\"teleport\""), "line 4"),
+        (error_with("{\"head\":", "{\"foot\":"), "line 1"),
         (read(&headless).unwrap_err().to_string(), "the first line is not a head"),
         (read(&format!("{good}{good}")).unwrap_err().to_string(), "line 6: a second head"),
     ] {
-        assert!(error.contains(wanted), "{error:?} does not say {wanted:?}");
+        assert!(error.contains(expected), "{error:?} does not say {expected:?}");
     }
 }
 
 #[test]
-fn columns_that_come_later_or_not_are_zero() {
+fn missing_column_values_are_zero() {
     let timeline = timeline();
     let track = &timeline.tracks[0];
     assert_eq!(track.points(Column::SrttUs).collect::<Vec<_>>(), [(10, 0), (20, 50_100)]);
@@ -99,7 +99,7 @@ fn columns_that_come_later_or_not_are_zero() {
 }
 
 #[test]
-fn before_the_origin_is_its_begin() {
+fn times_before_the_origin_are_zero() {
     let timeline = timeline();
     assert_eq!(timeline.micros(Time::from_nanos(4_000_000_000)), 0);
     assert_eq!(timeline.micros(Time::from_nanos(5_000_007_999)), 7);

@@ -3,9 +3,9 @@
 //! | type | what it is |
 //! |---|---|
 //! | [`Trial`](crate::scenario::Trial) | what to run: a scenario value with its seed, read from a file or built in code |
-//! | [`Variant`](crate::scenario::Variant) | the arm that the trial belongs to: a name on each axis of its campaign |
-//! | [`TrialSetup`] | what all trials of a campaign share: programs, certificate, files to serve |
-//! | [`TrialRequest`] | a trial with its setup: the input of [`run`], also that of another process |
+//! | [`Variant`](crate::scenario::Variant) | the condition of the trial: a level on each axis of its campaign |
+//! | [`TrialSetup`] | shared by all trials of a campaign: programs, certificate, files to serve |
+//! | [`TrialRequest`] | a trial with its setup: the input of [`run`], also in another process |
 //! | [`WorkloadEvent`](crate::workload::WorkloadEvent) | what its clients report while it runs |
 //! | [`TrialResult`] | the only format of a result |
 //!
@@ -13,16 +13,16 @@
 //! no state carries over to the next trial. A campaign runs each trial in a process of its own
 //! (`campaign`), the demo in its own process, because it shows the clients' events as they occur.
 
-mod folder;
-mod length;
+mod duration;
 mod machine;
 mod origin;
 mod result;
 mod run;
+mod scratch_dir;
 mod setup;
 
-pub use length::estimated_duration;
-pub use origin::{Build, Builds, Origin, Unvouched, doubt};
-pub use result::{FORMAT, Machine, TrialResult};
+pub use duration::estimated_duration;
+pub use origin::{Build, Builds, BuildsError, Origin, build_inconsistency};
+pub use result::{FORMAT_VERSION, Machine, TrialResult};
 pub use run::{TrialError, check, run};
 pub use setup::{Programs, TrialRequest, TrialSetup};

@@ -70,15 +70,15 @@ pub enum Builds {
     Any,
 }
 
-/// Why results cannot be read together.
+/// Why results must not be read together.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unvouched {
+pub enum BuildsError {
     /// There are results without a record of their build.
     #[error(
-        "{0} results do not record their build (their format is older than this record); measure \
+        "{0} results do not record their build (they are of format 1); measure \
          again, or accept them with --any-build"
     )]
-    Silent(usize),
+    NotRecorded(usize),
     /// The program was built without a commit.
     #[error(
         "the results are of a build without a known commit; build with `scripts/reproduce`, or \
@@ -91,42 +91,44 @@ pub enum Unvouched {
         .0.len(),
         .0.join("; ")
     )]
-    Mixed(Vec<String>),
+    Several(Vec<String>),
 }
 
 impl Builds {
     /// Checks whether results of these origins may be read together.
     ///
     /// # Errors
-    /// [`Unvouched`], only under [`Builds::One`].
+    /// [`BuildsError`], only under [`Builds::One`].
     pub fn check<'a>(
         self,
         origins: impl IntoIterator<Item = Option<&'a Origin>>,
-    ) -> Result<(), Unvouched> {
+    ) -> Result<(), BuildsError> {
         match self {
             Self::Any => Ok(()),
-            Self::One => doubt(origins).map_or(Ok(()), Err),
+            Self::One => build_inconsistency(origins).map_or(Ok(()), Err),
         }
     }
 }
 
-/// Returns the objection to reading results of these origins together, if any.
+/// Returns why results of these origins must not be read together, if so.
 #[must_use]
-pub fn doubt<'a>(origins: impl IntoIterator<Item = Option<&'a Origin>>) -> Option<Unvouched> {
+pub fn build_inconsistency<'a>(
+    origins: impl IntoIterator<Item = Option<&'a Origin>>,
+) -> Option<BuildsError> {
     let mut builds = BTreeSet::new();
-    let mut silent = 0;
+    let mut not_recorded = 0;
     for origin in origins {
         match origin {
             Some(origin) => drop(builds.insert(&origin.build)),
-            None => silent += 1,
+            None => not_recorded += 1,
         }
     }
-    if silent > 0 {
-        Some(Unvouched::Silent(silent))
+    if not_recorded > 0 {
+        Some(BuildsError::NotRecorded(not_recorded))
     } else if builds.len() > 1 {
-        Some(Unvouched::Mixed(builds.iter().map(ToString::to_string).collect()))
+        Some(BuildsError::Several(builds.iter().map(ToString::to_string).collect()))
     } else if builds.iter().any(|build| build.commit.is_none()) {
-        Some(Unvouched::NoCommit)
+        Some(BuildsError::NoCommit)
     } else {
         None
     }
@@ -144,14 +146,14 @@ mod tests {
     #[test]
     fn results_of_one_known_build_are_read_together_and_others_are_not() {
         let (a, b) = (origin(Some("c1"), "p1"), origin(Some("c1"), "p2"));
-        let nameless = origin(None, "p1");
+        let without_commit = origin(None, "p1");
         let check = |origins: &[Option<&Origin>]| Builds::One.check(origins.iter().copied());
         assert_eq!(check(&[Some(&a), Some(&a)]), Ok(()));
         assert_eq!(check(&[]), Ok(()));
-        assert_eq!(check(&[Some(&a), None, None]), Err(Unvouched::Silent(2)));
-        assert_eq!(check(&[Some(&nameless)]), Err(Unvouched::NoCommit));
+        assert_eq!(check(&[Some(&a), None, None]), Err(BuildsError::NotRecorded(2)));
+        assert_eq!(check(&[Some(&without_commit)]), Err(BuildsError::NoCommit));
         assert!(
-            matches!(check(&[Some(&a), Some(&b)]), Err(Unvouched::Mixed(two)) if two.len() == 2)
+            matches!(check(&[Some(&a), Some(&b)]), Err(BuildsError::Several(two)) if two.len() == 2)
         );
         assert_eq!(Builds::Any.check([Some(&a), Some(&b), None]), Ok(()));
     }

@@ -11,7 +11,7 @@ use crate::scenario::{Scenario, TrialId, ValidityBounds};
 use crate::workload::Observation;
 
 /// Format version of the lines; readers reject greater ones.
-pub const FORMAT: u32 = 2;
+pub const FORMAT_VERSION: u32 = 2;
 
 /// Result of a trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -44,12 +44,12 @@ pub struct TrialResult {
     /// Statistics of further links.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub more_links: Vec<LinkReport>,
-    /// Packets dropped in the hosts' own devices: 0 in a run that counts.
+    /// Packets dropped in the hosts' own devices: 0 in a valid run.
     pub device_drops: u64,
     /// Whether CUBIC used HyStart at the end of the run; absent if the kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hystart: Option<bool>,
-    /// Why the run does not count; empty if it does.
+    /// Why the run is invalid; empty if it is valid.
     pub disturbed: Vec<String>,
     /// What the clients observed.
     pub observation: Observation,
@@ -75,13 +75,13 @@ pub struct Machine {
     pub jobs: usize,
 }
 
-/// Returns why a run does not count; empty if it does.
+/// Returns why a run is invalid; empty if it is valid.
 pub(super) fn disturbances(
     accept: &ValidityBounds,
     links: &[LinkReport],
     device_drops: u64,
 ) -> Vec<String> {
-    let mut why = Vec::new();
+    let mut reasons = Vec::new();
     let late = links.iter().map(|link| link.lateness.p99).max().unwrap_or_default();
     let bound = accept.lateness_p99.0;
     if late > bound {
@@ -92,10 +92,11 @@ pub(super) fn disturbances(
             ""
         };
         let (late, bound) = (millis(late), millis(bound));
-        why.push(format!("the link was late: {late:.1} ms at p99, limit {bound:.1} ms{advice}"));
+        reasons
+            .push(format!("the link was late: {late:.1} ms at p99, limit {bound:.1} ms{advice}"));
     }
     if device_drops > 0 {
-        why.push(format!("the hosts' network devices dropped {device_drops} packets"));
+        reasons.push(format!("the hosts' network devices dropped {device_drops} packets"));
     }
-    why
+    reasons
 }

@@ -12,13 +12,13 @@ use smig_link::LinkReport;
 use smig_testbed::hystart::{self, HystartError, HystartGuard};
 use smig_testbed::netns::{Host, HostSpec, LabError, LinkSetup, Privilege, Testbed};
 
-use super::length::time_limit;
+use super::duration::time_limit;
 use super::origin::{Origin, load_average};
-use super::result::{FORMAT, Machine, TrialResult, disturbances};
+use super::result::{FORMAT_VERSION, Machine, TrialResult, disturbances};
 use super::setup::TrialRequest;
-use crate::peer::{PeerError, RunAs, ServerEnv, ServerJob, ServerProcess};
-use crate::recording::{TIMELINES, TrialRecorder};
+use crate::recording::{TIMELINES_DIR, TrialRecorder};
 use crate::scenario::{HostSettings, ServerKind, ServerSpec};
+use crate::servers::{RunAs, ServerEnv, ServerError, ServerJob, ServerProcess};
 use crate::workload::{
     self, CommandEnv, EventSender, Observation, RunPhase, ServerFiles, WorkloadError, WorkloadSpec,
 };
@@ -28,19 +28,19 @@ use crate::workload::{
 pub enum TrialError {
     /// The hosts or the link failed.
     #[error(transparent)]
-    Lab(#[from] LabError),
+    Testbed(#[from] LabError),
     /// HyStart could not be set.
     #[error(transparent)]
     Hystart(#[from] HystartError),
     /// A server failed to start.
     #[error(transparent)]
-    Peer(#[from] PeerError),
+    Server(#[from] ServerError),
     /// The clients failed.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
     /// A server exited during the run.
     #[error("{0}")]
-    PeerEnded(String),
+    ServerExited(String),
     /// A file could not be read or written.
     #[error("{doing}: {cause}")]
     Io {
@@ -77,24 +77,27 @@ pub fn run(
     privilege: Privilege,
     events: Option<EventSender>,
 ) -> Result<TrialResult, TrialError> {
-    let began = Instant::now();
+    let started = Instant::now();
     let load_before = load_average();
     let unix_time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let scenario = &request.trial.scenario;
-    let hystart =
-        scenario.hosts.hystart().map(|on| HystartGuard::start(keeper(request), on)).transpose()?;
+    let hystart = scenario
+        .hosts
+        .hystart()
+        .map(|on| HystartGuard::start(hystart_command(request), on))
+        .transpose()?;
     let recording = request.timeline.as_ref().map(|path| TrialRecorder::new(&request.trial, path));
-    let mut testbed = testbed(request, recording.as_ref())?;
+    let mut testbed = start_testbed(request, recording.as_ref())?;
     let drops_before = testbed.device_drops().map_err(io_error("reading the devices' counters"))?;
-    let (peers, ports) = start_servers(request, privilege, &testbed)?;
-    let mut run = RunOf { testbed: &mut testbed, recording };
-    let (observation, links) = run.observe(request, &ports, events)?;
-    let recording = run.recording;
+    let (servers, ports) = start_servers(request, privilege, &testbed)?;
+    let mut trial_run = TrialRun { testbed: &mut testbed, recording };
+    let (observation, links) = trial_run.observe(request, &ports, events)?;
+    let recording = trial_run.recording;
     let drops = testbed.device_drops().map_err(io_error("reading the devices' counters"))?;
-    for peer in &peers {
-        peer.check().map_err(TrialError::PeerEnded)?;
+    for server in &servers {
+        server.check().map_err(TrialError::ServerExited)?;
     }
-    drop(peers);
+    drop(servers);
     drop(testbed);
     let hystart_was_on = hystart::present();
     drop(hystart);
@@ -108,40 +111,40 @@ pub fn run(
     let mut links = links.into_iter();
     let link = links.next().ok_or(TrialError::Panicked)?;
     Ok(TrialResult {
-        format: FORMAT,
+        format: FORMAT_VERSION,
         id: request.trial.id.clone(),
         hash: request.trial.hash().to_owned(),
         seed: request.trial.seed,
         scenario: scenario.clone(),
         versions: request.versions.clone(),
-        machine: Machine::here(request.jobs),
+        machine: Machine::current(request.jobs),
         origin: Some(Origin { build: request.build.clone(), load: [load_before, load_average()] }),
         unix_time: unix_time.map_or(0, |time| time.as_secs()),
         attempt: request.attempt,
-        seconds: began.elapsed().as_secs_f64(),
+        seconds: started.elapsed().as_secs_f64(),
         disturbed,
         link,
         more_links: links.collect(),
         device_drops,
         hystart: hystart_was_on,
         observation,
-        server_events: events_of(request),
+        server_events: read_server_events(request),
         timeline: request
             .timeline
             .as_ref()
             .and_then(|path| path.file_name())
-            .map(|name| format!("{TIMELINES}/{}", name.to_string_lossy())),
+            .map(|name| format!("{TIMELINES_DIR}/{}", name.to_string_lossy())),
     })
 }
 
 /// Builds the command of the process that maintains the trial's HyStart setting.
-fn keeper(request: &TrialRequest) -> Command {
+fn hystart_command(request: &TrialRequest) -> Command {
     let mut command = Command::new(&request.smig);
     command.args(["lab", "hystart"]);
     command
 }
 
-fn testbed(
+fn start_testbed(
     request: &TrialRequest,
     recording: Option<&TrialRecorder>,
 ) -> Result<Testbed, TrialError> {
@@ -167,11 +170,11 @@ fn host_spec(host: &HostSettings) -> HostSpec {
     if let Some(segments) = host.initial_window {
         spec = spec.initial_window(segments);
     }
-    if let Some([least, initial, most]) = host.send_buffer {
-        spec = spec.send_buffer(least.0, initial.0, most.0);
+    if let Some([min, initial, max]) = host.send_buffer {
+        spec = spec.send_buffer(min.0, initial.0, max.0);
     }
-    if let Some([least, initial, most]) = host.receive_buffer {
-        spec = spec.receive_buffer(least.0, initial.0, most.0);
+    if let Some([min, initial, max]) = host.receive_buffer {
+        spec = spec.receive_buffer(min.0, initial.0, max.0);
     }
     if let Some(sack) = host.sack {
         spec = spec.sysctl("ipv4/tcp_sack", if sack { "1" } else { "0" });
@@ -183,53 +186,57 @@ fn host_spec(host: &HostSettings) -> HostSpec {
 }
 
 /// Running servers, and the port of each.
-type Started = (Vec<ServerProcess>, BTreeMap<String, u16>);
+type StartedServers = (Vec<ServerProcess>, BTreeMap<String, u16>);
 
 fn start_servers(
     request: &TrialRequest,
     privilege: Privilege,
     testbed: &Testbed,
-) -> Result<Started, TrialError> {
+) -> Result<StartedServers, TrialError> {
     let host = testbed.server();
-    let place = place(request, privilege, host.address());
-    let (mut peers, mut ports) = (Vec::new(), BTreeMap::new());
+    let env = server_env(request, privilege, host.address());
+    let (mut servers, mut ports) = (Vec::new(), BTreeMap::new());
     for (number, (name, server)) in (0..).zip(&request.trial.scenario.servers) {
         let launch =
-            place.launch(&ServerJob { name, number, server, program: program(request, name) });
-        peers.push(launch.start(host, &request.smig)?);
+            env.launch(&ServerJob { name, number, server, program: server_program(request, name) });
+        servers.push(launch.start(host, &request.smig)?);
         ports.insert(name.clone(), launch.address.port());
     }
-    Ok((peers, ports))
+    Ok((servers, ports))
 }
 
-fn place(request: &TrialRequest, privilege: Privilege, address: std::net::Ipv4Addr) -> ServerEnv {
-    let material = ServerFiles::at(&request.material);
+fn server_env(
+    request: &TrialRequest,
+    privilege: Privilege,
+    address: std::net::Ipv4Addr,
+) -> ServerEnv {
+    let paths = ServerFiles::at(&request.server_files);
     ServerEnv {
-        folder: material.files,
-        certificate: material.certificate,
-        key: material.key,
-        both: material.both,
+        root: paths.files,
+        certificate: paths.certificate,
+        key: paths.key,
+        cert_and_key: paths.cert_and_key,
         scratch: request.scratch.clone(),
         smig: request.smig.clone(),
         address,
-        owner: match privilege {
+        run_as: match privilege {
             Privilege::Root => RunAs::Root,
             Privilege::UserNamespace => RunAs::User,
         },
     }
 }
 
-fn program<'a>(request: &'a TrialRequest, server: &str) -> &'a std::path::Path {
+fn server_program<'a>(request: &'a TrialRequest, server: &str) -> &'a std::path::Path {
     request.programs.get(server).unwrap_or(&request.smig)
 }
 
-/// The run itself, over a testbed whose servers are up.
-struct RunOf<'a> {
+/// The run of the clients, on a testbed whose servers are ready.
+struct TrialRun<'a> {
     testbed: &'a mut Testbed,
     recording: Option<TrialRecorder>,
 }
 
-impl RunOf<'_> {
+impl TrialRun<'_> {
     /// Runs the clients; returns their observation and the links' reports.
     fn observe(
         &mut self,
@@ -237,28 +244,28 @@ impl RunOf<'_> {
         ports: &BTreeMap<String, u16>,
         events: Option<EventSender>,
     ) -> Result<(Observation, Vec<LinkReport>), TrialError> {
-        let certificate = fs::read_to_string(ServerFiles::at(&request.material).certificate)
+        let certificate = fs::read_to_string(ServerFiles::at(&request.server_files).certificate)
             .map_err(io_error("reading the certificate"))?;
         let spec = WorkloadSpec {
             scenario: request.trial.scenario.clone(),
             seed: request.trial.seed,
-            servers: targets(request, self.testbed.server(), ports),
+            servers: server_addrs(request, self.testbed.server(), ports),
             certificate,
             commands: CommandEnv {
                 smig: request.smig.clone(),
-                certificate: ServerFiles::at(&request.material).certificate,
+                certificate: ServerFiles::at(&request.server_files).certificate,
             },
             time_limit: time_limit(&request.trial.scenario),
             events,
         };
-        let (tell, told) = mpsc::channel();
-        let (go_on, wait) = mpsc::channel();
-        // The clients pause while this thread does the work that belongs to the moment.
-        let mut pause = move |moment| {
-            if tell.send(moment).is_ok() {
+        let (phase_sender, phases) = mpsc::channel();
+        let (resume, resumed) = mpsc::channel();
+        // The clients are blocked while this thread does the work of the phase.
+        let mut pause = move |phase| {
+            if phase_sender.send(phase).is_ok() {
                 // Fails only if this thread has returned early; then the result is discarded
                 // anyway.
-                let _ = wait.recv();
+                let _ = resumed.recv();
             }
         };
         let clients = self
@@ -267,13 +274,13 @@ impl RunOf<'_> {
             .run(move || workload::run(spec, &mut pause))
             .map_err(io_error("entering the clients' host"))?;
         let mut links = None;
-        for moment in told {
-            match moment {
-                RunPhase::Begins => self.begin()?,
-                RunPhase::Ended => links = Some(self.end()?),
+        for phase in phases {
+            match phase {
+                RunPhase::Ready => self.begin()?,
+                RunPhase::Finished => links = Some(self.end()?),
             }
             // Fails only if the clients have returned; `join` reports why.
-            let _ = go_on.send(());
+            let _ = resume.send(());
         }
         let observation = clients.join().map_err(|_| TrialError::Panicked)??;
         Ok((observation, links.ok_or(TrialError::Panicked)?))
@@ -297,7 +304,7 @@ impl RunOf<'_> {
 }
 
 /// Returns the address of each client's server on the client's link.
-fn targets(
+fn server_addrs(
     request: &TrialRequest,
     host: &Host,
     ports: &BTreeMap<String, u16>,
@@ -313,8 +320,8 @@ fn targets(
 }
 
 /// Reads the events that our own servers logged.
-fn events_of(request: &TrialRequest) -> BTreeMap<String, Vec<serde_json::Value>> {
-    let ours = |(_, server): &(&String, &ServerSpec)| server.kind == ServerKind::Smig;
+fn read_server_events(request: &TrialRequest) -> BTreeMap<String, Vec<serde_json::Value>> {
+    let is_smig = |(_, server): &(&String, &ServerSpec)| server.kind == ServerKind::Smig;
     let events = |(name, _): (&String, &ServerSpec)| {
         let path = request.scratch.join(format!("server-{name}.out"));
         let text = fs::read_to_string(path).unwrap_or_default();
@@ -322,5 +329,5 @@ fn events_of(request: &TrialRequest) -> BTreeMap<String, Vec<serde_json::Value>>
         let events = text.lines().filter(|line| line.starts_with('{'));
         (name.clone(), events.filter_map(|line| serde_json::from_str(line).ok()).collect())
     };
-    request.trial.scenario.servers.iter().filter(ours).map(events).collect()
+    request.trial.scenario.servers.iter().filter(is_smig).map(events).collect()
 }

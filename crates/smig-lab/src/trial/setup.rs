@@ -1,4 +1,4 @@
-//! What the trials of one campaign share: programs, a certificate, and the files to serve.
+//! Shared by the trials of a campaign: programs, a certificate, and the files to serve.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
-use super::folder::ScratchDir;
 use super::origin::Build;
-use crate::peer::{build_go_server, program_of};
+use super::scratch_dir::ScratchDir;
 use crate::scenario::{ServerKind, Trial};
+use crate::servers::{build_go_server, find_server_program};
 use crate::workload::ServerFiles;
 
-/// The programs that take part in trials.
+/// The programs that trials use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Programs {
     /// Path of the `smig` program.
@@ -39,18 +39,18 @@ impl Programs {
 /// The directory and the programs of a campaign. Dropping it removes the directory.
 #[derive(Debug)]
 pub struct TrialSetup {
-    folder: ScratchDir,
+    dir: ScratchDir,
     programs: Programs,
     jobs: usize,
 }
 
-/// A trial with its setup: the input of [`run`](super::run()), also that of another process.
+/// A trial with its setup: the input of [`run`](super::run()), also in another process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrialRequest {
     /// Trial to run.
     pub trial: Trial,
     /// Directory with content and certificate ([`ServerFiles`]).
-    pub material: PathBuf,
+    pub server_files: PathBuf,
     /// Empty directory for this run.
     pub scratch: PathBuf,
     /// Path of the `smig` program.
@@ -70,7 +70,7 @@ pub struct TrialRequest {
 }
 
 /// Returns the servers' address on a link of a testbed.
-const fn address_on(link: u8) -> Ipv4Addr {
+const fn server_address(link: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 99, link, 1)
 }
 
@@ -80,23 +80,23 @@ impl TrialSetup {
     ///
     /// # Errors
     /// The directory for temporary files cannot be written, or the disk is full.
-    pub fn make(mut programs: Programs, trials: &[Trial], jobs: usize) -> io::Result<Self> {
-        let folder = ScratchDir::make()?;
+    pub fn create(mut programs: Programs, trials: &[Trial], jobs: usize) -> io::Result<Self> {
+        let dir = ScratchDir::create()?;
         let links = trials.iter().map(|trial| trial.scenario.more_links.len()).max().unwrap_or(0);
-        let addresses: Vec<_> = (0..=u8::MAX).take(links + 1).map(address_on).collect();
-        let material = ServerFiles::make(folder.path(), &addresses)?;
+        let addresses: Vec<_> = (0..=u8::MAX).take(links + 1).map(server_address).collect();
+        let server_files = ServerFiles::create(dir.path(), &addresses)?;
         for trial in trials {
-            material.provide(&trial.scenario)?;
+            server_files.create_files(&trial.scenario)?;
         }
         if let Some(go) = programs.servers.get_mut(&ServerKind::Go) {
-            *go = build_go_server(go, folder.path())?;
+            *go = build_go_server(go, dir.path())?;
         }
-        Ok(Self { folder, programs, jobs })
+        Ok(Self { dir, programs, jobs })
     }
 
     /// Returns the directory of certificate and files; see [`ServerFiles::at`].
-    fn folder(&self) -> &Path {
-        self.folder.path()
+    fn dir(&self) -> &Path {
+        self.dir.path()
     }
 
     /// Creates a run's own directory, which is removed when it is dropped, and the run's request.
@@ -104,18 +104,18 @@ impl TrialSetup {
     /// # Errors
     /// The directory cannot be created.
     pub fn request(&self, trial: &Trial, attempt: u32) -> io::Result<(TempDir, TrialRequest)> {
-        let scratch = TempDir::with_prefix_in("trial-", self.folder())?;
+        let scratch = TempDir::with_prefix_in("trial-", self.dir())?;
         let Programs { smig, build, servers, versions } = &self.programs;
         let program = |(name, server): (&String, &crate::scenario::ServerSpec)| {
             let program = match server.kind {
-                ServerKind::Command => program_of(server, smig),
+                ServerKind::Command => find_server_program(server, smig),
                 kind => server.program.clone().or_else(|| servers.get(&kind).cloned()),
             };
             Some((name.clone(), program?))
         };
         let request = TrialRequest {
             trial: trial.clone(),
-            material: self.folder().to_owned(),
+            server_files: self.dir().to_owned(),
             scratch: scratch.path().to_owned(),
             smig: smig.clone(),
             programs: trial.scenario.servers.iter().filter_map(program).collect(),

@@ -10,18 +10,18 @@ use http_body::{Body, Frame, SizeHint};
 use super::content::Content;
 
 /// Size of the frames of an upload in bytes.
-const PIECE: usize = 16 << 10;
+const FRAME_BYTES: usize = 16 << 10;
 
 /// A body of [`Content`], generated as it is sent.
 #[derive(Debug)]
 pub(super) struct Upload {
     content: Content,
-    left: u64,
+    remaining: u64,
 }
 
 impl Upload {
     pub(super) const fn new(size: u64) -> Self {
-        Self { content: Content::new(), left: size }
+        Self { content: Content::new(), remaining: size }
     }
 }
 
@@ -33,19 +33,19 @@ impl Body for Upload {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if self.left == 0 {
+        if self.remaining == 0 {
             return Poll::Ready(None);
         }
-        let length = PIECE.min(usize::try_from(self.left).unwrap_or(PIECE));
-        self.left -= length as u64;
-        Poll::Ready(Some(Ok(Frame::data(self.content.piece(length)))))
+        let length = FRAME_BYTES.min(usize::try_from(self.remaining).unwrap_or(FRAME_BYTES));
+        self.remaining -= length as u64;
+        Poll::Ready(Some(Ok(Frame::data(self.content.next_bytes(length)))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.left == 0
+        self.remaining == 0
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.left)
+        SizeHint::with_exact(self.remaining)
     }
 }

@@ -1,4 +1,4 @@
-//! Clients that are commands of the user: one process for each request of a transfer's schedule.
+//! Clients that are commands: one process for each request of a transfer's schedule.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,17 +12,17 @@ use tokio::process::{ChildStderr, ChildStdout};
 use tokio::sync::oneshot;
 use tokio::time::sleep_until;
 
-use super::command_output::{LastWords, ObjectLines};
-use super::material::path_of;
+use super::command_output::{ObjectLines, StderrTail};
 use super::result::{ObjectResult, Outcome};
 use super::run::Run;
-use crate::peer::program_named;
-use crate::scenario::{ClientCommand, ResultFormat, fill};
+use super::server_files::object_path;
+use crate::scenario::{ClientCommand, ResultFormat, fill_placeholders};
+use crate::servers::find_program;
 
-/// What clients that are commands need.
+/// Environment of clients that are commands.
 #[derive(Debug, Clone)]
 pub(crate) struct CommandEnv {
-    /// The `smig` program, which starts them so that everything that they start ends with them.
+    /// The `smig` program, which starts each in a PID namespace: its descendants end with it.
     pub(crate) smig: PathBuf,
     /// The certificate that they must trust, PEM.
     pub(crate) certificate: PathBuf,
@@ -43,7 +43,7 @@ pub(super) struct CommandClient {
 #[derive(Debug)]
 enum CommandEnd {
     Exited(ExitStatus),
-    /// It had to be killed at the run's end.
+    /// It was killed at the end of the run.
     TimedOut,
 }
 
@@ -56,7 +56,7 @@ impl CommandClient {
         env: &CommandEnv,
     ) -> Result<Self, String> {
         let name = command.argv.first().map_or("", String::as_str);
-        let program = program_named(name).ok_or_else(|| format!("{name:?} is not installed"))?;
+        let program = find_program(name).ok_or_else(|| format!("{name:?} is not installed"))?;
         let scheme = if has_tls { "https" } else { "http" };
         Ok(Self {
             command: command.clone(),
@@ -68,45 +68,47 @@ impl CommandClient {
         })
     }
 
-    /// Runs the command once; returns its objects. `empty` is the result of a request that starts now.
-    pub(super) async fn run(&self, run: &Run, empty: ObjectResult) -> Vec<ObjectResult> {
-        let mut lines = ObjectLines::new(empty.clone());
-        let mut words = LastWords::default();
-        let command = self.command(&empty);
-        let ended = run_to_end(run, command, &mut lines, &mut words).await;
+    /// Runs the command once; returns its objects. `initial` is the result before the start.
+    pub(super) async fn run(&self, run: &Run, initial: ObjectResult) -> Vec<ObjectResult> {
+        let mut lines = ObjectLines::new(initial.clone());
+        let mut stderr_tail = StderrTail::default();
+        let command = self.build_command(&initial);
+        let ended = run_to_end(run, command, &mut lines, &mut stderr_tail).await;
         let ended_ns = ended.as_ref().map_or_else(|_| run.since_began(), |(ended_ns, _)| *ended_ns);
         let failure = match ended {
             Ok((_, CommandEnd::Exited(status))) if status.success() => None,
             Ok((_, CommandEnd::Exited(status))) => {
-                let last = words.line().map_or_else(String::new, |last| format!(": {last}"));
+                let last =
+                    stderr_tail.last_line().map_or_else(String::new, |last| format!(": {last}"));
                 Some(Outcome::Failed(format!("{status}{last}")))
             }
             Ok((_, CommandEnd::TimedOut)) => Some(Outcome::TimedOut),
             Err(why) => Some(Outcome::Failed(why)),
         };
-        let end = |outcome| ObjectResult { ended_ns, outcome, ..empty.clone() };
+        let object_with = |outcome| ObjectResult { ended_ns, outcome, ..initial.clone() };
         match (self.command.result, failure) {
             (ResultFormat::Exit, None) => {
-                vec![ObjectResult { bytes: empty.size, ..end(Outcome::Complete) }]
+                vec![ObjectResult { bytes: initial.size, ..object_with(Outcome::Complete) }]
             }
-            (ResultFormat::Exit, Some(failure)) => vec![end(failure)],
+            (ResultFormat::Exit, Some(failure)) => vec![object_with(failure)],
             (ResultFormat::JsonLines, failure) => {
                 let ObjectLines { mut objects, fault, .. } = lines;
-                let none = || objects.is_empty().then(|| "it has printed no object".to_owned());
-                let fault = || fault.or_else(none).map(Outcome::Failed);
-                objects.extend(failure.or_else(fault).map(end));
+                let no_object =
+                    || objects.is_empty().then(|| "it has printed no object".to_owned());
+                let fault = || fault.or_else(no_object).map(Outcome::Failed);
+                objects.extend(failure.or_else(fault).map(object_with));
                 objects
             }
         }
     }
 
-    fn command(&self, object: &ObjectResult) -> Command {
-        let value = |name: &str| self.value(name, object);
+    fn build_command(&self, object: &ObjectResult) -> Command {
+        let value = |name: &str| self.placeholder_value(name, object);
         let mut command = Command::new(&self.env.smig);
         command.args(["lab", "exec-child", "--"]).arg(&self.program);
-        command.args(self.command.argv.iter().skip(1).map(|text| fill(text, &value)));
+        command.args(self.command.argv.iter().skip(1).map(|text| fill_placeholders(text, &value)));
         let environment = self.command.environment.iter();
-        command.envs(environment.map(|(name, text)| (name, fill(text, &value))));
+        command.envs(environment.map(|(name, text)| (name, fill_placeholders(text, &value))));
         command.stdin(Stdio::null()).stderr(Stdio::piped()).stdout(match self.command.result {
             ResultFormat::Exit => Stdio::null(),
             ResultFormat::JsonLines => Stdio::piped(),
@@ -116,16 +118,16 @@ impl CommandClient {
         command
     }
 
-    fn value(&self, name: &str, object: &ObjectResult) -> Option<String> {
+    fn placeholder_value(&self, name: &str, object: &ObjectResult) -> Option<String> {
         Some(match name {
-            "url" => format!("{}{}", self.origin, path_of(object.size)),
+            "url" => format!("{}{}", self.origin, object_path(object.size)),
             "origin" => self.origin.clone(),
             "addr" => self.server.ip().to_string(),
             "port" => self.server.port().to_string(),
             "size" => object.size.to_string(),
             "number" => object.number.to_string(),
             "seed" => self.seed.to_string(),
-            "cert" => shown(&self.env.certificate),
+            "cert" => path_text(&self.env.certificate),
             _ => return None,
         })
     }
@@ -140,26 +142,26 @@ async fn run_to_end(
     run: &Run,
     command: Command,
     lines: &mut ObjectLines,
-    words: &mut LastWords,
+    stderr_tail: &mut StderrTail,
 ) -> Result<(u64, CommandEnd), String> {
-    let shown = |error: io::Error| error.to_string();
-    let (tell, mut ended) = oneshot::channel();
-    // Fails if the run has ended first.
-    let mut child = Child::spawn_here(command, || _ = tell.send(()))
+    let to_text = |error: io::Error| error.to_string();
+    let (exit_sender, mut ended) = oneshot::channel();
+    // Fails if the run has ended before the command.
+    let mut child = Child::spawn_here(command, || _ = exit_sender.send(()))
         .map_err(|error| format!("cannot start it: {error}"))?;
-    let out = child.stdout.take().map(ChildStdout::from_std).transpose().map_err(shown)?;
-    let err = child.stderr.take().map(ChildStderr::from_std).transpose().map_err(shown)?;
+    let out = child.stdout.take().map(ChildStdout::from_std).transpose().map_err(to_text)?;
+    let err = child.stderr.take().map(ChildStderr::from_std).transpose().map_err(to_text)?;
     let read_lines = async {
         let Some(out) = out else { return Ok(()) };
         lines.read(out, || run.since_began()).await
     };
-    let read_words = async {
+    let read_stderr = async {
         let Some(err) = err else { return Ok(()) };
-        words.read(err).await.map_err(shown)
+        stderr_tail.read(err).await.map_err(to_text)
     };
-    let mut reading = pin!(async { tokio::try_join!(read_lines, read_words) });
+    let mut reading = pin!(async { tokio::try_join!(read_lines, read_stderr) });
     let (mut ended_ns, mut is_read) = (None, false);
-    // The time is that of the end. What it has printed is read after it; nothing prints any more.
+    // `ended_ns` is the time of the exit; output that is still in the pipes is read after it.
     while ended_ns.is_none() || !is_read {
         tokio::select! {
             // Fails only if the waiting thread has panicked, which `wait` reports.
@@ -172,9 +174,9 @@ async fn run_to_end(
         }
     }
     let Some(ended_ns) = ended_ns else { return Ok((run.since_began(), CommandEnd::TimedOut)) };
-    Ok((ended_ns, CommandEnd::Exited(child.wait().map_err(shown)?)))
+    Ok((ended_ns, CommandEnd::Exited(child.wait().map_err(to_text)?)))
 }
 
-fn shown(path: &Path) -> String {
+fn path_text(path: &Path) -> String {
     path.display().to_string()
 }

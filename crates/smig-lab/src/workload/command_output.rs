@@ -1,4 +1,4 @@
-//! What a client's command prints, read as it comes and within limits.
+//! Output of a client's command, read as it arrives and within limits.
 
 use std::io;
 
@@ -7,15 +7,15 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use super::result::{ObjectResult, Outcome};
 
-/// Limit of a command's standard output, in MiB.
-const MAX_OUTPUT: usize = 64;
-/// Limit of a command's objects.
+/// Maximum size of a command's standard output, in MiB.
+const MAX_OUTPUT_MIB: usize = 64;
+/// Maximum number of a command's objects.
 const MAX_OBJECTS: usize = 100_000;
-/// Bytes of standard error that are kept: the last ones.
-const MAX_WORDS: usize = 4 << 10;
-/// Bytes of a read.
-const CHUNK: usize = 64 << 10;
-/// What the clock of a command may be ahead of ours; its times are rounded.
+/// Number of last bytes of standard error that are retained.
+const MAX_STDERR_TAIL_BYTES: usize = 4 << 10;
+/// Maximum size of a read.
+const READ_CHUNK_BYTES: usize = 64 << 10;
+/// How far a command's times, which are rounded, may be ahead of our clock.
 const CLOCK_TOLERANCE_NS: u64 = 10_000_000;
 
 /// One object, as a command reports it. Times are milliseconds since the start of the command.
@@ -39,13 +39,13 @@ struct ObjectLine {
     error: Option<String>,
 }
 
-/// The objects that a command has printed, up to the first line that is none.
+/// The objects that a command has printed, up to the first invalid line.
 #[derive(Debug)]
 pub(super) struct ObjectLines {
     /// The result of a request that starts with the command.
-    empty: ObjectResult,
+    initial: ObjectResult,
     pub(super) objects: Vec<ObjectResult>,
-    /// The first line that is no object, and why.
+    /// The first invalid line, and why.
     pub(super) fault: Option<String>,
     /// Complete lines so far.
     lines: usize,
@@ -55,11 +55,11 @@ pub(super) struct ObjectLines {
 }
 
 impl ObjectLines {
-    pub(super) const fn new(empty: ObjectResult) -> Self {
-        Self { empty, objects: Vec::new(), fault: None, lines: 0, bytes: 0, partial: Vec::new() }
+    pub(super) const fn new(initial: ObjectResult) -> Self {
+        Self { initial, objects: Vec::new(), fault: None, lines: 0, bytes: 0, partial: Vec::new() }
     }
 
-    /// Reads to the end of the output. `now_ns` is the clock of the objects' times. Dropping the future loses
+    /// Reads the output to EOF. `now_ns` is the clock of the objects' times. Dropping the future loses
     /// only the beginning of a line.
     ///
     /// # Errors
@@ -69,11 +69,11 @@ impl ObjectLines {
         mut output: impl AsyncRead + Unpin,
         now_ns: impl Fn() -> u64,
     ) -> Result<(), String> {
-        let mut chunk = vec![0; CHUNK];
+        let mut chunk = vec![0; READ_CHUNK_BYTES];
         loop {
             let read = output.read(&mut chunk).await.map_err(|error| error.to_string())?;
             if read == 0 {
-                self.end(now_ns());
+                self.end_line(now_ns());
                 return Ok(());
             }
             self.add(&chunk[..read], now_ns())?;
@@ -82,8 +82,8 @@ impl ObjectLines {
 
     fn add(&mut self, bytes: &[u8], now_ns: u64) -> Result<(), String> {
         self.bytes += bytes.len();
-        if self.bytes > MAX_OUTPUT << 20 {
-            return Err(format!("its output is more than {MAX_OUTPUT} MiB"));
+        if self.bytes > MAX_OUTPUT_MIB << 20 {
+            return Err(format!("its output is more than {MAX_OUTPUT_MIB} MiB"));
         }
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             if self.fault.is_some() {
@@ -91,7 +91,7 @@ impl ObjectLines {
             }
             self.partial.extend_from_slice(piece);
             if piece.ends_with(b"\n") {
-                self.end(now_ns);
+                self.end_line(now_ns);
             }
             if self.objects.len() > MAX_OBJECTS {
                 return Err(format!("its output is more than {MAX_OBJECTS} objects"));
@@ -100,8 +100,8 @@ impl ObjectLines {
         Ok(())
     }
 
-    /// Ends the current line.
-    fn end(&mut self, now_ns: u64) {
+    /// Parses the current line, which is complete.
+    fn end_line(&mut self, now_ns: u64) {
         self.lines += 1;
         let line = std::mem::take(&mut self.partial);
         let line = String::from_utf8_lossy(&line);
@@ -109,7 +109,7 @@ impl ObjectLines {
             return;
         }
         let read = serde_json::from_str::<ObjectLine>(&line).map_err(|error| error.to_string());
-        match read.and_then(|line| line.object(&self.empty, now_ns)) {
+        match read.and_then(|line| line.into_object(&self.initial, now_ns)) {
             Ok(object) => self.objects.push(object),
             Err(why) => self.fault = Some(format!("line {} of its output: {why}", self.lines)),
         }
@@ -118,7 +118,7 @@ impl ObjectLines {
 
 impl ObjectLine {
     /// Returns the object of a line that was read at `now_ns`.
-    fn object(self, empty: &ObjectResult, now_ns: u64) -> Result<ObjectResult, String> {
+    fn into_object(self, initial: &ObjectResult, now_ns: u64) -> Result<ObjectResult, String> {
         let times = [Some(self.start_ms), self.head_ms, self.first_byte_ms, Some(self.end_ms)];
         let times: Vec<f64> = times.into_iter().flatten().collect();
         if !times.iter().all(|time| time.is_finite() && *time >= 0.0) || !times.is_sorted() {
@@ -126,15 +126,15 @@ impl ObjectLine {
                         milliseconds from 0 on that do not decrease"
                 .into());
         }
-        let at = |ms: f64| empty.started_ns.saturating_add((ms * 1e6) as u64);
+        let at = |ms: f64| initial.started_ns.saturating_add((ms * 1e6) as u64);
         if at(self.end_ms) > now_ns.saturating_add(CLOCK_TOLERANCE_NS) {
-            let now_ms = now_ns.saturating_sub(empty.started_ns) as f64 / 1e6;
+            let now_ms = now_ns.saturating_sub(initial.started_ns) as f64 / 1e6;
             return Err(format!(
                 "end_ms is {} and thus in the future: the line was read at {now_ms:.1}",
                 self.end_ms
             ));
         }
-        let size = self.size.unwrap_or(empty.size);
+        let size = self.size.unwrap_or(initial.size);
         Ok(ObjectResult {
             size,
             started_ns: at(self.start_ms),
@@ -147,36 +147,36 @@ impl ObjectLine {
                 None if self.bytes == size => Outcome::Complete,
                 None => Outcome::Damaged,
             },
-            ..empty.clone()
+            ..initial.clone()
         })
     }
 }
 
-/// The last words of a command on standard error.
+/// The last bytes of a command's standard error.
 #[derive(Debug, Default)]
-pub(super) struct LastWords(Vec<u8>);
+pub(super) struct StderrTail(Vec<u8>);
 
-impl LastWords {
-    /// Reads to the end.
+impl StderrTail {
+    /// Reads to EOF.
     ///
     /// # Errors
     /// An I/O error.
     pub(super) async fn read(&mut self, mut output: impl AsyncRead + Unpin) -> io::Result<()> {
-        let mut chunk = vec![0; MAX_WORDS];
+        let mut chunk = vec![0; MAX_STDERR_TAIL_BYTES];
         loop {
             let read = output.read(&mut chunk).await?;
             if read == 0 {
                 return Ok(());
             }
             self.0.extend_from_slice(&chunk[..read]);
-            self.0.drain(..self.0.len().saturating_sub(MAX_WORDS));
+            self.0.drain(..self.0.len().saturating_sub(MAX_STDERR_TAIL_BYTES));
         }
     }
 
     /// Returns the last line that is not blank.
-    pub(super) fn line(&self) -> Option<String> {
-        let words = String::from_utf8_lossy(&self.0);
-        words.lines().rfind(|line| !line.trim().is_empty()).map(|line| line.trim().to_owned())
+    pub(super) fn last_line(&self) -> Option<String> {
+        let text = String::from_utf8_lossy(&self.0);
+        text.lines().rfind(|line| !line.trim().is_empty()).map(|line| line.trim().to_owned())
     }
 }
 
@@ -185,12 +185,12 @@ mod tests {
     use super::*;
     use crate::scenario::{SizeClass, TransferDirection};
 
-    fn lines() -> ObjectLines {
+    fn object_lines() -> ObjectLines {
         ObjectLines::new(ObjectResult {
             name: "small".into(),
             number: 0,
             client: "load".into(),
-            role: SizeClass::Small,
+            size_class: SizeClass::Small,
             direction: TransferDirection::Download,
             size: 1_000,
             started_ns: 5_000_000,
@@ -199,16 +199,16 @@ mod tests {
             ended_ns: 0,
             bytes: 0,
             connections: Vec::new(),
-            moves: Vec::new(),
+            migrations: Vec::new(),
             outcome: Outcome::TimedOut,
             cancel: None,
             progress: Vec::new(),
         })
     }
 
-    /// Reads an output that ends 100 ms after the command's start.
+    /// Parses an output that is read 100 ms after the command's start.
     fn read(output: &[u8]) -> ObjectLines {
-        let mut lines = lines();
+        let mut lines = object_lines();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(lines.read(output, || 105_000_000)).unwrap();
         lines
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_line_is_named_and_the_lines_before_it_count() {
+    fn an_invalid_line_is_reported_and_the_objects_before_it_count() {
         let good = "{\"end_ms\": 1, \"bytes\": 1000}\n";
         for (line, what) in [
             ("hello", "line 2 of its output: expected value"),
@@ -250,23 +250,24 @@ mod tests {
     }
 
     #[test]
-    fn an_output_without_end_is_too_long() {
-        let mut lines = lines();
+    fn output_limits_are_enforced() {
+        let mut lines = object_lines();
         let object = b"{\"end_ms\": 1, \"bytes\": 1000}\n".repeat(1_000);
         let too_many = (0..200).find_map(|_| lines.add(&object, 5_000_000).err());
         assert_eq!(too_many.unwrap(), "its output is more than 100000 objects");
-        let mut lines = self::lines();
-        let too_long = (0..2_000).find_map(|_| lines.add(&[b'x'; CHUNK], 5_000_000).err());
+        let mut lines = object_lines();
+        let too_long =
+            (0..2_000).find_map(|_| lines.add(&[b'x'; READ_CHUNK_BYTES], 5_000_000).err());
         assert_eq!(too_long.unwrap(), "its output is more than 64 MiB");
     }
 
     #[test]
-    fn the_last_words_are_kept() {
-        let mut words = LastWords::default();
+    fn the_last_stderr_line_is_kept() {
+        let mut stderr_tail = StderrTail::default();
         let output = [b"x".repeat(1 << 20), b"\nno licence\n\n".to_vec()].concat();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(words.read(&output[..])).unwrap();
-        assert_eq!(words.0.len(), MAX_WORDS);
-        assert_eq!(words.line().unwrap(), "no licence");
+        runtime.block_on(stderr_tail.read(&output[..])).unwrap();
+        assert_eq!(stderr_tail.0.len(), MAX_STDERR_TAIL_BYTES);
+        assert_eq!(stderr_tail.last_line().unwrap(), "no licence");
     }
 }

@@ -10,7 +10,7 @@ use super::result::{ConnectionBytes, ConnectionRecord};
 
 /// Identifies a connection within a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Key {
+pub(super) enum ConnectionKey {
     /// A connection of a session; sessions are numbered.
     Session(u32, ConnId),
     /// An HTTP/1.1 connection, by its local address.
@@ -19,39 +19,39 @@ pub(super) enum Key {
 
 /// The numbers assigned so far. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Connections(Arc<Mutex<Vec<Key>>>);
+pub(super) struct ConnectionNumbers(Arc<Mutex<Vec<ConnectionKey>>>);
 
-impl Connections {
-    fn lock(&self) -> MutexGuard<'_, Vec<Key>> {
+impl ConnectionNumbers {
+    fn lock(&self) -> MutexGuard<'_, Vec<ConnectionKey>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the connection's number; assigns one on first use.
-    pub(super) fn number(&self, key: Key) -> u32 {
-        let mut seen = self.lock();
-        let at = seen.iter().position(|&other| other == key).unwrap_or_else(|| {
-            seen.push(key);
-            seen.len() - 1
+    pub(super) fn number(&self, key: ConnectionKey) -> u32 {
+        let mut keys = self.lock();
+        let index = keys.iter().position(|&other| other == key).unwrap_or_else(|| {
+            keys.push(key);
+            keys.len() - 1
         });
-        u32::try_from(at + 1).unwrap_or(u32::MAX)
+        u32::try_from(index + 1).unwrap_or(u32::MAX)
     }
 
-    /// Returns all numbered connections whose address is known to `address`.
-    pub(super) fn seen(
+    /// Returns the numbered connections for which `address` returns an address.
+    pub(super) fn records(
         &self,
-        address: impl Fn(Key) -> Option<SocketAddr>,
+        address: impl Fn(ConnectionKey) -> Option<SocketAddr>,
     ) -> Vec<ConnectionRecord> {
         let numbered = (1..).zip(self.lock().clone());
-        let seen =
+        let records =
             numbered.map(|(number, key)| Some(ConnectionRecord { number, client: address(key)? }));
-        seen.flatten().collect()
+        records.flatten().collect()
     }
 
     /// Sums the bytes that arrived on each of a session's connections.
     pub(super) fn totals(&self, session: u32, segments: &[Segment]) -> Vec<ConnectionBytes> {
         let mut totals: BTreeMap<u32, u64> = BTreeMap::new();
         for segment in segments {
-            let number = self.number(Key::Session(session, segment.connection));
+            let number = self.number(ConnectionKey::Session(session, segment.connection));
             *totals.entry(number).or_default() += segment.end - segment.start;
         }
         totals
@@ -63,7 +63,7 @@ impl Connections {
 
 /// Local addresses of a session's connections, as reported by its client.
 #[derive(Debug, Default)]
-pub(super) struct Addresses(Mutex<KnownAddrs>);
+pub(super) struct SessionAddrs(Mutex<KnownAddrs>);
 
 #[derive(Debug, Default)]
 struct KnownAddrs {
@@ -72,19 +72,19 @@ struct KnownAddrs {
     joined: BTreeMap<ConnId, SocketAddr>,
 }
 
-impl Addresses {
+impl SessionAddrs {
     fn lock(&self) -> MutexGuard<'_, KnownAddrs> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the local address of a connection.
     pub(super) fn of(&self, connection: ConnId) -> Option<SocketAddr> {
-        let told = self.lock();
-        told.joined.get(&connection).copied().or(told.first)
+        let known = self.lock();
+        known.joined.get(&connection).copied().or(known.first)
     }
 }
 
-impl Observer for Addresses {
+impl Observer for SessionAddrs {
     fn on_event(&self, what: &ObserverEvent) {
         match what {
             ObserverEvent::ConnectionOpened { addrs: Some(addrs) } => {

@@ -42,7 +42,7 @@ impl Content {
     }
 
     /// Returns the next `length` bytes.
-    pub(super) fn piece(&mut self, length: usize) -> Bytes {
+    pub(super) fn next_bytes(&mut self, length: usize) -> Bytes {
         let mut piece = vec![0; length];
         self.fill(&mut piece);
         piece.into()
@@ -62,11 +62,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_cut_gives_the_same_bytes_and_any_change_is_seen() {
-        let whole = Content::new().piece(100_000);
+    fn chunking_does_not_change_the_bytes_and_damage_is_detected() {
+        let whole = Content::new().next_bytes(100_000);
         let (mut source, mut parts) = (Content::new(), Vec::new());
         for length in [1, 7, 8, 9, 4095, 4096, 4097, 50_000] {
-            parts.extend_from_slice(&source.piece(length));
+            parts.extend_from_slice(&source.next_bytes(length));
         }
         assert_eq!(parts, whole[..parts.len()]);
 

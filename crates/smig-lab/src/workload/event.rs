@@ -34,7 +34,7 @@ pub enum EventKind {
         /// Bytes by connection.
         connections: Vec<ConnectionBytes>,
     },
-    /// Its stream is on another connection.
+    /// Its stream has migrated.
     Migrated(MigrationRecord),
     /// It is complete, was cancelled, or failed.
     Ended(Box<ObjectResult>),

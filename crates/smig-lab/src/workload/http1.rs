@@ -23,24 +23,24 @@ use super::body::Upload;
 pub(super) struct Pool {
     server: SocketAddr,
     tls: TlsConnectorBox,
-    idle: Arc<Mutex<Vec<Line>>>,
-    places: Arc<Semaphore>,
+    idle: Arc<Mutex<Vec<PooledConnection>>>,
+    permits: Arc<Semaphore>,
 }
 
-/// An idle connection.
+/// A connection of the pool.
 #[derive(Debug)]
-struct Line {
+struct PooledConnection {
     sender: SendRequest<Upload>,
     local: SocketAddr,
 }
 
-/// A response whose body is being read. If it is dropped before its end, its connection is closed.
+/// A response whose body is being read. Dropping it before the end closes the connection.
 #[derive(Debug)]
-pub(super) struct Reply {
+pub(super) struct Http1Response {
     body: Incoming,
-    line: Option<Line>,
-    place: Option<OwnedSemaphorePermit>,
-    idle: Arc<Mutex<Vec<Line>>>,
+    connection: Option<PooledConnection>,
+    permit: Option<OwnedSemaphorePermit>,
+    idle: Arc<Mutex<Vec<PooledConnection>>>,
     local: SocketAddr,
 }
 
@@ -52,7 +52,7 @@ impl std::fmt::Debug for TlsConnectorBox {
     }
 }
 
-fn lock(idle: &Mutex<Vec<Line>>) -> std::sync::MutexGuard<'_, Vec<Line>> {
+fn lock(idle: &Mutex<Vec<PooledConnection>>) -> std::sync::MutexGuard<'_, Vec<PooledConnection>> {
     idle.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -63,12 +63,12 @@ fn lock(idle: &Mutex<Vec<Line>>) -> std::sync::MutexGuard<'_, Vec<Line>> {
 pub fn connector(certificate: &str) -> Result<TlsConnector, String> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(certificate.as_bytes()) {
-        roots.add(certificate.map_err(shown)?).map_err(shown)?;
+        roots.add(certificate.map_err(to_text)?).map_err(to_text)?;
     }
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(shown)?
+        .map_err(to_text)?
         .with_root_certificates(roots)
         .with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -86,45 +86,51 @@ impl Pool {
             server,
             tls: TlsConnectorBox(connector(certificate)?),
             idle: Arc::default(),
-            places: Arc::new(Semaphore::new(connections)),
+            permits: Arc::new(Semaphore::new(connections)),
         })
     }
 
-    async fn connect(&self) -> Result<Line, String> {
-        let tcp = TcpStream::connect(self.server).await.map_err(shown)?;
-        tcp.set_nodelay(true).map_err(shown)?;
-        let local = tcp.local_addr().map_err(shown)?;
+    async fn connect(&self) -> Result<PooledConnection, String> {
+        let tcp = TcpStream::connect(self.server).await.map_err(to_text)?;
+        tcp.set_nodelay(true).map_err(to_text)?;
+        let local = tcp.local_addr().map_err(to_text)?;
         let name = ServerName::IpAddress(self.server.ip().into());
-        let tls = self.tls.0.connect(name, tcp).await.map_err(shown)?;
-        let (sender, connection) = handshake(TokioIo::new(tls)).await.map_err(shown)?;
-        // Its errors are reported by the requests.
+        let tls = self.tls.0.connect(name, tcp).await.map_err(to_text)?;
+        let (sender, connection) = handshake(TokioIo::new(tls)).await.map_err(to_text)?;
+        // Errors of the connection are reported by its requests.
         tokio::spawn(connection);
-        Ok(Line { sender, local })
+        Ok(PooledConnection { sender, local })
     }
 
     /// Sends a request as soon as a connection is available.
     pub(super) async fn request(
         &self,
         request: Request<Upload>,
-    ) -> Result<Response<Reply>, String> {
-        let place = Arc::clone(&self.places).acquire_owned().await.map_err(shown)?;
-        let free = {
+    ) -> Result<Response<Http1Response>, String> {
+        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(to_text)?;
+        let idle_connection = {
             let mut idle = lock(&self.idle);
-            idle.retain(|line| !line.sender.is_closed());
+            idle.retain(|connection| !connection.sender.is_closed());
             idle.pop()
         };
-        let mut line = match free {
-            Some(line) => line,
+        let mut connection = match idle_connection {
+            Some(connection) => connection,
             None => self.connect().await?,
         };
-        let response = line.sender.send_request(request).await.map_err(shown)?;
-        let local = line.local;
+        let response = connection.sender.send_request(request).await.map_err(to_text)?;
+        let local = connection.local;
         let idle = Arc::clone(&self.idle);
-        Ok(response.map(|body| Reply { body, line: Some(line), place: Some(place), idle, local }))
+        Ok(response.map(|body| Http1Response {
+            body,
+            connection: Some(connection),
+            permit: Some(permit),
+            idle,
+            local,
+        }))
     }
 }
 
-impl Reply {
+impl Http1Response {
     /// Returns the next bytes; at the end it returns the connection to the pool.
     pub(super) async fn next(&mut self) -> Option<Result<Bytes, String>> {
         loop {
@@ -134,9 +140,9 @@ impl Reply {
                         return Some(Ok(data));
                     }
                 }
-                Some(Err(error)) => return Some(Err(shown(error))),
+                Some(Err(error)) => return Some(Err(to_text(error))),
                 None => {
-                    self.give_back();
+                    self.return_to_pool();
                     return None;
                 }
             }
@@ -148,18 +154,20 @@ impl Reply {
         self.local
     }
 
-    fn give_back(&mut self) {
-        let (Some(mut line), place) = (self.line.take(), self.place.take()) else { return };
+    fn return_to_pool(&mut self) {
+        let (Some(mut connection), permit) = (self.connection.take(), self.permit.take()) else {
+            return;
+        };
         let idle = Arc::clone(&self.idle);
         tokio::spawn(async move {
-            if line.sender.ready().await.is_ok() {
-                lock(&idle).push(line);
+            if connection.sender.ready().await.is_ok() {
+                lock(&idle).push(connection);
             }
-            drop(place);
+            drop(permit);
         });
     }
 }
 
-fn shown(error: impl std::fmt::Display) -> String {
+fn to_text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }

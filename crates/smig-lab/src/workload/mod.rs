@@ -1,22 +1,22 @@
 //! The clients of a run: which requests they send, when, and what they observe.
 //!
 //! Runs on one thread inside the clients' host. Owns the measured times: all are nanoseconds of
-//! `CLOCK_MONOTONIC` since the start of the run. A listener may receive them while the run takes place.
+//! `CLOCK_MONOTONIC` since the start of the run. A listener receives events during the run.
 
 mod body;
+mod client;
 mod closing;
 mod command;
 mod command_output;
 mod connections;
 mod content;
-mod endpoint;
 mod event;
 mod http1;
-mod material;
 mod received_bytes;
 mod result;
 mod run;
 mod schedule;
+mod server_files;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -24,10 +24,10 @@ mod transfer;
 pub(crate) use command::CommandEnv;
 pub use event::{EventKind, EventSender, WorkloadEvent};
 pub use http1::connector;
-pub use material::ServerFiles;
 pub use result::{
     CancelRecord, ConnectionBytes, ConnectionRecord, MigrationRecord, ObjectResult, Observation,
     Outcome, ProgressPoint,
 };
 pub use run::WorkloadError;
 pub(crate) use run::{RunPhase, WorkloadSpec, run};
+pub use server_files::ServerFiles;

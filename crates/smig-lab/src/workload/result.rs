@@ -38,8 +38,9 @@ pub struct ObjectResult {
     pub number: u32,
     /// Name of the client in the scenario.
     pub client: String,
-    /// Role of the object.
-    pub role: SizeClass,
+    /// Size class of the object; `role` in published results.
+    #[serde(rename = "role")]
+    pub size_class: SizeClass,
     /// Direction of the transfer.
     pub direction: TransferDirection,
     /// Expected size of the body in bytes.
@@ -50,14 +51,15 @@ pub struct ObjectResult {
     pub head_ns: Option<u64>,
     /// Arrival of the first bytes of the response's body.
     pub first_byte_ns: Option<u64>,
-    /// Time at which the object was complete, was cancelled, or failed.
+    /// Time at which the object completed, was cancelled, or failed.
     pub ended_ns: u64,
     /// Transferred bytes of the body.
     pub bytes: u64,
     /// Bytes by connection (downloads); connections are numbered in the order of first use.
     pub connections: Vec<ConnectionBytes>,
-    /// Observed migrations of its stream.
-    pub moves: Vec<MigrationRecord>,
+    /// Observed migrations of its stream; `moves` in published results.
+    #[serde(rename = "moves")]
+    pub migrations: Vec<MigrationRecord>,
     /// How the transfer ended.
     pub outcome: Outcome,
     /// Traffic after the cancel.

@@ -12,9 +12,9 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::client::WorkloadClient;
 use super::command::{CommandClient, CommandEnv};
-use super::connections::Connections;
-use super::endpoint::WorkloadClient;
+use super::connections::ConnectionNumbers;
 use super::event::{EventKind, EventSender, Events};
 use super::result::{ObjectResult, Observation};
 use super::schedule::Schedule;
@@ -34,11 +34,11 @@ pub(crate) struct WorkloadSpec {
     pub(crate) servers: BTreeMap<String, SocketAddr>,
     /// The certificate of all servers, PEM.
     pub(crate) certificate: String,
-    /// What clients that are commands need.
+    /// Environment of clients that are commands.
     pub(crate) commands: CommandEnv,
     /// Transfers that are unfinished after this time since the start are aborted.
     pub(crate) time_limit: Duration,
-    /// Listener to the run's events.
+    /// Channel for the run's events.
     pub(crate) events: Option<EventSender>,
 }
 
@@ -56,7 +56,7 @@ pub enum WorkloadError {
     /// The runtime could not be created.
     #[error("the clients cannot run: {0}")]
     Io(#[from] std::io::Error),
-    /// The listener to its events closed its receiver.
+    /// The receiver of its events was closed.
     #[error("the run was stopped")]
     Stopped,
     /// A bug in the lab.
@@ -69,12 +69,12 @@ pub enum WorkloadError {
 pub(super) struct Run {
     scenario: Scenario,
     seed: u64,
-    endpoints: BTreeMap<String, WorkloadClient>,
+    clients: BTreeMap<String, WorkloadClient>,
     commands: BTreeMap<String, CommandClient>,
-    pub(super) connections: Connections,
+    pub(super) connections: ConnectionNumbers,
     /// Bytes of all downloads' bodies so far.
     pub(super) body_bytes: AtomicU64,
-    pub(super) progress_every: Duration,
+    pub(super) progress_interval: Duration,
     pub(super) events: Events,
     pub(super) began_ns: u64,
     began: Instant,
@@ -89,109 +89,119 @@ pub(super) fn now_ns() -> u64 {
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
-/// A point in time at which nothing is transferred.
+/// A point of the run at which no transfer is active.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunPhase {
     /// All connections are open; the first transfer starts after this.
-    Begins,
+    Ready,
     /// The last transfer has ended; all connections are still open.
-    Ended,
+    Finished,
 }
 
 /// Runs the workload on a runtime of its own. Must be called in the clients' host. Calls `pause` at
-/// each [`RunPhase`], which blocks the clients. Stops soon after the listener to its events, if there
-/// is one, has closed its receiver.
+/// each [`RunPhase`], which blocks the clients. Stops soon after the receiver of its events, if there
+/// is one, is closed.
 ///
 /// # Errors
 /// [`WorkloadError`]. The failure of a single object is recorded in its result.
 pub(crate) fn run(
-    order: WorkloadSpec,
+    workload_spec: WorkloadSpec,
     pause: &mut dyn FnMut(RunPhase),
 ) -> Result<Observation, WorkloadError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let events = Events::new(order.events.clone());
+    let events = Events::new(workload_spec.events.clone());
     runtime.block_on(async {
         tokio::select! {
-            observation = observe(order, pause) => observation,
+            observation = observe(workload_spec, pause) => observation,
             () = events.closed() => Err(WorkloadError::Stopped),
         }
     })
 }
 
 async fn observe(
-    order: WorkloadSpec,
+    workload_spec: WorkloadSpec,
     pause: &mut dyn FnMut(RunPhase),
 ) -> Result<Observation, WorkloadError> {
-    let endpoints = open(&order).await?;
-    sleep(order.scenario.workload.settle.0).await;
-    pause(RunPhase::Begins);
-    let transfers = order.scenario.workload.transfers.keys();
+    let clients = open(&workload_spec).await?;
+    sleep(workload_spec.scenario.workload.settle.0).await;
+    pause(RunPhase::Ready);
+    let transfers = workload_spec.scenario.workload.transfers.keys();
     let began = Instant::now();
     let run = Run {
-        seed: order.seed,
-        endpoints,
-        commands: commands(&order)?,
-        connections: Connections::default(),
+        seed: workload_spec.seed,
+        clients,
+        commands: commands(&workload_spec)?,
+        connections: ConnectionNumbers::default(),
         body_bytes: AtomicU64::new(0),
-        progress_every: order.scenario.record.progress.0,
+        progress_interval: workload_spec.scenario.record.progress.0,
         began_ns: now_ns(),
         began,
-        deadline: began + order.time_limit,
+        deadline: began + workload_spec.time_limit,
         ended: transfers.map(|name| (name.clone(), watch::Sender::new(false))).collect(),
-        events: Events::new(order.events),
-        scenario: order.scenario,
+        events: Events::new(workload_spec.events),
+        scenario: workload_spec.scenario,
     };
     let run = Arc::new(run);
-    let observation = Arc::clone(&run).all().await;
-    pause(RunPhase::Ended);
+    let observation = Arc::clone(&run).run_transfers().await;
+    pause(RunPhase::Finished);
     observation
 }
 
 /// Opens every client's connections, one client after the other.
-async fn open(order: &WorkloadSpec) -> Result<BTreeMap<String, WorkloadClient>, WorkloadError> {
-    let mut endpoints = BTreeMap::new();
+async fn open(
+    workload_spec: &WorkloadSpec,
+) -> Result<BTreeMap<String, WorkloadClient>, WorkloadError> {
+    let mut clients = BTreeMap::new();
     let mut sessions = 0;
-    let is_ours = |(_, spec): &(&String, &ClientSpec)| spec.command.is_none();
-    for (name, spec) in order.scenario.clients.iter().filter(is_ours) {
+    let is_built_in = |(_, spec): &(&String, &ClientSpec)| spec.command.is_none();
+    for (name, spec) in workload_spec.scenario.clients.iter().filter(is_built_in) {
         let fail = |why| WorkloadError::Open { client: name.clone(), why };
-        let server = *order.servers.get(name).ok_or_else(|| fail("it has none".into()))?;
-        let endpoint =
-            WorkloadClient::new(spec, server, &order.certificate, sessions).map_err(fail)?;
-        sessions += endpoint.sessions();
-        match tokio::time::timeout(OPEN_TIMEOUT, endpoint.open()).await {
+        let server = *workload_spec.servers.get(name).ok_or_else(|| fail("it has none".into()))?;
+        let client = WorkloadClient::new(spec, server, &workload_spec.certificate, sessions)
+            .map_err(fail)?;
+        sessions += client.sessions();
+        match tokio::time::timeout(OPEN_TIMEOUT, client.open()).await {
             Ok(opened) => opened.map_err(fail)?,
             Err(_) => {
                 return Err(fail(format!("no response within {} s", OPEN_TIMEOUT.as_secs())));
             }
         }
-        endpoints.insert(name.clone(), endpoint);
+        clients.insert(name.clone(), client);
     }
-    Ok(endpoints)
+    Ok(clients)
 }
 
 /// Returns the clients that are commands.
-fn commands(order: &WorkloadSpec) -> Result<BTreeMap<String, CommandClient>, WorkloadError> {
+fn commands(
+    workload_spec: &WorkloadSpec,
+) -> Result<BTreeMap<String, CommandClient>, WorkloadError> {
     let mut commands = BTreeMap::new();
-    for (name, spec) in &order.scenario.clients {
+    for (name, spec) in &workload_spec.scenario.clients {
         let Some(command) = &spec.command else { continue };
         let fail = |why| WorkloadError::Open { client: name.clone(), why };
-        let server = *order.servers.get(name).ok_or_else(|| fail("it has none".into()))?;
-        let has_tls = order
+        let server = *workload_spec.servers.get(name).ok_or_else(|| fail("it has none".into()))?;
+        let has_tls = workload_spec
             .scenario
             .server_of(spec)
-            .and_then(|server| order.scenario.servers.get(server)?.command.as_ref())
+            .and_then(|server| workload_spec.scenario.servers.get(server)?.command.as_ref())
             .is_none_or(|command| command.tls);
-        let client = CommandClient::new(command, server, has_tls, order.seed, &order.commands);
+        let client = CommandClient::new(
+            command,
+            server,
+            has_tls,
+            workload_spec.seed,
+            &workload_spec.commands,
+        );
         commands.insert(name.clone(), client.map_err(fail)?);
     }
     Ok(commands)
 }
 
 impl Run {
-    async fn all(self: Arc<Self>) -> Result<Observation, WorkloadError> {
+    async fn run_transfers(self: Arc<Self>) -> Result<Observation, WorkloadError> {
         let mut tasks = JoinSet::new();
         for name in self.scenario.workload.transfers.keys() {
-            tasks.spawn(Arc::clone(&self).transfer(name.clone()));
+            tasks.spawn(Arc::clone(&self).run_transfer(name.clone()));
         }
         let mut objects = Vec::new();
         while let Some(joined) = tasks.join_next().await {
@@ -201,20 +211,23 @@ impl Run {
             (a.started_ns, &a.name, a.number).cmp(&(b.started_ns, &b.name, b.number))
         });
         let ended_ns = objects.iter().map(|object| object.ended_ns).max().unwrap_or(0);
-        let address = |key| self.endpoints.values().find_map(|endpoint| endpoint.address(key));
-        let connections = self.connections.seen(address);
+        let address = |key| self.clients.values().find_map(|client| client.address(key));
+        let connections = self.connections.records(address);
         Ok(Observation { began_ns: self.began_ns, ended_ns, objects, connections })
     }
 
     /// Runs all objects of one transfer.
-    async fn transfer(self: Arc<Self>, name: String) -> Result<Vec<ObjectResult>, WorkloadError> {
+    async fn run_transfer(
+        self: Arc<Self>,
+        name: String,
+    ) -> Result<Vec<ObjectResult>, WorkloadError> {
         let Some(transfer) = self.scenario.workload.transfers.get(&name).cloned() else {
             return Ok(Vec::new());
         };
         let mut objects = match transfer.arrival {
-            ArrivalProcess::ClosedLoop => self.one_by_one(&name, &transfer).await,
+            ArrivalProcess::ClosedLoop => self.run_closed_loop(&name, &transfer).await,
             ArrivalProcess::Periodic | ArrivalProcess::Poisson => {
-                Arc::clone(&self).by_the_clock(&name, &transfer).await?
+                Arc::clone(&self).run_open_loop(&name, &transfer).await?
             }
         };
         if self.command(&transfer).is_some() {
@@ -228,54 +241,59 @@ impl Run {
         Ok(objects)
     }
 
-    /// Marks a transfer as ended, which also ends the transfers that run until then.
+    /// Marks a transfer as ended, which also ends transfers with `until` set to it.
     pub(super) fn mark_ended(&self, name: &str) {
         if let Some(ended) = self.ended.get(name) {
             ended.send_replace(true);
         }
     }
 
-    async fn one_by_one(&self, name: &str, transfer: &Transfer) -> Vec<ObjectResult> {
+    async fn run_closed_loop(&self, name: &str, transfer: &Transfer) -> Vec<ObjectResult> {
         let mut objects = Vec::new();
         let mut next = self.began + transfer.start.0;
-        for number in 0..transfer.most() {
+        for number in 0..transfer.max_objects() {
             if self.ends_before(transfer, next).await {
                 break;
             }
-            objects.extend(self.objects(name, number, transfer).await);
+            objects.extend(self.transfer_objects(name, number, transfer).await);
             next = Instant::now() + transfer.every.map_or(Duration::ZERO, |every| every.0);
         }
         objects
     }
 
-    async fn by_the_clock(
+    async fn run_open_loop(
         self: Arc<Self>,
         name: &str,
         transfer: &Transfer,
     ) -> Result<Vec<ObjectResult>, WorkloadError> {
-        let mut open = JoinSet::new();
+        let mut requests = JoinSet::new();
         let times = Schedule::new(name, transfer, self.seed);
-        for (number, at) in (0..transfer.most()).zip(times) {
+        for (number, at) in (0..transfer.max_objects()).zip(times) {
             if self.ends_before(transfer, self.began + at).await {
                 break;
             }
             let (run, name, transfer) = (Arc::clone(&self), name.to_owned(), transfer.clone());
-            open.spawn(async move { run.objects(&name, number, &transfer).await });
+            requests.spawn(async move { run.transfer_objects(&name, number, &transfer).await });
         }
         let mut objects = Vec::new();
-        while let Some(joined) = open.join_next().await {
+        while let Some(joined) = requests.join_next().await {
             objects.extend(joined.map_err(|_| WorkloadError::Panicked)?);
         }
         Ok(objects)
     }
 
     /// Transfers the object of a request, or all objects of a command.
-    async fn objects(&self, name: &str, number: u32, transfer: &Transfer) -> Vec<ObjectResult> {
-        let requested = self.empty(name, number, transfer);
+    async fn transfer_objects(
+        &self,
+        name: &str,
+        number: u32,
+        transfer: &Transfer,
+    ) -> Vec<ObjectResult> {
+        let requested = self.new_result(name, number, transfer);
         self.events.send(&requested, || EventKind::Requested { at_ns: requested.started_ns });
         let objects = match self.command(transfer) {
             Some(command) => command.run(self, requested).await,
-            None => vec![self.object(requested, transfer).await],
+            None => vec![self.transfer_object(requested, transfer).await],
         };
         for object in &objects {
             self.events.send(object, || EventKind::Ended(Box::new(object.clone())));
@@ -311,7 +329,7 @@ impl Run {
         self.scenario.client_of(transfer).unwrap_or_default()
     }
 
-    pub(super) fn endpoint(&self, transfer: &Transfer) -> Result<&WorkloadClient, String> {
-        self.endpoints.get(self.client_name(transfer)).ok_or_else(|| "it has no client".into())
+    pub(super) fn client(&self, transfer: &Transfer) -> Result<&WorkloadClient, String> {
+        self.clients.get(self.client_name(transfer)).ok_or_else(|| "it has no client".into())
     }
 }

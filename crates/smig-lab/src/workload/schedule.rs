@@ -27,7 +27,7 @@ impl Schedule {
         }
     }
 
-    /// Returns a number in (0, 1].
+    /// Returns a uniform random number in (0, 1].
     fn random(&mut self) -> f64 {
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;
@@ -41,11 +41,11 @@ impl Iterator for Schedule {
 
     fn next(&mut self) -> Option<Duration> {
         let now = self.next;
-        let pause = match self.arrival {
+        let interval = match self.arrival {
             ArrivalProcess::Poisson => self.every.mul_f64(-self.random().ln()),
             ArrivalProcess::Periodic | ArrivalProcess::ClosedLoop => self.every,
         };
-        self.next += pause;
+        self.next += interval;
         Some(now)
     }
 }
@@ -53,33 +53,33 @@ impl Iterator for Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{Size, Sizes, Span};
+    use crate::scenario::{Size, Sizes, TimeSpan};
 
     fn transfer(arrival: ArrivalProcess) -> Transfer {
         Transfer {
             client: None,
             size: Sizes(vec![Size(1)]),
             direction: crate::scenario::TransferDirection::Download,
-            start: Span(Duration::from_secs(2)),
+            start: TimeSpan(Duration::from_secs(2)),
             count: None,
-            every: Some(Span(Duration::from_millis(100))),
+            every: Some(TimeSpan(Duration::from_millis(100))),
             arrival,
             until: None,
-            role: None,
+            size_class: None,
             priority: None,
             cancel: None,
         }
     }
 
     #[test]
-    fn periodic_ones_come_by_the_clock() {
+    fn periodic_requests_are_evenly_spaced() {
         let times: Vec<_> =
             Schedule::new("small", &transfer(ArrivalProcess::Periodic), 1).take(3).collect();
         assert_eq!(times, [2_000, 2_100, 2_200].map(Duration::from_millis));
     }
 
     #[test]
-    fn random_ones_have_the_mean_and_follow_the_seed() {
+    fn poisson_requests_have_the_mean_and_depend_on_the_seed() {
         let times = |name: &str, seed| -> Vec<Duration> {
             Schedule::new(name, &transfer(ArrivalProcess::Poisson), seed).take(20_001).collect()
         };

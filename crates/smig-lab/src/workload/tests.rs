@@ -1,4 +1,4 @@
-//! Runs over the loopback, and what their listeners receive.
+//! Tests of runs over the loopback, and of the events that listeners receive.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,29 +25,29 @@ fn scenario() -> Scenario {
          [workload.transfers.small]\nsize = 1000\nevery = '20ms'\nuntil = 'big'\n"
     );
     let campaign = parse(&text, "test", Path::new("/"), &|_| Ok(())).unwrap();
-    campaign.settings[0].scenario.clone()
+    campaign.conditions[0].scenario.clone()
 }
 
 /// Runs the workload against a server of this process.
 fn run_with(events: Option<EventSender>) -> Result<Observation, WorkloadError> {
     let scenario = scenario();
-    let folder = tempfile::tempdir().unwrap();
-    let material = ServerFiles::make(folder.path(), &[Ipv4Addr::LOCALHOST]).unwrap();
-    material.provide(&scenario).unwrap();
-    let certificate = fs::read_to_string(&material.certificate).unwrap();
-    let key = fs::read(&material.key).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let server_files = ServerFiles::create(dir.path(), &[Ipv4Addr::LOCALHOST]).unwrap();
+    server_files.create_files(&scenario).unwrap();
+    let certificate = fs::read_to_string(&server_files.certificate).unwrap();
+    let key = fs::read(&server_files.key).unwrap();
     let tls = ServerTls::from_pem(certificate.as_bytes(), &key).unwrap();
     let server = Server::builder()
         .workers(NonZeroUsize::MIN)
         .listen((Ipv4Addr::LOCALHOST, 0).into(), tls)
-        .start(Files::new(&material.files, FileOptions::default()).unwrap())
+        .start(Files::new(&server_files.files, FileOptions::default()).unwrap())
         .unwrap();
     let spec = WorkloadSpec {
         scenario,
         seed: 1,
         servers: BTreeMap::from([("user".into(), server.local_addrs()[0])]),
         certificate,
-        commands: CommandEnv { smig: "smig".into(), certificate: material.certificate },
+        commands: CommandEnv { smig: "smig".into(), certificate: server_files.certificate },
         time_limit: Duration::from_secs(60),
         events,
     };
@@ -93,7 +93,7 @@ fn a_run_without_a_listener_has_the_same_objects() {
 }
 
 #[test]
-fn a_run_stops_when_its_listener_is_gone() {
+fn a_run_stops_when_its_listener_closes() {
     let (events, received) = mpsc::unbounded_channel();
     drop(received);
     let stopped = run_with(Some(events));

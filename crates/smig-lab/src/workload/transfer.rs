@@ -5,33 +5,33 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Interval, interval_at, sleep, sleep_until, timeout_at};
 
+use super::client::{OpenResponse, RequestSpec};
 use super::closing::close_all;
-use super::connections::Key;
+use super::connections::ConnectionKey;
 use super::content::Content;
-use super::endpoint::{Answer, RequestSpec};
 use super::event::EventKind;
 use super::received_bytes::ReceivedBytes;
 use super::result::{CancelRecord, MigrationRecord, ObjectResult, Outcome, ProgressPoint};
 use super::run::{Run, now_ns};
-use crate::scenario::{CancelHow, SizeClass, Transfer, TransferDirection};
+use crate::scenario::{CancelScope, SizeClass, Transfer, TransferDirection};
 
 /// After a cancel: silence after which the traffic counts as finished.
 const QUIET_PERIOD: Duration = Duration::from_millis(500);
 /// After a cancel: maximum duration of the measurement.
-const MAX_TAIL: Duration = Duration::from_secs(10);
+const TAIL_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Why reading the body ended.
 enum ReadEnd {
-    Whole,
+    Complete,
     Cancel,
     Damaged,
     Failed(String),
 }
 
 impl Run {
-    /// Transfers one object; returns its result. `result` is that of a request that starts now.
-    pub(super) async fn object(
+    /// Transfers one object; returns its result. `result` is from `new_result`.
+    pub(super) async fn transfer_object(
         &self,
         mut result: ObjectResult,
         transfer: &Transfer,
@@ -49,13 +49,13 @@ impl Run {
     }
 
     /// Returns the result of a request that starts now and has no response yet.
-    pub(super) fn empty(&self, name: &str, number: u32, transfer: &Transfer) -> ObjectResult {
+    pub(super) fn new_result(&self, name: &str, number: u32, transfer: &Transfer) -> ObjectResult {
         let size = transfer.size_of(number);
         ObjectResult {
             name: name.to_owned(),
             number,
             client: self.client_name(transfer).to_owned(),
-            role: transfer.role_of(size),
+            size_class: transfer.size_class_of(size),
             direction: transfer.direction,
             size,
             started_ns: self.since_began(),
@@ -64,7 +64,7 @@ impl Run {
             ended_ns: 0,
             bytes: 0,
             connections: Vec::new(),
-            moves: Vec::new(),
+            migrations: Vec::new(),
             outcome: Outcome::TimedOut,
             cancel: None,
             progress: Vec::new(),
@@ -79,31 +79,36 @@ impl Run {
         let spec = RequestSpec {
             size: result.size,
             direction: result.direction,
-            role: result.role,
+            size_class: result.size_class,
             priority: transfer.priority.as_deref(),
         };
         let cancel = transfer.cancel.as_ref();
         let cancel_at = cancel.and_then(|cancel| cancel.at).map(|size| size.0);
         let cancel_by =
             cancel.and_then(|cancel| cancel.after).map(|after| Instant::now() + after.0);
-        let response = self.endpoint(transfer)?.request(&spec);
-        let answer = match cancel_by {
+        let response = self.client(transfer)?.request(&spec);
+        let response = match cancel_by {
             None => Some(response.await?),
             Some(by) => tokio::select! {
                 answer = response => Some(answer?),
                 () = sleep_until(by) => None,
             },
         };
-        let Some(mut answer) = answer else {
-            return Ok(self.cancelled(result, None, transfer).await);
+        let Some(mut response) = response else {
+            return Ok(self.cancel(result, None, transfer).await);
         };
         result.head_ns = Some(self.since_began());
-        let reading = Reading { run: self, at: answer.home(), cancel_at, cancel_by };
-        let end = reading.whole(&mut answer, result).await;
-        result.connections = answer.totals(&self.connections, result.bytes);
+        let reader = BodyReader {
+            run: self,
+            connection: response.request_connection(),
+            cancel_at,
+            cancel_by,
+        };
+        let end = reader.read_to_end(&mut response, result).await;
+        result.connections = response.totals(&self.connections, result.bytes);
         Ok(match end {
-            ReadEnd::Cancel => self.cancelled(result, Some(answer), transfer).await,
-            ReadEnd::Whole => {
+            ReadEnd::Cancel => self.cancel(result, Some(response), transfer).await,
+            ReadEnd::Complete => {
                 result.ended_ns = self.since_began();
                 Outcome::Complete
             }
@@ -112,28 +117,28 @@ impl Run {
         })
     }
 
-    /// Cancels by dropping the answer, and counts what still arrives.
-    async fn cancelled(
+    /// Cancels by dropping the response, and counts what still arrives.
+    async fn cancel(
         &self,
         result: &mut ObjectResult,
-        answer: Option<Answer>,
+        response: Option<OpenResponse>,
         transfer: &Transfer,
     ) -> Outcome {
-        let others = self.body_bytes.load(Ordering::Relaxed);
+        let other_bytes_before = self.body_bytes.load(Ordering::Relaxed);
         let at_ns = self.since_began();
         let mut received = ReceivedBytes::start();
-        let is_closed =
-            transfer.cancel.as_ref().is_some_and(|cancel| cancel.how == CancelHow::Close);
-        if is_closed && let Ok(endpoint) = self.endpoint(transfer) {
-            close_all(endpoint.server());
+        let closes_connections =
+            transfer.cancel.as_ref().is_some_and(|cancel| cancel.how == CancelScope::Close);
+        if closes_connections && let Ok(client) = self.client(transfer) {
+            close_all(client.server());
         }
-        drop(answer);
+        drop(response);
         result.ended_ns = at_ns;
-        if transfer.most() == 1 {
+        if transfer.max_objects() == 1 {
             // Transfers that run until the end of this one do not wait for late traffic.
             self.mark_ended(&result.name);
         }
-        let end = Instant::now() + MAX_TAIL;
+        let end = Instant::now() + TAIL_TIMEOUT;
         while Instant::now() < end {
             sleep(POLL_INTERVAL).await;
             if u128::from(received.poll()) >= QUIET_PERIOD.as_nanos() {
@@ -143,23 +148,27 @@ impl Run {
         result.cancel = Some(CancelRecord {
             at_ns,
             wire_bytes: received.bytes(),
-            other_bytes: self.body_bytes.load(Ordering::Relaxed) - others,
+            other_bytes: self.body_bytes.load(Ordering::Relaxed) - other_bytes_before,
             last_ns: received.last_ns().saturating_sub(self.began_ns),
         });
         Outcome::Cancelled
     }
 }
 
-/// State of reading an answer.
-struct Reading<'a> {
+/// State of reading a response's body.
+struct BodyReader<'a> {
     run: &'a Run,
-    at: Option<Key>,
+    connection: Option<ConnectionKey>,
     cancel_at: Option<u64>,
     cancel_by: Option<Instant>,
 }
 
-impl Reading<'_> {
-    async fn whole(mut self, answer: &mut Answer, result: &mut ObjectResult) -> ReadEnd {
+impl BodyReader<'_> {
+    async fn read_to_end(
+        mut self,
+        response: &mut OpenResponse,
+        result: &mut ObjectResult,
+    ) -> ReadEnd {
         let mut content = Content::new();
         let mut clock = self.event_clock(result);
         let is_upload = result.direction == TransferDirection::Upload;
@@ -172,10 +181,10 @@ impl Reading<'_> {
                 }
             };
             let piece = tokio::select! {
-                piece = answer.next() => piece,
+                piece = response.next() => piece,
                 () = cancel => return ReadEnd::Cancel,
                 () = next_tick(clock.as_mut()) => {
-                    self.send_progress(answer, result);
+                    self.send_progress(response, result);
                     continue;
                 }
             };
@@ -184,7 +193,7 @@ impl Reading<'_> {
                 Some(Err(why)) => return ReadEnd::Failed(why),
                 None => break,
             };
-            self.record_migration(answer, result);
+            self.record_migration(response, result);
             let now = self.run.since_began();
             result.first_byte_ns.get_or_insert(now);
             if is_upload {
@@ -200,49 +209,49 @@ impl Reading<'_> {
                 return ReadEnd::Cancel;
             }
         }
-        self.record_migration(answer, result);
+        self.record_migration(response, result);
         if is_upload {
             // The server responds after it has read the complete body.
             result.bytes = result.size;
         }
-        if result.bytes == result.size { ReadEnd::Whole } else { ReadEnd::Damaged }
+        if result.bytes == result.size { ReadEnd::Complete } else { ReadEnd::Damaged }
     }
 
-    fn record_migration(&mut self, answer: &Answer, result: &mut ObjectResult) {
-        let now = answer.connection().or(self.at);
-        if let (Some(from), Some(to)) = (self.at, now)
+    fn record_migration(&mut self, response: &OpenResponse, result: &mut ObjectResult) {
+        let now = response.connection().or(self.connection);
+        if let (Some(from), Some(to)) = (self.connection, now)
             && from != to
         {
             let number = |key| self.run.connections.number(key);
             let (from, to) = (number(from), number(to));
             let at_ns = self.run.since_began();
             let migration = MigrationRecord { at_ns, bytes: result.bytes, from, to };
-            result.moves.push(migration);
+            result.migrations.push(migration);
             self.run.events.send(result, || EventKind::Migrated(migration));
         }
-        self.at = now;
+        self.connection = now;
     }
 
     /// Returns the clock of an object's progress events, if there are any.
     fn event_clock(&self, result: &ObjectResult) -> Option<Interval> {
-        let every = self.run.progress_every;
+        let every = self.run.progress_interval;
         let has_progress = self.run.events.has_listener()
-            && result.role == SizeClass::Big
+            && result.size_class == SizeClass::Big
             && result.direction == TransferDirection::Download;
         has_progress.then(|| interval_at(Instant::now() + every, every))
     }
 
-    fn send_progress(&self, answer: &Answer, result: &ObjectResult) {
+    fn send_progress(&self, response: &OpenResponse, result: &ObjectResult) {
         self.run.events.send(result, || EventKind::Progress {
             at_ns: self.run.since_began(),
-            connections: answer.totals(&self.run.connections, result.bytes),
+            connections: response.totals(&self.run.connections, result.bytes),
         });
     }
 
     fn record_progress(&self, now: u64, result: &mut ObjectResult) {
         let since = now - result.progress.last().map_or(result.started_ns, |point| point.0);
-        let is_due = u128::from(since) >= self.run.progress_every.as_nanos();
-        if result.role == SizeClass::Big && (is_due || result.bytes == result.size) {
+        let is_due = u128::from(since) >= self.run.progress_interval.as_nanos();
+        if result.size_class == SizeClass::Big && (is_due || result.bytes == result.size) {
             result.progress.push(ProgressPoint(now, result.bytes));
         }
     }

@@ -82,7 +82,7 @@ impl DemoOptions {
             big_file_bytes: self.big_file_bytes,
             sample_interval: self.object_interval,
             program: program.to_owned(),
-            kernel: Machine::here(1).kernel,
+            kernel: Machine::current(1).kernel,
         }
     }
 }
@@ -121,7 +121,7 @@ pub fn drive(
 ) -> Result<(), DriveError> {
     let trials = options.trials()?;
     let all: Vec<_> = trials.iter().map(|(_, trial)| trial.clone()).collect();
-    let setup = TrialSetup::make(programs, &all, 1)?;
+    let setup = TrialSetup::create(programs, &all, 1)?;
     let demo = Demo { options, setup, privilege, stop };
     for (variant, trial) in &trials {
         on_event(&DemoEvent::RunStarted(*variant))?;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use smig_lab::scenario::{Campaign, Size, Span, Trial, parse};
+use smig_lab::scenario::{Campaign, Size, TimeSpan, Trial, parse};
 use toml::{Table, Value};
 
 use super::{DemoOptions, DriveError};
@@ -17,9 +17,9 @@ pub(super) const BIG: &str = "big";
 impl DemoOptions {
     /// Returns the trials in the order of the runs.
     pub(super) fn trials(&self) -> Result<Vec<(Variant, Trial)>, DriveError> {
-        let trials = self.campaign()?.cells();
+        let trials = self.campaign()?.trials();
         let trial = |variant: &Variant| {
-            let named = |trial: &&Trial| trial.id.variant.on(AXIS) == Some(variant.word());
+            let named = |trial: &&Trial| trial.id.variant.level(AXIS) == Some(variant.word());
             trials.iter().find(named).map(|trial| (*variant, trial.clone()))
         };
         Ok(self.variants.iter().filter_map(trial).collect())
@@ -69,7 +69,7 @@ impl DemoOptions {
 }
 
 fn time(time: std::time::Duration) -> Result<Value, toml::ser::Error> {
-    Value::try_from(Span(time))
+    Value::try_from(TimeSpan(time))
 }
 
 /// Sets a value; tables on its path are created.
@@ -103,7 +103,7 @@ mod tests {
         let file = load(&path, &|_| Ok(())).unwrap();
         let ours = DemoOptions::default().campaign().unwrap();
         let scenarios = |campaign: &Campaign| -> BTreeMap<_, _> {
-            let settings = campaign.settings.iter();
+            let settings = campaign.conditions.iter();
             settings.map(|one| (one.variant.clone(), one.scenario.clone())).collect()
         };
         assert_eq!(scenarios(&file), scenarios(&ours));

@@ -14,14 +14,14 @@ const AF_INET6: u8 = 10;
 const INET_DIAG_INFO: u16 = 2;
 const INET_DIAG_CONG: u16 = 4;
 /// Length of `inet_diag_msg`, from family to inode.
-const MESSAGE: usize = 72;
+const INET_DIAG_MSG_BYTES: usize = 72;
 /// Minimum length of `tcp_info`, with the fields that a sample requires: Linux 4.9.
-const SHORTEST_INFO: usize = 168;
+const MIN_TCP_INFO_BYTES: usize = 168;
 
 /// State of a TCP connection at one point in time. Bytes, microseconds, bytes per second; 0 if
 /// unknown to the kernel or unlimited.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(missing_docs, reason = "each is the column of its name, or tcp_info's field")]
+#[expect(missing_docs, reason = "named after tcp_info's fields and the timeline's columns")]
 pub struct TcpState {
     pub local: SocketAddr,
     pub remote: SocketAddr,
@@ -49,44 +49,44 @@ pub struct TcpState {
     pub buffer_limited_us: u64,
 }
 
-/// Whether more parts of an answer follow.
+/// Whether more datagrams of a response follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum DumpStatus {
     More,
     Done,
 }
 
-/// Decodes the connections of one datagram of an answer; skips other messages.
+/// Decodes the connections of one datagram of a response; skips other messages.
 ///
 /// # Errors
 /// If the datagram reports an error of the kernel, or ends within a message.
 pub fn decode_connections(datagram: &[u8]) -> io::Result<Vec<TcpState>> {
     let mut all = Vec::new();
     let sequence = Fields(datagram).u32(8).unwrap_or(0);
-    decode_part(datagram, sequence, &mut all)?;
+    decode_datagram(datagram, sequence, &mut all)?;
     Ok(all)
 }
 
-/// Appends the connections of one datagram; skips messages of an earlier answer.
-pub(super) fn decode_part(
+/// Appends the connections of one datagram; skips messages of an earlier response.
+pub(super) fn decode_datagram(
     datagram: &[u8],
     sequence: u32,
     into: &mut Vec<TcpState>,
-) -> io::Result<Part> {
+) -> io::Result<DumpStatus> {
     let mut rest = datagram;
     while !rest.is_empty() {
-        let (kind, number, body, after) = split_message(rest).ok_or_else(cut_off)?;
+        let (kind, message_sequence, body, after) = split_message(rest).ok_or_else(truncated)?;
         rest = after;
-        if number != sequence {
+        if message_sequence != sequence {
             continue;
         }
         match kind {
-            NLMSG_DONE => return Ok(Part::Done),
-            NLMSG_ERROR => return Err(refusal(body)),
-            _ => into.extend(connection(body)),
+            NLMSG_DONE => return Ok(DumpStatus::Done),
+            NLMSG_ERROR => return Err(kernel_error(body)),
+            _ => into.extend(decode_connection(body)),
         }
     }
-    Ok(Part::More)
+    Ok(DumpStatus::More)
 }
 
 /// Returns kind, sequence number and body of the first message, and the remaining bytes.
@@ -97,19 +97,19 @@ fn split_message(bytes: &[u8]) -> Option<(u16, u32, &[u8], &[u8])> {
     Some((kind, number, message.get(16..)?, rest))
 }
 
-fn cut_off() -> io::Error {
+fn truncated() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the kernel's response ends within a message")
 }
 
-fn refusal(body: &[u8]) -> io::Error {
+fn kernel_error(body: &[u8]) -> io::Error {
     match Fields(body).u32(0).map(u32::cast_signed) {
         Some(code) if code < 0 => io::Error::from_raw_os_error(code.saturating_neg()),
-        _ => cut_off(),
+        _ => truncated(),
     }
 }
 
 /// Decodes a connection; `None` without a long enough `tcp_info`. Sockets in TIME_WAIT have none.
-fn connection(body: &[u8]) -> Option<TcpState> {
+fn decode_connection(body: &[u8]) -> Option<TcpState> {
     let message = Fields(body);
     let address: fn(Fields<'_>, usize) -> Option<IpAddr> = match message.u8(0)? {
         AF_INET => |fields, at| fields.ipv4(at).map(IpAddr::from),
@@ -121,9 +121,9 @@ fn connection(body: &[u8]) -> Option<TcpState> {
     let remote = SocketAddr::new(address(message, 24)?, message.u16_be(6)?);
     let cookie = message.u64(44)?;
     // Bytes that are unacknowledged or not sent yet.
-    let waiting = u64::from(message.u32(60)?);
+    let outstanding = u64::from(message.u32(60)?);
     let (mut info, mut name) = (None, String::new());
-    let mut rest = body.get(MESSAGE..)?;
+    let mut rest = body.get(INET_DIAG_MSG_BYTES..)?;
     while let Some((kind, value, after)) = split_attribute(rest) {
         match kind {
             INET_DIAG_INFO => info = Some(Fields(value)),
@@ -132,8 +132,8 @@ fn connection(body: &[u8]) -> Option<TcpState> {
         }
         rest = after;
     }
-    let mut state = tcp_info(info.filter(|info| info.0.len() >= SHORTEST_INFO)?)?;
-    state.unacked_bytes = waiting.saturating_sub(state.unsent_bytes);
+    let mut state = tcp_info(info.filter(|info| info.0.len() >= MIN_TCP_INFO_BYTES)?)?;
+    state.unacked_bytes = outstanding.saturating_sub(state.unsent_bytes);
     Some(TcpState { local, remote, cookie, congestion_control: name, ..state })
 }
 
@@ -154,13 +154,13 @@ fn text(value: &[u8]) -> String {
 /// Decodes `struct tcp_info`, which does not contain the addresses.
 fn tcp_info(info: Fields<'_>) -> Option<TcpState> {
     // The kernel represents "unlimited" and "unknown" as all ones.
-    let known = |value: u32| if value == u32::MAX { 0 } else { value };
-    let limit = |value: u64| if value == u64::MAX { 0 } else { value };
-    let later = |at| info.u64(at).unwrap_or(0);
-    let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
+    let known_or_zero = |value: u32| if value == u32::MAX { 0 } else { value };
+    let limited_or_zero = |value: u64| if value == u64::MAX { 0 } else { value };
+    let optional_u64 = |at| info.u64(at).unwrap_or(0);
+    let unspecified = SocketAddr::from(([0, 0, 0, 0], 0));
     Some(TcpState {
-        local: nowhere,
-        remote: nowhere,
+        local: unspecified,
+        remote: unspecified,
         cookie: 0,
         congestion_control: String::new(),
         unacked_bytes: 0,
@@ -171,17 +171,17 @@ fn tcp_info(info: Fields<'_>) -> Option<TcpState> {
         // 0x7fffffff means that there is no threshold yet.
         ssthresh_segments: info.u32(76).filter(|value| *value < 0x7fff_ffff).unwrap_or(0),
         cwnd_segments: info.u32(80)?,
-        pacing_bytes_per_s: limit(info.u64(104)?),
+        pacing_bytes_per_s: limited_or_zero(info.u64(104)?),
         acked_bytes: info.u64(120)?,
         received_bytes: info.u64(128)?,
         unsent_bytes: info.u32(144)?.into(),
-        min_rtt_us: known(info.u32(148)?),
+        min_rtt_us: known_or_zero(info.u32(148)?),
         delivery_bytes_per_s: info.u64(160)?,
-        busy_us: later(168),
-        receiver_limited_us: later(176),
-        buffer_limited_us: later(184),
-        sent_bytes: later(200),
-        retransmitted_bytes: later(208),
+        busy_us: optional_u64(168),
+        receiver_limited_us: optional_u64(176),
+        buffer_limited_us: optional_u64(184),
+        sent_bytes: optional_u64(200),
+        retransmitted_bytes: optional_u64(208),
         send_window_bytes: info.u32(228).unwrap_or(0),
     })
 }

@@ -17,7 +17,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
 };
 
-use decode::{Part, decode_part};
+use decode::{DumpStatus, decode_datagram};
 pub use decode::{TcpState, decode_connections};
 
 /// linux/inet_diag.h: the request for both address families at once.
@@ -33,7 +33,7 @@ const STATES: u32 = 0xfff & !(1 << 10) & !(1 << 6);
 #[derive(Debug)]
 pub(super) struct SockDiag {
     socket: OwnedFd,
-    answer: Vec<u8>,
+    buffer: Vec<u8>,
     sequence: u32,
 }
 
@@ -46,19 +46,19 @@ impl SockDiag {
             SocketFlags::CLOEXEC,
             Some(netlink::SOCK_DIAG),
         )?;
-        Ok(Self { socket, answer: vec![0; 1 << 16], sequence: 0 })
+        Ok(Self { socket, buffer: vec![0; 1 << 16], sequence: 0 })
     }
 
     /// Returns the current state of all TCP connections.
-    pub(super) fn ask(&mut self) -> io::Result<Vec<TcpState>> {
+    pub(super) fn query(&mut self) -> io::Result<Vec<TcpState>> {
         self.sequence = self.sequence.wrapping_add(1);
         send(&self.socket, &request(self.sequence), SendFlags::empty())?;
         let mut all = Vec::new();
         loop {
-            let (length, _) = recv(&self.socket, &mut self.answer[..], RecvFlags::empty())?;
-            match decode_part(&self.answer[..length], self.sequence, &mut all)? {
-                Part::More => {}
-                Part::Done => return Ok(all),
+            let (length, _) = recv(&self.socket, &mut self.buffer[..], RecvFlags::empty())?;
+            match decode_datagram(&self.buffer[..length], self.sequence, &mut all)? {
+                DumpStatus::More => {}
+                DumpStatus::Done => return Ok(all),
             }
         }
     }

@@ -1,13 +1,13 @@
-//! Tests the decoder with a real kernel's answer, and with truncations at every offset.
+//! Tests the decoder with built and real responses, and truncations at every offset.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-use super::decode::{Part, decode_part};
+use super::decode::{DumpStatus, decode_datagram};
 use super::*;
 
-/// A kernel's answer with one connection and the final message.
-fn recorded() -> Vec<u8> {
+/// A response with one connection and the final message.
+fn dump() -> Vec<u8> {
     let mut datagram = message(TCPDIAG_GETSOCK, &connection());
     datagram.extend(message(3, &0_u32.to_ne_bytes()));
     datagram
@@ -64,7 +64,7 @@ fn connection() -> Vec<u8> {
 
 #[test]
 fn fields_are_where_the_headers_say() {
-    let state = decode_connections(&recorded()).unwrap().remove(0);
+    let state = decode_connections(&dump()).unwrap().remove(0);
     assert_eq!(state.local, "10.99.0.1:443".parse().unwrap());
     assert_eq!(state.remote, "10.99.0.2:41230".parse().unwrap());
     assert_eq!((state.cookie, state.congestion_control.as_str()), (0xfeed, "cubic"));
@@ -76,7 +76,7 @@ fn fields_are_where_the_headers_say() {
 }
 
 #[test]
-fn mapped_addresses_are_version_4() {
+fn mapped_addresses_become_ipv4() {
     let mut body = connection();
     body[0] = 10;
     for at in [8, 24] {
@@ -90,8 +90,8 @@ fn mapped_addresses_are_version_4() {
 }
 
 #[test]
-fn a_cut_message_is_an_error_and_never_a_panic() {
-    let whole = recorded();
+fn a_truncated_message_is_an_error_and_never_a_panic() {
+    let whole = dump();
     let first = whole.len() - 20; // start of the final message
     for length in 0..whole.len() {
         let decoded = decode_connections(&whole[..length]);
@@ -104,9 +104,9 @@ fn a_cut_message_is_an_error_and_never_a_panic() {
 }
 
 #[test]
-fn no_length_is_believed() {
-    let whole = recorded();
-    // Every 16-bit word of the answer, with invalid lengths.
+fn invalid_lengths_are_not_trusted() {
+    let whole = dump();
+    // Every 16-bit word of the response, with invalid lengths.
     for at in (0..whole.len() - 1).step_by(2) {
         for value in [0_u16, 1, 3, 4, 15, 17, 0x7fff, 0xffff] {
             let mut bytes = whole.clone();
@@ -119,7 +119,7 @@ fn no_length_is_believed() {
 }
 
 #[test]
-fn an_old_kernels_info_has_zeros_and_a_shorter_one_is_none() {
+fn a_short_tcp_info_has_zeros_and_a_shorter_one_is_skipped() {
     let body = connection();
     let info_at = body.len() - 236;
     let with_info = |length: usize| {
@@ -133,9 +133,9 @@ fn an_old_kernels_info_has_zeros_and_a_shorter_one_is_none() {
 }
 
 #[test]
-fn answers_to_others_are_left_out_and_refusals_are_errors() {
+fn other_sequence_numbers_are_skipped_and_kernel_errors_are_returned() {
     let mut all = Vec::new();
-    assert_eq!(decode_part(&recorded(), 8, &mut all).unwrap(), Part::More);
+    assert_eq!(decode_datagram(&dump(), 8, &mut all).unwrap(), DumpStatus::More);
     assert_eq!(all, []);
     let refusal = message(2, &(-libc::EPERM).to_ne_bytes());
     let error = decode_connections(&refusal).unwrap_err();
@@ -143,7 +143,7 @@ fn answers_to_others_are_left_out_and_refusals_are_errors() {
 }
 
 #[test]
-fn this_kernel_answers() {
+fn the_running_kernel_reports_a_loopback_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (mut server, peer) = listener.accept().unwrap();
@@ -152,11 +152,11 @@ fn this_kernel_answers() {
     // The acknowledgement of the data that was read arrives before the reply, or with it.
     server.write_all(&[2]).unwrap();
     client.read_exact(&mut [0]).unwrap();
-    let mut asker = SockDiag::new().unwrap();
+    let mut sock_diag = SockDiag::new().unwrap();
     for _ in 0..2 {
-        let states = asker.ask().unwrap();
-        let end = |local| states.iter().find(|state| state.local == local).unwrap();
-        let (sender, receiver) = (end(peer), end(listener.local_addr().unwrap()));
+        let states = sock_diag.query().unwrap();
+        let state_at = |local| states.iter().find(|state| state.local == local).unwrap();
+        let (sender, receiver) = (state_at(peer), state_at(listener.local_addr().unwrap()));
         assert_eq!(receiver.remote, peer);
         assert_eq!(receiver.received_bytes, 5_000);
         assert_eq!((sender.sent_bytes, sender.state), (5_000, 1));

@@ -13,7 +13,7 @@ pub(super) struct Connection {
     pub(super) number: usize,
     pub(super) colour: Colour,
     /// Congestion controls of its sender, in order.
-    pub(super) controls: Vec<String>,
+    pub(super) congestion_controls: Vec<String>,
     /// Bytes of its sender that were acknowledged.
     pub(super) acked: u64,
 }
@@ -32,12 +32,12 @@ pub(super) struct Connections {
 const COLOURS: [Colour; 5] =
     [Colour::Blue, Colour::Amber, Colour::Teal, Colour::Purple, Colour::Slate];
 
-/// A connection that carried at most one in this many of the sender's bytes counts as unused.
-const LEAST_SHARE: u64 = 1_000;
+/// A connection with at most 1 / `MIN_SHARE_DIVISOR` of the sender's bytes counts as unused.
+const MIN_SHARE_DIVISOR: u64 = 1_000;
 
 impl Connections {
     pub(super) fn of(timeline: &Timeline) -> Self {
-        let sender = sender(timeline);
+        let sender = main_sender(timeline);
         let mut all: Vec<(u64, &ConnectionName, u64)> = Vec::new();
         for track in &timeline.tracks {
             match &track.of {
@@ -62,7 +62,7 @@ impl Connections {
         all.sort_by_key(|(begin, ..)| *begin);
         let total: u64 = all.iter().map(|(.., bytes)| bytes).sum();
         let (used, unused): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|(.., bytes)| *bytes > total / LEAST_SHARE);
+            all.into_iter().partition(|(.., bytes)| *bytes > total / MIN_SHARE_DIVISOR);
         let used = used
             .into_iter()
             .enumerate()
@@ -70,7 +70,7 @@ impl Connections {
                 name: name.clone(),
                 number: index + 1,
                 colour: COLOURS[index % COLOURS.len()],
-                controls: controls(timeline, &sender, name),
+                congestion_controls: congestion_controls_of(timeline, &sender, name),
                 acked,
             })
             .collect();
@@ -104,16 +104,16 @@ impl Connection {
     /// Returns the title: `2 (bbr)`.
     pub(super) fn title(&self) -> String {
         let number = self.number;
-        if self.controls.is_empty() {
+        if self.congestion_controls.is_empty() {
             number.to_string()
         } else {
-            format!("{number} ({})", self.controls.join(", then "))
+            format!("{number} ({})", self.congestion_controls.join(", then "))
         }
     }
 
     /// Returns the track of the sender's kernel.
     pub(super) fn track<'a>(&self, timeline: &'a Timeline) -> Option<&'a Track> {
-        let sender = sender(timeline);
+        let sender = main_sender(timeline);
         timeline.tracks.iter().find(|track| {
             matches!(&track.of, Subject::Connection { host, connection }
                 if *host == sender && *connection == self.name)
@@ -122,7 +122,7 @@ impl Connection {
 }
 
 /// Returns the host with the most acknowledged bytes; the first one of equals.
-fn sender(timeline: &Timeline) -> String {
+fn main_sender(timeline: &Timeline) -> String {
     let mut totals: Vec<(&str, u64)> = Vec::new();
     for track in &timeline.tracks {
         let Subject::Connection { host, .. } = &track.of else { continue };
@@ -132,11 +132,11 @@ fn sender(timeline: &Timeline) -> String {
             None => totals.push((host, acked)),
         }
     }
-    let most = totals.into_iter().rev().max_by_key(|(_, total)| *total);
-    most.map(|(host, _)| host.to_owned()).unwrap_or_default()
+    let main = totals.into_iter().rev().max_by_key(|(_, total)| *total);
+    main.map(|(host, _)| host.to_owned()).unwrap_or_default()
 }
 
-fn controls(timeline: &Timeline, sender: &str, name: &ConnectionName) -> Vec<String> {
+fn congestion_controls_of(timeline: &Timeline, sender: &str, name: &ConnectionName) -> Vec<String> {
     timeline
         .marks
         .iter()

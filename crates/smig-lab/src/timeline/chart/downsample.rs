@@ -26,11 +26,11 @@ pub(super) fn downsample(points: impl Iterator<Item = (u64, u64)>, view: &View) 
     for group in inside.chunk_by(|a, b| column(a) == column(b)) {
         let low = group.iter().min_by_key(|point| point.1);
         let high = group.iter().max_by_key(|point| point.1);
-        let mut kept: Vec<(u64, u64)> =
+        let mut extremes: Vec<(u64, u64)> =
             [group.first(), low, high, group.last()].into_iter().flatten().copied().collect();
-        kept.sort_by_key(|point| point.0);
-        kept.dedup();
-        thinned.extend(kept);
+        extremes.sort_by_key(|point| point.0);
+        extremes.dedup();
+        thinned.extend(extremes);
     }
     thinned
 }

@@ -41,7 +41,7 @@ impl View {
         Self { from_us: 0, to_us: timeline.end_us().max(1), width }
     }
 
-    const fn holds(&self, at_us: u64) -> bool {
+    const fn contains(&self, at_us: u64) -> bool {
         self.from_us <= at_us && at_us <= self.to_us
     }
 
@@ -64,16 +64,16 @@ fn seconds(us: u64) -> f64 {
 #[must_use]
 pub fn figure(timeline: &Timeline, view: &View) -> Figure {
     let connections = Connections::of(timeline);
-    let moves = moves(timeline, &connections, view);
-    let strip = (!moves.is_empty()).then(|| panels::strip(view));
+    let marks = action_marks(timeline, &connections, view);
+    let strip = (!marks.is_empty()).then(|| panels::mark_strip(view));
     let panels = strip
         .into_iter()
         .chain(requests::panel(timeline, &connections, view, 0))
-        .chain(requests::times(timeline, &connections, view))
+        .chain(requests::durations(timeline, &connections, view))
         .chain(panels::progress(timeline, &connections, view))
-        .chain(panels::arriving(timeline, &connections, view))
+        .chain(panels::received(timeline, &connections, view))
         .chain(panels::queue(timeline, &connections, view))
-        .chain(connections.used().filter_map(|one| panels::sender(timeline, one, view)))
+        .chain(connections.used().filter_map(|one| panels::send_buffer(timeline, one, view)))
         .chain(panels::round_trips(timeline, &connections, view))
         .collect();
     Figure {
@@ -82,18 +82,18 @@ pub fn figure(timeline: &Timeline, view: &View) -> Figure {
         width: view.width,
         x: Axis::between(seconds(view.from_us), seconds(view.to_us), "s"),
         panels,
-        marks: moves,
+        marks,
     }
 }
 
-/// Returns SMig's actions as labelled marks. Marks of one kind that are too close to be
+/// Returns joins, migrations, resets and declines as marks. Marks of one kind too close to be
 /// distinguishable are merged.
-fn moves(timeline: &Timeline, connections: &Connections, view: &View) -> Vec<Mark> {
+fn action_marks(timeline: &Timeline, connections: &Connections, view: &View) -> Vec<Mark> {
     let shown = [MarkKind::Join, MarkKind::Migrate, MarkKind::Reset, MarkKind::Declined];
     let close_us = (view.length_us() as f64 * 5.0 / view.width) as u64;
     let mut groups: Vec<(u64, MarkKind, String, usize)> = Vec::new();
     for mark in timeline.marks.iter().filter(|mark| shown.contains(&mark.kind)) {
-        if !view.holds(mark.at_us) {
+        if !view.contains(mark.at_us) {
             continue;
         }
         match groups.last_mut() {
@@ -107,16 +107,16 @@ fn moves(timeline: &Timeline, connections: &Connections, view: &View) -> Vec<Mar
                     MarkKind::Migrate => " to",
                     _ => " on",
                 };
-                let place = number.map_or_else(String::new, |n| format!("{word} connection {n}"));
-                groups.push((mark.at_us, mark.kind, place, 1));
+                let target = number.map_or_else(String::new, |n| format!("{word} connection {n}"));
+                groups.push((mark.at_us, mark.kind, target, 1));
             }
         }
     }
     groups
         .into_iter()
-        .map(|(at_us, kind, place, count)| {
+        .map(|(at_us, kind, target, count)| {
             let label =
-                if count > 1 { format!("{count} {kind}") } else { format!("{kind}{place}") };
+                if count > 1 { format!("{count} {kind}") } else { format!("{kind}{target}") };
             Mark { x: seconds(at_us), label }
         })
         .collect()

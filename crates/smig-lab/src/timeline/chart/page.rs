@@ -8,33 +8,33 @@ use super::svg_file::summary;
 use super::{View, figure};
 use crate::timeline::{Column, MarkKind, Timeline};
 
-const WIDE: f64 = 1_092.0;
-const NARROW: f64 = 360.0;
+const DESKTOP_WIDTH: f64 = 1_092.0;
+const PHONE_WIDTH: f64 = 360.0;
 /// Time that a close-up shows before and after its migration.
 const BEFORE_US: u64 = 400_000;
 const AFTER_US: u64 = 800_000;
 /// Maximum number of close-ups.
-const LOOKS: usize = 6;
+const MAX_CLOSE_UPS: usize = 6;
 
-/// Renders the chart as one page without network access and scripts.
+/// Renders the chart as one page that needs neither network access nor scripts.
 #[must_use]
 pub fn render_html(timeline: &Timeline) -> String {
     let mut page = Page::new(&timeline.head.title);
     page.lead(&summary(timeline));
-    let both = |view: View| {
+    let wide_and_narrow = |view: View| {
         let at = |width| figure(timeline, &View { width, ..view }).to_element();
-        (at(WIDE), at(NARROW))
+        (at(DESKTOP_WIDTH), at(PHONE_WIDTH))
     };
-    let (wide, narrow) = both(View::whole(timeline, WIDE));
+    let (wide, narrow) = wide_and_narrow(View::whole(timeline, DESKTOP_WIDTH));
     page.chart(&wide, &narrow, CAPTION);
-    let looks = looks(timeline);
-    if !looks.is_empty() {
+    let close_ups = close_ups(timeline);
+    if !close_ups.is_empty() {
         page.heading("Details");
     }
-    for (at_us, what) in looks {
+    for (at_us, what) in close_ups {
         let from_us = at_us.saturating_sub(BEFORE_US);
-        let view = View { from_us, to_us: at_us + AFTER_US, width: WIDE };
-        let (wide, narrow) = both(view);
+        let view = View { from_us, to_us: at_us + AFTER_US, width: DESKTOP_WIDTH };
+        let (wide, narrow) = wide_and_narrow(view);
         page.chart(&wide, &narrow, &what);
     }
     page.heading("Connections");
@@ -54,17 +54,17 @@ const CAPTION: &str = "All panels share one clock. Bars: each request, pale unti
     yet; the line is the congestion window.";
 
 /// Returns the first migration of each group that fits one close-up.
-fn looks(timeline: &Timeline) -> Vec<(u64, String)> {
-    let mut looks: Vec<(u64, String)> = Vec::new();
-    let moves = timeline.marks.iter().filter(|mark| mark.kind == MarkKind::Migrate);
-    for mark in moves {
-        if looks.last().is_none_or(|(at, _)| mark.at_us > at + AFTER_US) {
+fn close_ups(timeline: &Timeline) -> Vec<(u64, String)> {
+    let mut close_ups: Vec<(u64, String)> = Vec::new();
+    let migrations = timeline.marks.iter().filter(|mark| mark.kind == MarkKind::Migrate);
+    for mark in migrations {
+        if close_ups.last().is_none_or(|(at, _)| mark.at_us > at + AFTER_US) {
             let seconds = mark.at_us as f64 / 1e6;
-            looks.push((mark.at_us, format!("Around the migration at {seconds:.2} s")));
+            close_ups.push((mark.at_us, format!("Around the migration at {seconds:.2} s")));
         }
     }
-    looks.truncate(LOOKS);
-    looks
+    close_ups.truncate(MAX_CLOSE_UPS);
+    close_ups
 }
 
 fn table(timeline: &Timeline) -> Table {
@@ -86,7 +86,7 @@ fn table(timeline: &Timeline) -> Table {
         vec![
             one.number.to_string(),
             one.name.to_string(),
-            one.controls.join(", then "),
+            one.congestion_controls.join(", then "),
             bytes(one.acked),
             bytes(last(Column::RetransmittedBytes)),
             format!("{:.1} ms", last(Column::MinRttUs) as f64 / 1e3),

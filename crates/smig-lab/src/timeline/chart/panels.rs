@@ -9,15 +9,15 @@ use super::{View, seconds};
 use crate::timeline::{Column, ConnectionName, Direction, Subject, Timeline, Track};
 
 /// Height of a plot in pixels.
-const HEIGHT: f64 = 80.0;
-/// Space above the highest value.
-const ROOM: f64 = 1.08;
+const PLOT_HEIGHT: f64 = 80.0;
+/// Upper end of an axis, relative to the highest value.
+const HEADROOM: f64 = 1.08;
 
 /// Prefix of a connection's name in a legend.
-pub(super) const BY_CONNECTION: &str = "on connection ";
+pub(super) const CONNECTION_PREFIX: &str = "on connection ";
 
-/// A panel for the marks' labels alone, which need more lines if the marks are closer.
-pub(super) fn strip(view: &View) -> Panel {
+/// An empty panel for the marks' labels, which need more lines in a narrow chart.
+pub(super) fn mark_strip(view: &View) -> Panel {
     Panel {
         title: String::new(),
         y: Axis::names(Vec::new()),
@@ -28,7 +28,7 @@ pub(super) fn strip(view: &View) -> Panel {
 }
 
 /// Data that arrived on each connection, stacked.
-pub(super) fn arriving(
+pub(super) fn received(
     timeline: &Timeline,
     connections: &Connections,
     view: &View,
@@ -48,24 +48,25 @@ pub(super) fn arriving(
             blocks.push(Block { x: (seconds(from), seconds(to)), y: (floor, floor + rate) });
         }
         if !blocks.is_empty() {
-            let (name, shape) = (format!("{BY_CONNECTION}{}", one.title()), Shape::Blocks(blocks));
+            let (name, shape) =
+                (format!("{CONNECTION_PREFIX}{}", one.title()), Shape::Blocks(blocks));
             layers.push(Layer { name, colour: one.colour, shape });
         }
     }
-    let most = floors.into_iter().fold(0.0, f64::max);
+    let highest = floors.into_iter().fold(0.0, f64::max);
     let link = timeline.head.link.map(|link| link.bits_per_s as f64 / 1e6);
     let rule = link.map(|rate| Rule { y: rate, label: String::new() });
     (!layers.is_empty()).then(|| Panel {
         title: "Received by the client, Mbit/s (dotted: link rate)".into(),
         // A burst out of a full buffer may exceed the link's rate briefly.
-        y: Axis::linear_exact(most.max(link.unwrap_or(0.0)) * ROOM, ""),
-        height: HEIGHT,
+        y: Axis::linear_exact(highest.max(link.unwrap_or(0.0)) * HEADROOM, ""),
+        height: PLOT_HEIGHT,
         layers,
         rules: rule.into_iter().collect(),
     })
 }
 
-/// Returns the length of a bin, a round number: about a hundred bins.
+/// Returns a round bin length that gives about a hundred bins.
 fn bin_us(view: &View) -> u64 {
     let rough = view.length_us() / 100;
     let mut bin = 1_000;
@@ -93,12 +94,14 @@ fn rates(
     });
     let mut bytes = vec![0.0; bins];
     match kernel {
-        Some(track) => spread(track.points(Column::ReceivedBytes), view.from_us, bin, &mut bytes),
+        Some(track) => {
+            distribute(track.points(Column::ReceivedBytes), view.from_us, bin, &mut bytes)
+        }
         None => {
             for track in &timeline.tracks {
                 let of = &track.of;
                 if matches!(of, Subject::Stream { connection: by, .. } if by == connection) {
-                    spread(track.points(Column::CarriedBytes), view.from_us, bin, &mut bytes);
+                    distribute(track.points(Column::CarriedBytes), view.from_us, bin, &mut bytes);
                 }
             }
         }
@@ -107,21 +110,21 @@ fn rates(
 }
 
 /// Adds a counter's growth to bins, distributed evenly between two samples.
-fn spread(counter: impl Iterator<Item = (u64, u64)>, origin: u64, bin: u64, into: &mut [f64]) {
+fn distribute(counter: impl Iterator<Item = (u64, u64)>, origin: u64, bin: u64, into: &mut [f64]) {
     let mut before: Option<(u64, u64)> = None;
     for (at, total) in counter {
         let (since, from) = before.unwrap_or((at, 0));
         before = Some((at, total));
-        let came = total.saturating_sub(from) as f64;
+        let growth = total.saturating_sub(from) as f64;
         let length = (at - since).max(1) as f64;
         let end = origin + into.len() as u64 * bin;
         // The bins that the interval overlaps, within the view.
         let mut begin = since.max(origin);
-        while came > 0.0 && begin < at.max(since + 1).min(end) {
+        while growth > 0.0 && begin < at.max(since + 1).min(end) {
             let index = (begin - origin) / bin;
             let next = (origin + (index + 1) * bin).min(at.max(since + 1));
-            if let Some(place) = into.get_mut(index as usize) {
-                *place += came * (next - begin) as f64 / length;
+            if let Some(value) = into.get_mut(index as usize) {
+                *value += growth * (next - begin) as f64 / length;
             }
             begin = next;
         }
@@ -135,32 +138,32 @@ pub(super) fn progress(
     view: &View,
 ) -> Option<Panel> {
     let mut layers: Vec<Layer> = Vec::new();
-    let mut most = 0.0_f64;
+    let mut highest = 0.0_f64;
     for span in &timeline.spans {
         let mut lines: Vec<(Colour, Vec<(f64, f64)>)> = Vec::new();
-        let looks = looks(timeline, &span.name);
-        if looks.len() < LOOKS {
+        let samples = carried_samples(timeline, &span.name);
+        if samples.len() < MIN_SAMPLES {
             continue;
         }
         let mut last = None;
-        for (at, name, total) in looks {
+        for (at, name, total) in samples {
             let colour = connections.by_name(name).map_or(Colour::Slate, |one| one.colour);
             let point = (seconds(at), total as f64 / 1e6);
             if lines.last().is_none_or(|(known, _)| *known != colour) {
                 lines.push((colour, last.into_iter().collect()));
             }
-            if let Some((_, line)) = lines.last_mut().filter(|_| view.holds(at)) {
+            if let Some((_, line)) = lines.last_mut().filter(|_| view.contains(at)) {
                 line.push(point);
-                most = most.max(point.1);
+                highest = highest.max(point.1);
             }
-            last = view.holds(at).then_some(point);
+            last = view.contains(at).then_some(point);
         }
         let lines = lines.into_iter().filter(|(_, points)| points.len() > 1);
         layers.extend(lines.map(|(colour, line)| layer("", colour, Shape::Line(line))));
     }
     (!layers.is_empty()).then(|| Panel {
         title: "Long transfers, MB transferred".into(),
-        y: Axis::linear_exact(most * ROOM, ""),
+        y: Axis::linear_exact(highest * HEADROOM, ""),
         height: 60.0,
         layers,
         rules: Vec::new(),
@@ -168,10 +171,13 @@ pub(super) fn progress(
 }
 
 /// A transfer with fewer samples is too short to be drawn.
-const LOOKS: usize = 8;
+const MIN_SAMPLES: usize = 8;
 
-/// Returns each sample of a stream: time, connection that carried more, and total so far.
-fn looks<'a>(timeline: &'a Timeline, stream: &str) -> Vec<(u64, &'a ConnectionName, u64)> {
+/// Returns each sample of a stream: time, the connection whose bytes grew, and the total so far.
+fn carried_samples<'a>(
+    timeline: &'a Timeline,
+    stream: &str,
+) -> Vec<(u64, &'a ConnectionName, u64)> {
     let mut steps: Vec<(u64, &ConnectionName, u64)> = Vec::new();
     for track in &timeline.tracks {
         if let Subject::Stream { name, connection } = &track.of
@@ -223,26 +229,26 @@ pub(super) fn queue(timeline: &Timeline, connections: &Connections, view: &View)
     }
     let drops: Vec<f64> = tracks()
         .flat_map(|track| track.points(Column::DroppedBytes))
-        .filter(|(at, _)| view.holds(*at))
+        .filter(|(at, _)| view.contains(*at))
         .map(|(at, _)| seconds(at))
         .collect();
-    let most = tops.into_iter().max().unwrap_or(0) as f64;
+    let highest = tops.into_iter().max().unwrap_or(0) as f64;
     let limit = timeline.head.link.map(|link| {
         let drain = link.queue_packets as f64 * 1_500.0 * 8.0 / link.bits_per_s as f64 * 1e3;
         let label = format!("limit: {} packets, {} ms at link rate", link.queue_packets, ms(drain));
         Rule { y: link.queue_packets as f64, label }
     });
     // Omit the limit of a queue that never fills to 40 %: it would only compress the chart.
-    let limit = limit.filter(|rule| rule.y <= most * 2.5);
-    let axis = most.max(limit.as_ref().map_or(0.0, |rule| rule.y * 1.3));
+    let limit = limit.filter(|rule| rule.y <= highest * 2.5);
+    let axis = highest.max(limit.as_ref().map_or(0.0, |rule| rule.y * 1.3));
     if !drops.is_empty() {
         let name = format!("dropped ({})", drops.len());
         layers.push(layer(&name, Colour::Vermilion, Shape::Ticks(drops)));
     }
     Some(Panel {
         title: "Queue of the link, packets".into(),
-        y: Axis::linear_exact(axis * ROOM, ""),
-        height: HEIGHT,
+        y: Axis::linear_exact(axis * HEADROOM, ""),
+        height: PLOT_HEIGHT,
         layers,
         rules: limit.into_iter().collect(),
     })
@@ -272,7 +278,7 @@ fn layer(name: &str, colour: Colour, shape: Shape) -> Layer {
 }
 
 /// Data that one connection holds at its sender: in flight, and not sent yet.
-pub(super) fn sender(timeline: &Timeline, one: &Connection, view: &View) -> Option<Panel> {
+pub(super) fn send_buffer(timeline: &Timeline, one: &Connection, view: &View) -> Option<Panel> {
     let track = one.track(timeline)?;
     let flight: Vec<Range> = downsample(track.points(Column::UnackedBytes), view)
         .into_iter()
@@ -286,15 +292,15 @@ pub(super) fn sender(timeline: &Timeline, one: &Connection, view: &View) -> Opti
             Range { x: seconds(at), low, high: low + kilobytes(bytes) }
         })
         .collect();
-    let most = unsent.iter().map(|range| range.high).fold(0.0, f64::max);
+    let highest = unsent.iter().map(|range| range.high).fold(0.0, f64::max);
     let window = line(track, Column::CwndBytes, 1e-3, view);
     let widest = window.iter().map(|(_, y)| *y).fold(0.0, f64::max);
-    // The limit of a window that is far from being used would compress the other values.
-    let top = widest.min(most * 3.0).max(most);
-    if most <= 0.0 {
+    // A window that is far from being used would compress the other values.
+    let top = widest.min(highest * 3.0).max(highest);
+    if highest <= 0.0 {
         return None;
     }
-    let named = if widest > top {
+    let window_name = if widest > top {
         format!("congestion window (up to {} kB)", number(widest))
     } else {
         "congestion window".into()
@@ -302,24 +308,24 @@ pub(super) fn sender(timeline: &Timeline, one: &Connection, view: &View) -> Opti
     let mut layers = vec![
         layer("not sent yet", one.colour, Shape::Area(Tint::Faint, unsent)),
         layer("sent, not acknowledged", one.colour, Shape::Area(Tint::Full, flight)),
-        layer(&named, Colour::Ink, Shape::Line(window)),
+        layer(&window_name, Colour::Ink, Shape::Line(window)),
     ];
-    let again = retransmissions(track, view);
-    if !again.is_empty() {
-        layers.push(layer("retransmitted", Colour::Vermilion, Shape::Ticks(again)));
+    let retransmitted = retransmissions(track, view);
+    if !retransmitted.is_empty() {
+        layers.push(layer("retransmitted", Colour::Vermilion, Shape::Ticks(retransmitted)));
     }
     let title = format!("Connection {}: send buffer, kB", one.title());
     Some(Panel {
         title,
-        y: Axis::linear_exact(top * ROOM, ""),
-        height: HEIGHT,
+        y: Axis::linear_exact(top * HEADROOM, ""),
+        height: PLOT_HEIGHT,
         layers,
         rules: Vec::new(),
     })
 }
 
 /// Data that all connections together hold at the sender, stacked: in flight opaque, unsent faint.
-pub(super) fn senders(
+pub(super) fn send_buffers(
     timeline: &Timeline,
     connections: &Connections,
     view: &View,
@@ -327,18 +333,18 @@ pub(super) fn senders(
     let tracks: Vec<(&Connection, &Track)> =
         connections.used().filter_map(|one| Some((one, one.track(timeline)?))).collect();
     // One list of times for all connections, so that their areas can be stacked.
-    let mut moments: Vec<u64> = tracks
+    let mut times: Vec<u64> = tracks
         .iter()
         .flat_map(|(_, track)| downsample(track.points(Column::UnsentBytes), view))
         .map(|(at, _)| at)
         .collect();
-    moments.sort_unstable();
-    moments.dedup();
-    let mut floors = vec![0.0; moments.len()];
+    times.sort_unstable();
+    times.dedup();
+    let mut floors = vec![0.0; times.len()];
     let mut layers = Vec::new();
     for (column, tint) in [(Column::UnackedBytes, Tint::Full), (Column::UnsentBytes, Tint::Faint)] {
         for (one, track) in &tracks {
-            let ranges = moments.iter().zip(&mut floors).map(|(at, floor)| {
+            let ranges = times.iter().zip(&mut floors).map(|(at, floor)| {
                 let low = *floor;
                 *floor += kilobytes(track.value_at(column, *at).unwrap_or(0));
                 Range { x: seconds(*at), low, high: *floor }
@@ -346,11 +352,11 @@ pub(super) fn senders(
             layers.push(layer("", one.colour, Shape::Area(tint, ranges.collect())));
         }
     }
-    let most = floors.into_iter().fold(0.0, f64::max);
-    (most > 0.0).then(|| Panel {
+    let highest = floors.into_iter().fold(0.0, f64::max);
+    (highest > 0.0).then(|| Panel {
         title: "Send buffer, kB (pale: not sent yet)".into(),
-        y: Axis::linear_exact(most * ROOM, ""),
-        height: HEIGHT,
+        y: Axis::linear_exact(highest * HEADROOM, ""),
+        height: PLOT_HEIGHT,
         layers,
         rules: Vec::new(),
     })
@@ -372,7 +378,7 @@ fn retransmissions(track: &Track, view: &View) -> Vec<f64> {
     let points: Vec<(u64, u64)> = track.points(Column::RetransmittedBytes).collect();
     points
         .windows(2)
-        .filter(|pair| pair[1].1 > pair[0].1 && view.holds(pair[1].0))
+        .filter(|pair| pair[1].1 > pair[0].1 && view.contains(pair[1].0))
         .map(|pair| seconds(pair[1].0))
         .collect()
 }
@@ -392,11 +398,11 @@ pub(super) fn round_trips(
             (!known.is_empty()).then(|| layer(&name, one.colour, Shape::Line(known)))
         })
         .collect();
-    let most = layers.iter().flat_map(|layer| match &layer.shape {
+    let values = layers.iter().flat_map(|layer| match &layer.shape {
         Shape::Line(points) => points.iter().map(|(_, y)| *y).collect(),
         _ => Vec::new(),
     });
-    let most = most.fold(0.0, f64::max);
+    let highest = values.fold(0.0, f64::max);
     let idle = timeline.head.link.map(|link| link.round_trip_ms);
     let title = "Round-trip time, ms";
     (!layers.is_empty()).then(|| Panel {
@@ -404,8 +410,8 @@ pub(super) fn round_trips(
             || title.to_owned(),
             |idle| format!("{title} (dotted: idle, {})", number(idle)),
         ),
-        y: Axis::linear_exact(most.max(idle.unwrap_or(0.0)) * ROOM, ""),
-        height: HEIGHT,
+        y: Axis::linear_exact(highest.max(idle.unwrap_or(0.0)) * HEADROOM, ""),
+        height: PLOT_HEIGHT,
         layers,
         rules: idle.map(|y| Rule { y, label: String::new() }).into_iter().collect(),
     })

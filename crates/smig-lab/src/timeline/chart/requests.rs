@@ -1,4 +1,4 @@
-//! Each request as a bar, in the fewest rows without overlaps.
+//! Each request as a bar, in as few rows as possible without overlaps.
 
 use smig_chart::svg::{Axis, Bar, Block, Colour, Layer, Marker, Panel, Point, Shape, Tint};
 use smig_chart::{bytes, ms, number};
@@ -8,30 +8,30 @@ use super::{View, seconds};
 use crate::timeline::{Column, ConnectionName, Outcome, Span, Subject, Timeline, Track};
 
 /// Height of a row.
-const TALL: f64 = 15.0;
-/// Number of rows above which further rows are lower.
-const TALL_ROWS: usize = 8;
+const ROW_HEIGHT: f64 = 15.0;
+/// Number of rows with full height; further ones have half.
+const MAX_FULL_ROWS: usize = 8;
 /// Maximum height of the panel.
-const MOST: f64 = 170.0;
+const MAX_PANEL_HEIGHT: f64 = 170.0;
 /// Minimum number of requests in a group for a series of their durations.
-const MANY: usize = 5;
+const MIN_GROUP_REQUESTS: usize = 5;
 /// Gap between rows, as a share of a row.
-const GAP: f64 = 0.16;
+const ROW_GAP: f64 = 0.16;
 
-/// Builds the panel with at least `least_rows` rows.
+/// Builds the panel with at least `min_rows` rows.
 pub(super) fn panel(
     timeline: &Timeline,
     connections: &Connections,
     view: &View,
-    least_rows: usize,
+    min_rows: usize,
 ) -> Option<Panel> {
-    let spans = shown(timeline, view);
-    let rows = pack(&spans);
-    let count = (rows.iter().max()? + 1).max(least_rows);
-    let mut bars: Vec<(Kind, Bar)> = Vec::new();
+    let spans = visible_spans(timeline, view);
+    let rows = assign_rows(&spans);
+    let count = (rows.iter().max()? + 1).max(min_rows);
+    let mut bars: Vec<(PieceKind, Bar)> = Vec::new();
     for (span, row) in spans.iter().zip(&rows) {
         let top = (count - row) as f64;
-        let y = (top - 1.0 + GAP, top - GAP);
+        let y = (top - 1.0 + ROW_GAP, top - ROW_GAP);
         bars.extend(pieces(timeline, connections, span).into_iter().filter_map(|piece| {
             let from = piece.from_us.max(view.from_us);
             let to = piece.to_us.min(view.to_us);
@@ -41,35 +41,41 @@ pub(super) fn panel(
             })
         }));
     }
-    let height =
-        TALL * count.min(TALL_ROWS) as f64 + TALL / 2.0 * count.saturating_sub(TALL_ROWS) as f64;
+    let height = ROW_HEIGHT * count.min(MAX_FULL_ROWS) as f64
+        + ROW_HEIGHT / 2.0 * count.saturating_sub(MAX_FULL_ROWS) as f64;
     Some(Panel {
         title: "Each request, until its last byte".into(),
         y: Axis::names(vec![String::new(); count]),
-        height: height.clamp(2.0 * TALL, MOST),
+        height: height.clamp(2.0 * ROW_HEIGHT, MAX_PANEL_HEIGHT),
         layers: layers(bars),
         rules: Vec::new(),
     })
 }
 
 /// Durations of groups of many requests. Single requests are visible enough as bars.
-pub(super) fn times(timeline: &Timeline, connections: &Connections, view: &View) -> Option<Panel> {
-    let shown = |span: &&Span| {
-        let many = timeline.spans.iter().filter(|other| other.group == span.group).count() >= MANY;
-        many && span.outcome == Outcome::Complete && view.holds(span.from_us)
+pub(super) fn durations(
+    timeline: &Timeline,
+    connections: &Connections,
+    view: &View,
+) -> Option<Panel> {
+    let is_shown = |span: &&Span| {
+        let is_large_group =
+            timeline.spans.iter().filter(|other| other.group == span.group).count()
+                >= MIN_GROUP_REQUESTS;
+        is_large_group && span.outcome == Outcome::Complete && view.contains(span.from_us)
     };
     let markers = [Marker::Circle, Marker::Square, Marker::Triangle];
     let mut layers: Vec<Layer> = Vec::new();
-    let mut most = 0.0_f64;
-    for span in timeline.spans.iter().filter(shown) {
-        let by = span.connection.as_ref().and_then(|name| connections.by_name(name));
-        let (colour, name) = by.map_or_else(
+    let mut longest_ms = 0.0_f64;
+    for span in timeline.spans.iter().filter(is_shown) {
+        let carrier = span.connection.as_ref().and_then(|name| connections.by_name(name));
+        let (colour, name) = carrier.map_or_else(
             || (Colour::Slate, span.group.clone()),
             |one| (one.colour, format!("{} on connection {}", span.group, one.number)),
         );
-        let took = span.to_us.saturating_sub(span.from_us) as f64 / 1e3;
-        most = most.max(took);
-        let point = Point { x: seconds(span.from_us), y: took, tooltip: tooltip(span) };
+        let duration_ms = span.to_us.saturating_sub(span.from_us) as f64 / 1e3;
+        longest_ms = longest_ms.max(duration_ms);
+        let point = Point { x: seconds(span.from_us), y: duration_ms, tooltip: tooltip(span) };
         let at = layers.iter().position(|layer| layer.name == name).unwrap_or_else(|| {
             let marker = markers[layers.len() % markers.len()];
             layers.push(Layer { name, colour, shape: Shape::Dots(marker, Vec::new()) });
@@ -81,7 +87,7 @@ pub(super) fn times(timeline: &Timeline, connections: &Connections, view: &View)
     }
     (!layers.is_empty()).then(|| Panel {
         title: "Duration of each request, ms".into(),
-        y: Axis::linear_exact(most * 1.12, ""),
+        y: Axis::linear_exact(longest_ms * 1.12, ""),
         height: 80.0,
         layers,
         rules: Vec::new(),
@@ -89,12 +95,12 @@ pub(super) fn times(timeline: &Timeline, connections: &Connections, view: &View)
 }
 
 /// Returns the number of rows that a timeline needs.
-pub(super) fn rows(timeline: &Timeline, view: &View) -> usize {
-    pack(&shown(timeline, view)).into_iter().max().map_or(0, |most| most + 1)
+pub(super) fn row_count(timeline: &Timeline, view: &View) -> usize {
+    assign_rows(&visible_spans(timeline, view)).into_iter().max().map_or(0, |most| most + 1)
 }
 
-/// Sorts the long spans first, the others by time.
-fn shown<'a>(timeline: &'a Timeline, view: &View) -> Vec<&'a Span> {
+/// Returns the spans within the view: long ones first, then by time.
+fn visible_spans<'a>(timeline: &'a Timeline, view: &View) -> Vec<&'a Span> {
     let mut spans: Vec<&Span> = timeline
         .spans
         .iter()
@@ -107,18 +113,18 @@ fn shown<'a>(timeline: &'a Timeline, view: &View) -> Vec<&'a Span> {
 
 /// How a part of a request is drawn.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Kind {
+enum PieceKind {
     /// No data yet; in the colour of the connection that carries the response.
     Waiting(Colour, usize),
     /// Data arrives on the connection of this number.
-    Coming(Colour, usize),
+    Receiving(Colour, usize),
     /// The connection is unknown.
     Unknown,
     /// The request was cancelled or failed.
-    Ended,
+    Aborted,
 }
 
-impl Kind {
+impl PieceKind {
     const fn tint(self) -> Tint {
         match self {
             Self::Waiting(..) => Tint::Half,
@@ -128,18 +134,18 @@ impl Kind {
 
     const fn colour(self) -> Colour {
         match self {
-            Self::Waiting(colour, _) | Self::Coming(colour, _) => colour,
+            Self::Waiting(colour, _) | Self::Receiving(colour, _) => colour,
             Self::Unknown => Colour::Slate,
-            Self::Ended => Colour::Vermilion,
+            Self::Aborted => Colour::Vermilion,
         }
     }
 
     fn name(self) -> String {
         match self {
             Self::Waiting(_, number) => format!("waiting on connection {number}"),
-            Self::Coming(_, number) => format!("receiving on connection {number}"),
+            Self::Receiving(_, number) => format!("receiving on connection {number}"),
             Self::Unknown => "connection unknown".into(),
-            Self::Ended => "cancelled or failed".into(),
+            Self::Aborted => "cancelled or failed".into(),
         }
     }
 }
@@ -147,11 +153,11 @@ impl Kind {
 struct Piece {
     from_us: u64,
     to_us: u64,
-    kind: Kind,
+    kind: PieceKind,
 }
 
 /// Assigns each span the first free row.
-fn pack(spans: &[&Span]) -> Vec<usize> {
+fn assign_rows(spans: &[&Span]) -> Vec<usize> {
     let mut free_from: Vec<u64> = Vec::new();
     let mut rows = Vec::with_capacity(spans.len());
     for span in spans {
@@ -166,22 +172,22 @@ fn pack(spans: &[&Span]) -> Vec<usize> {
 
 /// Splits a span by the connection that it waits for or receives from.
 fn pieces(timeline: &Timeline, connections: &Connections, span: &Span) -> Vec<Piece> {
-    let mut by: Vec<(u64, ConnectionName)> = changes(timeline, &span.name);
-    if by.is_empty()
+    let mut changes: Vec<(u64, ConnectionName)> = connection_changes(timeline, &span.name);
+    if changes.is_empty()
         && let Some(name) = &span.connection
     {
-        by.push((span.from_us, name.clone()));
+        changes.push((span.from_us, name.clone()));
     }
     let first_byte = span.first_byte_us.unwrap_or(span.to_us).clamp(span.from_us, span.to_us);
     let kind = |name: &ConnectionName, waiting: bool| match connections.by_name(name) {
-        Some(one) if waiting => Kind::Waiting(one.colour, one.number),
-        Some(one) => Kind::Coming(one.colour, one.number),
-        None => Kind::Unknown,
+        Some(one) if waiting => PieceKind::Waiting(one.colour, one.number),
+        Some(one) => PieceKind::Receiving(one.colour, one.number),
+        None => PieceKind::Unknown,
     };
-    let begins: Vec<u64> = by.iter().map(|(at, _)| *at).skip(1).chain([span.to_us]).collect();
+    let ends: Vec<u64> = changes.iter().map(|(at, _)| *at).skip(1).chain([span.to_us]).collect();
     let mut pieces = Vec::new();
     let mut from = span.from_us;
-    for (index, ((_, name), end)) in by.iter().zip(begins).enumerate() {
+    for (index, ((_, name), end)) in changes.iter().zip(ends).enumerate() {
         let end = end.clamp(from, span.to_us);
         if index == 0 && first_byte > from {
             let to_us = first_byte.min(end);
@@ -194,17 +200,17 @@ fn pieces(timeline: &Timeline, connections: &Connections, span: &Span) -> Vec<Pi
         from = end;
     }
     if pieces.is_empty() {
-        pieces.push(Piece { from_us: span.from_us, to_us: span.to_us, kind: Kind::Unknown });
+        pieces.push(Piece { from_us: span.from_us, to_us: span.to_us, kind: PieceKind::Unknown });
     }
     if matches!(span.outcome, Outcome::Cancelled | Outcome::Failed) {
         // A stroke at its end, with a bar's minimum width.
-        pieces.push(Piece { from_us: span.to_us, to_us: span.to_us, kind: Kind::Ended });
+        pieces.push(Piece { from_us: span.to_us, to_us: span.to_us, kind: PieceKind::Aborted });
     }
     pieces
 }
 
 /// Returns the connections that carried a stream's bytes, with the times of the changes.
-fn changes(timeline: &Timeline, stream: &str) -> Vec<(u64, ConnectionName)> {
+fn connection_changes(timeline: &Timeline, stream: &str) -> Vec<(u64, ConnectionName)> {
     let tracks: Vec<(&ConnectionName, &Track)> = timeline
         .tracks
         .iter()
@@ -223,21 +229,21 @@ fn changes(timeline: &Timeline, stream: &str) -> Vec<(u64, ConnectionName)> {
 }
 
 /// Groups bars into one layer per kind, in a fixed order for the legend.
-fn layers(bars: Vec<(Kind, Bar)>) -> Vec<Layer> {
-    let mut layers: Vec<(Kind, Vec<Bar>)> = Vec::new();
+fn layers(bars: Vec<(PieceKind, Bar)>) -> Vec<Layer> {
+    let mut layers: Vec<(PieceKind, Vec<Bar>)> = Vec::new();
     for (kind, bar) in bars {
         match layers.iter_mut().find(|(known, _)| *known == kind) {
             Some((_, bars)) => bars.push(bar),
             None => layers.push((kind, vec![bar])),
         }
     }
-    let place = |kind: &Kind| match kind {
-        Kind::Waiting(_, number) => 2 * number,
-        Kind::Coming(_, number) => 2 * number + 1,
-        Kind::Unknown => usize::MAX - 1,
-        Kind::Ended => usize::MAX,
+    let legend_order = |kind: &PieceKind| match kind {
+        PieceKind::Waiting(_, number) => 2 * number,
+        PieceKind::Receiving(_, number) => 2 * number + 1,
+        PieceKind::Unknown => usize::MAX - 1,
+        PieceKind::Aborted => usize::MAX,
     };
-    layers.sort_by_key(|(kind, _)| place(kind));
+    layers.sort_by_key(|(kind, _)| legend_order(kind));
     layers
         .into_iter()
         .map(|(kind, bars)| Layer {
@@ -249,7 +255,7 @@ fn layers(bars: Vec<(Kind, Bar)>) -> Vec<Layer> {
 }
 
 fn tooltip(span: &Span) -> String {
-    let took = span.to_us.saturating_sub(span.from_us) as f64 / 1e3;
+    let duration_ms = span.to_us.saturating_sub(span.from_us) as f64 / 1e3;
     let outcome = match span.outcome {
         Outcome::Complete => "",
         Outcome::Cancelled => ", cancelled",
@@ -257,5 +263,5 @@ fn tooltip(span: &Span) -> String {
         Outcome::Unfinished => ", unfinished",
     };
     let at = number(seconds(span.from_us));
-    format!("{}: {} in {} ms from {at} s{outcome}", span.name, bytes(span.bytes), ms(took))
+    format!("{}: {} in {} ms from {at} s{outcome}", span.name, bytes(span.bytes), ms(duration_ms))
 }

@@ -7,14 +7,14 @@ use smig_chart::html::escape;
 use smig_chart::svg::{Axis, Figure, Panel, STYLE, with_plain_colours};
 
 use super::connections::Connections;
-use super::svg_file::{HEAD_STYLE, LINE, facts, in_lines};
-use super::{View, moves, panels, requests};
+use super::svg_file::{HEAD_STYLE, LINE_HEIGHT, facts, wrap_facts};
+use super::{View, action_marks, panels, requests};
 use crate::timeline::Timeline;
 
 const MARGIN: f64 = 14.0;
 const GAP: f64 = 18.0;
 /// Space above the panels for the run's name.
-const HEAD: f64 = 34.0;
+const HEAD_HEIGHT: f64 = 34.0;
 
 /// Renders the charts of several runs as one SVG file with the same panels: requests, their
 /// durations, arriving data, the queue, data held at senders, round-trip times. The time axis
@@ -25,13 +25,13 @@ pub fn render_side_by_side(timelines: &[&Timeline], width: f64) -> String {
     let column = ((width - 2.0 * MARGIN + GAP) / count - GAP).max(100.0);
     let to_us = timelines.iter().map(|timeline| timeline.end_us()).max().unwrap_or(0).max(1);
     let view = View { from_us: 0, to_us, width: column };
-    let rows = timelines.iter().map(|one| requests::rows(one, &view)).max().unwrap_or(0);
+    let rows = timelines.iter().map(|one| requests::row_count(one, &view)).max().unwrap_or(0);
     let mut figures: Vec<Figure> =
         timelines.iter().map(|timeline| figure(timeline, &view, rows)).collect();
     share_scales(&mut figures);
     let facts: Vec<Vec<String>> =
-        timelines.iter().map(|timeline| in_lines(facts(timeline), column)).collect();
-    let head = HEAD + LINE * facts.iter().map(Vec::len).max().unwrap_or(0) as f64;
+        timelines.iter().map(|timeline| wrap_facts(facts(timeline), column)).collect();
+    let head = HEAD_HEIGHT + LINE_HEIGHT * facts.iter().map(Vec::len).max().unwrap_or(0) as f64;
     let mut body = String::new();
     let mut tallest = 0.0_f64;
     for (index, (timeline, figure)) in timelines.iter().zip(&figures).enumerate() {
@@ -39,7 +39,7 @@ pub fn render_side_by_side(timelines: &[&Timeline], width: f64) -> String {
         let title = escape(&timeline.head.title);
         let _ = write!(body, "<text class=\"run\" x=\"{left}\" y=\"28\">{title}</text>");
         for (line, text) in facts[index].iter().enumerate() {
-            let (y, text) = (46.0 + LINE * line as f64, escape(text));
+            let (y, text) = (46.0 + LINE_HEIGHT * line as f64, escape(text));
             let _ = write!(body, "<text class=\"found\" x=\"{left}\" y=\"{y}\">{text}</text>");
         }
         let element = figure.to_element();
@@ -61,18 +61,18 @@ pub fn render_side_by_side(timelines: &[&Timeline], width: f64) -> String {
 /// Builds the panels that every run has, even without values.
 fn figure(timeline: &Timeline, view: &View, rows: usize) -> Figure {
     let connections = Connections::of(timeline);
-    let marks = moves(timeline, &connections, view);
+    let marks = action_marks(timeline, &connections, view);
     let panels = [
-        Some(panels::strip(view)),
+        Some(panels::mark_strip(view)),
         requests::panel(timeline, &connections, view, rows).map(without_names),
-        requests::times(timeline, &connections, view).map(without_names),
-        panels::arriving(timeline, &connections, view)
+        requests::durations(timeline, &connections, view).map(without_names),
+        panels::received(timeline, &connections, view)
             .map(with_short_names)
-            .map(titled("Received, Mbit/s, by connection")),
+            .map(with_title("Received, Mbit/s, by connection")),
         panels::queue(timeline, &connections, view)
             .map(without_names)
-            .map(titled("Queue of the link (red: dropped)")),
-        panels::senders(timeline, &connections, view),
+            .map(with_title("Queue of the link (red: dropped)")),
+        panels::send_buffers(timeline, &connections, view),
         panels::round_trips(timeline, &connections, view).map(without_names),
     ];
     Figure {
@@ -94,14 +94,14 @@ fn without_names(mut panel: Panel) -> Panel {
 }
 
 /// Replaces the title, to state what the legend would.
-fn titled(title: &str) -> impl Fn(Panel) -> Panel {
+fn with_title(title: &str) -> impl Fn(Panel) -> Panel {
     move |panel| Panel { title: title.to_owned(), ..panel }
 }
 
 /// Shortens the legend to one line: the title states that the numbers are connections.
 fn with_short_names(mut panel: Panel) -> Panel {
     for layer in &mut panel.layers {
-        if let Some(short) = layer.name.strip_prefix(panels::BY_CONNECTION) {
+        if let Some(short) = layer.name.strip_prefix(panels::CONNECTION_PREFIX) {
             layer.name = short.to_owned();
         }
     }

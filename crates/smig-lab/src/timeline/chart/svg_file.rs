@@ -12,17 +12,17 @@ use crate::timeline::{Outcome, Timeline};
 
 const MARGIN: f64 = 14.0;
 /// Space above the panels for the title; lines of facts add to it.
-const HEAD: f64 = 36.0;
+const HEAD_HEIGHT: f64 = 36.0;
 /// Height of one line of facts.
-pub(super) const LINE: f64 = 16.0;
+pub(super) const LINE_HEIGHT: f64 = 16.0;
 
 /// Renders the chart as a standalone SVG file, light or dark by the reader's colour scheme.
 #[must_use]
 pub fn render_svg(timeline: &Timeline, view: &View) -> String {
     let inner = View { width: view.width - 2.0 * MARGIN, ..*view };
     let figure = figure(timeline, &inner);
-    let lines = in_lines(all_facts(timeline), inner.width);
-    let head = HEAD + LINE * lines.len() as f64;
+    let lines = wrap_facts(all_facts(timeline), inner.width);
+    let head = HEAD_HEIGHT + LINE_HEIGHT * lines.len() as f64;
     let (width, height) = (view.width, head + figure.height() + MARGIN);
     let (title, facts) = (escape(&timeline.head.title), escape(&summary(timeline)));
     let mut out = format!(
@@ -34,7 +34,7 @@ pub fn render_svg(timeline: &Timeline, view: &View) -> String {
     );
     let _ = write!(out, "<text class=\"run\" x=\"{MARGIN}\" y=\"28\">{title}</text>");
     for (line, text) in lines.iter().enumerate() {
-        let (y, text) = (48.0 + LINE * line as f64, escape(text));
+        let (y, text) = (48.0 + LINE_HEIGHT * line as f64, escape(text));
         let _ = write!(out, "<text class=\"found\" x=\"{MARGIN}\" y=\"{y}\">{text}</text>");
     }
     let element = figure.to_element();
@@ -42,7 +42,7 @@ pub fn render_svg(timeline: &Timeline, view: &View) -> String {
     with_plain_colours(&out)
 }
 
-/// Rules of a poster in addition to the chart's style.
+/// Style rules of a standalone file, in addition to the chart's.
 pub(super) const HEAD_STYLE: &str = "\
 .fig .paper{fill:var(--paper)}\
 .fig .run{fill:var(--ink);font-size:17px;font-weight:600}\
@@ -67,30 +67,34 @@ pub(super) fn facts(timeline: &Timeline) -> Vec<String> {
         }
     }
     for group in groups {
-        let took: Vec<f64> = timeline
+        let durations_ms: Vec<f64> = timeline
             .spans
             .iter()
             .filter(|span| span.group == group && span.outcome == Outcome::Complete)
             .map(|span| span.to_us.saturating_sub(span.from_us) as f64 / 1e3)
             .collect();
-        if let Some(summary) = smig_stats::Summary::of(&took) {
+        if let Some(summary) = smig_stats::Summary::of(&durations_ms) {
             facts.push(if summary.n == 1 {
-                format!("{group}: {}", time(summary.median))
+                format!("{group}: {}", format_millis(summary.median))
             } else {
-                format!("{group}: median {}, p95 {}", time(summary.median), time(summary.p95))
+                format!(
+                    "{group}: median {}, p95 {}",
+                    format_millis(summary.median),
+                    format_millis(summary.p95)
+                )
             });
         }
     }
     facts
 }
 
-/// Returns the facts in one line, and what the chart omits.
+/// Returns all facts in one line, with the number of connections that the chart omits.
 pub(super) fn summary(timeline: &Timeline) -> String {
     all_facts(timeline).join(" · ")
 }
 
 /// Joins facts into lines that fit approximately.
-pub(super) fn in_lines(facts: Vec<String>, width: f64) -> Vec<String> {
+pub(super) fn wrap_facts(facts: Vec<String>, width: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for fact in facts {
         match lines.last_mut() {
@@ -114,7 +118,7 @@ fn all_facts(timeline: &Timeline) -> Vec<String> {
 }
 
 /// Formats milliseconds, or seconds from ten seconds on.
-fn time(millis: f64) -> String {
+fn format_millis(millis: f64) -> String {
     if millis >= 10_000.0 {
         format!("{:.1} s", millis / 1e3)
     } else {

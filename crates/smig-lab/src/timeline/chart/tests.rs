@@ -91,7 +91,7 @@ fn mark(timeline: &mut Timeline, at_us: u64, kind: MarkKind) {
     timeline.marks.push(mark);
 }
 
-fn whole() -> Figure {
+fn whole_figure() -> Figure {
     let timeline = timeline();
     figure(&timeline, &View::whole(&timeline, 800.0))
 }
@@ -103,7 +103,7 @@ fn titles(figure: &Figure) -> Vec<&str> {
 #[test]
 fn all_panels_share_the_axis() {
     assert_eq!(
-        titles(&whole()),
+        titles(&whole_figure()),
         [
             "",
             "Each request, until its last byte",
@@ -118,14 +118,14 @@ fn all_panels_share_the_axis() {
 }
 
 #[test]
-fn marks_name_connections_and_those_that_are_close_are_one_word() {
-    let labels: Vec<String> = whole().marks.into_iter().map(|mark| mark.label).collect();
+fn marks_name_their_connection_and_close_ones_are_merged() {
+    let labels: Vec<String> = whole_figure().marks.into_iter().map(|mark| mark.label).collect();
     assert_eq!(labels, ["2 JOIN", "MIGRATE to connection 2", "RST_STREAM on connection 1"]);
 }
 
 #[test]
-fn a_request_has_the_colours_of_those_who_bring_it() {
-    let figure = whole();
+fn a_request_has_the_colours_of_its_connections() {
+    let figure = whole_figure();
     let names: Vec<&str> =
         figure.panels[1].layers.iter().map(|layer| layer.name.as_str()).collect();
     assert_eq!(
@@ -144,7 +144,7 @@ fn a_request_has_the_colours_of_those_who_bring_it() {
 }
 
 #[test]
-fn what_came_between_two_looks_came_evenly() {
+fn bytes_between_two_samples_are_distributed_evenly() {
     let mut timeline = timeline();
     let connection = name(2);
     let mut kernel = Track::new(Subject::Connection { host: "client".into(), connection });
@@ -161,7 +161,7 @@ fn what_came_between_two_looks_came_evenly() {
 }
 
 #[test]
-fn the_queue_has_the_colours_of_those_who_stand_in_it() {
+fn the_queue_has_the_colours_of_its_connections() {
     let mut timeline = timeline();
     for (number, steps) in [(1, [(0, 10), (1_000_000, 2)]), (2, [(500_000, 0), (1_500_000, 40)])] {
         let connection = Some(name(number));
@@ -185,7 +185,7 @@ fn the_queue_has_the_colours_of_those_who_stand_in_it() {
 }
 
 #[test]
-fn a_view_shows_its_part() {
+fn a_view_shows_only_its_interval() {
     let timeline = timeline();
     let view = View { from_us: 1_200_000, to_us: 1_500_000, width: 400.0 };
     let figure = figure(&timeline, &view);
@@ -197,7 +197,7 @@ fn a_view_shows_its_part() {
 }
 
 #[test]
-fn files_are_whole_and_stand_alone() {
+fn files_are_complete_and_self_contained() {
     let mut timeline = timeline();
     timeline.head.facts.insert("kernel".into(), "Linux <6>".into());
     let svg = render_svg(&timeline, &View::whole(&timeline, 1_000.0));
@@ -215,7 +215,7 @@ fn files_are_whole_and_stand_alone() {
 }
 
 #[test]
-fn side_by_side_means_the_same_scales() {
+fn side_by_side_charts_share_scales() {
     let (one, mut other) = (timeline(), timeline());
     other.head.title = "Another".into();
     other.marks.clear();
@@ -239,7 +239,7 @@ fn side_by_side_means_the_same_scales() {
 }
 
 #[test]
-fn without_values_there_is_an_empty_picture() {
+fn a_timeline_without_values_is_an_empty_chart() {
     let timeline = Timeline::new("nothing", Time::ZERO);
     let figure = figure(&timeline, &View::whole(&timeline, 500.0));
     assert_eq!(titles(&figure), [""; 0]);

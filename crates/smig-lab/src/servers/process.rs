@@ -29,7 +29,7 @@ const LOG_CHUNK: usize = 64 << 10;
 
 /// Why a server does not run.
 #[derive(Debug, thiserror::Error)]
-pub enum PeerError {
+pub enum ServerError {
     /// An I/O error of its files or its process.
     #[error("{server}: {doing}: {cause}")]
     Io {
@@ -42,7 +42,7 @@ pub enum PeerError {
     },
     /// The server ended during its start.
     #[error("{server} exited ({status}); its command:\n  {command}\nits last output:\n{words}")]
-    Ended {
+    Exited {
         /// The server's name in the scenario.
         server: String,
         /// Its exit status.
@@ -54,10 +54,10 @@ pub enum PeerError {
     },
     /// The server runs, but is not ready.
     #[error("{server} {missing} after {} s; its last output:\n{words}", READY_TIMEOUT.as_secs())]
-    Silent {
+    NotReady {
         /// The server's name in the scenario.
         server: String,
-        /// The sign of readiness that it has not given.
+        /// What it has not done, as a predicate.
         missing: String,
         /// The last lines of its log.
         words: String,
@@ -74,7 +74,7 @@ pub struct ServerProcess {
     stop: Option<mpsc::Sender<()>>,
     thread: Option<HostThread<Option<ExitStatus>>>,
     /// Backends, stopped after the server itself.
-    _behind: Vec<Self>,
+    _backends: Vec<Self>,
 }
 
 impl Drop for ServerProcess {
@@ -89,58 +89,62 @@ impl Drop for ServerProcess {
 
 impl Launch {
     /// Starts the server in a host and waits until it accepts connections. `smig` starts the program
-    /// (`smig lab exec-child`) in a PID namespace: everything that it starts ends with it, and it with this process.
+    /// (`smig lab exec-child`) in a PID namespace: its descendants are killed with it, and it with this process.
     ///
     /// # Errors
-    /// When the server does not start, with the last lines of its log.
-    pub fn start(&self, host: &Host, smig: &Path) -> Result<ServerProcess, PeerError> {
-        let behind = self
+    /// The server does not start; the error has the last lines of its log.
+    pub fn start(&self, host: &Host, smig: &Path) -> Result<ServerProcess, ServerError> {
+        let backends = self
             .backends
             .iter()
             .map(|launch| launch.start(host, smig))
             .collect::<Result<Vec<_>, _>>()?;
-        let fail = |doing| move |cause| PeerError::Io { server: self.name.clone(), doing, cause };
-        let own = self.process.own_log.iter().chain(self.files.iter().map(|(path, _)| path));
-        for folder in own.filter_map(|path| path.parent()) {
-            fs::create_dir_all(folder).map_err(fail("creating its directory"))?;
+        let io_error =
+            |doing| move |cause| ServerError::Io { server: self.name.clone(), doing, cause };
+        let paths = self.process.own_log.iter().chain(self.files.iter().map(|(path, _)| path));
+        for dir in paths.filter_map(|path| path.parent()) {
+            fs::create_dir_all(dir).map_err(io_error("creating its directory"))?;
         }
         for (path, content) in &self.files {
-            fs::write(path, content).map_err(fail("writing its configuration"))?;
+            fs::write(path, content).map_err(io_error("writing its configuration"))?;
         }
-        let command = self.command(smig).map_err(fail("opening its log"))?;
+        let command = self.build_command(smig).map_err(io_error("opening its log"))?;
         let (stop, stopped) = mpsc::channel();
         let (ready, wait) = mpsc::channel();
-        let start =
-            Start { address: self.address, log: self.log.clone(), process: self.process.clone() };
-        let run = move || supervise(command, &start, &ready, &stopped);
-        let thread = host.run(run).map_err(fail("entering its host"))?;
-        let peer = ServerProcess {
+        let params = StartParams {
+            address: self.address,
+            log: self.log.clone(),
+            process: self.process.clone(),
+        };
+        let run = move || supervise(command, &params, &ready, &stopped);
+        let thread = host.run(run).map_err(io_error("entering its host"))?;
+        let server = ServerProcess {
             name: self.name.clone(),
             logs: [Some(self.log.clone()), self.process.own_log.clone()],
             stop: Some(stop),
             thread: Some(thread),
-            _behind: behind,
+            _backends: backends,
         };
         match wait.recv() {
-            Ok(Ok(())) => Ok(peer),
-            Ok(Err(StartError::Io(cause))) => Err(fail("starting it")(cause)),
-            Ok(Err(StartError::Ended(status))) => {
-                let words = last_lines(&peer.logs);
+            Ok(Ok(())) => Ok(server),
+            Ok(Err(StartError::Io(cause))) => Err(io_error("starting it")(cause)),
+            Ok(Err(StartError::Exited(status))) => {
+                let words = last_lines(&server.logs);
                 let command = self.command.join(" ");
-                Err(PeerError::Ended { server: self.name.clone(), status, command, words })
+                Err(ServerError::Exited { server: self.name.clone(), status, command, words })
             }
-            Ok(Err(StartError::Silent)) | Err(_) => {
+            Ok(Err(StartError::NotReady)) | Err(_) => {
                 let missing = match &self.process.ready {
                     Readiness::Port => format!("does not listen on {}", self.address),
                     Readiness::Line(text) => format!("has not written a line with {text:?}"),
                 };
-                let words = last_lines(&peer.logs);
-                Err(PeerError::Silent { server: self.name.clone(), missing, words })
+                let words = last_lines(&server.logs);
+                Err(ServerError::NotReady { server: self.name.clone(), missing, words })
             }
         }
     }
 
-    fn command(&self, smig: &Path) -> io::Result<Command> {
+    fn build_command(&self, smig: &Path) -> io::Result<Command> {
         let log = File::create(&self.log)?;
         let mut command = Command::new(smig);
         command.args(["lab", "exec-child", "--"]).args(&self.command);
@@ -169,12 +173,12 @@ impl ServerProcess {
 
 enum StartError {
     Io(io::Error),
-    Ended(ExitStatus),
-    Silent,
+    Exited(ExitStatus),
+    NotReady,
 }
 
-/// What the thread of a process needs.
-struct Start {
+/// Parameters of the thread that supervises a process.
+struct StartParams {
     address: SocketAddr,
     /// Standard output and standard error of the process.
     log: PathBuf,
@@ -184,7 +188,7 @@ struct Start {
 /// Runs the server until it ends or the sender of `stopped` is dropped, on a thread inside the host.
 fn supervise(
     command: Command,
-    start: &Start,
+    params: &StartParams,
     ready: &mpsc::Sender<Result<(), StartError>>,
     stopped: &mpsc::Receiver<()>,
 ) -> Option<ExitStatus> {
@@ -196,75 +200,75 @@ fn supervise(
             return None;
         }
     };
-    let result = wait_until_ready(&mut child, start);
-    let is_up = result.is_ok();
+    let result = wait_until_ready(&mut child, params);
+    let is_ready = result.is_ok();
     let _ = ready.send(result);
-    if is_up {
-        let pause = Duration::from_millis(50);
-        while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(pause) {
+    if is_ready {
+        let interval = Duration::from_millis(50);
+        while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(interval) {
             if let Ok(Some(status)) = child.try_wait() {
                 return Some(status);
             }
         }
-        request_stop(&mut child, start.process.stop);
+        request_stop(&mut child, params.process.stop);
     }
-    // Dropping the child kills what is left of its processes.
+    // Dropping the child kills its remaining processes.
     None
 }
 
-fn wait_until_ready(child: &mut Child, start: &Start) -> Result<(), StartError> {
-    let began = Instant::now();
+fn wait_until_ready(child: &mut Child, params: &StartParams) -> Result<(), StartError> {
+    let started = Instant::now();
     let mut log = LogSearch::default();
     loop {
-        let is_ready = match &start.process.ready {
+        let is_ready = match &params.process.ready {
             Readiness::Port => {
-                TcpStream::connect_timeout(&start.address, Duration::from_secs(1)).is_ok()
+                TcpStream::connect_timeout(&params.address, Duration::from_secs(1)).is_ok()
             }
-            Readiness::Line(text) => log.finds(text.as_bytes(), &start.log),
+            Readiness::Line(text) => log.search_for(text.as_bytes(), &params.log),
         };
         if is_ready {
             return Ok(());
         }
         match child.try_wait() {
             Ok(None) => {}
-            Ok(Some(status)) => return Err(StartError::Ended(status)),
+            Ok(Some(status)) => return Err(StartError::Exited(status)),
             Err(error) => return Err(StartError::Io(error)),
         }
-        if began.elapsed() > READY_TIMEOUT {
-            return Err(StartError::Silent);
+        if started.elapsed() > READY_TIMEOUT {
+            return Err(StartError::NotReady);
         }
         thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// Looks for a text in what a log has gained since the last time.
+/// Searches a growing log for a text; each search continues where the last one stopped.
 #[derive(Debug, Default)]
 struct LogSearch {
-    /// Bytes that have been read.
-    read: u64,
-    /// The last ones of them: the text may begin there.
-    last: Vec<u8>,
+    /// Number of bytes that have been read.
+    offset: u64,
+    /// The last of them, in which the text may begin.
+    tail: Vec<u8>,
 }
 
 impl LogSearch {
-    fn finds(&mut self, text: &[u8], log: &Path) -> bool {
+    fn search_for(&mut self, text: &[u8], log: &Path) -> bool {
         let mut chunk = vec![0; LOG_CHUNK];
-        // A log that cannot be read has no text.
+        // An unreadable log counts as empty.
         let Ok(mut log) = File::open(log) else { return false };
-        if log.seek(SeekFrom::Start(self.read)).is_err() {
+        if log.seek(SeekFrom::Start(self.offset)).is_err() {
             return false;
         }
-        let began = Instant::now();
-        // A server that writes faster than it is read must not keep the lab here.
-        while began.elapsed() < Duration::from_secs(1)
+        let started = Instant::now();
+        // Limits the loop for a server that writes faster than the log is read.
+        while started.elapsed() < Duration::from_secs(1)
             && let Ok(read @ 1..) = log.read(&mut chunk)
         {
-            self.read += read as u64;
-            self.last.extend_from_slice(&chunk[..read]);
-            if self.last.windows(text.len()).any(|part| part == text) {
+            self.offset += read as u64;
+            self.tail.extend_from_slice(&chunk[..read]);
+            if self.tail.windows(text.len()).any(|part| part == text) {
                 return true;
             }
-            self.last.drain(..self.last.len().saturating_sub(text.len() - 1));
+            self.tail.drain(..self.tail.len().saturating_sub(text.len() - 1));
         }
         false
     }
@@ -279,23 +283,23 @@ fn request_stop(child: &mut Child, signal: StopSignal) {
         StopSignal::Hup => Signal::HUP,
         StopSignal::Kill => return,
     };
-    if let Some(group) = group_of(child) {
+    if let Some(group) = process_group(child) {
         // Fails if they have already ended.
         let _ = kill_process_group(group, signal);
     }
-    let began = Instant::now();
-    while began.elapsed() < STOP_TIMEOUT && matches!(child.try_wait(), Ok(None)) {
+    let started = Instant::now();
+    while started.elapsed() < STOP_TIMEOUT && matches!(child.try_wait(), Ok(None)) {
         thread::sleep(POLL_INTERVAL);
     }
 }
 
 /// Returns the process group of a command that was started in its own.
-fn group_of(child: &Child) -> Option<Pid> {
+fn process_group(child: &Child) -> Option<Pid> {
     Pid::from_raw(i32::try_from(child.id()).ok()?)
 }
 
 /// Returns the last bytes of a log.
-fn end_of(log: &Path) -> io::Result<Vec<u8>> {
+fn read_tail(log: &Path) -> io::Result<Vec<u8>> {
     let mut log = File::open(log)?;
     let from = log.metadata()?.len().saturating_sub(LOG_CHUNK as u64);
     log.seek(SeekFrom::Start(from))?;
@@ -306,7 +310,7 @@ fn end_of(log: &Path) -> io::Result<Vec<u8>> {
 
 fn last_lines(logs: &[Option<PathBuf>]) -> String {
     let last = |log: &PathBuf| {
-        let text = end_of(log).unwrap_or_default();
+        let text = read_tail(log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<_> = text.lines().collect();
         let from = lines.len().saturating_sub(MAX_LOG_LINES);
@@ -322,18 +326,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_is_searched_where_it_has_grown() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("log");
+    fn a_log_search_continues_where_it_stopped() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
         let mut search = LogSearch::default();
-        assert!(!search.finds(b"serving", &path), "there is none yet");
+        assert!(!search.search_for(b"serving", &path), "there is none yet");
         let mut log = File::create(&path).unwrap();
         log.write_all(&b"x".repeat(LOG_CHUNK)).unwrap();
         log.write_all(b"\nser").unwrap();
-        assert!(!search.finds(b"serving", &path));
-        assert_eq!(search.last, b"xx\nser");
+        assert!(!search.search_for(b"serving", &path));
+        assert_eq!(search.tail, b"xx\nser");
         log.write_all(b"ving\n").unwrap();
-        assert!(search.finds(b"serving", &path));
-        assert_eq!(end_of(&path).unwrap().len(), LOG_CHUNK);
+        assert!(search.search_for(b"serving", &path));
+        assert_eq!(read_tail(&path).unwrap().len(), LOG_CHUNK);
     }
 }

@@ -1,4 +1,4 @@
-//! Cells: the units of a campaign. Each can be run alone, on any machine, in any order.
+//! Campaigns and their trials. Each trial can be run alone, on any machine, in any order.
 
 use std::fmt;
 
@@ -7,19 +7,19 @@ use sha2::{Digest, Sha256};
 
 use super::spec::Scenario;
 
-/// A scenario file: all its settings, and the number of repetitions of each.
+/// A scenario file: all its conditions, and the number of repetitions of each.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Campaign {
     /// Name of the campaign.
     pub name: String,
     /// Description by the author.
     pub about: String,
-    /// Number of runs of each setting.
+    /// Number of runs of each condition.
     pub repetitions: u32,
     /// Base seed from which the seeds of the repetitions are derived.
     pub seed: u64,
-    /// Settings to measure, in the order of the file.
-    pub settings: Vec<Condition>,
+    /// Conditions to measure, in the order of the file.
+    pub conditions: Vec<Condition>,
 }
 
 /// One combination of variants: an experimental condition.
@@ -33,18 +33,18 @@ pub struct Condition {
     pub(super) fingerprint: Fingerprint,
 }
 
-/// Input of a cell's hash, in addition to its seed.
+/// Input of a trial's hash, in addition to its seed.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Fingerprint {
     /// The scenario before relative paths were resolved.
-    pub(super) written: String,
-    /// Digests of the trace files and of the commands' files.
-    pub(super) traces: String,
+    pub(super) scenario_json: String,
+    /// Digests of the trace files and of the files that commands name.
+    pub(super) file_digests: String,
 }
 
 impl Fingerprint {
     fn hash(&self, seed: u64) -> String {
-        let text = format!("[{},{seed}]{}", self.written, self.traces);
+        let text = format!("[{},{seed}]{}", self.scenario_json, self.file_digests);
         hex(&Sha256::digest(text)[..8])
     }
 }
@@ -61,11 +61,11 @@ pub struct Variant(pub Vec<(String, String)>);
 impl Variant {
     /// Returns the variant's name on an axis.
     #[must_use]
-    pub fn on(&self, axis: &str) -> Option<&str> {
+    pub fn level(&self, axis: &str) -> Option<&str> {
         self.0.iter().find(|(name, _)| name == axis).map(|(_, name)| name.as_str())
     }
 
-    pub(super) fn with(&self, axis: &str, name: &str) -> Self {
+    pub(super) fn with_level(&self, axis: &str, name: &str) -> Self {
         let mut names = self.0.clone();
         names.push((axis.to_owned(), name.to_owned()));
         Self(names)
@@ -84,7 +84,7 @@ impl fmt::Display for Variant {
     }
 }
 
-/// Identifies a cell of a campaign.
+/// Identifies a trial of a campaign.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TrialId {
     /// Name of the campaign.
@@ -101,12 +101,12 @@ impl fmt::Display for TrialId {
     }
 }
 
-/// Everything that is needed to run one cell.
+/// Everything that is needed to run one trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
-    /// Identifier of the cell.
+    /// Identifier of the trial.
     pub id: TrialId,
-    /// Seed of everything random in the cell. The same for all variants of a repetition.
+    /// Seed of everything random in the trial. The same for all variants of a repetition.
     pub seed: u64,
     /// Scenario to measure.
     pub scenario: Scenario,
@@ -115,7 +115,7 @@ pub struct Trial {
 
 impl Trial {
     /// Returns the digest of scenario and seed: results with the same hash are results of the same
-    /// cell.
+    /// trial.
     #[must_use]
     pub fn hash(&self) -> &str {
         &self.hash
@@ -123,28 +123,28 @@ impl Trial {
 }
 
 impl Campaign {
-    /// Returns all cells. A repetition of every variant comes before the next repetition: slow
+    /// Returns all trials. A repetition of every variant comes before the next repetition: slow
     /// drift of the machine affects all variants alike, and an interrupted campaign is balanced as
     /// far as it got.
     #[must_use]
-    pub fn cells(&self) -> Vec<Trial> {
-        let mut cells = Vec::new();
+    pub fn trials(&self) -> Vec<Trial> {
+        let mut trials = Vec::new();
         for repetition in 1..=self.repetitions {
-            for setting in &self.settings {
-                let variant = setting.variant.clone();
-                let seed = self.seed_of(repetition);
-                cells.push(Trial {
+            for condition in &self.conditions {
+                let variant = condition.variant.clone();
+                let seed = self.repetition_seed(repetition);
+                trials.push(Trial {
                     id: TrialId { campaign: self.name.clone(), variant, repetition },
                     seed,
-                    scenario: setting.scenario.clone(),
-                    hash: setting.fingerprint.hash(seed),
+                    scenario: condition.scenario.clone(),
+                    hash: condition.fingerprint.hash(seed),
                 });
             }
         }
-        cells
+        trials
     }
 
-    fn seed_of(&self, repetition: u32) -> u64 {
+    fn repetition_seed(&self, repetition: u32) -> u64 {
         let text = format!("{}/{repetition}", self.seed);
         let digest: [u8; 32] = Sha256::digest(text).into();
         // Use 48 bits: JSON readers represent integers exactly only up to 53 bits.
@@ -152,12 +152,12 @@ impl Campaign {
     }
 }
 
-/// One share of a campaign: number `index` of `of`.
+/// One shard of a campaign: number `index` of `of`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shard {
-    /// Number of the share, from 1.
+    /// Number of the shard, from 1.
     pub index: u32,
-    /// Number of shares.
+    /// Number of shards.
     pub of: u32,
 }
 
@@ -170,21 +170,21 @@ impl Shard {
         let numbers = text.split_once('/').map(|(index, of)| (index.parse(), of.parse()));
         match numbers {
             Some((Ok(index), Ok(of))) if 1 <= index && index <= of => Ok(Self { index, of }),
-            _ => Err("a share is NUMBER/COUNT, such as 1/8 to 8/8".into()),
+            _ => Err("a shard is NUMBER/COUNT, such as 1/8 to 8/8".into()),
         }
     }
 
-    /// Selects the share's cells. Splits by repetition if there are at least as many repetitions as
-    /// shares, so that runs to compare were measured on one machine.
+    /// Selects the shard's trials. Splits by repetition if there are at least as many as
+    /// shards, so that runs to compare were measured on one machine.
     #[must_use]
-    pub fn of_cells(self, cells: Vec<Trial>, repetitions: u32) -> Vec<Trial> {
+    pub fn select(self, trials: Vec<Trial>, repetitions: u32) -> Vec<Trial> {
         let by_repetition = repetitions >= self.of;
-        let mine = |(index, cell): &(usize, Trial)| {
+        let is_in_shard = |(index, trial): &(usize, Trial)| {
             let number =
-                if by_repetition { u64::from(cell.id.repetition - 1) } else { *index as u64 };
+                if by_repetition { u64::from(trial.id.repetition - 1) } else { *index as u64 };
             number % u64::from(self.of) == u64::from(self.index - 1)
         };
-        cells.into_iter().enumerate().filter(mine).map(|(_, cell)| cell).collect()
+        trials.into_iter().enumerate().filter(is_in_shard).map(|(_, trial)| trial).collect()
     }
 }
 
@@ -198,16 +198,19 @@ impl Filter {
     /// # Errors
     /// An axis or a name that the campaign does not have.
     pub fn parse(texts: &[String], campaign: &Campaign) -> Result<Self, String> {
-        let mut wanted = Vec::new();
+        let mut levels = Vec::new();
         for text in texts {
             let Some((axis, name)) = text.split_once('=') else {
                 return Err(format!("{text:?} is not AXIS=NAME, such as scheme=NoMig"));
             };
-            let mut names: Vec<_> =
-                campaign.settings.iter().filter_map(|setting| setting.variant.on(axis)).collect();
+            let mut names: Vec<_> = campaign
+                .conditions
+                .iter()
+                .filter_map(|condition| condition.variant.level(axis))
+                .collect();
             names.dedup();
             if names.is_empty() {
-                let axes = campaign.settings.first().map(|setting| &setting.variant.0);
+                let axes = campaign.conditions.first().map(|condition| &condition.variant.0);
                 let axes: Vec<_> =
                     axes.into_iter().flatten().map(|(axis, _)| axis.as_str()).collect();
                 return Err(format!("unknown axis {axis:?}; known: {}", axes.join(", ")));
@@ -217,17 +220,17 @@ impl Filter {
                 names.dedup();
                 return Err(format!("unknown {axis} {name:?}; known: {}", names.join(", ")));
             }
-            wanted.push((axis.to_owned(), name.to_owned()));
+            levels.push((axis.to_owned(), name.to_owned()));
         }
-        Ok(Self(wanted))
+        Ok(Self(levels))
     }
 
     /// Returns whether the filter selects a variant.
     #[must_use]
-    pub fn takes(&self, variant: &Variant) -> bool {
+    pub fn matches(&self, variant: &Variant) -> bool {
         self.0.iter().all(|(axis, _)| {
             let mut names = self.0.iter().filter(|(other, _)| other == axis);
-            names.any(|(_, name)| variant.on(axis) == Some(name))
+            names.any(|(_, name)| variant.level(axis) == Some(name))
         })
     }
 }

@@ -11,7 +11,7 @@ use super::content::Content;
 use crate::scenario::{Scenario, TransferDirection};
 
 /// Size of the warm-up object, which is requested when connections are opened.
-pub(super) const WARM_UP: u64 = 1_000;
+pub(super) const WARM_UP_BYTES: u64 = 1_000;
 
 /// A directory with files, a certificate and its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,24 +23,24 @@ pub struct ServerFiles {
     /// Its private key, PEM.
     pub key: PathBuf,
     /// Certificate and key in one file.
-    pub both: PathBuf,
+    pub cert_and_key: PathBuf,
 }
 
 /// Returns the path of an object on its server.
-pub(super) fn path_of(size: u64) -> String {
+pub(super) fn object_path(size: u64) -> String {
     format!("/{size}.bin")
 }
 
 impl ServerFiles {
-    /// Returns the paths of the material in a directory.
+    /// Returns the paths of the files in a directory.
     #[must_use]
-    pub fn at(folder: &Path) -> Self {
-        let path = |name: &str| folder.join(name);
+    pub fn at(dir: &Path) -> Self {
+        let path = |name: &str| dir.join(name);
         Self {
             files: path("files"),
             certificate: path("certificate.pem"),
             key: path("key.pem"),
-            both: path("certificate-and-key.pem"),
+            cert_and_key: path("certificate-and-key.pem"),
         }
     }
 
@@ -48,32 +48,32 @@ impl ServerFiles {
     ///
     /// # Errors
     /// The directory cannot be written.
-    pub fn make(folder: &Path, addresses: &[Ipv4Addr]) -> io::Result<Self> {
-        let material = Self::at(folder);
-        fs::create_dir_all(&material.files)?;
+    pub fn create(dir: &Path, addresses: &[Ipv4Addr]) -> io::Result<Self> {
+        let server_files = Self::at(dir);
+        fs::create_dir_all(&server_files.files)?;
         let params =
             CertificateParams::new(addresses.iter().map(ToString::to_string).collect::<Vec<_>>())
                 .map_err(io::Error::other)?;
         let key = KeyPair::generate().map_err(io::Error::other)?;
         let certificate = params.self_signed(&key).map_err(io::Error::other)?.pem();
         let key = key.serialize_pem();
-        fs::write(&material.certificate, &certificate)?;
-        fs::write(&material.key, &key)?;
-        fs::write(&material.both, certificate + &key)?;
-        Ok(material)
+        fs::write(&server_files.certificate, &certificate)?;
+        fs::write(&server_files.key, &key)?;
+        fs::write(&server_files.cert_and_key, certificate + &key)?;
+        Ok(server_files)
     }
 
     /// Creates the files for a scenario's downloads, unless they exist.
     ///
     /// # Errors
     /// The directory cannot be written, or the disk is full.
-    pub fn provide(&self, scenario: &Scenario) -> io::Result<()> {
+    pub fn create_files(&self, scenario: &Scenario) -> io::Result<()> {
         let transfers = scenario.workload.transfers.values();
         let downloads =
             transfers.filter(|transfer| transfer.direction == TransferDirection::Download);
         let sizes = downloads.flat_map(|transfer| transfer.size.0.iter().map(|size| size.0));
-        for size in sizes.chain([WARM_UP]) {
-            let path = self.files.join(path_of(size).trim_start_matches('/'));
+        for size in sizes.chain([WARM_UP_BYTES]) {
+            let path = self.files.join(object_path(size).trim_start_matches('/'));
             if fs::metadata(&path).is_ok_and(|meta| meta.len() == size) {
                 continue;
             }
@@ -85,13 +85,13 @@ impl ServerFiles {
 
 fn write_content(path: &Path, size: u64) -> io::Result<()> {
     let mut file = BufWriter::new(File::create(path)?);
-    let (mut content, mut left) = (Content::new(), size);
+    let (mut content, mut remaining) = (Content::new(), size);
     let mut block = [0; 8192];
-    while left > 0 {
-        let length = block.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+    while remaining > 0 {
+        let length = block.len().min(usize::try_from(remaining).unwrap_or(usize::MAX));
         content.fill(&mut block[..length]);
         file.write_all(&block[..length])?;
-        left -= length as u64;
+        remaining -= length as u64;
     }
     file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_data()
 }

@@ -10,6 +10,9 @@ mod find;
 mod process;
 
 pub use config::{Launch, ProcessOptions, RunAs, ServerEnv, ServerJob};
-pub use find::{build_go_server, in_path, install_command, is_program, program_of, version_of};
-pub(crate) use find::{program_named, version_by};
-pub use process::{PeerError, ServerProcess};
+pub use find::{
+    build_go_server, find_in_path, find_server_program, install_command, is_executable_file,
+    server_version,
+};
+pub(crate) use find::{command_version, find_program};
+pub use process::{ServerError, ServerProcess};

@@ -8,7 +8,7 @@ use smig_link::{RateSpec, Trace};
 use crate::scenario::{Scenario, Transfer, TransferDirection};
 
 /// Time for setup and teardown.
-const AROUND: Duration = Duration::from_secs(1);
+const SETUP_AND_TEARDOWN: Duration = Duration::from_secs(1);
 
 /// Estimates the duration of a run.
 #[must_use]
@@ -16,11 +16,11 @@ pub fn estimated_duration(scenario: &Scenario) -> Duration {
     let rate = bits_per_second(&scenario.link.to_client.rate);
     let transfers =
         || scenario.workload.transfers.values().filter(|transfer| transfer.until.is_none());
-    let bits: f64 = transfers().map(|transfer| bits(transfer, rate)).sum();
+    let bits: f64 = transfers().map(|transfer| transfer_bits(transfer, rate)).sum();
     let first = transfers().map(|transfer| transfer.start.0).min().unwrap_or_default();
     let by_rate = first + Duration::from_secs_f64((bits / rate).min(1e6));
-    let by_clock = transfers().map(last_start).max().unwrap_or_default();
-    by_rate.max(by_clock) + scenario.workload.settle.0 + AROUND
+    let by_clock = transfers().map(last_scheduled_time).max().unwrap_or_default();
+    by_rate.max(by_clock) + scenario.workload.settle.0 + SETUP_AND_TEARDOWN
 }
 
 /// Returns the time after which unfinished transfers are aborted.
@@ -42,10 +42,10 @@ fn bits_per_second(rate: &RateSpec) -> f64 {
     rate.map_or(1e6, |rate| rate.as_bits_per_second() as f64)
 }
 
-/// Returns the bits of a transfer; `rate`, in bits per second, is what it would get alone on the
-/// link.
-fn bits(transfer: &Transfer, rate: f64) -> f64 {
-    let count = transfer.most();
+/// Returns the bits of a transfer; `rate` is the link's rate in bits per second, for cancels by
+/// time.
+fn transfer_bits(transfer: &Transfer, rate: f64) -> f64 {
+    let count = transfer.max_objects();
     let sizes = (0..count.min(1_000)).map(|number| transfer.size_of(number) as f64);
     let mut bytes: f64 = sizes.sum();
     if let Some(cancel) = &transfer.cancel
@@ -58,11 +58,11 @@ fn bits(transfer: &Transfer, rate: f64) -> f64 {
     bytes * 8.0
 }
 
-fn last_start(transfer: &Transfer) -> Duration {
-    let pauses = transfer.most().saturating_sub(1);
+fn last_scheduled_time(transfer: &Transfer) -> Duration {
+    let intervals = transfer.max_objects().saturating_sub(1);
     let every = transfer.every.map_or(Duration::ZERO, |every| every.0);
     let cancel = transfer.cancel.as_ref().and_then(|cancel| cancel.after);
-    let last = transfer.start.0 + every.saturating_mul(pauses);
+    let last = transfer.start.0 + every.saturating_mul(intervals);
     last + cancel.map_or(Duration::ZERO, |after| after.0)
 }
 
@@ -77,11 +77,11 @@ mod tests {
              [workload]\nsettle = '0'\n{transfers}"
         );
         let campaign = parse(&text, "test", std::path::Path::new("/"), &|_| Ok(())).unwrap();
-        (estimated_duration(&campaign.settings[0].scenario) - AROUND).as_secs()
+        (estimated_duration(&campaign.conditions[0].scenario) - SETUP_AND_TEARDOWN).as_secs()
     }
 
     #[test]
-    fn rate_and_clock_both_count() {
+    fn duration_depends_on_link_rate_and_schedule() {
         let big = "transfers.big.size = '50MB'\n";
         assert_eq!(seconds(big), 40);
         assert_eq!(seconds(&format!("{big}transfers.big.start = '5s'\n")), 45);

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
-use super::built_in::{BuiltIn, with_backend, with_lines};
-use crate::scenario::{Readiness, ServerCommand, ServerSpec, StopSignal, fill};
+use super::built_in::{BuiltInServer, replace_placeholder_line, set_backend};
+use crate::scenario::{Readiness, ServerCommand, ServerSpec, StopSignal, fill_placeholders};
 
 /// Port of the first server; each server has its own.
 const FIRST_PORT: u16 = 8443;
@@ -18,13 +18,13 @@ const FIRST_BACKEND_PORT: u16 = 9080;
 #[derive(Debug, Clone)]
 pub struct ServerEnv {
     /// Directory of the files to serve.
-    pub folder: PathBuf,
+    pub root: PathBuf,
     /// The certificate chain, PEM.
     pub certificate: PathBuf,
     /// Its private key, PEM.
     pub key: PathBuf,
     /// Certificate chain and private key in one file, PEM.
-    pub both: PathBuf,
+    pub cert_and_key: PathBuf,
     /// Directory for the servers' own files.
     pub scratch: PathBuf,
     /// The `smig` program.
@@ -32,7 +32,7 @@ pub struct ServerEnv {
     /// The address of the servers' host.
     pub address: Ipv4Addr,
     /// User that the servers run as: some need it in their configuration.
-    pub owner: RunAs,
+    pub run_as: RunAs,
 }
 
 /// The user that server processes belong to.
@@ -106,7 +106,7 @@ impl Default for ProcessOptions {
 impl Launch {
     /// Returns files and commands as text, for `--show-config`.
     #[must_use]
-    pub fn shown(&self) -> String {
+    pub fn to_config_text(&self) -> String {
         let mut text = String::new();
         for server in self.backends.iter().chain([self]) {
             for (path, content) in &server.files {
@@ -127,65 +127,78 @@ impl ServerEnv {
     #[must_use]
     pub fn launch(&self, job: &ServerJob<'_>) -> Launch {
         let port = FIRST_PORT + job.number;
-        // On every link of its host, which no other run uses.
-        let everywhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
+        // All links of the host: the host belongs to this run alone.
+        let bind_addr = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
         let mut launch = Launch {
             name: job.name.to_owned(),
             command: vec![job.program.display().to_string()],
             files: Vec::new(),
             address: SocketAddr::from((self.address, port)),
-            bind_addr: everywhere,
+            bind_addr,
             log: self.scratch.join(format!("server-{}.out", job.name)),
             backends: Vec::new(),
             process: ProcessOptions::default(),
         };
-        match (BuiltIn::of(job.server.kind), &job.server.command) {
-            (Some(built_in), _) => self.built_in(job, built_in, &mut launch),
-            (None, Some(command)) => self.command(job, command, &mut launch),
-            (None, None) => self.smig(job, &mut launch),
+        match (BuiltInServer::of(job.server.kind), &job.server.command) {
+            (Some(built_in), _) => self.configure_built_in(job, built_in, &mut launch),
+            (None, Some(command)) => self.configure_command(job, command, &mut launch),
+            (None, None) => self.configure_smig(job, &mut launch),
         }
         launch
     }
 
     /// A server that the lab configures: a command, possibly with a backend.
-    fn built_in(&self, job: &ServerJob<'_>, built_in: &BuiltIn, launch: &mut Launch) {
-        let mut command = built_in.command(job.server, self.owner == RunAs::Root);
+    fn configure_built_in(
+        &self,
+        job: &ServerJob<'_>,
+        built_in: &BuiltInServer,
+        launch: &mut Launch,
+    ) {
+        let mut command = built_in.command_for(job.server, self.run_as == RunAs::Root);
         if built_in.backend {
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, FIRST_BACKEND_PORT + job.number));
-            with_backend(&mut command, address);
-            launch.backends.push(self.backend(job, address));
+            set_backend(&mut command, address);
+            launch.backends.push(self.launch_backend(job, address));
         }
-        self.command(job, &command, launch);
-        // Last: braces in the scenario's lines are the server's, not placeholders.
+        self.configure_command(job, &command, launch);
+        // After the placeholders: braces in the scenario's lines belong to the server's syntax.
         for (_, text) in &mut launch.files {
-            *text = with_lines(text, "{lines}", job.server.lines.iter().map(String::as_str));
+            *text = replace_placeholder_line(
+                text,
+                "{lines}",
+                job.server.lines.iter().map(String::as_str),
+            );
         }
     }
 
-    /// Our server without TLS, on the loopback.
-    fn backend(&self, job: &ServerJob<'_>, address: SocketAddr) -> Launch {
-        let ours = [
+    /// `smig` without TLS, on the loopback.
+    fn launch_backend(&self, job: &ServerJob<'_>, address: SocketAddr) -> Launch {
+        let lab_settings = [
             ("listen", Value::from(address.to_string())),
-            ("root", Value::from(self.folder.display().to_string())),
+            ("root", Value::from(self.root.display().to_string())),
             ("cleartext", Value::from(true)),
         ];
-        let config = self.file(job, "behind.toml");
-        let words = [self.smig.as_path(), "lab".as_ref(), "server".as_ref(), "--config".as_ref()];
-        let command = words.into_iter().chain([config.as_path()]);
+        let config = self.config_path(job, "backend.toml");
+        let arguments =
+            [self.smig.as_path(), "lab".as_ref(), "server".as_ref(), "--config".as_ref()];
+        let command = arguments.into_iter().chain([config.as_path()]);
         Launch {
-            name: format!("{}-behind", job.name),
+            name: format!("{}-backend", job.name),
             command: command.map(|word: &Path| word.display().to_string()).collect(),
-            files: vec![(config.clone(), with_server(&Table::new(), ours).to_string())],
+            files: vec![(
+                config.clone(),
+                with_lab_settings(&Table::new(), lab_settings).to_string(),
+            )],
             address,
             bind_addr: address,
-            log: self.scratch.join(format!("server-{}-behind.out", job.name)),
+            log: self.scratch.join(format!("server-{}-backend.out", job.name)),
             backends: Vec::new(),
             process: ProcessOptions::default(),
         }
     }
 
     /// A command, with its placeholders filled in.
-    fn command(&self, job: &ServerJob<'_>, command: &ServerCommand, launch: &mut Launch) {
+    fn configure_command(&self, job: &ServerJob<'_>, command: &ServerCommand, launch: &mut Launch) {
         let scratch = self.scratch.join(format!("server-{}", job.name));
         let log = scratch.join("log");
         let bind_addr = launch.bind_addr;
@@ -193,21 +206,24 @@ impl ServerEnv {
             let path = match name {
                 "addr" => return Some(bind_addr.ip().to_string()),
                 "port" => return Some(bind_addr.port().to_string()),
-                "root" => &self.folder,
+                "root" => &self.root,
                 "cert" => &self.certificate,
                 "key" => &self.key,
-                "cert_and_key" => &self.both,
+                "cert_and_key" => &self.cert_and_key,
                 "scratch" => &scratch,
                 "log" => &log,
                 _ => return None,
             };
             Some(path.display().to_string())
         };
-        let arguments = command.argv.iter().skip(1).map(|text| fill(text, &value));
+        let arguments = command.argv.iter().skip(1).map(|text| fill_placeholders(text, &value));
         launch.command.extend(arguments);
-        let file = |(name, text): (&String, &String)| (scratch.join(name), fill(text, &value));
+        let file = |(name, text): (&String, &String)| {
+            (scratch.join(name), fill_placeholders(text, &value))
+        };
         launch.files = command.files.iter().map(file).collect();
-        let variable = |(name, text): (&String, &String)| (name.clone(), fill(text, &value));
+        let variable =
+            |(name, text): (&String, &String)| (name.clone(), fill_placeholders(text, &value));
         launch.process = ProcessOptions {
             environment: command.environment.iter().map(variable).collect(),
             ready: command.ready.clone(),
@@ -216,33 +232,34 @@ impl ServerEnv {
         };
     }
 
-    fn file(&self, job: &ServerJob<'_>, extension: &str) -> PathBuf {
+    fn config_path(&self, job: &ServerJob<'_>, extension: &str) -> PathBuf {
         self.scratch.join(format!("server-{}.{extension}", job.name))
     }
 
-    fn smig(&self, job: &ServerJob<'_>, launch: &mut Launch) {
-        let text = |path: &Path| Value::from(path.display().to_string());
-        let ours = [
+    fn configure_smig(&self, job: &ServerJob<'_>, launch: &mut Launch) {
+        let path_value = |path: &Path| Value::from(path.display().to_string());
+        let lab_settings = [
             ("listen", Value::from(launch.bind_addr.to_string())),
-            ("root", text(&self.folder)),
-            ("cert", text(&self.certificate)),
-            ("key", text(&self.key)),
+            ("root", path_value(&self.root)),
+            ("cert", path_value(&self.certificate)),
+            ("key", path_value(&self.key)),
         ];
-        let settings = with_server(&job.server.settings, ours);
-        let path = self.file(job, "toml");
-        let more = ["lab", "server", "--config", &path.display().to_string()].map(str::to_owned);
-        launch.command.extend(more);
+        let settings = with_lab_settings(&job.server.settings, lab_settings);
+        let path = self.config_path(job, "toml");
+        let arguments =
+            ["lab", "server", "--config", &path.display().to_string()].map(str::to_owned);
+        launch.command.extend(arguments);
         launch.files.push((path, settings.to_string()));
     }
 }
 
 /// Returns settings of `smig serve` with the lab's own in the section `server`.
-fn with_server<const N: usize>(settings: &Table, ours: [(&str, Value); N]) -> Table {
+fn with_lab_settings<const N: usize>(settings: &Table, lab_settings: [(&str, Value); N]) -> Table {
     let mut settings = settings.clone();
     let server = settings.entry("server").or_insert_with(|| Value::Table(Table::new()));
     if let Value::Table(server) = server {
         server.entry("workers").or_insert_with(|| Value::from(1));
-        for (key, value) in ours {
+        for (key, value) in lab_settings {
             server.insert(key.into(), value);
         }
     }
@@ -255,15 +272,15 @@ mod tests {
     use crate::scenario::ServerKind;
 
     fn launch(kind: ServerKind) -> Launch {
-        let place = ServerEnv {
-            folder: "/m/files".into(),
+        let env = ServerEnv {
+            root: "/m/files".into(),
             certificate: "/m/certificate.pem".into(),
             key: "/m/key.pem".into(),
-            both: "/m/both.pem".into(),
+            cert_and_key: "/m/both.pem".into(),
             scratch: "/m/scratch".into(),
             smig: "/bin/smig".into(),
             address: Ipv4Addr::new(10, 99, 0, 1),
-            owner: RunAs::Root,
+            run_as: RunAs::Root,
         };
         let server = ServerSpec {
             kind,
@@ -274,17 +291,17 @@ mod tests {
             command: None,
         };
         let program = Path::new("/bin/program");
-        place.launch(&ServerJob { name: "main", number: 2, server: &server, program })
+        env.launch(&ServerJob { name: "main", number: 2, server: &server, program })
     }
 
     #[test]
-    fn every_server_is_told_all_it_needs_and_writes_in_its_own_folder() {
+    fn every_server_gets_its_parameters_and_writes_only_to_scratch() {
         let others = super::super::built_in::FILES.map(|(kind, _)| kind);
         for kind in others.into_iter().chain([ServerKind::Smig]) {
             let launch = launch(kind);
-            let shown = launch.shown();
+            let shown = launch.to_config_text();
             let without_lines = shown.replace("header X {port}", "");
-            fill(&without_lines, &|name| panic!("{kind}: {{{name}}} has no value"));
+            fill_placeholders(&without_lines, &|name| panic!("{kind}: {{{name}}} has no value"));
             assert_eq!(launch.address.to_string(), "10.99.0.1:8445", "{kind}");
             assert_eq!(launch.command[0], "/bin/program", "{kind}");
             assert!(shown.contains("8445"), "{kind}: {shown}");
@@ -292,7 +309,7 @@ mod tests {
             let keys = ["/m/key.pem", "/m/both.pem"];
             assert!(keys.iter().any(|key| shown.contains(key)), "{kind}: {shown}");
             let files =
-                launch.backends.iter().flat_map(|behind| &behind.files).chain(&launch.files);
+                launch.backends.iter().flat_map(|backend| &backend.files).chain(&launch.files);
             for (path, _) in files {
                 assert!(path.starts_with("/m/scratch"), "{kind}: {}", path.display());
             }
@@ -304,31 +321,31 @@ mod tests {
         }
     }
 
-    /// h2o's documentation: the optimisation is off for a round-trip time below min-rtt, and for more than
-    /// max-cwnd bytes in flight, by default 65,535.
+    /// h2o's documentation: the optimization is off for round-trip times below min-rtt, and above
+    /// max-cwnd bytes in flight; default 65,535.
     #[test]
-    fn h2o_optimises_on_every_link_of_the_lab() {
+    fn h2o_latency_optimization_applies_on_every_link_of_the_lab() {
         use smig_link::Profile;
 
-        let shown = launch(ServerKind::H2o).shown();
+        let shown = launch(ServerKind::H2o).to_config_text();
         assert!(shown.contains("http2-latency-optimization-min-rtt: 10\n"), "{shown}");
-        let most = shown
+        let max_cwnd = shown
             .lines()
             .find_map(|line| line.strip_prefix("http2-latency-optimization-max-cwnd: "));
-        let most: f64 = most.unwrap().parse().unwrap();
+        let max_cwnd: f64 = max_cwnd.unwrap().parse().unwrap();
         for profile in Profile::all() {
-            let way = &profile.spec.to_client;
-            let rate = way.rate.as_bits_per_second() as f64 / 8.0;
-            let queue = way.queue.packets as f64 * f64::from(way.mtu);
-            let holds = rate * profile.spec.round_trip().as_secs_f64() + queue;
-            assert!(most > holds, "{}: {holds}", profile.name);
+            let direction = &profile.spec.to_client;
+            let rate = direction.rate.as_bits_per_second() as f64 / 8.0;
+            let queue = direction.queue.packets as f64 * f64::from(direction.mtu);
+            let in_flight_bytes = rate * profile.spec.round_trip().as_secs_f64() + queue;
+            assert!(max_cwnd > in_flight_bytes, "{}: {in_flight_bytes}", profile.name);
         }
     }
 
     #[test]
-    fn what_the_lab_sets_goes_over_what_the_scenario_sets() {
+    fn the_labs_settings_override_the_scenarios() {
         let settings = "[server]\nworkers = 2\naccess_log = 'off'\n[migration]\nmin_size = 5\n";
-        let table = with_server(&settings.parse().unwrap(), [("root", Value::from("/m"))]);
+        let table = with_lab_settings(&settings.parse().unwrap(), [("root", Value::from("/m"))]);
         let expected = "[migration]\nmin_size = 5\n\n[server]\naccess_log = \"off\"\nroot = \"/m\"\nworkers = 2\n";
         assert_eq!(table.to_string(), expected);
     }

@@ -13,10 +13,10 @@ use tokio::sync::OnceCell;
 use tokio::time::{Instant, sleep};
 
 use super::body::Upload;
-use super::connections::{Addresses, Connections, Key};
-use super::http1::{Pool, Reply};
-use super::material::{WARM_UP, path_of};
+use super::connections::{ConnectionKey, ConnectionNumbers, SessionAddrs};
+use super::http1::{Http1Response, Pool};
 use super::result::ConnectionBytes;
+use super::server_files::{WARM_UP_BYTES, object_path};
 use crate::scenario::{
     Assignment, ClientKind, ClientMigration, ClientSpec, Priorities, Size, SizeClass,
     TransferDirection,
@@ -25,14 +25,14 @@ use crate::scenario::{
 /// Time limit for opening a session's spare connections before the run begins.
 const SPARES_TIMEOUT: Duration = Duration::from_secs(10);
 /// Number of HTTP/1.1 connections in browsers.
-const HTTP1_CONNECTIONS: u32 = 6;
+const DEFAULT_HTTP1_CONNECTIONS: u32 = 6;
 
 /// A client that is ready to send requests.
 #[derive(Debug)]
 pub(super) struct WorkloadClient {
     server: SocketAddr,
     priorities: Priorities,
-    way: ClientBackend,
+    backend: ClientBackend,
 }
 
 #[derive(Debug)]
@@ -46,8 +46,8 @@ struct Session {
     client: Client,
     number: u32,
     /// Connection on which requests are sent.
-    home: OnceCell<ConnId>,
-    addresses: Arc<Addresses>,
+    request_connection: OnceCell<ConnId>,
+    addresses: Arc<SessionAddrs>,
 }
 
 /// Parameters of a request.
@@ -55,15 +55,15 @@ struct Session {
 pub(super) struct RequestSpec<'a> {
     pub(super) size: u64,
     pub(super) direction: TransferDirection,
-    pub(super) role: SizeClass,
+    pub(super) size_class: SizeClass,
     pub(super) priority: Option<&'a str>,
 }
 
 /// A response whose body is being read. Dropping it cancels the request.
 #[derive(Debug)]
-pub(super) enum Answer {
-    Stream { body: Incoming, session: u32, home: Option<ConnId> },
-    Http1(Reply),
+pub(super) enum OpenResponse {
+    Stream { body: Incoming, session: u32, request_connection: Option<ConnId> },
+    Http1(Http1Response),
 }
 
 impl WorkloadClient {
@@ -74,10 +74,10 @@ impl WorkloadClient {
         certificate: &str,
         first_session: u32,
     ) -> Result<Self, String> {
-        let way = match spec.kind {
+        let backend = match spec.kind {
             ClientKind::Command => return Err("a command opens its own connections".into()),
             ClientKind::Http1 => {
-                let connections = spec.connections.unwrap_or(HTTP1_CONNECTIONS) as usize;
+                let connections = spec.connections.unwrap_or(DEFAULT_HTTP1_CONNECTIONS) as usize;
                 ClientBackend::Http1 {
                     pool: Pool::new(server, certificate, connections)?,
                     connections,
@@ -85,12 +85,12 @@ impl WorkloadClient {
             }
             ClientKind::Smig | ClientKind::H2 => {
                 let session = |index| {
-                    let addresses = Arc::new(Addresses::default());
-                    let client = client(spec, certificate, Arc::clone(&addresses));
+                    let addresses = Arc::new(SessionAddrs::default());
+                    let client = build_client(spec, certificate, Arc::clone(&addresses));
                     Ok::<_, String>(Session {
                         client: client.map_err(|error| error.to_string())?,
                         number: first_session + index,
-                        home: OnceCell::new(),
+                        request_connection: OnceCell::new(),
                         addresses,
                     })
                 };
@@ -106,7 +106,7 @@ impl WorkloadClient {
                 }
             }
         };
-        Ok(Self { server, priorities: spec.priorities, way })
+        Ok(Self { server, priorities: spec.priorities, backend })
     }
 
     /// Returns its server's address.
@@ -114,21 +114,21 @@ impl WorkloadClient {
         self.server
     }
 
-    /// Returns the number of its sessions, which are numbered in the run.
+    /// Returns the number of its sessions.
     pub(super) fn sessions(&self) -> u32 {
-        match &self.way {
+        match &self.backend {
             ClientBackend::Sessions { all, .. } => u32::try_from(all.len()).unwrap_or(u32::MAX),
             ClientBackend::Http1 { .. } => 0,
         }
     }
 
     /// Returns the local address of a connection if it belongs to this client.
-    pub(super) fn address(&self, connection: Key) -> Option<SocketAddr> {
-        match (&self.way, connection) {
-            (ClientBackend::Sessions { all, .. }, Key::Session(number, id)) => {
+    pub(super) fn address(&self, connection: ConnectionKey) -> Option<SocketAddr> {
+        match (&self.backend, connection) {
+            (ClientBackend::Sessions { all, .. }, ConnectionKey::Session(number, id)) => {
                 all.iter().find(|session| session.number == number)?.addresses.of(id)
             }
-            (ClientBackend::Http1 { .. }, Key::Address(address)) => Some(address),
+            (ClientBackend::Http1 { .. }, ConnectionKey::Address(address)) => Some(address),
             _ => None,
         }
     }
@@ -136,33 +136,34 @@ impl WorkloadClient {
     /// Opens its connections, so that handshakes are not part of the measurement.
     pub(super) async fn open(&self) -> Result<(), String> {
         let warm_up = RequestSpec {
-            size: WARM_UP,
+            size: WARM_UP_BYTES,
             direction: TransferDirection::Download,
-            role: SizeClass::Small,
+            size_class: SizeClass::Small,
             priority: None,
         };
-        match &self.way {
+        match &self.backend {
             ClientBackend::Sessions { all, spares, .. } => {
                 for session in all {
-                    let mut answer = self.by_session(session, &warm_up).await?;
-                    if let Answer::Stream { body, .. } = &answer
-                        && let Some(home) = body.stream_info().and_then(|info| info.connection())
+                    let mut response = self.request_on_session(session, &warm_up).await?;
+                    if let OpenResponse::Stream { body, .. } = &response
+                        && let Some(connection) =
+                            body.stream_info().and_then(|info| info.connection())
                     {
                         // Cannot fail: set only here.
-                        let _ = session.home.set(home);
+                        let _ = session.request_connection.set(connection);
                     }
-                    read_all(&mut answer).await?;
+                    read_all(&mut response).await?;
                     wait_for_spares(&session.client, *spares).await;
                 }
             }
             ClientBackend::Http1 { connections, .. } => {
                 // Keep all responses open, so that each request opens a new connection.
-                let mut answers = Vec::new();
+                let mut responses = Vec::new();
                 for _ in 0..*connections {
-                    answers.push(self.request(&warm_up).await?);
+                    responses.push(self.request(&warm_up).await?);
                 }
-                for answer in &mut answers {
-                    read_all(answer).await?;
+                for response in &mut responses {
+                    read_all(response).await?;
                 }
             }
         }
@@ -170,11 +171,11 @@ impl WorkloadClient {
     }
 
     /// Sends a request and waits for the response's header section.
-    pub(super) async fn request(&self, spec: &RequestSpec<'_>) -> Result<Answer, String> {
-        match &self.way {
+    pub(super) async fn request(&self, spec: &RequestSpec<'_>) -> Result<OpenResponse, String> {
+        match &self.backend {
             ClientBackend::Sessions { all, assignment, turn, .. } => {
                 let big_apart = *assignment == Assignment::BigApart && all.len() > 1;
-                let index = match (big_apart, spec.role) {
+                let index = match (big_apart, spec.size_class) {
                     (true, SizeClass::Small) => 0,
                     (true, SizeClass::Big) => {
                         1 + turn.fetch_add(1, Ordering::Relaxed) % (all.len() - 1)
@@ -182,36 +183,41 @@ impl WorkloadClient {
                     (false, _) => turn.fetch_add(1, Ordering::Relaxed) % all.len().max(1),
                 };
                 let session = all.get(index).ok_or("a client without connections")?;
-                self.by_session(session, spec).await
+                self.request_on_session(session, spec).await
             }
             ClientBackend::Http1 { pool, .. } => {
-                let target = path_of(spec.size);
-                let request =
-                    self.head(&target, spec).header(http::header::HOST, self.server.to_string());
-                let request = request.body(body_of(spec)).map_err(shown)?;
-                checked(pool.request(request).await?).map(Answer::Http1)
+                let target = object_path(spec.size);
+                let request = self
+                    .request_head(&target, spec)
+                    .header(http::header::HOST, self.server.to_string());
+                let request = request.body(body_of(spec)).map_err(to_text)?;
+                check_status(pool.request(request).await?).map(OpenResponse::Http1)
             }
         }
     }
 
-    async fn by_session(
+    async fn request_on_session(
         &self,
         session: &Session,
         spec: &RequestSpec<'_>,
-    ) -> Result<Answer, String> {
-        let uri = format!("https://{}{}", self.server, path_of(spec.size));
-        let request = self.head(&uri, spec).body(body_of(spec)).map_err(shown)?;
-        let response = session.client.request(request).await.map_err(shown)?;
-        let body = checked(response)?;
-        Ok(Answer::Stream { body, session: session.number, home: session.home.get().copied() })
+    ) -> Result<OpenResponse, String> {
+        let uri = format!("https://{}{}", self.server, object_path(spec.size));
+        let request = self.request_head(&uri, spec).body(body_of(spec)).map_err(to_text)?;
+        let response = session.client.request(request).await.map_err(to_text)?;
+        let body = check_status(response)?;
+        Ok(OpenResponse::Stream {
+            body,
+            session: session.number,
+            request_connection: session.request_connection.get().copied(),
+        })
     }
 
-    fn head(&self, uri: &str, spec: &RequestSpec<'_>) -> http::request::Builder {
+    fn request_head(&self, uri: &str, spec: &RequestSpec<'_>) -> http::request::Builder {
         let request = match spec.direction {
             TransferDirection::Download => Request::get(uri),
             TransferDirection::Upload => Request::post(uri),
         };
-        match (self.priorities, spec.priority, spec.role) {
+        match (self.priorities, spec.priority, spec.size_class) {
             (Priorities::Silent, ..) => request,
             (Priorities::Sent, Some(value), _) => request.header("priority", value),
             (Priorities::Sent, None, SizeClass::Small) => request.header("priority", "u=1"),
@@ -220,10 +226,10 @@ impl WorkloadClient {
     }
 }
 
-fn client(
+fn build_client(
     spec: &ClientSpec,
     certificate: &str,
-    addresses: Arc<Addresses>,
+    addresses: Arc<SessionAddrs>,
 ) -> Result<Client, smig::Error> {
     let mut config = Config::client();
     let window = |window: Option<Size>, default: u32| {
@@ -234,15 +240,15 @@ fn client(
     if spec.kind != ClientKind::Smig {
         config.smig = None;
     }
-    let mut rules = MigrationConfig::default();
-    rules.mode = match spec.migrate {
+    let mut migration = MigrationConfig::default();
+    migration.mode = match spec.migrate {
         Some(ClientMigration::At(size)) => MigrationMode::At(vec![size.0]),
         Some(ClientMigration::Never) | None => MigrationMode::Never,
     };
     Client::builder()
         .trust(Trust::Pem(certificate.as_bytes().to_vec()))
         .engine(config)
-        .migration(rules)
+        .migration(migration)
         .spares(spec.spares.unwrap_or(1))
         .idle_timeout(Duration::from_secs(3600))
         .observer(addresses)
@@ -254,11 +260,11 @@ async fn wait_for_spares(client: &Client, spares: u64) {
     let until = Instant::now() + SPARES_TIMEOUT;
     loop {
         let stats = client.stats();
-        let is_complete = stats.joined >= spares || stats.joins_refused > 0;
+        let has_spares = stats.joined >= spares || stats.joins_refused > 0;
         // The SETTINGS frame of a server arrives before its response and shows whether it supports
         // the extension.
-        let is_plain = stats.sessions_established == 0;
-        if is_complete || is_plain || Instant::now() >= until {
+        let is_unsupported = stats.sessions_established == 0;
+        if has_spares || is_unsupported || Instant::now() >= until {
             return;
         }
         sleep(Duration::from_millis(5)).await;
@@ -272,7 +278,7 @@ fn body_of(spec: &RequestSpec<'_>) -> Upload {
     }
 }
 
-fn checked<B>(response: Response<B>) -> Result<B, String> {
+fn check_status<B>(response: Response<B>) -> Result<B, String> {
     if response.status().is_success() {
         Ok(response.into_body())
     } else {
@@ -280,14 +286,14 @@ fn checked<B>(response: Response<B>) -> Result<B, String> {
     }
 }
 
-async fn read_all(answer: &mut Answer) -> Result<(), String> {
-    while let Some(piece) = answer.next().await {
+async fn read_all(response: &mut OpenResponse) -> Result<(), String> {
+    while let Some(piece) = response.next().await {
         piece?;
     }
     Ok(())
 }
 
-impl Answer {
+impl OpenResponse {
     /// Returns the next bytes of the body.
     pub(super) async fn next(&mut self) -> Option<Result<Bytes, String>> {
         match self {
@@ -306,36 +312,42 @@ impl Answer {
     }
 
     /// Returns the connection on which its request was sent.
-    pub(super) fn home(&self) -> Option<Key> {
+    pub(super) fn request_connection(&self) -> Option<ConnectionKey> {
         match self {
-            Self::Stream { session, home, .. } => home.map(|id| Key::Session(*session, id)),
-            Self::Http1(reply) => Some(Key::Address(reply.local())),
+            Self::Stream { session, request_connection: home, .. } => {
+                home.map(|id| ConnectionKey::Session(*session, id))
+            }
+            Self::Http1(reply) => Some(ConnectionKey::Address(reply.local())),
         }
     }
 
-    /// Returns the connection that it is on now.
-    pub(super) fn connection(&self) -> Option<Key> {
+    /// Returns the connection that its stream is bound to now.
+    pub(super) fn connection(&self) -> Option<ConnectionKey> {
         match self {
             Self::Stream { body, session, .. } => {
                 let id = body.stream_info()?.connection()?;
-                Some(Key::Session(*session, id))
+                Some(ConnectionKey::Session(*session, id))
             }
-            Self::Http1(reply) => Some(Key::Address(reply.local())),
+            Self::Http1(reply) => Some(ConnectionKey::Address(reply.local())),
         }
     }
 
-    /// Returns the bytes by connection, of `bytes` in total.
-    pub(super) fn totals(&self, connections: &Connections, bytes: u64) -> Vec<ConnectionBytes> {
+    /// Returns the bytes by connection; `bytes` is their total.
+    pub(super) fn totals(
+        &self,
+        connections: &ConnectionNumbers,
+        bytes: u64,
+    ) -> Vec<ConnectionBytes> {
         match self {
             Self::Stream { body, session, .. } => connections.totals(*session, &body.segments()),
             Self::Http1(reply) => {
-                let connection = connections.number(Key::Address(reply.local()));
+                let connection = connections.number(ConnectionKey::Address(reply.local()));
                 vec![ConnectionBytes { connection, bytes }]
             }
         }
     }
 }
 
-fn shown(error: impl std::fmt::Display) -> String {
+fn to_text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
