@@ -129,7 +129,7 @@ fn final_recipient_response(method: &Method) -> Response<Body> {
 }
 
 impl ValidRequest {
-    /// Sends the request, like [`exchange`].
+    /// Sends the request to one of the upstream's servers.
     pub(crate) async fn send(
         self,
         upstream: &Arc<Upstream>,

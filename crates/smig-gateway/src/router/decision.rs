@@ -21,6 +21,7 @@ use super::route_table::{Action, CompiledRoute, RouteTable};
 use super::{forwarded, routes};
 use crate::config::HeaderRules;
 use crate::exchange::{self, Body, ValidRequest};
+use crate::forward_proxy::ForwardProxy;
 use crate::tls;
 use crate::upstream::Upstream;
 
@@ -56,6 +57,22 @@ impl Decision {
     }
 }
 
+/// Returns the decision for a request to the forward proxy.
+fn by_forward_proxy(
+    forward_proxy: &Arc<ForwardProxy>,
+    spans: Option<&OpenSpans>,
+    mut request: Request<Incoming>,
+    info: Arc<ConnectionInfo>,
+) -> Decision {
+    let span = spans.map(|spans| RequestSpan::for_forward_proxy(&request, spans));
+    if let Some(span) = &span {
+        span.inject(request.headers_mut());
+    }
+    let forward_proxy = Arc::clone(forward_proxy);
+    let response = async move { forward_proxy.serve(request, tls::subject(&info)).await };
+    Decision { responder: Responder::Forward(Box::pin(response)), route: None, span }
+}
+
 /// Decides how the table answers a request.
 pub(super) fn decide(
     table: &RouteTable,
@@ -74,13 +91,7 @@ pub(super) fn decide(
     if let Some(forward) = &table.forward_proxy
         && is_for_forward_proxy(&request, table, &info, authority.as_ref())
     {
-        let span = spans.map(|spans| RequestSpan::for_forward_proxy(&request, spans));
-        if let Some(span) = &span {
-            span.inject(request.headers_mut());
-        }
-        let forward = Arc::clone(forward);
-        let answering = async move { forward.serve(request, tls::subject(&info)).await };
-        return Decision { responder: Responder::Forward(Box::pin(answering)), route: None, span };
+        return by_forward_proxy(forward, spans, request, info);
     }
     if *request.method() == Method::CONNECT && request.extensions().get::<Protocol>().is_none() {
         return Decision::text(
@@ -114,7 +125,7 @@ pub(super) fn decide(
             direct(route_response(request.method(), *status, text))
         }
         Action::Redirect { to, status } => direct(redirect(to, *status, request.uri())),
-        Action::Upstream { upstream, name, prefix_rewrite: replace } => {
+        Action::Upstream { upstream, name, prefix_rewrite } => {
             let scheme = scheme_of(&info);
             let host = authority.as_ref().and_then(|authority| field_cache.host(authority));
             let Some(client) = field_cache.client(info.peer_addr()) else {
@@ -126,7 +137,7 @@ pub(super) fn decide(
                     span.inject(headers);
                 }
             };
-            let request = match prepare(route, replace.as_deref(), request, set_fields) {
+            let request = match prepare(route, prefix_rewrite.as_deref(), request, set_fields) {
                 Ok(request) => request,
                 Err(why) => {
                     let responder = direct(text_response(StatusCode::BAD_REQUEST, why));

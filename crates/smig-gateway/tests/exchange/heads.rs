@@ -196,15 +196,10 @@ async fn max_forwards_is_respected() {
     }
 }
 
-#[tokio::test]
-async fn ambiguous_requests_are_refused_before_an_origin_sees_them() {
-    let mut origin = Origin::start().await;
-    let dir = tempfile::tempdir().unwrap();
-    let unix = dir.path().join("app.sock");
-    let unix_origin = std::os::unix::net::UnixListener::bind(&unix).unwrap();
-    unix_origin.set_nonblocking(true).unwrap();
+/// Requests that a server might frame or route in another way than the gateway, each with its description.
+fn ambiguous_requests() -> Vec<(&'static str, String)> {
     let post_with = |fields: &str| format!("POST / HTTP/1.1\r\n{fields}\r\n\r\n0\r\n\r\n");
-    let cases = [
+    vec![
         ("two hosts", post_with("Host: a\r\nHost: b\r\nContent-Length: 0")),
         ("no host", post_with("Content-Length: 0")),
         ("userinfo", post_with("Host: u@a\r\nContent-Length: 0")),
@@ -263,11 +258,20 @@ async fn ambiguous_requests_are_refused_before_an_origin_sees_them() {
             "named forwarded",
             post_with("Host: a\r\nConnection: X-Forwarded-For\r\nContent-Length: 0"),
         ),
-    ];
+    ]
+}
+
+#[tokio::test]
+async fn ambiguous_requests_are_refused_before_an_origin_sees_them() {
+    let mut origin = Origin::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let unix = dir.path().join("app.sock");
+    let unix_origin = std::os::unix::net::UnixListener::bind(&unix).unwrap();
+    unix_origin.set_nonblocking(true).unwrap();
     let kinds = ["http", "h2c", "https", "smig"].map(|kind| format!("{kind}://{}", origin.addr));
     for server in kinds.into_iter().chain([format!("unix:{}", unix.display())]) {
         let gateway = Gateway::in_front_of(&server);
-        for (what, bytes) in &cases {
+        for (what, bytes) in &ambiguous_requests() {
             let mut tcp = gateway.connect(bytes).await;
             let mut line = [0; 12];
             tokio::io::AsyncReadExt::read_exact(&mut tcp, &mut line)

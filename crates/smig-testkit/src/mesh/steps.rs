@@ -13,11 +13,7 @@ impl World {
         self.failures_expected |=
             matches!(op, Op::Cut { .. } | Op::Close { .. } | Op::Reset { .. } | Op::Release { .. });
         match op {
-            Op::Connect => {
-                if !self.shut_down_sessions.contains(&(Side::Client, 0)) {
-                    self.mesh.connect();
-                }
-            }
+            Op::Connect => self.connect(),
             Op::Open { on, plan } => self.open(on, plan),
             Op::Transmit { link, side, bytes } => {
                 let link = self.link_index(link);
@@ -27,13 +23,7 @@ impl World {
                 let link = self.link_index(link);
                 self.mesh.deliver(link, to, bytes as usize);
             }
-            Op::Flush { link } => {
-                let link = self.link_index(link);
-                for side in Side::BOTH {
-                    self.mesh.transmit(link, side, UNLIMITED);
-                    self.mesh.deliver(link, side.other(), UNLIMITED);
-                }
-            }
+            Op::Flush { link } => self.flush(link),
             Op::Respond { exchange } => self.on_exchange(exchange, |world, at| world.send_head(at)),
             Op::Write { exchange, side, bytes } => {
                 self.on_exchange(exchange, |world, at| _ = world.write(at, side, bytes as usize));
@@ -85,10 +75,10 @@ impl World {
                 self.shutdown(side);
             }
             Op::Close { link, side } => self.close(link, side),
-            Op::Cut { link, delivered_permille: keep } => {
+            Op::Cut { link, delivered_permille } => {
                 let link = self.link_index(link);
                 self.add_case("cut");
-                self.mesh.cut(link, keep);
+                self.mesh.cut(link, delivered_permille);
             }
             Op::RefuseJoin(reason) => self.mesh.join_refusals.push_back(reason),
             Op::Sleep { millis } => self.sleep(millis),
@@ -96,6 +86,20 @@ impl World {
                 self.settle(AppActivity::ReadOnly);
                 self.check_quiescent();
             }
+        }
+    }
+
+    fn connect(&mut self) {
+        if !self.shut_down_sessions.contains(&(Side::Client, 0)) {
+            self.mesh.connect();
+        }
+    }
+
+    fn flush(&mut self, link: u8) {
+        let link = self.link_index(link);
+        for side in Side::BOTH {
+            self.mesh.transmit(link, side, UNLIMITED);
+            self.mesh.deliver(link, side.other(), UNLIMITED);
         }
     }
 

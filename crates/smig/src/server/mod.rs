@@ -154,7 +154,7 @@ impl Server {
         Ok(listener_info)
     }
 
-    /// Closes one of the [listeners](Self::listening). Connections that it has accepted stay open.
+    /// Closes one of the [listeners](Self::listeners). Connections that it has accepted stay open.
     pub fn close(&mut self, id: ListenerId) {
         self.open_listeners.remove(id);
         for worker in &self.listener_changes {
