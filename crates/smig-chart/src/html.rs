@@ -92,9 +92,9 @@ impl Page {
         );
     }
 
-    /// Adds bars with a common baseline, in HTML: they scale with the page.
+    /// Adds bars with a common baseline, as HTML, so that they scale with the page.
     pub fn bars(&mut self, caption: &str, bars: &[Bar]) {
-        let most = bars.iter().map(|bar| bar.value).fold(f64::MIN_POSITIVE, f64::max);
+        let max = bars.iter().map(|bar| bar.value).fold(f64::MIN_POSITIVE, f64::max);
         let _ = write!(
             self.body,
             "<style>{BAR_STYLE}</style><div class=\"bars\"><p>{}</p>",
@@ -105,7 +105,7 @@ impl Page {
                 self.body,
                 "<div class=\"bar\" style=\"--part:{:.4};--colour:var({})\"><span>{}</span>\
                  <i></i><b>{}</b></div>",
-                (bar.value / most).max(0.005),
+                (bar.value / max).max(0.005),
                 bar.colour.variable(),
                 escape(&bar.name),
                 escape(&bar.text)
@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_is_whole_escaped_and_alone() {
+    fn a_page_is_complete_escaped_and_self_contained() {
         let mut page = Page::new("Me & <you>");
         page.lead("a \"quote\"");
         page.heading("h");

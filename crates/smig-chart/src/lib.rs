@@ -1,7 +1,7 @@
 //! Charts, tables and pages of results, in files and in a terminal. A page is one file that needs
 //! neither network access nor scripts.
 //!
-//! Owns presentation and the notation of numbers; knows no measurement.
+//! Owns presentation and the notation of numbers; independent of measurements.
 //!
 //! - [`svg`]: time series and distributions as SVG;
 //! - [`html`]: one self-contained page;
@@ -15,4 +15,4 @@ pub mod table;
 pub mod terminal;
 mod text;
 
-pub use text::{amount, bytes, ms, number};
+pub use text::{format_bytes, format_count, format_ms, format_number, group_thousands};

@@ -1,4 +1,4 @@
-//! What HTML and SVG have in common: escaped text and nested tags.
+//! Markup of HTML and SVG: escaped text and nested tags.
 
 /// Escapes text for element content and attribute values.
 #[must_use]
@@ -23,16 +23,16 @@ pub fn escape(text: &str) -> String {
 /// # Panics
 /// When a tag is not closed, or closed out of order.
 pub fn assert_balanced(markup: &str) {
-    let void = ["meta", "link", "br", "hr", "img", "!doctype"];
-    let mut open: Vec<&str> = Vec::new();
+    let void_elements = ["meta", "link", "br", "hr", "img", "!doctype"];
+    let mut open_tags: Vec<&str> = Vec::new();
     for piece in markup.split('<').skip(1) {
         let (tag, _) = piece.split_once('>').expect("a tag ends");
         let name = tag.trim_start_matches('/').split([' ', '/']).next().expect("a name");
         if let Some(closed) = tag.strip_prefix('/') {
-            assert_eq!(open.pop(), Some(closed), "closes what is open");
-        } else if !tag.ends_with('/') && !void.contains(&name) {
-            open.push(name);
+            assert_eq!(open_tags.pop(), Some(closed), "closes the innermost open tag");
+        } else if !tag.ends_with('/') && !void_elements.contains(&name) {
+            open_tags.push(name);
         }
     }
-    assert_eq!(open, [""; 0], "all is closed");
+    assert_eq!(open_tags, [""; 0], "all tags are closed");
 }

@@ -40,16 +40,16 @@ pub fn to_markdown(table: &Table) -> String {
         }
         out.push('\n');
     };
-    let clean =
+    let escape =
         |text: &str| text.replace('\\', "\\\\").replace('|', "\\|").replace(['\n', '\r'], " ");
-    line(&mut out, &mut table.columns.iter().map(|(heading, _)| clean(heading)));
-    let rule = |align: &Align| match align {
+    line(&mut out, &mut table.columns.iter().map(|(heading, _)| escape(heading)));
+    let delimiter = |align: &Align| match align {
         Align::Left => "---",
         Align::Right => "---:",
     };
-    line(&mut out, &mut table.columns.iter().map(|(_, align)| rule(align).to_owned()));
+    line(&mut out, &mut table.columns.iter().map(|(_, align)| delimiter(align).to_owned()));
     for row in &table.rows {
-        line(&mut out, &mut row.iter().map(|cell| clean(cell)));
+        line(&mut out, &mut row.iter().map(|cell| escape(cell)));
     }
     out
 }
@@ -60,14 +60,14 @@ pub fn to_csv(table: &Table) -> String {
     let mut out = String::new();
     let headings: Vec<String> = table.columns.iter().map(|(heading, _)| heading.clone()).collect();
     for row in std::iter::once(&headings).chain(&table.rows) {
-        let cells: Vec<String> = row.iter().map(|cell| quoted(cell)).collect();
+        let cells: Vec<String> = row.iter().map(|cell| quote_csv(cell)).collect();
         out.push_str(&cells.join(","));
         out.push('\n');
     }
     out
 }
 
-fn quoted(cell: &str) -> String {
+fn quote_csv(cell: &str) -> String {
     if cell.contains(['"', ',', '\n', '\r']) {
         format!("\"{}\"", cell.replace('"', "\"\""))
     } else {

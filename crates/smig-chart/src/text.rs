@@ -1,8 +1,8 @@
-//! Formats numbers for readers.
+//! Formats numbers, durations, sizes and counts for display.
 
 /// Formats a number with three significant digits, and without decimals from 100 on.
 #[must_use]
-pub fn number(value: f64) -> String {
+pub fn format_number(value: f64) -> String {
     let digits = match value.abs() {
         size if size >= 99.95 => 0,
         size if size >= 9.995 => 1,
@@ -19,31 +19,43 @@ pub fn number(value: f64) -> String {
 
 /// Formats milliseconds, with a comma as the thousands separator.
 #[must_use]
-pub fn ms(millis: f64) -> String {
+pub fn format_ms(millis: f64) -> String {
     let text = if millis.abs() >= 9.95 { format!("{millis:.0}") } else { format!("{millis:.1}") };
-    let digits = text.len();
-    if digits > 3 && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        format!("{},{}", &text[..digits - 3], &text[digits - 3..])
-    } else {
-        text
+    group_thousands(&text)
+}
+
+/// Separates the thousands of a natural number by commas; other texts are returned as they are.
+#[must_use]
+pub fn group_thousands(text: &str) -> String {
+    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return text.to_owned();
     }
+    let mut grouped = String::with_capacity(text.len() + text.len() / 3);
+    for (at, digit) in text.char_indices() {
+        if at > 0 && (text.len() - at).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
 }
 
 /// Formats bytes in decimal units.
 #[must_use]
-pub fn bytes(bytes: u64) -> String {
+pub fn format_bytes(bytes: u64) -> String {
     let size = bytes as f64;
     match bytes {
         0..1_000 => format!("{bytes} B"),
-        1_000..1_000_000 => format!("{} kB", number(size / 1e3)),
-        1_000_000..1_000_000_000 => format!("{} MB", number(size / 1e6)),
-        _ => format!("{} GB", number(size / 1e9)),
+        // Three digits: from 999.5 on the next unit is used.
+        1_000..999_500 => format!("{} kB", format_number(size / 1e3)),
+        999_500..999_500_000 => format!("{} MB", format_number(size / 1e6)),
+        _ => format!("{} GB", format_number(size / 1e9)),
     }
 }
 
 /// Formats a count with its noun: `1 run`, `2 runs`.
 #[must_use]
-pub fn amount(count: usize, noun: &str) -> String {
+pub fn format_count(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
@@ -53,15 +65,18 @@ mod tests {
 
     #[test]
     fn numbers_are_short() {
-        assert_eq!(number(0.0), "0");
-        assert_eq!(number(9.499), "9.5");
-        assert_eq!(number(17.25), "17.2");
-        assert_eq!(number(99.97), "100");
-        assert_eq!(ms(59.4), "59");
-        assert_eq!(ms(1_312.6), "1,313");
-        assert_eq!(ms(0.04), "0.0");
-        assert_eq!(bytes(10_000), "10 kB");
-        assert_eq!(bytes(19_230_000), "19.2 MB");
-        assert_eq!(amount(1, "move"), "1 move");
+        assert_eq!(format_number(0.0), "0");
+        assert_eq!(format_number(9.499), "9.5");
+        assert_eq!(format_number(17.25), "17.2");
+        assert_eq!(format_number(99.97), "100");
+        assert_eq!(format_ms(59.4), "59");
+        assert_eq!(format_ms(1_312.6), "1,313");
+        assert_eq!(format_ms(1_234_567.0), "1,234,567");
+        assert_eq!(format_ms(0.04), "0.0");
+        assert_eq!(format_bytes(10_000), "10 kB");
+        assert_eq!(format_bytes(19_230_000), "19.2 MB");
+        assert_eq!(format_bytes(999_499), "999 kB");
+        assert_eq!(format_bytes(999_990), "1 MB");
+        assert_eq!(format_count(1, "run"), "1 run");
     }
 }

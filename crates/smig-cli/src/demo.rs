@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use smig_chart::terminal::{Output, Screen};
+use smig_chart::terminal::{OutputMode, Screen};
 use smig_demo::demo::{
     DemoOptions, DemoResult, DriveError, LiveView, Variant, check, drive, render_html, render_json,
     render_svg,
@@ -200,14 +200,14 @@ fn show(
 fn screen(json: Option<&OutputTarget>) -> Screen<Box<dyn Write>> {
     match json {
         Some(OutputTarget::Stdout) => {
-            Screen::new(Box::new(io::stderr()), Output::of(&io::stderr()))
+            Screen::new(Box::new(io::stderr()), OutputMode::detect(&io::stderr()))
         }
-        _ => Screen::new(Box::new(io::stdout()), Output::of(&io::stdout())),
+        _ => Screen::new(Box::new(io::stdout()), OutputMode::detect(&io::stdout())),
     }
 }
 
 fn profile(name: &str) -> Result<LinkSpec, String> {
-    let profile = Profile::named(name);
+    let profile = Profile::by_name(name);
     let unknown = || "unknown profile; smig lab profiles lists them".to_owned();
     profile.map(|profile| profile.spec).ok_or_else(unknown)
 }

@@ -1,9 +1,9 @@
 //! Packets per second through one direction of a link, on one thread, without any network.
 //!
-//! `cargo bench -p smig-link --bench link` prints one line a case: the best of several rounds, since
-//! whatever else the machine does can only make a round slower. 1 Gbit/s of 1,500-byte packets are
-//! 83,333 packets a second in each direction; the last column says how many such directions one
-//! core could carry if the kernel's part were free.
+//! `cargo bench -p smig-link --bench link` prints one line per case: the fastest of several rounds,
+//! since other load on the machine can only make a round slower. 1 Gbit/s of 1,500-byte packets is
+//! 83,333 packets per second in each direction; the last column is how many such directions one
+//! core could emulate if the kernel's share cost nothing.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use smig_link::{
 const ROUNDS: usize = 20;
 const PACKETS: u32 = 200_000;
 const PACKET_BYTES: usize = 1_500;
-const GIGABIT_PACKETS: f64 = 1e9 / 8.0 / PACKET_BYTES as f64;
+const GIGABIT_PACKETS_PER_S: f64 = 1e9 / 8.0 / PACKET_BYTES as f64;
 
 fn main() {
     println!("{:<36} {:>12} {:>9} {:>11}", "case", "packets/s", "ns each", "x 1 Gbit/s");
@@ -27,8 +27,8 @@ fn main() {
     run("constant, drop-tail, 2 x overload", &plain, 2.0);
     run("constant, drop-head, 2 x overload", &with(Qdisc::DropHead), 2.0);
     run("constant, codel, 2 x overload", &with(Qdisc::codel()), 2.0);
-    run("constant, fq, 100 flows", &with(Qdisc::fair()), 1.0);
-    run("constant, fq, 100 flows, 2 x overload", &with(Qdisc::fair()), 2.0);
+    run("constant, fq, 100 flows", &with(Qdisc::fq_codel()), 1.0);
+    run("constant, fq, 100 flows, 2 x overload", &with(Qdisc::fq_codel()), 2.0);
     let normal = NormalJitter { deviation: Duration::from_millis(5), every: Duration::ZERO };
     let bursts =
         GilbertElliott { good_to_bad: 0.001, bad_to_good: 0.25, loss_bad: 1.0, loss_good: 0.0 };
@@ -42,19 +42,19 @@ fn main() {
     run("generated trace of 1 Gbit/s", &DirectionSpec { rate: RateSpec::Lte(lte), ..plain }, 1.0);
 }
 
-/// Offers packets at `load` times 1 Gbit/s, and takes out what arrives, one event at a time.
+/// Offers packets at `load` times 1 Gbit/s and removes those that arrive, one event at a time.
 fn run(name: &str, spec: &DirectionSpec, load: f64) {
     let best = (0..ROUNDS).map(|_| round(spec, load)).min().unwrap_or_default();
     let each = best.as_secs_f64() / f64::from(PACKETS);
     let rate = 1.0 / each;
-    let times = rate / GIGABIT_PACKETS;
+    let times = rate / GIGABIT_PACKETS_PER_S;
     println!("{name:<36} {rate:>12.0} {:>9.1} {times:>11.0}", each * 1e9);
 }
 
 fn round(spec: &DirectionSpec, load: f64) -> Duration {
-    let mut link = Link::with_log(spec, 1, Counting::default()).expect("a valid spec");
-    let gap = Duration::from_secs_f64(1.0 / GIGABIT_PACKETS / load);
-    // The memory of packets is used again, as by the thread that carries real ones.
+    let mut link = Link::with_log(spec, 1, ByteCountLog::default()).expect("a valid spec");
+    let gap = Duration::from_secs_f64(1.0 / GIGABIT_PACKETS_PER_S / load);
+    // Packet buffers are reused, as in the thread that forwards real packets.
     let mut spare: Vec<Vec<u8>> = (0..64).map(packet).collect();
     let begin = Instant::now();
     for index in 0..PACKETS {
@@ -74,11 +74,11 @@ fn round(spec: &DirectionSpec, load: f64) -> Duration {
     took
 }
 
-/// Every event is logged, as in a run that is recorded.
+/// Receives every event, like the log of a recorded run.
 #[derive(Default)]
-struct Counting(u64);
+struct ByteCountLog(u64);
 
-impl smig_link::LinkLog for Counting {
+impl smig_link::LinkLog for ByteCountLog {
     fn record(&mut self, event: LinkEvent) {
         self.0 = self.0.wrapping_add(event.queue_bytes);
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::random::{Purpose, Random, mix};
+use super::random::{Purpose, SplitMix64, mix};
 use super::{SpecError, Time};
 use crate::millis;
 
@@ -33,7 +33,7 @@ pub struct NormalJitter {
     #[serde(with = "millis", rename = "sd_ms")]
     pub deviation: Duration,
     /// How long a drawn delay is used; 0 draws one for each packet.
-    #[serde(with = "millis", rename = "every_ms", default = "interval")]
+    #[serde(with = "millis", rename = "every_ms", default = "default_redraw_interval")]
     pub every: Duration,
 }
 
@@ -45,7 +45,7 @@ pub struct UniformJitter {
     #[serde(with = "millis", rename = "width_ms")]
     pub width: Duration,
     /// How long a drawn delay is used; 0 draws one for each packet.
-    #[serde(with = "millis", rename = "every_ms", default = "interval")]
+    #[serde(with = "millis", rename = "every_ms", default = "default_redraw_interval")]
     pub every: Duration,
 }
 
@@ -65,7 +65,7 @@ pub struct DelayRamp {
 }
 
 /// Default time for which a drawn delay is used.
-const fn interval() -> Duration {
+const fn default_redraw_interval() -> Duration {
     Duration::from_millis(100)
 }
 
@@ -86,40 +86,49 @@ pub(super) struct Delays {
     base: Duration,
     jitter: Option<JitterSpec>,
     seed: u64,
-    each_packet: Random,
+    per_packet_random: SplitMix64,
     origin: Time,
-    /// The interval that `held` was drawn for.
-    interval: Option<u64>,
-    held: Duration,
-    last: Time,
+    /// Number of the interval that `interval_delay` was drawn for.
+    interval_index: Option<u64>,
+    interval_delay: Duration,
+    last_arrival: Time,
 }
 
 impl Delays {
     pub(super) fn new(base: Duration, jitter: Option<JitterSpec>, seed: u64) -> Self {
-        let each_packet = Random::for_purpose(seed, Purpose::Jitter);
-        let seed = each_packet.clone().word();
-        let (origin, last) = (Time::ZERO, Time::ZERO);
-        Self { base, jitter, seed, each_packet, origin, interval: None, held: base, last }
+        let per_packet_random = SplitMix64::for_purpose(seed, Purpose::Jitter);
+        let seed = per_packet_random.clone().next_u64();
+        let (origin, last_arrival) = (Time::ZERO, Time::ZERO);
+        Self {
+            base,
+            jitter,
+            seed,
+            per_packet_random,
+            origin,
+            interval_index: None,
+            interval_delay: base,
+            last_arrival,
+        }
     }
 
     pub(super) const fn start_at(&mut self, origin: Time) {
         self.origin = origin;
-        self.interval = None;
+        self.interval_index = None;
     }
 
-    /// Returns the arrival time of a packet whose last bit left at `left`.
+    /// Returns the arrival time of a packet whose last bit left at `departure`.
     #[inline]
-    pub(super) fn arrival(&mut self, left: Time) -> Time {
+    pub(super) fn arrival(&mut self, departure: Time) -> Time {
         let delay = match self.jitter {
             None => self.base,
-            Some(jitter) => self.draw(jitter, left),
+            Some(jitter) => self.delay_at(jitter, departure),
         };
-        self.last = self.last.max(left + delay);
-        self.last
+        self.last_arrival = self.last_arrival.max(departure + delay);
+        self.last_arrival
     }
 
-    fn draw(&mut self, jitter: JitterSpec, left: Time) -> Duration {
-        let age = left.since(self.origin);
+    fn delay_at(&mut self, jitter: JitterSpec, departure: Time) -> Duration {
+        let age = departure.since(self.origin);
         match jitter {
             JitterSpec::Slowdown(DelayRamp { add, every, up_to }) => {
                 let times = age.as_nanos() / every.as_nanos().max(1);
@@ -127,13 +136,13 @@ impl Delays {
                 self.base + add.saturating_mul(times).min(up_to)
             }
             JitterSpec::Normal(NormalJitter { deviation, every }) => {
-                self.hold(age, every, |base, random| {
+                self.draw_per_interval(age, every, |base, random| {
                     base + deviation.as_secs_f64() * random.normal()
                 })
             }
             JitterSpec::Uniform(UniformJitter { width, every }) => {
-                self.hold(age, every, |base, random| {
-                    base + width.as_secs_f64() * (random.unit() - 0.5)
+                self.draw_per_interval(age, every, |base, random| {
+                    base + width.as_secs_f64() * (random.next_f64() - 0.5)
                 })
             }
         }
@@ -141,23 +150,23 @@ impl Delays {
 
     /// Draws once per interval, or per packet if `every` is zero. An interval's value
     /// depends on the seed alone, not on packets in other intervals.
-    fn hold(
+    fn draw_per_interval(
         &mut self,
         age: Duration,
         every: Duration,
-        draw: impl Fn(f64, &mut Random) -> f64,
+        draw: impl Fn(f64, &mut SplitMix64) -> f64,
     ) -> Duration {
         let base = self.base.as_secs_f64();
         let bounded = |seconds: f64| Duration::from_secs_f64(seconds.clamp(0.0, 3_600.0));
         if every.is_zero() {
-            return bounded(draw(base, &mut self.each_packet));
+            return bounded(draw(base, &mut self.per_packet_random));
         }
-        let interval = u64::try_from(age.as_nanos() / every.as_nanos()).unwrap_or(u64::MAX);
-        if self.interval != Some(interval) {
-            self.interval = Some(interval);
-            let mut random = Random::new(mix(self.seed ^ mix(interval)));
-            self.held = bounded(draw(base, &mut random));
+        let interval_index = u64::try_from(age.as_nanos() / every.as_nanos()).unwrap_or(u64::MAX);
+        if self.interval_index != Some(interval_index) {
+            self.interval_index = Some(interval_index);
+            let mut random = SplitMix64::new(mix(self.seed ^ mix(interval_index)));
+            self.interval_delay = bounded(draw(base, &mut random));
         }
-        self.held
+        self.interval_delay
     }
 }

@@ -44,7 +44,7 @@ impl Default for CoDelSpec {
     }
 }
 
-/// Parameters of the fair queue (RFC 8290, section 5.2).
+/// Parameters of `fq_codel` (RFC 8290, section 5.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FqCodelSpec {
@@ -80,18 +80,18 @@ impl Qdisc {
         Self::CoDel(CoDelSpec::default())
     }
 
-    /// Returns the fair queue with the parameters that RFC 8290 recommends.
+    /// Returns `fq_codel` with the parameters that RFC 8290 recommends.
     #[must_use]
-    pub fn fair() -> Self {
+    pub fn fq_codel() -> Self {
         Self::FqCodel(FqCodelSpec::default())
     }
 
     pub(super) fn check(&self) -> Result<(), SpecError> {
         match self {
-            Self::FqCodel(fair) if !(1..=65_536).contains(&fair.flows) => {
+            Self::FqCodel(spec) if !(1..=65_536).contains(&spec.flows) => {
                 Err(SpecError::Value("discipline.fq.flows must be from 1 to 65536".into()))
             }
-            Self::FqCodel(fair) if fair.quantum < 64 => {
+            Self::FqCodel(spec) if spec.quantum < 64 => {
                 Err(SpecError::Value("discipline.fq.quantum must be 64 bytes or more".into()))
             }
             Self::CoDel(CoDelSpec { interval, .. })
@@ -137,8 +137,8 @@ impl Serialize for Qdisc {
             Self::CoDel(codel) if codel != CoDelSpec::default() => {
                 Table { codel: Some(codel), fq: None }.serialize(serializer)
             }
-            Self::FqCodel(fair) if fair != FqCodelSpec::default() => {
-                Table { codel: None, fq: Some(fair) }.serialize(serializer)
+            Self::FqCodel(spec) if spec != FqCodelSpec::default() => {
+                Table { codel: None, fq: Some(spec) }.serialize(serializer)
             }
             _ => serializer.collect_str(self),
         }
@@ -147,13 +147,13 @@ impl Serialize for Qdisc {
 
 impl<'de> Deserialize<'de> for Qdisc {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(DisciplineVisitor)
+        deserializer.deserialize_any(QdiscVisitor)
     }
 }
 
-struct DisciplineVisitor;
+struct QdiscVisitor;
 
-impl<'de> Visitor<'de> for DisciplineVisitor {
+impl<'de> Visitor<'de> for QdiscVisitor {
     type Value = Qdisc;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -165,7 +165,7 @@ impl<'de> Visitor<'de> for DisciplineVisitor {
             "drop-tail" => Ok(Qdisc::DropTail),
             "drop-head" => Ok(Qdisc::DropHead),
             "codel" => Ok(Qdisc::codel()),
-            "fq" => Ok(Qdisc::fair()),
+            "fq" => Ok(Qdisc::fq_codel()),
             _ => Err(E::unknown_variant(name, &["drop-tail", "drop-head", "codel", "fq"])),
         }
     }
@@ -173,7 +173,7 @@ impl<'de> Visitor<'de> for DisciplineVisitor {
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Qdisc, A::Error> {
         match Table::deserialize(MapAccessDeserializer::new(map))? {
             Table { codel: Some(codel), fq: None } => Ok(Qdisc::CoDel(codel)),
-            Table { codel: None, fq: Some(fair) } => Ok(Qdisc::FqCodel(fair)),
+            Table { codel: None, fq: Some(spec) } => Ok(Qdisc::FqCodel(spec)),
             _ => Err(Error::custom("a table for discipline has either codel or fq")),
         }
     }

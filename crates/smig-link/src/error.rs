@@ -1,4 +1,4 @@
-//! Why a link or a trace is not valid.
+//! Errors of link specs and traces.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,18 +15,18 @@ pub enum TraceError {
         text: String,
     },
     /// Times decrease.
-    #[error("line {line}: {millis} follows {before}; lines must not decrease")]
+    #[error("line {line}: {millis} follows {previous}; lines must not decrease")]
     Order {
         /// Counted from 1.
         line: usize,
         /// Its content.
         millis: u32,
-        /// The content of the line before.
-        before: u32,
+        /// The content of the previous line.
+        previous: u32,
     },
     /// The trace has no length: repeating it would give an infinite rate.
     #[error("the last line must be later than 0 ms: it is the length of the trace")]
-    Empty,
+    ZeroLength,
 }
 
 /// Why a link cannot be created.
@@ -54,10 +54,10 @@ pub enum SpecError {
 }
 
 impl SpecError {
-    pub(super) fn of(self, direction: &str) -> Self {
+    pub(super) fn in_direction(self, direction: &str) -> Self {
         match self {
             Self::Value(text) => Self::Value(format!("{direction}.{text}")),
-            file => file,
+            other => other,
         }
     }
 }

@@ -8,21 +8,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::millis;
 
-/// Buckets for each power of two: 3 % resolution.
-const STEPS: u64 = 32;
-const STEP_BITS: u32 = STEPS.trailing_zeros();
+/// Buckets per power of two: 3 % resolution.
+const SUB_BUCKETS: u64 = 32;
+const SUB_BUCKET_BITS: u32 = SUB_BUCKETS.trailing_zeros();
 /// Covers 2^33 microseconds, over two hours; the last bucket also counts longer times.
-const BUCKETS: usize = (STEPS as usize) * 29;
+const BUCKETS: usize = (SUB_BUCKETS as usize) * 29;
 
 /// A histogram of microseconds, exact below 32 and within 3 % above.
 #[derive(Debug, Clone)]
-pub struct Lateness {
+pub struct LatenessHistogram {
     counts: Vec<u64>,
     total: u64,
     max: Duration,
 }
 
-/// Summary of a [`Lateness`] for reports.
+/// Summary of a [`LatenessHistogram`] for reports.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LatenessSummary {
     /// Packets measured.
@@ -38,17 +38,17 @@ pub struct LatenessSummary {
     pub max: Duration,
 }
 
-impl Default for Lateness {
+impl Default for LatenessHistogram {
     fn default() -> Self {
         Self { counts: vec![0; BUCKETS], total: 0, max: Duration::ZERO }
     }
 }
 
-impl Lateness {
+impl LatenessHistogram {
     /// Records the lateness of one packet.
     pub fn record(&mut self, late: Duration) {
         let micros = u64::try_from(late.as_micros()).unwrap_or(u64::MAX);
-        self.counts[bucket(micros)] += 1;
+        self.counts[bucket_index(micros)] += 1;
         self.total += 1;
         self.max = self.max.max(late);
     }
@@ -79,24 +79,24 @@ impl Lateness {
     }
 }
 
-fn bucket(micros: u64) -> usize {
-    if micros < STEPS {
+fn bucket_index(micros: u64) -> usize {
+    if micros < SUB_BUCKETS {
         return micros as usize;
     }
-    let exponent = micros.ilog2() - STEP_BITS;
-    let step = (micros >> exponent) - STEPS;
-    let index = u64::from(exponent + 1) * STEPS + step;
+    let exponent = micros.ilog2() - SUB_BUCKET_BITS;
+    let sub_bucket = (micros >> exponent) - SUB_BUCKETS;
+    let index = u64::from(exponent + 1) * SUB_BUCKETS + sub_bucket;
     (index as usize).min(BUCKETS - 1)
 }
 
 /// Returns the largest value that falls into a bucket.
 fn upper_bound(index: usize) -> u64 {
     let index = index as u64;
-    if index < STEPS {
+    if index < SUB_BUCKETS {
         return index;
     }
-    let exponent = index / STEPS - 1;
-    ((index % STEPS + STEPS + 1) << exponent) - 1
+    let exponent = index / SUB_BUCKETS - 1;
+    ((index % SUB_BUCKETS + SUB_BUCKETS + 1) << exponent) - 1
 }
 
 #[cfg(test)]
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn a_bucket_holds_the_values_up_to_its_bound() {
         for micros in (0..5_000).chain([65_535, 65_536, 1 << 31]) {
-            let index = bucket(micros);
+            let index = bucket_index(micros);
             assert!(micros <= upper_bound(index), "{micros}");
             assert!(index == 0 || micros > upper_bound(index - 1), "{micros}");
         }
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn quantiles_are_within_three_percent() {
-        let mut lateness = Lateness::default();
+        let mut lateness = LatenessHistogram::default();
         for micros in 1..=10_000 {
             lateness.record(Duration::from_micros(micros));
         }
@@ -128,13 +128,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_recorded_is_zero() {
-        assert_eq!(Lateness::default().summary().p99, Duration::ZERO);
+    fn an_empty_histogram_has_quantiles_of_zero() {
+        assert_eq!(LatenessHistogram::default().summary().p99, Duration::ZERO);
     }
 
     #[test]
     fn hours_of_lateness_do_not_overflow() {
-        let mut lateness = Lateness::default();
+        let mut lateness = LatenessHistogram::default();
         lateness.record(Duration::from_secs(1 << 40));
         assert_eq!(lateness.summary().packets, 1);
     }

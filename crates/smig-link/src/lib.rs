@@ -11,11 +11,11 @@
 //! | `spec`, `rate`, `discipline`, `link_file` | configuration, as in files |
 //! | `profile` | named links |
 //! | `model` | [`Link`]: one direction, from queue to arrival |
-//! | `queue/` | drop-tail, drop-head, `CoDel`, fair queue |
+//! | `queue/` | drop-tail, drop-head, `CoDel`, `fq_codel` |
 //! | `transmitter`, `trace`, `lte` | serialisation: when bits leave |
 //! | `delays`, `loss`, `random` | propagation delay and loss |
 //! | `log`, `report` | events and counters |
-//! | `lateness` | how late an emulator delivered what the model had computed |
+//! | `lateness` | how late an emulator delivered packets, compared with the model |
 //! | [`millis`] | durations in files |
 
 mod delays;
@@ -44,15 +44,15 @@ mod units;
 pub use delays::{DelayRamp, JitterSpec, NormalJitter, UniformJitter};
 pub use discipline::{CoDelSpec, FqCodelSpec, Qdisc};
 pub use error::{SpecError, TraceError};
-pub use lateness::{Lateness, LatenessSummary};
+pub use lateness::{LatenessHistogram, LatenessSummary};
 pub use log::{DropReason, LinkEvent, LinkEventKind, LinkLog};
 pub use loss::{GilbertElliott, LossSpec};
 pub use lte::LteSpec;
 pub use model::{Delivery, EnqueueResult, Link};
 pub use packet::{Packet, Ports};
 pub use profile::Profile;
-pub use rate::{RateSpec, RateStep, Steps};
+pub use rate::{RateSpec, RateStep, RateSteps};
 pub use report::{LinkCounters, LinkReport, Scheduling};
-pub use spec::{DirectionSpec, LinkSpec, QueueLimit, USUAL_MTU};
+pub use spec::{DEFAULT_MTU, DirectionSpec, LinkSpec, QueueLimit};
 pub use trace::{OPPORTUNITY_BYTES, Trace};
 pub use units::{Rate, RateError, Time};

@@ -1,4 +1,4 @@
-//! A link in files: the name of a profile, or a table with a direction each.
+//! A link in files: the name of a profile, or a table with an entry for each direction.
 
 use std::fmt;
 
@@ -32,7 +32,7 @@ impl<'de> Visitor<'de> for LinkVisitor {
     }
 
     fn visit_str<E: Error>(self, name: &str) -> Result<LinkSpec, E> {
-        match Profile::named(name) {
+        match Profile::by_name(name) {
             Some(profile) => Ok(profile.spec),
             None => {
                 let names: Vec<_> = Profile::all().iter().map(|profile| profile.name).collect();

@@ -45,7 +45,7 @@ impl DropReason {
 
     /// Returns the name used in files.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Full => "full",
             Self::PushedOut => "pushed-out",
@@ -59,21 +59,21 @@ impl DropReason {
 impl LinkEventKind {
     /// Returns the name used in files; for a drop, that of the reason.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Enqueue => "enqueue",
             Self::Dequeue => "dequeue",
-            Self::Drop(reason) => reason.word(),
+            Self::Drop(reason) => reason.name(),
         }
     }
 
     /// Returns the event with this name in files.
     #[must_use]
-    pub fn from_word(word: &str) -> Option<Self> {
+    pub fn from_name(word: &str) -> Option<Self> {
         match word {
             "enqueue" => Some(Self::Enqueue),
             "dequeue" => Some(Self::Dequeue),
-            _ => DropReason::ALL.into_iter().find(|why| why.word() == word).map(Self::Drop),
+            _ => DropReason::ALL.into_iter().find(|reason| reason.name() == word).map(Self::Drop),
         }
     }
 }

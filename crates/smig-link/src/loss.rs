@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::SpecError;
-use super::random::{Purpose, Random};
+use super::random::{Purpose, SplitMix64};
 
 /// The loss model of a direction.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -41,7 +41,7 @@ const fn one() -> f64 {
 
 impl GilbertElliott {
     /// Returns the share of packets for which the link is bad.
-    fn bad(&self) -> f64 {
+    fn share_bad(&self) -> f64 {
         let change = self.good_to_bad + self.bad_to_good;
         if change > 0.0 { self.good_to_bad / change } else { 0.0 }
     }
@@ -51,16 +51,11 @@ impl LossSpec {
     pub(super) fn check(&self) -> Result<(), SpecError> {
         let values = match self {
             Self::Random(share) => vec![("loss.random", *share)],
-            Self::Bursts(GilbertElliott {
-                good_to_bad: enter,
-                bad_to_good: leave,
-                loss_bad: inside,
-                loss_good: outside,
-            }) => vec![
-                ("loss.bursts.enter", *enter),
-                ("loss.bursts.leave", *leave),
-                ("loss.bursts.inside", *inside),
-                ("loss.bursts.outside", *outside),
+            Self::Bursts(GilbertElliott { good_to_bad, bad_to_good, loss_bad, loss_good }) => vec![
+                ("loss.bursts.enter", *good_to_bad),
+                ("loss.bursts.leave", *bad_to_good),
+                ("loss.bursts.inside", *loss_bad),
+                ("loss.bursts.outside", *loss_good),
             ],
         };
         match values.iter().find(|(_, value)| !(0.0..=1.0).contains(value)) {
@@ -77,7 +72,7 @@ impl LossSpec {
         match self {
             Self::Random(share) => *share,
             Self::Bursts(bursts) => {
-                let bad = bursts.bad();
+                let bad = bursts.share_bad();
                 bad * bursts.loss_bad + (1.0 - bad) * bursts.loss_good
             }
         }
@@ -92,10 +87,10 @@ impl LossSpec {
         let share = self.share();
         let mut variance = share * (1.0 - share);
         if let Self::Bursts(bursts) = self {
-            let (bad, memory) = (bursts.bad(), 1.0 - bursts.good_to_bad - bursts.bad_to_good);
-            let apart = (bursts.loss_bad - bursts.loss_good).powi(2) * bad * (1.0 - bad);
+            let (bad, memory) = (bursts.share_bad(), 1.0 - bursts.good_to_bad - bursts.bad_to_good);
+            let between_states = (bursts.loss_bad - bursts.loss_good).powi(2) * bad * (1.0 - bad);
             if memory < 1.0 {
-                variance += 2.0 * apart * memory / (1.0 - memory);
+                variance += 2.0 * between_states * memory / (1.0 - memory);
             }
         }
         (variance.max(0.0) / packets.max(1) as f64).sqrt()
@@ -106,15 +101,15 @@ impl LossSpec {
 #[derive(Debug)]
 pub(super) struct Loss {
     spec: Option<LossSpec>,
-    random: Random,
+    random: SplitMix64,
     bad: bool,
 }
 
 impl Loss {
     pub(super) fn new(spec: Option<LossSpec>, seed: u64) -> Self {
-        let mut random = Random::for_purpose(seed, Purpose::Loss);
+        let mut random = SplitMix64::for_purpose(seed, Purpose::Loss);
         let bad = match &spec {
-            Some(LossSpec::Bursts(bursts)) => random.happens(bursts.bad()),
+            Some(LossSpec::Bursts(bursts)) => random.bernoulli(bursts.share_bad()),
             _ => false,
         };
         Self { spec, random, bad }
@@ -122,18 +117,19 @@ impl Loss {
 
     /// Returns whether the next packet is lost, and advances the state.
     #[inline]
-    pub(super) fn strikes(&mut self) -> bool {
+    pub(super) fn next_is_lost(&mut self) -> bool {
         match self.spec {
             None => false,
-            Some(LossSpec::Random(share)) => self.random.happens(share),
+            Some(LossSpec::Random(share)) => self.random.bernoulli(share),
             Some(LossSpec::Bursts(GilbertElliott {
-                good_to_bad: enter,
-                bad_to_good: leave,
-                loss_bad: inside,
-                loss_good: outside,
+                good_to_bad,
+                bad_to_good,
+                loss_bad,
+                loss_good,
             })) => {
-                let lost = self.random.happens(if self.bad { inside } else { outside });
-                let change = self.random.happens(if self.bad { leave } else { enter });
+                let lost = self.random.bernoulli(if self.bad { loss_bad } else { loss_good });
+                let change =
+                    self.random.bernoulli(if self.bad { bad_to_good } else { good_to_bad });
                 self.bad ^= change;
                 lost
             }

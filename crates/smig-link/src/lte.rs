@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::random::{Purpose, Random};
+use super::random::{Purpose, SplitMix64};
 use super::trace::OPPORTUNITY_BYTES;
 use super::{Rate, Trace};
 
@@ -18,13 +18,13 @@ use super::{Rate, Trace};
 const VOLATILITY: f64 = 0.2;
 /// Time constant of the reversion to the mean. With the volatility it gives a
 /// standard deviation of 0.4 of the mean.
-const RETURN_SECONDS: f64 = 8.0;
+const REVERSION_SECONDS: f64 = 8.0;
 /// Maximum rate, as a multiple of the mean.
-const CEILING: f64 = 3.0;
+const MAX_RELATIVE_RATE: f64 = 3.0;
 /// Mean length of an outage.
-const OUTAGE_SECONDS: f64 = 1.0;
+const MEAN_OUTAGE_SECONDS: f64 = 1.0;
 /// The rate after an outage, as a share of the mean. At 0, the next outage would follow at once.
-const AFTER_OUTAGE: f64 = 0.25;
+const RATE_AFTER_OUTAGE: f64 = 0.25;
 const TICK_SECONDS: f64 = 1e-3;
 
 /// Parameters of the generator.
@@ -48,19 +48,20 @@ impl Default for LteSpec {
 }
 
 impl LteSpec {
-    /// Generates the delivery opportunities for the run with the seed `run`.
+    /// Generates the delivery opportunities for the run with the seed `run_seed`.
     #[must_use]
-    pub fn generate(&self, run: u64) -> Trace {
+    pub fn generate(&self, run_seed: u64) -> Trace {
         let ticks = u64::from(self.seconds.max(1)) * 1_000;
         let ticks = u32::try_from(ticks).unwrap_or(u32::MAX);
-        let mut random =
-            self.seed.map_or_else(|| Random::for_purpose(run, Purpose::Rate), Random::new);
+        let mut random = self
+            .seed
+            .map_or_else(|| SplitMix64::for_purpose(run_seed, Purpose::Rate), SplitMix64::new);
         let shape = shape(&mut random, ticks);
         // Outages, bounds and chance move the mean of the shape away from 1.
-        let of_shape = shape.iter().sum::<f64>() / f64::from(ticks);
+        let mean_of_shape = shape.iter().sum::<f64>() / f64::from(ticks);
         let packets_per_second =
             self.mean.as_bits_per_second() as f64 / (OPPORTUNITY_BYTES * 8) as f64;
-        let scale = packets_per_second * TICK_SECONDS / of_shape.max(1e-9);
+        let scale = packets_per_second * TICK_SECONDS / mean_of_shape.max(1e-9);
         let mut millis = Vec::new();
         for (tick, rate) in (1..=ticks).zip(shape) {
             let packets = random.poisson(rate * scale);
@@ -81,17 +82,17 @@ impl LteSpec {
 }
 
 /// Returns the rate in each tick, relative to the mean.
-fn shape(random: &mut Random, ticks: u32) -> Vec<f64> {
+fn shape(random: &mut SplitMix64, ticks: u32) -> Vec<f64> {
     let step = VOLATILITY * TICK_SECONDS.sqrt();
     let (mut rate, mut outage) = (1.0_f64, false);
     let next = |_| {
         if outage {
-            outage = !random.happens(TICK_SECONDS / OUTAGE_SECONDS);
-            rate = AFTER_OUTAGE;
+            outage = !random.bernoulli(TICK_SECONDS / MEAN_OUTAGE_SECONDS);
+            rate = RATE_AFTER_OUTAGE;
             return 0.0;
         }
-        rate += (1.0 - rate) * (TICK_SECONDS / RETURN_SECONDS) + step * random.normal();
-        rate = rate.clamp(0.0, CEILING);
+        rate += (1.0 - rate) * (TICK_SECONDS / REVERSION_SECONDS) + step * random.normal();
+        rate = rate.clamp(0.0, MAX_RELATIVE_RATE);
         outage = rate == 0.0;
         rate
     };
@@ -103,18 +104,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_is_a_link() {
-        let run = LteSpec { seconds: 20, ..LteSpec::default() };
-        assert_eq!(run.generate(1), run.generate(1));
-        assert_ne!(run.generate(1), run.generate(2));
-        let fixed = LteSpec { seed: Some(2), ..run };
+    fn the_seed_determines_the_trace() {
+        let per_run = LteSpec { seconds: 20, ..LteSpec::default() };
+        assert_eq!(per_run.generate(1), per_run.generate(1));
+        assert_ne!(per_run.generate(1), per_run.generate(2));
+        let fixed = LteSpec { seed: Some(2), ..per_run };
         assert_eq!(fixed.generate(1), fixed.generate(2));
         assert_ne!(fixed.generate(1), LteSpec { seed: Some(3), ..fixed }.generate(1));
-        assert_eq!(run.generate(1).length(), run.length());
+        assert_eq!(per_run.generate(1).length(), per_run.length());
     }
 
     #[test]
-    fn it_varies_around_its_mean() {
+    fn the_rate_varies_around_the_mean() {
         for seed in 0..10 {
             let mean = LteSpec::default().generate(seed).mean().as_mbit();
             assert!((11.9..12.1).contains(&mean), "seed {seed}: {mean}");
@@ -125,8 +126,8 @@ mod tests {
         for at in trace.millis() {
             seconds[(*at as usize - 1) / 1_000] += 1;
         }
-        let (least, most) = (seconds.iter().min(), seconds.iter().max());
-        assert!(least < Some(&500) && most > Some(&1_500), "{least:?} to {most:?} packets/s");
+        let (min, max) = (seconds.iter().min(), seconds.iter().max());
+        assert!(min < Some(&500) && max > Some(&1_500), "{min:?} to {max:?} packets/s");
     }
 
     #[test]

@@ -5,21 +5,21 @@ use std::collections::VecDeque;
 use super::delays::Delays;
 use super::log::DropReason;
 use super::loss::Loss;
-use super::queue::{Eviction, Queue, Queued};
+use super::queue::{Eviction, Queue, QueuedPacket};
 use super::transmitter::Transmitter;
 use super::{
     DirectionSpec, LinkCounters, LinkEvent, LinkEventKind, LinkLog, Packet, Ports, QueueLimit,
     SpecError, Time,
 };
 
-/// Maximum number of dropped packets kept for [`Link::reclaim`].
-const KEPT_DROPPED: usize = 64;
+/// Maximum number of dropped packets held for [`Link::reclaim`].
+const MAX_RECLAIMABLE: usize = 64;
 
 /// Whether the queue accepted a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum EnqueueResult<P> {
-    /// It is queued or on the wire. The discipline may still drop it, or the wire lose it.
+    /// It is queued or on the wire. It may still be dropped by the discipline, or lost on the wire.
     Accepted,
     /// It was dropped. Contains the packet, so that its memory can be reused.
     Dropped(P),
@@ -45,7 +45,7 @@ pub struct Delivery<P> {
 pub struct Link<P, L = ()> {
     limit: QueueLimit,
     mtu: u64,
-    wire: Transmitter,
+    transmitter: Transmitter,
     delays: Delays,
     loss: Loss,
     /// Packets waiting for the wire; the packet on the wire is not included.
@@ -53,7 +53,7 @@ pub struct Link<P, L = ()> {
     queue_packets: usize,
     queue_bytes: u64,
     /// Packets on the wire or propagating, ordered by arrival time.
-    flight: VecDeque<Delivery<P>>,
+    in_flight: VecDeque<Delivery<P>>,
     /// When the last bit of the last dequeued packet leaves.
     busy_until: Time,
     /// When the wire can take the next packet.
@@ -61,9 +61,9 @@ pub struct Link<P, L = ()> {
     /// The latest time passed in; an earlier time in a later call is replaced by it.
     now: Time,
     counters: LinkCounters,
-    /// Packets that the queue dropped during the current dequeue.
-    dropping: Vec<Queued<P>>,
-    dropped: Vec<P>,
+    /// Packets that the queue dropped during the current dequeue; a buffer that is reused.
+    dropped_by_queue: Vec<QueuedPacket<P>>,
+    reclaimable: Vec<P>,
     log: L,
 }
 
@@ -83,23 +83,23 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
     /// # Errors
     /// As [`Link::new`].
     pub fn with_log(spec: &DirectionSpec, seed: u64, log: L) -> Result<Self, SpecError> {
-        let wire = spec.wire(seed)?;
+        let transmitter = spec.build_transmitter(seed)?;
         Ok(Self {
             limit: spec.queue,
             mtu: u64::from(spec.mtu),
-            wire,
+            transmitter,
             delays: Delays::new(spec.delay, spec.jitter, seed),
             loss: Loss::new(spec.loss, seed),
             queue: Queue::new(spec.discipline, u64::from(spec.mtu), seed),
             queue_packets: 0,
             queue_bytes: 0,
-            flight: VecDeque::new(),
+            in_flight: VecDeque::new(),
             busy_until: Time::ZERO,
             free_at: Time::ZERO,
             now: Time::ZERO,
             counters: LinkCounters::default(),
-            dropping: Vec::new(),
-            dropped: Vec::new(),
+            dropped_by_queue: Vec::new(),
+            reclaimable: Vec::new(),
             log,
         })
     }
@@ -108,9 +108,9 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
     /// `now`. Initially it is [`Time::ZERO`]. Packets in flight are not affected.
     pub fn start_at(&mut self, now: Time) {
         self.advance(now);
-        self.wire.start_at(self.now);
+        self.transmitter.start_at(self.now);
         self.delays.start_at(self.now);
-        self.free_at = self.wire.ready(self.now.max(self.busy_until));
+        self.free_at = self.transmitter.ready(self.now.max(self.busy_until));
     }
 
     /// Offers a packet to the link at `now`.
@@ -123,16 +123,16 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
             return EnqueueResult::Dropped(packet);
         }
         let idle = self.queue_packets == 0 && self.busy_until <= self.now;
-        if !idle && !self.find_room(bytes) {
+        if !idle && !self.make_room(bytes) {
             self.drop_packet(self.now, DropReason::Full, bytes, ports);
             return EnqueueResult::Dropped(packet);
         }
         if idle {
-            self.free_at = self.wire.ready(self.now);
+            self.free_at = self.transmitter.ready(self.now);
         }
         self.queue_bytes += bytes;
         self.queue_packets += 1;
-        self.queue.push(Queued { packet, bytes, ports, since: self.now });
+        self.queue.push(QueuedPacket { packet, bytes, ports, enqueued_at: self.now });
         self.record(self.now, LinkEventKind::Enqueue, bytes, ports);
         if idle {
             self.advance(now);
@@ -144,7 +144,7 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
     /// Returns when to call [`pop`](Self::pop) next; `None` while the link is empty.
     #[must_use]
     pub fn next_event(&self) -> Option<Time> {
-        match self.flight.front() {
+        match self.in_flight.front() {
             Some(arrival) => Some(arrival.due),
             None => (self.queue_packets > 0).then_some(self.free_at),
         }
@@ -153,19 +153,19 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
     /// Returns the next packet that has arrived by `now`.
     pub fn pop(&mut self, now: Time) -> Option<Delivery<P>> {
         self.advance(now);
-        if self.flight.front()?.due > self.now {
+        if self.in_flight.front()?.due > self.now {
             return None;
         }
-        let arrival = self.flight.pop_front()?;
+        let delivery = self.in_flight.pop_front()?;
         self.counters.delivered_packets += 1;
-        self.counters.delivered_bytes += arrival.packet.wire_size() as u64;
-        Some(arrival)
+        self.counters.delivered_bytes += delivery.packet.wire_size() as u64;
+        Some(delivery)
     }
 
     /// Returns a packet that was dropped after it had been accepted, so that its
-    /// memory can be reused. A limited number is kept for this.
+    /// memory can be reused. A limited number of them is held.
     pub fn reclaim(&mut self) -> Option<P> {
-        self.dropped.pop()
+        self.reclaimable.pop()
     }
 
     /// Returns the number of packets waiting for the wire.
@@ -177,13 +177,13 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
     /// Returns the number of packets that have left the queue and not been popped.
     #[must_use]
     pub fn packets_in_flight(&self) -> usize {
-        self.flight.len()
+        self.in_flight.len()
     }
 
     /// Returns the bytes that the link sends between two times if its queue is never empty.
     #[must_use]
     pub fn capacity(&self, from: Time, to: Time) -> f64 {
-        self.wire.capacity(from, to)
+        self.transmitter.capacity(from, to)
     }
 
     /// Returns the counters.
@@ -198,10 +198,10 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
         &self.log
     }
 
-    /// Returns whether a packet may be queued; first drops others if the discipline does so.
-    fn find_room(&mut self, bytes: u64) -> bool {
+    /// Drops packets until another fits, if the discipline does so. Returns whether it now fits.
+    fn make_room(&mut self, bytes: u64) -> bool {
         while !self.has_room(bytes) {
-            let Eviction::Made(item, reason) = self.queue.make_room() else { return false };
+            let Eviction::Evicted(item, reason) = self.queue.evict() else { return false };
             self.discard(self.now, reason, item);
         }
         true
@@ -209,7 +209,7 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
 
     fn has_room(&self, bytes: u64) -> bool {
         self.queue_packets < self.limit.packets
-            && self.limit.bytes.is_none_or(|most| self.queue_bytes + bytes <= most)
+            && self.limit.bytes.is_none_or(|max| self.queue_bytes + bytes <= max)
     }
 
     /// Dequeues every packet whose transmission starts by `now`.
@@ -217,41 +217,41 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
         self.now = self.now.max(now);
         while self.queue_packets > 0 && self.free_at <= self.now {
             let at = self.free_at;
-            let item = self.queue.pop(at, &mut self.dropping);
+            let item = self.queue.pop(at, &mut self.dropped_by_queue);
             self.discard_dropped(at);
-            let Some(Queued { packet, bytes, ports, .. }) = item else { return };
+            let Some(QueuedPacket { packet, bytes, ports, .. }) = item else { return };
             self.queue_packets -= 1;
             self.queue_bytes -= bytes;
             self.record(at, LinkEventKind::Dequeue, bytes, ports);
-            self.busy_until = self.wire.carry(at, bytes);
-            self.free_at = self.wire.ready(self.busy_until);
-            if self.loss.strikes() {
+            self.busy_until = self.transmitter.transmit(at, bytes);
+            self.free_at = self.transmitter.ready(self.busy_until);
+            if self.loss.next_is_lost() {
                 self.drop_packet(at, DropReason::Lost, bytes, ports);
-                self.keep(packet);
+                self.keep_for_reclaim(packet);
             } else {
                 let due = self.delays.arrival(self.busy_until);
-                self.flight.push_back(Delivery { due, packet });
+                self.in_flight.push_back(Delivery { due, packet });
             }
         }
     }
 
     fn discard_dropped(&mut self, at: Time) {
-        if self.dropping.is_empty() {
+        if self.dropped_by_queue.is_empty() {
             return;
         }
-        let mut dropping = std::mem::take(&mut self.dropping);
-        for item in dropping.drain(..) {
+        let mut dropped = std::mem::take(&mut self.dropped_by_queue);
+        for item in dropped.drain(..) {
             self.discard(at, DropReason::CoDel, item);
         }
-        self.dropping = dropping;
+        self.dropped_by_queue = dropped;
     }
 
     /// Accounts for a packet that the queue has dropped.
-    fn discard(&mut self, at: Time, reason: DropReason, item: Queued<P>) {
+    fn discard(&mut self, at: Time, reason: DropReason, item: QueuedPacket<P>) {
         self.queue_packets -= 1;
         self.queue_bytes -= item.bytes;
         self.drop_packet(at, reason, item.bytes, item.ports);
-        self.keep(item.packet);
+        self.keep_for_reclaim(item.packet);
     }
 
     fn drop_packet(&mut self, at: Time, reason: DropReason, bytes: u64, ports: Ports) {
@@ -259,9 +259,9 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
         self.record(at, LinkEventKind::Drop(reason), bytes, ports);
     }
 
-    fn keep(&mut self, packet: P) {
-        if self.dropped.len() < KEPT_DROPPED {
-            self.dropped.push(packet);
+    fn keep_for_reclaim(&mut self, packet: P) {
+        if self.reclaimable.len() < MAX_RECLAIMABLE {
+            self.reclaimable.push(packet);
         }
     }
 

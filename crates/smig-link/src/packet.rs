@@ -2,7 +2,7 @@
 
 use super::random::mix;
 
-/// A packet that a link carries.
+/// A packet, as far as a link needs it.
 pub trait Packet {
     /// Returns the size in bytes, IP header included: it determines the
     /// serialisation time.
@@ -22,7 +22,7 @@ pub trait Packet {
 
 /// Source and destination port; 0 for packets without ports.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "they say it")]
+#[expect(missing_docs, reason = "the names are the documentation")]
 pub struct Ports {
     pub source: u16,
     pub destination: u16,
@@ -35,7 +35,7 @@ impl Packet for Vec<u8> {
     }
 
     fn flow(&self, perturbation: u64) -> u64 {
-        hash(self, perturbation)
+        flow_hash(self, perturbation)
     }
 
     fn ports(&self) -> Ports {
@@ -45,9 +45,9 @@ impl Packet for Vec<u8> {
 }
 
 /// Hashes addresses, protocol and, if present, ports.
-fn hash(packet: &[u8], perturbation: u64) -> u64 {
+fn flow_hash(packet: &[u8], perturbation: u64) -> u64 {
     let Some(key) = five_tuple(packet) else { return mix(perturbation) };
-    let Key { addresses, protocol, ports } = key;
+    let FiveTuple { addresses, protocol, ports } = key;
     let mut state = mix(perturbation ^ u64::from(protocol));
     for chunk in addresses.chunks(8) {
         let mut word = [0; 8];
@@ -58,7 +58,7 @@ fn hash(packet: &[u8], perturbation: u64) -> u64 {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Key<'a> {
+struct FiveTuple<'a> {
     /// Source, then destination.
     addresses: &'a [u8],
     protocol: u8,
@@ -66,27 +66,28 @@ struct Key<'a> {
     ports: u32,
 }
 
-fn five_tuple(packet: &[u8]) -> Option<Key<'_>> {
+fn five_tuple(packet: &[u8]) -> Option<FiveTuple<'_>> {
     match packet.first()? >> 4 {
-        4 => version_4(packet),
-        6 => version_6(packet),
+        4 => parse_ipv4(packet),
+        6 => parse_ipv6(packet),
         _ => None,
     }
 }
 
-/// RFC 791, section 3.1.
-fn version_4(packet: &[u8]) -> Option<Key<'_>> {
+/// Parses an IPv4 header (RFC 791, section 3.1).
+fn parse_ipv4(packet: &[u8]) -> Option<FiveTuple<'_>> {
     let header = usize::from(packet[0] & 0x0f) * 4;
     let protocol = *packet.get(9)?;
     let addresses = packet.get(12..20)?;
-    // A fragment has the more-fragments flag or an offset. Only the first has ports, so none is used.
-    let whole = packet[6] & 0x3f == 0 && packet[7] == 0;
-    let ports = if whole { ports(packet, header, protocol) } else { 0 };
-    Some(Key { addresses, protocol, ports })
+    // A fragment has the more-fragments flag or an offset. Only the first one has ports, so the
+    // ports of fragments are not used.
+    let unfragmented = packet[6] & 0x3f == 0 && packet[7] == 0;
+    let ports = if unfragmented { ports(packet, header, protocol) } else { 0 };
+    Some(FiveTuple { addresses, protocol, ports })
 }
 
-/// RFC 8200, sections 3 and 4.
-fn version_6(packet: &[u8]) -> Option<Key<'_>> {
+/// Parses an IPv6 header and its extension headers (RFC 8200, sections 3 and 4).
+fn parse_ipv6(packet: &[u8]) -> Option<FiveTuple<'_>> {
     let addresses = packet.get(8..40)?;
     let (mut protocol, mut at) = (packet[6], 40);
     // Hop-by-hop options, routing, destination options.
@@ -95,7 +96,7 @@ fn version_6(packet: &[u8]) -> Option<Key<'_>> {
     {
         (protocol, at) = (*next, at + (usize::from(*length) + 1) * 8);
     }
-    Some(Key { addresses, protocol, ports: ports(packet, at, protocol) })
+    Some(FiveTuple { addresses, protocol, ports: ports(packet, at, protocol) })
 }
 
 /// Returns both ports of TCP, UDP, DCCP, SCTP or UDP-Lite.
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_tell_flows_apart() {
+    fn ports_distinguish_flows() {
         let one = ipv4(6, [443, 50_000]);
         assert_eq!(one.flow(7), ipv4(6, [443, 50_000]).flow(7));
         assert_ne!(one.flow(7), ipv4(6, [443, 50_001]).flow(7));
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn extension_headers_are_stepped_over() {
+    fn extension_headers_are_skipped() {
         let options = [17, 0, 1, 4, 0, 0, 0, 0];
         let packet = ipv6(0, &options, [443, 7]);
         let key = five_tuple(&packet).unwrap();
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn no_packet_is_too_short_or_too_strange() {
+    fn truncated_packets_do_not_panic() {
         for packet in [ipv4(6, [1, 2]), ipv6(0, &[0, 255, 0, 0, 0, 0, 0, 0], [1, 2])] {
             for length in 0..packet.len() {
                 let _ = packet[..length].to_vec().flow(1);

@@ -1,9 +1,9 @@
 //! Named link profiles.
 //!
-//! Rates and round-trip times are from the sources named. Where a source does
-//! not specify the queue, it holds 200 ms of full-size packets, but at least
-//! 20: like a home router's, neither shallow nor bloated. Each direction has
-//! half of the round-trip time as its delay.
+//! Rates and round-trip times are from the named sources. Where a source does
+//! not specify the queue, its limit is 200 ms of full-size packets, but at least
+//! 20 packets: like a home router's, neither shallow nor bloated. Each direction
+//! has half of the round-trip time as its delay.
 
 use std::time::Duration;
 
@@ -26,15 +26,15 @@ pub struct Profile {
 impl Profile {
     /// Returns the profile with this name.
     #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn by_name(name: &str) -> Option<Self> {
         Self::all().into_iter().find(|profile| profile.name == name)
     }
 
     /// Returns all profiles: first those from papers, then those of page-speed tools.
     #[must_use]
     pub fn all() -> Vec<Self> {
-        let mut all = papers();
-        all.extend(tools());
+        let mut all = paper_profiles();
+        all.extend(tool_profiles());
         all
     }
 
@@ -49,21 +49,27 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Returns the queue limit that holds 200 ms of full-size packets, but at least 20.
-fn usual_queue(rate: Rate) -> QueueLimit {
+/// Returns a queue limit of 200 ms of full-size packets, but at least 20 packets.
+fn default_queue(rate: Rate) -> QueueLimit {
     let packets = rate.as_bits_per_second() / 5 / (1_500 * 8);
     QueueLimit::packets(usize::try_from(packets).unwrap_or(usize::MAX).max(20))
 }
 
-fn usual(name: &'static str, about: &'static str, rates: [Rate; 2], round_trip: u64) -> Profile {
+fn with_default_queues(
+    name: &'static str,
+    about: &'static str,
+    rates: [Rate; 2],
+    round_trip: u64,
+) -> Profile {
     let half = ms(round_trip) / 2;
-    let direction = |rate| DirectionSpec::new(rate, half, usual_queue(rate));
+    let direction = |rate| DirectionSpec::new(rate, half, default_queue(rate));
     let [to_client, to_server] = rates.map(direction);
     Profile { name, about, spec: LinkSpec { to_client, to_server } }
 }
 
-fn papers() -> Vec<Profile> {
-    let same = |name, about, rate, round_trip| usual(name, about, [rate; 2], round_trip);
+fn paper_profiles() -> Vec<Profile> {
+    let symmetric =
+        |name, about, rate, round_trip| with_default_queues(name, about, [rate; 2], round_trip);
     vec![
         Profile {
             name: "paper-wired",
@@ -71,19 +77,19 @@ fn papers() -> Vec<Profile> {
             spec: LinkSpec::paper_wired(),
         },
         lte_like(),
-        same("fiber", "Mind the Delay: 80 Mbit/s, 5 ms", Rate::mbit(80), 5),
+        symmetric("fiber", "Mind the Delay: 80 Mbit/s, 5 ms", Rate::mbit(80), 5),
         jitter(),
         slowdown(),
-        same("3g", "Mosaic: 780 kbit/s, 100 ms", Rate::kbit(780), 100),
-        same("wifi", "Mosaic: 8 Mbit/s, 43 ms", Rate::mbit(8), 43),
-        same("ftth", "Mosaic: 30 Mbit/s, 40 ms", Rate::mbit(30), 40),
+        symmetric("3g", "Mosaic: 780 kbit/s, 100 ms", Rate::kbit(780), 100),
+        symmetric("wifi", "Mosaic: 8 Mbit/s, 43 ms", Rate::mbit(8), 43),
+        symmetric("ftth", "Mosaic: 30 Mbit/s, 40 ms", Rate::mbit(30), 40),
         lossy("loss-random", "paper-wired with 1 % loss", LossSpec::Random(0.01)),
-        lossy("loss-bursts", "paper-wired with 1 % loss, in bursts of four packets", BURSTS),
+        lossy("loss-bursts", "paper-wired with 1 % loss, in bursts of four packets", BURST_LOSS),
     ]
 }
 
 /// A loss burst starts about every 400 packets and lasts four packets on average.
-const BURSTS: LossSpec = LossSpec::Bursts(GilbertElliott {
+const BURST_LOSS: LossSpec = LossSpec::Bursts(GilbertElliott {
     good_to_bad: 0.25 / 99.0,
     bad_to_good: 0.25,
     loss_bad: 1.0,
@@ -119,9 +125,9 @@ fn jitter() -> Profile {
     let rate = Rate::mbit(40);
     let every = ms(100);
     let normal = JitterSpec::Normal(NormalJitter { deviation: ms(70), every });
-    let mut to_client = DirectionSpec::new(rate, ms(50), usual_queue(rate));
+    let mut to_client = DirectionSpec::new(rate, ms(50), default_queue(rate));
     to_client.jitter = Some(normal);
-    let to_server = DirectionSpec::new(rate, Duration::from_micros(2_500), usual_queue(rate));
+    let to_server = DirectionSpec::new(rate, Duration::from_micros(2_500), default_queue(rate));
     Profile {
         name: "jitter",
         about: "Mind the Delay: 40 Mbit/s, delay to the client redrawn from N(50, 70) ms",
@@ -130,7 +136,7 @@ fn jitter() -> Profile {
 }
 
 fn slowdown() -> Profile {
-    let mut profile = usual(
+    let mut profile = with_default_queues(
         "slowdown",
         "Mind the Delay: fiber, and 15 ms more each 100 ms up to 300 ms",
         [Rate::mbit(80); 2],
@@ -142,13 +148,18 @@ fn slowdown() -> Profile {
 }
 
 /// Profiles of page-speed tools: kbit/s down, kbit/s up (bit/s with `exact`), ms round trip.
-fn tools() -> Vec<Profile> {
+fn tool_profiles() -> Vec<Profile> {
     const SITESPEED: &str = "sitespeed.io and WebPageTest";
     let kbit = |name, about, down, up, round_trip| {
-        usual(name, about, [Rate::kbit(down), Rate::kbit(up)], round_trip)
+        with_default_queues(name, about, [Rate::kbit(down), Rate::kbit(up)], round_trip)
     };
     let exact = |name, about, down, up, round_trip| {
-        usual(name, about, [Rate::bits_per_second(down), Rate::bits_per_second(up)], round_trip)
+        with_default_queues(
+            name,
+            about,
+            [Rate::bits_per_second(down), Rate::bits_per_second(up)],
+            round_trip,
+        )
     };
     vec![
         kbit("sitespeed-2g", SITESPEED, 280, 256, 800),
@@ -172,20 +183,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_profile_is_a_link_with_a_name_of_its_own() {
+    fn every_profile_is_valid_and_has_a_unique_name() {
         let all = Profile::all();
         for (index, profile) in all.iter().enumerate() {
             profile.spec.check().unwrap();
             assert_eq!(all.iter().position(|other| other.name == profile.name), Some(index));
-            assert_eq!(Profile::named(profile.name).as_ref(), Some(profile));
+            assert_eq!(Profile::by_name(profile.name).as_ref(), Some(profile));
             assert!(Profile::name_of(&profile.spec).is_some());
         }
-        assert!(Profile::named("3G").is_none());
+        assert!(Profile::by_name("3G").is_none());
     }
 
     #[test]
     fn queues_hold_200_ms() {
-        let cable = Profile::named("sitespeed-cable").unwrap().spec;
+        let cable = Profile::by_name("sitespeed-cable").unwrap().spec;
         assert_eq!(cable.to_client.queue, QueueLimit::packets(83));
         assert_eq!(cable.to_server.queue, QueueLimit::packets(20));
     }

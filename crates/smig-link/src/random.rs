@@ -1,11 +1,11 @@
-//! The link's own random number generator: reproducible from a seed, on every
+//! Random number generator of the link model: reproducible from a seed, on every
 //! machine and in every version of this program. Not cryptographically secure.
 
-/// `SplitMix64` (Steele, Lea, Flood 2014): one word of state, equidistributed.
+/// The generator of Steele, Lea and Flood (2014): one word of state, equidistributed.
 #[derive(Debug, Clone)]
-pub(super) struct Random(u64);
+pub(super) struct SplitMix64(u64);
 
-impl Random {
+impl SplitMix64 {
     pub(super) const fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -15,38 +15,38 @@ impl Random {
         Self(mix(seed ^ mix(purpose as u64 + 1)))
     }
 
-    pub(super) const fn word(&mut self) -> u64 {
+    pub(super) const fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)
     }
 
     /// Returns a uniform number in [0, 1).
-    pub(super) fn unit(&mut self) -> f64 {
-        (self.word() >> 11) as f64 / (1_u64 << 53) as f64
+    pub(super) fn next_f64(&mut self) -> f64 {
+        (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// Returns true with this probability.
-    pub(super) fn happens(&mut self, probability: f64) -> bool {
-        self.unit() < probability
+    pub(super) fn bernoulli(&mut self, probability: f64) -> bool {
+        self.next_f64() < probability
     }
 
     /// Returns a standard normal number (Box and Muller).
     pub(super) fn normal(&mut self) -> f64 {
-        let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
-        radius * (std::f64::consts::TAU * self.unit()).cos()
+        let radius = (-2.0 * (1.0 - self.next_f64()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.next_f64()).cos()
     }
 
     /// Returns a Poisson-distributed number (Knuth: count factors until their product is small).
     pub(super) fn poisson(&mut self, mean: f64) -> u32 {
-        let (mut count, mut left) = (0, mean);
-        while left > 0.0 {
+        let (mut count, mut remaining) = (0, mean);
+        while remaining > 0.0 {
             // In parts, so that the exponential does not underflow.
-            let part = left.min(500.0);
-            left -= part;
-            let (end, mut product) = ((-part).exp(), self.unit());
+            let part = remaining.min(500.0);
+            remaining -= part;
+            let (end, mut product) = ((-part).exp(), self.next_f64());
             while product > end {
                 count += 1;
-                product *= self.unit();
+                product *= self.next_f64();
             }
         }
         count
@@ -75,8 +75,8 @@ mod tests {
 
     #[test]
     fn the_generator_is_the_published_one() {
-        let mut random = Random::new(1_234_567);
-        let words = [random.word(), random.word(), random.word()];
+        let mut random = SplitMix64::new(1_234_567);
+        let words = [random.next_u64(), random.next_u64(), random.next_u64()];
         assert_eq!(
             words,
             [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn the_distributions_have_their_moments() {
-        let mut random = Random::new(7);
+        let mut random = SplitMix64::new(7);
         let draws = 200_000;
         let moments = |values: &[f64]| {
             let mean = values.iter().sum::<f64>() / values.len() as f64;

@@ -20,7 +20,7 @@ pub enum RateSpec {
     /// A constant rate.
     Constant(Rate),
     /// A rate that changes at given times.
-    Steps(Steps),
+    Steps(RateSteps),
     /// A Mahimahi trace file.
     Trace(PathBuf),
     /// A generated trace.
@@ -29,7 +29,7 @@ pub enum RateSpec {
 
 /// A rate that changes at given times after the start of the link.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Steps {
+pub struct RateSteps {
     /// The steps in order of time; the first is at 0.
     pub steps: Vec<RateStep>,
     /// Period after which they repeat; if absent, the last step lasts forever.
@@ -62,20 +62,20 @@ impl RateSpec {
 
     /// Returns the average bits per second, 1 if unknown.
     #[must_use]
-    pub fn as_bits_per_second(&self) -> u64 {
+    pub fn mean_bits_per_second(&self) -> u64 {
         self.mean().map_or(1, Rate::as_bits_per_second)
     }
 
     /// Returns the average megabits per second.
     #[must_use]
-    pub fn as_mbit(&self) -> f64 {
-        self.as_bits_per_second() as f64 / 1e6
+    pub fn mean_mbit(&self) -> f64 {
+        self.mean_bits_per_second() as f64 / 1e6
     }
 
-    /// Resolves a relative path of the trace file, if there is one, against `folder`.
-    pub(super) fn relative_to(&mut self, folder: &Path) {
+    /// Resolves a relative path of the trace file, if there is one, against `directory`.
+    pub(super) fn resolve_trace_path(&mut self, directory: &Path) {
         if let Self::Trace(file) = self {
-            *file = folder.join(&*file);
+            *file = directory.join(&*file);
         }
     }
 
@@ -94,7 +94,7 @@ impl RateSpec {
     }
 }
 
-impl Steps {
+impl RateSteps {
     pub(super) fn check(&self) -> Result<(), SpecError> {
         if self.steps.first().is_none_or(|first| !first.at.is_zero()) {
             return Err(SpecError::Value("rate.steps: the first step must be at_ms = 0".into()));
@@ -143,7 +143,7 @@ impl fmt::Display for RateSpec {
             Self::Steps(steps) => {
                 let rates = || steps.steps.iter().map(|step| step.rate);
                 match (rates().min(), rates().max()) {
-                    (Some(least), Some(most)) => write!(f, "{least} to {most} in steps"),
+                    (Some(min), Some(max)) => write!(f, "{min} to {max} in steps"),
                     _ => f.write_str("no rate"),
                 }
             }
@@ -174,7 +174,7 @@ impl Serialize for RateSpec {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let table = match self {
             Self::Constant(rate) => return rate.serialize(serializer),
-            Self::Steps(Steps { steps, repeat }) => Table {
+            Self::Steps(RateSteps { steps, repeat }) => Table {
                 steps: steps.clone(),
                 repeat_ms: repeat.map(millis::of),
                 ..Table::default()
@@ -224,7 +224,7 @@ impl<'de> Visitor<'de> for RateSpecVisitor {
             repeat.transpose().map_err(|_| Error::custom("repeat_ms is not a duration"))?;
         match table {
             Table { steps, trace: None, lte: None, .. } if !steps.is_empty() => {
-                Ok(RateSpec::Steps(Steps { steps, repeat }))
+                Ok(RateSpec::Steps(RateSteps { steps, repeat }))
             }
             _ if repeat.is_some() => Err(Error::custom("repeat_ms applies only to steps")),
             Table { steps, trace: Some(file), lte: None, .. } if steps.is_empty() => {

@@ -12,7 +12,7 @@ use super::{LossSpec, Qdisc, Rate, RateSpec, SpecError};
 use crate::millis;
 
 /// Default MTU of a link, in bytes of an IP packet.
-pub const USUAL_MTU: u32 = 1_500;
+pub const DEFAULT_MTU: u32 = 1_500;
 
 /// Limit of a queue. The packet on the wire is not counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,17 +55,17 @@ pub struct DirectionSpec {
     #[serde(default, skip_serializing_if = "Qdisc::is_default")]
     pub discipline: Qdisc,
     /// The MTU in bytes: larger IP packets are dropped.
-    #[serde(default = "usual_mtu", skip_serializing_if = "is_usual_mtu")]
+    #[serde(default = "default_mtu", skip_serializing_if = "is_default_mtu")]
     pub mtu: u32,
 }
 
-const fn usual_mtu() -> u32 {
-    USUAL_MTU
+const fn default_mtu() -> u32 {
+    DEFAULT_MTU
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-const fn is_usual_mtu(mtu: &u32) -> bool {
-    *mtu == USUAL_MTU
+const fn is_default_mtu(mtu: &u32) -> bool {
+    *mtu == DEFAULT_MTU
 }
 
 impl DirectionSpec {
@@ -79,13 +79,13 @@ impl DirectionSpec {
             loss: None,
             queue,
             discipline: Qdisc::DropTail,
-            mtu: USUAL_MTU,
+            mtu: DEFAULT_MTU,
         }
     }
 
-    /// Validates the values and creates the wire: reads the trace file, or generates the trace
-    /// from the run's seed.
-    pub(super) fn wire(&self, seed: u64) -> Result<Transmitter, SpecError> {
+    /// Validates the values and creates the transmitter: reads the trace file, or generates the
+    /// trace from the run's seed.
+    pub(super) fn build_transmitter(&self, seed: u64) -> Result<Transmitter, SpecError> {
         if !(68..=65_535).contains(&self.mtu) {
             let text = format!("mtu = {} is not from 68 to 65535 bytes", self.mtu);
             return Err(SpecError::Value(text));
@@ -100,7 +100,7 @@ impl DirectionSpec {
                 Ok(Transmitter::steps(steps.clone()))
             }
             (rate, None) => {
-                Ok(Transmitter::constant(Rate::bits_per_second(rate.as_bits_per_second())))
+                Ok(Transmitter::constant(Rate::bits_per_second(rate.mean_bits_per_second())))
             }
         }
     }
@@ -142,11 +142,11 @@ impl LinkSpec {
         self.to_client.delay + self.to_server.delay
     }
 
-    /// Resolves relative paths of trace files against `folder`.
+    /// Resolves relative paths of trace files against `directory`.
     #[must_use]
-    pub fn relative_to(mut self, folder: &Path) -> Self {
-        self.to_client.rate.relative_to(folder);
-        self.to_server.rate.relative_to(folder);
+    pub fn resolve_trace_paths(mut self, directory: &Path) -> Self {
+        self.to_client.rate.resolve_trace_path(directory);
+        self.to_server.rate.resolve_trace_path(directory);
         self
     }
 
@@ -155,8 +155,8 @@ impl LinkSpec {
     /// # Errors
     /// The first invalid value, or the error of a trace file.
     pub fn check(&self) -> Result<(), SpecError> {
-        self.to_client.wire(0).map_err(|error| error.of("to_client"))?;
-        self.to_server.wire(0).map_err(|error| error.of("to_server"))?;
+        self.to_client.build_transmitter(0).map_err(|error| error.in_direction("to_client"))?;
+        self.to_server.build_transmitter(0).map_err(|error| error.in_direction("to_server"))?;
         Ok(())
     }
 }

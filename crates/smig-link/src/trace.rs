@@ -27,10 +27,10 @@ impl Trace {
     pub fn new(millis: Vec<u32>) -> Result<Self, TraceError> {
         let pairs = millis.windows(2).enumerate();
         if let Some((index, pair)) = pairs.into_iter().find(|(_, pair)| pair[0] > pair[1]) {
-            return Err(TraceError::Order { line: index + 2, millis: pair[1], before: pair[0] });
+            return Err(TraceError::Order { line: index + 2, millis: pair[1], previous: pair[0] });
         }
         match millis.last() {
-            None | Some(0) => Err(TraceError::Empty),
+            None | Some(0) => Err(TraceError::ZeroLength),
             Some(_) => Ok(Self { millis }),
         }
     }
@@ -48,15 +48,15 @@ impl Trace {
         Self { millis: (1..=opportunities).map(at).collect() }
     }
 
-    /// Returns the rate in each interval of this length; a partial interval at the end is left out.
+    /// Returns the rate in each interval of this length, without a partial interval at the end.
     #[must_use]
     pub fn rates(&self, interval: Duration) -> Vec<Rate> {
         let interval = u32::try_from(interval.as_millis()).unwrap_or(u32::MAX).max(1);
-        let by = |at: u32| self.millis.partition_point(|&millis| millis <= at);
+        let count_until = |at: u32| self.millis.partition_point(|&millis| millis <= at);
         let rate = |round: u32| {
             // The first interval also includes the opportunities at 0.
-            let before = if round == 0 { 0 } else { by(round * interval) };
-            let opportunities = (by((round + 1) * interval) - before) as u64;
+            let before = if round == 0 { 0 } else { count_until(round * interval) };
+            let opportunities = (count_until((round + 1) * interval) - before) as u64;
             let bits = opportunities * OPPORTUNITY_BYTES * 8;
             Rate::bits_per_second(bits * 1_000 / u64::from(interval))
         };
@@ -91,9 +91,9 @@ impl Trace {
     pub(super) fn opportunities_by(&self, since_start: Duration) -> u64 {
         let millis = since_start.as_millis();
         let length = u128::from(self.length_ms());
-        let (rounds, rest) = ((millis / length) as u64, (millis % length) as u32);
-        let in_rest = self.millis.partition_point(|&at| at <= rest) as u64;
-        rounds * self.millis.len() as u64 + in_rest
+        let (rounds, remainder) = ((millis / length) as u64, (millis % length) as u32);
+        let in_partial_round = self.millis.partition_point(|&at| at <= remainder) as u64;
+        rounds * self.millis.len() as u64 + in_partial_round
     }
 }
 
@@ -109,8 +109,8 @@ impl FromStr for Trace {
             }
             let number = |_| TraceError::Number { line: index + 1, text: line.to_owned() };
             let at: u32 = line.parse().map_err(number)?;
-            if let Some(&before) = millis.last().filter(|&&before| before > at) {
-                return Err(TraceError::Order { line: index + 1, millis: at, before });
+            if let Some(&previous) = millis.last().filter(|&&before| before > at) {
+                return Err(TraceError::Order { line: index + 1, millis: at, previous });
             }
             millis.push(at);
         }
@@ -127,11 +127,11 @@ impl fmt::Display for Trace {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{RateStep, Steps};
+    use super::super::{RateStep, RateSteps};
     use super::*;
 
     #[test]
-    fn text_and_trace_are_the_same() {
+    fn a_trace_round_trips_through_text() {
         let trace: Trace = "0\n3\n3\n10\n".parse().unwrap();
         assert_eq!(trace.millis(), [0, 3, 3, 10]);
         assert_eq!(trace.to_string(), "0\n3\n3\n10\n");
@@ -154,20 +154,20 @@ mod tests {
         for (rate, seconds) in [(Rate::mbit(12), 1), (Rate::mbit(10), 60), (Rate::kbit(780), 10)] {
             let trace = Trace::constant(rate, Duration::from_secs(seconds));
             assert_eq!(trace.length(), Duration::from_secs(seconds));
-            let off = trace.mean().as_mbit() / rate.as_mbit() - 1.0;
-            assert!(off.abs() < 0.002, "{rate}: {}", trace.mean());
+            let relative_error = trace.mean().as_mbit() / rate.as_mbit() - 1.0;
+            assert!(relative_error.abs() < 0.002, "{rate}: {}", trace.mean());
         }
     }
 
     #[test]
-    fn rates_become_a_trace_and_a_trace_rates() {
+    fn steps_become_a_trace_and_the_trace_has_their_rates() {
         let step = |at, mbit| RateStep { at: Duration::from_secs(at), rate: Rate::mbit(mbit) };
-        let steps = Steps { steps: vec![step(0, 12), step(1, 3), step(3, 24)], repeat: None };
+        let steps = RateSteps { steps: vec![step(0, 12), step(1, 3), step(3, 24)], repeat: None };
         let trace = Trace::from_steps(&steps, Duration::from_secs(4)).unwrap();
         assert_eq!(trace.length(), Duration::from_secs(4));
         let rates = trace.rates(Duration::from_secs(1));
         assert_eq!(rates, [12, 3, 3, 24].map(Rate::mbit));
-        let late = Steps { steps: vec![step(1, 12)], repeat: None };
+        let late = RateSteps { steps: vec![step(1, 12)], repeat: None };
         assert!(Trace::from_steps(&late, Duration::from_secs(4)).is_err());
     }
 

@@ -6,32 +6,32 @@
 use std::time::Duration;
 
 use super::trace::OPPORTUNITY_BYTES;
-use super::{Rate, RateStep, SpecError, Steps, Time, Trace};
+use super::{Rate, RateStep, RateSteps, SpecError, Time, Trace};
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// The wire of one direction.
+/// The transmitter of one direction, by kind of rate.
 #[derive(Debug)]
 pub(super) enum Transmitter {
-    Constant(Constant),
+    Constant(ConstantRate),
     Steps(SteppedRate),
-    Trace(Opportunities),
+    Trace(TraceCursor),
 }
 
 impl Transmitter {
     pub(super) const fn constant(rate: Rate) -> Self {
-        Self::Constant(Constant { rate: rate.as_bits_per_second(), left: Remainder::NONE })
+        Self::Constant(ConstantRate { rate: rate.as_bits_per_second(), remainder: Remainder::NONE })
     }
 
-    pub(super) fn steps(steps: Steps) -> Self {
+    pub(super) fn steps(steps: RateSteps) -> Self {
         let origin = Time::ZERO;
-        let Steps { steps, repeat } = steps;
-        Self::Steps(SteppedRate { steps, repeat, origin, left: Remainder::NONE })
+        let RateSteps { steps, repeat } = steps;
+        Self::Steps(SteppedRate { steps, repeat, origin, remainder: Remainder::NONE })
     }
 
     pub(super) const fn trace(trace: Trace) -> Self {
         let (origin, current) = (Time::ZERO, (Time::ZERO, 0));
-        Self::Trace(Opportunities { trace, origin, round: 0, index: 0, current })
+        Self::Trace(TraceCursor { trace, origin, round: 0, index: 0, current })
     }
 
     /// Sets the origin of steps and traces.
@@ -39,31 +39,31 @@ impl Transmitter {
         match self {
             Self::Constant(_) => {}
             Self::Steps(steps) => steps.origin = origin,
-            Self::Trace(trace) => {
-                trace.origin = origin;
-                (trace.round, trace.index) = (0, 0);
-                trace.current = (origin, 0);
+            Self::Trace(cursor) => {
+                cursor.origin = origin;
+                (cursor.round, cursor.index) = (0, 0);
+                cursor.current = (origin, 0);
             }
         }
     }
 
-    /// Returns the earliest time from `at` on at which a first bit can leave.
+    /// Returns the earliest time, not before `at`, at which a first bit can leave.
     #[inline]
     pub(super) fn ready(&mut self, at: Time) -> Time {
         match self {
             Self::Constant(_) | Self::Steps(_) => at,
-            Self::Trace(trace) => trace.ready(at),
+            Self::Trace(cursor) => cursor.ready(at),
         }
     }
 
     /// Sends `bytes` from `start`, a time that [`ready`](Self::ready) returned. Returns when the last
     /// bit leaves.
     #[inline]
-    pub(super) fn carry(&mut self, start: Time, bytes: u64) -> Time {
+    pub(super) fn transmit(&mut self, start: Time, bytes: u64) -> Time {
         match self {
-            Self::Constant(constant) => constant.carry(start, bytes),
-            Self::Steps(steps) => steps.carry(start, bytes),
-            Self::Trace(trace) => trace.carry(start, bytes),
+            Self::Constant(constant) => constant.transmit(start, bytes),
+            Self::Steps(steps) => steps.transmit(start, bytes),
+            Self::Trace(cursor) => cursor.transmit(start, bytes),
         }
     }
 
@@ -72,9 +72,11 @@ impl Transmitter {
         match self {
             Self::Constant(constant) => constant.rate as f64 / 8.0 * to.since(from).as_secs_f64(),
             Self::Steps(steps) => steps.capacity(from, to),
-            Self::Trace(trace) => {
-                let by = |at: Time| trace.trace.opportunities_by(at.since(trace.origin));
-                by(to).saturating_sub(by(from)) as f64 * OPPORTUNITY_BYTES as f64
+            Self::Trace(cursor) => {
+                let opportunities_until =
+                    |at: Time| cursor.trace.opportunities_by(at.since(cursor.origin));
+                opportunities_until(to).saturating_sub(opportunities_until(from)) as f64
+                    * OPPORTUNITY_BYTES as f64
             }
         }
     }
@@ -91,7 +93,7 @@ impl Remainder {
     const NONE: Self = Self { at: Time::ZERO, work: 0 };
 
     /// Returns the error to add for a packet that starts at `start`: 0 after an idle period.
-    fn before(self, start: Time) -> u64 {
+    fn carried_into(self, start: Time) -> u64 {
         if self.at == start { self.work } else { 0 }
     }
 }
@@ -102,16 +104,16 @@ fn work_of(bytes: u64) -> u64 {
 }
 
 #[derive(Debug)]
-pub(super) struct Constant {
+pub(super) struct ConstantRate {
     rate: u64,
-    left: Remainder,
+    remainder: Remainder,
 }
 
-impl Constant {
-    fn carry(&mut self, start: Time, bytes: u64) -> Time {
-        let work = work_of(bytes).saturating_add(self.left.before(start));
+impl ConstantRate {
+    fn transmit(&mut self, start: Time, bytes: u64) -> Time {
+        let work = work_of(bytes).saturating_add(self.remainder.carried_into(start));
         let at = start + Duration::from_nanos(work / self.rate);
-        self.left = Remainder { at, work: work % self.rate };
+        self.remainder = Remainder { at, work: work % self.rate };
         at
     }
 }
@@ -121,17 +123,17 @@ pub(super) struct SteppedRate {
     steps: Vec<RateStep>,
     repeat: Option<Duration>,
     origin: Time,
-    left: Remainder,
+    remainder: Remainder,
 }
 
 impl SteppedRate {
-    fn carry(&mut self, start: Time, bytes: u64) -> Time {
-        let mut work = work_of(bytes).saturating_add(self.left.before(start));
+    fn transmit(&mut self, start: Time, bytes: u64) -> Time {
+        let mut work = work_of(bytes).saturating_add(self.remainder.carried_into(start));
         let mut at = start;
         loop {
             let (rate, end) = self.segment(at);
-            let possible = end.map(|end| u128::from(rate) * end.since(at).as_nanos());
-            if let (Some(end), Some(possible)) = (end, possible)
+            let segment_work = end.map(|end| u128::from(rate) * end.since(at).as_nanos());
+            if let (Some(end), Some(possible)) = (end, segment_work)
                 && possible <= u128::from(work)
             {
                 work -= possible as u64;
@@ -139,7 +141,7 @@ impl SteppedRate {
                 continue;
             }
             at = at + Duration::from_nanos(work / rate);
-            self.left = Remainder { at, work: work % rate };
+            self.remainder = Remainder { at, work: work % rate };
             return at;
         }
     }
@@ -176,7 +178,7 @@ impl SteppedRate {
 
 /// A trace and the position in it.
 #[derive(Debug)]
-pub(super) struct Opportunities {
+pub(super) struct TraceCursor {
     trace: Trace,
     origin: Time,
     /// Completed repetitions before the next opportunity.
@@ -187,10 +189,10 @@ pub(super) struct Opportunities {
     current: (Time, u64),
 }
 
-impl Opportunities {
+impl TraceCursor {
     fn ready(&mut self, at: Time) -> Time {
-        let (current, left) = self.current;
-        if left > 0 && current >= at {
+        let (current, unused) = self.current;
+        if unused > 0 && current >= at {
             return current;
         }
         if self.next() < at {
@@ -201,21 +203,21 @@ impl Opportunities {
 
     /// The unused part of an opportunity is lost unless a packet is queued at
     /// that time, as in Mahimahi.
-    fn carry(&mut self, start: Time, bytes: u64) -> Time {
-        let mut missing = bytes;
+    fn transmit(&mut self, start: Time, bytes: u64) -> Time {
+        let mut unsent = bytes;
         if self.current.0 == start {
-            let used = missing.min(self.current.1);
-            missing -= used;
+            let used = unsent.min(self.current.1);
+            unsent -= used;
             self.current.1 -= used;
         }
-        while missing > 0 {
+        while unsent > 0 {
             let at = self.next();
             self.index += 1;
             if self.index == self.trace.millis().len() {
                 (self.round, self.index) = (self.round + 1, 0);
             }
-            let used = missing.min(OPPORTUNITY_BYTES);
-            missing -= used;
+            let used = unsent.min(OPPORTUNITY_BYTES);
+            unsent -= used;
             self.current = (at, OPPORTUNITY_BYTES - used);
         }
         self.current.0
@@ -248,13 +250,13 @@ impl Trace {
     ///
     /// # Errors
     /// When the steps are invalid, or the trace would have no length.
-    pub fn from_steps(steps: &Steps, length: Duration) -> Result<Self, SpecError> {
+    pub fn from_steps(steps: &RateSteps, length: Duration) -> Result<Self, SpecError> {
         steps.check()?;
-        let mut wire = Transmitter::steps(steps.clone());
+        let mut transmitter = Transmitter::steps(steps.clone());
         let (mut at, mut millis) = (Time::ZERO, Vec::new());
         let end = Time::ZERO + length;
         loop {
-            at = wire.carry(at, OPPORTUNITY_BYTES);
+            at = transmitter.transmit(at, OPPORTUNITY_BYTES);
             if at > end {
                 break;
             }

@@ -39,8 +39,8 @@ impl Time {
 impl Add<Duration> for Time {
     type Output = Self;
 
-    fn add(self, later: Duration) -> Self {
-        let nanos = u64::try_from(later.as_nanos()).unwrap_or(u64::MAX);
+    fn add(self, duration: Duration) -> Self {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         Self(self.0.saturating_add(nanos))
     }
 }
@@ -60,7 +60,7 @@ impl Sub for Time {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rate(u64);
 
-/// A text that is not a rate.
+/// A string that is not a rate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a rate; write it like \"10 Mbit/s\", \"780 kbit/s\" or \"1 Gbit/s\"")]
 pub struct RateError(String);
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_is_read_as_it_is_written() {
+    fn a_rate_round_trips_through_text() {
         for bits in [1, 999, 780_000, 1_638_400, 7_777_777, 1_000_000_000] {
             let rate = Rate::bits_per_second(bits);
             assert_eq!(rate.to_string().parse(), Ok(rate), "{rate}");

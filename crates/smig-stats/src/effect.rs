@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::sorted;
+use super::sorted_finite;
 
 /// Magnitude of an effect, by the common thresholds of Romano et al. (2006): |δ| below 0.147, 0.33,
 /// 0.474.
@@ -45,7 +45,7 @@ pub struct Effect {
 /// Computes Cliff's delta of the first list against the second; `None` if either is empty.
 #[must_use]
 pub fn cliffs_delta(first: &[f64], second: &[f64]) -> Option<Effect> {
-    let (first, second) = (sorted(first), sorted(second));
+    let (first, second) = (sorted_finite(first), sorted_finite(second));
     if first.is_empty() || second.is_empty() {
         return None;
     }
@@ -77,21 +77,21 @@ mod tests {
         assert_eq!(delta(&[3.0, 4.0], &[1.0, 2.0]), 1.0);
         assert_eq!(delta(&[1.0, 2.0], &[3.0, 4.0]), -1.0);
         assert_eq!(delta(&[1.0, 2.0], &[1.0, 2.0]), 0.0);
-        // Wins 19>17,12,11; 22 and 24 and 29 beat all four; 16 beats two: U = 17 of 20.
+        // Pairs won: 19 beats 17, 12, 11; 22, 24 and 29 beat all four; 16 beats two: U = 17 of 20.
         let delta = delta(&[19.0, 22.0, 16.0, 29.0, 24.0], &[20.0, 11.0, 17.0, 12.0]);
         assert!((delta - (2.0 * 17.0 / 20.0 - 1.0)).abs() < 1e-12);
         assert_eq!(cliffs_delta(&[], &[1.0]), None);
     }
 
     #[test]
-    fn words_begin_at_their_bounds() {
+    fn magnitudes_begin_at_their_thresholds() {
         // One value against a thousand: delta follows from the share of values below it.
         let against: Vec<f64> = (0..1_000).map(f64::from).collect();
-        let word = |below: f64| cliffs_delta(&[below - 0.5], &against).unwrap().magnitude;
-        assert_eq!(word(573.0), Magnitude::Negligible); // 0.146
-        assert_eq!(word(574.0), Magnitude::Small); // 0.148
-        assert_eq!(word(666.0), Magnitude::Medium); // 0.332
-        assert_eq!(word(738.0), Magnitude::Large); // 0.476
-        assert_eq!(word(0.0), Magnitude::Large); // -1
+        let magnitude_of = |below: f64| cliffs_delta(&[below - 0.5], &against).unwrap().magnitude;
+        assert_eq!(magnitude_of(573.0), Magnitude::Negligible); // 0.146
+        assert_eq!(magnitude_of(574.0), Magnitude::Small); // 0.148
+        assert_eq!(magnitude_of(666.0), Magnitude::Medium); // 0.332
+        assert_eq!(magnitude_of(738.0), Magnitude::Large); // 0.476
+        assert_eq!(magnitude_of(0.0), Magnitude::Large); // -1
     }
 }

@@ -3,7 +3,7 @@
 //! Owns every definition of a median, a percentile, an interval, a test and an effect size that the
 //! lab reports, so that all reports use the same definitions. Randomness comes from a seed: the
 //! same values give the same interval on every machine, in every version. This crate must never
-//! read a clock, a file or a result's format.
+//! read a clock or a file, or depend on the format of results.
 //!
 //! | question | answer |
 //! |---|---|
@@ -21,9 +21,11 @@ mod quantile;
 mod rank;
 mod summary;
 
-pub use bootstrap::{Bootstrap, Contrast, Contrasted, Drawn, Interval, LEAST_RUNS, Run, Statistic};
+pub use bootstrap::{
+    Bootstrap, Contrast, ContrastResult, Interval, MIN_RUNS, ResamplingUnit, Run, Statistic,
+};
 pub use effect::{Effect, Magnitude, cliffs_delta};
 pub use proportion::wilson;
 pub use quantile::quantile;
-pub use rank::{Method, RankTest, mann_whitney};
-pub use summary::{Summary, mean, median, sorted};
+pub use rank::{PValueMethod, RankTest, mann_whitney};
+pub use summary::{Summary, mean, median, sorted_finite};

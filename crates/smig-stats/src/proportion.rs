@@ -16,9 +16,13 @@ pub fn wilson(hits: u64, trials: u64) -> Option<Interval> {
     let share = hits.min(trials) as f64 / n;
     let z2 = Z95 * Z95;
     let middle = (share + z2 / (2.0 * n)) / (1.0 + z2 / n);
-    let half = Z95 / (1.0 + z2 / n) * (share * (1.0 - share) / n + z2 / (4.0 * n * n)).sqrt();
-    let clean = |value: f64| if value < 1e-15 { 0.0 } else { value.min(1.0) };
-    Some(Interval { low: clean(middle - half), high: clean(middle + half), level: 0.95 })
+    let half_width = Z95 / (1.0 + z2 / n) * (share * (1.0 - share) / n + z2 / (4.0 * n * n)).sqrt();
+    let clamp = |value: f64| if value < 1e-15 { 0.0 } else { value.min(1.0) };
+    Some(Interval {
+        low: clamp(middle - half_width),
+        high: clamp(middle + half_width),
+        level: 0.95,
+    })
 }
 
 #[cfg(test)]
@@ -27,7 +31,7 @@ mod tests {
 
     /// SciPy 1.17: `binomtest(hits, trials).proportion_ci(method='wilson')`.
     #[test]
-    fn shares_have_scipys_interval() {
+    fn intervals_match_scipy() {
         for (hits, trials, low, high) in [
             (8, 100, 0.041_093_461_484_380_61, 0.149_981_077_009_487_35),
             (0, 50, 0.0, 0.071_347_599_133_358_72),

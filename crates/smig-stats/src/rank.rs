@@ -7,12 +7,12 @@
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of values in both lists together for the exact test.
-const EXACT_UP_TO: usize = 60;
+const MAX_EXACT_VALUES: usize = 60;
 
-/// How the p value was computed.
+/// How a p value is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Method {
+pub enum PValueMethod {
     /// Counted over all ways to divide the values between the lists.
     Exact,
     /// The normal approximation.
@@ -27,19 +27,19 @@ pub struct RankTest {
     /// Two-sided p value: the probability of a difference at least this large if both lists come
     /// from one distribution and their values are independent.
     pub p: f64,
-    /// Where `p` comes from.
-    pub method: Method,
+    /// How `p` was computed.
+    pub method: PValueMethod,
 }
 
 /// Tests the first list against the second, two-sided. `None` if either has no finite values.
 #[must_use]
 pub fn mann_whitney(first: &[f64], second: &[f64]) -> Option<RankTest> {
-    let ranks = Ranks::of(first, second)?;
+    let ranks = Ranks::new(first, second)?;
     let u = ranks.u();
-    let (p, method) = if ranks.first + ranks.second <= EXACT_UP_TO {
-        (ranks.exact(), Method::Exact)
+    let (p, method) = if ranks.first_count + ranks.second_count <= MAX_EXACT_VALUES {
+        (ranks.exact_p(), PValueMethod::Exact)
     } else {
-        (ranks.normal(u), Method::Normal)
+        (ranks.normal_p(u), PValueMethod::Normal)
     };
     Some(RankTest { u, p, method })
 }
@@ -49,15 +49,15 @@ struct Ranks {
     /// Twice the rank of each value, so that midranks are integers.
     doubled: Vec<usize>,
     /// Twice the rank sum of the first list.
-    sum: usize,
-    first: usize,
-    second: usize,
+    doubled_sum: usize,
+    first_count: usize,
+    second_count: usize,
     /// The sum of t³ - t over groups of t equal values.
     ties: f64,
 }
 
 impl Ranks {
-    fn of(first: &[f64], second: &[f64]) -> Option<Self> {
+    fn new(first: &[f64], second: &[f64]) -> Option<Self> {
         let mut all: Vec<(f64, bool)> = first
             .iter()
             .map(|value| (*value, true))
@@ -68,60 +68,60 @@ impl Ranks {
         let count = all.iter().filter(|(_, of_first)| *of_first).count();
         let mut ranks = Self {
             doubled: Vec::with_capacity(all.len()),
-            sum: 0,
-            first: count,
-            second: all.len() - count,
+            doubled_sum: 0,
+            first_count: count,
+            second_count: all.len() - count,
             ties: 0.0,
         };
         for equal in all.chunk_by(|a, b| a.0 == b.0) {
             // Ranks start at 1: the first and the last rank of the group add up to twice the
             // midrank.
             let doubled = 2 * ranks.doubled.len() + equal.len() + 1;
-            ranks.sum += doubled * equal.iter().filter(|(_, of_first)| *of_first).count();
+            ranks.doubled_sum += doubled * equal.iter().filter(|(_, of_first)| *of_first).count();
             ranks.doubled.extend(equal.iter().map(|_| doubled));
             let size = equal.len() as f64;
             ranks.ties += size.powi(3) - size;
         }
-        (ranks.first > 0 && ranks.second > 0).then_some(ranks)
+        (ranks.first_count > 0 && ranks.second_count > 0).then_some(ranks)
     }
 
     fn u(&self) -> f64 {
-        let least = self.first * (self.first + 1);
-        (self.sum - least) as f64 / 2.0
+        let min = self.first_count * (self.first_count + 1);
+        (self.doubled_sum - min) as f64 / 2.0
     }
 
     /// Counts the ways to draw as many values as the first list has, for each (doubled) rank sum.
-    /// In floating point: 60 values have more ways than fit 64 bits, and 15 digits suffice.
-    fn ways(&self) -> Vec<f64> {
-        let most: usize = self.doubled.iter().sum();
+    /// In floating point: up to 1.2e17 ways exceed its 53 bits, but 15 digits suffice.
+    fn count_ways(&self) -> Vec<f64> {
+        let max_sum: usize = self.doubled.iter().sum();
         // ways[drawn][sum]
-        let mut ways = vec![vec![0.0; most + 1]; self.first + 1];
+        let mut ways = vec![vec![0.0; max_sum + 1]; self.first_count + 1];
         ways[0][0] = 1.0;
-        let mut reached = 0;
+        let mut max_reached = 0;
         for (seen, rank) in self.doubled.iter().enumerate() {
-            for drawn in (0..self.first.min(seen + 1)).rev() {
+            for drawn in (0..self.first_count.min(seen + 1)).rev() {
                 let (fewer, more) = ways.split_at_mut(drawn + 1);
-                for (sum, from) in fewer[drawn][..=reached].iter().enumerate() {
+                for (sum, from) in fewer[drawn][..=max_reached].iter().enumerate() {
                     if *from > 0.0 {
                         more[0][sum + rank] += from;
                     }
                 }
             }
-            reached += rank;
+            max_reached += rank;
         }
         ways.pop().unwrap_or_default()
     }
 
-    fn exact(&self) -> f64 {
-        let ways = self.ways();
+    fn exact_p(&self) -> f64 {
+        let ways = self.count_ways();
         let all: f64 = ways.iter().sum();
-        let below: f64 = ways[..=self.sum].iter().sum();
-        let above: f64 = ways[self.sum..].iter().sum();
+        let below: f64 = ways[..=self.doubled_sum].iter().sum();
+        let above: f64 = ways[self.doubled_sum..].iter().sum();
         (2.0 * below.min(above) / all).min(1.0)
     }
 
-    fn normal(&self, u: f64) -> f64 {
-        let (first, second) = (self.first as f64, self.second as f64);
+    fn normal_p(&self, u: f64) -> f64 {
+        let (first, second) = (self.first_count as f64, self.second_count as f64);
         let all = first + second;
         let middle = first * second / 2.0;
         let ties = self.ties / (all * (all - 1.0));
@@ -141,29 +141,29 @@ mod tests {
     const DEPRESSIVES: [f64; 5] = [19.0, 22.0, 16.0, 29.0, 24.0];
     const OTHERS: [f64; 4] = [20.0, 11.0, 17.0, 12.0];
 
-    fn near(got: f64, wanted: f64) {
-        assert!((got - wanted).abs() < 1e-9 * wanted.max(1e-3), "{got} for {wanted}");
+    fn assert_near(got: f64, expected: f64) {
+        assert!((got - expected).abs() < 1e-9 * expected.max(1e-3), "{got} for {expected}");
     }
 
-    /// SciPy 1.17, `mannwhitneyu(..., method='exact')`: its own example, R's example of
+    /// SciPy 1.17, `mannwhitneyu(..., method='exact')`: SciPy's example, R's example of
     /// `wilcox.test`, lists that do not overlap, and two longer ones.
     #[test]
-    fn exact_p_values_are_scipys() {
+    fn exact_p_values_match_scipy() {
         let sum = mann_whitney(&DEPRESSIVES, &OTHERS).unwrap();
-        assert_eq!((sum.u, sum.method), (17.0, Method::Exact));
-        near(sum.p, 1.0 / 9.0);
+        assert_eq!((sum.u, sum.method), (17.0, PValueMethod::Exact));
+        assert_near(sum.p, 1.0 / 9.0);
         let a = [0.80, 0.83, 1.89, 1.04, 1.45, 1.38, 1.91, 1.64, 0.73, 1.46];
         let b = [1.15, 0.88, 0.90, 0.74, 1.21];
         let test = mann_whitney(&a, &b).unwrap();
         assert_eq!(test.u, 35.0);
-        near(test.p, 0.254_412_254_412_254_4);
+        assert_near(test.p, 0.254_412_254_412_254_4);
         let low: Vec<f64> = (1..=10).map(f64::from).collect();
         let high: Vec<f64> = (11..=20).map(f64::from).collect();
-        near(mann_whitney(&low, &high).unwrap().p, 1.082_508_822_446_903e-5);
+        assert_near(mann_whitney(&low, &high).unwrap().p, 1.082_508_822_446_903e-5);
         let a = [1.1, 2.3, 3.7, 4.2, 5.9, 6.1, 7.8, 8.4, 9.6, 10.3, 11.5, 12.7];
         let b =
             [2.9, 4.8, 6.6, 8.1, 9.2, 10.9, 12.2, 13.4, 14.6, 15.8, 16.1, 17.3, 18.5, 19.7, 20.9];
-        near(mann_whitney(&a, &b).unwrap().p, 0.007_404_224_378_245_108);
+        assert_near(mann_whitney(&a, &b).unwrap().p, 0.007_404_224_378_245_108);
     }
 
     /// SciPy 1.17, `method=PermutationMethod(n_resamples=inf)`: all divisions, with ties.
@@ -173,34 +173,34 @@ mod tests {
             mann_whitney(&[1.0, 2.0, 2.0, 3.0, 5.0, 8.0], &[2.0, 4.0, 4.0, 6.0, 9.0, 9.0, 10.0])
                 .unwrap();
         assert_eq!(test.u, 9.0);
-        near(test.p, 0.096_736_596_736_596_74);
+        assert_near(test.p, 0.096_736_596_736_596_74);
     }
 
     /// SciPy 1.17, `method='asymptotic'`.
     #[test]
-    fn the_approximation_is_scipys() {
+    fn the_normal_approximation_matches_scipy() {
         let a: Vec<f64> = (0..100).map(|i| f64::from((i * 37) % 101)).collect();
         let b: Vec<f64> = (0..80).map(|i| f64::from((i * 53) % 97 + 6)).collect();
         let test = mann_whitney(&a, &b).unwrap();
-        assert_eq!((test.u, test.method), (3_767.0, Method::Normal));
-        near(test.p, 0.503_278_668_729_900_9);
+        assert_eq!((test.u, test.method), (3_767.0, PValueMethod::Normal));
+        assert_near(test.p, 0.503_278_668_729_900_9);
         let ranks =
-            Ranks::of(&[1.0, 2.0, 2.0, 3.0, 5.0, 8.0], &[2.0, 4.0, 4.0, 6.0, 9.0, 9.0, 10.0])
+            Ranks::new(&[1.0, 2.0, 2.0, 3.0, 5.0, 8.0], &[2.0, 4.0, 4.0, 6.0, 9.0, 9.0, 10.0])
                 .unwrap();
-        near(ranks.normal(9.0), 0.097_607_069_473_352_52);
+        assert_near(ranks.normal_p(9.0), 0.097_607_069_473_352_52);
     }
 
     #[test]
-    fn both_methods_agree_where_they_meet() {
+    fn both_methods_agree_at_the_size_limit() {
         let a: Vec<f64> = (0..30).map(|i| f64::from(i * i % 47)).collect();
         let b: Vec<f64> = (0..30).map(|i| f64::from(i * 7 % 53) + 5.0).collect();
-        let ranks = Ranks::of(&a, &b).unwrap();
-        let (exact, normal) = (ranks.exact(), ranks.normal(ranks.u()));
+        let ranks = Ranks::new(&a, &b).unwrap();
+        let (exact, normal) = (ranks.exact_p(), ranks.normal_p(ranks.u()));
         assert!((exact - normal).abs() < 0.003, "{exact} and {normal}");
     }
 
     #[test]
-    fn what_is_all_equal_or_empty_shows_nothing() {
+    fn equal_or_empty_lists_show_no_difference() {
         assert_eq!(mann_whitney(&[1.0; 3], &[1.0; 4]).unwrap().p, 1.0);
         assert_eq!(mann_whitney(&[1.0; 50], &[1.0; 50]).unwrap().p, 1.0);
         assert_eq!(mann_whitney(&[], &[1.0]), None);

@@ -6,7 +6,7 @@ use super::quantile;
 
 /// Returns the finite values in ascending order; non-finite values are dropped.
 #[must_use]
-pub fn sorted(values: &[f64]) -> Vec<f64> {
+pub fn sorted_finite(values: &[f64]) -> Vec<f64> {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);
     sorted
@@ -22,7 +22,7 @@ pub fn mean(values: &[f64]) -> Option<f64> {
 /// `None` if there are no values.
 #[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
-    quantile(&sorted(values), 0.5)
+    quantile(&sorted_finite(values), 0.5)
 }
 
 /// Summary statistics of one list of values, in the values' unit. Percentiles are those of
@@ -55,21 +55,21 @@ impl Summary {
     /// Summarizes the finite values; `None` if there are none.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
-        let sorted = sorted(values);
+        let sorted = sorted_finite(values);
         let mean = mean(&sorted)?;
         let squares: f64 = sorted.iter().map(|value| (value - mean).powi(2)).sum();
-        let at = |q| quantile(&sorted, q);
+        let percentile = |q| quantile(&sorted, q);
         Some(Self {
             n: sorted.len(),
             mean,
             standard_deviation: (squares / (sorted.len() - 1).max(1) as f64).sqrt(),
-            min: at(0.0)?,
-            p25: at(0.25)?,
-            median: at(0.5)?,
-            p75: at(0.75)?,
-            p95: at(0.95)?,
-            p99: at(0.99)?,
-            max: at(1.0)?,
+            min: percentile(0.0)?,
+            p25: percentile(0.25)?,
+            median: percentile(0.5)?,
+            p75: percentile(0.75)?,
+            p95: percentile(0.95)?,
+            p99: percentile(0.99)?,
+            max: percentile(1.0)?,
         })
     }
 }
@@ -80,7 +80,7 @@ mod tests {
 
     /// NumPy 2: `mean`, `std(ddof=1)`, `quantile` (its default, linear).
     #[test]
-    fn a_summary_is_numpys() {
+    fn a_summary_matches_numpy() {
         let summary = Summary::of(&[3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0, 6.0]).unwrap();
         assert_eq!((summary.n, summary.mean, summary.median), (8, 3.875, 3.5));
         assert!((summary.p95 - 7.95).abs() < 1e-12, "{summary:?}");
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_are_no_numbers_do_not_count() {
+    fn non_finite_values_are_ignored() {
         let summary = Summary::of(&[f64::NAN, 2.0, f64::INFINITY]).unwrap();
         assert_eq!((summary.n, summary.median, summary.standard_deviation), (1, 2.0, 0.0));
         assert_eq!(Summary::of(&[f64::NAN]), None);

@@ -1,4 +1,4 @@
-//! Errors in a survey's input, with their place.
+//! Errors of a survey, with the location in its input.
 
 use std::io;
 use std::path::PathBuf;
@@ -27,18 +27,18 @@ pub enum SurveyError {
     },
     /// Malformed input.
     #[error(transparent)]
-    Damage(#[from] MalformedInput),
-    /// A results file that does not fit this crawl.
+    Malformed(#[from] MalformedInput),
+    /// A results file that this crawl cannot use.
     #[error("{}: {why}", path.display())]
-    Results {
+    UnusableResults {
         /// The file.
         path: PathBuf,
         /// The problem, and what to do about it.
         why: String,
     },
-    /// Addresses that cannot be crawled.
+    /// A start address or a contact that is not valid.
     #[error("{0}")]
-    Start(String),
+    InvalidArgument(String),
     /// The client could not be built.
     #[error("{0}")]
     Client(String),
@@ -46,32 +46,32 @@ pub enum SurveyError {
 
 /// A malformed part of the input.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{name}: {place}: {why}")]
+#[error("{name}: {location}: {reason}")]
 pub struct MalformedInput {
     /// The file, as the user named it.
     pub name: String,
     /// The line or the entry in the file.
-    pub place: String,
+    pub location: String,
     /// The problem, and what is expected.
-    pub why: String,
+    pub reason: String,
 }
 
-/// What to do on damaged input.
-#[expect(missing_debug_implementations, reason = "a closure has nothing to show")]
+/// What to do on malformed input.
+#[expect(missing_debug_implementations, reason = "a closure has no Debug")]
 pub enum OnMalformed<'a> {
     /// Stop counting.
     Stop,
-    /// Leave the piece out, count it as such, and report it.
+    /// Exclude the part, count it as excluded, and pass it to the callback.
     Skip(&'a mut dyn FnMut(&MalformedInput)),
 }
 
 impl OnMalformed<'_> {
-    /// Reports the damage, or returns it as an error.
-    pub(super) fn take(&mut self, damage: MalformedInput) -> Result<(), SurveyError> {
+    /// Passes malformed input to the callback, or returns it as an error.
+    pub(super) fn report(&mut self, malformed: MalformedInput) -> Result<(), SurveyError> {
         match self {
-            Self::Stop => Err(damage.into()),
-            Self::Skip(tell) => {
-                tell(&damage);
+            Self::Stop => Err(malformed.into()),
+            Self::Skip(callback) => {
+                callback(&malformed);
                 Ok(())
             }
         }

@@ -1,6 +1,6 @@
 //! Exports of the HTTP Archive: one row per request, as JSON lines or CSV, read as a stream.
 //!
-//! Owns the recognised columns; docs/survey.md has the query. Memory holds one row.
+//! Owns the recognised columns; docs/survey.md has the query. Only one row is in memory at a time.
 
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Read};
@@ -10,60 +10,61 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use super::error::{MalformedInput, OnMalformed, SurveyError};
-use super::har::{Response, SizeRule, shortened};
-use super::site::{Site, canonical};
+use super::har::{Response, SizeRule, shorten};
+use super::site::{Site, canonicalize};
 use super::tally::{Exclusion, SurveyCounts};
 
-/// The longest row, in bytes. A payload of the HTTP Archive has about 10 KB.
-const MAX_ROW: u64 = 64 << 20;
+/// Maximum length of a row. A payload of the HTTP Archive has about 10 KB.
+const MAX_ROW_BYTES: u64 = 64 << 20;
 
 /// Columns that name the landing page, preferred first.
-const PAGE: [&str; 2] = ["root_page", "page"];
+const PAGE_COLUMNS: [&str; 2] = ["root_page", "page"];
 
 /// Columns that hold a size, preferred first.
-const SIZE: [&str; 3] = ["size", "respBodySize", "respSize"];
+const SIZE_COLUMNS: [&str; 3] = ["size", "respBodySize", "respSize"];
 
 /// Columns that hold nested JSON.
-const NESTED: [&str; 2] = ["summary", "payload"];
+const NESTED_COLUMNS: [&str; 2] = ["summary", "payload"];
 
 /// Counts an export; `name` identifies it in errors. Input that begins with `{` is JSON lines,
 /// other input CSV.
 ///
 /// # Errors
-/// Input that cannot be read, and damaged rows if `on_damage` is [`OnMalformed::Stop`], with their line.
+/// When the input cannot be read, or a row is malformed and `on_malformed` is
+/// [`OnMalformed::Stop`], with its line.
 pub fn read_export(
-    from: impl Read,
+    input: impl Read,
     name: &str,
     tally: &mut SurveyCounts,
-    mut on_damage: OnMalformed<'_>,
+    mut on_malformed: OnMalformed<'_>,
 ) -> Result<(), SurveyError> {
-    let mut reader = BufReader::with_capacity(1 << 16, from);
-    let mut export = Export { name, tally, on_damage: &mut on_damage };
-    let first = reader.fill_buf().map_err(|cause| export.unreadable(cause))?;
+    let mut reader = BufReader::with_capacity(1 << 16, input);
+    let mut export = Export { name, tally, on_malformed: &mut on_malformed };
+    let first = reader.fill_buf().map_err(|cause| export.read_error(cause))?;
     match first.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'{') => export.json_lines(reader),
         Some(b'[') => Err(export
-            .damage(1, "a JSON array; one row per line is required: convert it with jq -c '.[]'")
+            .malformed(1, "a JSON array; one row per line is required: convert it with jq -c '.[]'")
             .into()),
         Some(_) => export.csv(reader),
-        None => Err(export.damage(1, "the file is empty; is the export complete?").into()),
+        None => Err(export.malformed(1, "the file is empty; is the export complete?").into()),
     }
 }
 
 struct Export<'a, 'b> {
     name: &'a str,
     tally: &'a mut SurveyCounts,
-    on_damage: &'a mut OnMalformed<'b>,
+    on_malformed: &'a mut OnMalformed<'b>,
 }
 
 impl Export<'_, '_> {
-    fn unreadable(&self, cause: io::Error) -> SurveyError {
+    fn read_error(&self, cause: io::Error) -> SurveyError {
         SurveyError::Read { name: self.name.to_owned(), cause }
     }
 
-    fn damage(&self, line: u64, why: impl Into<String>) -> MalformedInput {
-        let place = format!("line {line}");
-        MalformedInput { name: self.name.to_owned(), place, why: why.into() }
+    fn malformed(&self, line: u64, reason: impl Into<String>) -> MalformedInput {
+        let location = format!("line {line}");
+        MalformedInput { name: self.name.to_owned(), location, reason: reason.into() }
     }
 
     fn json_lines(&mut self, mut reader: impl BufRead) -> Result<(), SurveyError> {
@@ -72,35 +73,35 @@ impl Export<'_, '_> {
             text.clear();
             let read = reader
                 .by_ref()
-                .take(MAX_ROW)
+                .take(MAX_ROW_BYTES)
                 .read_until(b'\n', &mut text)
-                .map_err(|cause| self.unreadable(cause))?;
+                .map_err(|cause| self.read_error(cause))?;
             if read == 0 {
                 break;
             }
-            if read as u64 == MAX_ROW && text.last() != Some(&b'\n') {
-                return Err(self.damage(line, too_long()).into());
+            if read as u64 == MAX_ROW_BYTES && text.last() != Some(&b'\n') {
+                return Err(self.malformed(line, too_long()).into());
             }
             if text.trim_ascii().is_empty() {
                 continue;
             }
             let row = serde_json::from_slice::<Map<String, Value>>(&text)
                 .map_err(|error| format!("column {}: {error}", error.column()))
-                .and_then(|row| Row::of(&|column| named(&row, column).cloned()));
+                .and_then(|row| Row::parse(&|column| find_column(&row, column).cloned()));
             self.count(line, row)?;
         }
         Ok(())
     }
 
     fn csv(&mut self, reader: impl Read) -> Result<(), SurveyError> {
-        let read = Rc::new(Cell::new(0));
-        let metered = Metered { inner: reader, read: Rc::clone(&read) };
-        let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(metered);
+        let row_bytes = Rc::new(Cell::new(0));
+        let limited = RowLimitReader { inner: reader, row_bytes: Rc::clone(&row_bytes) };
+        let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(limited);
         let header = reader.headers().map_err(|error| self.csv_error(1, error))?.clone();
         self.check_header(&header)?;
         let mut record = csv::StringRecord::new();
         loop {
-            read.set(0);
+            row_bytes.set(0);
             let line = reader.position().line();
             match reader.read_record(&mut record) {
                 Ok(false) => return Ok(()),
@@ -113,7 +114,7 @@ impl Export<'_, '_> {
                         let at = header.iter().position(|name| is_named(name, column))?;
                         Some(Value::String(record.get(at)?.to_owned()))
                     };
-                    self.count(line, Row::of(&field))?;
+                    self.count(line, Row::parse(&field))?;
                 }
                 Err(error) if error.is_io_error() => return Err(self.csv_error(line, error)),
                 Err(error) => self.count(line, Err(error.to_string()))?,
@@ -124,10 +125,10 @@ impl Export<'_, '_> {
     fn csv_error(&self, line: u64, error: csv::Error) -> SurveyError {
         match error.into_kind() {
             csv::ErrorKind::Io(cause) if cause.kind() == io::ErrorKind::FileTooLarge => {
-                self.damage(line, too_long()).into()
+                self.malformed(line, too_long()).into()
             }
-            csv::ErrorKind::Io(cause) => self.unreadable(cause),
-            _ => self.damage(line, "not UTF-8; is the file still compressed?").into(),
+            csv::ErrorKind::Io(cause) => self.read_error(cause),
+            _ => self.malformed(line, "not UTF-8; is the file still compressed?").into(),
         }
     }
 
@@ -135,27 +136,27 @@ impl Export<'_, '_> {
         let has = |columns: &[&str]| {
             columns.iter().any(|column| header.iter().any(|name| is_named(name, column)))
         };
-        let missing = if !has(&PAGE) {
+        let missing = if !has(&PAGE_COLUMNS) {
             "root_page or page"
         } else if !has(&["url"]) {
             "url"
-        } else if !has(&SIZE) && !has(&NESTED) {
+        } else if !has(&SIZE_COLUMNS) && !has(&NESTED_COLUMNS) {
             "size, respBodySize, respSize, summary or payload"
         } else {
             return Ok(());
         };
-        let there: Vec<_> = header.iter().map(shortened).take(12).collect();
-        let there = there.join(", ");
-        Err(self.damage(1, format!("the header has no column {missing}; it has: {there}")))
+        let columns: Vec<_> = header.iter().map(shorten).take(12).collect();
+        let columns = columns.join(", ");
+        Err(self.malformed(1, format!("the header has no column {missing}; it has: {columns}")))
     }
 
     fn count(&mut self, line: u64, row: Result<Row, String>) -> Result<(), SurveyError> {
         match row {
             Ok(row) => row.count(self.tally),
             Err(why) => {
-                let damage = self.damage(line, why);
-                self.on_damage.take(damage)?;
-                self.tally.leave_out(Exclusion::Damaged);
+                let malformed = self.malformed(line, why);
+                self.on_malformed.report(malformed)?;
+                self.tally.exclude(Exclusion::Damaged);
             }
         }
         Ok(())
@@ -163,7 +164,7 @@ impl Export<'_, '_> {
 }
 
 fn too_long() -> String {
-    format!("the row is longer than {} MB; are line ends or quotes missing?", MAX_ROW >> 20)
+    format!("the row is longer than {} MB; are line ends or quotes missing?", MAX_ROW_BYTES >> 20)
 }
 
 /// Compares a column's name, ignoring case.
@@ -171,7 +172,7 @@ fn is_named(name: &str, column: &str) -> bool {
     name.trim_start_matches('\u{feff}').eq_ignore_ascii_case(column)
 }
 
-fn named<'a>(row: &'a Map<String, Value>, column: &str) -> Option<&'a Value> {
+fn find_column<'a>(row: &'a Map<String, Value>, column: &str) -> Option<&'a Value> {
     row.get(column)
         .or_else(|| row.iter().find(|(name, _)| is_named(name, column)).map(|(_, value)| value))
 }
@@ -180,69 +181,69 @@ fn named<'a>(row: &'a Map<String, Value>, column: &str) -> Option<&'a Value> {
 struct Row {
     site: Option<Site>,
     url: Url,
-    is_good: bool,
+    carries_object: bool,
     bytes: Option<u64>,
 }
 
 impl Row {
-    fn of(field: &dyn Fn(&str) -> Option<Value>) -> Result<Self, String> {
-        let page = PAGE.iter().find_map(|column| field(column).filter(is_there));
-        let page = address(page, "root_page or page")?;
-        let url = address(field("url"), "url")?;
-        let summary = field("summary").and_then(object);
-        let payload = field("payload").and_then(object);
+    fn parse(field: &dyn Fn(&str) -> Option<Value>) -> Result<Self, String> {
+        let page = PAGE_COLUMNS.iter().find_map(|column| field(column).filter(is_non_empty));
+        let page = parse_url(page, "root_page or page")?;
+        let url = parse_url(field("url"), "url")?;
+        let summary = field("summary").and_then(parse_object);
+        let payload = field("payload").and_then(parse_object);
         let response = payload
             .and_then(|mut entry| entry.remove("response"))
             .and_then(|response| serde_json::from_value::<Response>(response).ok());
-        let direct = |column: &&str| number(field(column)?);
-        let nested = |column: &&str| number(named(summary.as_ref()?, column)?.clone());
-        let bytes = SIZE
+        let direct = |column: &&str| parse_number(field(column)?);
+        let nested = |column: &&str| parse_number(find_column(summary.as_ref()?, column)?.clone());
+        let bytes = SIZE_COLUMNS
             .iter()
             .find_map(direct)
-            .or_else(|| SIZE.iter().find_map(nested))
+            .or_else(|| SIZE_COLUMNS.iter().find_map(nested))
             .or_else(|| response.as_ref()?.bytes(SizeRule::Transferred));
         let status = direct(&"status").or_else(|| nested(&"status"));
-        let is_good = match (status, &response) {
+        let carries_object = match (status, &response) {
             (Some(status), _) => matches!(status, 200 | 203 | 206),
-            (None, Some(response)) => response.status.is_none() || response.is_good(),
+            (None, Some(response)) => response.status.is_none() || response.carries_object(),
             // The query selected good responses only.
             (None, None) => true,
         };
-        Ok(Self { site: Site::of(&page), url, is_good, bytes })
+        Ok(Self { site: Site::from_url(&page), url, carries_object, bytes })
     }
 
     fn count(self, tally: &mut SurveyCounts) {
-        let Some(site) = self.site else { return tally.leave_out(Exclusion::NotWeb) };
-        tally.site(&site);
-        match Site::of(&self.url) {
-            None => tally.leave_out(Exclusion::NotWeb),
-            Some(host) if host != site => tally.leave_out(Exclusion::OffHost),
-            Some(_) if !self.is_good => tally.leave_out(Exclusion::Status),
+        let Some(site) = self.site else { return tally.exclude(Exclusion::NotWeb) };
+        tally.add_site(&site);
+        match Site::from_url(&self.url) {
+            None => tally.exclude(Exclusion::NotWeb),
+            Some(host) if host != site => tally.exclude(Exclusion::OffHost),
+            Some(_) if !self.carries_object => tally.exclude(Exclusion::Status),
             Some(_) => match self.bytes {
                 Some(bytes) => {
-                    let url = canonical(self.url.clone()).unwrap_or(self.url);
-                    tally.object(&site, url.as_str(), bytes);
+                    let url = canonicalize(self.url.clone()).unwrap_or(self.url);
+                    tally.add_object(&site, url.as_str(), bytes);
                 }
-                None => tally.leave_out(Exclusion::NoSize),
+                None => tally.exclude(Exclusion::NoSize),
             },
         }
     }
 }
 
-fn is_there(value: &Value) -> bool {
+fn is_non_empty(value: &Value) -> bool {
     value.as_str().is_some_and(|text| !text.is_empty())
 }
 
-fn address(value: Option<Value>, column: &str) -> Result<Url, String> {
+fn parse_url(value: Option<Value>, column: &str) -> Result<Url, String> {
     let Some(value) = value.filter(|value| !value.is_null()) else {
         return Err(format!("no {column}"));
     };
     let text = value.as_str().ok_or_else(|| format!("{column} is not a string"))?;
-    Url::parse(text).map_err(|error| format!("{column}: \"{}\": {error}", shortened(text)))
+    Url::parse(text).map_err(|error| format!("{column}: \"{}\": {error}", shorten(text)))
 }
 
 /// Parses a number; BigQuery writes integers as strings into JSON.
-fn number(value: Value) -> Option<u64> {
+fn parse_number(value: Value) -> Option<u64> {
     let number = match value {
         Value::Number(number) => number.as_f64()?,
         Value::String(text) => text.trim().parse().ok()?,
@@ -252,7 +253,7 @@ fn number(value: Value) -> Option<u64> {
 }
 
 /// Returns a JSON column, exported as JSON or as text.
-fn object(value: Value) -> Option<Map<String, Value>> {
+fn parse_object(value: Value) -> Option<Map<String, Value>> {
     match value {
         Value::Object(map) => Some(map),
         Value::String(text) => serde_json::from_str(&text).ok(),
@@ -261,18 +262,18 @@ fn object(value: Value) -> Option<Map<String, Value>> {
 }
 
 /// A reader that bounds the length of a row.
-struct Metered<R> {
+struct RowLimitReader<R> {
     inner: R,
-    read: Rc<Cell<u64>>,
+    row_bytes: Rc<Cell<u64>>,
 }
 
-impl<R: Read> Read for Metered<R> {
+impl<R: Read> Read for RowLimitReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.read.get() > MAX_ROW {
+        if self.row_bytes.get() > MAX_ROW_BYTES {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         let read = self.inner.read(buffer)?;
-        self.read.set(self.read.get() + read as u64);
+        self.row_bytes.set(self.row_bytes.get() + read as u64);
         Ok(read)
     }
 }

@@ -1,4 +1,4 @@
-//! HAR 1.2: what a browser loaded.
+//! Reader of HAR 1.2 files: the requests of a browser.
 //!
 //! Owns the size rules: bytes on the connection, or bytes after decoding. Bodies that a HAR file
 //! holds are skipped while it is read.
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use url::Url;
 
 use super::error::{MalformedInput, SurveyError};
-use super::site::{Site, canonical};
+use super::site::{Site, canonicalize};
 use super::tally::{Exclusion, SurveyCounts};
 
 /// Maximum number of redirects that lead to a landing page.
@@ -18,7 +18,7 @@ const MAX_REDIRECTS: usize = 20;
 /// Which of an object's sizes is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SizeRule {
-    /// The body as transferred, with its compression: that is what blocks other streams.
+    /// The body as transferred, with its compression: these bytes delay other streams.
     #[default]
     Transferred,
     /// The content after decoding.
@@ -84,29 +84,31 @@ struct Content {
 impl Response {
     /// Returns the object's size in bytes, 0 if it is empty, `None` if no field gives it.
     pub(super) fn bytes(&self, rule: SizeRule) -> Option<u64> {
-        let whole = (self.status == Some(206.0)).then(|| self.total_of_range()).flatten();
-        let size = self.content.as_ref().and_then(|content| some(content.size));
+        let full_size = (self.status == Some(206.0)).then(|| self.total_of_range()).flatten();
+        let size = self.content.as_ref().and_then(|content| positive_size(content.size));
         match rule {
-            SizeRule::Decoded => whole.or(size).or_else(|| self.transferred()),
-            SizeRule::Transferred => whole.or_else(|| self.transferred()),
+            SizeRule::Decoded => full_size.or(size).or_else(|| self.transferred()),
+            SizeRule::Transferred => full_size.or_else(|| self.transferred()),
         }
-        .or_else(|| self.is_said_to_be_empty().then_some(0))
+        .or_else(|| self.is_reported_empty().then_some(0))
     }
 
     fn transferred(&self) -> Option<u64> {
         let all = || {
-            let all = some(self.transfer_size)?;
-            Some(some(self.headers_size).map_or(all, |headers| all.saturating_sub(headers)))
+            let all = positive_size(self.transfer_size)?;
+            Some(
+                positive_size(self.headers_size).map_or(all, |headers| all.saturating_sub(headers)),
+            )
         };
         let content = || {
             let content = self.content.as_ref()?;
-            let size = some(content.size)?;
-            Some(size.saturating_sub(some(content.compression).unwrap_or(0)))
+            let size = positive_size(content.size)?;
+            Some(size.saturating_sub(positive_size(content.compression).unwrap_or(0)))
         };
-        some(self.body_size).or_else(all).or_else(content)
+        positive_size(self.body_size).or_else(all).or_else(content)
     }
 
-    fn is_said_to_be_empty(&self) -> bool {
+    fn is_reported_empty(&self) -> bool {
         let content = self.content.as_ref().and_then(|content| content.size);
         [self.body_size, self.transfer_size, content].contains(&Some(0.0))
     }
@@ -123,13 +125,13 @@ impl Response {
     }
 
     /// Returns whether the response carries the object, complete or in part.
-    pub(super) fn is_good(&self) -> bool {
+    pub(super) fn carries_object(&self) -> bool {
         self.status.is_some_and(|status| [200.0, 203.0, 206.0].contains(&status))
     }
 }
 
 /// Returns a size if it is present and not 0.
-fn some(size: Option<f64>) -> Option<u64> {
+fn positive_size(size: Option<f64>) -> Option<u64> {
     size.filter(|size| *size >= 1.0).map(|size| size as u64)
 }
 
@@ -137,36 +139,36 @@ fn some(size: Option<f64>) -> Option<u64> {
 /// redirects; `name` identifies the file in errors.
 ///
 /// # Errors
-/// Input that is not HAR 1.2, with the line and the entry. Nothing of such a file is counted.
+/// When the input is not HAR 1.2, with the line and the entry. Then none of the file is counted.
 pub fn read_har(
-    from: impl Read,
+    input: impl Read,
     name: &str,
     rule: SizeRule,
     tally: &mut SurveyCounts,
 ) -> Result<(), SurveyError> {
-    let har = parse(from, name)?;
+    let har = parse(input, name)?;
     let mut urls = Vec::with_capacity(har.log.entries.len());
     for (number, entry) in har.log.entries.iter().enumerate() {
         let url = Url::parse(&entry.request.url).map_err(|error| MalformedInput {
             name: name.to_owned(),
-            place: format!("log.entries[{number}].request.url"),
-            why: format!("\"{}\" is not a URL: {error}", shortened(&entry.request.url)),
+            location: format!("log.entries[{number}].request.url"),
+            reason: format!("\"{}\" is not a URL: {error}", shorten(&entry.request.url)),
         })?;
         urls.push(url);
     }
     let entries: Vec<_> = har.log.entries.iter().zip(urls).collect();
     for page in pages(&entries) {
-        count(&page, rule, tally);
+        count_page(&page, rule, tally);
     }
     Ok(())
 }
 
-type Loaded<'a> = (&'a Entry, Url);
+type LoadedEntry<'a> = (&'a Entry, Url);
 
-fn parse(from: impl Read, name: &str) -> Result<Har, SurveyError> {
-    let mut reader = BufReader::new(from);
+fn parse(input: impl Read, name: &str) -> Result<Har, SurveyError> {
+    let mut reader = BufReader::new(input);
     let read = |cause| SurveyError::Read { name: name.to_owned(), cause };
-    skip_mark(&mut reader).map_err(read)?;
+    skip_byte_order_mark(&mut reader).map_err(read)?;
     let mut json = serde_json::Deserializer::from_reader(reader);
     let har = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let path = error.path().to_string();
@@ -174,20 +176,20 @@ fn parse(from: impl Read, name: &str) -> Result<Har, SurveyError> {
         if cause.is_io() {
             return read(cause.into());
         }
-        let place = format!("line {}, {path}", cause.line());
-        let why = format!("{cause}; a HAR 1.2 file is expected");
-        MalformedInput { name: name.to_owned(), place, why }.into()
+        let location = format!("line {}, {path}", cause.line());
+        let reason = format!("{cause}; a HAR 1.2 file is expected");
+        MalformedInput { name: name.to_owned(), location, reason }.into()
     })?;
     json.end().map_err(|error| MalformedInput {
         name: name.to_owned(),
-        place: format!("line {}", error.line()),
-        why: "data after the HAR; a file holds one HAR".into(),
+        location: format!("line {}", error.line()),
+        reason: "data after the HAR; a file holds one HAR".into(),
     })?;
     Ok(har)
 }
 
 /// Skips the byte order mark that some tools write.
-fn skip_mark(reader: &mut impl std::io::BufRead) -> std::io::Result<()> {
+fn skip_byte_order_mark(reader: &mut impl std::io::BufRead) -> std::io::Result<()> {
     if reader.fill_buf()?.starts_with(b"\xef\xbb\xbf") {
         reader.consume(3);
     }
@@ -196,9 +198,9 @@ fn skip_mark(reader: &mut impl std::io::BufRead) -> std::io::Result<()> {
 
 /// Returns the entries of each page, in the order in which the pages began. Entries that name no
 /// page belong to the first.
-fn pages<'a, 'b>(entries: &'b [Loaded<'a>]) -> Vec<Vec<&'b Loaded<'a>>> {
+fn pages<'a, 'b>(entries: &'b [LoadedEntry<'a>]) -> Vec<Vec<&'b LoadedEntry<'a>>> {
     let first = entries.iter().find_map(|(entry, _)| entry.pageref.as_deref());
-    let mut pages: Vec<(Option<&str>, Vec<&Loaded<'a>>)> = Vec::new();
+    let mut pages: Vec<(Option<&str>, Vec<&LoadedEntry<'a>>)> = Vec::new();
     for loaded in entries {
         let page = loaded.0.pageref.as_deref().or(first);
         match pages.iter_mut().find(|(known, _)| *known == page) {
@@ -210,46 +212,46 @@ fn pages<'a, 'b>(entries: &'b [Loaded<'a>]) -> Vec<Vec<&'b Loaded<'a>>> {
 }
 
 /// Returns the site where the first request ended up.
-fn landing(page: &[&Loaded<'_>]) -> Option<Site> {
-    let mut at = page.iter().position(|(_, url)| Site::of(url).is_some())?;
+fn landing_site(page: &[&LoadedEntry<'_>]) -> Option<Site> {
+    let mut at = page.iter().position(|(_, url)| Site::from_url(url).is_some())?;
     for _ in 0..MAX_REDIRECTS {
         let (entry, url) = page[at];
         let target = entry.response.redirect_url.as_deref().filter(|to| !to.is_empty());
         let Some(target) = target.filter(|_| entry.response.is_redirect()) else { break };
         let Ok(target) = url.join(target) else { break };
         let next = page.iter().skip(at + 1).position(|(_, url)| *url == target);
-        let Some(next) = next else { return Site::of(&target) };
+        let Some(next) = next else { return Site::from_url(&target) };
         at += 1 + next;
     }
-    Site::of(&page[at].1)
+    Site::from_url(&page[at].1)
 }
 
-fn count(page: &[&Loaded<'_>], rule: SizeRule, tally: &mut SurveyCounts) {
-    let Some(site) = landing(page) else {
-        page.iter().for_each(|_| tally.leave_out(Exclusion::NotWeb));
+fn count_page(page: &[&LoadedEntry<'_>], rule: SizeRule, tally: &mut SurveyCounts) {
+    let Some(site) = landing_site(page) else {
+        page.iter().for_each(|_| tally.exclude(Exclusion::NotWeb));
         return;
     };
-    tally.site(&site);
+    tally.add_site(&site);
     for (entry, url) in page {
-        let Some(host) = Site::of(url) else {
-            tally.leave_out(Exclusion::NotWeb);
+        let Some(host) = Site::from_url(url) else {
+            tally.exclude(Exclusion::NotWeb);
             continue;
         };
         if host != site {
-            tally.leave_out(Exclusion::OffHost);
-        } else if !entry.response.is_good() {
-            tally.leave_out(Exclusion::Status);
+            tally.exclude(Exclusion::OffHost);
+        } else if !entry.response.carries_object() {
+            tally.exclude(Exclusion::Status);
         } else if let Some(bytes) = entry.response.bytes(rule) {
-            let url = canonical(url.clone()).unwrap_or_else(|| url.clone());
-            tally.object(&site, url.as_str(), bytes);
+            let url = canonicalize(url.clone()).unwrap_or_else(|| url.clone());
+            tally.add_object(&site, url.as_str(), bytes);
         } else {
-            tally.leave_out(Exclusion::NoSize);
+            tally.exclude(Exclusion::NoSize);
         }
     }
 }
 
-/// Returns the beginning of a text, for a message.
-pub(super) fn shortened(text: &str) -> String {
+/// Returns at most the first 60 characters of a text, for a message.
+pub(super) fn shorten(text: &str) -> String {
     let short: String = text.chars().take(60).collect();
     if short.len() < text.len() { format!("{short}...") } else { short }
 }

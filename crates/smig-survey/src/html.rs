@@ -8,77 +8,76 @@ use std::collections::BTreeSet;
 use html5gum::{DefaultEmitter, HtmlString, Spanned, StartTag, Token, Tokenizer};
 use url::Url;
 
-use super::site::canonical;
+use super::site::canonicalize;
 
 /// Returns the URLs that a page at `url` embeds, runs or links to: absolute, canonical, distinct, in
-/// order of appearance. Links marked as not to be followed (`rel=nofollow`, or the page's robots
-/// meta tag) are left out.
+/// order of appearance, without `nofollow` links (by `rel`, or by the page's robots meta tag).
 pub(super) fn page_links(html: &[u8], url: &Url) -> Vec<Url> {
     let mut emitter = DefaultEmitter::default();
     // The text of scripts and styles is not markup.
     emitter.naively_switch_states(true);
-    let mut found = Found {
+    let mut collector = LinkCollector {
         base: url.clone(),
         has_base: false,
-        follows: true,
-        style: Style::Outside,
-        raw: Vec::new(),
+        may_follow: true,
+        style: StyleElement::Outside,
+        urls: Vec::new(),
     };
     for token in Tokenizer::new_with_emitter(html, emitter) {
         let Ok(token) = token;
         match token {
-            Token::StartTag(tag) => found.tag(&tag),
-            Token::EndTag(_) => found.style = Style::Outside,
-            Token::String(text) if found.style == Style::Inside => {
-                found.css(&String::from_utf8_lossy(&text));
+            Token::StartTag(tag) => collector.visit_tag(&tag),
+            Token::EndTag(_) => collector.style = StyleElement::Outside,
+            Token::String(text) if collector.style == StyleElement::Inside => {
+                collector.push_css_urls(&String::from_utf8_lossy(&text));
             }
             _ => {}
         }
     }
-    found.links()
+    collector.links()
 }
 
 /// A URL as written in the page, and whether it is embedded or linked to.
-struct Raw {
+struct RawUrl {
     text: String,
-    kind: Kind,
+    kind: UrlKind,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Part,
+enum UrlKind {
+    Embedded,
     Link,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Style {
+enum StyleElement {
     Inside,
     Outside,
 }
 
-struct Found {
+struct LinkCollector {
     base: Url,
     has_base: bool,
-    follows: bool,
-    style: Style,
-    raw: Vec<Raw>,
+    may_follow: bool,
+    style: StyleElement,
+    urls: Vec<RawUrl>,
 }
 
-impl Found {
-    fn tag(&mut self, tag: &StartTag<()>) {
+impl LinkCollector {
+    fn visit_tag(&mut self, tag: &StartTag<()>) {
         let name: &[u8] = &tag.name;
-        self.style = if name == b"style" { Style::Inside } else { Style::Outside };
+        self.style = if name == b"style" { StyleElement::Inside } else { StyleElement::Outside };
         if let Some(css) = attribute(tag, "style") {
-            self.css(&css);
+            self.push_css_urls(&css);
         }
         match name {
             b"a" | b"area" => {
-                let refuses = words(tag, "rel").any(|word| word == "nofollow");
-                if !refuses {
-                    self.take(tag, "href", Kind::Link);
+                let is_nofollow = words(tag, "rel").any(|word| word == "nofollow");
+                if !is_nofollow {
+                    self.push_attribute(tag, "href", UrlKind::Link);
                 }
             }
-            b"link" => self.link(tag),
+            b"link" => self.push_link(tag),
             b"base" if !self.has_base => {
                 let base = attribute(tag, "href").and_then(|href| self.base.join(href.trim()).ok());
                 if let Some(base) = base {
@@ -86,30 +85,30 @@ impl Found {
                 }
             }
             b"img" | b"source" => {
-                self.take(tag, "src", Kind::Part);
-                self.srcset(tag, "srcset");
+                self.push_attribute(tag, "src", UrlKind::Embedded);
+                self.push_srcset(tag, "srcset");
             }
             b"video" => {
-                self.take(tag, "src", Kind::Part);
-                self.take(tag, "poster", Kind::Part);
+                self.push_attribute(tag, "src", UrlKind::Embedded);
+                self.push_attribute(tag, "poster", UrlKind::Embedded);
             }
             b"script" | b"audio" | b"track" | b"embed" | b"iframe" | b"frame" | b"input" => {
-                self.take(tag, "src", Kind::Part);
+                self.push_attribute(tag, "src", UrlKind::Embedded);
             }
             b"image" | b"use" => {
-                self.take(tag, "href", Kind::Part);
-                self.take(tag, "xlink:href", Kind::Part);
+                self.push_attribute(tag, "href", UrlKind::Embedded);
+                self.push_attribute(tag, "xlink:href", UrlKind::Embedded);
             }
-            b"object" => self.take(tag, "data", Kind::Part),
-            b"body" | b"table" | b"td" => self.take(tag, "background", Kind::Part),
-            b"meta" => self.meta(tag),
+            b"object" => self.push_attribute(tag, "data", UrlKind::Embedded),
+            b"body" | b"table" | b"td" => self.push_attribute(tag, "background", UrlKind::Embedded),
+            b"meta" => self.visit_meta(tag),
             _ => {}
         }
     }
 
     /// `<link>`: a part of the page, a link, or an address for a preconnect only.
-    fn link(&mut self, tag: &StartTag<()>) {
-        const PARTS: [&str; 7] = [
+    fn push_link(&mut self, tag: &StartTag<()>) {
+        const EMBEDDED_RELS: [&str; 7] = [
             "stylesheet",
             "icon",
             "apple-touch-icon",
@@ -119,44 +118,46 @@ impl Found {
             "manifest",
         ];
         let rels: Vec<_> = words(tag, "rel").collect();
-        if rels.iter().any(|rel| PARTS.contains(&rel.as_str())) {
-            self.take(tag, "href", Kind::Part);
-            self.srcset(tag, "imagesrcset");
+        if rels.iter().any(|rel| EMBEDDED_RELS.contains(&rel.as_str())) {
+            self.push_attribute(tag, "href", UrlKind::Embedded);
+            self.push_srcset(tag, "imagesrcset");
         } else if !rels.iter().any(|rel| rel == "preconnect" || rel == "dns-prefetch") {
-            self.take(tag, "href", Kind::Link);
+            self.push_attribute(tag, "href", UrlKind::Link);
         }
     }
 
     /// `<meta>`: an automatic redirect, or a directive to robots.
-    fn meta(&mut self, tag: &StartTag<()>) {
+    fn visit_meta(&mut self, tag: &StartTag<()>) {
         let Some(content) = attribute(tag, "content") else { return };
         let lower = content.to_ascii_lowercase();
-        let is = |name: &str, value: &str| {
+        let has_value = |name: &str, value: &str| {
             attribute(tag, name).is_some_and(|text| text.trim().eq_ignore_ascii_case(value))
         };
-        if is("http-equiv", "refresh") {
+        if has_value("http-equiv", "refresh") {
             if let Some(at) = lower.find("url=") {
                 let target = content[at + 4..].trim().trim_matches(['"', '\'']);
-                self.raw.push(Raw { text: target.to_owned(), kind: Kind::Link });
+                self.urls.push(RawUrl { text: target.to_owned(), kind: UrlKind::Link });
             }
-        } else if is("name", "robots")
+        } else if has_value("name", "robots")
             && lower.split([',', ' ']).any(|word| word == "nofollow" || word == "none")
         {
-            self.follows = false;
-        } else if ["og:image", "og:video", "twitter:image"].iter().any(|name| is("property", name))
+            self.may_follow = false;
+        } else if ["og:image", "og:video", "twitter:image"]
+            .iter()
+            .any(|name| has_value("property", name))
         {
-            self.raw.push(Raw { text: content, kind: Kind::Part });
+            self.urls.push(RawUrl { text: content, kind: UrlKind::Embedded });
         }
     }
 
-    fn take(&mut self, tag: &StartTag<()>, name: &str, kind: Kind) {
+    fn push_attribute(&mut self, tag: &StartTag<()>, name: &str, kind: UrlKind) {
         if let Some(text) = attribute(tag, name) {
-            self.raw.push(Raw { text, kind });
+            self.urls.push(RawUrl { text, kind });
         }
     }
 
     /// `a.png 1x, b.png 2x`: URLs end at white space, so a comma can be part of one.
-    fn srcset(&mut self, tag: &StartTag<()>, name: &str) {
+    fn push_srcset(&mut self, tag: &StartTag<()>, name: &str) {
         let Some(text) = attribute(tag, name) else { return };
         let mut rest = text.as_str();
         loop {
@@ -167,8 +168,8 @@ impl Found {
             let end = rest.find(|c: char| c.is_ascii_whitespace()).unwrap_or(rest.len());
             let (url, after) = rest.split_at(end);
             let bare = url.trim_end_matches(',');
-            self.raw.push(Raw { text: bare.to_owned(), kind: Kind::Part });
-            // Without a comma at its end, its descriptors follow.
+            self.urls.push(RawUrl { text: bare.to_owned(), kind: UrlKind::Embedded });
+            // A URL without a comma at its end is followed by descriptors.
             rest = if bare.len() < url.len() {
                 after
             } else {
@@ -178,12 +179,12 @@ impl Found {
     }
 
     /// Extracts `url(...)` from a style sheet.
-    fn css(&mut self, text: &str) {
+    fn push_css_urls(&mut self, text: &str) {
         let mut rest = text;
         while let Some((_, after)) = rest.split_once("url(") {
             let Some((inside, next)) = after.split_once(')') else { return };
             let bare = inside.trim().trim_matches(['"', '\'']);
-            self.raw.push(Raw { text: bare.to_owned(), kind: Kind::Part });
+            self.urls.push(RawUrl { text: bare.to_owned(), kind: UrlKind::Embedded });
             rest = next;
         }
     }
@@ -191,13 +192,15 @@ impl Found {
     fn links(self) -> Vec<Url> {
         let mut links = Vec::new();
         let mut seen = BTreeSet::new();
-        for raw in self.raw {
-            let text = raw.text.trim();
-            if text.is_empty() || text.starts_with('#') || (raw.kind == Kind::Link && !self.follows)
+        for raw_url in self.urls {
+            let text = raw_url.text.trim();
+            if text.is_empty()
+                || text.starts_with('#')
+                || (raw_url.kind == UrlKind::Link && !self.may_follow)
             {
                 continue;
             }
-            let Some(url) = self.base.join(text).ok().and_then(canonical) else { continue };
+            let Some(url) = self.base.join(text).ok().and_then(canonicalize) else { continue };
             if seen.insert(url.clone()) {
                 links.push(url);
             }
@@ -274,14 +277,14 @@ mod tests {
     }
 
     #[test]
-    fn wishes_not_to_be_followed_are_granted() {
+    fn nofollow_is_respected() {
         assert!(links("<a rel='external nofollow' href=/x>").is_empty());
         let found = links("<a href=/x><img src=/i><meta name=robots content='noindex, nofollow'>");
         assert_eq!(found, ["https://a.example/i"]);
     }
 
     #[test]
-    fn broken_pages_are_read_as_far_as_they_go() {
+    fn malformed_pages_are_read_as_far_as_possible() {
         assert_eq!(
             links("<a href='/x\u{0}y'><a href=\"/never ends"),
             ["https://a.example/x%EF%BF%BDy"]

@@ -1,12 +1,12 @@
 //! Table 1 of the SMig paper: how many sites hold large objects beside small ones, on one host.
 //!
 //! Owns the definitions (site, object, size), the readers of HAR files and of HTTP Archive exports,
-//! a polite crawler, and the table. It must never fetch an object's content to determine its size
-//! when a header field gives it.
+//! a polite crawler, and the table. An object's content must never be fetched to determine a size
+//! that a header field gives.
 //!
 //! - [`SurveyCounts`] counts; [`Table`] puts the counts beside the paper's;
-//! - [`crawl`] requests the sites itself (Linux);
-//! - [`read_har`] and [`read_export`] fill a tally from others' recordings.
+//! - [`crawl`] requests the sites (Linux);
+//! - [`read_har`] and [`read_export`] count from recordings of browsers and of the HTTP Archive.
 
 #[cfg(target_os = "linux")]
 pub mod crawl;
@@ -23,6 +23,6 @@ mod tally;
 pub use error::{MalformedInput, OnMalformed, SurveyError};
 pub use export::read_export;
 pub use har::{SizeRule, read_har};
-pub use site::{Site, canonical};
-pub use table::{DataSource, Percentile, Row, Table};
+pub use site::{Site, canonicalize};
+pub use table::{DataSource, Percentile, Table, ThresholdRow};
 pub use tally::{Exclusion, LargestObject, SurveyCounts};

@@ -5,8 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-/// Longer URLs are not requested: they are traps more often than objects.
-const MAX_URL: usize = 4096;
+/// Maximum length of a URL. Longer ones are crawler traps more often than objects.
+const MAX_URL_BYTES: usize = 4096;
 
 /// A site: the host of its landing page, with the port unless it is the scheme's default.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -16,7 +16,7 @@ pub struct Site(String);
 impl Site {
     /// Returns the site that a URL belongs to; `None` unless it is http or https with a host.
     #[must_use]
-    pub fn of(url: &Url) -> Option<Self> {
+    pub fn from_url(url: &Url) -> Option<Self> {
         if !matches!(url.scheme(), "http" | "https") {
             return None;
         }
@@ -37,23 +37,23 @@ impl fmt::Display for Site {
 /// Returns the canonical form of a URL: no fragment, no user, no empty query, percent-encodings
 /// normalised as in RFC 3986 section 6.2.2. `None` if it is not http or https, or is too long.
 #[must_use]
-pub fn canonical(mut url: Url) -> Option<Url> {
-    if !matches!(url.scheme(), "http" | "https") || url.as_str().len() > MAX_URL {
+pub fn canonicalize(mut url: Url) -> Option<Url> {
+    if !matches!(url.scheme(), "http" | "https") || url.as_str().len() > MAX_URL_BYTES {
         return None;
     }
     url.set_fragment(None);
     url.set_username("").ok()?;
     url.set_password(None).ok()?;
-    let path = plain_percents(url.path());
+    let path = normalize_percents(url.path());
     if path != url.path() {
         url.set_path(&path);
     }
     match url.query() {
         Some("") => url.set_query(None),
         Some(query) => {
-            let plain = plain_percents(query);
-            if plain != query {
-                url.set_query(Some(&plain));
+            let normalized = normalize_percents(query);
+            if normalized != query {
+                url.set_query(Some(&normalized));
             }
         }
         None => {}
@@ -62,29 +62,29 @@ pub fn canonical(mut url: Url) -> Option<Url> {
 }
 
 /// Decodes percent-encodings of unreserved characters, and writes the others in upper case.
-pub(super) fn plain_percents(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
+pub(super) fn normalize_percents(text: &str) -> String {
+    let mut normalized = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('%') {
-        plain.push_str(before);
+        normalized.push_str(before);
         match after.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
             Some(byte) => {
                 let is_unreserved = byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
                 if is_unreserved {
-                    plain.push(byte.into());
+                    normalized.push(byte.into());
                 } else {
-                    plain.push_str(&format!("%{byte:02X}"));
+                    normalized.push_str(&format!("%{byte:02X}"));
                 }
                 rest = &after[2..];
             }
             None => {
-                plain.push('%');
+                normalized.push('%');
                 rest = after;
             }
         }
     }
-    plain.push_str(rest);
-    plain
+    normalized.push_str(rest);
+    normalized
 }
 
 #[cfg(test)]
@@ -100,18 +100,18 @@ mod tests {
             ("https://me:secret@example.com/?q=%2f%41%", "https://example.com/?q=%2FA%"),
             ("http://example.com:8080/x%+y", "http://example.com:8080/x%+y"),
         ] {
-            assert_eq!(canonical(text.parse().unwrap()).unwrap().as_str(), expected, "{text}");
+            assert_eq!(canonicalize(text.parse().unwrap()).unwrap().as_str(), expected, "{text}");
         }
         for text in ["data:text/html,x", "ftp://example.com/", "mailto:a@example.com"] {
-            assert_eq!(canonical(text.parse().unwrap()), None, "{text}");
+            assert_eq!(canonicalize(text.parse().unwrap()), None, "{text}");
         }
-        let long = format!("https://example.com/{}", "x".repeat(MAX_URL));
-        assert_eq!(canonical(long.parse().unwrap()), None);
+        let long = format!("https://example.com/{}", "x".repeat(MAX_URL_BYTES));
+        assert_eq!(canonicalize(long.parse().unwrap()), None);
     }
 
     #[test]
     fn a_site_is_a_host_with_its_port() {
-        let site = |text: &str| Site::of(&text.parse().unwrap()).map(|site| site.to_string());
+        let site = |text: &str| Site::from_url(&text.parse().unwrap()).map(|site| site.to_string());
         assert_eq!(site("https://www.example.com/x").as_deref(), Some("www.example.com"));
         assert_eq!(site("http://www.example.com:80/").as_deref(), Some("www.example.com"));
         assert_eq!(site("https://127.0.0.1:8443/").as_deref(), Some("127.0.0.1:8443"));

@@ -1,4 +1,4 @@
-//! The survey's table: the counts beside the paper's Table 1, and a sentence on how they differ.
+//! The survey's table: the counts beside the paper's Table 1, and sentences that compare them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,8 +17,8 @@ const PAPER_REACHED: [u64; 5] = [209, 43, 21, 10, 4];
 /// Section 2.1: percentiles of object sizes, in bytes.
 const PAPER_PERCENTILES: [(u8, u64); 3] = [(25, 18_000), (50, 40_000), (75, 115_000)];
 
-/// Below this number of sites, no conclusion about the web is drawn.
-const FEW: u64 = 30;
+/// Minimum number of sites for a conclusion about the web.
+const MIN_SITES: u64 = 30;
 
 /// Where the sizes come from; each source sees different objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -33,7 +33,7 @@ pub enum DataSource {
 }
 
 impl DataSource {
-    /// Returns what this source cannot see, or counts differently from the paper.
+    /// Returns what this source misses, or counts differently from the paper.
     const fn caveat(self) -> &'static str {
         match self {
             Self::Har => {
@@ -57,7 +57,7 @@ impl DataSource {
 
 /// Sites with an object of at least some size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
+pub struct ThresholdRow {
     /// The object's size, in bytes.
     pub bytes: u64,
     /// Sites that hold one.
@@ -93,17 +93,17 @@ pub struct Table {
     /// Objects on their landing pages' hosts.
     pub objects: u64,
     /// Sites with large objects.
-    pub at_least: Vec<Row>,
+    pub at_least: Vec<ThresholdRow>,
     /// Sizes of all objects.
     pub percentiles: Vec<Percentile>,
-    /// Whether sizes were rounded to one part in 4,096, because there are too many.
+    /// Whether sizes were rounded to one part in 4,096, because too many are distinct.
     pub rounded: bool,
     /// Entries that were not counted, by reason.
     pub left_out: BTreeMap<Exclusion, u64>,
     /// The sites with the largest objects.
     pub largest: Vec<LargestObject>,
-    /// How this differs from the paper's table, and why.
-    pub differs: String,
+    /// Comparison with the paper's table, in sentences.
+    pub comparison: String,
     /// Further notes for the reader.
     pub notes: Vec<String>,
 }
@@ -116,7 +116,7 @@ impl Table {
         let at_least: Vec<_> = tally
             .at_least()
             .zip(PAPER_REACHED)
-            .map(|((bytes, reached), paper_sites)| Row {
+            .map(|((bytes, reached), paper_sites)| ThresholdRow {
                 bytes,
                 sites: reached,
                 share: (sites > 0).then(|| reached as f64 / sites as f64),
@@ -136,7 +136,7 @@ impl Table {
             source,
             sites,
             objects: tally.objects(),
-            differs: differs(source, sites, &at_least, &percentiles),
+            comparison: compare_with_paper(source, sites, &at_least, &percentiles),
             at_least,
             percentiles,
             rounded: tally.sizes().is_rounded(),
@@ -155,12 +155,12 @@ impl Table {
         );
         text += "  at least   sites    share     95 % interval   paper (of 1500)\n";
         for row in &self.at_least {
-            let share = row.share.map_or_else(|| "-".to_owned(), percent);
+            let share = row.share.map_or_else(|| "-".to_owned(), format_percent);
             let interval = row.interval.map_or_else(
                 || "-".to_owned(),
-                |(low, high)| format!("{} to {}", percent(low), percent(high)),
+                |(low, high)| format!("{} to {}", format_percent(low), format_percent(high)),
             );
-            let (size, paper) = (size(row.bytes as f64), percent(row.paper_share));
+            let (size, paper) = (format_size(row.bytes as f64), format_percent(row.paper_share));
             let (sites, paper_sites) = (row.sites, row.paper_sites);
             // Writing to a String does not fail.
             let _ = writeln!(
@@ -170,26 +170,26 @@ impl Table {
         }
         text += "\n  percentile of object sizes      here     paper\n";
         for row in &self.percentiles {
-            let here = row.bytes.map_or_else(|| "-".to_owned(), size);
-            let paper = size(row.paper_bytes as f64);
+            let here = row.bytes.map_or_else(|| "-".to_owned(), format_size);
+            let paper = format_size(row.paper_bytes as f64);
             let _ = writeln!(text, "  {:>10}th {here:>23} {paper:>9}", row.percent);
         }
         if !self.largest.is_empty() {
             text += "\n  the largest\n";
             for large in self.largest.iter().take(5) {
-                let _ = writeln!(text, "  {:>8}  {}", size(large.bytes as f64), large.url);
+                let _ = writeln!(text, "  {:>8}  {}", format_size(large.bytes as f64), large.url);
             }
         }
         if !self.left_out.is_empty() {
             let parts: Vec<_> =
-                self.left_out.iter().map(|(why, n)| format!("{n} {}", why.words())).collect();
-            let _ = write!(text, "\n{}", wrapped(&format!("Not counted: {}.", parts.join(", "))));
+                self.left_out.iter().map(|(why, n)| format!("{n} {}", why.description())).collect();
+            let _ = write!(text, "\n{}", wrap(&format!("Not counted: {}.", parts.join(", "))));
         }
-        let _ = write!(text, "\n{}", wrapped(&self.differs));
+        let _ = write!(text, "\n{}", wrap(&self.comparison));
         if self.rounded {
             text += "Percentiles are accurate to one part in 4,096: too many sizes to store.\n";
         }
-        self.notes.iter().for_each(|note| text += &wrapped(note));
+        self.notes.iter().for_each(|note| text += &wrap(note));
         text
     }
 
@@ -198,7 +198,8 @@ impl Table {
     pub fn csv(&self) -> String {
         let mut csv =
             String::from("measure,bytes_or_percent,value,of,low,high,paper_value,paper_of\n");
-        let shown = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
+        let format_value =
+            |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
         for row in &self.at_least {
             let (low, high) = row.interval.unzip();
             let _ = writeln!(
@@ -207,8 +208,8 @@ impl Table {
                 row.bytes,
                 row.sites,
                 self.sites,
-                shown(low),
-                shown(high),
+                format_value(low),
+                format_value(high),
                 row.paper_sites
             );
         }
@@ -217,7 +218,7 @@ impl Table {
                 csv,
                 "object_bytes_percentile,{},{},{},,,{},",
                 row.percent,
-                shown(row.bytes),
+                format_value(row.bytes),
                 self.objects,
                 row.paper_bytes
             );
@@ -226,13 +227,18 @@ impl Table {
     }
 }
 
-/// Returns the sentence that compares the result with the paper.
-fn differs(source: DataSource, sites: u64, rows: &[Row], percentiles: &[Percentile]) -> String {
+/// Returns sentences that compare the result with the paper.
+fn compare_with_paper(
+    source: DataSource,
+    sites: u64,
+    rows: &[ThresholdRow],
+    percentiles: &[Percentile],
+) -> String {
     let mut text = String::new();
     if let Some((row, (share, (low, high)))) =
         rows.first().and_then(|row| Some((row, (row.share?, row.interval?))))
     {
-        let verdict = if sites < FEW {
+        let finding = if sites < MIN_SITES {
             "too few sites for a conclusion"
         } else if row.paper_share < low {
             "more than in the paper"
@@ -243,14 +249,19 @@ fn differs(source: DataSource, sites: u64, rows: &[Row], percentiles: &[Percenti
         };
         let _ = write!(
             text,
-            "{} of these sites hold an object of at least 1 MB, {} of the paper's: {verdict}. ",
-            percent(share),
-            percent(row.paper_share)
+            "{} of these sites hold an object of at least 1 MB, {} of the paper's: {finding}. ",
+            format_percent(share),
+            format_percent(row.paper_share)
         );
     }
     let median = percentiles.iter().find(|row| row.percent == 50);
     if let Some((here, paper)) = median.and_then(|row| Some((row.bytes?, row.paper_bytes as f64))) {
-        let _ = write!(text, "The median object is {}, in the paper {}. ", size(here), size(paper));
+        let _ = write!(
+            text,
+            "The median object is {}, in the paper {}. ",
+            format_size(here),
+            format_size(paper)
+        );
     }
     text += "The paper crawled the Alexa top 1500 of 2016; these are other sites at another time. ";
     text += source.caveat();
@@ -258,11 +269,11 @@ fn differs(source: DataSource, sites: u64, rows: &[Row], percentiles: &[Percenti
 }
 
 /// Wraps text to lines of at most 100 characters.
-fn wrapped(text: &str) -> String {
+fn wrap(text: &str) -> String {
     let (mut lines, mut width) = (String::new(), 0);
     for word in text.split(' ') {
-        let long = word.chars().count();
-        if width > 0 && width + 1 + long > 100 {
+        let length = word.chars().count();
+        if width > 0 && width + 1 + length > 100 {
             lines.push('\n');
             width = 0;
         } else if width > 0 {
@@ -270,18 +281,18 @@ fn wrapped(text: &str) -> String {
             width += 1;
         }
         lines += word;
-        width += long;
+        width += length;
     }
     lines + "\n"
 }
 
-fn percent(share: f64) -> String {
+fn format_percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
 /// Formats a size as in the paper: 1 KB is 1,000 bytes.
-fn size(bytes: f64) -> String {
-    let shown = |value: f64, unit| {
+fn format_size(bytes: f64) -> String {
+    let format_with_unit = |value: f64, unit| {
         if value.fract().abs() < 0.05 || value >= 100.0 {
             format!("{value:.0} {unit}")
         } else {
@@ -289,10 +300,10 @@ fn size(bytes: f64) -> String {
         }
     };
     match bytes {
-        b if b < 1e3 => shown(b, "B"),
-        b if b < 1e6 => shown(b / 1e3, "KB"),
-        b if b < 1e9 => shown(b / 1e6, "MB"),
-        b => shown(b / 1e9, "GB"),
+        b if b < 1e3 => format_with_unit(b, "B"),
+        b if b < 1e6 => format_with_unit(b / 1e3, "KB"),
+        b if b < 1e9 => format_with_unit(b / 1e6, "MB"),
+        b => format_with_unit(b / 1e9, "GB"),
     }
 }
 
@@ -302,17 +313,18 @@ mod tests {
     use crate::Site;
 
     /// Counts with the paper's 1500 sites and percentiles.
-    fn paper() -> SurveyCounts {
+    fn paper_counts() -> SurveyCounts {
         let mut tally = SurveyCounts::default();
         for number in 0..1500_u64 {
-            let site = Site::of(&format!("https://s{number}.example/").parse().unwrap()).unwrap();
-            tally.site(&site);
+            let site =
+                Site::from_url(&format!("https://s{number}.example/").parse().unwrap()).unwrap();
+            tally.add_site(&site);
             for (place, bytes) in [18_000, 18_000, 40_000, 115_000, 115_000].iter().enumerate() {
-                tally.object(&site, &format!("{site}/{place}"), *bytes);
+                tally.add_object(&site, &format!("{site}/{place}"), *bytes);
             }
             let large = [209, 43, 21, 10, 4].iter().rposition(|sites| number < *sites);
             if let Some(place) = large {
-                tally.object(&site, "large", super::super::tally::THRESHOLDS[place]);
+                tally.add_object(&site, "large", super::super::tally::THRESHOLDS[place]);
             }
         }
         tally
@@ -320,14 +332,18 @@ mod tests {
 
     #[test]
     fn the_papers_own_numbers_show_no_difference() {
-        let table = Table::new(DataSource::Crawl, &paper());
+        let table = Table::new(DataSource::Crawl, &paper_counts());
         for row in &table.at_least {
             assert_eq!((row.sites, row.share), (row.paper_sites, Some(row.paper_share)));
         }
         for row in &table.percentiles {
             assert_eq!(row.bytes, Some(row.paper_bytes as f64));
         }
-        assert!(table.differs.contains("no clear difference from the paper"), "{}", table.differs);
+        assert!(
+            table.comparison.contains("no clear difference from the paper"),
+            "{}",
+            table.comparison
+        );
         let text = table.text();
         assert!(text.contains("1 MB     209   13.9 %"), "{text}");
         assert!(text.contains("18 KB") && text.contains("115 KB"), "{text}");
@@ -336,17 +352,21 @@ mod tests {
     }
 
     #[test]
-    fn nothing_counted_is_shown_as_nothing() {
+    fn an_empty_survey_has_no_percentages() {
         let table = Table::new(DataSource::Har, &SurveyCounts::default());
         assert_eq!(table.at_least[0].share, None);
         assert_eq!(table.percentiles[0].bytes, None);
         assert!(table.text().contains("(sites: 0, objects: 0)"));
-        assert!(!table.differs.contains('%'), "{}", table.differs);
+        assert!(!table.comparison.contains('%'), "{}", table.comparison);
         let mut one = SurveyCounts::default();
-        let site = Site::of(&"https://a.example/".parse().unwrap()).unwrap();
-        one.object(&site, "x", 60_000_000);
+        let site = Site::from_url(&"https://a.example/".parse().unwrap()).unwrap();
+        one.add_object(&site, "x", 60_000_000);
         let table = Table::new(DataSource::Har, &one);
-        assert!(table.differs.contains("too few sites for a conclusion"), "{}", table.differs);
+        assert!(
+            table.comparison.contains("too few sites for a conclusion"),
+            "{}",
+            table.comparison
+        );
         let text = table.text();
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     }
@@ -360,7 +380,7 @@ mod tests {
             (2.5e7, "25 MB"),
             (3.2e9, "3.2 GB"),
         ] {
-            assert_eq!(size(bytes), shown);
+            assert_eq!(format_size(bytes), shown);
         }
     }
 }

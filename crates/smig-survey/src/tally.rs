@@ -1,4 +1,4 @@
-//! Counts: sites by their largest object, sizes of all objects, and what was left out.
+//! Counts: sites by their largest object, sizes of all objects, and excluded entries by reason.
 //!
 //! Memory grows with the number of sites (about 20 bytes each), never with the number of objects.
 
@@ -8,7 +8,7 @@ use std::hash::{DefaultHasher, Hash, Hasher as _};
 use serde::{Deserialize, Serialize};
 
 use super::site::Site;
-use super::sizes::Sizes;
+use super::sizes::SizeHistogram;
 
 /// One megabyte, as Table 1 counts it.
 const MB: u64 = 1_000_000;
@@ -16,11 +16,11 @@ const MB: u64 = 1_000_000;
 /// The size thresholds of Table 1, in bytes.
 pub(super) const THRESHOLDS: [u64; 5] = [MB, 5 * MB, 10 * MB, 25 * MB, 50 * MB];
 
-/// Minimum number of recent objects remembered to detect repeats.
-const REMEMBERED: usize = 1 << 20;
+/// Minimum number of recent objects that are remembered to detect repeats.
+const MIN_REMEMBERED_OBJECTS: usize = 1 << 20;
 
-/// Number of sites with the largest objects that are listed by name.
-const NAMED: usize = 20;
+/// Maximum number of sites in the list of the largest objects.
+const MAX_LARGEST: usize = 20;
 
 /// Why an entry was not counted as an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -38,26 +38,26 @@ pub enum Exclusion {
     /// No source gives its size.
     NoSize,
     /// Already counted for this site.
-    Again,
+    Repeated,
     /// Disallowed by robots.txt.
     Disallowed,
     /// The request failed.
     Failed,
-    /// Damaged input.
+    /// Malformed input.
     Damaged,
 }
 
 impl Exclusion {
     /// Returns the reason as text for the table.
     #[must_use]
-    pub const fn words(self) -> &'static str {
+    pub const fn description(self) -> &'static str {
         match self {
             Self::OffHost => "on other hosts",
             Self::NotWeb => "neither http nor https",
             Self::Status => "with a status other than 200, 203, 206",
             Self::Empty => "empty",
             Self::NoSize => "of unknown size",
-            Self::Again => "repeated",
+            Self::Repeated => "repeated",
             Self::Disallowed => "disallowed by robots.txt",
             Self::Failed => "failed",
             Self::Damaged => "damaged",
@@ -81,52 +81,52 @@ pub struct LargestObject {
 pub struct SurveyCounts {
     /// The largest object of each site, in bytes, by the site's hash.
     sites: HashMap<u64, u64>,
-    reached: [u64; THRESHOLDS.len()],
-    sizes: Sizes,
-    seen: Window,
+    sites_by_threshold: [u64; THRESHOLDS.len()],
+    sizes: SizeHistogram,
+    recent: RecentKeys,
     left_out: BTreeMap<Exclusion, u64>,
     largest: BTreeMap<Site, (u64, String)>,
 }
 
 impl SurveyCounts {
     /// Counts a site, even if it never contributes an object.
-    pub fn site(&mut self, site: &Site) {
+    pub fn add_site(&mut self, site: &Site) {
         self.sites.entry(hash(&site)).or_default();
     }
 
     /// Counts an object of a site. A repeated object counts once if its first occurrence is among the
     /// last million objects.
-    pub fn object(&mut self, site: &Site, url: &str, bytes: u64) {
+    pub fn add_object(&mut self, site: &Site, url: &str, bytes: u64) {
         let key = hash(&site);
         let largest = self.sites.entry(key).or_default();
-        for (threshold, reached) in THRESHOLDS.iter().zip(&mut self.reached) {
+        for (threshold, reached) in THRESHOLDS.iter().zip(&mut self.sites_by_threshold) {
             *reached += u64::from(*largest < *threshold && bytes >= *threshold);
         }
         *largest = bytes.max(*largest);
         if bytes == 0 {
-            self.leave_out(Exclusion::Empty);
-        } else if self.seen.is_new(hash(&(key, url))) {
+            self.exclude(Exclusion::Empty);
+        } else if self.recent.insert(hash(&(key, url))) {
             self.sizes.add(bytes);
-            self.name(site, url, bytes);
+            self.add_largest(site, url, bytes);
         } else {
-            self.leave_out(Exclusion::Again);
+            self.exclude(Exclusion::Repeated);
         }
     }
 
     /// Counts an entry that is not an object of the survey.
-    pub fn leave_out(&mut self, why: Exclusion) {
-        *self.left_out.entry(why).or_default() += 1;
+    pub fn exclude(&mut self, reason: Exclusion) {
+        *self.left_out.entry(reason).or_default() += 1;
     }
 
-    /// Records a large object's URL.
-    fn name(&mut self, site: &Site, url: &str, bytes: u64) {
+    /// Adds an object to the list of the largest, if it belongs there.
+    fn add_largest(&mut self, site: &Site, url: &str, bytes: u64) {
         if bytes < THRESHOLDS[0] || self.largest.get(site).is_some_and(|known| known.0 >= bytes) {
             return;
         }
         self.largest.insert(site.clone(), (bytes, url.to_owned()));
-        if self.largest.len() > NAMED {
-            let least = self.largest.iter().min_by_key(|(_, known)| known.0);
-            if let Some(least) = least.map(|(site, _)| site.clone()) {
+        if self.largest.len() > MAX_LARGEST {
+            let smallest = self.largest.iter().min_by_key(|(_, known)| known.0);
+            if let Some(least) = smallest.map(|(site, _)| site.clone()) {
                 self.largest.remove(&least);
             }
         }
@@ -146,10 +146,10 @@ impl SurveyCounts {
 
     /// Returns each size threshold with the number of sites that hold an object of at least that size.
     pub(super) fn at_least(&self) -> impl Iterator<Item = (u64, u64)> {
-        THRESHOLDS.into_iter().zip(self.reached)
+        THRESHOLDS.into_iter().zip(self.sites_by_threshold)
     }
 
-    pub(super) const fn sizes(&self) -> &Sizes {
+    pub(super) const fn sizes(&self) -> &SizeHistogram {
         &self.sizes
     }
 
@@ -159,38 +159,38 @@ impl SurveyCounts {
 
     /// Returns the largest objects in descending order of size.
     pub(super) fn largest(&self) -> Vec<LargestObject> {
-        let named = |(site, (bytes, url)): (&Site, &(u64, String))| LargestObject {
+        let to_largest = |(site, (bytes, url)): (&Site, &(u64, String))| LargestObject {
             site: site.clone(),
             url: url.clone(),
             bytes: *bytes,
         };
-        let mut largest: Vec<_> = self.largest.iter().map(named).collect();
+        let mut largest: Vec<_> = self.largest.iter().map(to_largest).collect();
         largest.sort_by_key(|large| std::cmp::Reverse(large.bytes));
         largest
     }
 }
 
 /// Hashes a value. With ten million sites, a collision occurs in one of 400,000 surveys.
-fn hash(of: &impl Hash) -> u64 {
+fn hash(value: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
-    of.hash(&mut hasher);
+    value.hash(&mut hasher);
     hasher.finish()
 }
 
 /// The most recent keys: at least the last million, at most two million.
 #[derive(Debug, Default)]
-struct Window {
-    now: HashSet<u64>,
-    before: HashSet<u64>,
+struct RecentKeys {
+    current: HashSet<u64>,
+    previous: HashSet<u64>,
 }
 
-impl Window {
-    fn is_new(&mut self, key: u64) -> bool {
-        if self.before.contains(&key) || !self.now.insert(key) {
+impl RecentKeys {
+    fn insert(&mut self, key: u64) -> bool {
+        if self.previous.contains(&key) || !self.current.insert(key) {
             return false;
         }
-        if self.now.len() == REMEMBERED {
-            self.before = std::mem::take(&mut self.now);
+        if self.current.len() == MIN_REMEMBERED_OBJECTS {
+            self.previous = std::mem::take(&mut self.current);
         }
         true
     }
@@ -201,14 +201,14 @@ mod tests {
     use super::*;
 
     fn site(name: &str) -> Site {
-        Site::of(&format!("https://{name}/").parse().unwrap()).unwrap()
+        Site::from_url(&format!("https://{name}/").parse().unwrap()).unwrap()
     }
 
     #[test]
     fn a_site_counts_once_at_each_size() {
         let mut tally = SurveyCounts::default();
         let (a, b, c) = (site("a.example"), site("b.example"), site("c.example"));
-        tally.site(&c);
+        tally.add_site(&c);
         for (site, url, bytes) in [
             (&a, "https://a.example/1", 999_999),
             (&a, "https://a.example/2", 5_000_000),
@@ -217,35 +217,38 @@ mod tests {
             (&b, "https://b.example/1", 1_000_000),
             (&b, "https://b.example/0", 0),
         ] {
-            tally.object(site, url, bytes);
+            tally.add_object(site, url, bytes);
         }
         let reached: Vec<_> = tally.at_least().map(|(_, sites)| sites).collect();
         assert_eq!(reached, [2, 1, 1, 1, 0]);
         assert_eq!((tally.sites(), tally.objects()), (3, 4));
         let left_out: Vec<_> = tally.left_out().iter().map(|(why, n)| (*why, *n)).collect();
-        assert_eq!(left_out, [(Exclusion::Empty, 1), (Exclusion::Again, 1)]);
+        assert_eq!(left_out, [(Exclusion::Empty, 1), (Exclusion::Repeated, 1)]);
         let largest: Vec<_> = tally.largest().into_iter().map(|large| large.url).collect();
         assert_eq!(largest, ["https://a.example/3", "https://b.example/1"]);
     }
 
     #[test]
-    fn only_the_largest_are_named() {
+    fn only_the_largest_are_listed() {
         let mut tally = SurveyCounts::default();
         for number in 1..=100 {
             let site = site(&format!("s{number}.example"));
-            tally.object(&site, &format!("https://{site}/x"), number * MB);
+            tally.add_object(&site, &format!("https://{site}/x"), number * MB);
         }
         let largest = tally.largest();
-        assert_eq!(largest.len(), NAMED);
-        assert_eq!((largest[0].bytes, largest[NAMED - 1].bytes), (100 * MB, 81 * MB));
+        assert_eq!(largest.len(), MAX_LARGEST);
+        assert_eq!((largest[0].bytes, largest[MAX_LARGEST - 1].bytes), (100 * MB, 81 * MB));
     }
 
     #[test]
-    fn what_came_lately_is_known() {
-        let mut window = Window::default();
-        assert!(window.is_new(0));
-        let all_new = (1..=REMEMBERED as u64).all(|key| window.is_new(key));
-        assert!(all_new && !window.is_new(0) && !window.is_new(1));
-        assert!(window.now.len() < REMEMBERED && window.before.len() == REMEMBERED);
+    fn recent_keys_are_remembered() {
+        let mut window = RecentKeys::default();
+        assert!(window.insert(0));
+        let all_new = (1..=MIN_REMEMBERED_OBJECTS as u64).all(|key| window.insert(key));
+        assert!(all_new && !window.insert(0) && !window.insert(1));
+        assert!(
+            window.current.len() < MIN_REMEMBERED_OBJECTS
+                && window.previous.len() == MIN_REMEMBERED_OBJECTS
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Two hosts on one machine, joined by emulated links, with real TCP between them. Linux only.
 //!
-//! Owns everything that asks the kernel for a network: namespaces, devices, routes, and the one TCP
-//! setting of the whole machine that measurements depend on. It must never know HTTP.
+//! Owns all requests to the kernel for a network: namespaces, devices, routes, and the one
+//! machine-wide TCP setting that measurements depend on. Independent of HTTP.
 //!
 //! - [`netns`]: the hosts and the links between them;
 //! - [`check`]: accuracy of the emulated links against their configuration;

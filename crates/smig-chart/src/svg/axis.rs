@@ -1,6 +1,6 @@
 //! Axes: map values to positions, and place the ticks.
 
-use crate::number;
+use crate::{format_number, group_thousands};
 
 /// Scale of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,80 +9,81 @@ pub enum Scale {
     Linear,
     /// Equal ratios have equal lengths.
     Log,
-    /// A sequence of named slots; the first from 0 to 1.
-    Names,
+    /// A sequence of named slots; the first extends from 0 to 1.
+    Categorical,
 }
 
 /// The range of one axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
     scale: Scale,
-    from: f64,
-    to: f64,
+    start: f64,
+    end: f64,
     unit: &'static str,
-    names: Vec<String>,
+    categories: Vec<String>,
 }
 
 impl Axis {
-    /// Creates an axis from 0 to a round number at or above `most`.
+    /// Creates an axis from 0 to a round number at or above `max`.
     #[must_use]
-    pub fn linear(most: f64, unit: &'static str) -> Self {
-        let most = positive(most);
-        let step = step(most, 5.0);
-        let to = (most / step - 1e-9).ceil().max(1.0) * step;
-        Self { scale: Scale::Linear, from: 0.0, to, unit, names: Vec::new() }
+    pub fn linear(max: f64, unit: &'static str) -> Self {
+        let max = positive(max);
+        let step = step(max, 5.0);
+        let end = (max / step - 1e-9).ceil().max(1.0) * step;
+        Self { scale: Scale::Linear, start: 0.0, end, unit, categories: Vec::new() }
     }
 
-    /// Creates an axis from 0 to exactly `most`.
+    /// Creates an axis from 0 to exactly `max`.
     #[must_use]
-    pub fn linear_exact(most: f64, unit: &'static str) -> Self {
-        Self::between(0.0, positive(most), unit)
+    pub fn linear_exact(max: f64, unit: &'static str) -> Self {
+        Self::between(0.0, positive(max), unit)
     }
 
-    /// Creates an axis from exactly `from` to exactly `to`; an empty range is widened.
+    /// Creates an axis from exactly `start` to exactly `end`; an empty range is widened.
     #[must_use]
-    pub fn between(from: f64, to: f64, unit: &'static str) -> Self {
-        let from = if from.is_finite() { from } else { 0.0 };
-        let to = if to.is_finite() && to - from > 1e-9 { to } else { from + 1.0 };
-        Self { scale: Scale::Linear, from, to, unit, names: Vec::new() }
+    pub fn between(start: f64, end: f64, unit: &'static str) -> Self {
+        let start = if start.is_finite() { start } else { 0.0 };
+        let end = if end.is_finite() && end - start > 1e-9 { end } else { start + 1.0 };
+        Self { scale: Scale::Linear, start, end, unit, categories: Vec::new() }
     }
 
-    /// Creates an axis with a slot for each name. Slot i extends from i to i + 1, with its middle
-    /// at i + 0.5.
+    /// Creates an axis with a slot for each category. Slot i extends from i to i + 1, with its
+    /// middle at i + 0.5.
     #[must_use]
-    pub fn names(names: Vec<String>) -> Self {
-        let to = names.len().max(1) as f64;
-        Self { scale: Scale::Names, from: 0.0, to, unit: "", names }
+    pub fn categorical(names: Vec<String>) -> Self {
+        let end = names.len().max(1) as f64;
+        Self { scale: Scale::Categorical, start: 0.0, end, unit: "", categories: names }
     }
 
-    /// Creates an axis between round numbers (1, 2, 5 times a power of ten) around the values.
+    /// Creates a logarithmic axis that contains both values and ends at round numbers (1, 2 or 5
+    /// times a power of ten).
     #[must_use]
-    pub fn log(least: f64, most: f64, unit: &'static str) -> Self {
-        let (least, most) = (positive(least), positive(most));
-        let mut from = round_numbers(least / 10.0, least).last().copied().unwrap_or(least);
-        let to = round_numbers(most * 0.999, most * 10.0).first().copied().unwrap_or(most);
-        if to / from < 3.0 {
-            from = to / 10.0;
+    pub fn log(min: f64, max: f64, unit: &'static str) -> Self {
+        let (min, max) = (positive(min), positive(max));
+        let mut start = round_numbers(min / 10.0, min).last().copied().unwrap_or(min);
+        let end = round_numbers(max * 0.999, max * 10.0).first().copied().unwrap_or(max);
+        if end / start < 3.0 {
+            start = end / 10.0;
         }
-        Self { scale: Scale::Log, from, to, unit, names: Vec::new() }
+        Self { scale: Scale::Log, start, end, unit, categories: Vec::new() }
     }
 
     /// Returns the value at the start of the axis.
     #[must_use]
-    pub const fn from(&self) -> f64 {
-        self.from
+    pub const fn start(&self) -> f64 {
+        self.start
     }
 
     /// Returns the value at the end of the axis.
     #[must_use]
-    pub const fn to(&self) -> f64 {
-        self.to
+    pub const fn end(&self) -> f64 {
+        self.end
     }
 
-    /// Returns whether its ticks are named slots.
+    /// Returns whether the axis has named slots instead of numbers.
     #[must_use]
-    pub const fn has_names(&self) -> bool {
-        matches!(self.scale, Scale::Names)
+    pub const fn is_categorical(&self) -> bool {
+        matches!(self.scale, Scale::Categorical)
     }
 
     /// Returns the text after the last tick's number.
@@ -96,8 +97,8 @@ impl Axis {
     #[must_use]
     pub fn position(&self, value: f64) -> f64 {
         let share = match self.scale {
-            Scale::Linear | Scale::Names => (value - self.from) / (self.to - self.from),
-            Scale::Log => (value.max(self.from) / self.from).ln() / (self.to / self.from).ln(),
+            Scale::Linear | Scale::Categorical => (value - self.start) / (self.end - self.start),
+            Scale::Log => (value.max(self.start) / self.start).ln() / (self.end / self.start).ln(),
         };
         if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 }
     }
@@ -107,19 +108,19 @@ impl Axis {
     pub fn ticks(&self, wanted: usize) -> Vec<(f64, String)> {
         let values: Vec<f64> = match self.scale {
             Scale::Linear => {
-                let step = step(self.to - self.from, wanted.max(1) as f64);
-                let first = (self.from / step - 1e-9).ceil();
-                let last = (self.to / step + 1e-9).floor();
+                let step = step(self.end - self.start, wanted.max(1) as f64);
+                let first = (self.start / step - 1e-9).ceil();
+                let last = (self.end / step + 1e-9).floor();
                 let count = (last - first).max(0.0) as usize;
                 // Adding 0 converts -0 to 0.
                 (0..=count).map(|index| (first + index as f64) * step + 0.0).collect()
             }
-            Scale::Names => {
-                let middles = self.names.iter().enumerate();
+            Scale::Categorical => {
+                let middles = self.categories.iter().enumerate();
                 return middles.map(|(at, name)| (at as f64 + 0.5, name.clone())).collect();
             }
             Scale::Log => {
-                let all = round_numbers(self.from * 0.999, self.to * 1.001);
+                let all = round_numbers(self.start * 0.999, self.end * 1.001);
                 if all.len() > wanted + 2 {
                     all.into_iter().filter(|value| is_power_of_ten(*value)).collect()
                 } else {
@@ -137,11 +138,7 @@ fn positive(value: f64) -> f64 {
 }
 
 fn tick_text(value: f64) -> String {
-    if value >= 1_000.0 && value % 1_000.0 == 0.0 {
-        format!("{},000", number(value / 1_000.0))
-    } else {
-        number(value)
-    }
+    group_thousands(&format_number(value))
 }
 
 fn is_power_of_ten(value: f64) -> bool {
@@ -203,14 +200,14 @@ mod tests {
     }
 
     #[test]
-    fn names_stand_in_the_middle_of_their_places() {
-        let axis = Axis::names(vec!["a".into(), "b".into()]);
+    fn categories_are_centred_in_their_slots() {
+        let axis = Axis::categorical(vec!["a".into(), "b".into()]);
         assert_eq!(axis.ticks(1), [(0.5, "a".into()), (1.5, "b".into())]);
         assert_eq!(axis.position(1.5), 0.75);
     }
 
     #[test]
-    fn odd_values_do_not_break_an_axis() {
+    fn non_finite_values_give_a_valid_axis() {
         for axis in
             [Axis::log(0.0, 0.0, ""), Axis::log(f64::NAN, -3.0, ""), Axis::linear(f64::NAN, "")]
         {

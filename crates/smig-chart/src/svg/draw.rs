@@ -3,22 +3,22 @@
 use std::fmt::Write;
 
 use super::figure::{Figure, Layer, Panel, Rule};
-use super::shapes::{draw_shape, draw_swatch, round};
-use super::style::{STYLE, with_plain_colours};
+use super::shapes::{draw_shape, draw_swatch, round_to_tenth};
+use super::style::{STYLE, with_colour_fallbacks};
 use crate::markup::escape;
 
 /// Minimum space left of the plots.
-const LEFT: f64 = 44.0;
-const RIGHT: f64 = 12.0;
+const MIN_LEFT_MARGIN: f64 = 44.0;
+const RIGHT_MARGIN: f64 = 12.0;
 /// Space for a title above a panel.
-const TITLE: f64 = 26.0;
+const TITLE_HEIGHT: f64 = 26.0;
 /// Space above a panel without a title.
-const NO_TITLE: f64 = 6.0;
+const NO_TITLE_HEIGHT: f64 = 6.0;
 /// Height of one line of a legend.
-const LEGEND: f64 = 19.0;
+const LEGEND_LINE_HEIGHT: f64 = 19.0;
 /// Space for the x axis below the last panel.
-const BOTTOM: f64 = 34.0;
-const GAP: f64 = 12.0;
+const X_AXIS_HEIGHT: f64 = 34.0;
+const PANEL_GAP: f64 = 12.0;
 
 /// Estimates the width of text at 12 pixels.
 fn text_width(text: &str) -> f64 {
@@ -44,30 +44,31 @@ impl Figure {
     #[must_use]
     pub fn to_file(&self) -> String {
         let style = format!("<style>{STYLE}svg{{background:var(--paper)}}</style>");
-        with_plain_colours(&self.render(&style))
+        with_colour_fallbacks(&self.render(&style))
     }
 
     /// Returns the height in CSS pixels, the unit of [`Figure::width`].
     #[must_use]
     pub fn height(&self) -> f64 {
-        self.areas().last().map_or(0.0, |area| area.top + area.height) + BOTTOM
+        self.areas().last().map_or(0.0, |area| area.top + area.height) + X_AXIS_HEIGHT
     }
 
     /// Returns the space left of the plots, enough for the longest number of a y axis.
-    fn left(&self) -> f64 {
+    fn left_margin(&self) -> f64 {
         let ticks = self.panels.iter().flat_map(|panel| panel.y.ticks(8));
         let longest = ticks.map(|(_, text)| text.chars().count()).max().unwrap_or(0);
-        LEFT.max(longest as f64 * 7.2 + 8.0)
+        MIN_LEFT_MARGIN.max(longest as f64 * 7.2 + 8.0)
     }
 
     /// Lays out the panels' plots.
     fn areas(&self) -> Vec<Area> {
-        let (left, mut top) = (self.left(), 0.0);
+        let (left, mut top) = (self.left_margin(), 0.0);
         let area = |panel: &Panel| {
-            top += if panel.title.is_empty() { NO_TITLE } else { TITLE };
-            top += LEGEND * self.legend_lines(panel) as f64;
-            let area = Area { left, top, width: self.width - left - RIGHT, height: panel.height };
-            top += panel.height + GAP;
+            top += if panel.title.is_empty() { NO_TITLE_HEIGHT } else { TITLE_HEIGHT };
+            top += LEGEND_LINE_HEIGHT * self.legend_lines(panel) as f64;
+            let area =
+                Area { left, top, width: self.width - left - RIGHT_MARGIN, height: panel.height };
+            top += panel.height + PANEL_GAP;
             area
         };
         self.panels.iter().map(area).collect()
@@ -82,8 +83,8 @@ impl Figure {
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fig\" role=\"img\" \
              viewBox=\"0 0 {w} {h}\" width=\"{w}\" height=\"{h}\">\
              <title>{title}</title><desc>{description}</desc>{style}",
-            w = round(self.width),
-            h = round(height),
+            w = round_to_tenth(self.width),
+            h = round_to_tenth(height),
             title = escape(&self.title),
             description = escape(&self.description),
         );
@@ -114,26 +115,32 @@ impl Figure {
         let wanted = (area.height / 26.0) as usize;
         for (value, text) in panel.y.ticks(wanted.max(2)) {
             let y = area.y(panel, value);
-            if !panel.y.has_names() {
-                let _ = write!(lines, "M{} {}h{}", round(area.left), round(y), round(area.width));
+            if !panel.y.is_categorical() {
+                let _ = write!(
+                    lines,
+                    "M{} {}h{}",
+                    round_to_tenth(area.left),
+                    round_to_tenth(y),
+                    round_to_tenth(area.width)
+                );
             }
-            let (x, y) = (round(area.left - 6.0), round(y + 4.0));
+            let (x, y) = (round_to_tenth(area.left - 6.0), round_to_tenth(y + 4.0));
             let text = escape(&text);
             let _ = write!(texts, "<text x=\"{x}\" y=\"{y}\" text-anchor=\"end\">{text}</text>");
         }
-        if self.x.has_names() {
+        if self.x.is_categorical() {
             if labels == XLabels::Shown {
-                self.write_names(&mut texts, area);
+                self.write_categories(&mut texts, area);
             }
         } else {
             self.write_x_axis(&mut lines, &mut texts, area, labels);
         }
-        let base = round(area.top + area.height);
+        let base = round_to_tenth(area.top + area.height);
         let _ = write!(
             out,
             "<path class=\"grid\" d=\"{lines}\"/><path class=\"axis\" d=\"M{} {base}h{}\"/>{texts}",
-            round(area.left),
-            round(area.width),
+            round_to_tenth(area.left),
+            round_to_tenth(area.width),
         );
     }
 
@@ -144,49 +151,58 @@ impl Figure {
         let mut free_until = self.width;
         for (index, (value, mut text)) in ticks.into_iter().enumerate().rev() {
             let x = area.left + self.x.position(value) * area.width;
-            let _ = write!(lines, "M{} {}v{}", round(x), round(area.top), round(area.height));
+            let _ = write!(
+                lines,
+                "M{} {}v{}",
+                round_to_tenth(x),
+                round_to_tenth(area.top),
+                round_to_tenth(area.height)
+            );
             if index + 1 == count && !self.x.unit().is_empty() {
                 text = format!("{text}\u{202f}{}", self.x.unit());
             }
-            let half = text_width(&text) / 2.0;
-            let middle = x.min(self.width - half - 1.0);
+            let half_width = text_width(&text) / 2.0;
+            let middle = x.min(self.width - half_width - 1.0);
             // The last label has the unit and is always drawn; labels that would overlap are
             // omitted.
-            if labels == XLabels::Shown && middle + half <= free_until {
-                free_until = middle - half - 6.0;
+            if labels == XLabels::Shown && middle + half_width <= free_until {
+                free_until = middle - half_width - 6.0;
                 write_label(texts, middle, area.top + area.height + 17.0, &text);
             }
         }
     }
 
-    /// Draws all names of the x axis; if they are too wide, every other one a line lower.
-    fn write_names(&self, texts: &mut String, area: &Area) {
+    /// Draws all categories of the x axis; if they are too wide, every second one a line lower.
+    fn write_categories(&self, texts: &mut String, area: &Area) {
         let names = self.x.ticks(0);
-        let place = area.width / names.len().max(1) as f64;
-        let wide = names.iter().any(|(_, name)| text_width(name) > place - 4.0);
+        let slot_width = area.width / names.len().max(1) as f64;
+        let too_wide = names.iter().any(|(_, name)| text_width(name) > slot_width - 4.0);
         for (index, (value, name)) in names.into_iter().enumerate() {
-            let half = text_width(&name) / 2.0;
+            let half_width = text_width(&name) / 2.0;
             let x = area.left + self.x.position(value) * area.width;
-            let x = x.clamp(half.min(self.width / 2.0), (self.width - half).max(self.width / 2.0));
-            let lower = if wide && index % 2 == 1 { 13.0 } else { 0.0 };
+            let x = x.clamp(
+                half_width.min(self.width / 2.0),
+                (self.width - half_width).max(self.width / 2.0),
+            );
+            let lower = if too_wide && index % 2 == 1 { 13.0 } else { 0.0 };
             write_label(texts, x, area.top + area.height + 16.0 + lower, &name);
         }
     }
 
     fn draw_heading(&self, out: &mut String, panel: &Panel, area: &Area) {
-        let legend = LEGEND * self.legend_lines(panel) as f64;
-        let y = round(area.top - legend - 9.0);
+        let legend = LEGEND_LINE_HEIGHT * self.legend_lines(panel) as f64;
+        let y = round_to_tenth(area.top - legend - 9.0);
         let _ =
             write!(out, "<text class=\"name\" x=\"2\" y=\"{y}\">{}</text>", escape(&panel.title));
         for (line, entries) in self.legend(panel).into_iter().enumerate() {
-            let y = area.top - legend + LEGEND * line as f64 + 7.0;
+            let y = area.top - legend + LEGEND_LINE_HEIGHT * line as f64 + 7.0;
             for (x, layer) in entries {
                 draw_swatch(out, layer, x, y - 4.0);
                 let _ = write!(
                     out,
                     "<text class=\"key\" x=\"{}\" y=\"{}\">{}</text>",
-                    round(x + 14.0),
-                    round(y),
+                    round_to_tenth(x + 14.0),
+                    round_to_tenth(y),
                     escape(&layer.name)
                 );
             }
@@ -202,15 +218,15 @@ impl Figure {
         let mut lines: Vec<Vec<(f64, &Layer)>> = Vec::new();
         let mut x = f64::INFINITY;
         for layer in panel.layers.iter().filter(|layer| !layer.name.is_empty()) {
-            let wide = 14.0 + text_width(&layer.name) + 16.0;
-            if x + wide > self.width && x > LEFT {
+            let entry_width = 14.0 + text_width(&layer.name) + 16.0;
+            if x + entry_width > self.width && x > MIN_LEFT_MARGIN {
                 lines.push(Vec::new());
-                x = LEFT;
+                x = MIN_LEFT_MARGIN;
             }
             if let Some(line) = lines.last_mut() {
                 line.push((x, layer));
             }
-            x += wide;
+            x += entry_width;
         }
         lines
     }
@@ -220,37 +236,44 @@ impl Figure {
         draw_shape(out, layer, area.top, &at);
     }
 
-    /// Draws a vertical line through all plots for each mark, and the labels in the first plot:
-    /// labels that would overlap go a line lower.
+    /// Draws a vertical line through all plots for each mark, and the labels in the first plot;
+    /// labels that would overlap are drawn a line lower.
     fn draw_marks(&self, out: &mut String, areas: &[Area]) {
         let Some(first) = areas.first() else { return };
-        let mut lines_until: Vec<f64> = Vec::new();
-        let mut words = String::new();
+        let mut line_ends: Vec<f64> = Vec::new();
+        let mut labels = String::new();
         for mark in &self.marks {
             let share = self.x.position(mark.x);
             let x = first.left + share * first.width;
             let strokes: String = areas
                 .iter()
-                .map(|area| format!("M{} {}v{}", round(x), round(area.top), round(area.height)))
+                .map(|area| {
+                    format!(
+                        "M{} {}v{}",
+                        round_to_tenth(x),
+                        round_to_tenth(area.top),
+                        round_to_tenth(area.height)
+                    )
+                })
                 .collect();
             let _ = write!(out, "<path class=\"mark\" d=\"{strokes}\"/>");
-            let wide = text_width(&mark.label) + 6.0;
-            let (anchor, aside) = if share > 0.6 { ("end", -6.0) } else { ("start", 6.0) };
-            let (from, to) = if aside > 0.0 { (x, x + wide) } else { (x - wide, x) };
-            let free = lines_until.iter().position(|until| *until <= from);
-            let line = free.unwrap_or(lines_until.len());
-            lines_until.resize(lines_until.len().max(line + 1), 0.0);
-            lines_until[line] = to;
+            let label_width = text_width(&mark.label) + 6.0;
+            let (anchor, offset) = if share > 0.6 { ("end", -6.0) } else { ("start", 6.0) };
+            let (from, to) = if offset > 0.0 { (x, x + label_width) } else { (x - label_width, x) };
+            let free = line_ends.iter().position(|until| *until <= from);
+            let line = free.unwrap_or(line_ends.len());
+            line_ends.resize(line_ends.len().max(line + 1), 0.0);
+            line_ends[line] = to;
             let _ = write!(
-                words,
+                labels,
                 "<text class=\"note\" x=\"{}\" y=\"{}\" text-anchor=\"{anchor}\">{}</text>",
-                round(x + aside),
-                round(first.top + 12.0 + 14.0 * line as f64),
+                round_to_tenth(x + offset),
+                round_to_tenth(first.top + 12.0 + 14.0 * line as f64),
                 escape(&mark.label),
             );
         }
         // Drawn after the lines, so that the labels' background-coloured edge hides them.
-        out.push_str(&words);
+        out.push_str(&labels);
     }
 }
 
@@ -268,7 +291,7 @@ impl Area {
 
 /// Draws centred text below the plot.
 fn write_label(out: &mut String, x: f64, y: f64, text: &str) {
-    let (x, y, text) = (round(x), round(y), escape(text));
+    let (x, y, text) = (round_to_tenth(x), round_to_tenth(y), escape(text));
     let _ = write!(out, "<text x=\"{x}\" y=\"{y}\" text-anchor=\"middle\">{text}</text>");
 }
 
@@ -278,11 +301,11 @@ fn draw_rule(out: &mut String, panel: &Panel, area: &Area, rule: &Rule) {
         out,
         "<path class=\"rule\" d=\"M{} {}h{}\"/>\
          <text class=\"note\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
-        round(area.left),
-        round(y),
-        round(area.width),
-        round(area.left + area.width - 2.0),
-        round(y - 5.0),
+        round_to_tenth(area.left),
+        round_to_tenth(y),
+        round_to_tenth(area.width),
+        round_to_tenth(area.left + area.width - 2.0),
+        round_to_tenth(y - 5.0),
         escape(&rule.label),
     );
 }

@@ -59,17 +59,17 @@ pub enum Shape {
     /// Rectangles with tooltips, and a gap between neighbours.
     Bars(Vec<Bar>),
     /// The area between two lines: stacked quantities, and intervals along a line.
-    Area(Tint, Vec<Range>),
+    Area(Tint, Vec<VerticalRange>),
     /// Error bars with caps: intervals of individual values.
-    Whiskers(Vec<Range>),
+    Whiskers(Vec<VerticalRange>),
     /// Points in time, as short strokes at the panel's upper edge.
     Ticks(Vec<f64>),
     /// Horizontal strokes: medians in boxes.
     Levels(Vec<Level>),
-    /// A closed, filled polygon: distributions.
+    /// A closed, filled polygon: densities.
     Outline(Tint, Vec<(f64, f64)>),
     /// Text, centred above its position: the values of bars.
-    Words(Vec<Word>),
+    Labels(Vec<Label>),
 }
 
 /// A horizontal stroke.
@@ -83,7 +83,7 @@ pub struct Level {
 
 /// A short text at a position.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Word {
+pub struct Label {
     /// Horizontal value.
     pub x: f64,
     /// Vertical value.
@@ -105,7 +105,7 @@ pub enum Tint {
 
 /// A vertical range at a position.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Range {
+pub struct VerticalRange {
     /// Horizontal value.
     pub x: f64,
     /// Lower end.

@@ -15,7 +15,7 @@ mod tests;
 
 pub use axis::{Axis, Scale};
 pub use figure::{
-    Bar, Block, Colour, Figure, Layer, Level, Mark, Marker, Panel, Point, Range, Rule, Shape, Tint,
-    Word,
+    Bar, Block, Colour, Figure, Label, Layer, Level, Mark, Marker, Panel, Point, Rule, Shape, Tint,
+    VerticalRange,
 };
-pub use style::{STYLE, with_plain_colours};
+pub use style::{STYLE, with_colour_fallbacks};

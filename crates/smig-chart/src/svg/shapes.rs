@@ -2,13 +2,15 @@
 
 use std::fmt::Write;
 
-use super::figure::{Bar, Block, Colour, Layer, Level, Marker, Point, Range, Shape, Tint, Word};
+use super::figure::{
+    Bar, Block, Colour, Label, Layer, Level, Marker, Point, Shape, Tint, VerticalRange,
+};
 use crate::markup::escape;
 
 /// Half the width of a whisker's cap.
-const CAP: f64 = 3.5;
+const CAP_HALF_WIDTH: f64 = 3.5;
 /// Length of a tick.
-const TICK: f64 = 7.0;
+const TICK_LENGTH: f64 = 7.0;
 
 /// Draws a layer; `at` maps values to positions, `top` is the plot's upper edge.
 pub(super) fn draw_shape(
@@ -20,29 +22,29 @@ pub(super) fn draw_shape(
     let colour = layer.colour;
     match &layer.shape {
         Shape::Dots(marker, points) => {
-            let _ = write!(out, "<g class=\"dots\" {}>", fill(colour));
+            let _ = write!(out, "<g class=\"dots\" {}>", fill_style(colour));
             for Point { x, y, tooltip } in points {
                 let (x, y) = at(*x, *y);
                 draw_marker(out, *marker, x, y, colour, &escape(tooltip));
             }
             out.push_str("</g>");
         }
-        Shape::Line(points) => path(out, colour, points.iter().map(|(x, y)| at(*x, *y))),
+        Shape::Line(points) => draw_polyline(out, colour, points.iter().map(|(x, y)| at(*x, *y))),
         Shape::Steps(points) => {
             let mut corners = Vec::new();
             for (x, y) in points {
                 let (x, y) = at(*x, *y);
-                if let Some((_, before)) = corners.last().copied() {
-                    corners.push((x, before));
+                if let Some((_, previous_y)) = corners.last().copied() {
+                    corners.push((x, previous_y));
                 }
                 corners.push((x, y));
             }
-            path(out, colour, corners.into_iter());
+            draw_polyline(out, colour, corners.into_iter());
         }
         Shape::Blocks(blocks) => {
-            let _ = write!(out, "<path class=\"blocks\" {} d=\"", fill(colour));
+            let _ = write!(out, "<path class=\"blocks\" {} d=\"", fill_style(colour));
             for block in blocks {
-                outline(out, block, 0.4, at);
+                append_rectangle(out, block, 0.4, at);
             }
             out.push_str("\"/>");
         }
@@ -54,20 +56,26 @@ pub(super) fn draw_shape(
             let points = points.iter().map(|(x, y)| at(*x, *y));
             draw_outline(out, colour, *tint, points);
         }
-        Shape::Words(words) => {
-            for Word { x, y, text } in words {
+        Shape::Labels(words) => {
+            for Label { x, y, text } in words {
                 let (x, y) = at(*x, *y);
-                let (x, y, text) = (round(x), round(y - 4.0), escape(text));
+                let (x, y, text) = (round_to_tenth(x), round_to_tenth(y - 4.0), escape(text));
                 let _ = write!(
                     out,
                     "<text class=\"note\" x=\"{x}\" y=\"{y}\" text-anchor=\"middle\">{text}</text>"
                 );
             }
         }
-        Shape::Ticks(moments) => {
-            let strokes: String = moments
+        Shape::Ticks(positions) => {
+            let strokes: String = positions
                 .iter()
-                .map(|x| format!("M{} {}v{TICK}", round(at(*x, 0.0).0), round(top)))
+                .map(|x| {
+                    format!(
+                        "M{} {}v{TICK_LENGTH}",
+                        round_to_tenth(at(*x, 0.0).0),
+                        round_to_tenth(top)
+                    )
+                })
                 .collect();
             let variable = colour.variable();
             let _ = write!(
@@ -79,19 +87,25 @@ pub(super) fn draw_shape(
 }
 
 /// Appends a rectangle to a path, with a hairline gap to its right.
-fn outline(out: &mut String, block: &Block, least: f64, at: &dyn Fn(f64, f64) -> (f64, f64)) {
+fn append_rectangle(
+    out: &mut String,
+    block: &Block,
+    min_width: f64,
+    at: &dyn Fn(f64, f64) -> (f64, f64),
+) {
     let (left, bottom) = at(block.x.0, block.y.0);
     let (right, top) = at(block.x.1, block.y.1);
-    let width = (right - left - 0.6).max(least);
-    let (left, bottom, height) = (round(left), round(bottom), round(top - bottom));
-    let _ = write!(out, "M{left} {bottom}h{}v{height}h-{0}z", round(width));
+    let width = (right - left - 0.6).max(min_width);
+    let (left, bottom, height) =
+        (round_to_tenth(left), round_to_tenth(bottom), round_to_tenth(top - bottom));
+    let _ = write!(out, "M{left} {bottom}h{}v{height}h-{0}z", round_to_tenth(width));
 }
 
 fn draw_bars(out: &mut String, colour: Colour, bars: &[Bar], at: &dyn Fn(f64, f64) -> (f64, f64)) {
-    let _ = write!(out, "<g class=\"blocks\" {}>", fill(colour));
+    let _ = write!(out, "<g class=\"blocks\" {}>", fill_style(colour));
     for bar in bars {
         let _ = write!(out, "<path{} d=\"", tint_style(bar.tint));
-        outline(out, &bar.block, 1.0, at);
+        append_rectangle(out, &bar.block, 1.0, at);
         if bar.tooltip.is_empty() {
             out.push_str("\"/>");
         } else {
@@ -105,7 +119,7 @@ fn draw_area(
     out: &mut String,
     colour: Colour,
     tint: Tint,
-    ranges: &[Range],
+    ranges: &[VerticalRange],
     at: &dyn Fn(f64, f64) -> (f64, f64),
 ) {
     let upper = ranges.iter().map(|range| at(range.x, range.high));
@@ -120,10 +134,11 @@ fn draw_outline(
     tint: Tint,
     corners: impl Iterator<Item = (f64, f64)>,
 ) {
-    let _ = write!(out, "<g {}><path class=\"blocks\"{} d=\"", fill(colour), tint_style(tint));
+    let _ =
+        write!(out, "<g {}><path class=\"blocks\"{} d=\"", fill_style(colour), tint_style(tint));
     let mut sign = 'M';
     for (x, y) in corners {
-        let _ = write!(out, "{sign}{} {}", round(x), round(y));
+        let _ = write!(out, "{sign}{} {}", round_to_tenth(x), round_to_tenth(y));
         sign = 'L';
     }
     out.push_str(if sign == 'L' { "z\"/></g>" } else { "\"/></g>" });
@@ -139,7 +154,8 @@ fn draw_levels(
     let _ = write!(out, "<path class=\"line\" style=\"stroke:var({variable})\" d=\"");
     for level in levels {
         let ((from, y), (to, _)) = (at(level.x.0, level.y), at(level.x.1, level.y));
-        let _ = write!(out, "M{} {}H{}", round(from), round(y), round(to));
+        let _ =
+            write!(out, "M{} {}H{}", round_to_tenth(from), round_to_tenth(y), round_to_tenth(to));
     }
     out.push_str("\"/>");
 }
@@ -147,15 +163,15 @@ fn draw_levels(
 fn draw_whiskers(
     out: &mut String,
     colour: Colour,
-    ranges: &[Range],
+    ranges: &[VerticalRange],
     at: &dyn Fn(f64, f64) -> (f64, f64),
 ) {
     let variable = colour.variable();
     let _ = write!(out, "<path class=\"whisker\" style=\"stroke:var({variable})\" d=\"");
     for range in ranges {
         let ((x, low), (_, high)) = (at(range.x, range.low), at(range.x, range.high));
-        let (left, cap) = (round(x - CAP), 2.0 * CAP);
-        let (x, low, high) = (round(x), round(low), round(high));
+        let (left, cap) = (round_to_tenth(x - CAP_HALF_WIDTH), 2.0 * CAP_HALF_WIDTH);
+        let (x, low, high) = (round_to_tenth(x), round_to_tenth(low), round_to_tenth(high));
         let _ = write!(out, "M{x} {low}V{high}M{left} {low}h{cap}M{left} {high}h{cap}");
     }
     out.push_str("\"/>");
@@ -173,27 +189,29 @@ const fn tint_style(tint: Tint) -> &'static str {
 pub(super) fn draw_swatch(out: &mut String, layer: &Layer, x: f64, y: f64) {
     match &layer.shape {
         Shape::Dots(marker, _) => {
-            let _ = write!(out, "<g class=\"dots\" {}>", fill(layer.colour));
+            let _ = write!(out, "<g class=\"dots\" {}>", fill_style(layer.colour));
             draw_marker(out, *marker, x + 5.0, y, layer.colour, "");
             out.push_str("</g>");
         }
         Shape::Line(_) | Shape::Steps(_) | Shape::Levels(_) => {
-            path(out, layer.colour, [(x, y), (x + 10.0, y)].into_iter());
+            draw_polyline(out, layer.colour, [(x, y), (x + 10.0, y)].into_iter());
         }
-        Shape::Blocks(_) => swatch(out, layer.colour, Tint::Full, x, y),
+        Shape::Blocks(_) => draw_rect_swatch(out, layer.colour, Tint::Full, x, y),
         Shape::Bars(bars) => {
             let tint = bars.first().map_or(Tint::Full, |bar| bar.tint);
-            swatch(out, layer.colour, tint, x, y);
+            draw_rect_swatch(out, layer.colour, tint, x, y);
         }
-        Shape::Area(tint, _) | Shape::Outline(tint, _) => swatch(out, layer.colour, *tint, x, y),
+        Shape::Area(tint, _) | Shape::Outline(tint, _) => {
+            draw_rect_swatch(out, layer.colour, *tint, x, y)
+        }
         // Text needs no symbol.
-        Shape::Words(_) => {}
+        Shape::Labels(_) => {}
         Shape::Whiskers(_) => {
             let range = |x: f64, y: f64| (x, y);
             draw_whiskers(
                 out,
                 layer.colour,
-                &[Range { x: x + 5.0, low: y + 5.0, high: y - 5.0 }],
+                &[VerticalRange { x: x + 5.0, low: y + 5.0, high: y - 5.0 }],
                 &range,
             );
         }
@@ -205,33 +223,39 @@ pub(super) fn draw_swatch(out: &mut String, layer: &Layer, x: f64, y: f64) {
     }
 }
 
-fn swatch(out: &mut String, colour: Colour, tint: Tint, x: f64, y: f64) {
+fn draw_rect_swatch(out: &mut String, colour: Colour, tint: Tint, x: f64, y: f64) {
     let _ = write!(
         out,
         "<rect {}{} x=\"{}\" y=\"{}\" width=\"10\" height=\"10\"/>",
-        fill(colour),
+        fill_style(colour),
         tint_style(tint),
-        round(x),
-        round(y - 5.0)
+        round_to_tenth(x),
+        round_to_tenth(y - 5.0)
     );
 }
 
 fn draw_marker(out: &mut String, marker: Marker, x: f64, y: f64, colour: Colour, tooltip: &str) {
     let (tag, shape) = match marker {
-        Marker::Circle => ("circle", format!("cx=\"{}\" cy=\"{}\" r=\"3.6\"", round(x), round(y))),
+        Marker::Circle => (
+            "circle",
+            format!("cx=\"{}\" cy=\"{}\" r=\"3.6\"", round_to_tenth(x), round_to_tenth(y)),
+        ),
         Marker::Ring => (
             "circle",
             format!(
                 "cx=\"{}\" cy=\"{}\" r=\"3\" style=\"fill:var(--paper);stroke:var({});stroke-width:1.6\"",
-                round(x),
-                round(y),
+                round_to_tenth(x),
+                round_to_tenth(y),
                 colour.variable()
             ),
         ),
-        Marker::Square => {
-            ("path", format!("d=\"M{} {}h6.2v6.2h-6.2z\"", round(x - 3.1), round(y - 3.1)))
+        Marker::Square => (
+            "path",
+            format!("d=\"M{} {}h6.2v6.2h-6.2z\"", round_to_tenth(x - 3.1), round_to_tenth(y - 3.1)),
+        ),
+        Marker::Triangle => {
+            ("path", format!("d=\"M{} {}l4 7.2h-8z\"", round_to_tenth(x), round_to_tenth(y - 4.2)))
         }
-        Marker::Triangle => ("path", format!("d=\"M{} {}l4 7.2h-8z\"", round(x), round(y - 4.2))),
     };
     if tooltip.is_empty() {
         let _ = write!(out, "<{tag} {shape}/>");
@@ -240,20 +264,26 @@ fn draw_marker(out: &mut String, marker: Marker, x: f64, y: f64, colour: Colour,
     }
 }
 
-fn path(out: &mut String, colour: Colour, points: impl Iterator<Item = (f64, f64)>) {
+fn draw_polyline(out: &mut String, colour: Colour, points: impl Iterator<Item = (f64, f64)>) {
     let _ = write!(out, "<path class=\"line\" style=\"stroke:var({})\" d=\"", colour.variable());
     for (index, (x, y)) in points.enumerate() {
-        let _ = write!(out, "{}{} {}", if index == 0 { 'M' } else { 'L' }, round(x), round(y));
+        let _ = write!(
+            out,
+            "{}{} {}",
+            if index == 0 { 'M' } else { 'L' },
+            round_to_tenth(x),
+            round_to_tenth(y)
+        );
     }
     out.push_str("\"/>");
 }
 
-fn fill(colour: Colour) -> String {
+fn fill_style(colour: Colour) -> String {
     format!("style=\"fill:var({})\"", colour.variable())
 }
 
 /// Rounds to a tenth of a pixel: finer than any screen, and shorter output.
-pub(super) fn round(value: f64) -> f64 {
+pub(super) fn round_to_tenth(value: f64) -> f64 {
     let tenths = (value * 10.0).round() / 10.0;
     if tenths == 0.0 { 0.0 } else { tenths } // normalizes -0
 }

@@ -1,7 +1,7 @@
 //! Colours and fonts of charts, as CSS. A page contains it once; a standalone SVG file embeds it.
 
-/// The style sheet. All of its rules are scoped to the class `fig`; the colours are variables of
-/// the root.
+/// The style sheet. Its rules are scoped to the class `fig`; the colours are variables of the root
+/// element.
 pub const STYLE: &str = "\
 :root{--paper:#fff;--ink:#1c2128;--soft:#59636e;--grid:#dde2e8;--vermilion:#c8500a;\
 --purple:#a8508e;--blue:#0a66a8;--slate:#52657a;--amber:#e39b00;--teal:#00856a}\
@@ -30,7 +30,7 @@ stroke-linejoin:round}\
 /// before each declaration with a variable, the same declaration with the light value. Other
 /// programs use the later of the two.
 #[must_use]
-pub fn with_plain_colours(svg: &str) -> String {
+pub fn with_colour_fallbacks(svg: &str) -> String {
     let light = STYLE.split("@media").next().unwrap_or_default();
     let value_of = |name: &str| {
         let (_, after) = light.split_once(&format!("{name}:"))?;

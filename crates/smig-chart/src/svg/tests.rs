@@ -50,7 +50,7 @@ fn a_chart_is_well_formed_and_escaped() {
 }
 
 #[test]
-fn dots_sit_where_their_values_are() {
+fn dots_are_at_the_positions_of_their_values() {
     let mut figure = figure();
     let Shape::Dots(marker, _) = &mut figure.panels[0].layers[0].shape else { unreachable!() };
     *marker = Marker::Circle;
@@ -61,7 +61,7 @@ fn dots_sit_where_their_values_are() {
 }
 
 #[test]
-fn a_file_stands_alone_and_an_element_leans_on_its_page() {
+fn only_files_include_the_style() {
     let figure = figure();
     assert!(figure.to_file().contains("prefers-color-scheme:dark"));
     assert!(!figure.to_element().contains("<style>"));
@@ -71,7 +71,7 @@ fn a_file_stands_alone_and_an_element_leans_on_its_page() {
 /// Inkscape, librsvg and LaTeX's converters do not support CSS variables and draw black on black
 /// without the fallbacks.
 #[test]
-fn each_colour_of_a_file_has_its_plain_value_before_it() {
+fn each_colour_of_a_file_has_a_fallback_before_it() {
     let svg = figure().to_file();
     let colours: Vec<_> = svg.match_indices(":var(--").collect();
     assert!(colours.len() > 10, "{}", colours.len());
@@ -86,7 +86,7 @@ fn each_colour_of_a_file_has_its_plain_value_before_it() {
 }
 
 #[test]
-fn legends_wrap_and_unnamed_layers_are_left_out() {
+fn legends_wrap_and_omit_unnamed_layers() {
     let mut figure = figure();
     let one_line = figure.to_element();
     assert_eq!(one_line.matches("class=\"key\"").count(), 2);

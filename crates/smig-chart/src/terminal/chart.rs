@@ -1,4 +1,4 @@
-//! Small charts: dots (two by four per character) and bars (eight steps per character).
+//! Small charts of dots (two by four per character) and of bars (eight steps per character).
 
 use super::grid::{Grid, Paint};
 
@@ -36,8 +36,8 @@ impl Dots {
         if width == 0 || height == 0 {
             return;
         }
-        let column = scaled(x, width * 2);
-        let row = (height * 4 - 1) - scaled(y, height * 4);
+        let column = quantize(x, width * 2);
+        let row = (height * 4 - 1) - quantize(y, height * 4);
         for row in [row, if row == 0 { 1 } else { row - 1 }] {
             let cell = &mut self.cells[row / 4 * width + column / 2];
             *cell = (cell.0 | BRAILLE[column % 2][row % 4], paint);
@@ -81,8 +81,9 @@ impl Bars {
         }
         let total: f64 = parts.iter().map(|(part, ..)| part).sum();
         // A small value is still visible.
-        let least = usize::from(total > 0.0);
-        let eighths = ((total.clamp(0.0, 1.0) * (height * 8) as f64).round() as usize).max(least);
+        let min_eighths = usize::from(total > 0.0);
+        let eighths =
+            ((total.clamp(0.0, 1.0) * (height * 8) as f64).round() as usize).max(min_eighths);
         for row in 0..height {
             let filled = eighths.saturating_sub(row * 8).min(8);
             if filled == 0 {
@@ -109,7 +110,7 @@ fn part_at(parts: &[(f64, Paint, char)], at: f64) -> Option<(Paint, char)> {
 }
 
 /// Maps a value from 0 to 1 to one of `count` steps.
-fn scaled(value: f64, count: usize) -> usize {
+fn quantize(value: f64, count: usize) -> usize {
     let step = (value.clamp(0.0, 1.0) * count as f64) as usize; // NaN becomes 0
     step.min(count - 1)
 }

@@ -10,9 +10,9 @@ pub enum Paint {
     #[default]
     Plain,
     /// Bold.
-    Strong,
+    Bold,
     /// Dim.
-    Faint,
+    Dim,
     /// Red.
     Red,
     /// Magenta.
@@ -31,8 +31,8 @@ impl Paint {
         let colour = |colour| SetForegroundColor(colour).to_string();
         match self {
             Self::Plain => String::new(),
-            Self::Strong => SetAttribute(Attribute::Bold).to_string(),
-            Self::Faint => SetAttribute(Attribute::Dim).to_string(),
+            Self::Bold => SetAttribute(Attribute::Bold).to_string(),
+            Self::Dim => SetAttribute(Attribute::Dim).to_string(),
             Self::Red => colour(Color::DarkRed),
             Self::Magenta => colour(Color::DarkMagenta),
             Self::Cyan => colour(Color::DarkCyan),
@@ -84,8 +84,8 @@ impl Grid {
         }
     }
 
-    /// Writes a text so that it ends left of `x`.
-    pub fn text_before(&mut self, x: usize, y: usize, text: &str, paint: Paint) {
+    /// Writes a text so that its last character is left of `x`.
+    pub fn text_ending_at(&mut self, x: usize, y: usize, text: &str, paint: Paint) {
         let length = text.chars().count();
         let start = x.saturating_sub(length);
         self.text(start, y, text, paint);
@@ -107,7 +107,7 @@ impl Grid {
     /// Returns the rows as text with escape sequences; each row ends with a reset if it is painted.
     #[must_use]
     pub fn painted_rows(&self) -> Vec<String> {
-        self.rows().map(painted).collect()
+        self.rows().map(paint_row).collect()
     }
 
     fn rows(&self) -> impl Iterator<Item = &[(char, Paint)]> {
@@ -115,13 +115,13 @@ impl Grid {
     }
 }
 
-fn painted(cells: &[(char, Paint)]) -> String {
+fn paint_row(cells: &[(char, Paint)]) -> String {
     let end = cells.iter().rposition(|(c, _)| *c != ' ').map_or(0, |last| last + 1);
     let reset = SetAttribute(Attribute::Reset).to_string();
     let mut out = String::new();
     let mut current = Paint::Plain;
     for (c, paint) in &cells[..end] {
-        // A blank looks the same in any paint.
+        // A blank looks the same with any paint.
         if *paint != current && *c != ' ' {
             if current != Paint::Plain {
                 out.push_str(&reset);
@@ -142,11 +142,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_is_cut_off() {
+    fn content_outside_the_grid_is_clipped() {
         let mut grid = Grid::new(5, 2);
         grid.text(3, 1, "abc", Paint::Plain);
         grid.text(0, 2, "below", Paint::Plain);
-        grid.text_before(3, 0, "12", Paint::Strong);
+        grid.text_ending_at(3, 0, "12", Paint::Bold);
         assert_eq!(grid.plain_rows(), [" 12", "   ab"]);
         assert_eq!((grid.width(), grid.height()), (5, 2));
         assert!(grid.is_blank(0, 0) && !grid.is_blank(1, 0));
@@ -156,12 +156,12 @@ mod tests {
     fn paint_ends_with_its_row() {
         let mut grid = Grid::new(6, 1);
         grid.text(0, 0, "a", Paint::Plain);
-        grid.text(2, 0, "bc", Paint::Strong);
+        grid.text(2, 0, "bc", Paint::Bold);
         assert_eq!(grid.painted_rows(), ["a \u{1b}[1mbc\u{1b}[0m"]);
     }
 
     #[test]
-    fn a_grid_of_nothing_has_no_rows() {
+    fn an_empty_grid_has_no_rows() {
         assert_eq!(Grid::new(0, 3).height(), 0);
         assert!(Grid::new(0, 3).plain_rows().is_empty());
     }

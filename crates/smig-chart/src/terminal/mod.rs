@@ -1,12 +1,12 @@
 //! Drawing in a terminal: a grid of characters, small charts on it, and a
 //! screen that redraws it in place.
 //!
-//! Owns escape sequences. The cursor is never hidden, and no mode except
-//! synchronized update during a drawing is enabled, so that a crash leaves the
-//! terminal as it was.
+//! Owns escape sequences. The cursor is never hidden, and the only mode that is
+//! enabled is synchronized update during a drawing, so that the terminal is
+//! usable after a crash.
 //!
-//! Written here, on crossterm: ratatui's inline viewport asks the terminal for the cursor's position,
-//! which fails where the answer does not come, and has no stacked bars.
+//! Built on crossterm and not on ratatui, which has no stacked bars, and whose inline viewport
+//! queries the terminal for the cursor's position: that fails if the terminal does not respond.
 
 mod chart;
 mod grid;
@@ -14,4 +14,4 @@ mod screen;
 
 pub use chart::{Bars, Dots};
 pub use grid::{Grid, Paint};
-pub use screen::{Output, Screen};
+pub use screen::{OutputMode, Screen};

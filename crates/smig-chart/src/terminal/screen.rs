@@ -9,27 +9,27 @@ use crossterm::terminal::{BeginSynchronizedUpdate, Clear, ClearType, EndSynchron
 
 use super::grid::Grid;
 
-/// Capabilities of an output stream.
+/// How drawings are written, by the capabilities of the output stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Output {
+pub enum OutputMode {
     /// A terminal with colours.
-    Painted,
+    Colour,
     /// A terminal without colours (`NO_COLOR` is set).
-    Unpainted,
-    /// A file, a pipe or a dumb terminal: lines of text from time to time.
+    Plain,
+    /// A file, a pipe or a dumb terminal: lines of text at intervals.
     Lines,
 }
 
-impl Output {
+impl OutputMode {
     /// Detects the capabilities of standard output or standard error.
     #[must_use]
-    pub fn of(stream: &impl IsTerminal) -> Self {
-        let set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
-        let dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
-        match (stream.is_terminal() && !dumb, set("NO_COLOR")) {
+    pub fn detect(stream: &impl IsTerminal) -> Self {
+        let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
+        let is_dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
+        match (stream.is_terminal() && !is_dumb, is_set("NO_COLOR")) {
             (false, _) => Self::Lines,
-            (true, true) => Self::Unpainted,
-            (true, false) => Self::Painted,
+            (true, true) => Self::Plain,
+            (true, false) => Self::Colour,
         }
     }
 }
@@ -37,37 +37,37 @@ impl Output {
 /// An output for drawings.
 #[derive(Debug)]
 pub struct Screen<W: Write = Stdout> {
-    to: W,
-    output: Output,
+    writer: W,
+    mode: OutputMode,
     /// Number of rows of the last drawing; the cursor is below them.
-    drawn: u16,
+    drawn_rows: u16,
 }
 
 impl Screen {
     /// Creates a screen on standard output.
     #[must_use]
     pub fn stdout() -> Self {
-        Self::new(io::stdout(), Output::of(&io::stdout()))
+        Self::new(io::stdout(), OutputMode::detect(&io::stdout()))
     }
 }
 
 impl<W: Write> Screen<W> {
     /// Creates a screen on another writer.
-    pub const fn new(to: W, output: Output) -> Self {
-        Self { to, output, drawn: 0 }
+    pub const fn new(writer: W, mode: OutputMode) -> Self {
+        Self { writer, mode, drawn_rows: 0 }
     }
 
-    /// Returns the capabilities of the output.
+    /// Returns how drawings are written.
     #[must_use]
-    pub const fn output(&self) -> Output {
-        self.output
+    pub const fn mode(&self) -> OutputMode {
+        self.mode
     }
 
     /// Returns the columns and rows of the terminal; `None` if there is no
     /// terminal, or its size is unknown.
     #[must_use]
     pub fn size(&self) -> Option<(usize, usize)> {
-        if self.output == Output::Lines {
+        if self.mode == OutputMode::Lines {
             return None;
         }
         let (columns, rows) = size().ok()?;
@@ -79,38 +79,38 @@ impl<W: Write> Screen<W> {
     /// # Errors
     /// Write errors.
     pub fn draw(&mut self, grid: &Grid) -> io::Result<()> {
-        queue!(self.to, BeginSynchronizedUpdate)?;
-        if self.drawn > 0 {
-            queue!(self.to, MoveUp(self.drawn))?;
+        queue!(self.writer, BeginSynchronizedUpdate)?;
+        if self.drawn_rows > 0 {
+            queue!(self.writer, MoveUp(self.drawn_rows))?;
         }
-        queue!(self.to, MoveToColumn(0))?;
-        let rows = match self.output {
-            Output::Painted => grid.painted_rows(),
-            Output::Unpainted | Output::Lines => grid.plain_rows(),
+        queue!(self.writer, MoveToColumn(0))?;
+        let rows = match self.mode {
+            OutputMode::Colour => grid.painted_rows(),
+            OutputMode::Plain | OutputMode::Lines => grid.plain_rows(),
         };
         for row in &rows {
-            write!(self.to, "{row}")?;
-            queue!(self.to, Clear(ClearType::UntilNewLine))?;
-            write!(self.to, "\r\n")?;
+            write!(self.writer, "{row}")?;
+            queue!(self.writer, Clear(ClearType::UntilNewLine))?;
+            write!(self.writer, "\r\n")?;
         }
-        queue!(self.to, Clear(ClearType::FromCursorDown), EndSynchronizedUpdate)?;
-        self.drawn = u16::try_from(rows.len()).unwrap_or(u16::MAX);
-        self.to.flush()
+        queue!(self.writer, Clear(ClearType::FromCursorDown), EndSynchronizedUpdate)?;
+        self.drawn_rows = u16::try_from(rows.len()).unwrap_or(u16::MAX);
+        self.writer.flush()
     }
 
-    /// Writes text below the last drawing, which stays as it is.
+    /// Writes text below the last drawing, which the next one then does not replace.
     ///
     /// # Errors
     /// Write errors.
-    pub fn say(&mut self, text: &str) -> io::Result<()> {
-        self.drawn = 0;
-        writeln!(self.to, "{text}")?;
-        self.to.flush()
+    pub fn print(&mut self, text: &str) -> io::Result<()> {
+        self.drawn_rows = 0;
+        writeln!(self.writer, "{text}")?;
+        self.writer.flush()
     }
 
     /// Returns the writer.
     pub fn into_inner(self) -> W {
-        self.to
+        self.writer
     }
 }
 
@@ -120,13 +120,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_drawing_covers_the_one_before() {
+    fn a_drawing_replaces_the_previous_one() {
         let mut grid = Grid::new(3, 2);
         grid.text(0, 0, "abc", Paint::Red);
-        let mut screen = Screen::new(Vec::new(), Output::Unpainted);
+        let mut screen = Screen::new(Vec::new(), OutputMode::Plain);
         screen.draw(&grid).unwrap();
         screen.draw(&grid).unwrap();
-        screen.say("end").unwrap();
+        screen.print("end").unwrap();
         screen.draw(&grid).unwrap();
         let text = String::from_utf8(screen.into_inner()).unwrap();
         assert_eq!(

@@ -72,7 +72,7 @@ pub(super) fn run(args: &DemoArgs) -> Result<ExitCode> {
         }
         other => other?,
     };
-    screen.say(&format!("\n{}", render_text(&result)))?;
+    screen.print(&format!("\n{}", render_text(&result)))?;
     write(&result, page, json, svg)?;
     eprintln!("\nThe report: {} (open it in a browser)", output.display());
     Ok(ExitCode::SUCCESS)
@@ -131,6 +131,6 @@ fn show<W: Write>(
                 format!("  the download got     {rate:.1} Mbit/s{migrations}")
             }
         };
-        screen.say(&line)
+        screen.print(&line)
     })
 }

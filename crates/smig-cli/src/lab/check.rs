@@ -69,7 +69,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode> {
         let result = check::check(name, link, &options)?;
         bar.suspend(|| {
             if results.is_empty() && !args.json {
-                outln!("{}", paint::bold(&check::head()));
+                outln!("{}", paint::bold(&check::header()));
             }
             show(args, &result)
         })?;
@@ -136,7 +136,7 @@ fn links(names: &[String]) -> Result<Vec<(String, LinkSpec)>> {
 /// Returns a profile's link, or the link that a file describes.
 pub(super) fn resolve_link(name: &str) -> Result<LinkSpec, CliError> {
     let wrong = |text: String| CliError::new(Exit::Usage, text);
-    if let Some(profile) = Profile::named(name) {
+    if let Some(profile) = Profile::by_name(name) {
         return Ok(profile.spec);
     }
     let path = Path::new(name);
@@ -152,7 +152,7 @@ pub(super) fn resolve_link(name: &str) -> Result<LinkSpec, CliError> {
     let spec: LinkSpec = toml::from_str(&text).map_err(|error| {
         wrong(format!("{name}: not a valid link: {}", error.to_string().trim_end()))
     })?;
-    let spec = spec.relative_to(path.parent().unwrap_or_else(|| Path::new(".")));
+    let spec = spec.resolve_trace_paths(path.parent().unwrap_or_else(|| Path::new(".")));
     spec.check().map_err(|error| wrong(format!("{name}: {error}")))?;
     Ok(spec)
 }

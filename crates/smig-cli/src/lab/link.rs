@@ -18,7 +18,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
-use smig_chart::bytes;
+use smig_chart::format_bytes;
 use smig_link::{LinkCounters, LinkReport, LinkSpec};
 use smig_settings::value::parse_time;
 use smig_testbed::netns::{
@@ -213,7 +213,7 @@ fn exit_code(status: ExitStatus) -> ExitCode {
 fn summarize(report: &LinkReport) -> String {
     let describe = |name: &str, link: &LinkCounters| {
         let (packets, dropped) = (link.delivered_packets, link.dropped_packets);
-        let size = bytes(link.delivered_bytes);
+        let size = format_bytes(link.delivered_bytes);
         format!("{name} {size} in {packets} packets, {dropped} dropped")
     };
     format!(

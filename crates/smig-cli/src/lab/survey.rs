@@ -13,7 +13,8 @@ use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use smig::Trust;
 use smig_survey::crawl::{
-    self, CrawlEvent, CrawlOptions, Crawled, Limits, Outcome, PRODUCT, RequestRate, Results, Url,
+    self, CrawlEvent, CrawlOptions, CrawlSummary, Limits, PRODUCT_TOKEN, RequestRate, ResultsFile,
+    Url, VisitOutcome,
 };
 use smig_survey::{
     DataSource, MalformedInput, OnMalformed, SizeRule, SurveyCounts, SurveyError, Table,
@@ -180,7 +181,7 @@ fn har(args: &HarArgs) -> Result<()> {
     let (mut counts, mut damaged) = (SurveyCounts::default(), 0);
     for path in &args.files {
         match read_har(open(path)?, &path.display().to_string(), rule, &mut counts) {
-            Err(SurveyError::Damage(damage)) if args.skip_damaged => {
+            Err(SurveyError::Malformed(damage)) if args.skip_damaged => {
                 print_skipped(&bar, &damage);
                 damaged += 1;
             }
@@ -221,7 +222,7 @@ fn export(args: &ExportArgs) -> Result<()> {
 }
 
 fn results(files: &[PathBuf], output: &OutputArgs) -> Result<()> {
-    let (mut counts, mut crawled) = (SurveyCounts::default(), Crawled::default());
+    let (mut counts, mut crawled) = (SurveyCounts::default(), CrawlSummary::default());
     for path in files {
         let name = path.display().to_string();
         crawled.read(open(path)?, &name, &mut counts).map_err(failure)?;
@@ -235,9 +236,9 @@ fn crawl(args: &CrawlArgs) -> Result<ExitCode> {
     let starts = starts(args)?;
     let limits =
         Limits { levels: args.levels, max_pages: args.max_pages, max_objects: args.max_objects };
-    let mut results = Results::open(&args.out, limits).map_err(failure)?;
+    let mut results = ResultsFile::open(&args.out, limits).map_err(failure)?;
     let trust = args.cacert.clone().map_or(Trust::System, Trust::File);
-    let client = crawl::client(trust).map_err(failure)?;
+    let client = crawl::build_client(trust).map_err(failure)?;
     let options = CrawlOptions {
         rate: args.rate,
         parallel: args.parallel.into(),
@@ -281,7 +282,7 @@ fn starts(args: &CrawlArgs) -> Result<Vec<Url>> {
     }
     let mut starts = Vec::new();
     for text in texts {
-        let url = crawl::start(&text)
+        let url = crawl::parse_start(&text)
             .map_err(|error| CliError::new(Exit::MalformedUrl, error.to_string()))?;
         if !starts.contains(&url) {
             starts.push(url);
@@ -302,7 +303,7 @@ impl CrawlProgress {
         let view = Self { bar };
         let left = sites - done;
         view.println(&format!(
-            "{left} sites to crawl as {PRODUCT}, {done} done already: {}",
+            "{left} sites to crawl as {PRODUCT_TOKEN}, {done} done already: {}",
             out.display()
         ));
         view.println(&paint::dim("Ctrl-C stops, the same command resumes"));
@@ -317,14 +318,14 @@ impl CrawlProgress {
     fn show(&self, event: CrawlEvent<'_>) {
         match event {
             CrawlEvent::Visited(visit) => {
-                if let Outcome::Failed { why } = &visit.outcome {
+                if let VisitOutcome::Failed { why } = &visit.outcome {
                     self.println(&format!("{} {}: {why}", paint::error("no response:"), visit.url));
                 }
                 self.bar.set_message(visit.url.to_string());
             }
             CrawlEvent::Ended(ended) => {
                 self.bar.inc(1);
-                self.println(&format!("{}: {}", ended.start, ended.end.words()));
+                self.println(&format!("{}: {}", ended.start, ended.end.description()));
             }
             _ => {}
         }
@@ -351,7 +352,7 @@ fn open(path: &Path) -> Result<File, CliError> {
 fn failure(error: SurveyError) -> CliError {
     let exit = match error {
         SurveyError::Write { .. } => Exit::Write,
-        SurveyError::Results { .. } | SurveyError::Start(_) => Exit::Usage,
+        SurveyError::UnusableResults { .. } | SurveyError::InvalidArgument(_) => Exit::Usage,
         _ => Exit::Read,
     };
     CliError::new(exit, error.to_string())

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
-use smig_link::{LteSpec, OPPORTUNITY_BYTES, Rate, RateStep, Steps, Trace};
+use smig_link::{LteSpec, OPPORTUNITY_BYTES, Rate, RateStep, RateSteps, Trace};
 
 use crate::exit::{CliError, Exit};
 use crate::stdout::{self, out};
@@ -141,7 +141,7 @@ fn read_trace(file: &Path) -> Result<Trace, CliError> {
         .map_err(|error| usage_error(&format!("{}: not a Mahimahi trace: {error}", file.display())))
 }
 
-fn parse_rates(text: &str) -> Result<(Steps, Duration), String> {
+fn parse_rates(text: &str) -> Result<(RateSteps, Duration), String> {
     let mut steps: Vec<RateStep> = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim();
@@ -165,7 +165,7 @@ fn parse_rates(text: &str) -> Result<(Steps, Duration), String> {
     let before = steps.iter().rev().nth(1).map_or(Duration::ZERO, |step| step.at);
     let last_interval = last.checked_sub(before).filter(|held| !held.is_zero());
     let length = last + last_interval.unwrap_or(Duration::from_secs(1));
-    Ok((Steps { steps, repeat: None }, length))
+    Ok((RateSteps { steps, repeat: None }, length))
 }
 
 fn rates(trace: &Trace, interval: Duration) -> String {

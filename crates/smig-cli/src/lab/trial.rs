@@ -70,7 +70,7 @@ pub(super) fn run(args: &TrialArgs) -> Result<ExitCode> {
 /// the original setting.
 pub(super) fn hystart(args: &HystartArgs) -> Result<ExitCode> {
     interrupt::listen(CancellationToken::default())?;
-    hystart::keep(args.state == HystartState::On)?;
+    hystart::run_keeper(args.state == HystartState::On)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -43,7 +43,7 @@ mod linux {
             Ok(privilege)
         });
         let (privilege, is_forbidden) = match possible {
-            Err(why) if why.is_missing() => {
+            Err(why) if why.is_missing_requirement() => {
                 eprintln!("the demo's tests are ignored: {why}");
                 (Privilege::UserNamespace, true)
             }

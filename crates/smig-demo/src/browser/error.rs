@@ -3,7 +3,7 @@
 use std::io;
 
 use smig_lab::servers::ServerError;
-use smig_testbed::netns::LabError;
+use smig_testbed::netns::TestbedError;
 
 /// Why the measurement stopped.
 #[derive(Debug, thiserror::Error)]
@@ -11,7 +11,7 @@ use smig_testbed::netns::LabError;
 pub enum BrowserError {
     /// The emulated link could not be set up; the message includes a remedy.
     #[error(transparent)]
-    Lab(#[from] LabError),
+    Lab(#[from] TestbedError),
     /// There is no browser.
     #[error(
         "no Chromium was found in PATH. Install it: apt-get install --no-install-recommends \

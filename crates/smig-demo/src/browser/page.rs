@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use smig_chart::html::{Bar, Page, escape};
 use smig_chart::svg::{Axis, Colour, Figure, Layer, Panel, Shape};
-use smig_chart::{bytes, number};
+use smig_chart::{format_bytes, format_number};
 
 use super::data::BrowserResult;
 use super::strip::{self, Row};
@@ -96,7 +96,7 @@ fn film(rows: &[Row<'_>], tiles: usize) -> String {
             let _ = write!(
                 out,
                 "<figcaption><b>{} s</b>, {} of {tiles}</figcaption></figure>",
-                number(at / 1e3),
+                format_number(at / 1e3),
                 row.tiles_at(at)
             );
         }
@@ -164,7 +164,11 @@ fn facts(result: &BrowserResult) -> Vec<(&'static str, String)> {
         ),
         (
             "Page",
-            format!("{} PNG files of {} in total, and HTML", setup.tiles, bytes(setup.tiles_bytes)),
+            format!(
+                "{} PNG files of {} in total, and HTML",
+                setup.tiles,
+                format_bytes(setup.tiles_bytes)
+            ),
         ),
         (
             "Page loads",

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 use smig_chart::html::{Align, Table};
-use smig_chart::{bytes, ms, number, table};
+use smig_chart::{format_bytes, format_ms, format_number, table};
 use smig_link::millis;
-use smig_stats::{quantile, sorted};
+use smig_stats::{quantile, sorted_finite};
 
 use super::data::{BrowserResult, BrowserSetup, PageLoad, VariantRun};
 use crate::demo::{BackgroundLoad, Variant, wrap};
@@ -43,7 +43,7 @@ pub fn summaries(result: &BrowserResult) -> Vec<LoadSummary> {
 fn summarise(run: &VariantRun) -> LoadSummary {
     let times = |load, of: fn(&PageLoad) -> f64| {
         let loads = run.loads.iter().filter(|page| page.load == load);
-        sorted(&loads.map(of).collect::<Vec<_>>())
+        sorted_finite(&loads.map(of).collect::<Vec<_>>())
     };
     let beside = times(BackgroundLoad::BigFile, PageLoad::took_ms);
     LoadSummary {
@@ -65,7 +65,7 @@ fn summarise(run: &VariantRun) -> LoadSummary {
 
 /// Returns the median of all variants' medians without load, which differ only by noise.
 pub(super) fn alone(summaries: &[LoadSummary]) -> Option<f64> {
-    quantile(&sorted(&summaries.iter().filter_map(|s| s.alone_ms).collect::<Vec<_>>()), 0.5)
+    quantile(&sorted_finite(&summaries.iter().filter_map(|s| s.alone_ms).collect::<Vec<_>>()), 0.5)
 }
 
 /// Describes the measurement in one sentence.
@@ -75,7 +75,7 @@ pub fn scene(setup: &BrowserSetup) -> String {
         "Chromium loads a page of {} images ({} in total) while a big file downloads, both through \
          one agent and one gateway, over an emulated link: {}.",
         setup.tiles,
-        bytes(setup.tiles_bytes),
+        format_bytes(setup.tiles_bytes),
         setup.link,
     )
 }
@@ -98,7 +98,7 @@ pub fn findings(summaries: &[LoadSummary]) -> Vec<String> {
     for summary in summaries {
         let Some(median) = summary.median_ms else { continue };
         let ratio = alone.map_or_else(String::new, |alone| {
-            format!(", {} times as long as alone", number(median / alone))
+            format!(", {} times as long as alone", format_number(median / alone))
         });
         let with = match summary.variant {
             Variant::PlainHttp2 => "plain HTTP/2",
@@ -135,7 +135,8 @@ pub(super) fn numbers(summaries: &[LoadSummary]) -> Table {
         ("download", Align::Right),
         ("moves", Align::Right),
     ];
-    let time = |value: Option<f64>| value.map_or_else(|| "–".into(), |v| format!("{} ms", ms(v)));
+    let time =
+        |value: Option<f64>| value.map_or_else(|| "–".into(), |v| format!("{} ms", format_ms(v)));
     let rate = |value: Option<f64>| value.map_or_else(|| "–".into(), |v| format!("{v:.1} Mb/s"));
     let row = |s: &LoadSummary| {
         vec![
@@ -169,7 +170,7 @@ pub(super) fn warnings(result: &BrowserResult) -> Vec<String> {
                 "{}: the machine was overloaded: one packet in a hundred was over {} ms late. \
                  Measure again on an idle machine before relying on small differences.",
                 run.variant,
-                number(late)
+                format_number(late)
             ));
         }
     }

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
+use smig_chart::format_number;
 use smig_chart::html::escape;
-use smig_chart::number;
-use smig_chart::svg::{STYLE, with_plain_colours};
+use smig_chart::svg::{STYLE, with_colour_fallbacks};
 
 use super::data::BrowserResult;
 use super::mosaic::{HEIGHT, WIDTH};
@@ -38,7 +38,7 @@ pub fn render_svg(result: &BrowserResult) -> String {
     let scene = escape(&scene(&result.setup));
     let (first, second) = scene.split_once(", both").unwrap_or((&scene, ""));
     let (upper, lower) = (top + 12.0, top + 29.0);
-    with_plain_colours(&format!(
+    with_colour_fallbacks(&format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fig\" role=\"img\" \
          viewBox=\"0 0 {width} {height:.0}\" width=\"{width}\" height=\"{height:.0}\">\
          <title>A page beside a big download</title><desc>{scene}</desc>\
@@ -78,7 +78,7 @@ fn draw(out: &mut String, row: &Row<'_>, moments: &[f64; MOMENTS], top: f64, til
             let _ = write!(out, "<image {place} href=\"data:image/jpeg;base64,{jpeg}\"/>");
         }
         let (below, right) = (top + HIGH + 16.0, left + WIDE);
-        let (at_s, count) = (number(at / 1e3), row.tiles_at(at));
+        let (at_s, count) = (format_number(at / 1e3), row.tiles_at(at));
         let _ = write!(
             out,
             "<rect class=\"edge\" {place}/>\

@@ -108,7 +108,7 @@ impl DemoSetup {
     /// objects is an estimate.
     #[must_use]
     pub fn likely_length(&self) -> Duration {
-        let rate = self.link.to_client.rate.as_bits_per_second() as f64;
+        let rate = self.link.to_client.rate.mean_bits_per_second() as f64;
         let small = self.object_bytes as f64 * 8.0 / self.object_interval.as_secs_f64().max(1e-3);
         let left = (rate - small).max(rate / 10.0);
         let file = self.big_file_bytes as f64 * 8.0 / left * 1.05;

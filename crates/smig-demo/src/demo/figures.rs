@@ -3,7 +3,7 @@
 use smig_chart::svg::{
     Axis, Block, Colour, Figure, Layer, Mark, Marker, Panel, Point, Rule, Shape,
 };
-use smig_chart::{ms, number};
+use smig_chart::{format_ms, format_number};
 use smig_link::millis;
 
 use super::data::{
@@ -47,7 +47,9 @@ pub(super) fn run_figure(result: &DemoResult, summaries: &[RunSummary], run: &De
 fn describe(summaries: &[RunSummary], run: &DemoRun) -> String {
     let median = summaries.iter().find(|s| s.variant == run.variant).and_then(|s| s.median_ms);
     match median {
-        Some(median) => format!("Median during the transfer of the big file: {} ms.", ms(median)),
+        Some(median) => {
+            format!("Median during the transfer of the big file: {} ms.", format_ms(median))
+        }
         None => "No small object was received during the transfer of the big file.".into(),
     }
 }
@@ -71,8 +73,8 @@ fn object_layers(run: &DemoRun) -> Vec<Layer> {
                 y: millis::of(object.took),
                 tooltip: format!(
                     "at {} s: {} ms",
-                    number(object.at.as_secs_f64()),
-                    ms(millis::of(object.took))
+                    format_number(object.at.as_secs_f64()),
+                    format_ms(millis::of(object.took))
                 ),
             })
             .collect();
@@ -95,7 +97,7 @@ fn rate(setup: &DemoSetup, sample: &BulkSample) -> f64 {
 }
 
 fn most_rate(result: &DemoResult) -> f64 {
-    result.setup.link.to_client.rate.as_mbit()
+    result.setup.link.to_client.rate.mean_mbit()
 }
 
 /// Returns a stacked layer for each connection.
@@ -162,7 +164,7 @@ fn distribution_layers(run: &DemoRun) -> [Layer; 2] {
         first.map(|(_, time)| Point {
             x: *time,
             y: percent,
-            tooltip: format!("{percent} % within {} ms", ms(*time)),
+            tooltip: format!("{percent} % within {} ms", format_ms(*time)),
         })
     };
     let quartiles = [25.0, 50.0, 75.0].into_iter().filter_map(quartile).collect();

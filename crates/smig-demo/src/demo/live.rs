@@ -4,7 +4,7 @@
 use std::io::{self, Stdout, Write};
 use std::time::Duration;
 
-use smig_chart::ms;
+use smig_chart::format_ms;
 use smig_chart::terminal::Screen;
 
 use super::data::{DemoResult, DemoRun, DemoSetup};
@@ -41,14 +41,14 @@ impl<W: Write> LiveView<W> {
     /// Errors of writing.
     pub fn new(setup: DemoSetup, mut screen: Screen<W>) -> io::Result<Self> {
         let width = screen.size().map_or(usize::MAX, |(columns, _)| columns.max(40) - 1);
-        screen.say(&wrap(&scene(&setup), width))?;
+        screen.print(&wrap(&scene(&setup), width))?;
         let seconds = setup.likely_length().as_secs();
         let text = match setup.variants.len() {
             0 | 1 => format!("It takes about {seconds} s. Ctrl-C ends it."),
             runs => format!("It takes {runs} runs of about {seconds} s each. Ctrl-C ends it."),
         };
-        screen.say(&wrap(&text, width))?;
-        screen.say("")?;
+        screen.print(&wrap(&text, width))?;
+        screen.print("")?;
         Ok(Self { recorder: DemoRecorder::new(setup), screen, next_line: LINE_EVERY })
     }
 
@@ -72,10 +72,10 @@ impl<W: Write> LiveView<W> {
     pub fn finish(mut self) -> io::Result<DemoResult> {
         let width = self.screen.size().map_or(80, |(columns, _)| columns.clamp(40, 100) - 1);
         let result = self.recorder.finish();
-        self.screen.say("")?;
-        self.screen.say(&render_text(&result))?;
+        self.screen.print("")?;
+        self.screen.print(&render_text(&result))?;
         for sentence in findings(&summaries(&result)) {
-            self.screen.say(&wrap(&sentence, width))?;
+            self.screen.print(&wrap(&sentence, width))?;
         }
         Ok(result)
     }
@@ -104,7 +104,7 @@ impl<W: Write> LiveView<W> {
                 return Ok(());
             }
         };
-        self.screen.say(&line)
+        self.screen.print(&line)
     }
 }
 
@@ -114,11 +114,11 @@ pub(super) fn progress(setup: &DemoSetup, run: &DemoRun) -> Vec<String> {
     let mut texts = Vec::new();
     match (summary.median_ms, summary.p95_ms) {
         (Some(median), Some(p95)) => {
-            texts.push(format!("median {} ms", ms(median)));
-            texts.push(format!("p95 {} ms", ms(p95)));
+            texts.push(format!("median {} ms", format_ms(median)));
+            texts.push(format!("p95 {} ms", format_ms(p95)));
         }
         _ => match summary.unloaded_median_ms {
-            Some(alone) => texts.extend([format!("alone {} ms", ms(alone)), String::new()]),
+            Some(alone) => texts.extend([format!("alone {} ms", format_ms(alone)), String::new()]),
             None => texts.extend([String::new(), String::new()]),
         },
     }
@@ -162,11 +162,11 @@ mod tests {
     use super::*;
     use crate::demo::data::Variant;
     use crate::demo::fixtures;
-    use smig_chart::terminal::Output;
+    use smig_chart::terminal::OutputMode;
 
     #[test]
     fn without_a_terminal_there_are_lines() {
-        let screen = Screen::new(Vec::new(), Output::Lines);
+        let screen = Screen::new(Vec::new(), OutputMode::Lines);
         let mut view = LiveView::new(fixtures::setup(), screen).unwrap();
         for event in Variant::ALL.into_iter().flat_map(fixtures::events) {
             view.apply(&event).unwrap();

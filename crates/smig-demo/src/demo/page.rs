@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use smig_chart::html::{Align, Bar, Page, Table};
 use smig_chart::svg::Colour;
-use smig_chart::{bytes, ms, number};
+use smig_chart::{format_bytes, format_ms, format_number};
 use smig_link::millis;
 
 use super::data::{DemoResult, DemoSetup, Variant};
@@ -85,7 +85,7 @@ pub fn render_html(result: &DemoResult) -> String {
 /// Returns the bars of medians, the one without load first.
 fn bars(summaries: &[RunSummary]) -> Vec<Bar> {
     let bar = |name: &str, value: f64, colour: Colour| {
-        let text = format!("{} ms", ms(value));
+        let text = format!("{} ms", format_ms(value));
         Bar { name: name.to_owned(), value, text, colour }
     };
     let alone = summary::unloaded_median(summaries);
@@ -128,21 +128,24 @@ fn facts(setup: &DemoSetup, result: &DemoResult) -> Vec<(&'static str, String)> 
             "Small objects",
             format!(
                 "{}, one every {} ms, whether or not the last is complete",
-                bytes(setup.object_bytes),
-                number(millis::of(setup.object_interval))
+                format_bytes(setup.object_bytes),
+                format_number(millis::of(setup.object_interval))
             ),
         ),
-        ("Big file", bytes(setup.big_file_bytes)),
+        ("Big file", format_bytes(setup.big_file_bytes)),
         (
             "SMig's big file",
-            format!("held for a small object up to {} ms", number(millis::of(setup.max_hold))),
+            format!(
+                "held for a small object up to {} ms",
+                format_number(millis::of(setup.max_hold))
+            ),
         ),
         ("TCP, TLS, files", "real: the kernel's TCP in two network namespaces".into()),
         ("Program", setup.program.clone()),
         ("Kernel", setup.kernel.clone()),
     ];
     let lateness = result.runs.iter().filter_map(|run| run.link).map(|link| link.lateness);
-    let ms = |duration: Duration| number(millis::of(duration));
+    let ms = |duration: Duration| format_number(millis::of(duration));
     if let Some(worst) = lateness.max_by_key(|lateness| lateness.p99) {
         let text = format!(
             "in the worst run, half of the packets were at most {} ms late, 99 % at most {} ms, \

@@ -48,7 +48,7 @@ pub(super) fn draw(result: &DemoResult, (columns, rows): (usize, usize)) -> Opti
         object_rows,
         x: Axis::linear_exact(length(result).as_secs_f64(), "s"),
         objects: object_axis(result),
-        bulk: Axis::linear(result.setup.link.to_client.rate.as_mbit(), ""),
+        bulk: Axis::linear(result.setup.link.to_client.rate.mean_mbit(), ""),
     };
     picture.draw_axes();
     for (index, variant) in panels.into_iter().enumerate() {
@@ -98,9 +98,9 @@ impl Picture<'_> {
 
     /// Draws names and numbers left of the charts.
     fn draw_axes(&mut self) {
-        self.grid.text(0, 1, "small object, ms", Paint::Faint);
+        self.grid.text(0, 1, "small object, ms", Paint::Dim);
         self.draw_ticks(&self.objects.clone(), Self::OBJECTS, self.object_rows);
-        self.grid.text(0, self.objects_axis() + 1, "big file, Mbit/s", Paint::Faint);
+        self.grid.text(0, self.objects_axis() + 1, "big file, Mbit/s", Paint::Dim);
         self.draw_ticks(&self.bulk.clone(), self.bulk_top(), BULK_ROWS);
     }
 
@@ -110,8 +110,8 @@ impl Picture<'_> {
             let above = (axis.position(value) * rows as f64) as usize;
             let row = top + rows - 1 - above.min(rows - 1);
             if self.grid.is_blank(GUTTER - 1, row) {
-                self.grid.text_before(GUTTER - 2, row, &text, Paint::Faint);
-                self.grid.put(GUTTER - 1, row, '┤', Paint::Faint);
+                self.grid.text_ending_at(GUTTER - 2, row, &text, Paint::Dim);
+                self.grid.put(GUTTER - 1, row, '┤', Paint::Dim);
             }
         }
     }
@@ -122,10 +122,10 @@ impl Picture<'_> {
             title if title.len() <= self.panel_width => title,
             _ => variant.short(),
         };
-        let paint = if run.is_some() { Paint::Strong } else { Paint::Faint };
+        let paint = if run.is_some() { Paint::Bold } else { Paint::Dim };
         self.grid.text(left, 0, name, paint);
         for row in [self.objects_axis(), self.bulk_axis()] {
-            self.grid.text(left, row, &"─".repeat(self.panel_width), Paint::Faint);
+            self.grid.text(left, row, &"─".repeat(self.panel_width), Paint::Dim);
         }
         self.draw_time(left);
         let Some(run) = run else { return };
@@ -147,7 +147,7 @@ impl Picture<'_> {
             let text = if index == last { format!("{text} s") } else { text };
             let column = (self.x.position(value) * self.panel_width as f64) as usize;
             let column = column.min(self.panel_width.saturating_sub(text.len()));
-            self.grid.text(left + column, row, &text, Paint::Faint);
+            self.grid.text(left + column, row, &text, Paint::Dim);
         }
     }
 
@@ -198,7 +198,7 @@ impl Picture<'_> {
             let x = left + column.min(self.panel_width - 1);
             for row in Self::OBJECTS..self.bulk_axis() {
                 if self.grid.is_blank(x, row) {
-                    self.grid.put(x, row, '┊', Paint::Faint);
+                    self.grid.put(x, row, '┊', Paint::Dim);
                 }
             }
         }

@@ -6,9 +6,9 @@
 use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
-use smig_chart::{amount, bytes, ms, number};
+use smig_chart::{format_bytes, format_count, format_ms, format_number};
 use smig_link::millis;
-use smig_stats::{quantile, sorted};
+use smig_stats::{quantile, sorted_finite};
 
 use super::data::{BackgroundLoad, ConnectionBytes, DemoResult, DemoRun, DemoSetup, Variant};
 use super::live::wrap;
@@ -46,7 +46,7 @@ pub struct RunSummary {
 #[must_use]
 pub fn object_times(run: &DemoRun, load: BackgroundLoad) -> Vec<f64> {
     let objects = run.objects.iter().filter(|object| object.load == load);
-    sorted(&objects.map(|object| millis::of(object.took)).collect::<Vec<_>>())
+    sorted_finite(&objects.map(|object| millis::of(object.took)).collect::<Vec<_>>())
 }
 
 /// Summarises one run.
@@ -84,9 +84,9 @@ pub fn scene(setup: &DemoSetup) -> String {
     format!(
         "An object of {} is requested every {} ms while a file of {} downloads, over an emulated \
          link: {}.",
-        bytes(setup.object_bytes),
-        number(millis::of(setup.object_interval)),
-        bytes(setup.big_file_bytes),
+        format_bytes(setup.object_bytes),
+        format_number(millis::of(setup.object_interval)),
+        format_bytes(setup.big_file_bytes),
         setup.link,
     )
 }
@@ -100,9 +100,12 @@ pub fn findings(summaries: &[RunSummary]) -> Vec<String> {
     for summary in summaries {
         let Some(median) = summary.median_ms else { continue };
         let ratio = unloaded.map_or_else(String::new, |alone| {
-            format!(", {} times as long as with nothing else on the link", number(median / alone))
+            format!(
+                ", {} times as long as with nothing else on the link",
+                format_number(median / alone)
+            )
         });
-        let median = ms(median);
+        let median = format_ms(median);
         let with = with_what(summary);
         sentences.push(if sentences.is_empty() {
             format!("{with}, the median small object takes {median} ms{ratio}.")
@@ -161,10 +164,10 @@ pub fn table(summaries: &[RunSummary]) -> (Vec<&'static str>, Vec<Vec<String>>) 
         .map(|s| {
             vec![
                 s.variant.title().to_owned(),
-                or_dash(s.unloaded_median_ms, ms),
-                or_dash(s.median_ms, ms),
-                or_dash(s.p95_ms, ms),
-                or_dash(s.max_ms, ms),
+                or_dash(s.unloaded_median_ms, format_ms),
+                or_dash(s.median_ms, format_ms),
+                or_dash(s.p95_ms, format_ms),
+                or_dash(s.max_ms, format_ms),
                 or_dash(s.big_file_s, |s| format!("{s:.1}")),
                 or_dash(s.big_file_mbit_per_s, |rate| format!("{rate:.2}")),
                 s.moves.to_string(),
@@ -178,7 +181,8 @@ pub fn table(summaries: &[RunSummary]) -> (Vec<&'static str>, Vec<Vec<String>>) 
 #[must_use]
 pub fn connections(summary: &RunSummary) -> String {
     let each = summary.connections.iter();
-    let texts: Vec<_> = each.map(|c| format!("{}: {}", c.connection, bytes(c.bytes))).collect();
+    let texts: Vec<_> =
+        each.map(|c| format!("{}: {}", c.connection, format_bytes(c.bytes))).collect();
     if texts.is_empty() { "–".into() } else { texts.join(", ") }
 }
 
@@ -246,8 +250,8 @@ pub fn doubts(result: &DemoResult) -> Option<String> {
     Some(format!(
         "The machine was overloaded: in {}, one packet in a hundred was over {} ms late. \
          Repeat the demo on an idle machine before relying on small differences.",
-        amount(runs.len(), "run"),
-        number(worst),
+        format_count(runs.len(), "run"),
+        format_number(worst),
     ))
 }
 

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
+use smig_chart::format_ms;
 use smig_chart::html::escape;
-use smig_chart::ms;
-use smig_chart::svg::{STYLE, with_plain_colours};
+use smig_chart::svg::{STYLE, with_colour_fallbacks};
 
 use super::data::{DemoResult, DemoRun};
 use super::figures::run_figure;
@@ -35,7 +35,7 @@ pub fn render_svg(result: &DemoResult) -> String {
     let height = MARGIN + HEAD + tallest + FOOT;
     let scene = escape(&scene(&result.setup));
     let foot = height - MARGIN;
-    with_plain_colours(&format!(
+    with_colour_fallbacks(&format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fig\" role=\"img\" \
          viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\">\
          <title>Small objects beside a big download</title><desc>{scene}</desc>\
@@ -54,7 +54,7 @@ const HEAD_STYLE: &str = "\
 fn head(out: &mut String, left: f64, run: &DemoRun, summary: &RunSummary) {
     let mut found = Vec::new();
     if let Some(median) = summary.median_ms {
-        found.push(format!("small objects: median {} ms", ms(median)));
+        found.push(format!("small objects: median {} ms", format_ms(median)));
     }
     if let Some(seconds) = summary.big_file_s {
         found.push(format!("big file: {seconds:.1} s"));

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 use smig_stats::{
-    Bootstrap, Contrast, Drawn, Effect, Interval, LEAST_RUNS, RankTest, Run, Statistic, Summary,
-    cliffs_delta, mann_whitney, median,
+    Bootstrap, Contrast, Effect, Interval, MIN_RUNS, RankTest, ResamplingUnit, Run, Statistic,
+    Summary, cliffs_delta, mann_whitney, median,
 };
 
 use super::sentence::sentence;
@@ -67,7 +67,8 @@ pub struct Comparison {
     /// Confidence interval of B's median minus A's. It decides whether there is a difference.
     pub difference_interval: Option<Interval>,
     /// Whether the intervals resample pairs of runs with the same seed.
-    pub drawn: Drawn,
+    #[serde(rename = "drawn")]
+    pub resampling_unit: ResamplingUnit,
     /// B's 95th percentile divided by A's.
     pub p95_ratio: Option<f64>,
     /// Cliff's delta of B against A.
@@ -88,7 +89,7 @@ pub fn compare(
 ) -> Option<Comparison> {
     let (a_values, b_values) = (values(a), values(b));
     let (a_medians, b_medians) = (medians(a), medians(b));
-    let has_enough_runs = a_medians.len().min(b_medians.len()) >= LEAST_RUNS;
+    let has_enough_runs = a_medians.len().min(b_medians.len()) >= MIN_RUNS;
     let test = if has_enough_runs { mann_whitney(&b_medians, &a_medians) } else { None };
     let side = |label: &str, series: &Series, values: &[f64]| {
         Some(SideSummary {
@@ -103,7 +104,7 @@ pub fn compare(
     let difference = contrast_sides(Contrast::Difference)?;
     let (a_side, b_side) = (side(a_label, a, &a_values)?, side(b_label, b, &b_values)?);
     let ratio =
-        |of: fn(&Summary) -> f64| Contrast::Ratio.of(of(&a_side.summary), of(&b_side.summary));
+        |of: fn(&Summary) -> f64| Contrast::Ratio.compute(of(&a_side.summary), of(&b_side.summary));
     let mut comparison = Comparison {
         setting: setting.to_owned(),
         metric: b.metric.clone(),
@@ -112,7 +113,7 @@ pub fn compare(
         ratio: ratio(|summary| summary.median),
         ratio_interval: contrast_sides(Contrast::Ratio).and_then(|ratio| ratio.interval),
         difference_interval: difference.interval,
-        drawn: difference.drawn,
+        resampling_unit: difference.unit,
         p95_ratio: ratio(|summary| summary.p95),
         effect: cliffs_delta(&b_values, &a_values)?,
         a: a_side,

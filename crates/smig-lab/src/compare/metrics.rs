@@ -3,7 +3,7 @@
 //! Incomplete objects have no time. Their number is a separate metric, so that a scheme does not
 //! win by losing its slowest objects.
 
-use smig_chart::bytes;
+use smig_chart::format_bytes;
 
 use crate::scenario::{SizeClass, TransferDirection};
 use crate::trial::TrialResult;
@@ -66,7 +66,7 @@ impl SeriesCollector<'_> {
         all: &[ObjectResult],
         result: &TrialResult,
     ) {
-        let name = format!("{} {}", object.name, bytes(object.size));
+        let name = format!("{} {}", object.name, format_bytes(object.size));
         if let Some(cancel) = object.cancel {
             let after_kb = cancel.wire_bytes.saturating_sub(cancel.other_bytes) as f64 / 1e3;
             self.push(

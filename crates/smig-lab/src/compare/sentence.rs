@@ -1,7 +1,7 @@
 //! States a comparison in a sentence that claims no more than the numbers support.
 
-use smig_chart::{amount, ms, number};
-use smig_stats::{LEAST_RUNS, Magnitude};
+use smig_chart::{format_count, format_ms, format_number};
+use smig_stats::{MIN_RUNS, Magnitude};
 
 use super::difference::{BetterDirection, Comparison};
 
@@ -38,10 +38,10 @@ pub(super) fn sentence(comparison: &Comparison) -> String {
     };
     let mut text = format!("{subject}; {conclusion}");
     let few = a.runs.min(b.runs);
-    if few < LEAST_RUNS {
+    if few < MIN_RUNS {
         text += &format!(
-            ". With {} per side there is no interval; {LEAST_RUNS} are needed",
-            amount(few, "run")
+            ". With {} per side there is no interval; {MIN_RUNS} are needed",
+            format_count(few, "run")
         );
     }
     text + "."
@@ -62,7 +62,7 @@ enum Significance {
 fn significance(c: &Comparison) -> Significance {
     match c.difference_interval {
         None => Significance::TooFew,
-        Some(interval) if interval.holds(0.0) => Significance::Unclear,
+        Some(interval) if interval.contains(0.0) => Significance::Unclear,
         Some(_) => Significance::Different,
     }
 }
@@ -75,7 +75,7 @@ fn is_improvement(c: &Comparison) -> bool {
 /// `110 ms for B, 441 ms for A`
 fn values(c: &Comparison) -> String {
     let value = |value: f64| {
-        let text = if c.unit == "ms" { ms(value) } else { number(value) };
+        let text = if c.unit == "ms" { format_ms(value) } else { format_number(value) };
         if c.unit.is_empty() { text } else { format!("{text} {}", c.unit) }
     };
     let (a, b) = (&c.a, &c.b);
@@ -93,7 +93,7 @@ fn relative_change(ratio: f64) -> String {
     let percent = (ratio - 1.0).abs() * 100.0;
     let digits = usize::from(percent < 9.95);
     match ratio {
-        ratio if ratio >= 2.0 => format!("{} times as much", number(ratio)),
+        ratio if ratio >= 2.0 => format!("{} times as much", format_number(ratio)),
         ratio if ratio >= 1.0 => format!("{percent:.digits$} % more"),
         _ => format!("{percent:.digits$} % less"),
     }

@@ -1,7 +1,7 @@
 //! Comparisons as a table.
 
+use smig_chart::format_number;
 use smig_chart::html::{Align, Table};
-use smig_chart::number;
 use smig_stats::Interval;
 
 use super::difference::Comparison;
@@ -45,8 +45,9 @@ pub fn table(comparisons: &[Comparison]) -> Table {
 fn row(c: &Comparison) -> Vec<String> {
     let count =
         |side: &super::difference::SideSummary| format!("{} in {}", side.summary.n, side.runs);
-    let interval =
-        |interval: Interval| format!("{} to {}", number(interval.low), number(interval.high));
+    let interval = |interval: Interval| {
+        format!("{} to {}", format_number(interval.low), format_number(interval.high))
+    };
     let p = |test: smig_stats::RankTest| format_p(test.p).trim_start_matches("= ").to_owned();
     vec![
         c.setting.clone(),
@@ -56,11 +57,11 @@ fn row(c: &Comparison) -> Vec<String> {
         c.b.label.clone(),
         count(&c.a),
         count(&c.b),
-        number(c.a.summary.median),
-        number(c.b.summary.median),
-        number(c.a.summary.p95),
-        number(c.b.summary.p95),
-        c.ratio.map_or_else(|| "-".into(), number),
+        format_number(c.a.summary.median),
+        format_number(c.b.summary.median),
+        format_number(c.a.summary.p95),
+        format_number(c.b.summary.p95),
+        c.ratio.map_or_else(|| "-".into(), format_number),
         c.ratio_interval.map_or_else(|| "-".into(), interval),
         format!("{:.2} {}", c.effect.delta, c.effect.magnitude),
         c.test.map_or_else(|| "-".into(), p),

@@ -1,6 +1,6 @@
 //! Tests that comparisons claim what their numbers support, and no more.
 
-use smig_stats::{Bootstrap, Drawn, Run};
+use smig_stats::{Bootstrap, ResamplingUnit, Run};
 
 use super::*;
 
@@ -27,14 +27,14 @@ fn slow_and_fast() -> (Series, Series) {
 fn a_clear_difference_is_reported_with_its_size() {
     let (slow, fast) = slow_and_fast();
     let comparison = compare_sides(&slow, &fast);
-    assert_eq!(comparison.drawn, Drawn::Pairs);
+    assert_eq!(comparison.resampling_unit, ResamplingUnit::Pairs);
     assert_eq!((comparison.a.runs, comparison.a.summary.n), (5, 9));
     assert_eq!(comparison.effect.delta, -1.0);
     // Two of the 252 ways to split ten runs are at least as extreme.
     let p = comparison.test.unwrap().p;
     assert!((p - 2.0 / 252.0).abs() < 1e-12, "{comparison:?}");
     let interval = comparison.ratio_interval.unwrap();
-    assert!(interval.holds(110.0 / 441.0) && interval.high < 0.3, "{interval:?}");
+    assert!(interval.contains(110.0 / 441.0) && interval.high < 0.3, "{interval:?}");
     assert_eq!(
         comparison.sentence,
         "small 10 kB beside big: 110 ms for MigSW, 441 ms for NoMig at the median; \

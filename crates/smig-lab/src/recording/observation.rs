@@ -1,6 +1,6 @@
 //! Converts the observation of a run's clients to timeline entries.
 
-use smig_chart::bytes;
+use smig_chart::format_bytes;
 use smig_link::Time;
 
 use crate::timeline::{
@@ -24,7 +24,7 @@ pub fn add_observation(timeline: &mut Timeline, observation: &Observation) {
         let name = format!("{} {}", object.name, object.number + 1);
         timeline.spans.push(Span {
             name: name.clone(),
-            group: format!("{}, {}", object.name, bytes(object.size)),
+            group: format!("{}, {}", object.name, format_bytes(object.size)),
             from_us: micros(object.started_ns),
             first_byte_us: object.first_byte_ns.map(micros),
             to_us: micros(object.ended_ns),

@@ -5,8 +5,8 @@
 use std::fmt::Write;
 
 use smig_chart::html::escape;
-use smig_chart::number;
-use smig_chart::svg::{Axis, STYLE, with_plain_colours};
+use smig_chart::svg::{Axis, STYLE, with_colour_fallbacks};
+use smig_chart::{format_number, group_thousands};
 
 use super::finding::{AxisScale, Chart, Dot};
 
@@ -38,7 +38,7 @@ impl Chart {
     #[must_use]
     pub fn to_file(&self, width: f64) -> String {
         let style = format!("<style>{STYLE}svg{{background:var(--paper)}}</style>");
-        with_plain_colours(&self.render(width, &style))
+        with_colour_fallbacks(&self.render(width, &style))
     }
 
     fn dots(&self) -> impl Iterator<Item = &Dot> {
@@ -166,7 +166,7 @@ impl ChartLayout {
                 "<circle cx=\"{}\" cy=\"{y}\" r=\"3\" style=\"fill:var(--paper);stroke:var({colour});\
                  stroke-width:1.6\"><title>95th percentile: {}</title></circle>",
                 self.x(p95),
-                format_number(p95)
+                format_grouped(p95)
             );
         }
         let _ = write!(
@@ -175,7 +175,7 @@ impl ChartLayout {
              <title>{}: {}</title></circle></g>",
             self.x(dot.value),
             escape(&dot.label),
-            format_number(dot.value)
+            format_grouped(dot.value)
         );
         if let Some(paper) = dot.paper {
             let _ = write!(
@@ -184,7 +184,7 @@ impl ChartLayout {
                  stroke-width:1.6\"><title>the paper: {}</title></path>",
                 self.x(paper),
                 y - 5.0,
-                format_number(paper)
+                format_grouped(paper)
             );
         }
         let _ = write!(
@@ -192,7 +192,7 @@ impl ChartLayout {
             "<text class=\"key\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
             self.width - 2.0,
             y + 4.0,
-            format_number(dot.value)
+            format_grouped(dot.value)
         );
     }
 
@@ -208,21 +208,14 @@ impl ChartLayout {
             x + offset,
             self.bottom + 30.0,
             escape(name),
-            format_number(value)
+            format_grouped(value)
         );
     }
 }
 
 /// Formats a number with thousands separators.
-fn format_number(value: f64) -> String {
-    let text = number(value);
-    match text.len().checked_sub(3) {
-        Some(at @ 1..) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
-            let (thousands, rest) = text.split_at(at);
-            format!("{thousands},{rest}")
-        }
-        _ => text,
-    }
+fn format_grouped(value: f64) -> String {
+    group_thousands(&format_number(value))
 }
 
 /// Returns the approximate width of text at 12 pixels.

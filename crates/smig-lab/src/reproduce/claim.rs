@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use smig_chart::{bytes, ms};
+use smig_chart::{format_bytes, format_ms};
 
 use super::template::Template;
 
@@ -175,7 +175,7 @@ impl Expected {
                 format!(" [{} to {}]", format_seconds(low), format_seconds(high))
             }
             Self::Bytes(_) => {
-                let shown = |value: f64| bytes(value.max(0.0) as u64);
+                let shown = |value: f64| format_bytes(value.max(0.0) as u64);
                 format!(" [{} to {}]", shown(low), shown(high))
             }
             Self::LessBy(_) | Self::Less if measured.value < 0.0 => {
@@ -200,7 +200,7 @@ impl Expected {
         let percent = |share: f64| format!("{:.0} %", share * 100.0);
         match self {
             Self::Seconds(_) | Self::LongerThan(_) => format_seconds(measured.value),
-            Self::Bytes(_) => bytes(measured.value.max(0.0) as u64),
+            Self::Bytes(_) => format_bytes(measured.value.max(0.0) as u64),
             Self::LessBy(_) | Self::Less if measured.value < 0.0 => {
                 format!("{} more", percent(-measured.value))
             }
@@ -218,5 +218,5 @@ impl Expected {
 
 /// Formats a time in seconds, or in milliseconds below one second.
 pub(super) fn format_seconds(value: f64) -> String {
-    if value < 0.9995 { format!("{} ms", ms(value * 1e3)) } else { format!("{value:.2} s") }
+    if value < 0.9995 { format!("{} ms", format_ms(value * 1e3)) } else { format!("{value:.2} s") }
 }

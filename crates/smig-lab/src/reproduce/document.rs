@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use smig_chart::html::{Align, Page, Table};
-use smig_chart::{amount, number};
+use smig_chart::{format_count, format_number};
 
 use super::claim::ClaimResult;
 use super::finding::Finding;
@@ -136,14 +136,14 @@ fn section(page: &mut Page, finding: &Finding) {
             &chart.caption,
         );
     }
-    let mut source = format!("{}; scenario: {}.", amount(finding.runs, "run"), finding.file);
+    let mut source = format!("{}; scenario: {}.", format_count(finding.runs, "run"), finding.file);
     if !finding.omitted.is_empty() {
         source += &format!(" Quick version: {}.", finding.omitted.join("; "));
     }
     if finding.missing > 0 {
         source += &format!(
             " {} of the full version are missing; to continue: smig lab reproduce {}.",
-            amount(finding.missing, "run"),
+            format_count(finding.missing, "run"),
             finding.name
         );
     }
@@ -162,9 +162,9 @@ fn facts(results: &[TrialResult]) -> Vec<(&'static str, String)> {
         let description = format!(
             "{}, {} of {}, {} at once",
             machine.kernel,
-            amount(machine.cpus, "processor"),
+            format_count(machine.cpus, "processor"),
             machine.cpu,
-            amount(machine.jobs, "run")
+            format_count(machine.jobs, "run")
         );
         *machines.entry(description).or_default() += 1;
         let used = |kind: &str| {
@@ -183,11 +183,14 @@ fn facts(results: &[TrialResult]) -> Vec<(&'static str, String)> {
     }
     let machines: Vec<_> = machines
         .into_iter()
-        .map(|(description, runs)| format!("{description} ({})", amount(runs, "run")))
+        .map(|(description, runs)| format!("{description} ({})", format_count(runs, "run")))
         .collect();
     let seconds: f64 = results.iter().map(|result| result.seconds).sum();
     vec![
-        ("Runs", format!("{}, {} hours of link time", results.len(), number(seconds / 3600.0))),
+        (
+            "Runs",
+            format!("{}, {} hours of link time", results.len(), format_number(seconds / 3600.0)),
+        ),
         ("Machine", machines.join("; ")),
         ("Programs", versions.into_iter().collect::<Vec<_>>().join("; ")),
         ("Build", builds(results)),
@@ -224,7 +227,7 @@ fn builds(results: &[TrialResult]) -> String {
         *builds.entry(text.unwrap_or_else(|| "not recorded".into())).or_default() += 1;
     }
     let texts =
-        builds.into_iter().map(|(build, runs)| format!("{build} ({})", amount(runs, "run")));
+        builds.into_iter().map(|(build, runs)| format!("{build} ({})", format_count(runs, "run")));
     texts.collect::<Vec<_>>().join("; ")
 }
 
@@ -235,8 +238,8 @@ fn load(results: &[TrialResult]) -> String {
     match (smig_stats::median(&loads), loads.iter().copied().reduce(f64::max)) {
         (Some(median), Some(max)) => format!(
             "average over one minute, at the start and end of each run: median {}, maximum {}",
-            number(median),
-            number(max)
+            format_number(median),
+            format_number(max)
         ),
         _ => "not recorded".into(),
     }
@@ -251,9 +254,9 @@ fn lateness(results: &[TrialResult]) -> String {
     let repeated = results.iter().filter(|result| result.attempt > 1).count();
     format!(
         "99th percentile: {} ms in the median run, {} ms in the worst; {} repeated because of it",
-        number(median),
-        number(max),
-        amount(repeated, "run")
+        format_number(median),
+        format_number(max),
+        format_count(repeated, "run")
     )
 }
 

@@ -295,7 +295,7 @@ fn differences(full: &crate::scenario::Scenario, quick: &crate::scenario::Scenar
         let Some(part) = quick.workload.transfers.get(name) else { continue };
         let (size, of) = (part.size_of(0), whole.size_of(0));
         if size != of {
-            let (size, of) = (smig_chart::bytes(size), smig_chart::bytes(of));
+            let (size, of) = (smig_chart::format_bytes(size), smig_chart::format_bytes(of));
             differences.push(format!("{name}: {size} instead of {of}"));
         }
         if let (Some(count), Some(of)) = (part.count, whole.count)

@@ -7,7 +7,7 @@ use super::finding::{AxisScale, Dot, Finding, Group};
 use super::measure::{Sample, bytes_after_cancel, filter_runs, levels_of};
 use super::scheme;
 use crate::campaign::TrialResult;
-use smig_chart::bytes;
+use smig_chart::format_bytes;
 
 const BUFFERS: [&str; 2] = ["default", "large"];
 
@@ -52,7 +52,7 @@ pub(super) fn after_cancel(results: &[&TrialResult], finding: &mut Finding, fact
             .filter(|row| row.buffer == buffer)
             .filter_map(|row| {
                 let mean = row.sample.mean()?;
-                Some(format!("{} {}", scheme::label(&row.scheme), bytes(mean as u64)))
+                Some(format!("{} {}", scheme::label(&row.scheme), format_bytes(mean as u64)))
             })
             .collect();
         let amounts = Some(amounts_by_scheme.join(", ")).filter(|amounts| !amounts.is_empty());
@@ -60,7 +60,7 @@ pub(super) fn after_cancel(results: &[&TrialResult], finding: &mut Finding, fact
     }
     let mean_bytes = |buffer, scheme| {
         let mean = find(&rows, buffer, scheme).and_then(|row| row.sample.mean());
-        mean.map(|mean| bytes(mean as u64))
+        mean.map(|mean| format_bytes(mean as u64))
     };
     let or_none = |amount: Option<String>| amount.or_else(|| Some("no measurement".to_owned()));
     facts.set("plain_default", or_none(mean_bytes("default", "NoMig")));

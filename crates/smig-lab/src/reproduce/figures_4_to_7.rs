@@ -7,7 +7,7 @@ use super::finding::{AxisScale, Dot, Finding, Group};
 use super::measure::{Sample, filter_runs, levels_of, transfer_times};
 use super::scheme::{self, MIGRATION_SCHEMES};
 use crate::campaign::TrialResult;
-use smig_chart::{bytes, number};
+use smig_chart::{format_bytes, format_number};
 use smig_link::LinkSpec;
 
 /// Measurements of one scheme in one setting.
@@ -144,7 +144,7 @@ fn set_paper_facts(setting: &Setting, alone: &Sample, facts: &mut Facts) {
     let plain = setting.mean("NoMig");
     facts.set("plain", plain.map(shown));
     facts.set("alone", alone.mean().map(shown));
-    let waiting = plain.map(|mean| bytes((mean * bits_per_s(&setting.link) / 8.0) as u64));
+    let waiting = plain.map(|mean| format_bytes((mean * bits_per_s(&setting.link) / 8.0) as u64));
     facts.set("waiting", waiting);
     let migration_rows = setting.migration_rows();
     let scheme_time = |(row, mean): &(&SchemeRow, f64)| format!("{} {}", row.scheme, shown(*mean));
@@ -154,11 +154,11 @@ fn set_paper_facts(setting: &Setting, alone: &Sample, facts: &mut Facts) {
     facts.set("best_time", migration_rows.first().map(|(_, mean)| shown(*mean)));
     facts.set("alternatives", times_text(setting, &ALTERNATIVES));
     facts.set("serve", setting.mean("SMig").map(shown));
-    facts.set("serve_rate", setting.row("SMig").and_then(|row| row.rate).map(number));
+    facts.set("serve_rate", setting.row("SMig").and_then(|row| row.rate).map(format_number));
 }
 
 fn bits_per_s(link: &LinkSpec) -> f64 {
-    link.to_client.rate.as_bits_per_second() as f64
+    link.to_client.rate.mean_bits_per_second() as f64
 }
 
 /// Schemes that the paper did not compare with.
@@ -172,12 +172,12 @@ fn set_serve_worst_case(settings: &[Setting], alone: &Sample, facts: &mut Facts)
         found.max_by(|(a, _), (b, _)| a.value.total_cmp(&b.value))
     };
     let slowest = largest(&|setting| setting.row("SMig")?.small.ratio_to(alone));
-    facts.set("worst", slowest.map(|(worst, _)| number(worst.value)));
+    facts.set("worst", slowest.map(|(worst, _)| format_number(worst.value)));
     facts.set("worst_setting", slowest.map(|(_, setting)| setting.clone()));
     facts.set("worst_interval", slowest.map(|(worst, _)| interval_text(worst, 1.0)));
     let ours = settings.iter().filter_map(|setting| setting.row("SMig"));
     let run = ours.filter_map(|row| row.small.max_run_ratio(&row.alone)).reduce(f64::max);
-    facts.set("slowest_run", run.map(number));
+    facts.set("slowest_run", run.map(format_number));
     let longest =
         largest(&|setting| setting.row("SMig")?.big.more_than(&setting.row("NoMig")?.big));
     let change = |longer: Measured| {
@@ -192,7 +192,9 @@ fn set_serve_worst_case(settings: &[Setting], alone: &Sample, facts: &mut Facts)
 fn interval_text(measured: Measured, factor: f64) -> String {
     measured.interval.map_or_else(
         || ", too few runs for an interval".to_owned(),
-        |(low, high)| format!(", 95 % {} to {}", number(low * factor), number(high * factor)),
+        |(low, high)| {
+            format!(", 95 % {} to {}", format_number(low * factor), format_number(high * factor))
+        },
     )
 }
 
@@ -303,7 +305,7 @@ pub(super) fn slide_table(results: &[&TrialResult], finding: &mut Finding, facts
     facts.set("times_alone", times);
     let link = settings.first().map(|setting| &setting.link);
     let waiting =
-        worst.zip(link).map(|(worst, link)| bytes((worst * bits_per_s(link) / 8.0) as u64));
+        worst.zip(link).map(|(worst, link)| format_bytes((worst * bits_per_s(link) / 8.0) as u64));
     facts.set("waiting", waiting);
     facts.set_failed(failed(&settings));
     fill_table_and_chart(&settings, &alone, finding);

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::claim::{ClaimResult, Expected, Measured};
 use super::template::Template;
-use smig_chart::number;
+use smig_chart::format_number;
 
 /// The tolerances.
 #[derive(Debug, Deserialize)]
@@ -59,9 +59,9 @@ impl Judgement {
     /// Returns the rules as text for the report.
     pub(super) fn text(&self) -> String {
         let [reproduced, points, in_part] = [
-            number(self.reproduced.factor),
-            number(self.reproduced.percentage_points),
-            number(self.in_part.factor),
+            format_number(self.reproduced.factor),
+            format_number(self.reproduced.percentage_points),
+            format_number(self.in_part.factor),
         ];
         let value = |name: &str| match name {
             "reproduced_factor" => Some(reproduced.as_str()),

@@ -96,11 +96,11 @@ impl Sample {
     }
 
     pub(super) fn mean(&self) -> Option<f64> {
-        Statistic::Mean.of(&self.values())
+        Statistic::Mean.compute(&self.values())
     }
 
     pub(super) fn p95(&self) -> Option<f64> {
-        Statistic::Quantile(0.95).of(&self.values())
+        Statistic::Quantile(0.95).compute(&self.values())
     }
 
     pub(super) fn max(&self) -> Option<f64> {
@@ -109,7 +109,7 @@ impl Sample {
 
     /// Returns the maximum over the runs of this sample's mean relative to that of `alone` in the same run.
     pub(super) fn max_run_ratio(&self, alone: &Self) -> Option<f64> {
-        let mean = |run: &Run| Statistic::Mean.of(&run.values);
+        let mean = |run: &Run| Statistic::Mean.compute(&run.values);
         let ratios =
             self.runs.iter().zip(&alone.runs).filter_map(|(run, alone)| {
                 Some(mean(run)? / mean(alone).filter(|mean| *mean > 0.0)?)

@@ -12,7 +12,8 @@ use rcgen::{CertificateParams, KeyPair};
 use smig::{Server, ServerTls, Trust};
 use smig_files::{FileOptions, Files};
 use smig_survey::crawl::{
-    CrawlEvent, CrawlOptions, Crawled, Limits, Results, Url, client, crawl as ask, start,
+    CrawlEvent, CrawlOptions, CrawlSummary, Limits, ResultsFile, Url, build_client, crawl as ask,
+    parse_start,
 };
 use smig_survey::{DataSource, SurveyCounts, SurveyError, Table};
 
@@ -198,15 +199,17 @@ async fn serve_and_survey(root: &Path, out: &Path) -> Result<(), TestWebError> {
         .local_addrs()
         .iter()
         .enumerate()
-        .map(|(number, address)| start(&format!("https://localhost:{}/{number}/", address.port())))
+        .map(|(number, address)| {
+            parse_start(&format!("https://localhost:{}/{number}/", address.port()))
+        })
         .collect();
     let options = CrawlOptions {
         rate: "1000/s".parse().map_err(|_| io::Error::other("the survey's rate"))?,
         parallel: 8,
         contact: "https://localhost/".into(),
     };
-    let client = client(Trust::Pem(certificate.into_bytes()))?;
-    let mut results = Results::open(out, Limits::default())?;
+    let client = build_client(Trust::Pem(certificate.into_bytes()))?;
+    let mut results = ResultsFile::open(out, Limits::default())?;
     ask(&starts?, &options, client, &mut results, &mut |_: CrawlEvent<'_>| ()).await?;
     Ok(())
 }
@@ -220,7 +223,7 @@ pub fn read_survey(dir: &Path) -> Result<Option<Table>, TestWebError> {
     if !path.exists() {
         return Ok(None);
     }
-    let (mut tally, mut crawled) = (SurveyCounts::default(), Crawled::default());
+    let (mut tally, mut crawled) = (SurveyCounts::default(), CrawlSummary::default());
     crawled.read(File::open(&path)?, SURVEY_FILE, &mut tally)?;
     Ok(Some(Table::new(DataSource::Crawl, &tally)))
 }

@@ -91,7 +91,7 @@ fn small_objects_are_requested_while_the_file_downloads() {
                     continue;
                 };
                 let (Some(count), None) = (small.count, big.count) else { continue };
-                let rate = condition.scenario.link.to_client.rate.as_bits_per_second() as f64;
+                let rate = condition.scenario.link.to_client.rate.mean_bits_per_second() as f64;
                 let file_ends = big.start.0.as_secs_f64() + big.size_of(0) as f64 * 8.0 / rate;
                 let every = small.every.unwrap().0.as_secs_f64();
                 let last = small.start.0.as_secs_f64() + every * f64::from(count - 1);

@@ -175,9 +175,9 @@ impl ScenarioReader<'_> {
             self.deserialize(merged, &variant.0).map_err(|fault| vec![fault])?;
         // Serialization does not fail: a scenario is plain data with string keys.
         let written = serde_json::to_string(&as_published(&scenario)).unwrap_or_default();
-        scenario.link = scenario.link.relative_to(self.dir);
+        scenario.link = scenario.link.resolve_trace_paths(self.dir);
         let more = scenario.more_links.into_iter();
-        scenario.more_links = more.map(|link| link.relative_to(self.dir)).collect();
+        scenario.more_links = more.map(|link| link.resolve_trace_paths(self.dir)).collect();
         let (script_digests, unhashed) = digest_scripts(&scenario, self.dir);
         for command in scenario.servers.values_mut().filter_map(|server| server.command.as_mut()) {
             command.resolve(self.dir);

@@ -335,7 +335,7 @@ mod tests {
         let max_cwnd: f64 = max_cwnd.unwrap().parse().unwrap();
         for profile in Profile::all() {
             let direction = &profile.spec.to_client;
-            let rate = direction.rate.as_bits_per_second() as f64 / 8.0;
+            let rate = direction.rate.mean_bits_per_second() as f64 / 8.0;
             let queue = direction.queue.packets as f64 * f64::from(direction.mtu);
             let in_flight_bytes = rate * profile.spec.round_trip().as_secs_f64() + queue;
             assert!(max_cwnd > in_flight_bytes, "{}: {in_flight_bytes}", profile.name);

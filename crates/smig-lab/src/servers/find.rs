@@ -94,7 +94,7 @@ fn first_line(mut command: Command) -> String {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let deadline = Instant::now() + VERSION_TIMEOUT;
     let line = || {
-        let mut child = Child::spawn_here(command, || ()).ok()?;
+        let mut child = Child::spawn_in_current_namespace(command, || ()).ok()?;
         let stdout = read_first_line(child.stdout.take()?);
         let stderr = read_first_line(child.stderr.take()?);
         [stdout, stderr].into_iter().find_map(|line| {

@@ -192,7 +192,7 @@ fn supervise(
     ready: &mpsc::Sender<Result<(), StartError>>,
     stopped: &mpsc::Receiver<()>,
 ) -> Option<ExitStatus> {
-    let mut child = match Child::spawn_here(command, || ()) {
+    let mut child = match Child::spawn_in_current_namespace(command, || ()) {
         Ok(child) => child,
         Err(error) => {
             // The thread that called `start` waits for it.

@@ -176,7 +176,7 @@ impl LinkFacts {
     pub fn of(link: &LinkSpec) -> Self {
         let down = &link.to_client;
         Self {
-            bits_per_s: down.rate.as_bits_per_second(),
+            bits_per_s: down.rate.mean_bits_per_second(),
             round_trip_ms: millis::of(link.round_trip()),
             queue_packets: down.queue.packets as u64,
         }

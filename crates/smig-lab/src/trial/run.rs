@@ -10,7 +10,7 @@ use std::time::{Instant, SystemTime};
 
 use smig_link::LinkReport;
 use smig_testbed::hystart::{self, HystartError, HystartGuard};
-use smig_testbed::netns::{Host, HostSpec, LabError, LinkSetup, Privilege, Testbed};
+use smig_testbed::netns::{Host, HostSpec, LinkSetup, Privilege, Testbed, TestbedError};
 
 use super::duration::time_limit;
 use super::origin::{Origin, load_average};
@@ -28,7 +28,7 @@ use crate::workload::{
 pub enum TrialError {
     /// The hosts or the link failed.
     #[error(transparent)]
-    Testbed(#[from] LabError),
+    Testbed(#[from] TestbedError),
     /// HyStart could not be set.
     #[error(transparent)]
     Hystart(#[from] HystartError),
@@ -62,7 +62,7 @@ fn io_error(doing: &'static str) -> impl Fn(io::Error) -> TrialError {
 ///
 /// # Errors
 /// What the machine lacks, and how to fix it.
-pub fn check() -> Result<(), LabError> {
+pub fn check() -> Result<(), TestbedError> {
     Testbed::start(smig_link::LinkSpec::paper_wired()).map(drop)
 }
 
@@ -99,7 +99,7 @@ pub fn run(
     }
     drop(servers);
     drop(testbed);
-    let hystart_was_on = hystart::present();
+    let hystart_was_on = hystart::current_value();
     drop(hystart);
     if let Some(recording) = recording {
         recording
@@ -154,7 +154,7 @@ fn start_testbed(
         .server(host_spec(&scenario.hosts.server))
         .client(host_spec(&scenario.hosts.client));
     for link in &scenario.more_links {
-        builder = builder.and_link(LinkSetup::new(link.clone()));
+        builder = builder.add_link(LinkSetup::new(link.clone()));
     }
     if let Some(recording) = recording {
         builder = builder.log_to_client(recording.queue_log());

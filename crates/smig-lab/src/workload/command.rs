@@ -147,7 +147,7 @@ async fn run_to_end(
     let to_text = |error: io::Error| error.to_string();
     let (exit_sender, mut ended) = oneshot::channel();
     // Fails if the run has ended before the command.
-    let mut child = Child::spawn_here(command, || _ = exit_sender.send(()))
+    let mut child = Child::spawn_in_current_namespace(command, || _ = exit_sender.send(()))
         .map_err(|error| format!("cannot start it: {error}"))?;
     let out = child.stdout.take().map(ChildStdout::from_std).transpose().map_err(to_text)?;
     let err = child.stderr.take().map(ChildStderr::from_std).transpose().map_err(to_text)?;

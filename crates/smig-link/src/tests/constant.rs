@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use super::{Numbered, check_log, drain, link, logged, micros, spec};
+use super::{NumberedPacket, check_log, drain, micros, new_link, new_logged_link, spec};
 use crate::{EnqueueResult, Link, Rate, Time};
 
 #[test]
-fn a_lone_packet_takes_its_time_on_the_wire_and_the_delay() {
+fn a_lone_packet_arrives_after_serialisation_and_delay() {
     // 1,500 bytes at 10 Mbit/s are 1.2 ms.
-    let mut link = link(spec(Rate::mbit(10), 25, 10));
+    let mut link = new_link(spec(Rate::mbit(10), 25, 10));
     assert_eq!(link.next_event(), None);
-    assert_eq!(link.enqueue(micros(100), Numbered(0, 1500)), EnqueueResult::Accepted);
+    assert_eq!(link.enqueue(micros(100), NumberedPacket(0, 1500)), EnqueueResult::Accepted);
     assert_eq!(link.next_event(), Some(micros(26_300)));
     assert_eq!(link.pop(micros(26_299)), None);
     assert_eq!(link.pop(micros(26_300)).map(|a| a.packet.0), Some(0));
@@ -21,10 +21,10 @@ fn a_lone_packet_takes_its_time_on_the_wire_and_the_delay() {
 fn a_busy_link_has_exactly_its_rate() {
     // The serialisation time is not a whole number of nanoseconds.
     let rate = Rate::bits_per_second(7_777_777);
-    let mut link = link(spec(rate, 0, usize::MAX));
+    let mut link = new_link(spec(rate, 0, usize::MAX));
     let packets = 50_000_u32;
     for number in 0..packets {
-        assert_eq!(link.enqueue(Time::ZERO, Numbered(number, 1500)), EnqueueResult::Accepted);
+        assert_eq!(link.enqueue(Time::ZERO, NumberedPacket(number, 1500)), EnqueueResult::Accepted);
     }
     let last = drain(&mut link).last().copied().unwrap();
     let bits = u128::from(packets) * 1500 * 8;
@@ -34,14 +34,17 @@ fn a_busy_link_has_exactly_its_rate() {
 
 #[test]
 fn a_late_caller_does_not_slow_the_link() {
-    let feed = |link: &mut Link<Numbered>| {
+    let feed = |link: &mut Link<NumberedPacket>| {
         for number in 0..100 {
-            assert_eq!(link.enqueue(Time::ZERO, Numbered(number, 1000)), EnqueueResult::Accepted);
+            assert_eq!(
+                link.enqueue(Time::ZERO, NumberedPacket(number, 1000)),
+                EnqueueResult::Accepted
+            );
         }
     };
-    let mut punctual = link(spec(Rate::mbit(8), 5, 1_000));
+    let mut punctual = new_link(spec(Rate::mbit(8), 5, 1_000));
     feed(&mut punctual);
-    let mut late = link(spec(Rate::mbit(8), 5, 1_000));
+    let mut late = new_link(spec(Rate::mbit(8), 5, 1_000));
     feed(&mut late);
 
     let mut arrivals = Vec::new();
@@ -55,18 +58,21 @@ fn a_late_caller_does_not_slow_the_link() {
 }
 
 #[test]
-fn the_queue_holds_its_bound_besides_the_packet_on_the_wire() {
-    let mut link = logged(spec(Rate::mbit(10), 0, 3));
-    let verdicts: Vec<_> =
-        (0..6).map(|number| link.enqueue(Time::ZERO, Numbered(number, 1500))).collect();
-    assert_eq!(verdicts[..4], [EnqueueResult::Accepted; 4]);
-    assert_eq!(verdicts[4], EnqueueResult::Dropped(Numbered(4, 1500)));
-    assert_eq!(verdicts[5], EnqueueResult::Dropped(Numbered(5, 1500)));
+fn the_queue_limit_excludes_the_packet_on_the_wire() {
+    let mut link = new_logged_link(spec(Rate::mbit(10), 0, 3));
+    let results: Vec<_> =
+        (0..6).map(|number| link.enqueue(Time::ZERO, NumberedPacket(number, 1500))).collect();
+    assert_eq!(results[..4], [EnqueueResult::Accepted; 4]);
+    assert_eq!(results[4], EnqueueResult::Dropped(NumberedPacket(4, 1500)));
+    assert_eq!(results[5], EnqueueResult::Dropped(NumberedPacket(5, 1500)));
     assert_eq!(link.queue_packets(), 3);
 
-    // The first is off the wire after 1.2 ms: one place is free, not two.
-    assert_eq!(link.enqueue(micros(1_200), Numbered(6, 40)), EnqueueResult::Accepted);
-    assert!(matches!(link.enqueue(micros(1_200), Numbered(7, 40)), EnqueueResult::Dropped(_)));
+    // The first packet has left the wire after 1.2 ms: one place in the queue is free, not two.
+    assert_eq!(link.enqueue(micros(1_200), NumberedPacket(6, 40)), EnqueueResult::Accepted);
+    assert!(matches!(
+        link.enqueue(micros(1_200), NumberedPacket(7, 40)),
+        EnqueueResult::Dropped(_)
+    ));
 
     let numbers: Vec<_> = drain(&mut link).iter().map(|arrival| arrival.packet.0).collect();
     assert_eq!(numbers, [0, 1, 2, 3, 6]);
@@ -76,27 +82,30 @@ fn the_queue_holds_its_bound_besides_the_packet_on_the_wire() {
 }
 
 #[test]
-fn the_queue_can_be_bounded_in_bytes() {
+fn the_queue_can_be_limited_in_bytes() {
     let mut one = spec(Rate::mbit(10), 0, 1_000);
     one.queue.bytes = Some(2_000);
-    let mut link = link(one);
-    assert_eq!(link.enqueue(Time::ZERO, Numbered(0, 1500)), EnqueueResult::Accepted);
-    assert_eq!(link.enqueue(Time::ZERO, Numbered(1, 1500)), EnqueueResult::Accepted);
-    assert!(matches!(link.enqueue(Time::ZERO, Numbered(2, 1500)), EnqueueResult::Dropped(_)));
-    assert_eq!(link.enqueue(Time::ZERO, Numbered(3, 500)), EnqueueResult::Accepted);
+    let mut link = new_link(one);
+    assert_eq!(link.enqueue(Time::ZERO, NumberedPacket(0, 1500)), EnqueueResult::Accepted);
+    assert_eq!(link.enqueue(Time::ZERO, NumberedPacket(1, 1500)), EnqueueResult::Accepted);
+    assert!(matches!(link.enqueue(Time::ZERO, NumberedPacket(2, 1500)), EnqueueResult::Dropped(_)));
+    assert_eq!(link.enqueue(Time::ZERO, NumberedPacket(3, 500)), EnqueueResult::Accepted);
 }
 
 #[test]
-fn an_idle_link_takes_a_packet_whatever_the_bound() {
-    let mut link = link(spec(Rate::mbit(1), 0, 0));
-    assert_eq!(link.enqueue(Time::ZERO, Numbered(0, 1500)), EnqueueResult::Accepted);
-    assert!(matches!(link.enqueue(micros(11_999), Numbered(1, 1500)), EnqueueResult::Dropped(_)));
-    assert_eq!(link.enqueue(micros(12_000), Numbered(2, 1500)), EnqueueResult::Accepted);
+fn an_idle_link_accepts_a_packet_at_any_limit() {
+    let mut link = new_link(spec(Rate::mbit(1), 0, 0));
+    assert_eq!(link.enqueue(Time::ZERO, NumberedPacket(0, 1500)), EnqueueResult::Accepted);
+    assert!(matches!(
+        link.enqueue(micros(11_999), NumberedPacket(1, 1500)),
+        EnqueueResult::Dropped(_)
+    ));
+    assert_eq!(link.enqueue(micros(12_000), NumberedPacket(2, 1500)), EnqueueResult::Accepted);
 }
 
 #[test]
 fn packets_of_mixed_sizes_at_mixed_times_keep_their_order() {
-    let mut link = logged(spec(Rate::mbit(10), 10, 20));
+    let mut link = new_logged_link(spec(Rate::mbit(10), 10, 20));
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut now = Time::ZERO;
     let mut arrivals = Vec::new();
@@ -105,7 +114,7 @@ fn packets_of_mixed_sizes_at_mixed_times_keep_their_order() {
         state ^= state >> 7;
         state ^= state << 17;
         now = now + Duration::from_micros(state % 1_200);
-        let _ = link.enqueue(now, Numbered(number, 40 + (state >> 32) as usize % 1_461));
+        let _ = link.enqueue(now, NumberedPacket(number, 40 + (state >> 32) as usize % 1_461));
         while let Some(arrival) = link.pop(now) {
             arrivals.push(arrival);
         }
@@ -122,9 +131,9 @@ fn packets_of_mixed_sizes_at_mixed_times_keep_their_order() {
 
 #[test]
 fn a_clock_that_steps_back_is_ignored() {
-    let mut link = link(spec(Rate::mbit(10), 0, 10));
-    assert_eq!(link.enqueue(micros(5_000), Numbered(0, 1500)), EnqueueResult::Accepted);
-    assert_eq!(link.enqueue(micros(1), Numbered(1, 1500)), EnqueueResult::Accepted);
+    let mut link = new_link(spec(Rate::mbit(10), 0, 10));
+    assert_eq!(link.enqueue(micros(5_000), NumberedPacket(0, 1500)), EnqueueResult::Accepted);
+    assert_eq!(link.enqueue(micros(1), NumberedPacket(1, 1500)), EnqueueResult::Accepted);
     let due: Vec<_> = drain(&mut link).iter().map(|arrival| arrival.due).collect();
     assert_eq!(due, [micros(6_200), micros(7_400)]);
 }

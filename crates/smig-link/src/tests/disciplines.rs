@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Numbered, check_log, drain, flood, logged, micros, offer, spec};
+use super::{NumberedPacket, check_log, drain, flood, micros, new_logged_link, offer, spec};
 use crate::{
     DirectionSpec, DropReason, EnqueueResult, GilbertElliott, JitterSpec, Link, LinkEvent,
     LinkEventKind, LossSpec, LteSpec, NormalJitter, Qdisc, QueueLimit, Rate, RateSpec, Time,
@@ -12,15 +12,18 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-fn with(discipline: Qdisc, rate: Rate, queue: usize) -> DirectionSpec {
+fn spec_with(discipline: Qdisc, rate: Rate, queue: usize) -> DirectionSpec {
     DirectionSpec { discipline, ..spec(rate, 10, queue) }
 }
 
 #[test]
 fn drop_head_keeps_the_newest() {
-    let mut link = logged(with(Qdisc::DropHead, Rate::mbit(12), 3));
+    let mut link = new_logged_link(spec_with(Qdisc::DropHead, Rate::mbit(12), 3));
     for number in 0..6 {
-        assert_eq!(link.enqueue(Time::ZERO, Numbered(number, 1_500)), EnqueueResult::Accepted);
+        assert_eq!(
+            link.enqueue(Time::ZERO, NumberedPacket(number, 1_500)),
+            EnqueueResult::Accepted
+        );
     }
     assert_eq!(link.reclaim().map(|packet| packet.0), Some(2));
     let numbers: Vec<_> = drain(&mut link).iter().map(|arrival| arrival.packet.0).collect();
@@ -30,20 +33,20 @@ fn drop_head_keeps_the_newest() {
     assert_eq!(link.counters().dropped_full, 2);
 }
 
-/// Pseudorandom numbers below `most`, the same in every run.
-fn numbers(mut state: u64) -> impl FnMut(u64) -> u64 {
-    move |most| {
+/// Returns a generator of pseudorandom numbers below its argument, the same in every run.
+fn pseudorandom_numbers(mut state: u64) -> impl FnMut(u64) -> u64 {
+    move |bound| {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        (state >> 11) % most
+        (state >> 11) % bound
     }
 }
 
 /// A random link configuration.
 fn any_spec(next: &mut impl FnMut(u64) -> u64) -> DirectionSpec {
     let discipline =
-        [Qdisc::DropTail, Qdisc::DropHead, Qdisc::codel(), Qdisc::fair()][next(4) as usize];
+        [Qdisc::DropTail, Qdisc::DropHead, Qdisc::codel(), Qdisc::fq_codel()][next(4) as usize];
     let rate = match next(3) {
         0 => RateSpec::Lte(LteSpec { seed: Some(next(99)), seconds: 3, ..LteSpec::default() }),
         _ => RateSpec::Constant(Rate::kbit(500 + next(20_000))),
@@ -67,37 +70,41 @@ fn any_spec(next: &mut impl FnMut(u64) -> u64) -> DirectionSpec {
 }
 
 #[test]
-fn every_link_keeps_the_order_of_flows_and_loses_count_of_nothing() {
+fn every_link_keeps_flow_order_and_accounts_for_all_packets() {
     for seed in 1..=300_u64 {
-        let mut next = numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut next = pseudorandom_numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let spec = any_spec(&mut next);
-        let mut link: Link<Numbered, _> = Link::with_log(&spec, seed, Vec::new()).unwrap();
+        let mut link: Link<NumberedPacket, _> = Link::with_log(&spec, seed, Vec::new()).unwrap();
         let (mut now, mut arrivals) = (Time::ZERO, Vec::new());
         for number in 0..1_500_u32 {
             now = now + Duration::from_micros(next(3_000));
             let flow = next(5) as u32;
-            let _ = link.enqueue(now, Numbered(number * 1_000 + flow, 40 + next(1_380) as usize));
+            let _ =
+                link.enqueue(now, NumberedPacket(number * 1_000 + flow, 40 + next(1_380) as usize));
             // The caller polls at irregular times.
             if next(3) == 0 {
                 arrivals.extend(std::iter::from_fn(|| link.pop(now)));
             }
             let counters = link.counters();
-            let inside = (link.queue_packets() + link.packets_in_flight()) as u64;
+            let in_link = (link.queue_packets() + link.packets_in_flight()) as u64;
             assert_eq!(
                 counters.offered_packets,
-                counters.delivered_packets + counters.dropped_packets + inside,
+                counters.delivered_packets + counters.dropped_packets + in_link,
                 "seed {seed}: {spec:?}"
             );
-            let bounded = link.queue_packets() <= spec.queue.packets.max(1);
-            assert!(bounded, "seed {seed}: {} wait, {spec:?}", link.queue_packets());
+            let within_limit = link.queue_packets() <= spec.queue.packets.max(1);
+            assert!(within_limit, "seed {seed}: {} queued, {spec:?}", link.queue_packets());
         }
         while let Some(at) = link.next_event() {
             arrivals.extend(std::iter::from_fn(|| link.pop(at)));
         }
         assert!(arrivals.is_sorted_by(|a, b| a.due <= b.due), "seed {seed}");
         for flow in 0..5 {
-            let of = arrivals.iter().filter(|arrival| arrival.packet.0 % 1_000 == flow);
-            assert!(of.is_sorted_by(|a, b| a.packet.0 < b.packet.0), "seed {seed}, flow {flow}");
+            let flow_packets = arrivals.iter().filter(|arrival| arrival.packet.0 % 1_000 == flow);
+            assert!(
+                flow_packets.is_sorted_by(|a, b| a.packet.0 < b.packet.0),
+                "seed {seed}, flow {flow}"
+            );
         }
         let counters = link.counters();
         assert_eq!(arrivals.len() as u64, counters.delivered_packets);
@@ -111,15 +118,15 @@ fn every_link_keeps_the_order_of_flows_and_loses_count_of_nothing() {
 
 /// Runs a TCP-like source: it halves its window after drops, at most once per
 /// round trip, and otherwise adds one packet per round trip.
-fn reactive(spec: DirectionSpec, seconds: u64) -> (Vec<LinkEvent>, Vec<Duration>) {
+fn run_responsive_source(spec: DirectionSpec, seconds: u64) -> (Vec<LinkEvent>, Vec<Duration>) {
     let round_trip = ms(100);
-    let mut link = logged(spec);
+    let mut link = new_logged_link(spec);
     let (mut window, mut number) = (10.0_f64, 0_u32);
     let (mut now, mut seen, mut waits) = (Time::ZERO, 0, Vec::new());
     let mut halved = Time::ZERO;
     let end = Time::ZERO + Duration::from_secs(seconds);
     while now < end {
-        let _ = link.enqueue(now, Numbered(number, 1_500));
+        let _ = link.enqueue(now, NumberedPacket(number, 1_500));
         number += 1;
         // Paced at one window per round trip, queueing delay included.
         let queueing = Duration::from_micros(1_200) * link.queue_packets() as u32;
@@ -143,9 +150,9 @@ fn median(mut waits: Vec<Duration>) -> Duration {
 }
 
 #[test]
-fn codel_holds_a_short_queue_against_a_source_that_listens() {
-    let long = |discipline| reactive(with(discipline, Rate::mbit(10), 1_000), 60);
-    let (log, waits) = long(Qdisc::codel());
+fn codel_keeps_the_queue_short_for_a_responsive_source() {
+    let run = |discipline| run_responsive_source(spec_with(discipline, Rate::mbit(10), 1_000), 60);
+    let (log, waits) = run(Qdisc::codel());
     let later = waits[waits.len() / 4..].to_vec();
     let wait = median(later);
     assert!(wait < ms(10), "median wait {wait:?}");
@@ -159,15 +166,15 @@ fn codel_holds_a_short_queue_against_a_source_that_listens() {
         .sum();
     assert!(sent as f64 > 60.0 * 10e6 / 8.0 * 0.75, "{sent} bytes");
 
-    let (_, waits) = long(Qdisc::DropTail);
-    let deep = median(waits[waits.len() / 4..].to_vec());
-    assert!(deep > wait * 10, "drop-tail {deep:?}, codel {wait:?}");
+    let (_, waits) = run(Qdisc::DropTail);
+    let drop_tail_wait = median(waits[waits.len() / 4..].to_vec());
+    assert!(drop_tail_wait > wait * 10, "drop-tail {drop_tail_wait:?}, codel {wait:?}");
 }
 
 #[test]
-fn codel_drops_at_the_moments_of_its_control_law() {
+fn codel_drops_at_the_times_of_its_control_law() {
     // An unresponsive source: the time between drops shrinks with the square root of their number.
-    let mut link = logged(with(Qdisc::codel(), Rate::mbit(12), 100_000));
+    let mut link = new_logged_link(spec_with(Qdisc::codel(), Rate::mbit(12), 100_000));
     offer(&mut link, flood(Rate::mbit(24), 1_500, ms(3_000), 0));
     let drops: Vec<_> = link
         .log()
@@ -184,31 +191,34 @@ fn codel_drops_at_the_moments_of_its_control_law() {
         next = next + ms(100).div_f64(f64::from(count).sqrt());
         count += 1;
         let late = drop.since(next);
-        assert!(*drop >= next && late <= ms(1), "drop {count}: {late:?} after its moment");
+        assert!(*drop >= next && late <= ms(1), "drop {count}: {late:?} after its time");
     }
 }
 
 #[test]
-fn codel_lets_a_short_queue_alone() {
+fn codel_leaves_a_short_queue_alone() {
     // A permanent standing queue of 3 ms: below the target.
-    let mut link = logged(with(Qdisc::codel(), Rate::mbit(12), 1_000));
+    let mut link = new_logged_link(spec_with(Qdisc::codel(), Rate::mbit(12), 1_000));
     for number in 0..3 {
-        assert_eq!(link.enqueue(Time::ZERO, Numbered(number, 1_500)), EnqueueResult::Accepted);
+        assert_eq!(
+            link.enqueue(Time::ZERO, NumberedPacket(number, 1_500)),
+            EnqueueResult::Accepted
+        );
     }
     offer(&mut link, flood(Rate::mbit(12), 1_500, ms(5_000), 0));
     assert_eq!(link.counters().dropped_packets, 0);
 }
 
 #[test]
-fn a_fair_queue_keeps_a_sparse_flow_from_waiting() {
+fn fq_codel_does_not_delay_a_sparse_flow() {
     // A flood at almost twice the rate, and a small packet every 20 ms.
     let sparse = (0..100_u32).map(|n| (micros(500_000 + 20_137 * u64::from(n)), n * 1_000 + 7));
-    let sparse = sparse.map(|(at, number)| (at, Numbered(number, 200)));
+    let sparse = sparse.map(|(at, number)| (at, NumberedPacket(number, 200)));
     let run = |discipline| {
         let mut all: Vec<_> =
             flood(Rate::kbit(23_100), 1_500, ms(3_000), 0).chain(sparse.clone()).collect();
         all.sort_by_key(|(at, _)| *at);
-        let mut link = logged(with(discipline, Rate::mbit(12), 200));
+        let mut link = new_logged_link(spec_with(discipline, Rate::mbit(12), 200));
         let arrivals = offer(&mut link, all);
         let mut waits: Vec<_> = arrivals
             .iter()
@@ -221,28 +231,32 @@ fn a_fair_queue_keeps_a_sparse_flow_from_waiting() {
         waits.sort_unstable();
         waits
     };
-    let fair = run(Qdisc::fair());
-    assert_eq!(fair.len(), 100, "a packet of the sparse flow was dropped");
+    let fq_codel = run(Qdisc::fq_codel());
+    assert_eq!(fq_codel.len(), 100, "a packet of the sparse flow was dropped");
     // The residual time of the packet on the wire, and the serialisation time.
-    assert!(fair[99] < Duration::from_micros(1_200), "{:?}", fair[99]);
-    let tail = run(Qdisc::DropTail);
-    assert!(tail.len() < 100 && tail[tail.len() / 2] > ms(150), "{} {tail:?}", tail.len());
+    assert!(fq_codel[99] < Duration::from_micros(1_200), "{:?}", fq_codel[99]);
+    let drop_tail = run(Qdisc::DropTail);
+    assert!(
+        drop_tail.len() < 100 && drop_tail[drop_tail.len() / 2] > ms(150),
+        "{} {drop_tail:?}",
+        drop_tail.len()
+    );
 }
 
 #[test]
-fn a_fair_queue_gives_equal_bytes_to_greedy_flows() {
+fn fq_codel_gives_equal_bytes_to_greedy_flows() {
     let mut all: Vec<_> = flood(Rate::mbit(12), 1_500, ms(4_000), 1)
         .chain(flood(Rate::mbit(12), 300, ms(4_000), 2))
         .chain(flood(Rate::mbit(24), 700, ms(4_000), 3))
         .collect();
     all.sort_by_key(|(at, _)| *at);
-    let mut link = logged(with(Qdisc::fair(), Rate::mbit(12), 300));
+    let mut link = new_logged_link(spec_with(Qdisc::fq_codel(), Rate::mbit(12), 300));
     let arrivals = offer(&mut link, all);
     let bytes = [1, 2, 3].map(|flow| {
-        let of = arrivals.iter().filter(|arrival| {
+        let flow_packets = arrivals.iter().filter(|arrival| {
             arrival.packet.0 % 1_000 == flow && arrival.due < Time::ZERO + ms(4_000)
         });
-        of.map(|arrival| arrival.packet.1).sum::<usize>() as f64
+        flow_packets.map(|arrival| arrival.packet.1).sum::<usize>() as f64
     });
     let mean = bytes.iter().sum::<f64>() / 3.0;
     assert!(bytes.iter().all(|bytes| (bytes / mean - 1.0).abs() < 0.03), "{bytes:?}");

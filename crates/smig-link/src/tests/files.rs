@@ -55,12 +55,12 @@ fn every_part_is_read() {
     assert_eq!(link.to_server.rate, RateSpec::Lte(lte));
     let link = direction(r#""rate": {"trace": "a.trace"}, "loss": {"random": 0.5}"#).unwrap();
     assert_eq!(link.to_client.loss, Some(LossSpec::Random(0.5)));
-    let moved = link.relative_to(Path::new("/scenarios"));
-    assert_eq!(moved.to_client.rate, RateSpec::Trace("/scenarios/a.trace".into()));
+    let resolved = link.resolve_trace_paths(Path::new("/scenarios"));
+    assert_eq!(resolved.to_client.rate, RateSpec::Trace("/scenarios/a.trace".into()));
 }
 
 #[test]
-fn what_is_written_is_read_again() {
+fn every_link_round_trips_through_json() {
     for profile in Profile::all() {
         let json = serde_json::to_string(&profile.spec).unwrap();
         assert_eq!(read(&json), Ok(profile.spec), "{json}");
@@ -75,32 +75,32 @@ fn what_is_written_is_read_again() {
 }
 
 #[test]
-fn a_mistake_is_named() {
-    let says = |more: &str, words: &str| {
+fn parse_errors_name_the_mistake() {
+    let assert_error = |more: &str, expected: &str| {
         let error = direction(more).unwrap_err();
-        assert!(error.contains(words), "{more}: {error}");
+        assert!(error.contains(expected), "{more}: {error}");
     };
-    says(r#""rate": "10 Mb""#, "\"10 Mbit/s\"");
-    says(r#""rate": 0"#, "more than 0");
-    says(r#""rate": {"trace": "x", "lte": {}}"#, "one of steps, trace and lte");
-    says(r#""rate": {"lte": {"sed": 1}}"#, "unknown field `sed`, expected one of `seed`");
-    says(r#""rate": {"trace": "x", "repeat_ms": 5}"#, "repeat_ms applies only to steps");
-    says(r#""rate": 5, "discipline": "fifo""#, "drop-tail");
-    says(r#""rate": 5, "dely_ms": 5"#, "unknown field `dely_ms`");
-    says(r#""rate": 5, "jitter": {"normal": {"sd": 5}}"#, "expected `sd_ms` or `every_ms`");
+    assert_error(r#""rate": "10 Mb""#, "\"10 Mbit/s\"");
+    assert_error(r#""rate": 0"#, "more than 0");
+    assert_error(r#""rate": {"trace": "x", "lte": {}}"#, "one of steps, trace and lte");
+    assert_error(r#""rate": {"lte": {"sed": 1}}"#, "unknown field `sed`, expected one of `seed`");
+    assert_error(r#""rate": {"trace": "x", "repeat_ms": 5}"#, "repeat_ms applies only to steps");
+    assert_error(r#""rate": 5, "discipline": "fifo""#, "drop-tail");
+    assert_error(r#""rate": 5, "dely_ms": 5"#, "unknown field `dely_ms`");
+    assert_error(r#""rate": 5, "jitter": {"normal": {"sd": 5}}"#, "expected `sd_ms` or `every_ms`");
 }
 
 #[test]
-fn a_value_without_sense_is_named_before_anything_starts() {
-    let says = |more: &str, words: &str| {
+fn check_rejects_invalid_values() {
+    let assert_error = |more: &str, expected: &str| {
         let error = direction(more).unwrap().check().unwrap_err().to_string();
-        assert!(error.contains("to_client") && error.contains(words), "{more}: {error}");
+        assert!(error.contains("to_client") && error.contains(expected), "{more}: {error}");
     };
-    says(r#""rate": 5, "mtu": 20"#, "mtu = 20");
-    says(r#""rate": 5, "loss": {"random": 1.5}"#, "loss.random = 1.5");
-    says(r#""rate": {"steps": [{"at_ms": 5, "rate": 1}]}"#, "at_ms = 0");
-    says(r#""rate": 5, "discipline": {"fq": {"flows": 0}}"#, "flows");
-    says(
+    assert_error(r#""rate": 5, "mtu": 20"#, "mtu = 20");
+    assert_error(r#""rate": 5, "loss": {"random": 1.5}"#, "loss.random = 1.5");
+    assert_error(r#""rate": {"steps": [{"at_ms": 5, "rate": 1}]}"#, "at_ms = 0");
+    assert_error(r#""rate": 5, "discipline": {"fq": {"flows": 0}}"#, "flows");
+    assert_error(
         r#""rate": 5, "jitter": {"slowdown": {"add_ms": 1, "every_ms": 0, "up_to_ms": 9}}"#,
         "every_ms",
     );

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Numbered, check_log, flood, link, logged, micros, offer, spec};
+use super::{NumberedPacket, check_log, flood, micros, new_link, new_logged_link, offer, spec};
 use crate::{
     DelayRamp, DirectionSpec, DropReason, EnqueueResult, GilbertElliott, JitterSpec, Link,
     LinkEventKind, LossSpec, NormalJitter, Rate, Time, UniformJitter,
@@ -16,13 +16,13 @@ fn jittery(jitter: JitterSpec, delay_ms: u64) -> DirectionSpec {
     DirectionSpec { jitter: Some(jitter), ..spec(Rate::mbit(1_000), delay_ms, 1_000) }
 }
 
-fn delays(spec: DirectionSpec, every: Duration, count: u32) -> Vec<f64> {
-    let packets = (0..count).map(|index| (Time::ZERO + every * index, Numbered(index, 125)));
-    let arrivals = offer(&mut link(spec), packets);
+fn measure_delays(spec: DirectionSpec, every: Duration, count: u32) -> Vec<f64> {
+    let packets = (0..count).map(|index| (Time::ZERO + every * index, NumberedPacket(index, 125)));
+    let arrivals = offer(&mut new_link(spec), packets);
     assert!(arrivals.is_sorted_by(|a, b| a.packet.0 < b.packet.0), "reordered");
     // Serialisation takes one microsecond.
-    let late = |index: u32| Time::ZERO + every * index + Duration::from_micros(1);
-    arrivals.iter().map(|a| a.due.since(late(a.packet.0)).as_secs_f64() * 1e3).collect()
+    let departure = |index: u32| Time::ZERO + every * index + Duration::from_micros(1);
+    arrivals.iter().map(|a| a.due.since(departure(a.packet.0)).as_secs_f64() * 1e3).collect()
 }
 
 fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
@@ -35,12 +35,12 @@ fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
 fn a_redrawn_delay_has_its_distribution() {
     // The gaps are large enough that no packet waits for the one before it.
     let normal = NormalJitter { deviation: ms(20), every: ms(100) };
-    let got = delays(jittery(JitterSpec::Normal(normal), 200), ms(500), 20_000);
+    let got = measure_delays(jittery(JitterSpec::Normal(normal), 200), ms(500), 20_000);
     let (mean, deviation) = mean_and_deviation(&got);
     assert!((mean - 200.0).abs() < 0.6 && (deviation - 20.0).abs() < 0.4, "{mean} {deviation}");
 
     let uniform = UniformJitter { width: ms(30), every: Duration::ZERO };
-    let got = delays(jittery(JitterSpec::Uniform(uniform), 50), ms(500), 20_000);
+    let got = measure_delays(jittery(JitterSpec::Uniform(uniform), 50), ms(500), 20_000);
     let (mean, deviation) = mean_and_deviation(&got);
     let exact = 30.0 / 12_f64.sqrt();
     assert!((mean - 50.0).abs() < 0.3 && (deviation - exact).abs() < 0.2, "{mean} {deviation}");
@@ -48,9 +48,9 @@ fn a_redrawn_delay_has_its_distribution() {
 }
 
 #[test]
-fn a_delay_holds_for_its_interval_and_never_falls_below_zero() {
+fn a_delay_is_constant_in_its_interval_and_never_negative() {
     let normal = NormalJitter { deviation: ms(70), every: ms(100) };
-    let got = delays(jittery(JitterSpec::Normal(normal), 50), ms(10), 5_000);
+    let got = measure_delays(jittery(JitterSpec::Normal(normal), 50), ms(10), 5_000);
     assert!(got.iter().all(|delay| *delay >= 0.0));
     let intervals: Vec<_> = got.chunks(10).collect();
     // Within an interval the delay is constant, except for packets that may not overtake.
@@ -62,9 +62,9 @@ fn a_delay_holds_for_its_interval_and_never_falls_below_zero() {
 }
 
 #[test]
-fn a_slowdown_adds_each_interval_up_to_its_end() {
+fn a_slowdown_adds_delay_each_interval_up_to_its_maximum() {
     let slowdown = DelayRamp { add: ms(15), every: ms(100), up_to: ms(300) };
-    let got = delays(jittery(JitterSpec::Slowdown(slowdown), 3), ms(50), 60);
+    let got = measure_delays(jittery(JitterSpec::Slowdown(slowdown), 3), ms(50), 60);
     for (index, delay) in got.iter().enumerate() {
         let exact = 3.0 + (15 * (index / 2)).min(300) as f64;
         assert!((delay - exact).abs() < 1e-3, "at {} ms: {delay}, not {exact}", index * 50);
@@ -72,7 +72,7 @@ fn a_slowdown_adds_each_interval_up_to_its_end() {
 }
 
 #[test]
-fn a_seed_is_a_run_and_another_is_another() {
+fn the_seed_determines_the_run() {
     let spec = DirectionSpec {
         loss: Some(LossSpec::Random(0.1)),
         ..jittery(JitterSpec::Uniform(UniformJitter { width: ms(9), every: ms(1) }), 10)
@@ -87,14 +87,14 @@ fn a_seed_is_a_run_and_another_is_another() {
 
 /// Returns the share of lost packets, and its difference from the configured
 /// share in standard deviations.
-fn lost(loss: LossSpec, seed: u64, packets: u64) -> (f64, f64) {
+fn measure_loss(loss: LossSpec, seed: u64, packets: u64) -> (f64, f64) {
     let spec = DirectionSpec { loss: Some(loss), ..spec(Rate::mbit(100), 1, 10) };
     let mut link = Link::new(&spec, seed).unwrap();
     let each = Duration::from_millis(1);
     for index in 0..packets {
         let now = Time::ZERO + each * u32::try_from(index).unwrap();
         while link.pop(now).is_some() {}
-        assert_eq!(link.enqueue(now, Numbered(0, 100)), EnqueueResult::Accepted);
+        assert_eq!(link.enqueue(now, NumberedPacket(0, 100)), EnqueueResult::Accepted);
     }
     let counters = link.counters();
     assert_eq!(counters.lost_packets, counters.dropped_packets);
@@ -107,25 +107,25 @@ fn loss_is_within_its_confidence_interval() {
     let bursts =
         GilbertElliott { good_to_bad: 0.002, bad_to_good: 0.2, loss_bad: 0.8, loss_good: 0.001 };
     for loss in [LossSpec::Random(0.01), LossSpec::Random(0.2), LossSpec::Bursts(bursts)] {
-        let off: Vec<_> = (1..=40).map(|seed| lost(loss, seed, 20_000).1).collect();
+        let deviations: Vec<_> = (1..=40).map(|seed| measure_loss(loss, seed, 20_000).1).collect();
         // On average 2 of 40 are outside 1.96 standard deviations.
-        let outside = off.iter().filter(|off| off.abs() > 1.96).count();
-        assert!(outside <= 6, "{loss:?}: {off:?}");
-        let (mean, width) = mean_and_deviation(&off);
+        let outside = deviations.iter().filter(|off| off.abs() > 1.96).count();
+        assert!(outside <= 6, "{loss:?}: {deviations:?}");
+        let (mean, width) = mean_and_deviation(&deviations);
         assert!(mean.abs() < 0.5 && (0.7..1.35).contains(&width), "{loss:?}: {mean} {width}");
     }
-    assert_eq!(lost(LossSpec::Random(0.0), 1, 1_000).0, 0.0);
-    assert_eq!(lost(LossSpec::Random(1.0), 1, 1_000).0, 1.0);
+    assert_eq!(measure_loss(LossSpec::Random(0.0), 1, 1_000).0, 0.0);
+    assert_eq!(measure_loss(LossSpec::Random(1.0), 1, 1_000).0, 1.0);
 }
 
 #[test]
-fn bursts_have_their_length() {
+fn bursts_have_the_configured_mean_length() {
     let bursts =
         GilbertElliott { good_to_bad: 0.01, bad_to_good: 0.25, loss_bad: 1.0, loss_good: 0.0 };
     let spec =
         DirectionSpec { loss: Some(LossSpec::Bursts(bursts)), ..spec(Rate::mbit(100), 1, 200_000) };
-    let mut link = link(spec);
-    let arrivals = offer(&mut link, (0..100_000).map(|n| (Time::ZERO, Numbered(n, 100))));
+    let mut link = new_link(spec);
+    let arrivals = offer(&mut link, (0..100_000).map(|n| (Time::ZERO, NumberedPacket(n, 100))));
     let gaps: Vec<_> = arrivals
         .windows(2)
         .map(|pair| pair[1].packet.0 - pair[0].packet.0 - 1)
@@ -136,10 +136,10 @@ fn bursts_have_their_length() {
 }
 
 #[test]
-fn a_lost_packet_has_taken_its_time_on_the_wire() {
+fn a_lost_packet_occupies_the_wire() {
     let spec = DirectionSpec { loss: Some(LossSpec::Random(0.5)), ..spec(Rate::mbit(12), 0, 100) };
-    let mut link = logged(spec);
-    let arrivals = offer(&mut link, (0..100).map(|n| (Time::ZERO, Numbered(n, 1_500))));
+    let mut link = new_logged_link(spec);
+    let arrivals = offer(&mut link, (0..100).map(|n| (Time::ZERO, NumberedPacket(n, 1_500))));
     for arrival in &arrivals {
         assert_eq!(arrival.due, micros(1_000 * u64::from(arrival.packet.0 + 1)));
     }
@@ -150,10 +150,13 @@ fn a_lost_packet_has_taken_its_time_on_the_wire() {
 }
 
 #[test]
-fn what_exceeds_the_mtu_is_dropped() {
-    let mut link = logged(DirectionSpec { mtu: 1_280, ..spec(Rate::mbit(12), 0, 100) });
-    assert!(matches!(link.enqueue(Time::ZERO, Numbered(0, 1_281)), EnqueueResult::Dropped(_)));
-    assert_eq!(link.enqueue(Time::ZERO, Numbered(1, 1_280)), EnqueueResult::Accepted);
+fn packets_above_the_mtu_are_dropped() {
+    let mut link = new_logged_link(DirectionSpec { mtu: 1_280, ..spec(Rate::mbit(12), 0, 100) });
+    assert!(matches!(
+        link.enqueue(Time::ZERO, NumberedPacket(0, 1_281)),
+        EnqueueResult::Dropped(_)
+    ));
+    assert_eq!(link.enqueue(Time::ZERO, NumberedPacket(1, 1_280)), EnqueueResult::Accepted);
     assert_eq!(link.log()[0].kind, LinkEventKind::Drop(DropReason::TooBig));
     assert_eq!(link.counters().dropped_packets, 1);
 }

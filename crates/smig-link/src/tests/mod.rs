@@ -15,9 +15,9 @@ use super::{
 
 /// A numbered packet of a given size. The number's last three digits are its flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Numbered(u32, usize);
+struct NumberedPacket(u32, usize);
 
-impl Packet for Numbered {
+impl Packet for NumberedPacket {
     fn wire_size(&self) -> usize {
         self.1
     }
@@ -31,11 +31,11 @@ fn spec(rate: Rate, delay_ms: u64, queue: usize) -> DirectionSpec {
     DirectionSpec::new(rate, Duration::from_millis(delay_ms), QueueLimit::packets(queue))
 }
 
-fn link(spec: DirectionSpec) -> Link<Numbered> {
+fn new_link(spec: DirectionSpec) -> Link<NumberedPacket> {
     Link::new(&spec, 1).expect("a valid spec")
 }
 
-fn logged(spec: DirectionSpec) -> Link<Numbered, Vec<LinkEvent>> {
+fn new_logged_link(spec: DirectionSpec) -> Link<NumberedPacket, Vec<LinkEvent>> {
     Link::with_log(&spec, 1, Vec::new()).expect("a valid spec")
 }
 
@@ -44,7 +44,7 @@ fn micros(micros: u64) -> Time {
 }
 
 /// Polls at each `next_event` until the link is empty, like a caller that is never late.
-fn drain<L: LinkLog>(link: &mut Link<Numbered, L>) -> Vec<Delivery<Numbered>> {
+fn drain<L: LinkLog>(link: &mut Link<NumberedPacket, L>) -> Vec<Delivery<NumberedPacket>> {
     let mut arrivals = Vec::new();
     while let Some(at) = link.next_event() {
         while let Some(arrival) = link.pop(at) {
@@ -57,16 +57,16 @@ fn drain<L: LinkLog>(link: &mut Link<Numbered, L>) -> Vec<Delivery<Numbered>> {
 
 /// Offers packets to a link at their times, like a caller that is never late.
 fn offer<L: LinkLog>(
-    link: &mut Link<Numbered, L>,
-    packets: impl IntoIterator<Item = (Time, Numbered)>,
-) -> Vec<Delivery<Numbered>> {
+    link: &mut Link<NumberedPacket, L>,
+    packets: impl IntoIterator<Item = (Time, NumberedPacket)>,
+) -> Vec<Delivery<NumberedPacket>> {
     let mut arrivals = Vec::new();
     for (at, packet) in packets {
         while let Some(arrival) = link.pop(at) {
             arrivals.push(arrival);
         }
-        if let EnqueueResult::Dropped(same) = link.enqueue(at, packet) {
-            assert_eq!(same.0, packet.0);
+        if let EnqueueResult::Dropped(returned) = link.enqueue(at, packet) {
+            assert_eq!(returned.0, packet.0);
         }
     }
     arrivals.extend(drain(link));
@@ -79,14 +79,14 @@ fn flood(
     size: usize,
     length: Duration,
     flow: u32,
-) -> impl Iterator<Item = (Time, Numbered)> {
+) -> impl Iterator<Item = (Time, NumberedPacket)> {
     let gap = Duration::from_secs_f64(size as f64 * 8.0 / rate.as_bits_per_second() as f64);
     let count = length.as_nanos() / gap.as_nanos();
     (0..u32::try_from(count).expect("fits"))
-        .map(move |index| (Time::ZERO + gap * index, Numbered(index * 1_000 + flow, size)))
+        .map(move |index| (Time::ZERO + gap * index, NumberedPacket(index * 1_000 + flow, size)))
 }
 
-/// Asserts that the log is in order of time and that its queue lengths follow from its events.
+/// Asserts that the log is sorted by time and that its queue lengths follow from its events.
 pub(super) fn check_log(log: &[LinkEvent], delivered: u64) {
     assert!(log.is_sorted_by(|a, b| a.at <= b.at));
     let (mut packets, mut bytes, mut dequeued) = (0_usize, 0_u64, 0);

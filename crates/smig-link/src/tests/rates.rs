@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Numbered, drain, link, micros, offer, spec};
+use super::{NumberedPacket, drain, micros, new_link, offer, spec};
 use crate::{
     DirectionSpec, EnqueueResult, Link, LteSpec, OPPORTUNITY_BYTES, Rate, RateSpec, RateStep,
-    Steps, Time,
+    RateSteps, Time,
 };
 
 const fn ms(millis: u64) -> Duration {
@@ -14,25 +14,28 @@ const fn ms(millis: u64) -> Duration {
 
 fn stepped(steps: &[(u64, Rate)], repeat: Option<u64>) -> DirectionSpec {
     let steps = steps.iter().map(|(at, rate)| RateStep { at: ms(*at), rate: *rate }).collect();
-    let rate = RateSpec::Steps(Steps { steps, repeat: repeat.map(ms) });
+    let rate = RateSpec::Steps(RateSteps { steps, repeat: repeat.map(ms) });
     DirectionSpec { rate, ..spec(Rate::mbit(1), 0, usize::MAX) }
 }
 
 /// Creates a link that reads its trace from a file.
-fn traced(text: &str) -> Link<Numbered> {
+fn link_with_trace(text: &str) -> Link<NumberedPacket> {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
-    std::fs::write(file.path(), text).expect("room for it");
+    std::fs::write(file.path(), text).expect("a writable file");
     let rate = RateSpec::Trace(file.path().to_owned());
-    link(DirectionSpec { rate, mtu: 9_000, ..spec(Rate::mbit(1), 0, usize::MAX) })
+    new_link(DirectionSpec { rate, mtu: 9_000, ..spec(Rate::mbit(1), 0, usize::MAX) })
 }
 
 #[test]
 fn a_step_takes_effect_in_the_middle_of_a_packet() {
     // 1,500 bytes take 1 ms at 12 Mbit/s. The rate changes at 2 ms, when half of the bits of
     // the second packet have left; the rest takes 0.5 ms * 12 / 1.2 = 5 ms.
-    let mut link = link(stepped(&[(0, Rate::mbit(12)), (2, Rate::kbit(1_200))], None));
+    let mut link = new_link(stepped(&[(0, Rate::mbit(12)), (2, Rate::kbit(1_200))], None));
     for number in 0..2 {
-        assert_eq!(link.enqueue(micros(500), Numbered(number, 1_500)), EnqueueResult::Accepted);
+        assert_eq!(
+            link.enqueue(micros(500), NumberedPacket(number, 1_500)),
+            EnqueueResult::Accepted
+        );
     }
     let due: Vec<_> = drain(&mut link).iter().map(|arrival| arrival.due).collect();
     assert_eq!(due, [micros(1_500), micros(7_000)]);
@@ -42,10 +45,13 @@ fn a_step_takes_effect_in_the_middle_of_a_packet() {
 fn stepped_rates_are_exact_over_many_rounds() {
     let steps =
         [(0, Rate::bits_per_second(7_777_777)), (30, Rate::kbit(333)), (50, Rate::mbit(91))];
-    let mut link = link(stepped(&steps, Some(80)));
+    let mut link = new_link(stepped(&steps, Some(80)));
     let packets = 20_000;
     for number in 0..packets {
-        assert_eq!(link.enqueue(Time::ZERO, Numbered(number, 1_317)), EnqueueResult::Accepted);
+        assert_eq!(
+            link.enqueue(Time::ZERO, NumberedPacket(number, 1_317)),
+            EnqueueResult::Accepted
+        );
     }
     let last = drain(&mut link).last().copied().unwrap().due;
     // Bits of one round, and the position in a round at which the rest ends; both are scaled by
@@ -68,63 +74,69 @@ fn stepped_rates_are_exact_over_many_rounds() {
 }
 
 #[test]
-fn the_last_step_stays() {
-    let mut link = link(stepped(&[(0, Rate::mbit(100)), (1, Rate::mbit(12))], None));
+fn the_last_step_lasts_forever() {
+    let mut link = new_link(stepped(&[(0, Rate::mbit(100)), (1, Rate::mbit(12))], None));
     let at = micros(60_000_000);
-    assert_eq!(link.enqueue(at, Numbered(0, 1_500)), EnqueueResult::Accepted);
+    assert_eq!(link.enqueue(at, NumberedPacket(0, 1_500)), EnqueueResult::Accepted);
     assert_eq!(drain(&mut link)[0].due, at + ms(1));
 }
 
 #[test]
-fn a_trace_gives_the_moments_at_which_packets_leave() {
-    let mut link = traced("5\n5\n9\n20\n");
+fn packets_leave_at_the_opportunities_of_a_trace() {
+    let mut link = link_with_trace("5\n5\n9\n20\n");
     for number in 0..6 {
-        assert_eq!(link.enqueue(micros(1_000), Numbered(number, 1_500)), EnqueueResult::Accepted);
+        assert_eq!(
+            link.enqueue(micros(1_000), NumberedPacket(number, 1_500)),
+            EnqueueResult::Accepted
+        );
     }
     let due: Vec<_> = drain(&mut link).iter().map(|a| a.due.as_nanos() / 1_000_000).collect();
     assert_eq!(due, [5, 5, 9, 20, 25, 25]);
 }
 
 #[test]
-fn an_opportunity_is_shared_by_those_that_wait_and_lost_otherwise() {
-    let mut link = traced("5\n9\n20\n");
+fn queued_packets_share_an_opportunity_and_its_rest_is_lost() {
+    let mut link = link_with_trace("5\n9\n20\n");
     // Three packets of 500 bytes fill the first opportunity; the fourth needs the next.
     for number in 0..4 {
-        assert_eq!(link.enqueue(Time::ZERO, Numbered(number, 500)), EnqueueResult::Accepted);
+        assert_eq!(link.enqueue(Time::ZERO, NumberedPacket(number, 500)), EnqueueResult::Accepted);
     }
     // A packet that arrives after 9 ms cannot use the rest of that opportunity.
-    let mut arrivals = offer(&mut link, [(micros(9_001), Numbered(4, 400))]);
+    let mut arrivals = offer(&mut link, [(micros(9_001), NumberedPacket(4, 400))]);
     // A packet larger than an opportunity takes two.
-    arrivals.extend(offer(&mut link, [(micros(21_000), Numbered(5, 1_501))]));
+    arrivals.extend(offer(&mut link, [(micros(21_000), NumberedPacket(5, 1_501))]));
     let due: Vec<_> = arrivals.iter().map(|a| a.due.as_nanos() / 1_000_000).collect();
     assert_eq!(due, [5, 5, 5, 9, 20, 29]);
 }
 
 #[test]
-fn an_idle_link_loses_its_opportunities() {
-    let mut link = traced("1\n4\n");
+fn opportunities_of_an_idle_link_are_lost() {
+    let mut link = link_with_trace("1\n4\n");
     // Rounds of 4 ms: opportunities at 1, 4, 5, 8, 9, 12, ...
     let packets = [(3_999_999, 0), (8_000, 1), (9_000, 2), (1_001, 3)];
     let mut due = Vec::new();
     let mut sorted = packets;
     sorted.sort_unstable();
     for (at, number) in sorted {
-        due.extend(offer(&mut link, [(micros(at), Numbered(number, 1_500))]));
+        due.extend(offer(&mut link, [(micros(at), NumberedPacket(number, 1_500))]));
     }
     let due: Vec<_> = due.iter().map(|a| (a.packet.0, a.due.as_nanos() / 1_000_000)).collect();
     assert_eq!(due, [(3, 4), (1, 8), (2, 9), (0, 4_000)]);
 }
 
 #[test]
-fn a_busy_trace_carries_all_that_it_can() {
+fn a_busy_link_uses_all_opportunities_of_its_trace() {
     let lte = LteSpec { seed: Some(5), seconds: 10, ..LteSpec::default() };
     let trace = lte.generate(0);
     let mut link =
-        link(DirectionSpec { rate: RateSpec::Lte(lte), ..spec(Rate::mbit(1), 0, usize::MAX) });
+        new_link(DirectionSpec { rate: RateSpec::Lte(lte), ..spec(Rate::mbit(1), 0, usize::MAX) });
     for number in 0..30_000 {
-        assert_eq!(link.enqueue(Time::ZERO, Numbered(number, 1_000)), EnqueueResult::Accepted);
+        assert_eq!(
+            link.enqueue(Time::ZERO, NumberedPacket(number, 1_000)),
+            EnqueueResult::Accepted
+        );
     }
-    // Two rounds and a half.
+    // Two and a half rounds of the trace.
     let end = Time::ZERO + Duration::from_secs(25);
     let arrived = std::iter::from_fn(|| link.pop(end)).count() as u64;
     let opportunities =
@@ -134,20 +146,22 @@ fn a_busy_trace_carries_all_that_it_can() {
 }
 
 #[test]
-fn schedules_count_from_the_start_that_they_are_given() {
-    let mut link = link(stepped(&[(0, Rate::mbit(12)), (10, Rate::kbit(1_200))], None));
+fn schedules_count_from_the_time_of_start_at() {
+    let mut link = new_link(stepped(&[(0, Rate::mbit(12)), (10, Rate::kbit(1_200))], None));
     let start = micros(3_000_000_000);
     link.start_at(start);
-    let arrivals =
-        offer(&mut link, [(start, Numbered(0, 1_500)), (start + ms(20), Numbered(1, 1_500))]);
+    let arrivals = offer(
+        &mut link,
+        [(start, NumberedPacket(0, 1_500)), (start + ms(20), NumberedPacket(1, 1_500))],
+    );
     let due: Vec<_> = arrivals.iter().map(|arrival| arrival.due.since(start)).collect();
     assert_eq!(due, [ms(1), ms(30)]);
 
-    let mut link = traced("7\n");
+    let mut link = link_with_trace("7\n");
     link.start_at(start);
-    let arrivals = offer(&mut link, [(start + ms(1), Numbered(0, 1_500))]);
+    let arrivals = offer(&mut link, [(start + ms(1), NumberedPacket(0, 1_500))]);
     assert_eq!(arrivals[0].due.since(start), ms(7));
     link.start_at(start + ms(10));
-    let arrivals = offer(&mut link, [(start + ms(11), Numbered(0, 1_500))]);
+    let arrivals = offer(&mut link, [(start + ms(11), NumberedPacket(0, 1_500))]);
     assert_eq!(arrivals[0].due.since(start), ms(17));
 }

@@ -7,52 +7,52 @@ use std::time::Duration;
 
 use url::{Position, Url};
 
-use crate::site::plain_percents;
+use crate::site::normalize_percents;
 
-/// The name by which a robots.txt addresses this crawler.
-pub const PRODUCT: &str = "smig-survey";
+/// Product token of this crawler in robots.txt and User-Agent (RFC 9309 section 2.2.1).
+pub const PRODUCT_TOKEN: &str = "smig-survey";
 
 /// The maximum number of bytes read of a file (RFC 9309 section 2.5).
-pub(super) const MAX_FILE: usize = 500 << 10;
+pub(super) const MAX_FILE_BYTES: usize = 500 << 10;
 
-/// The longest pattern. A longer `Disallow` is truncated, which disallows more.
-const MAX_PATTERN: usize = 2048;
+/// Maximum length of a pattern. A longer `Disallow` is truncated, which disallows more.
+const MAX_PATTERN_BYTES: usize = 2048;
 
 /// What a host allows.
 #[derive(Debug)]
 pub(super) enum Rules {
     /// There are no rules.
-    Everything,
+    AllowAll,
     /// The host's rules are unavailable, so nothing is allowed (section 2.3.1.4).
-    Nothing,
+    DisallowAll,
     File(Group),
 }
 
 impl Rules {
     /// Returns the rules that a response for robots.txt implies.
-    pub(super) fn of(status: u16, body: &[u8]) -> Self {
+    pub(super) fn from_response(status: u16, body: &[u8]) -> Self {
         match status {
-            200..=299 => Self::File(Group::of(&body[..body.len().min(MAX_FILE)])),
-            // 429 Too Many Requests is no permission for more.
-            429 => Self::Nothing,
-            300..=499 => Self::Everything,
-            _ => Self::Nothing,
+            200..=299 => Self::File(Group::parse(&body[..body.len().min(MAX_FILE_BYTES)])),
+            // 429 Too Many Requests does not permit further requests.
+            429 => Self::DisallowAll,
+            300..=499 => Self::AllowAll,
+            _ => Self::DisallowAll,
         }
     }
 
     pub(super) fn allows(&self, url: &Url) -> bool {
         match self {
-            Self::Everything => true,
-            Self::Nothing => false,
+            Self::AllowAll => true,
+            Self::DisallowAll => false,
             Self::File(group) => group.allows(&url[Position::BeforePath..Position::AfterQuery]),
         }
     }
 
     /// Returns the pause that the host requests.
-    pub(super) const fn pause(&self) -> Option<Duration> {
+    pub(super) const fn crawl_delay(&self) -> Option<Duration> {
         match self {
-            Self::File(group) => group.pause,
-            Self::Everything | Self::Nothing => None,
+            Self::File(group) => group.crawl_delay,
+            Self::AllowAll | Self::DisallowAll => None,
         }
     }
 }
@@ -61,12 +61,12 @@ impl Rules {
 #[derive(Debug, Default)]
 pub(super) struct Group {
     rules: Vec<Rule>,
-    pause: Option<Duration>,
+    crawl_delay: Option<Duration>,
 }
 
 #[derive(Debug)]
 struct Rule {
-    verdict: Access,
+    access: Access,
     pattern: String,
 }
 
@@ -78,18 +78,19 @@ enum Access {
 
 /// The user agents to which the following lines apply.
 #[derive(Debug, Clone, Copy, Default)]
-struct For {
-    us: bool,
-    all: bool,
+struct AppliesTo {
+    this_crawler: bool,
+    all_crawlers: bool,
 }
 
 impl Group {
     /// Merges all groups that name this crawler or, without any, all groups for `*` (section 2.2.1).
     /// Lines before the first user-agent line apply to every crawler.
-    fn of(file: &[u8]) -> Self {
+    fn parse(file: &[u8]) -> Self {
         let text = String::from_utf8_lossy(file);
-        let (mut ours, mut everybodys, mut is_named) = (Self::default(), Self::default(), false);
-        let mut group = For { us: false, all: true };
+        let (mut own_group, mut wildcard_group, mut is_named) =
+            (Self::default(), Self::default(), false);
+        let mut group = AppliesTo { this_crawler: false, all_crawlers: true };
         let mut has_rules = true;
         for line in text.trim_start_matches('\u{feff}').split(['\r', '\n', '\0']) {
             let line = line.split_once('#').map_or(line, |(line, _)| line);
@@ -97,56 +98,60 @@ impl Group {
             let (key, value) = (key.trim().to_ascii_lowercase(), value.trim());
             if key == "user-agent" {
                 if has_rules {
-                    group = For::default();
+                    group = AppliesTo::default();
                 }
                 has_rules = false;
-                group.all |= value == "*";
-                group.us |= is_us(value);
-                is_named |= group.us;
-            } else if let Some(line) = Line::of(&key, value) {
+                group.all_crawlers |= value == "*";
+                group.this_crawler |= is_own_token(value);
+                is_named |= group.this_crawler;
+            } else if let Some(line) = Directive::parse(&key, value) {
                 has_rules = true;
-                if group.us {
-                    ours.add(&line);
+                if group.this_crawler {
+                    own_group.add(&line);
                 }
-                if group.all {
-                    everybodys.add(&line);
+                if group.all_crawlers {
+                    wildcard_group.add(&line);
                 }
             }
         }
-        if is_named { ours } else { everybodys }
+        if is_named { own_group } else { wildcard_group }
     }
 
-    fn add(&mut self, line: &Line<'_>) {
+    fn add(&mut self, line: &Directive<'_>) {
         match *line {
-            Line::Rule(verdict, value) => self.rules.extend(Rule::new(verdict, value)),
-            Line::Pause(pause) => self.pause = Some(self.pause.map_or(pause, |had| had.max(pause))),
+            Directive::Rule(access, value) => self.rules.extend(Rule::new(access, value)),
+            Directive::CrawlDelay(pause) => {
+                self.crawl_delay = Some(self.crawl_delay.map_or(pause, |had| had.max(pause)))
+            }
         }
     }
 
-    /// The longest matching pattern decides; of two equally long ones, `Allow` (section 2.2.2).
+    /// Applies the longest matching pattern; of two equally long ones, `Allow` (section 2.2.2).
     fn allows(&self, path: &str) -> bool {
         // `*` in a pattern is always the wildcard; a literal one is written %2A.
-        let path = plain_percents(path).replace('*', "%2A");
-        let fitting = self.rules.iter().filter(|rule| fits(&rule.pattern, &path));
-        let best = fitting.max_by_key(|rule| (rule.pattern.len(), rule.verdict == Access::Allow));
-        path == "/robots.txt" || best.is_none_or(|rule| rule.verdict == Access::Allow)
+        let path = normalize_percents(path).replace('*', "%2A");
+        let matching = self.rules.iter().filter(|rule| pattern_matches(&rule.pattern, &path));
+        let best = matching.max_by_key(|rule| (rule.pattern.len(), rule.access == Access::Allow));
+        path == "/robots.txt" || best.is_none_or(|rule| rule.access == Access::Allow)
     }
 }
 
 /// A line with an effect.
-enum Line<'a> {
+enum Directive<'a> {
     Rule(Access, &'a str),
-    Pause(Duration),
+    CrawlDelay(Duration),
 }
 
-impl<'a> Line<'a> {
-    fn of(key: &str, value: &'a str) -> Option<Self> {
+impl<'a> Directive<'a> {
+    fn parse(key: &str, value: &'a str) -> Option<Self> {
         match key {
             "allow" => Some(Self::Rule(Access::Allow, value)),
             "disallow" => Some(Self::Rule(Access::Disallow, value)),
             "crawl-delay" => {
                 let seconds = value.parse::<f64>().ok().filter(|seconds| *seconds >= 0.0)?;
-                Some(Self::Pause(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)))
+                Some(Self::CrawlDelay(
+                    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX),
+                ))
             }
             _ => None,
         }
@@ -154,14 +159,14 @@ impl<'a> Line<'a> {
 }
 
 /// Compares a user-agent line's product token, without any suffix, with this crawler's.
-fn is_us(value: &str) -> bool {
+fn is_own_token(value: &str) -> bool {
     let end = value.find(|c: char| !(c.is_ascii_alphabetic() || c == '-' || c == '_'));
-    value[..end.unwrap_or(value.len())].eq_ignore_ascii_case(PRODUCT)
+    value[..end.unwrap_or(value.len())].eq_ignore_ascii_case(PRODUCT_TOKEN)
 }
 
 impl Rule {
     /// Returns `None` for an empty pattern, which has no effect.
-    fn new(verdict: Access, value: &str) -> Option<Self> {
+    fn new(access: Access, value: &str) -> Option<Self> {
         let mut pattern = String::with_capacity(value.len());
         for byte in value.bytes() {
             // Percent-encode as in the URLs that the pattern is compared with.
@@ -171,20 +176,20 @@ impl Rule {
                 pattern.push_str(&format!("%{byte:02X}"));
             }
         }
-        let mut pattern = plain_percents(&pattern);
-        if pattern.len() > MAX_PATTERN {
-            if verdict == Access::Allow {
+        let mut pattern = normalize_percents(&pattern);
+        if pattern.len() > MAX_PATTERN_BYTES {
+            if access == Access::Allow {
                 return None;
             }
-            pattern.truncate(MAX_PATTERN);
+            pattern.truncate(MAX_PATTERN_BYTES);
         }
-        (!pattern.is_empty()).then_some(Self { verdict, pattern })
+        (!pattern.is_empty()).then_some(Self { access, pattern })
     }
 }
 
 /// Matches a path's prefix with a pattern: `*` matches anything, a final `$` the path's end.
-fn fits(pattern: &str, path: &str) -> bool {
-    let (pattern, is_whole) = match pattern.strip_suffix('$') {
+fn pattern_matches(pattern: &str, path: &str) -> bool {
+    let (pattern, is_anchored) = match pattern.strip_suffix('$') {
         Some(pattern) => (pattern, true),
         None => (pattern, false),
     };
@@ -192,10 +197,10 @@ fn fits(pattern: &str, path: &str) -> bool {
     let Some(mut rest) = path.strip_prefix(pieces.next().unwrap_or_default()) else { return false };
     let mut pieces = pieces.peekable();
     if pieces.peek().is_none() {
-        return !is_whole || rest.is_empty();
+        return !is_anchored || rest.is_empty();
     }
     while let Some(piece) = pieces.next() {
-        if is_whole && pieces.peek().is_none() {
+        if is_anchored && pieces.peek().is_none() {
             return rest.ends_with(piece);
         }
         let Some(at) = rest.find(piece) else { return false };
@@ -219,7 +224,7 @@ mod tests {
 
     #[test]
     fn our_own_groups_count() {
-        let rules = Rules::of(200, FILE);
+        let rules = Rules::from_response(200, FILE);
         for (path, allowed) in [
             ("/", true),
             ("/x", true),
@@ -234,11 +239,11 @@ mod tests {
         ] {
             assert_eq!(allows(&rules, path), allowed, "{path}");
         }
-        assert_eq!(rules.pause(), Some(Duration::from_millis(2500)));
+        assert_eq!(rules.crawl_delay(), Some(Duration::from_millis(2500)));
     }
 
     #[test]
-    fn patterns_fit_as_rfc_9309_says() {
+    fn patterns_match_as_in_rfc_9309() {
         for (pattern, path, fit) in [
             ("/", "/anything", true),
             ("/path/file-with-a-%2A.html", "/path/file-with-a-*.html", true),
@@ -258,18 +263,20 @@ mod tests {
             ("/fish*", "/fish", true),
             ("/Fish", "/fish", false),
         ] {
-            let rules = Rules::of(200, format!("User-agent: *\nDisallow: {pattern}").as_bytes());
+            let rules =
+                Rules::from_response(200, format!("User-agent: *\nDisallow: {pattern}").as_bytes());
             assert_eq!(!allows(&rules, path), fit, "{pattern} {path}");
         }
-        let both = Rules::of(200, b"Allow: /page\nDisallow: /*.ph\nAllow: /p\nDisallow: /p\n");
+        let both =
+            Rules::from_response(200, b"Allow: /page\nDisallow: /*.ph\nAllow: /p\nDisallow: /p\n");
         assert!(allows(&both, "/page.htm") && allows(&both, "/p"));
         assert!(!allows(&both, "/x.php"));
-        let longest = Rules::of(200, b"user-agent:*\nAllow: /p\nDisallow: /page\n");
+        let longest = Rules::from_response(200, b"user-agent:*\nAllow: /p\nDisallow: /page\n");
         assert!(!allows(&longest, "/page") && allows(&longest, "/pal"));
     }
 
     #[test]
-    fn an_answer_without_a_file_is_an_answer_too() {
+    fn responses_without_rules_are_interpreted() {
         for (status, body, allowed) in [
             (200, &b""[..], true),
             (200, b"<html>no such page: \xff", true),
@@ -283,17 +290,26 @@ mod tests {
             (500, b"", false),
             (503, b"", false),
         ] {
-            assert_eq!(allows(&Rules::of(status, body), "/"), allowed, "{status} {body:?}");
+            assert_eq!(
+                allows(&Rules::from_response(status, body), "/"),
+                allowed,
+                "{status} {body:?}"
+            );
         }
-        let slow = Rules::of(200, b"User-agent: *\nCrawl-delay: 99999999999999999999999\n");
-        assert_eq!(slow.pause(), Some(Duration::MAX));
-        assert_eq!(Rules::of(200, b"Crawl-delay: soon\nCrawl-delay: -1").pause(), None);
+        let slow =
+            Rules::from_response(200, b"User-agent: *\nCrawl-delay: 99999999999999999999999\n");
+        assert_eq!(slow.crawl_delay(), Some(Duration::MAX));
+        assert_eq!(
+            Rules::from_response(200, b"Crawl-delay: soon\nCrawl-delay: -1").crawl_delay(),
+            None
+        );
     }
 
     #[test]
-    fn a_long_pattern_disallows_by_its_beginning() {
-        let long = "a".repeat(3 * MAX_PATTERN);
-        let rules = Rules::of(200, format!("Disallow: /{long}\nAllow: /{long}").as_bytes());
+    fn a_long_disallow_is_truncated() {
+        let long = "a".repeat(3 * MAX_PATTERN_BYTES);
+        let rules =
+            Rules::from_response(200, format!("Disallow: /{long}\nAllow: /{long}").as_bytes());
         assert!(!allows(&rules, &format!("/{long}")) && allows(&rules, "/aaa"));
     }
 }

@@ -1,4 +1,4 @@
-//! The walk through one site's object tree: what to request next, and when to stop.
+//! The walk through one site's object tree: the next request, and the end.
 //!
 //! Owns the levels, the limits and the bounds of loops. It must never wait, send a request or read
 //! a clock: its caller passes the outcomes, from the network or from an earlier run's file.
@@ -8,17 +8,17 @@ use std::collections::{HashSet, VecDeque};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::judge::is_html;
+use super::classify::is_html;
 use crate::Site;
 
 /// Maximum number of redirects in a row.
-const MAX_HOPS: u8 = 5;
+const MAX_REDIRECTS: u8 = 5;
 
 /// Number of consecutive "retry later" responses after which the site is abandoned.
-const MAX_LATER: u8 = 3;
+const MAX_CONSECUTIVE_RETRY_LATER: u8 = 3;
 
 /// Number of consecutive failed requests after which the site is abandoned.
-const MAX_FAILED: u8 = 5;
+const MAX_CONSECUTIVE_FAILURES: u8 = 5;
 
 /// Limits of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,7 +44,7 @@ impl Default for Limits {
 pub enum SizeSource {
     /// The response to HEAD.
     Head,
-    /// The response to GET, of which one byte or no content was read.
+    /// The response to GET; one byte or no content was read.
     Get,
     /// Reading the page.
     Reading,
@@ -55,7 +55,7 @@ pub enum SizeSource {
 /// The outcome of a URL.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum VisitOutcome {
     /// An object.
     Object {
         /// Its size in bytes.
@@ -105,29 +105,29 @@ const fn is_zero(count: &u32) -> bool {
 /// How a site's walk ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum End {
+pub enum WalkEnd {
     /// The complete tree was visited.
     Complete,
-    /// A limit cut it short.
+    /// A limit ended it early.
     Limited,
     /// robots.txt disallows the landing page.
     Disallowed,
     /// The landing page could not be loaded.
     Unreachable,
-    /// The server requested an end, or failed too often.
-    TurnedAway,
+    /// The server refused or failed too many requests in a row.
+    Abandoned,
 }
 
-impl End {
+impl WalkEnd {
     /// Returns the end as text for the table.
     #[must_use]
-    pub const fn words(self) -> &'static str {
+    pub const fn description(self) -> &'static str {
         match self {
             Self::Complete => "crawled completely",
             Self::Limited => "limited by --max-pages or --max-objects",
             Self::Disallowed => "disallowed by robots.txt",
             Self::Unreachable => "without a landing page",
-            Self::TurnedAway => "abandoned after refusals or failures of the server",
+            Self::Abandoned => "abandoned after refusals or failures of the server",
         }
     }
 }
@@ -137,13 +137,13 @@ impl End {
 pub(super) struct CrawlTarget {
     pub(super) url: Url,
     pub(super) level: u8,
-    hops: u8,
-    pub(super) wants: Wants,
+    redirects: u8,
+    pub(super) scope: FetchScope,
 }
 
 /// What to determine about a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wants {
+pub(super) enum FetchScope {
     /// Its size.
     Size,
     /// Its links too, if it is a page.
@@ -159,9 +159,9 @@ pub(super) struct Walk {
     queue: VecDeque<CrawlTarget>,
     seen: HashSet<String>,
     pages: u32,
-    later: u8,
-    failed: u8,
-    end: Option<End>,
+    consecutive_retry_later: u8,
+    consecutive_failures: u8,
+    end: Option<WalkEnd>,
 }
 
 impl Walk {
@@ -173,11 +173,11 @@ impl Walk {
             queue: VecDeque::new(),
             seen: HashSet::new(),
             pages: 0,
-            later: 0,
-            failed: 0,
+            consecutive_retry_later: 0,
+            consecutive_failures: 0,
             end: None,
         };
-        walk.offer(start.clone(), 1, 0);
+        walk.enqueue_if_new(start.clone(), 1, 0);
         walk
     }
 
@@ -185,44 +185,46 @@ impl Walk {
     pub(super) fn next(&mut self) -> Option<CrawlTarget> {
         let mut target = self.queue.pop_front()?;
         if target.level < self.limits.levels && self.pages < self.limits.max_pages {
-            target.wants = Wants::Links;
+            target.scope = FetchScope::Links;
         }
         Some(target)
     }
 
     /// Records the outcome of a target.
-    pub(super) fn take(&mut self, target: &CrawlTarget, outcome: &Outcome) {
-        let (later, failed) = (self.later, self.failed);
-        (self.later, self.failed) = (0, 0);
+    pub(super) fn record(&mut self, target: &CrawlTarget, outcome: &VisitOutcome) {
+        let (later, failed) = (self.consecutive_retry_later, self.consecutive_failures);
+        (self.consecutive_retry_later, self.consecutive_failures) = (0, 0);
         match outcome {
-            Outcome::Object { media, links, .. } => {
+            VisitOutcome::Object { media, links, .. } => {
                 let is_page = media.as_deref().is_some_and(is_html);
-                self.land(target);
-                if is_page && target.wants == Wants::Links {
+                self.set_site(target);
+                if is_page && target.scope == FetchScope::Links {
                     self.pages += 1;
                 } else if is_page && target.level < self.limits.levels {
-                    self.limited();
+                    self.mark_limited();
                 }
                 for link in links {
-                    self.offer(link.clone(), target.level + 1, 0);
+                    self.enqueue_if_new(link.clone(), target.level + 1, 0);
                 }
             }
-            Outcome::Unsized { .. } => self.land(target),
-            Outcome::Redirect { to } if target.hops < MAX_HOPS => {
-                self.offer(to.clone(), target.level, target.hops + 1);
+            VisitOutcome::Unsized { .. } => self.set_site(target),
+            VisitOutcome::Redirect { to } if target.redirects < MAX_REDIRECTS => {
+                self.enqueue_if_new(to.clone(), target.level, target.redirects + 1);
             }
-            Outcome::Refused { status: 429 | 503 } => {
-                self.later = later + 1;
-                if self.later == MAX_LATER {
-                    self.turn_away();
+            VisitOutcome::Refused { status: 429 | 503 } => {
+                self.consecutive_retry_later = later + 1;
+                if self.consecutive_retry_later == MAX_CONSECUTIVE_RETRY_LATER {
+                    self.abandon();
                 }
             }
-            Outcome::Disallowed if self.site.is_none() => self.end = Some(End::Disallowed),
-            Outcome::Redirect { .. } | Outcome::Refused { .. } | Outcome::Disallowed => {}
-            Outcome::Failed { .. } => {
-                self.failed = failed + 1;
-                if self.failed == MAX_FAILED {
-                    self.turn_away();
+            VisitOutcome::Disallowed if self.site.is_none() => self.end = Some(WalkEnd::Disallowed),
+            VisitOutcome::Redirect { .. }
+            | VisitOutcome::Refused { .. }
+            | VisitOutcome::Disallowed => {}
+            VisitOutcome::Failed { .. } => {
+                self.consecutive_failures = failed + 1;
+                if self.consecutive_failures == MAX_CONSECUTIVE_FAILURES {
+                    self.abandon();
                 }
             }
         }
@@ -234,36 +236,36 @@ impl Walk {
     }
 
     /// Returns how the walk ended. Valid once [`Self::next`] has returned `None`.
-    pub(super) fn end(&self) -> End {
+    pub(super) fn end(&self) -> WalkEnd {
         match (self.end, &self.site) {
-            (Some(End::Disallowed), None) => End::Disallowed,
-            (_, None) => End::Unreachable,
+            (Some(WalkEnd::Disallowed), None) => WalkEnd::Disallowed,
+            (_, None) => WalkEnd::Unreachable,
             (Some(end), Some(_)) => end,
-            (None, Some(_)) => End::Complete,
+            (None, Some(_)) => WalkEnd::Complete,
         }
     }
 
     /// Sets the site: the first object loaded is the landing page, wherever redirects led.
-    fn land(&mut self, target: &CrawlTarget) {
+    fn set_site(&mut self, target: &CrawlTarget) {
         if self.site.is_none() {
-            self.site = Site::of(&target.url);
+            self.site = Site::from_url(&target.url);
             target.url.scheme().clone_into(&mut self.scheme);
         }
     }
 
-    fn limited(&mut self) {
-        self.end.get_or_insert(End::Limited);
+    fn mark_limited(&mut self) {
+        self.end.get_or_insert(WalkEnd::Limited);
     }
 
-    fn turn_away(&mut self) {
+    fn abandon(&mut self) {
         self.queue.clear();
-        self.end = Some(End::TurnedAway);
+        self.end = Some(WalkEnd::Abandoned);
     }
 
     /// Queues a URL of the site unless it was seen before.
-    fn offer(&mut self, mut url: Url, level: u8, hops: u8) {
+    fn enqueue_if_new(&mut self, mut url: Url, level: u8, redirects: u8) {
         if let Some(site) = &self.site {
-            if Site::of(&url).as_ref() != Some(site) {
+            if Site::from_url(&url).as_ref() != Some(site) {
                 return;
             }
             // http and https of one host are one site, requested with the landing page's scheme.
@@ -275,11 +277,11 @@ impl Walk {
             return;
         }
         if self.seen.len() as u64 >= self.limits.max_objects.into() {
-            self.limited();
+            self.mark_limited();
             return;
         }
         self.seen.insert(url.as_str().to_owned());
-        self.queue.push_back(CrawlTarget { url, level, hops, wants: Wants::Size });
+        self.queue.push_back(CrawlTarget { url, level, redirects, scope: FetchScope::Size });
     }
 }
 

@@ -1,4 +1,4 @@
-//! Exports as BigQuery writes them, and damaged ones.
+//! Exports as BigQuery writes them, and malformed ones.
 
 use super::*;
 use crate::{DataSource, Table};
@@ -36,7 +36,7 @@ fn json_lines_are_counted() {
             (Exclusion::Status, 1),
             (Exclusion::Empty, 1),
             (Exclusion::NoSize, 1),
-            (Exclusion::Again, 1),
+            (Exclusion::Repeated, 1),
         ]
     );
 }
@@ -66,7 +66,7 @@ fn nested_columns_are_read_from_csv_too() {
 }
 
 #[test]
-fn damage_is_named_with_its_line() {
+fn errors_name_the_line() {
     for (text, named) in [
         ("", "export: line 1: the file is empty"),
         ("[{\"page\":1}]", "jq -c"),
@@ -90,13 +90,13 @@ fn damage_is_named_with_its_line() {
 }
 
 #[test]
-fn damaged_rows_can_be_skipped() {
+fn malformed_rows_can_be_skipped() {
     let text = JSON.replace("\"page\":\"https://b.example/\"", "\"page\":\"b\"");
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let mut tally = SurveyCounts::default();
-    let mut tell = |damage: &MalformedInput| told.push(damage.place.clone());
-    read_export(text.as_bytes(), "export", &mut tally, OnMalformed::Skip(&mut tell)).unwrap();
-    assert_eq!(told, ["line 6", "line 7", "line 8", "line 9", "line 10"]);
+    let mut report = |damage: &MalformedInput| reported.push(damage.location.clone());
+    read_export(text.as_bytes(), "export", &mut tally, OnMalformed::Skip(&mut report)).unwrap();
+    assert_eq!(reported, ["line 6", "line 7", "line 8", "line 9", "line 10"]);
     assert_eq!(tally.left_out()[&Exclusion::Damaged], 5);
     assert_eq!(tally.sites(), 1);
 }
@@ -113,7 +113,7 @@ impl Read for Endless {
 }
 
 #[test]
-fn a_row_without_end_is_given_up() {
+fn an_endless_row_is_an_error() {
     for first in [0, 1] {
         let mut tally = SurveyCounts::default();
         let error =

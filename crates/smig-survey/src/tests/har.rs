@@ -1,4 +1,4 @@
-//! HAR files as browsers and tools write them, and damaged ones.
+//! HAR files as browsers and tools write them, and malformed ones.
 
 use serde_json::json;
 
@@ -6,9 +6,9 @@ use super::*;
 use crate::{DataSource, Table};
 
 fn response(fields: serde_json::Value) -> Response {
-    let mut whole = json!({"status": 200, "headers": [], "redirectURL": ""});
-    whole.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-    serde_json::from_value(whole).unwrap()
+    let mut complete = json!({"status": 200, "headers": [], "redirectURL": ""});
+    complete.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    serde_json::from_value(complete).unwrap()
 }
 
 #[test]
@@ -101,20 +101,20 @@ fn a_site_is_where_the_first_request_ended_up() {
             (Exclusion::NotWeb, 1),
             (Exclusion::Status, 1),
             (Exclusion::NoSize, 1),
-            (Exclusion::Again, 1),
+            (Exclusion::Repeated, 1),
         ]
     );
     assert_eq!(table.percentiles[1].bytes, Some(18_000.0));
 }
 
 #[test]
-fn a_mark_before_the_file_is_no_damage() {
+fn a_byte_order_mark_is_accepted() {
     let text = har(&[entry("p1", "https://a.example/", 200, 10)]);
     assert_eq!(read(&format!("\u{feff}{text}")).unwrap().sites, 1);
 }
 
 #[test]
-fn damage_is_named_with_its_place() {
+fn errors_name_the_location() {
     let mut without_url = entry("p1", "https://a.example/", 200, 10);
     without_url["request"].as_object_mut().unwrap().remove("url");
     for (text, named) in [

@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use smig::Trust;
 use smig_survey::crawl::{
-    CrawlEvent, CrawlOptions, Crawled, End, Limits, Outcome, RequestRate, Results, Url, client,
-    crawl,
+    CrawlEvent, CrawlOptions, CrawlSummary, Limits, RequestRate, ResultsFile, Url, VisitOutcome,
+    WalkEnd, build_client, crawl,
 };
 use smig_survey::{DataSource, SurveyCounts, Table};
 
-use site::{Asked, Site};
+use site::{LoggedRequest, Site};
 
-fn manners(rate: &str) -> CrawlOptions {
+fn options(rate: &str) -> CrawlOptions {
     CrawlOptions {
         rate: rate.parse::<RequestRate>().unwrap(),
         parallel: 2,
@@ -29,16 +29,16 @@ fn manners(rate: &str) -> CrawlOptions {
 /// Crawls until completion, or until `stop` returns true.
 async fn run(
     sites: &[&Site],
-    manners: &CrawlOptions,
+    options: &CrawlOptions,
     out: &Path,
     mut stop: impl FnMut(&CrawlEvent<'_>) -> bool,
 ) {
     let pem: String = sites.iter().map(|site| site.certificate.as_str()).collect();
-    let client = client(Trust::Pem(pem.into_bytes())).unwrap();
+    let client = build_client(Trust::Pem(pem.into_bytes())).unwrap();
     let starts: Vec<_> = sites.iter().map(|site| site.url("/")).collect();
-    let mut results = Results::open(out, Limits::default()).unwrap();
+    let mut results = ResultsFile::open(out, Limits::default()).unwrap();
     let stopped = tokio::sync::Notify::new();
-    let mut tell = |event: CrawlEvent<'_>| {
+    let mut on_event = |event: CrawlEvent<'_>| {
         if stop(&event) {
             stopped.notify_one();
         }
@@ -46,26 +46,26 @@ async fn run(
     tokio::select! {
         biased;
         () = stopped.notified() => {}
-        result = crawl(&starts, manners, client, &mut results, &mut tell) => result.unwrap(),
+        result = crawl(&starts, options, client, &mut results, &mut on_event) => result.unwrap(),
     }
 }
 
-fn table(out: &Path) -> (Table, BTreeMap<End, u64>) {
-    let (mut tally, mut crawled) = (SurveyCounts::default(), Crawled::default());
+fn table(out: &Path) -> (Table, BTreeMap<WalkEnd, u64>) {
+    let (mut tally, mut crawled) = (SurveyCounts::default(), CrawlSummary::default());
     crawled.read(File::open(out).unwrap(), "results", &mut tally).unwrap();
     (Table::new(DataSource::Crawl, &tally), crawled.ends())
 }
 
 /// Checks that consecutive requests are at least `pause` apart.
-fn assert_pace(asked: &[Asked], pause: Duration) {
-    for pair in asked.windows(2) {
+fn assert_min_gap(requests: &[LoggedRequest], pause: Duration) {
+    for pair in requests.windows(2) {
         let gap = pair[1].at - pair[0].at;
-        assert!(gap >= pause, "{:?} came {gap:?} after {:?}", pair[1], pair[0]);
+        assert!(gap >= pause, "{:?} was received {gap:?} after {:?}", pair[1], pair[0]);
     }
 }
 
-fn of<'a>(asked: &'a [Asked], path: &str) -> Vec<&'a Asked> {
-    asked.iter().filter(|asked| asked.path == path).collect()
+fn requests_for<'a>(requests: &'a [LoggedRequest], path: &str) -> Vec<&'a LoggedRequest> {
+    requests.iter().filter(|asked| asked.path == path).collect()
 }
 
 /// A site with every case that a crawl handles. Level 1 is `/`, level 3 is `/deep.html` and `/film.bin`.
@@ -89,7 +89,7 @@ fn full_site(other: &Site) -> Site {
             "<a href=/deep.html>3</a><video src=film.bin></video><a href=/>up</a>".into(),
         ),
         ("deep.html", "<a href=/too-deep.html>4</a>".into()),
-        ("too-deep.html", "nobody comes here".into()),
+        ("too-deep.html", "never requested".into()),
         ("private/x.html", "<a href=/big2.bin>x</a>".into()),
         ("target.html", "<p>the end of a redirect".into()),
         ("s.css", "body { background: url(/never.png) }".into()),
@@ -100,10 +100,10 @@ fn full_site(other: &Site) -> Site {
     }
     site.write("photo.jpg", &[7; 18_000]);
     site.write("photo2.jpg", &[7; 40_000]);
-    site.size("big.bin", 12_000_000);
-    site.size("film.bin", 1_500_000);
-    site.size("no-head.bin", 6_000_000);
-    site.size("once.bin", 1_000);
+    site.write_sparse("big.bin", 12_000_000);
+    site.write_sparse("film.bin", 1_500_000);
+    site.write_sparse("no-head.bin", 6_000_000);
+    site.write_sparse("once.bin", 1_000);
     site
 }
 
@@ -111,20 +111,20 @@ fn full_site(other: &Site) -> Site {
 async fn a_site_is_surveyed_politely() {
     let other = Site::new();
     let site = full_site(&other);
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("results.jsonl");
-    run(&[&site], &manners("100/s"), &out, |_| false).await;
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("results.jsonl");
+    run(&[&site], &options("100/s"), &out, |_| false).await;
 
-    let asked = site.asked();
-    let paths: Vec<_> = asked.iter().map(|asked| asked.path.as_str()).collect();
+    let requests = site.requests();
+    let paths: Vec<_> = requests.iter().map(|asked| asked.path.as_str()).collect();
     assert_eq!(paths[0], "/robots.txt");
     assert!(!paths.iter().any(|path| path.starts_with("/private")), "{paths:?}");
     for never in ["/too-deep.html", "/never.png", "/big2.bin"] {
         assert!(!paths.contains(&never), "{never} in {paths:?}");
     }
-    assert!(other.asked().is_empty(), "a request left the host: {:?}", other.asked());
-    assert_pace(&asked, Duration::from_millis(10));
-    for request in &asked {
+    assert!(other.requests().is_empty(), "a request left the host: {:?}", other.requests());
+    assert_min_gap(&requests, Duration::from_millis(10));
+    for request in &requests {
         assert!(request.agent.ends_with("(+https://example.org/who)"), "{request:?}");
     }
     // Large objects are only probed, with HEAD or for one byte.
@@ -132,15 +132,22 @@ async fn a_site_is_surveyed_politely() {
     {
         assert_eq!(site.sent(path), bytes, "{path}");
     }
-    let methods: Vec<_> = of(&asked, "/no-head.bin").iter().map(|a| a.method.as_str()).collect();
+    let methods: Vec<_> =
+        requests_for(&requests, "/no-head.bin").iter().map(|a| a.method.as_str()).collect();
     assert_eq!(methods, ["HEAD", "GET"]);
-    assert_eq!(of(&asked, "/no-head.bin")[1].range, "bytes=0-0");
+    assert_eq!(requests_for(&requests, "/no-head.bin")[1].range, "bytes=0-0");
     // Redirect loops end, and no URL is requested twice except after 503 with Retry-After.
-    assert_eq!((of(&asked, "/loop").len(), of(&asked, "/loop2").len()), (1, 1));
-    assert_eq!((of(&asked, "/big.bin").len(), of(&asked, "/once.bin").len()), (1, 2));
+    assert_eq!(
+        (requests_for(&requests, "/loop").len(), requests_for(&requests, "/loop2").len()),
+        (1, 1)
+    );
+    assert_eq!(
+        (requests_for(&requests, "/big.bin").len(), requests_for(&requests, "/once.bin").len()),
+        (1, 2)
+    );
 
     let (table, ends) = table(&out);
-    assert_eq!(ends, BTreeMap::from([(End::Complete, 1)]));
+    assert_eq!(ends, BTreeMap::from([(WalkEnd::Complete, 1)]));
     let reached: Vec<_> = table.at_least.iter().map(|row| row.sites).collect();
     assert_eq!((table.sites, reached), (1, vec![1, 1, 1, 0, 0]));
     // index, second, deep, target, s.css, two photos, big, film, no-head, once.
@@ -150,17 +157,17 @@ async fn a_site_is_surveyed_politely() {
 }
 
 #[tokio::test]
-async fn a_stopped_crawl_goes_on_where_it_was() {
+async fn a_stopped_crawl_resumes() {
     let other = Site::new();
     let site = full_site(&other);
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("results.jsonl");
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("results.jsonl");
     let mut visits = 0;
     let stop = |event: &CrawlEvent<'_>| {
         visits += usize::from(matches!(event, CrawlEvent::Visited(_)));
         visits == 5
     };
-    run(&[&site], &manners("1000/s"), &out, stop).await;
+    run(&[&site], &options("1000/s"), &out, stop).await;
     let found = |text: &str| -> Vec<String> {
         let lines =
             text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
@@ -168,70 +175,70 @@ async fn a_stopped_crawl_goes_on_where_it_was() {
     };
     let first = found(&fs::read_to_string(&out).unwrap());
     assert!(first.len() >= 5, "{first:?}");
-    let before = site.asked().len();
-    run(&[&site], &manners("1000/s"), &out, |_| false).await;
-    let asked = site.asked();
+    let before = site.requests().len();
+    run(&[&site], &options("1000/s"), &out, |_| false).await;
+    let requests = site.requests();
     for url in &first {
         let path = url.parse::<Url>().unwrap().path().to_owned();
-        assert!(of(&asked[before..], &path).is_empty(), "{path} again");
+        assert!(requests_for(&requests[before..], &path).is_empty(), "{path} again");
     }
     let all = found(&fs::read_to_string(&out).unwrap());
     let once: std::collections::BTreeSet<_> = all.iter().collect();
     assert_eq!(once.len(), all.len(), "{all:?}");
     let (table, ends) = table(&out);
-    assert_eq!((table.objects, ends), (11, BTreeMap::from([(End::Complete, 1)])));
+    assert_eq!((table.objects, ends), (11, BTreeMap::from([(WalkEnd::Complete, 1)])));
     // Nothing is left to crawl.
-    let before = site.asked().len();
-    run(&[&site], &manners("1000/s"), &out, |_| false).await;
-    assert_eq!(site.asked().len(), before);
+    let before = site.requests().len();
+    run(&[&site], &options("1000/s"), &out, |_| false).await;
+    assert_eq!(site.requests().len(), before);
 }
 
 #[tokio::test]
-async fn a_host_sets_its_own_pace_and_closes_its_door() {
+async fn robots_txt_sets_the_pace_and_disallows_sites() {
     let slow = Site::new();
     slow.write("robots.txt", b"User-agent: smig-survey\nCrawl-delay: 0.15\n");
     slow.write("index.html", b"<img src=1><img src=2>");
-    let closed = Site::new();
-    closed.write("robots.txt", b"User-agent: *\nDisallow: /\n");
-    closed.write("index.html", b"<img src=1>");
+    let disallowed = Site::new();
+    disallowed.write("robots.txt", b"User-agent: *\nDisallow: /\n");
+    disallowed.write("index.html", b"<img src=1>");
     let broken = Site::new();
     broken.write("index.html", b"<img src=1>");
     broken.fail("/robots.txt");
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("results.jsonl");
-    run(&[&slow, &closed, &broken], &manners("1000/s"), &out, |_| false).await;
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("results.jsonl");
+    run(&[&slow, &disallowed, &broken], &options("1000/s"), &out, |_| false).await;
     // Crawl-delay applies as soon as robots.txt is read.
-    assert_pace(&slow.asked(), Duration::from_millis(150));
-    assert!(slow.asked().len() >= 5, "{:?}", slow.asked());
-    for site in [&closed, &broken] {
-        let paths: Vec<_> = site.asked().into_iter().map(|asked| asked.path).collect();
+    assert_min_gap(&slow.requests(), Duration::from_millis(150));
+    assert!(slow.requests().len() >= 5, "{:?}", slow.requests());
+    for site in [&disallowed, &broken] {
+        let paths: Vec<_> = site.requests().into_iter().map(|asked| asked.path).collect();
         assert_eq!(paths, ["/robots.txt"]);
     }
     let (table, ends) = table(&out);
-    assert_eq!(ends, BTreeMap::from([(End::Complete, 1), (End::Disallowed, 2)]));
+    assert_eq!(ends, BTreeMap::from([(WalkEnd::Complete, 1), (WalkEnd::Disallowed, 2)]));
     assert_eq!(table.sites, 1);
 }
 
 #[tokio::test]
-async fn what_does_not_answer_is_said() {
+async fn an_unreachable_site_is_reported() {
     let site = Site::new();
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("results.jsonl");
-    let nobody = site.url("/");
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("results.jsonl");
+    let unreachable = site.url("/");
     drop(site);
-    let client = client(Trust::System).unwrap();
-    let mut results = Results::open(&out, Limits::default()).unwrap();
-    let mut why = String::new();
-    let mut tell = |event: CrawlEvent<'_>| {
+    let client = build_client(Trust::System).unwrap();
+    let mut results = ResultsFile::open(&out, Limits::default()).unwrap();
+    let mut error = String::new();
+    let mut on_event = |event: CrawlEvent<'_>| {
         if let CrawlEvent::Visited(visit) = event
-            && let Outcome::Failed { why: said } = &visit.outcome
+            && let VisitOutcome::Failed { why: message } = &visit.outcome
         {
-            why.clone_from(said);
+            error.clone_from(message);
         }
     };
-    crawl(&[nobody], &manners("1000/s"), client, &mut results, &mut tell).await.unwrap();
-    assert!(why.starts_with("robots.txt: "), "{why}");
+    crawl(&[unreachable], &options("1000/s"), client, &mut results, &mut on_event).await.unwrap();
+    assert!(error.starts_with("robots.txt: "), "{error}");
     drop(results);
     let (table, ends) = table(&out);
-    assert_eq!((table.sites, ends), (0, BTreeMap::from([(End::Unreachable, 1)])));
+    assert_eq!((table.sites, ends), (0, BTreeMap::from([(WalkEnd::Unreachable, 1)])));
 }

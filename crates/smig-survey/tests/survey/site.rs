@@ -1,4 +1,4 @@
-//! A site on loopback: files, paths that misbehave, and a log of all requests.
+//! A site on loopback: files, paths with errors and redirects, and a log of all requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -17,7 +17,7 @@ use tower::Service as _;
 
 /// A received request.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct LoggedRequest {
     pub(crate) at: Instant,
     pub(crate) method: Method,
     pub(crate) path: String,
@@ -27,7 +27,7 @@ pub(crate) struct Asked {
 
 #[derive(Debug, Default)]
 struct Log {
-    asked: Vec<Asked>,
+    requests: Vec<LoggedRequest>,
     /// Bytes of content sent, by path.
     sent: BTreeMap<String, usize>,
     failing: BTreeSet<String>,
@@ -35,7 +35,7 @@ struct Log {
 
 /// The site; the server stops when this is dropped.
 pub(crate) struct Site {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     log: Arc<Mutex<Log>>,
     pub(crate) certificate: String,
     server: Server,
@@ -43,21 +43,22 @@ pub(crate) struct Site {
 
 impl Site {
     pub(crate) fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let options =
             FileOptions { cache_ttl: std::time::Duration::ZERO, ..FileOptions::default() };
-        let files = Files::new(folder.path(), options).unwrap();
-        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-        let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+        let files = Files::new(directory.path(), options).unwrap();
+        let certified_key = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let (certificate, key) =
+            (certified_key.cert.pem(), certified_key.signing_key.serialize_pem());
         let tls = ServerTls::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap();
         let log = Arc::<Mutex<Log>>::default();
         let shared = Arc::clone(&log);
         let service = tower::service_fn(move |request: Request<Incoming>| {
-            answer(Arc::clone(&shared), files.clone(), request)
+            respond(Arc::clone(&shared), files.clone(), request)
         });
         let server =
             Server::builder().listen("127.0.0.1:0".parse().unwrap(), tls).start(service).unwrap();
-        Self { folder, log, certificate, server }
+        Self { directory, log, certificate, server }
     }
 
     pub(crate) fn url(&self, path: &str) -> Url {
@@ -66,14 +67,14 @@ impl Site {
     }
 
     pub(crate) fn write(&self, name: &str, content: &[u8]) {
-        let path = self.folder.path().join(name);
+        let path = self.directory.path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, content).unwrap();
     }
 
     /// Creates a sparse file of this size.
-    pub(crate) fn size(&self, name: &str, bytes: u64) {
-        File::create(self.folder.path().join(name)).unwrap().set_len(bytes).unwrap();
+    pub(crate) fn write_sparse(&self, name: &str, bytes: u64) {
+        File::create(self.directory.path().join(name)).unwrap().set_len(bytes).unwrap();
     }
 
     /// Makes this path respond with 500 from now on.
@@ -81,8 +82,8 @@ impl Site {
         self.log.lock().unwrap().failing.insert(path.to_owned());
     }
 
-    pub(crate) fn asked(&self) -> Vec<Asked> {
-        self.log.lock().unwrap().asked.clone()
+    pub(crate) fn requests(&self) -> Vec<LoggedRequest> {
+        self.log.lock().unwrap().requests.clone()
     }
 
     /// Returns the bytes of content sent for a path.
@@ -93,28 +94,28 @@ impl Site {
 
 type Body = UnsyncBoxBody<Bytes, BoxError>;
 
-async fn answer(
+async fn respond(
     log: Arc<Mutex<Log>>,
     mut files: Files,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, BoxError> {
     let path = request.uri().path().to_owned();
-    let (is_failing, before) = note(&log, &request, &path);
+    let (is_failing, earlier) = log_request(&log, &request, &path);
     if is_failing {
-        return Ok(bare(StatusCode::INTERNAL_SERVER_ERROR, None));
+        return Ok(empty_response(StatusCode::INTERNAL_SERVER_ERROR, None));
     }
-    let redirect = |to: &str| Ok(bare(StatusCode::FOUND, Some((LOCATION, to))));
+    let redirect = |to: &str| Ok(empty_response(StatusCode::FOUND, Some((LOCATION, to))));
     match path.as_str() {
         "/loop" => return redirect("/loop2"),
         "/loop2" => return redirect("/loop"),
         "/chain" => return redirect("/chain2"),
         "/chain2" => return redirect("target.html"),
         "/away" => return redirect("https://off.invalid/"),
-        "/once.bin" if before == 0 => {
-            return Ok(bare(StatusCode::SERVICE_UNAVAILABLE, Some((RETRY_AFTER, "0"))));
+        "/once.bin" if earlier == 0 => {
+            return Ok(empty_response(StatusCode::SERVICE_UNAVAILABLE, Some((RETRY_AFTER, "0"))));
         }
         "/no-head.bin" if request.method() == Method::HEAD => {
-            return Ok(bare(StatusCode::METHOD_NOT_ALLOWED, None));
+            return Ok(empty_response(StatusCode::METHOD_NOT_ALLOWED, None));
         }
         _ => {}
     }
@@ -131,25 +132,25 @@ async fn answer(
     }))
 }
 
-/// Logs a request; returns whether its path fails and how many requests for it came before.
-fn note(log: &Mutex<Log>, request: &Request<Incoming>, path: &str) -> (bool, usize) {
+/// Logs a request; returns whether its path fails and the number of earlier requests for it.
+fn log_request(log: &Mutex<Log>, request: &Request<Incoming>, path: &str) -> (bool, usize) {
     let at = Instant::now();
     let text = |headers: &HeaderMap, name: HeaderName| {
         headers.get(name).map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default()
     };
     let mut log = log.lock().unwrap();
-    let before = log.asked.iter().filter(|asked| asked.path == path).count();
-    log.asked.push(Asked {
+    let earlier = log.requests.iter().filter(|asked| asked.path == path).count();
+    log.requests.push(LoggedRequest {
         at,
         method: request.method().clone(),
         path: path.to_owned(),
         range: text(request.headers(), RANGE),
         agent: text(request.headers(), USER_AGENT),
     });
-    (log.failing.contains(path), before)
+    (log.failing.contains(path), earlier)
 }
 
-fn bare(status: StatusCode, header: Option<(HeaderName, &str)>) -> Response<Body> {
+fn empty_response(status: StatusCode, header: Option<(HeaderName, &str)>) -> Response<Body> {
     let mut response = Response::builder().status(status);
     if let Some((name, value)) = header {
         response = response.header(name, value);

@@ -9,21 +9,21 @@ use std::time::Duration;
 
 use smig_link::{DirectionSpec, Link, LinkEvent, LinkEventKind, LinkLog, LinkSpec, Packet, Time};
 
-use super::flow::{Flow, Packets, Received, SenderLog};
+use super::flow::{Flow, FlowSpec, ReceivedPacket, SenderLog};
 use super::{CheckError, CheckOptions, DelayCheck, HostTiming, wait_until_empty};
 use crate::netns::{Direction, Testbed, seed_of};
 
 /// Size of a probe's IP packet.
 const PROBE_BYTES: usize = 100;
 /// Minimum time between probes.
-const GAP: Duration = Duration::from_millis(10);
+const MIN_PROBE_GAP: Duration = Duration::from_millis(10);
 /// Maximum share of a link's rate used by probes.
-const SHARE: f64 = 0.1;
+const MAX_PROBE_SHARE: f64 = 0.1;
 
 pub(super) fn measure(
     link: &LinkSpec,
     options: &CheckOptions,
-    calm: &mut HostTiming,
+    timing: &mut HostTiming,
 ) -> Result<[DelayCheck; 2], CheckError> {
     let logs = [Arrivals::default(), Arrivals::default()];
     let testbed = Testbed::builder(link.clone())
@@ -33,25 +33,28 @@ pub(super) fn measure(
         .start()?;
     let (server, client) = (testbed.server(), testbed.client());
     let probes = |direction: &DirectionSpec| {
-        let rate = direction.rate.as_bits_per_second() as f64;
-        let gap = Duration::from_secs_f64(PROBE_BYTES as f64 * 8.0 / rate / SHARE);
-        Packets { bytes: PROBE_BYTES, gap: gap.max(GAP), length: options.length }
+        let rate = direction.rate.mean_bits_per_second() as f64;
+        let gap = Duration::from_secs_f64(PROBE_BYTES as f64 * 8.0 / rate / MAX_PROBE_SHARE);
+        FlowSpec { bytes: PROBE_BYTES, gap: gap.max(MIN_PROBE_GAP), length: options.length }
     };
     let down = Flow::start(server, client, client.address(), probes(&link.to_client))?;
     let up = Flow::start(client, server, server.address(), probes(&link.to_server))?;
-    let (down, up) = (down.sent()?, up.sent()?);
+    let (down, up) = (down.wait_until_sent()?, up.wait_until_sent()?);
     wait_until_empty(&testbed)?;
-    let ends = [(down.0, down.1.end()?), (up.0, up.1.end()?)];
-    calm.see(&testbed, [&ends[0].0.late, &ends[1].0.late])?;
+    let results = [(down.0, down.1.stop()?), (up.0, up.1.stop()?)];
+    timing.record(&testbed, [&results[0].0.lateness, &results[1].0.lateness])?;
 
     let mut checks = [DelayCheck::default(); 2];
-    let ways = [(Direction::ToClient, &link.to_client), (Direction::ToServer, &link.to_server)];
-    for (index, ((way, spec), (sent, received))) in ways.into_iter().zip(ends).enumerate() {
-        let mut model =
-            Link::new(spec, seed_of(options.seed, 0, way)).map_err(crate::netns::LabError::Link)?;
+    let directions =
+        [(Direction::ToClient, &link.to_client), (Direction::ToServer, &link.to_server)];
+    for (index, ((direction, spec), (sent, received))) in
+        directions.into_iter().zip(results).enumerate()
+    {
+        let mut model = Link::new(spec, seed_of(options.seed, 0, direction))
+            .map_err(crate::netns::TestbedError::Link)?;
         model.start_at(testbed.origin());
-        let came = logs[index].take();
-        checks[index] = compare(&sent, &came, &received, &mut model, calm);
+        let arrivals = logs[index].take();
+        checks[index] = compare(&sent, &arrivals, &received, &mut model, timing);
     }
     Ok(checks)
 }
@@ -86,13 +89,13 @@ impl Packet for Probe {
 
 fn compare(
     sent: &SenderLog,
-    came: &[Time],
-    received: &[Received],
+    arrivals: &[Time],
+    received: &[ReceivedPacket],
     model: &mut Link<Probe>,
-    calm: &mut HostTiming,
+    timing: &mut HostTiming,
 ) -> DelayCheck {
-    let mut due = vec![None; came.len()];
-    for (number, at) in (0_u32..).zip(came) {
+    let mut due = vec![None; arrivals.len()];
+    for (number, at) in (0_u32..).zip(arrivals) {
         while let Some(arrival) = model.pop(*at) {
             due[arrival.packet.0 as usize] = Some(arrival.due);
         }
@@ -104,26 +107,28 @@ fn compare(
         }
     }
     let expected = due.iter().filter(|due| due.is_some()).count();
-    if came.len() != sent.sent.len() || expected != received.len() {
-        calm.lost_outside += came.len().abs_diff(sent.sent.len()) as u64;
-        calm.lost_outside += expected.abs_diff(received.len()) as u64;
+    if arrivals.len() != sent.sent_at.len() || expected != received.len() {
+        timing.lost_outside += arrivals.len().abs_diff(sent.sent_at.len()) as u64;
+        timing.lost_outside += expected.abs_diff(received.len()) as u64;
     }
     let millis = |duration: Duration| duration.as_secs_f64() * 1e3;
-    let (mut commanded, mut measured, mut off) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut commanded, mut measured, mut errors) = (Vec::new(), Vec::new(), Vec::new());
     for packet in received {
         let number = packet.number as usize;
-        let (Some(sent), Some(came)) = (sent.sent.get(number), came.get(number)) else { continue };
+        let (Some(sent), Some(arrived)) = (sent.sent_at.get(number), arrivals.get(number)) else {
+            continue;
+        };
         let Some(Some(due)) = due.get(number) else { continue };
-        commanded.push(millis(due.since(*came)));
-        measured.push(millis(packet.at.since(*sent)));
-        off.push(millis(came.since(*sent)) + millis(packet.at.since(*due)));
+        commanded.push(millis(due.since(*arrived)));
+        measured.push(millis(packet.received_at.since(*sent)));
+        errors.push(millis(arrived.since(*sent)) + millis(packet.received_at.since(*due)));
     }
     DelayCheck {
-        probes: off.len() as u64,
-        commanded_ms: quantile(&mut commanded, 0.5),
+        probes: errors.len() as u64,
+        expected_ms: quantile(&mut commanded, 0.5),
         measured_ms: quantile(&mut measured, 0.5),
-        off_p50_ms: quantile(&mut off, 0.5),
-        off_p99_ms: quantile(&mut off, 0.99),
+        error_p50_ms: quantile(&mut errors, 0.5),
+        error_p99_ms: quantile(&mut errors, 0.99),
     }
 }
 

@@ -4,8 +4,8 @@
 //! delay through an empty link, rate of a full one, and loss if configured. The
 //! results are compared with the profile's configuration. For properties that
 //! vary over time, the model computes the expected values in virtual time. A
-//! measurement that the machine disturbed is marked as such, not as an error of
-//! the link.
+//! measurement disturbed by other load on the machine is reported as disturbed,
+//! not as an error of the link.
 
 mod delay;
 mod flow;
@@ -20,13 +20,13 @@ use std::time::Duration;
 
 use smig_link::LinkSpec;
 
-use crate::netns::{LabError, Testbed};
+use crate::netns::{Testbed, TestbedError};
 
 pub use result::{
     CheckResult, DelayCheck, DirectionCheck, HostTiming, LossCheck, ProfileCheck, RateCheck,
     TbfCheck,
 };
-pub use table::{head, lines};
+pub use table::{header, lines};
 
 /// Parameters of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,12 +50,12 @@ impl Default for CheckOptions {
 pub enum CheckError {
     /// The hosts could not be created.
     #[error(transparent)]
-    Lab(#[from] LabError),
+    Testbed(#[from] TestbedError),
     /// A socket or a host failed.
     #[error("the measurement failed: {0}")]
     Io(#[from] io::Error),
     /// The link did not become empty.
-    #[error("the link still holds packets {0} s after the last was sent; lower its queue or delay")]
+    #[error("the link still holds packets {0} s after the last was sent; limit its queue or delay")]
     NotEmpty(u64),
 }
 
@@ -83,38 +83,38 @@ fn measure(
     link: &LinkSpec,
     options: &CheckOptions,
 ) -> Result<ProfileCheck, CheckError> {
-    let mut calm = HostTiming::default();
-    let delays = delay::measure(link, options, &mut calm)?;
-    let rates = rate::measure(link, options, &mut calm)?;
-    let losses = loss::measure(link, options, &mut calm)?;
+    let mut timing = HostTiming::default();
+    let delays = delay::measure(link, options, &mut timing)?;
+    let rates = rate::measure(link, options, &mut timing)?;
+    let losses = loss::measure(link, options, &mut timing)?;
     let tbf = tbf::measure(link, options)?;
-    let [to_client, to_server] = [0, 1].map(|way: usize| DirectionCheck {
-        delay: delays[way],
-        rate: rates[way],
-        loss: losses[way],
+    let [to_client, to_server] = [0, 1].map(|direction: usize| DirectionCheck {
+        delay: delays[direction],
+        rate: rates[direction],
+        loss: losses[direction],
     });
     let name = name.to_owned();
-    Ok(ProfileCheck { name, link: link.clone(), to_client, to_server, tbf, calm })
+    Ok(ProfileCheck { name, link: link.clone(), to_client, to_server, tbf, timing })
 }
 
 /// Starts the hosts for a measurement; the link's schedule starts now.
-fn testbed(link: LinkSpec, options: &CheckOptions) -> Result<Testbed, LabError> {
+fn start_testbed(link: LinkSpec, options: &CheckOptions) -> Result<Testbed, TestbedError> {
     Testbed::builder(link).seed(options.seed).start()
 }
 
 /// Waits until every packet has been delivered or dropped.
 fn wait_until_empty(testbed: &Testbed) -> Result<(), CheckError> {
-    const PATIENCE_SECONDS: u64 = 60;
-    const STEP: Duration = Duration::from_millis(5);
-    for _ in 0..PATIENCE_SECONDS * 1_000 / 5 {
+    const DRAIN_TIMEOUT_S: u64 = 60;
+    const POLL_INTERVAL: Duration = Duration::from_millis(5);
+    for _ in 0..DRAIN_TIMEOUT_S * 1_000 / 5 {
         let report = testbed.report();
-        let gone = [report.to_client, report.to_server]
-            .iter()
-            .all(|way| way.offered_packets == way.delivered_packets + way.dropped_packets);
-        if gone {
+        let is_empty = [report.to_client, report.to_server].iter().all(|direction| {
+            direction.offered_packets == direction.delivered_packets + direction.dropped_packets
+        });
+        if is_empty {
             return Ok(());
         }
-        std::thread::sleep(STEP);
+        std::thread::sleep(POLL_INTERVAL);
     }
-    Err(CheckError::NotEmpty(PATIENCE_SECONDS))
+    Err(CheckError::NotEmpty(DRAIN_TIMEOUT_S))
 }

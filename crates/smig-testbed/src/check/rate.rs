@@ -10,50 +10,54 @@ use std::time::Duration;
 
 use smig_link::{DirectionSpec, Link, LinkSpec, RateSpec, Time};
 
-use super::flow::{Flow, Packets, Received};
-use super::{CheckError, CheckOptions, HostTiming, RateCheck, testbed};
-use crate::netns::{Direction, Host, LabError, seed_of};
+use super::flow::{Flow, FlowSpec, ReceivedPacket};
+use super::{CheckError, CheckOptions, HostTiming, RateCheck, start_testbed};
+use crate::netns::{Direction, Host, TestbedError, seed_of};
 
 /// Offered load, as a multiple of the rate.
 const LOAD: f64 = 1.25;
-/// Offered load for a variable rate, as a multiple of its mean: above the generator's ceiling.
+/// Offered load for a variable rate, as a multiple of its mean: above the generator's maximum.
 const VARIABLE_LOAD: f64 = 3.5;
 /// Total rate above which the directions are measured one after the other: the
 /// hosts' threads need the processors.
-const MOST_AT_ONCE_MBIT: f64 = 200.0;
-/// Minimum time between packets: a host must not starve the other.
-const LEAST_GAP: Duration = Duration::from_micros(5);
+const MAX_PARALLEL_MBIT: f64 = 200.0;
+/// Minimum time between packets: one host must not starve the other.
+const MIN_GAP: Duration = Duration::from_micros(5);
 
 pub(super) fn measure(
     link: &LinkSpec,
     options: &CheckOptions,
-    calm: &mut HostTiming,
+    timing: &mut HostTiming,
 ) -> Result<[RateCheck; 2], CheckError> {
-    let mut bare = link.clone();
-    for direction in [&mut bare.to_client, &mut bare.to_server] {
+    let mut unimpaired = link.clone();
+    for direction in [&mut unimpaired.to_client, &mut unimpaired.to_server] {
         (direction.jitter, direction.loss) = (None, None);
     }
-    let testbed = testbed(bare, options)?;
+    let testbed = start_testbed(unimpaired, options)?;
     let (server, client) = (testbed.server(), testbed.client());
-    let down = || Flow::start(server, client, client.address(), packets(&link.to_client, options));
-    let up = || Flow::start(client, server, server.address(), packets(&link.to_server, options));
-    let total = link.to_client.rate.as_mbit() + link.to_server.rate.as_mbit();
-    let (down, up) = if total > MOST_AT_ONCE_MBIT {
-        (down()?.sent()?, up()?.sent()?)
+    let down =
+        || Flow::start(server, client, client.address(), full_load(&link.to_client, options));
+    let up = || Flow::start(client, server, server.address(), full_load(&link.to_server, options));
+    let total = link.to_client.rate.mean_mbit() + link.to_server.rate.mean_mbit();
+    let (down, up) = if total > MAX_PARALLEL_MBIT {
+        (down()?.wait_until_sent()?, up()?.wait_until_sent()?)
     } else {
         let (down, up) = (down()?, up()?);
-        (down.sent()?, up.sent()?)
+        (down.wait_until_sent()?, up.wait_until_sent()?)
     };
-    let ends = [(down.0, down.1.end()?), (up.0, up.1.end()?)];
+    let results = [(down.0, down.1.stop()?), (up.0, up.1.stop()?)];
     // The queue is expected to drop packets here, but the hosts' devices are not.
-    calm.see(&testbed, [&ends[0].0.late, &ends[1].0.late])?;
+    timing.record(&testbed, [&results[0].0.lateness, &results[1].0.lateness])?;
     let mut checks = [RateCheck::default(); 2];
-    let ways = [(&link.to_client, Direction::ToClient), (&link.to_server, Direction::ToServer)];
-    for ((check, (spec, way)), (sent, received)) in checks.iter_mut().zip(ways).zip(ends) {
-        let last = sent.sent.last().copied().unwrap_or_default();
+    let directions =
+        [(&link.to_client, Direction::ToClient), (&link.to_server, Direction::ToServer)];
+    for ((check, (spec, direction)), (sent, received)) in
+        checks.iter_mut().zip(directions).zip(results)
+    {
+        let last = sent.sent_at.last().copied().unwrap_or_default();
         // The link's seed, since it determines a generated rate.
         let mut model: Link<Vec<u8>> =
-            Link::new(spec, seed_of(options.seed, 0, way)).map_err(LabError::Link)?;
+            Link::new(spec, seed_of(options.seed, 0, direction)).map_err(TestbedError::Link)?;
         model.start_at(testbed.origin());
         *check = compare(spec, &model, last, &received);
     }
@@ -61,12 +65,12 @@ pub(super) fn measure(
 }
 
 /// Returns a flow of full-size packets that fills a direction.
-fn packets(spec: &DirectionSpec, options: &CheckOptions) -> Packets {
+fn full_load(spec: &DirectionSpec, options: &CheckOptions) -> FlowSpec {
     let (rate, load) = match &spec.rate {
         RateSpec::Constant(rate) => (rate.as_bits_per_second(), LOAD),
         RateSpec::Steps(steps) => {
-            let most = steps.steps.iter().map(|step| step.rate.as_bits_per_second()).max();
-            (most.unwrap_or(1), LOAD)
+            let max = steps.steps.iter().map(|step| step.rate.as_bits_per_second()).max();
+            (max.unwrap_or(1), LOAD)
         }
         RateSpec::Lte(lte) => (lte.mean.as_bits_per_second(), VARIABLE_LOAD),
         // The mean is unknown until the file is read, which is done here.
@@ -76,9 +80,9 @@ fn packets(spec: &DirectionSpec, options: &CheckOptions) -> Packets {
 }
 
 /// Returns a flow of packets of `bytes` at a rate in bits per second.
-pub(super) fn flood(rate: f64, bytes: usize, length: Duration) -> Packets {
-    let gap = Duration::from_secs_f64(bytes as f64 * 8.0 / rate).max(LEAST_GAP);
-    Packets { bytes, gap, length }
+pub(super) fn flood(rate: f64, bytes: usize, length: Duration) -> FlowSpec {
+    let gap = Duration::from_secs_f64(bytes as f64 * 8.0 / rate).max(MIN_GAP);
+    FlowSpec { bytes, gap, length }
 }
 
 fn mean_of_trace(spec: &DirectionSpec) -> u64 {
@@ -91,47 +95,55 @@ fn compare(
     spec: &DirectionSpec,
     model: &Link<Vec<u8>>,
     last_sent: Time,
-    received: &[Received],
+    received: &[ReceivedPacket],
 ) -> RateCheck {
     let Some((first, last, bits)) = window(received, last_sent) else {
         return RateCheck::default();
     };
-    // The time at which the last bit of such a packet left the wire.
-    let before =
+    // Returns when the last bit of a packet that arrived at this time left the wire.
+    let left_wire_at =
         |at: Time| Time::from_nanos(at.as_nanos().saturating_sub(spec.delay.as_nanos() as u64));
     let seconds = last.since(first).as_secs_f64();
-    let possible = model.capacity(before(first), before(last)) * 8.0;
+    let capacity_bits = model.capacity(left_wire_at(first), left_wire_at(last)) * 8.0;
     RateCheck {
-        commanded_mbit: possible / seconds / 1e6,
+        expected_mbit: capacity_bits / seconds / 1e6,
         measured_mbit: bits / seconds / 1e6,
         seconds,
     }
 }
 
-/// Returns the times of two arrivals far apart, and the bits received after the first
-/// up to and including the second.
-pub(super) fn window(received: &[Received], until: Time) -> Option<(Time, Time, f64)> {
-    let begin = received.first()?.at;
-    // The start is left out: the queue is still filling, bursts pass a token bucket, and the wire may
-    // have been idle.
+/// Returns the times of the first and the last arrival of the measured interval, and the bits
+/// received after the first, up to and including the last.
+pub(super) fn window(received: &[ReceivedPacket], until: Time) -> Option<(Time, Time, f64)> {
+    let begin = received.first()?.received_at;
+    // The start is excluded: the queue is still filling, bursts pass a token bucket, and the wire
+    // may have been idle.
     let settled = begin + until.since(begin).mul_f64(0.2);
-    let within = |packet: &&Received| packet.at >= settled && packet.at <= until;
+    let within =
+        |packet: &&ReceivedPacket| packet.received_at >= settled && packet.received_at <= until;
     let first = received.iter().find(within)?;
     let last = received.iter().rfind(within)?;
-    let bytes: usize =
-        received.iter().filter(|p| p.at > first.at && p.at <= last.at).map(|p| p.bytes).sum();
-    (last.at > first.at).then_some((first.at, last.at, bytes as f64 * 8.0))
+    let bytes: usize = received
+        .iter()
+        .filter(|p| p.received_at > first.received_at && p.received_at <= last.received_at)
+        .map(|p| p.bytes)
+        .sum();
+    (last.received_at > first.received_at).then_some((
+        first.received_at,
+        last.received_at,
+        bytes as f64 * 8.0,
+    ))
 }
 
-/// Measures the rate of another bottleneck than an emulated link, in bits per second.
-pub(super) fn through(
+/// Measures the rate of a path that is not an emulated link, in bits per second.
+pub(super) fn measure_path(
     from: &Host,
     to: &Host,
     address: Ipv4Addr,
-    packets: Packets,
+    packets: FlowSpec,
 ) -> Result<Option<f64>, CheckError> {
-    let (sent, receiver) = Flow::start(from, to, address, packets)?.sent()?;
-    let last = sent.sent.last().copied().unwrap_or_default();
-    let measured = window(&receiver.end()?, last);
+    let (sent, receiver) = Flow::start(from, to, address, packets)?.wait_until_sent()?;
+    let last = sent.sent_at.last().copied().unwrap_or_default();
+    let measured = window(&receiver.stop()?, last);
     Ok(measured.map(|(first, last, bits)| bits / last.since(first).as_secs_f64()))
 }

@@ -4,20 +4,20 @@ use std::io;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use smig_link::{Lateness, LatenessSummary, LinkSpec, millis};
+use smig_link::{LatenessHistogram, LatenessSummary, LinkSpec, millis};
 
 use crate::netns::Testbed;
 
 /// Maximum relative error of the rate.
-const RATE_BOUND: f64 = 0.01;
+const MAX_RATE_ERROR: f64 = 0.01;
 /// Maximum median of the delay error.
-const MEDIAN_BOUND_MS: f64 = 1.0;
+const MAX_MEDIAN_DELAY_ERROR_MS: f64 = 1.0;
 /// Maximum 99th percentile of the delay error.
-const P99_BOUND_MS: f64 = 2.0;
+const MAX_P99_DELAY_ERROR_MS: f64 = 2.0;
 /// Maximum error of the loss in standard deviations; chance exceeds it with probability 0.001.
-const LOSS_BOUND: f64 = 3.29;
+const MAX_LOSS_DEVIATIONS: f64 = 3.29;
 /// Maximum 99th percentile of thread lateness on an undisturbed machine.
-const CALM: Duration = Duration::from_micros(500);
+const MAX_UNDISTURBED_LATENESS: Duration = Duration::from_micros(500);
 
 /// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,9 +25,9 @@ const CALM: Duration = Duration::from_micros(500);
 pub enum CheckResult {
     /// The link matches its configuration.
     Good,
-    /// It does not, but the machine was disturbed.
+    /// It does not match its configuration, but the machine was disturbed.
     Disturbed,
-    /// It does not match its configuration.
+    /// It does not match its configuration, on an undisturbed machine.
     OutOfBounds,
 }
 
@@ -45,7 +45,7 @@ pub struct ProfileCheck {
     /// Rate through the kernel's token bucket, for comparison.
     pub tbf: TbfCheck,
     /// Timing of the machine.
-    pub calm: HostTiming,
+    pub timing: HostTiming,
 }
 
 /// Results of one direction.
@@ -63,7 +63,7 @@ pub struct DirectionCheck {
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct RateCheck {
     /// The expected rate.
-    pub commanded_mbit: f64,
+    pub expected_mbit: f64,
     /// The measured rate.
     pub measured_mbit: f64,
     /// Length of the measured interval.
@@ -76,13 +76,13 @@ pub struct DelayCheck {
     /// Packets measured.
     pub probes: u64,
     /// Median of the expected delay.
-    pub commanded_ms: f64,
+    pub expected_ms: f64,
     /// Median of the delay from program to program.
     pub measured_ms: f64,
     /// Median of the delay error.
-    pub off_p50_ms: f64,
+    pub error_p50_ms: f64,
     /// 99th percentile of the delay error.
-    pub off_p99_ms: f64,
+    pub error_p99_ms: f64,
 }
 
 /// Loss on the wire.
@@ -91,7 +91,7 @@ pub struct LossCheck {
     /// Packets sent.
     pub packets: u64,
     /// The configured loss rate.
-    pub commanded: f64,
+    pub expected: f64,
     /// Standard deviation of the loss rate for this number of packets.
     pub deviation: f64,
     /// The measured loss rate.
@@ -105,14 +105,14 @@ pub enum TbfCheck {
     /// It was measured. Ethernet headers are counted, as the token bucket does.
     Measured {
         /// The configured rate.
-        commanded_mbit: f64,
+        expected_mbit: f64,
         /// The measured rate.
         measured_mbit: f64,
     },
     /// It was not measured.
     Skipped {
         /// The reason.
-        why: String,
+        reason: String,
     },
 }
 
@@ -130,7 +130,11 @@ pub struct HostTiming {
 
 impl HostTiming {
     /// Adds a completed measurement.
-    pub(super) fn see(&mut self, testbed: &Testbed, senders: [&Lateness; 2]) -> io::Result<()> {
+    pub(super) fn record(
+        &mut self,
+        testbed: &Testbed,
+        senders: [&LatenessHistogram; 2],
+    ) -> io::Result<()> {
         let summary = testbed.report().lateness;
         if self.link.is_none_or(|worst| worst.p99 < summary.p99) {
             self.link = Some(summary);
@@ -144,77 +148,77 @@ impl HostTiming {
 
     /// Returns whether the machine was undisturbed, so that errors are the link's.
     #[must_use]
-    pub fn is_calm(&self) -> bool {
-        let punctual = self.link.is_none_or(|link| link.p99 <= CALM);
-        punctual && self.sender_p99 <= CALM && self.lost_outside == 0
+    pub fn is_undisturbed(&self) -> bool {
+        let punctual = self.link.is_none_or(|link| link.p99 <= MAX_UNDISTURBED_LATENESS);
+        punctual && self.sender_p99 <= MAX_UNDISTURBED_LATENESS && self.lost_outside == 0
     }
 }
 
 impl RateCheck {
     /// Returns the relative error of the rate; positive if too fast.
     #[must_use]
-    pub fn off(&self) -> f64 {
-        off(self.measured_mbit, self.commanded_mbit)
+    pub fn relative_error(&self) -> f64 {
+        relative_error(self.measured_mbit, self.expected_mbit)
     }
 }
 
 impl TbfCheck {
     /// Returns the relative error of the token bucket's rate; positive if too fast.
     #[must_use]
-    pub fn off(&self) -> Option<f64> {
+    pub fn relative_error(&self) -> Option<f64> {
         match self {
-            Self::Measured { commanded_mbit, measured_mbit } => {
-                Some(off(*measured_mbit, *commanded_mbit))
+            Self::Measured { expected_mbit: commanded_mbit, measured_mbit } => {
+                Some(relative_error(*measured_mbit, *commanded_mbit))
             }
             Self::Skipped { .. } => None,
         }
     }
 }
 
-fn off(measured: f64, commanded: f64) -> f64 {
+fn relative_error(measured: f64, commanded: f64) -> f64 {
     if commanded > 0.0 { measured / commanded - 1.0 } else { -1.0 }
 }
 
 impl LossCheck {
-    /// Returns the interval of loss rates that chance explains.
+    /// Returns the interval of loss rates that are within the bound.
     #[must_use]
     pub fn interval(&self) -> (f64, f64) {
-        let reach = LOSS_BOUND * self.deviation;
-        ((self.commanded - reach).max(0.0), (self.commanded + reach).min(1.0))
+        let half_width = MAX_LOSS_DEVIATIONS * self.deviation;
+        ((self.expected - half_width).max(0.0), (self.expected + half_width).min(1.0))
     }
 }
 
 impl DirectionCheck {
     /// Returns the properties that exceed their bounds; empty for an accurate link.
     #[must_use]
-    pub fn faults(&self) -> Vec<&'static str> {
-        let mut faults = Vec::new();
-        if self.rate.off().abs() > RATE_BOUND {
-            faults.push("rate");
+    pub fn violations(&self) -> Vec<&'static str> {
+        let mut violations = Vec::new();
+        if self.rate.relative_error().abs() > MAX_RATE_ERROR {
+            violations.push("rate");
         }
         if self.delay.probes == 0
-            || self.delay.off_p50_ms > MEDIAN_BOUND_MS
-            || self.delay.off_p99_ms > P99_BOUND_MS
+            || self.delay.error_p50_ms > MAX_MEDIAN_DELAY_ERROR_MS
+            || self.delay.error_p99_ms > MAX_P99_DELAY_ERROR_MS
         {
-            faults.push("delay");
+            violations.push("delay");
         }
         let outside = |loss: LossCheck| {
             let (low, high) = loss.interval();
             loss.measured < low || loss.measured > high
         };
         if self.loss.is_some_and(outside) {
-            faults.push("loss");
+            violations.push("loss");
         }
-        faults
+        violations
     }
 }
 
 impl ProfileCheck {
-    /// Returns the verdict.
+    /// Returns the result for both directions together.
     #[must_use]
     pub fn verdict(&self) -> CheckResult {
-        let good = self.to_client.faults().is_empty() && self.to_server.faults().is_empty();
-        match (good, self.calm.is_calm()) {
+        let good = self.to_client.violations().is_empty() && self.to_server.violations().is_empty();
+        match (good, self.timing.is_undisturbed()) {
             (true, _) => CheckResult::Good,
             (false, false) => CheckResult::Disturbed,
             (false, true) => CheckResult::OutOfBounds,
@@ -229,60 +233,60 @@ pub(super) mod tests {
 
     fn good() -> DirectionCheck {
         DirectionCheck {
-            rate: RateCheck { commanded_mbit: 10.0, measured_mbit: 9.95, seconds: 2.0 },
+            rate: RateCheck { expected_mbit: 10.0, measured_mbit: 9.95, seconds: 2.0 },
             delay: DelayCheck {
                 probes: 200,
-                commanded_ms: 25.1,
+                expected_ms: 25.1,
                 measured_ms: 25.3,
-                off_p50_ms: 0.2,
-                off_p99_ms: 0.4,
+                error_p50_ms: 0.2,
+                error_p99_ms: 0.4,
             },
             loss: None,
         }
     }
 
     pub(in crate::check) fn sample() -> ProfileCheck {
-        let loss = LossCheck { packets: 9_000, commanded: 0.01, deviation: 0.001, measured: 0.012 };
+        let loss = LossCheck { packets: 9_000, expected: 0.01, deviation: 0.001, measured: 0.012 };
         ProfileCheck {
             name: "paper-wired".into(),
             link: LinkSpec::paper_wired(),
             to_client: DirectionCheck { loss: Some(loss), ..good() },
             to_server: good(),
-            tbf: TbfCheck::Measured { commanded_mbit: 10.0, measured_mbit: 10.001 },
-            calm: HostTiming::default(),
+            tbf: TbfCheck::Measured { expected_mbit: 10.0, measured_mbit: 10.001 },
+            timing: HostTiming::default(),
         }
     }
 
     #[test]
-    fn each_bound_has_its_fault() {
-        assert_eq!(good().faults(), [""; 0]);
+    fn each_bound_has_its_violation() {
+        assert_eq!(good().violations(), [""; 0]);
         let with = |change: fn(&mut DirectionCheck)| {
             let mut check = good();
             change(&mut check);
-            check.faults().join(" ")
+            check.violations().join(" ")
         };
         assert_eq!(with(|check| check.rate.measured_mbit = 10.2), "rate");
         assert_eq!(with(|check| check.rate = RateCheck::default()), "rate");
-        assert_eq!(with(|check| check.delay.off_p50_ms = 1.1), "delay");
-        assert_eq!(with(|check| check.delay.off_p99_ms = 2.1), "delay");
+        assert_eq!(with(|check| check.delay.error_p50_ms = 1.1), "delay");
+        assert_eq!(with(|check| check.delay.error_p99_ms = 2.1), "delay");
         assert_eq!(with(|check| check.delay.probes = 0), "delay");
         let mut lossy = sample().to_client;
         lossy.loss.as_mut().unwrap().measured = 0.0135;
-        assert_eq!(lossy.faults(), ["loss"]);
-        assert_eq!(sample().to_client.faults(), [""; 0]);
+        assert_eq!(lossy.violations(), ["loss"]);
+        assert_eq!(sample().to_client.violations(), [""; 0]);
     }
 
     #[test]
-    fn a_busy_machine_is_not_the_links_fault() {
+    fn a_disturbed_machine_is_not_an_error_of_the_link() {
         let mut check = sample();
         assert_eq!(check.verdict(), CheckResult::Good);
-        check.calm.sender_p99 = Duration::from_millis(1);
-        assert_eq!(check.verdict(), CheckResult::Good, "late, and still within the bounds");
+        check.timing.sender_p99 = Duration::from_millis(1);
+        assert_eq!(check.verdict(), CheckResult::Good, "late, but still within the bounds");
         check.to_server.rate.measured_mbit = 9.0;
         assert_eq!(check.verdict(), CheckResult::Disturbed);
-        check.calm.sender_p99 = Duration::ZERO;
+        check.timing.sender_p99 = Duration::ZERO;
         assert_eq!(check.verdict(), CheckResult::OutOfBounds);
-        check.calm.lost_outside = 1;
+        check.timing.lost_outside = 1;
         assert_eq!(check.verdict(), CheckResult::Disturbed);
     }
 }

@@ -6,9 +6,9 @@ use smig_link::millis;
 
 use super::{CheckResult, DirectionCheck, ProfileCheck, TbfCheck};
 
-/// Returns the head of the table.
+/// Returns the header of the table.
 #[must_use]
-pub fn head() -> String {
+pub fn header() -> String {
     format!(
         "{:<27}{:>10}{:>10}{:>8}{:>9}  {:>8}{:>9}{:>7}{:>7}  {:<20}  {:>8}  {}",
         "profile",
@@ -29,14 +29,14 @@ pub fn head() -> String {
 /// Returns the lines of one profile: to the client, to the server, and a note if there is one.
 #[must_use]
 pub fn lines(check: &ProfileCheck) -> Vec<String> {
-    let late = check.calm.link.map_or(0.0, |link| millis::of(link.p99));
-    let late = late.max(millis::of(check.calm.sender_p99));
+    let late = check.timing.link.map_or(0.0, |link| millis::of(link.p99));
+    let late = late.max(millis::of(check.timing.sender_p99));
     let verdict = match check.verdict() {
         CheckResult::Good => "good".into(),
-        CheckResult::Disturbed => format!("disturbed ({})", faults(check)),
-        CheckResult::OutOfBounds => format!("FAILED ({})", faults(check)),
+        CheckResult::Disturbed => format!("disturbed ({})", violations(check)),
+        CheckResult::OutOfBounds => format!("FAILED ({})", violations(check)),
     };
-    let tbf = check.tbf.off().map_or_else(|| "-".to_owned(), percent);
+    let tbf = check.tbf.relative_error().map_or_else(|| "-".to_owned(), percent);
     let mut lines = vec![
         format!(
             "{}  {late:>5.2} ms  {verdict}",
@@ -45,11 +45,11 @@ pub fn lines(check: &ProfileCheck) -> Vec<String> {
         line(&format!("{} up", " ".repeat(check.name.len())), &check.to_server, ""),
     ];
     let mut notes = Vec::new();
-    if let TbfCheck::Skipped { why } = &check.tbf {
+    if let TbfCheck::Skipped { reason: why } = &check.tbf {
         notes.push(format!("no TBF: {why}"));
     }
-    if check.calm.lost_outside > 0 {
-        notes.push(format!("{} packets were lost outside the link", check.calm.lost_outside));
+    if check.timing.lost_outside > 0 {
+        notes.push(format!("{} packets were lost outside the link", check.timing.lost_outside));
     }
     if !notes.is_empty() {
         lines.push(format!("    {}", notes.join("; ")));
@@ -57,13 +57,13 @@ pub fn lines(check: &ProfileCheck) -> Vec<String> {
     lines.into_iter().map(|line| line.trim_end().to_owned()).collect()
 }
 
-fn faults(check: &ProfileCheck) -> String {
+fn violations(check: &ProfileCheck) -> String {
     let mut text = String::new();
-    for (way, direction) in [("down", &check.to_client), ("up", &check.to_server)] {
-        for fault in direction.faults() {
+    for (name, direction) in [("down", &check.to_client), ("up", &check.to_server)] {
+        for violation in direction.violations() {
             let comma = if text.is_empty() { "" } else { ", " };
             // Writing to memory does not fail.
-            let _ = write!(text, "{comma}{fault} {way}");
+            let _ = write!(text, "{comma}{violation} {name}");
         }
     }
     text
@@ -80,13 +80,13 @@ fn line(name: &str, direction: &DirectionCheck, tbf: &str) -> String {
     );
     format!(
         "{name:<27}{:>10.3}{:>10.3}{:>8}{tbf:>9}  {:>8.2}{:>9.2}{:>7.2}{:>7.2}  {loss:<20}",
-        rate.commanded_mbit,
+        rate.expected_mbit,
         rate.measured_mbit,
-        percent(rate.off()),
-        delay.commanded_ms,
+        percent(rate.relative_error()),
+        delay.expected_ms,
         delay.measured_ms,
-        delay.off_p50_ms,
-        delay.off_p99_ms,
+        delay.error_p50_ms,
+        delay.error_p99_ms,
     )
 }
 
@@ -100,23 +100,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_profile_has_a_line_each_way() {
+    fn a_profile_has_one_line_per_direction() {
         let text = lines(&sample());
         assert_eq!(text.len(), 2);
         assert!(text[0].starts_with("paper-wired down") && text[0].ends_with("good"), "{text:?}");
         assert!(text[0].contains("-0.50%") && text[0].contains("+0.01%"), "{text:?}");
         assert!(text[0].contains("1.20 (0.67-1.33) %"), "{text:?}");
         assert!(text[1].starts_with("            up"), "{text:?}");
-        let verdict = head().find("verdict");
-        assert_eq!(text[0].find("good"), verdict, "{}\n{}", head(), text[0]);
+        let verdict = header().find("verdict");
+        assert_eq!(text[0].find("good"), verdict, "{}\n{}", header(), text[0]);
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn failed_bounds_are_listed() {
         let mut check = sample();
         check.to_server.rate.measured_mbit = 5.0;
         check.to_client.delay.probes = 0;
-        check.tbf = TbfCheck::Skipped { why: "tc is not installed".into() };
+        check.tbf = TbfCheck::Skipped { reason: "tc is not installed".into() };
         let text = lines(&check);
         assert!(text[0].ends_with("FAILED (delay down, rate up)"), "{text:?}");
         assert!(text[2].contains("no TBF: tc is not installed"), "{text:?}");

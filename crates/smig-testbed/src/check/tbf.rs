@@ -6,40 +6,40 @@ use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd as _;
 use std::process::{Command, Stdio};
 
-use smig_link::{LinkSpec, Rate, RateSpec, USUAL_MTU};
+use smig_link::{DEFAULT_MTU, LinkSpec, Rate, RateSpec};
 
-use super::rate::{flood, through};
+use super::rate::{flood, measure_path};
 use super::{CheckError, CheckOptions, TbfCheck};
 use crate::netns::Host;
 
 const FROM: Ipv4Addr = Ipv4Addr::new(10, 98, 0, 1);
 const TO: Ipv4Addr = Ipv4Addr::new(10, 98, 0, 2);
 /// Bytes of the Ethernet header, which the token bucket counts.
-const FRAME_HEADER: f64 = 14.0;
+const FRAME_HEADER_BYTES: f64 = 14.0;
 const LOAD: f64 = 1.25;
 
 /// Measures the rate of the direction to the client, if it is constant.
 pub(super) fn measure(link: &LinkSpec, options: &CheckOptions) -> Result<TbfCheck, CheckError> {
     let RateSpec::Constant(rate) = link.to_client.rate else {
-        return Ok(TbfCheck::Skipped { why: "a token bucket has a constant rate".into() });
+        return Ok(TbfCheck::Skipped { reason: "a token bucket has a constant rate".into() });
     };
-    let (from, to) = (Host::bare("tbf-from")?, Host::bare("tbf-to")?);
+    let (from, to) = (Host::without_links("tbf-from")?, Host::without_links("tbf-to")?);
     if let Err(error) = set_up(&from, &to, rate) {
-        return Ok(TbfCheck::Skipped { why: error.to_string() });
+        return Ok(TbfCheck::Skipped { reason: error.to_string() });
     }
-    let packet = USUAL_MTU as usize;
-    let packets = flood(rate.as_bits_per_second() as f64 * LOAD, packet, options.length);
-    let Some(bits) = through(&from, &to, TO, packets)? else {
-        return Ok(TbfCheck::Skipped { why: "too few packets were received".into() });
+    let packet_bytes = DEFAULT_MTU as usize;
+    let packets = flood(rate.as_bits_per_second() as f64 * LOAD, packet_bytes, options.length);
+    let Some(bits) = measure_path(&from, &to, TO, packets)? else {
+        return Ok(TbfCheck::Skipped { reason: "too few packets were received".into() });
     };
-    let with_frames = bits * (packet as f64 + FRAME_HEADER) / packet as f64;
-    Ok(TbfCheck::Measured { commanded_mbit: rate.as_mbit(), measured_mbit: with_frames / 1e6 })
+    let with_frames = bits * (packet_bytes as f64 + FRAME_HEADER_BYTES) / packet_bytes as f64;
+    Ok(TbfCheck::Measured { expected_mbit: rate.as_mbit(), measured_mbit: with_frames / 1e6 })
 }
 
 fn set_up(from: &Host, to: &Host, rate: Rate) -> io::Result<()> {
     // `ip` runs in the host `from`; it refers to `to` by this process's descriptor.
-    let there = format!("/proc/{}/fd/{}", std::process::id(), to.namespace().as_raw_fd());
-    ip(from, &format!("link add v0 type veth peer name v0 netns {there}"))?;
+    let peer_namespace = format!("/proc/{}/fd/{}", std::process::id(), to.namespace().as_raw_fd());
+    ip(from, &format!("link add v0 type veth peer name v0 netns {peer_namespace}"))?;
     for (host, address) in [(from, FROM), (to, TO)] {
         ip(host, &format!("address add {address}/24 dev v0"))?;
         ip(host, "link set v0 up")?;
@@ -47,7 +47,7 @@ fn set_up(from: &Host, to: &Host, rate: Rate) -> io::Result<()> {
     // Bytes sent between two ticks of a 250 Hz kernel timer, but at least two frames.
     let burst = (rate.as_bits_per_second() / 8 / 250).max(2 * 1_514);
     let bits = rate.as_bits_per_second();
-    tool(
+    run_tool(
         from,
         "tc",
         &format!("qdisc add dev v0 root tbf rate {bits}bit burst {burst} limit 150000"),
@@ -55,11 +55,11 @@ fn set_up(from: &Host, to: &Host, rate: Rate) -> io::Result<()> {
 }
 
 fn ip(host: &Host, arguments: &str) -> io::Result<()> {
-    tool(host, "ip", arguments)
+    run_tool(host, "ip", arguments)
 }
 
 /// Runs an iproute2 program in a host.
-fn tool(host: &Host, program: &str, arguments: &str) -> io::Result<()> {
+fn run_tool(host: &Host, program: &str, arguments: &str) -> io::Result<()> {
     let mut command = Command::new(program);
     command.args(arguments.split(' ')).stdin(Stdio::null()).stdout(Stdio::null());
     command.stderr(Stdio::piped());
@@ -69,13 +69,13 @@ fn tool(host: &Host, program: &str, arguments: &str) -> io::Result<()> {
         }
         _ => error,
     })?;
-    let mut said = String::new();
+    let mut stderr_text = String::new();
     if let Some(mut stderr) = child.stderr.take() {
-        io::Read::read_to_string(&mut stderr, &mut said)?;
+        io::Read::read_to_string(&mut stderr, &mut stderr_text)?;
     }
     if child.wait()?.success() {
         return Ok(());
     }
-    let first = said.lines().next().unwrap_or("no reason given");
+    let first = stderr_text.lines().next().unwrap_or("no reason given");
     Err(io::Error::other(format!("{program}: {first}")))
 }

@@ -5,7 +5,7 @@
 //! run's process has ended, however it ended. If the keeper is killed as well, the next run restores
 //! the value ([`repair`]).
 
-mod keeper;
+mod parameter;
 
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -13,12 +13,12 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use keeper::Files;
+use parameter::HystartFiles;
 
 /// How long a run waits for runs that use the other value.
-const PATIENCE: Duration = Duration::from_secs(600);
-/// Line that the keeper prints when it holds the setting.
-const HELD: &str = "held";
+const WAIT_TIMEOUT: Duration = Duration::from_secs(600);
+/// Line that the keeper prints once it holds the setting.
+const HELD_MESSAGE: &str = "held";
 
 /// Why HyStart cannot be set.
 #[derive(Debug, thiserror::Error)]
@@ -46,8 +46,8 @@ pub enum HystartError {
     },
     /// Other runs used the other value for too long.
     #[error(
-        "HyStart is one setting of the whole machine, and process {by} of another campaign has kept \
-         it {} for {} minutes. Run campaigns that differ in it one after the other", word(*.on), .waited.as_secs() / 60
+        "HyStart is one setting of the whole machine, and process {by} of another campaign has \
+         held it {} for {} minutes. Run campaigns that differ in it one after the other", word(*.on), .waited.as_secs() / 60
     )]
     Busy {
         /// The value in use.
@@ -57,7 +57,7 @@ pub enum HystartError {
         /// How long this run waited.
         waited: Duration,
     },
-    /// An I/O error of the lab's files or of the keeper process.
+    /// An I/O error of the state and lock files or of the keeper process.
     #[error("{doing}: {cause}")]
     Io {
         /// The file or operation that failed.
@@ -77,9 +77,9 @@ const fn word(on: bool) -> &'static str {
 
 /// Returns whether HyStart is on; `None` if the parameter cannot be read.
 #[must_use]
-pub fn present() -> Option<bool> {
-    let text = fs::read_to_string(&Files::here().parameter).ok()?;
-    Some(keeper::is_on(&text))
+pub fn current_value() -> Option<bool> {
+    let text = fs::read_to_string(&HystartFiles::system().parameter).ok()?;
+    Some(parameter::is_on(&text))
 }
 
 /// Checks that HyStart can be set on this machine.
@@ -87,7 +87,7 @@ pub fn present() -> Option<bool> {
 /// # Errors
 /// The reason why not, with advice.
 pub fn check() -> Result<(), HystartError> {
-    Files::here().check()
+    HystartFiles::system().check()
 }
 
 /// Restores the machine's original value after runs that were killed.
@@ -95,20 +95,20 @@ pub fn check() -> Result<(), HystartError> {
 /// # Errors
 /// When files cannot be read or written.
 pub fn repair() -> Result<(), HystartError> {
-    Files::here().repair()
+    HystartFiles::system().repair()
 }
 
-/// Runs the keeper: holds the setting until the end of standard input.
+/// Runs the keeper: holds the setting until end of file on standard input.
 ///
 /// # Errors
 /// [`HystartError`].
-pub fn keep(on: bool) -> Result<(), HystartError> {
-    let held = Files::here().hold(on, PATIENCE)?;
-    // The parent may have ended; then standard input has ended too.
-    let _ = writeln!(io::stdout(), "{HELD}");
+pub fn run_keeper(on: bool) -> Result<(), HystartError> {
+    let lock = HystartFiles::system().acquire(on, WAIT_TIMEOUT)?;
+    // Fails if the parent has ended; then standard input is at its end too.
+    let _ = writeln!(io::stdout(), "{HELD_MESSAGE}");
     // A read error also ends the keeper.
     let _ = io::stdin().read_to_end(&mut Vec::new());
-    drop(held);
+    drop(lock);
     Ok(())
 }
 
@@ -117,8 +117,8 @@ pub fn keep(on: bool) -> Result<(), HystartError> {
 pub struct HystartGuard(Child);
 
 impl HystartGuard {
-    /// Starts a keeper and waits until it holds the setting. `keeper` is a command that calls [`keep`]
-    /// according to its last argument, `on` or `off`, which is appended here.
+    /// Starts a keeper and waits until it holds the setting. `keeper` is a command that calls
+    /// [`run_keeper`] according to its last argument, `on` or `off`, which is appended here.
     ///
     /// # Errors
     /// [`HystartError::Keeper`] with the keeper's message; [`HystartError::Io`] when it cannot be started.
@@ -135,23 +135,23 @@ impl HystartGuard {
             // A signal to this process's group must not end the keeper before it has restored the value.
             .process_group(0)
             .spawn()
-            .map_err(failed("cannot start the process that keeps HyStart"))?;
-        let mut said = String::new();
+            .map_err(failed("cannot start the process that holds the HyStart setting"))?;
+        let mut first_line = String::new();
         if let Some(stdout) = child.stdout.take() {
-            BufReader::new(stdout).read_line(&mut said).map_err(failed("HyStart"))?;
+            BufReader::new(stdout).read_line(&mut first_line).map_err(failed("HyStart"))?;
         }
-        if said.trim() == HELD {
+        if first_line.trim() == HELD_MESSAGE {
             return Ok(Self(child));
         }
         let output = child.wait_with_output().map_err(failed("HyStart"))?;
-        let words = String::from_utf8_lossy(&output.stderr);
-        let words = words.trim();
-        Err(HystartError::Keeper(words.strip_prefix("error: ").unwrap_or(words).to_owned()))
+        let message = String::from_utf8_lossy(&output.stderr);
+        let message = message.trim();
+        Err(HystartError::Keeper(message.strip_prefix("error: ").unwrap_or(message).to_owned()))
     }
 
     /// Returns the keeper's process ID.
     #[must_use]
-    pub fn keeper(&self) -> u32 {
+    pub fn keeper_pid(&self) -> u32 {
         self.0.id()
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! The program is the first process of its own PID namespace: when it ends, the
 //! kernel kills its descendants. Its parent-death signal is `SIGKILL`, and the
-//! thread that started it lives until the program has ended. So no process is
-//! left behind, even if this process is killed.
+//! thread that started it lives until the program has ended. So no process
+//! survives, even if this process is killed.
 
 use std::io;
 use std::process::{self, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus};
@@ -28,21 +28,24 @@ pub struct Child {
     /// Standard error of the program, if the command piped it.
     pub stderr: Option<ChildStderr>,
     /// The thread that waits for the program.
-    waiting: Option<HostThread<io::Result<ExitStatus>>>,
+    waiter: Option<HostThread<io::Result<ExitStatus>>>,
     status: Option<ExitStatus>,
 }
 
 impl Child {
-    /// Starts a program where the calling thread is: in its host, if it is in one. Another thread calls
-    /// `ended` once the program and all its descendants have ended.
+    /// Starts a program in the network namespace of the calling thread. Another thread calls
+    /// `on_end` once the program and all its descendants have ended.
     ///
     /// # Errors
     /// When the program cannot be started.
-    pub fn spawn_here(command: Command, ended: impl FnOnce() + Send + 'static) -> io::Result<Self> {
-        Self::spawn_with(None, command, ended)
+    pub fn spawn_in_current_namespace(
+        command: Command,
+        on_end: impl FnOnce() + Send + 'static,
+    ) -> io::Result<Self> {
+        Self::spawn_with(None, command, on_end)
     }
 
-    /// Starts a program inside `host`, or where the calling thread is.
+    /// Starts a program inside `host`, or in the network namespace of the calling thread.
     pub(super) fn spawn(host: Option<&Host>, command: Command) -> io::Result<Self> {
         Self::spawn_with(host, command, || ())
     }
@@ -50,16 +53,16 @@ impl Child {
     fn spawn_with(
         host: Option<&Host>,
         command: Command,
-        ended: impl FnOnce() + Send + 'static,
+        on_end: impl FnOnce() + Send + 'static,
     ) -> io::Result<Self> {
-        let (started, wait) = mpsc::sync_channel(1);
-        let start = move || match start(command) {
+        let (started, started_rx) = mpsc::sync_channel(1);
+        let run = move || match spawn_child(command) {
             Ok(mut child) => {
                 let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
                 // The receiver waits for this message.
-                let _ = started.send(open(&child).map(|pidfd| (child.id(), pidfd, pipes)));
+                let _ = started.send(open_pidfd(&child).map(|pidfd| (child.id(), pidfd, pipes)));
                 let status = child.wait();
-                ended();
+                on_end();
                 status
             }
             Err(error) => {
@@ -67,13 +70,13 @@ impl Child {
                 Err(io::ErrorKind::NotFound.into())
             }
         };
-        let waiting = match host {
-            Some(host) => host.run(start)?,
-            None => HostThread::here(start)?,
+        let waiter = match host {
+            Some(host) => host.run(run)?,
+            None => HostThread::in_current_namespace(run)?,
         };
-        let ended = |_| io::Error::other("the thread that starts programs ended early");
-        let (id, pidfd, (stdin, stdout, stderr)) = wait.recv().map_err(ended)??;
-        Ok(Self { id, pidfd, stdin, stdout, stderr, waiting: Some(waiting), status: None })
+        let thread_ended = |_| io::Error::other("the thread that starts programs ended early");
+        let (id, pidfd, (stdin, stdout, stderr)) = started_rx.recv().map_err(thread_ended)??;
+        Ok(Self { id, pidfd, stdin, stdout, stderr, waiter: Some(waiter), status: None })
     }
 
     /// Returns the program's process ID in this process's PID namespace; in its
@@ -109,8 +112,8 @@ impl Child {
     /// # Errors
     /// When it cannot be waited for.
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
-        if let Some(waiting) = self.waiting.take() {
-            self.status = Some(waiting.join().expect("waiting for a process does not panic")?);
+        if let Some(waiter) = self.waiter.take() {
+            self.status = Some(waiter.join().expect("waiting for a process does not panic")?);
         }
         self.status.ok_or_else(|| io::Error::other("the program could not be waited for"))
     }
@@ -120,8 +123,8 @@ impl Child {
     /// # Errors
     /// When it cannot be waited for.
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
-        match &self.waiting {
-            Some(waiting) if !waiting.is_finished() => Ok(None),
+        match &self.waiter {
+            Some(waiter) if !waiter.is_finished() => Ok(None),
             _ => self.wait().map(Some),
         }
     }
@@ -134,14 +137,14 @@ impl Drop for Child {
 }
 
 /// Starts a program that is killed when the calling thread ends.
-fn start(mut command: Command) -> io::Result<process::Child> {
-    // Without the capability for it, only the program itself is killed with the thread, not its
-    // descendants.
+fn spawn_child(mut command: Command) -> io::Result<process::Child> {
+    // Without the capability for it, the kernel kills only the program when the thread ends,
+    // not its descendants.
     let _ = sys::unshare(UnshareFlags::NEWPID);
     sys::die_with_parent(&mut command);
     command.spawn()
 }
 
-fn open(child: &process::Child) -> io::Result<OwnedFd> {
+fn open_pidfd(child: &process::Child) -> io::Result<OwnedFd> {
     Ok(pidfd_open(Pid::from_child(child), PidfdFlags::empty())?)
 }

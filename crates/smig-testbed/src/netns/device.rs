@@ -1,5 +1,4 @@
-//! Devices, addresses and routes of a host: the setup inside its namespace, by
-//! a thread in that namespace.
+//! Devices, addresses and routes of a host, set up by a thread in its namespace.
 
 use std::fs;
 use std::io;
@@ -10,15 +9,15 @@ use std::path::Path;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-use super::error::{LabError, Missing, Step};
+use super::error::{MissingRequirement, Step, TestbedError};
 use super::host_spec::HostSpec;
 use super::netlink::{Route, set_queue_length};
 use super::sys;
 
 /// Queue length in packets: the bottleneck must be the model, not the device.
-const DEVICE_QUEUE: u32 = 10_000;
+const DEVICE_QUEUE_PACKETS: u32 = 10_000;
 /// Linux's default. A new namespace inherits the machine's setting instead.
-const USUAL_CONGESTION_CONTROL: &str = "cubic";
+const DEFAULT_CONGESTION_CONTROL: &str = "cubic";
 const NETMASK: Ipv4Addr = Ipv4Addr::new(255, 255, 255, 0);
 
 /// One end of a link, at its host.
@@ -40,8 +39,11 @@ impl LinkEndpoint {
 }
 
 /// Sets up the devices in the calling thread's namespace; returns the TUN
-/// descriptors in the order of the ends.
-pub(super) fn set_up(ends: &[LinkEndpoint], spec: &HostSpec) -> Result<Vec<OwnedFd>, LabError> {
+/// descriptors in the order of the endpoints.
+pub(super) fn set_up(
+    endpoints: &[LinkEndpoint],
+    spec: &HostSpec,
+) -> Result<Vec<OwnedFd>, TestbedError> {
     // Otherwise the kernel would send IPv6 router solicitations over the link.
     if Path::new("/proc/sys/net/ipv6").exists() {
         write_sysctl("ipv6/conf/default/disable_ipv6", "1")?;
@@ -51,68 +53,71 @@ pub(super) fn set_up(ends: &[LinkEndpoint], spec: &HostSpec) -> Result<Vec<Owned
     }
     let control = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
         .step(|| "cannot open a socket".into())?;
-    sys::set_up(&control, "lo").step(|| "cannot bring up the loopback".into())?;
+    sys::bring_up(&control, "lo").step(|| "cannot bring up the loopback".into())?;
     check_congestion_control(spec)?;
-    let usual = || loads(USUAL_CONGESTION_CONTROL).then_some(USUAL_CONGESTION_CONTROL);
-    let congestion_control = spec.congestion_control.as_deref().or_else(usual);
-    let set_up = |end: &LinkEndpoint| set_up_end(*end, &control, spec, congestion_control);
-    ends.iter().map(set_up).collect()
+    let default_algorithm = || {
+        can_use_congestion_control(DEFAULT_CONGESTION_CONTROL).then_some(DEFAULT_CONGESTION_CONTROL)
+    };
+    let congestion_control = spec.congestion_control.as_deref().or_else(default_algorithm);
+    let set_up =
+        |endpoint: &LinkEndpoint| set_up_endpoint(*endpoint, &control, spec, congestion_control);
+    endpoints.iter().map(set_up).collect()
 }
 
-fn set_up_end(
-    end: LinkEndpoint,
+fn set_up_endpoint(
+    endpoint: LinkEndpoint,
     control: &OwnedFd,
     spec: &HostSpec,
     congestion_control: Option<&str>,
-) -> Result<OwnedFd, LabError> {
-    let device = &end.device();
+) -> Result<OwnedFd, TestbedError> {
+    let device = &endpoint.device();
     let tun = sys::open_tun(device).map_err(tun_error)?;
-    sys::set_mtu(control, device, end.mtu.cast_signed())
-        .step(|| format!("cannot set an MTU of {}", end.mtu))?;
-    set_queue_length(device, DEVICE_QUEUE)
-        .step(|| format!("cannot set a device queue of {DEVICE_QUEUE} packets"))?;
-    sys::set_address(control, device, end.address, NETMASK)
-        .step(|| format!("cannot set the address {}", end.address))?;
-    sys::set_up(control, device).step(|| format!("cannot bring up the device {device}"))?;
+    sys::set_mtu(control, device, endpoint.mtu.cast_signed())
+        .step(|| format!("cannot set an MTU of {}", endpoint.mtu))?;
+    set_queue_length(device, DEVICE_QUEUE_PACKETS)
+        .step(|| format!("cannot set a device queue of {DEVICE_QUEUE_PACKETS} packets"))?;
+    sys::set_address(control, device, endpoint.address, NETMASK)
+        .step(|| format!("cannot set the address {}", endpoint.address))?;
+    sys::bring_up(control, device).step(|| format!("cannot bring up the device {device}"))?;
     let route = Route {
-        to: end.peer,
+        destination: endpoint.peer,
         interface: device,
         congestion_control,
         initial_window: spec.initial_window,
     };
-    route.add().step(|| format!("cannot add a route to {}", end.peer))?;
+    route.add().step(|| format!("cannot add a route to {}", endpoint.peer))?;
     Ok(tun)
 }
 
-fn check_congestion_control(spec: &HostSpec) -> Result<(), LabError> {
+fn check_congestion_control(spec: &HostSpec) -> Result<(), TestbedError> {
     let Some(name) = spec.congestion_control.as_deref() else { return Ok(()) };
     let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
     let available = fs::read_to_string(path).step(|| format!("cannot read {path}"))?;
     // The kernel may load one that is not in the list when a socket requests it.
-    if available.split_whitespace().any(|known| known == name) || loads(name) {
+    if available.split_whitespace().any(|known| known == name) || can_use_congestion_control(name) {
         return Ok(());
     }
     let available = available.trim().to_owned();
-    Err(LabError::CongestionControl { name: name.to_owned(), available })
+    Err(TestbedError::CongestionControl { name: name.to_owned(), available })
 }
 
 /// Returns whether a socket can use this congestion control.
-pub(super) fn loads(name: &str) -> bool {
+pub(super) fn can_use_congestion_control(name: &str) -> bool {
     socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)
         .and_then(|socket| rustix::net::sockopt::set_tcp_congestion(&socket, name))
         .is_ok()
 }
 
-fn write_sysctl(name: &str, value: &str) -> Result<(), LabError> {
+fn write_sysctl(name: &str, value: &str) -> Result<(), TestbedError> {
     let path = format!("/proc/sys/net/{name}");
     fs::write(&path, value).step(|| format!("cannot write {value:?} to {path}"))
 }
 
-fn tun_error(cause: io::Error) -> LabError {
+fn tun_error(cause: io::Error) -> TestbedError {
     let missing = match cause.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::NOENT | Errno::NODEV | Errno::NXIO) => Missing::Tun,
-        Some(Errno::ACCESS | Errno::PERM) => Missing::TunAccess,
-        _ => return LabError::Setup { step: "cannot create a TUN device".into(), cause },
+        Some(Errno::NOENT | Errno::NODEV | Errno::NXIO) => MissingRequirement::Tun,
+        Some(Errno::ACCESS | Errno::PERM) => MissingRequirement::TunAccess,
+        _ => return TestbedError::Setup { step: "cannot create a TUN device".into(), cause },
     };
-    LabError::missing(missing, cause)
+    TestbedError::missing(missing, cause)
 }

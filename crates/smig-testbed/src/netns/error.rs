@@ -6,7 +6,7 @@ use smig_link::SpecError;
 
 /// A requirement that the machine lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Missing {
+pub enum MissingRequirement {
     /// Neither root's capabilities nor user namespaces are available.
     UserNamespace,
     /// A user namespace was requested after the process had started threads.
@@ -19,7 +19,7 @@ pub enum Missing {
     TunAccess,
 }
 
-impl Missing {
+impl MissingRequirement {
     /// Returns advice for the operator, in complete sentences.
     const fn advice(self) -> &'static str {
         match self {
@@ -63,12 +63,12 @@ impl Missing {
 /// An error of the testbed. The message includes the kernel's error, which is
 /// therefore not a separate source.
 #[derive(Debug, thiserror::Error)]
-pub enum LabError {
+pub enum TestbedError {
     /// The machine lacks a requirement that the operator can provide.
     #[error("{} ({cause}). {}", missing.what(), missing.advice())]
     Missing {
         /// The requirement.
-        missing: Missing,
+        missing: MissingRequirement,
         /// The kernel's error.
         cause: io::Error,
     },
@@ -96,25 +96,25 @@ pub enum LabError {
     },
 }
 
-impl LabError {
+impl TestbedError {
     /// Returns whether the machine lacks a requirement, so that a test may be skipped.
     #[must_use]
-    pub const fn is_missing(&self) -> bool {
+    pub const fn is_missing_requirement(&self) -> bool {
         matches!(self, Self::Missing { .. })
     }
 
-    pub(super) fn missing(missing: Missing, cause: impl Into<io::Error>) -> Self {
+    pub(super) fn missing(missing: MissingRequirement, cause: impl Into<io::Error>) -> Self {
         Self::Missing { missing, cause: cause.into() }
     }
 }
 
 /// Adds the failed step to an I/O error.
 pub(super) trait Step<T> {
-    fn step(self, step: impl FnOnce() -> String) -> Result<T, LabError>;
+    fn step(self, step: impl FnOnce() -> String) -> Result<T, TestbedError>;
 }
 
 impl<T, E: Into<io::Error>> Step<T> for Result<T, E> {
-    fn step(self, step: impl FnOnce() -> String) -> Result<T, LabError> {
-        self.map_err(|cause| LabError::Setup { step: step(), cause: cause.into() })
+    fn step(self, step: impl FnOnce() -> String) -> Result<T, TestbedError> {
+        self.map_err(|cause| TestbedError::Setup { step: step(), cause: cause.into() })
     }
 }

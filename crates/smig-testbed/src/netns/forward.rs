@@ -16,17 +16,19 @@ use rustix::time::{
     ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
     timerfd_create, timerfd_settime,
 };
-use smig_link::{EnqueueResult, Lateness, Link, LinkCounters, LinkReport, Scheduling, Time};
+use smig_link::{
+    EnqueueResult, LatenessHistogram, Link, LinkCounters, LinkReport, Scheduling, Time,
+};
 
-use super::error::{LabError, Step};
+use super::error::{Step, TestbedError};
 use super::pcap::Capture;
 use super::sys;
 use super::testbed::BoxedLog;
 
 /// Maximum number of packets read from one device before the other is served.
-const BATCH: usize = 32;
-/// Maximum number of buffers kept for reuse.
-const SPARE_BUFFERS: usize = 1024;
+const MAX_BATCH_PACKETS: usize = 32;
+/// Maximum number of buffers held for reuse.
+const MAX_SPARE_BUFFERS: usize = 1024;
 
 /// The two ends of one direction and the link between them.
 pub(super) struct LinkDirection {
@@ -45,17 +47,17 @@ pub(super) struct Captures {
 /// Handle of the running thread, which stops when this is dropped.
 #[derive(Debug)]
 pub(super) struct Forwarder {
-    wake: Arc<OwnedFd>,
+    wake_fd: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<ForwarderState>>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ForwarderState {
     counters: [LinkCounters; 2],
-    lateness: Lateness,
+    lateness: LatenessHistogram,
     scheduling: Scheduling,
-    orders: ForwarderControl,
+    control: ForwarderControl,
 }
 
 /// Requests from other threads.
@@ -67,43 +69,43 @@ struct ForwarderControl {
 }
 
 impl Forwarder {
-    /// Starts forwarding packets of at most `largest` bytes, to the client and to
-    /// the server.
+    /// Starts forwarding packets of at most `max_packet` bytes, to the client and
+    /// to the server.
     pub(super) fn start(
         directions: [LinkDirection; 2],
         captures: Captures,
-        largest: usize,
-    ) -> Result<Self, LabError> {
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+        max_packet: usize,
+    ) -> Result<Self, TestbedError> {
+        let wake_fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .step(|| "cannot create an eventfd".into())?;
-        let wake = Arc::new(wake);
+        let wake_fd = Arc::new(wake_fd);
         let timer = timerfd_create(
             TimerfdClockId::Monotonic,
             TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
         )
         .step(|| "cannot create a timer".into())?;
-        let shared = Arc::new(Mutex::new(Shared {
+        let shared = Arc::new(Mutex::new(ForwarderState {
             counters: Default::default(),
-            lateness: Lateness::default(),
+            lateness: LatenessHistogram::default(),
             scheduling: Scheduling::Ordinary,
-            orders: ForwarderControl::default(),
+            control: ForwarderControl::default(),
         }));
-        let carrier = ForwardLoop {
+        let forward_loop = ForwardLoop {
             directions,
             captures,
-            largest,
+            max_packet,
             timer,
-            armed: None,
-            wake: Arc::clone(&wake),
+            armed_for: None,
+            wake_fd: Arc::clone(&wake_fd),
             shared: Arc::clone(&shared),
             buffers: Vec::new(),
-            late: Vec::new(),
+            unpublished_lateness: Vec::new(),
         };
         let thread = thread::Builder::new()
             .name("link".into())
-            .spawn(move || carrier.run())
+            .spawn(move || forward_loop.run())
             .step(|| "cannot start a thread".into())?;
-        Ok(Self { wake, thread: Some(thread), shared })
+        Ok(Self { wake_fd, thread: Some(thread), shared })
     }
 
     pub(super) fn report(&self) -> LinkReport {
@@ -116,19 +118,19 @@ impl Forwarder {
         }
     }
 
-    pub(super) fn restart_clock(&self, from: Time) {
-        lock(&self.shared).orders.restart = Some(from);
+    pub(super) fn restart_clock(&self, origin: Time) {
+        lock(&self.shared).control.restart = Some(origin);
         self.wake();
     }
 
     /// Clears the lateness histogram.
     pub(super) fn reset_lateness(&self) {
-        lock(&self.shared).lateness = Lateness::default();
+        lock(&self.shared).lateness = LatenessHistogram::default();
     }
 
     /// Stops the thread and waits for it.
     pub(super) fn stop(&mut self) {
-        lock(&self.shared).orders.stop = true;
+        lock(&self.shared).control.stop = true;
         self.wake();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -137,7 +139,7 @@ impl Forwarder {
 
     fn wake(&self) {
         // Fails only if the counter would overflow; the thread is then already woken.
-        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+        let _ = rustix::io::write(&self.wake_fd, &1_u64.to_ne_bytes());
     }
 }
 
@@ -150,21 +152,21 @@ impl Drop for Forwarder {
 struct ForwardLoop {
     directions: [LinkDirection; 2],
     captures: Captures,
-    largest: usize,
+    max_packet: usize,
     timer: OwnedFd,
     /// Time the timer is set to.
-    armed: Option<Time>,
-    wake: Arc<OwnedFd>,
-    shared: Arc<Mutex<Shared>>,
+    armed_for: Option<Time>,
+    wake_fd: Arc<OwnedFd>,
+    shared: Arc<Mutex<ForwarderState>>,
     buffers: Vec<Vec<u8>>,
     /// Lateness values not yet in `shared`.
-    late: Vec<Duration>,
+    unpublished_lateness: Vec<Duration>,
 }
 
 impl ForwardLoop {
     fn run(mut self) {
         // Without these capabilities the thread still runs; the report's lateness shows the effect.
-        let real_time = sys::run_in_real_time().is_ok();
+        let real_time = sys::set_realtime_scheduling().is_ok();
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         if real_time {
             lock(&self.shared).scheduling = Scheduling::RealTime;
@@ -173,7 +175,7 @@ impl ForwardLoop {
             let mut read = 0;
             for direction in 0..2 {
                 self.deliver();
-                read += self.take_in(direction);
+                read += self.read_packets(direction);
             }
             self.deliver();
             self.publish();
@@ -188,14 +190,14 @@ impl ForwardLoop {
         }
     }
 
-    /// Reads packets that a host has sent; returns how many.
-    fn take_in(&mut self, direction: usize) -> usize {
-        for count in 0..BATCH {
+    /// Reads packets that a host has sent into the link; returns their number.
+    fn read_packets(&mut self, direction: usize) -> usize {
+        for count in 0..MAX_BATCH_PACKETS {
             let mut buffer = self.buffers.pop().unwrap_or_default();
-            buffer.resize(self.largest, 0);
+            buffer.resize(self.max_packet, 0);
             let LinkDirection { from, link, .. } = &mut self.directions[direction];
             let Ok(length) = rustix::io::read(&**from, &mut buffer[..]) else {
-                self.keep(buffer);
+                self.recycle(buffer);
                 return count;
             };
             buffer.truncate(length);
@@ -203,15 +205,15 @@ impl ForwardLoop {
             if let Some(capture) = self.captures.at_source(direction) {
                 capture.record(now, &buffer);
             }
-            let refused = match link.enqueue(now, buffer) {
+            let free_buffer = match link.enqueue(now, buffer) {
                 EnqueueResult::Dropped(buffer) => Some(buffer),
                 EnqueueResult::Accepted => link.reclaim(),
             };
-            if let Some(buffer) = refused {
-                self.keep(buffer);
+            if let Some(buffer) = free_buffer {
+                self.recycle(buffer);
             }
         }
-        BATCH
+        MAX_BATCH_PACKETS
     }
 
     /// Writes every packet that is due.
@@ -223,23 +225,23 @@ impl ForwardLoop {
                 // The device accepts or drops the packet, and counts drops itself.
                 let _ = rustix::io::write(&**to, &arrival.packet);
                 let now = now();
-                self.late.push(now.since(arrival.due));
+                self.unpublished_lateness.push(now.since(arrival.due));
                 if let Some(capture) = self.captures.at_destination(direction) {
                     capture.record(now, &arrival.packet);
                 }
-                self.keep(arrival.packet);
+                self.recycle(arrival.packet);
             }
         }
     }
 
     fn sleep(&mut self) -> Result<Wake, Errno> {
         let next = self.directions.iter().filter_map(|direction| direction.link.next_event()).min();
-        if next != self.armed {
+        if next != self.armed_for {
             arm(&self.timer, next)?;
-            self.armed = next;
+            self.armed_for = next;
         }
         let [to_client, to_server] = &self.directions;
-        let mut fds = [&*self.wake, &self.timer, &*to_client.from, &*to_server.from]
+        let mut fds = [&*self.wake_fd, &self.timer, &*to_client.from, &*to_server.from]
             .map(|fd: &OwnedFd| readable(fd.as_fd()));
         match poll(&mut fds, None) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -249,18 +251,19 @@ impl ForwardLoop {
         if fds[2..].iter().any(|fd| fd.revents().intersects(broken)) {
             return Err(Errno::IO);
         }
-        let [woken, rang] = [0, 1].map(|index: usize| fds[index].revents().contains(PollFlags::IN));
-        if rang {
+        let [woken, timer_fired] =
+            [0, 1].map(|index: usize| fds[index].revents().contains(PollFlags::IN));
+        if timer_fired {
             // Forces the timer to be set again, which also clears its readiness.
-            self.armed = Some(Time::ZERO);
+            self.armed_for = Some(Time::ZERO);
         }
-        Ok(if woken { self.obey() } else { Wake::Work })
+        Ok(if woken { self.handle_requests() } else { Wake::Work })
     }
 
     /// Handles requests of other threads.
-    fn obey(&mut self) -> Wake {
-        let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
-        let ForwarderControl { stop, restart } = std::mem::take(&mut lock(&self.shared).orders);
+    fn handle_requests(&mut self) -> Wake {
+        let _ = rustix::io::read(&*self.wake_fd, &mut [0; 8]);
+        let ForwarderControl { stop, restart } = std::mem::take(&mut lock(&self.shared).control);
         if let Some(from) = restart {
             for direction in &mut self.directions {
                 direction.link.start_at(from);
@@ -273,11 +276,11 @@ impl ForwardLoop {
         let counters = [0, 1].map(|index: usize| self.directions[index].link.counters());
         let mut shared = lock(&self.shared);
         shared.counters = counters;
-        self.late.drain(..).for_each(|late| shared.lateness.record(late));
+        self.unpublished_lateness.drain(..).for_each(|late| shared.lateness.record(late));
     }
 
-    fn keep(&mut self, buffer: Vec<u8>) {
-        if self.buffers.len() < SPARE_BUFFERS {
+    fn recycle(&mut self, buffer: Vec<u8>) {
+        if self.buffers.len() < MAX_SPARE_BUFFERS {
             self.buffers.push(buffer);
         }
     }
@@ -299,7 +302,7 @@ enum Wake {
     Stop,
 }
 
-fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+fn lock(shared: &Mutex<ForwarderState>) -> MutexGuard<'_, ForwarderState> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

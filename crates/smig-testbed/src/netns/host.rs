@@ -1,4 +1,4 @@
-//! One host: a network namespace with a TUN device for each link.
+//! A host: a network namespace with a TUN device for each link.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -13,7 +13,7 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space}
 
 use super::child::Child;
 use super::device::{self, LinkEndpoint};
-use super::error::{LabError, Missing, Step};
+use super::error::{MissingRequirement, Step, TestbedError};
 use super::host_spec::HostSpec;
 use super::net_dev::device_counts;
 use super::sys;
@@ -22,24 +22,24 @@ use super::sys;
 #[derive(Debug, Clone)]
 pub struct Host {
     name: &'static str,
-    ends: Arc<[LinkEndpoint]>,
+    endpoints: Arc<[LinkEndpoint]>,
     namespace: Arc<OwnedFd>,
 }
 
 impl Host {
-    /// Creates a namespace with a device for each end, on a temporary thread, so
-    /// that the calling thread stays in its namespace.
-    pub(super) fn make(
+    /// Creates a namespace with a device for each endpoint, on a temporary thread,
+    /// so that the calling thread stays in its namespace.
+    pub(super) fn create(
         name: &'static str,
-        ends: Vec<LinkEndpoint>,
+        endpoints: Vec<LinkEndpoint>,
         spec: HostSpec,
-    ) -> Result<(Self, Vec<OwnedFd>), LabError> {
+    ) -> Result<(Self, Vec<OwnedFd>), TestbedError> {
         thread::Builder::new()
-            .name(format!("make-{name}"))
+            .name(format!("create-{name}"))
             .spawn(move || {
                 let namespace = Arc::new(new_namespace()?);
-                let tuns = device::set_up(&ends, &spec)?;
-                Ok((Self { name, ends: ends.into(), namespace }, tuns))
+                let tuns = device::set_up(&endpoints, &spec)?;
+                Ok((Self { name, endpoints: endpoints.into(), namespace }, tuns))
             })
             .step(|| "cannot start a thread".into())?
             .join()
@@ -47,8 +47,8 @@ impl Host {
     }
 
     /// Creates a host without links, for comparison with the kernel's own emulation.
-    pub(crate) fn bare(name: &'static str) -> Result<Self, LabError> {
-        Self::make(name, Vec::new(), HostSpec::default()).map(|(host, _)| host)
+    pub(crate) fn without_links(name: &'static str) -> Result<Self, TestbedError> {
+        Self::create(name, Vec::new(), HostSpec::default()).map(|(host, _)| host)
     }
 
     /// Returns the host's address on the first link.
@@ -61,18 +61,18 @@ impl Host {
     /// (0.0.0.0) if there is no such link.
     #[must_use]
     pub fn address_on(&self, link: usize) -> Ipv4Addr {
-        self.ends.get(link).map_or(Ipv4Addr::UNSPECIFIED, |end| end.address)
+        self.endpoints.get(link).map_or(Ipv4Addr::UNSPECIFIED, |end| end.address)
     }
 
     /// Returns the host's addresses, one on each link.
     pub fn addresses(&self) -> impl Iterator<Item = Ipv4Addr> + '_ {
-        self.ends.iter().map(|end| end.address)
+        self.endpoints.iter().map(|end| end.address)
     }
 
     /// Returns the name of the host's device on a link, counted from 0.
     #[must_use]
     pub fn device_on(&self, link: usize) -> Option<String> {
-        self.ends.get(link).map(|end| end.device())
+        self.endpoints.get(link).map(|end| end.device())
     }
 
     /// Returns the host's network namespace.
@@ -122,8 +122,8 @@ impl Host {
     /// When the host cannot be entered.
     pub fn has_congestion_control(&self, name: &str) -> io::Result<bool> {
         let name = name.to_owned();
-        let loads = move || device::loads(&name);
-        Ok(self.run(loads)?.join().expect("opening a socket does not panic"))
+        let check = move || device::can_use_congestion_control(&name);
+        Ok(self.run(check)?.join().expect("opening a socket does not panic"))
     }
 
     /// Returns the number of packets that the host's devices dropped, in either
@@ -133,21 +133,21 @@ impl Host {
     /// When the kernel's counters cannot be read.
     pub fn device_drops(&self) -> io::Result<u64> {
         let counts = self.run(device_counts)?.join().expect("reading a file does not panic")?;
-        let drops = |end: &LinkEndpoint| {
-            let name = end.device();
+        let drops = |endpoint: &LinkEndpoint| {
+            let name = endpoint.device();
             let device = counts.iter().find(|device| device.name == name);
             device
                 .map(|device| device.drops)
-                .ok_or_else(|| io::Error::other(format!("the host's device {name} is gone")))
+                .ok_or_else(|| io::Error::other(format!("the host has lost its device {name}")))
         };
-        self.ends.iter().map(drops).sum()
+        self.endpoints.iter().map(drops).sum()
     }
 }
 
 /// Moves the calling thread into a new network namespace and returns it.
-fn new_namespace() -> Result<OwnedFd, LabError> {
+fn new_namespace() -> Result<OwnedFd, TestbedError> {
     sys::unshare(UnshareFlags::NEWNET)
-        .map_err(|errno| LabError::missing(Missing::NetworkNamespace, errno))?;
+        .map_err(|errno| TestbedError::missing(MissingRequirement::NetworkNamespace, errno))?;
     let path = "/proc/thread-self/ns/net";
     rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
         .step(|| format!("cannot open {path}"))
@@ -158,8 +158,10 @@ fn new_namespace() -> Result<OwnedFd, LabError> {
 pub struct HostThread<T>(JoinHandle<Option<T>>);
 
 impl<T: Send + 'static> HostThread<T> {
-    /// Runs `work` on a new thread in the network namespace of the calling one.
-    pub(super) fn here(work: impl FnOnce() -> T + Send + 'static) -> io::Result<Self> {
+    /// Runs `work` on a new thread in the network namespace of the calling thread.
+    pub(super) fn in_current_namespace(
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<Self> {
         thread::Builder::new().spawn(|| Some(work())).map(Self)
     }
 }
@@ -170,7 +172,7 @@ impl<T> HostThread<T> {
     /// # Errors
     /// The work's panic, as from [`JoinHandle::join`].
     pub fn join(self) -> thread::Result<T> {
-        self.0.join().map(|value| value.expect("run() has seen the thread enter the host"))
+        self.0.join().map(|value| value.expect("run() checks that the thread enters the host"))
     }
 
     /// Returns whether the work has ended.

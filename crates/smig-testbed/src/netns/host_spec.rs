@@ -37,14 +37,14 @@ impl HostSpec {
 
     /// Sets the minimum, initial and maximum send buffer (`tcp_wmem`), in bytes.
     #[must_use]
-    pub fn send_buffer(self, least: u64, initial: u64, most: u64) -> Self {
-        self.sysctl("ipv4/tcp_wmem", &format!("{least} {initial} {most}"))
+    pub fn send_buffer(self, min: u64, initial: u64, max: u64) -> Self {
+        self.sysctl("ipv4/tcp_wmem", &format!("{min} {initial} {max}"))
     }
 
     /// Sets the minimum, initial and maximum receive buffer (`tcp_rmem`), in bytes.
     #[must_use]
-    pub fn receive_buffer(self, least: u64, initial: u64, most: u64) -> Self {
-        self.sysctl("ipv4/tcp_rmem", &format!("{least} {initial} {most}"))
+    pub fn receive_buffer(self, min: u64, initial: u64, max: u64) -> Self {
+        self.sysctl("ipv4/tcp_rmem", &format!("{min} {initial} {max}"))
     }
 
     /// Sets any per-namespace sysctl below `/proc/sys/net`, for example

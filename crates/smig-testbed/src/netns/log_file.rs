@@ -1,7 +1,7 @@
 //! The log of a direction in a file, written while the link runs.
 //!
 //! Comma-separated values, one line per event: time in nanoseconds of
-//! `CLOCK_MONOTONIC`, the event's name (see [`LinkEventKind::word`]), bytes of
+//! `CLOCK_MONOTONIC`, the event's name (see [`LinkEventKind::name`]), bytes of
 //! the packet, the queue's packets and bytes after the event, and the packet's
 //! ports (0 if it has none).
 
@@ -11,24 +11,25 @@ use std::path::Path;
 
 use smig_link::{LinkEvent, LinkEventKind, LinkLog, Ports, Time};
 
-use super::spool::{Outcome, Spool};
+use super::spool::{Spool, WriterResult};
 
-const HEAD: &str = "nanoseconds,event,bytes,queue_packets,queue_bytes,source_port,destination_port";
+const HEADER: &str =
+    "nanoseconds,event,bytes,queue_packets,queue_bytes,source_port,destination_port";
 
-/// Writes a link's log to a file. The file is complete when this has been
-/// dropped, which the testbed does when its links stop.
+/// Writes a link's log to a file. The file is complete once this is dropped,
+/// which the testbed does when its links stop.
 #[derive(Debug)]
 pub struct LogFile(Spool<LinkEvent>);
 
 /// The result of writing a [`LogFile`].
 #[derive(Debug, Clone)]
-pub struct LogFileOutcome(Outcome);
+pub struct LogFileOutcome(WriterResult);
 
 impl LogFileOutcome {
     /// Checks for write errors.
     ///
     /// # Errors
-    /// The error so far; returned once.
+    /// The writer's error, if there is one; returned once.
     pub fn check(&self) -> io::Result<()> {
         self.0.take()
     }
@@ -43,16 +44,16 @@ impl LogFile {
         let format = |events: &[LinkEvent], to: &mut Vec<u8>| {
             for event in events {
                 let LinkEvent { at, kind, bytes, ports, queue_packets, queue_bytes } = event;
-                let (at, word) = (at.as_nanos(), kind.word());
+                let (at, name) = (at.as_nanos(), kind.name());
                 let Ports { source, destination } = ports;
                 // Writing to memory does not fail.
                 let _ = writeln!(
                     to,
-                    "{at},{word},{bytes},{queue_packets},{queue_bytes},{source},{destination}"
+                    "{at},{name},{bytes},{queue_packets},{queue_bytes},{source},{destination}"
                 );
             }
         };
-        let (spool, outcome) = Spool::create(path, format!("{HEAD}\n").as_bytes(), format)?;
+        let (spool, outcome) = Spool::create(path, format!("{HEADER}\n").as_bytes(), format)?;
         Ok((Self(spool), LogFileOutcome(outcome)))
     }
 
@@ -64,7 +65,7 @@ impl LogFile {
         let mut events = Vec::new();
         for (index, line) in BufReader::new(File::open(path)?).lines().enumerate() {
             let line = line?;
-            if index == 0 && line == HEAD {
+            if index == 0 && line == HEADER {
                 continue;
             }
             let event = parse(&line).ok_or_else(|| {
@@ -88,7 +89,7 @@ fn parse(line: &str) -> Option<LinkEvent> {
     let mut fields = line.split(',');
     let event = LinkEvent {
         at: Time::from_nanos(fields.next()?.parse().ok()?),
-        kind: LinkEventKind::from_word(fields.next()?)?,
+        kind: LinkEventKind::from_name(fields.next()?)?,
         bytes: fields.next()?.parse().ok()?,
         queue_packets: fields.next()?.parse().ok()?,
         queue_bytes: fields.next()?.parse().ok()?,
@@ -106,9 +107,9 @@ mod tests {
     use smig_link::DropReason;
 
     #[test]
-    fn what_is_written_is_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("log.csv");
+    fn a_log_file_round_trips() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log.csv");
         let kinds = [LinkEventKind::Enqueue, LinkEventKind::Dequeue]
             .into_iter()
             .chain(DropReason::ALL.map(LinkEventKind::Drop));
@@ -133,12 +134,12 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_line_is_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("log.csv");
-        std::fs::write(&path, format!("{HEAD}\n1,enqueue,1,1,1,443,2\n1,lost,1\n")).unwrap();
+    fn an_invalid_line_is_reported() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log.csv");
+        std::fs::write(&path, format!("{HEADER}\n1,enqueue,1,1,1,443,2\n1,lost,1\n")).unwrap();
         let error = LogFile::read(&path).unwrap_err().to_string();
         assert!(error.contains("line 3") && error.contains("1,lost,1"), "{error}");
-        assert!(LogFile::create(&folder.path().join("no/such/folder")).is_err());
+        assert!(LogFile::create(&directory.path().join("no/such/directory")).is_err());
     }
 }

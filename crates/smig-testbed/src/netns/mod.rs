@@ -38,13 +38,13 @@ mod sys;
 mod testbed;
 
 pub use child::Child;
-pub use error::{LabError, Missing};
+pub use error::{MissingRequirement, TestbedError};
 pub use forward::now;
 pub use host::{Host, HostThread};
 pub use host_spec::HostSpec;
 pub use log_file::{LogFile, LogFileOutcome};
 pub use net_dev::{DeviceCounts, device_counts};
 pub use privilege::{Privilege, enter_user_namespace, raise_ambient_caps};
-pub(crate) use sys::run_in_real_time;
-pub use testbed::{BoxedLog, Builder, CaptureSpec, LinkSetup, Testbed};
+pub(crate) use sys::set_realtime_scheduling;
+pub use testbed::{BoxedLog, CaptureSpec, LinkSetup, Testbed, TestbedBuilder};
 pub(crate) use testbed::{Direction, seed_of};

@@ -17,7 +17,7 @@ pub struct DeviceCounts {
 /// Returns the counters of all devices of the calling thread's host.
 ///
 /// # Errors
-/// The kernel's table cannot be read.
+/// When the kernel's table cannot be read.
 pub fn device_counts() -> io::Result<Vec<DeviceCounts>> {
     Ok(parse(&fs::read_to_string("/proc/thread-self/net/dev")?))
 }

@@ -6,7 +6,7 @@
 //! the initial network namespace, that sysctl rejects every algorithm that is not in
 //! `tcp_allowed_congestion_control`, and that list is global.
 //!
-//! Written here: two requests are shorter than the crates that know all of netlink.
+//! No crate is used: two requests need less code than a crate for all of netlink.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -18,7 +18,7 @@ use rustix::net::{
 /// A host route.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Route<'a> {
-    pub(super) to: Ipv4Addr,
+    pub(super) destination: Ipv4Addr,
     pub(super) interface: &'a str,
     pub(super) congestion_control: Option<&'a str>,
     /// In segments.
@@ -56,7 +56,7 @@ impl Route<'_> {
         let mut body = vec![AF_INET, 32, 0, 0];
         body.extend([RT_TABLE_MAIN, RTPROT_STATIC, RT_SCOPE_LINK, RTN_UNICAST]);
         body.extend(0_u32.to_ne_bytes()); // flags
-        attribute(&mut body, RTA_DST, &self.to.octets());
+        attribute(&mut body, RTA_DST, &self.destination.octets());
         attribute(&mut body, RTA_OIF, &interface.to_ne_bytes());
         let mut metrics = Vec::new();
         if let Some(name) = self.congestion_control {
@@ -95,25 +95,25 @@ fn request(kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
 
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
     send(&socket, &message, SendFlags::empty())?;
-    let mut answer = [0_u8; 1024];
-    let (length, _) = recv(&socket, &mut answer, RecvFlags::empty())?;
-    acknowledged(&answer[..length])
+    let mut response = [0_u8; 1024];
+    let (length, _) = recv(&socket, &mut response, RecvFlags::empty())?;
+    parse_ack(&response[..length])
 }
 
 /// Appends a netlink attribute, padded to four bytes.
-fn attribute(to: &mut Vec<u8>, kind: u16, value: &[u8]) {
+fn attribute(buffer: &mut Vec<u8>, kind: u16, value: &[u8]) {
     let length = u16::try_from(value.len() + 4).expect("attributes of some dozen bytes");
-    to.extend(length.to_ne_bytes());
-    to.extend(kind.to_ne_bytes());
-    to.extend(value);
-    to.resize(to.len().next_multiple_of(4), 0);
+    buffer.extend(length.to_ne_bytes());
+    buffer.extend(kind.to_ne_bytes());
+    buffer.extend(value);
+    buffer.resize(buffer.len().next_multiple_of(4), 0);
 }
 
 /// Parses the kernel's response: an error message whose code is 0 on success.
-fn acknowledged(answer: &[u8]) -> io::Result<()> {
-    let unexpected = || io::Error::other("netlink returned a message that is not a status");
-    let kind = answer.get(4..6).and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes);
-    let code = answer.get(16..20).and_then(|bytes| bytes.try_into().ok()).map(i32::from_ne_bytes);
+fn parse_ack(response: &[u8]) -> io::Result<()> {
+    let unexpected = || io::Error::other("netlink's response is not an acknowledgement");
+    let kind = response.get(4..6).and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes);
+    let code = response.get(16..20).and_then(|bytes| bytes.try_into().ok()).map(i32::from_ne_bytes);
     match (kind, code) {
         (Some(NLMSG_ERROR), Some(0)) => Ok(()),
         (Some(NLMSG_ERROR), Some(code)) => Err(io::Error::from_raw_os_error(-code)),
@@ -141,12 +141,12 @@ mod tests {
 
     #[test]
     fn the_kernels_refusal_becomes_an_error() {
-        let mut answer = vec![0_u8; 36];
-        answer[4..6].copy_from_slice(&NLMSG_ERROR.to_ne_bytes());
-        assert!(acknowledged(&answer).is_ok());
-        answer[16..20].copy_from_slice(&(-libc::ENETUNREACH).to_ne_bytes());
-        let error = acknowledged(&answer).unwrap_err();
+        let mut response = vec![0_u8; 36];
+        response[4..6].copy_from_slice(&NLMSG_ERROR.to_ne_bytes());
+        assert!(parse_ack(&response).is_ok());
+        response[16..20].copy_from_slice(&(-libc::ENETUNREACH).to_ne_bytes());
+        let error = parse_ack(&response).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENETUNREACH));
-        assert!(acknowledged(&answer[..10]).is_err());
+        assert!(parse_ack(&response[..10]).is_err());
     }
 }

@@ -10,7 +10,7 @@ use rustix::thread::{
     set_capabilities,
 };
 
-use super::error::{LabError, Missing, Step};
+use super::error::{MissingRequirement, Step, TestbedError};
 use super::sys;
 
 /// Source of the capabilities to create network namespaces.
@@ -18,7 +18,7 @@ use super::sys;
 pub enum Privilege {
     /// The process already had them.
     Root,
-    /// A new user namespace. The process keeps its user and group IDs: files that
+    /// A new user namespace. The process retains its user and group IDs: files that
     /// it writes belong to the user that started it.
     UserNamespace,
 }
@@ -30,8 +30,8 @@ pub enum Privilege {
 /// rejects it for a process with more than one thread.
 ///
 /// # Errors
-/// [`LabError::Missing`] if user namespaces are forbidden, with advice.
-pub fn enter_user_namespace() -> Result<Privilege, LabError> {
+/// [`TestbedError::Missing`] if user namespaces are forbidden, with advice.
+pub fn enter_user_namespace() -> Result<Privilege, TestbedError> {
     let needed = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
     if capabilities(None).is_ok_and(|sets| sets.effective.contains(needed)) {
         return Ok(Privilege::Root);
@@ -39,37 +39,37 @@ pub fn enter_user_namespace() -> Result<Privilege, LabError> {
     let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
     sys::unshare(UnshareFlags::NEWUSER).map_err(|errno| {
         let missing = match errno {
-            Errno::INVAL => Missing::CalledTooLate,
-            _ => Missing::UserNamespace,
+            Errno::INVAL => MissingRequirement::CalledTooLate,
+            _ => MissingRequirement::UserNamespace,
         };
-        LabError::missing(missing, errno)
+        TestbedError::missing(missing, errno)
     })?;
     // A group map is only allowed after setgroups() is denied.
-    write_own("setgroups", "deny")?;
-    write_own("uid_map", &format!("{uid} {uid} 1"))?;
-    write_own("gid_map", &format!("{gid} {gid} 1"))?;
+    write_proc_self("setgroups", "deny")?;
+    write_proc_self("uid_map", &format!("{uid} {uid} 1"))?;
+    write_proc_self("gid_map", &format!("{gid} {gid} 1"))?;
     Ok(Privilege::UserNamespace)
 }
 
-/// Lets programs that the calling thread starts enter hosts: passes `CAP_SYS_ADMIN` on to them as an
+/// Allows programs started by the calling thread to enter hosts: they inherit `CAP_SYS_ADMIN` as an
 /// ambient capability. Root's programs do not need this; in a user namespace, `execve` drops
 /// capabilities that are not ambient.
 ///
 /// # Errors
 /// When the process itself does not have that capability.
 pub fn raise_ambient_caps() -> io::Result<()> {
-    let right = CapabilitySet::SYS_ADMIN;
-    let own = capabilities(None)?;
-    let sets = CapabilitySets { inheritable: own.inheritable | right, ..own };
+    let capability = CapabilitySet::SYS_ADMIN;
+    let current = capabilities(None)?;
+    let sets = CapabilitySets { inheritable: current.inheritable | capability, ..current };
     set_capabilities(None, sets)?;
-    Ok(configure_capability_in_ambient_set(right, true)?)
+    Ok(configure_capability_in_ambient_set(capability, true)?)
 }
 
-fn write_own(file: &str, text: &str) -> Result<(), LabError> {
+fn write_proc_self(file: &str, text: &str) -> Result<(), TestbedError> {
     let path = format!("/proc/self/{file}");
     match fs::write(&path, text) {
         Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => {
-            Err(LabError::missing(Missing::UserNamespace, cause))
+            Err(TestbedError::missing(MissingRequirement::UserNamespace, cause))
         }
         result => result.step(|| format!("cannot write {path}")),
     }

@@ -2,7 +2,7 @@
 //!
 //! Items are buffered and sent in chunks to a thread that formats and writes
 //! them. If the disk is slower than the link, memory grows; no item is lost, and
-//! only the end waits for the disk.
+//! only `drop` waits for the disk.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
@@ -12,22 +12,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 /// Items per chunk.
-const CHUNK: usize = 4_096;
+const CHUNK_ITEMS: usize = 4_096;
 
-/// Writes items to a file, which is complete when this has been dropped.
+/// Writes items to a file, which is complete once this is dropped.
 #[derive(Debug)]
 pub(super) struct Spool<T> {
     chunk: Vec<T>,
-    size: usize,
+    chunk_items: usize,
     chunks: Option<Sender<Vec<T>>>,
     writer: Option<JoinHandle<()>>,
 }
 
 /// The writer's error, if there is one.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Outcome(Arc<Mutex<Option<io::Error>>>);
+pub(super) struct WriterResult(Arc<Mutex<Option<io::Error>>>);
 
-impl Outcome {
+impl WriterResult {
     /// Returns the error of the writer, once.
     pub(super) fn take(&self) -> io::Result<()> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
@@ -39,20 +39,20 @@ impl Outcome {
 }
 
 impl<T: Send + 'static> Spool<T> {
-    /// Creates a file that begins with `head`. `format` encodes each chunk.
+    /// Creates a file that begins with `header`. `format` encodes each chunk.
     pub(super) fn create(
         path: &Path,
-        head: &[u8],
+        header: &[u8],
         mut format: impl FnMut(&[T], &mut Vec<u8>) + Send + 'static,
-    ) -> io::Result<(Self, Outcome)> {
-        let named = |error: io::Error| {
+    ) -> io::Result<(Self, WriterResult)> {
+        let with_path = |error: io::Error| {
             io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display()))
         };
-        let mut file = BufWriter::new(File::create(path).map_err(named)?);
-        file.write_all(head).map_err(named)?;
+        let mut file = BufWriter::new(File::create(path).map_err(with_path)?);
+        file.write_all(header).map_err(with_path)?;
         let (chunks, incoming) = mpsc::channel::<Vec<T>>();
-        let outcome = Outcome::default();
-        let told = outcome.clone();
+        let outcome = WriterResult::default();
+        let writer_result = outcome.clone();
         let path = path.to_owned();
         let writer = thread::Builder::new().name("spool".into()).spawn(move || {
             let mut bytes = Vec::new();
@@ -64,43 +64,47 @@ impl<T: Send + 'static> Spool<T> {
             let result = incoming.iter().try_for_each(write).and_then(|()| file.flush());
             if let Err(error) = result {
                 let text = format!("cannot write {}: {error}", path.display());
-                told.set(io::Error::new(error.kind(), text));
+                writer_result.set(io::Error::new(error.kind(), text));
             }
         })?;
-        let spool =
-            Self { chunk: Vec::new(), size: CHUNK, chunks: Some(chunks), writer: Some(writer) };
+        let spool = Self {
+            chunk: Vec::new(),
+            chunk_items: CHUNK_ITEMS,
+            chunks: Some(chunks),
+            writer: Some(writer),
+        };
         Ok((spool, outcome))
     }
 
     /// Appends one item.
     pub(super) fn push(&mut self, item: T) {
         self.chunk.push(item);
-        self.pass_on_if_full();
+        self.flush_chunk_if_full();
     }
 
     /// Appends several items to one chunk.
     pub(super) fn extend(&mut self, items: impl IntoIterator<Item = T>) {
         self.chunk.extend(items);
-        self.pass_on_if_full();
+        self.flush_chunk_if_full();
     }
 
     /// Sets the number of items per chunk.
     pub(super) const fn with_chunks_of(mut self, items: usize) -> Self {
-        self.size = items;
+        self.chunk_items = items;
         self
     }
 
-    fn pass_on_if_full(&mut self) {
-        if self.chunk.len() >= self.size {
-            self.pass_on();
+    fn flush_chunk_if_full(&mut self) {
+        if self.chunk.len() >= self.chunk_items {
+            self.flush_chunk();
         }
     }
 
-    fn pass_on(&mut self) {
+    fn flush_chunk(&mut self) {
         let empty = Vec::with_capacity(self.chunk.len());
         let chunk = std::mem::replace(&mut self.chunk, empty);
         if let Some(chunks) = &self.chunks {
-            // Fails if the writer has ended after an error, which is in the outcome.
+            // Fails if the writer has ended after an error, which is in `WriterResult`.
             let _ = chunks.send(chunk);
         }
     }

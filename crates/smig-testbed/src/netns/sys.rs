@@ -1,5 +1,5 @@
 //! System calls without a safe wrapper: `unshare`, `pre_exec`, interface
-//! `ioctl`s, the scheduler. All unsafe code of the lab is here, and no other code.
+//! `ioctl`s, the scheduler. All unsafe code of the crate is here, and no other code.
 
 #![expect(unsafe_code, reason = "system calls without a safe wrapper in rustix")]
 
@@ -22,10 +22,10 @@ pub(super) fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
 
 /// Makes the kernel kill the program when the thread that starts it ends.
 pub(super) fn die_with_parent(command: &mut Command) {
-    let tell = || Ok(set_parent_process_death_signal(Some(Signal::KILL))?);
+    let set_death_signal = || Ok(set_parent_process_death_signal(Some(Signal::KILL))?);
     // SAFETY: between fork and exec the closure makes one system call and
     // neither allocates nor takes a lock.
-    unsafe { command.pre_exec(tell) };
+    unsafe { command.pre_exec(set_death_signal) };
 }
 
 /// Opens a TUN device called `name` in the calling thread's namespace. Each read
@@ -61,14 +61,14 @@ pub(super) fn set_mtu(socket: &OwnedFd, name: &str, mtu: i32) -> io::Result<()> 
 }
 
 /// Brings an interface up.
-pub(super) fn set_up(socket: &OwnedFd, name: &str) -> io::Result<()> {
+pub(super) fn bring_up(socket: &OwnedFd, name: &str) -> io::Result<()> {
     let mut request = request(name);
     request.ifr_ifru.ifru_flags = short(libc::IFF_UP | libc::IFF_RUNNING);
     ioctl(socket, libc::SIOCSIFFLAGS, &mut request)
 }
 
 /// Switches the calling thread to real-time scheduling (`SCHED_FIFO`).
-pub(crate) fn run_in_real_time() -> io::Result<()> {
+pub(crate) fn set_realtime_scheduling() -> io::Result<()> {
     let priority = libc::sched_param { sched_priority: 10 };
     // SAFETY: 0 names the calling thread, and the kernel only reads `priority`.
     // The raw system call, because not every C library implements the wrapper.
@@ -89,8 +89,8 @@ fn ioctl(fd: impl AsFd, code: libc::Ioctl, request: &mut libc::ifreq) -> io::Res
 fn request(name: &str) -> libc::ifreq {
     // SAFETY: `ifreq` is a C struct of integers and pointers; zero is valid for all.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    let room = libc::IFNAMSIZ - 1;
-    for (to, from) in request.ifr_name.iter_mut().take(room).zip(name.bytes()) {
+    let max_name_bytes = libc::IFNAMSIZ - 1;
+    for (to, from) in request.ifr_name.iter_mut().take(max_name_bytes).zip(name.bytes()) {
         *to = from.cast_signed();
     }
     request

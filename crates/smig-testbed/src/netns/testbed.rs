@@ -11,20 +11,20 @@ use smig_link::{Link, LinkLog, LinkReport, LinkSpec, Time};
 
 use super::child::Child;
 use super::device::LinkEndpoint;
-use super::error::{LabError, Step};
+use super::error::{Step, TestbedError};
 use super::forward::{Captures, Forwarder, LinkDirection, now};
 use super::host::Host;
 use super::host_spec::HostSpec;
 use super::pcap::Capture;
-use super::spool::Outcome;
+use super::spool::WriterResult;
 
-/// Each link is a subnet 10.99.N.0/24, in which the server is 1 and the client is 2.
+/// Returns an address in a link's subnet, 10.99.N.0/24. The server is host 1, the client host 2.
 const fn address(link: usize, host: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 99, link as u8, host)
 }
 
 /// Maximum number of links: one subnet each.
-const MOST_LINKS: usize = 256;
+const MAX_LINKS: usize = 256;
 
 /// Receives the events of one direction; called on the thread that forwards
 /// packets. Times are `CLOCK_MONOTONIC`.
@@ -38,7 +38,7 @@ pub struct Testbed {
     links: Vec<Forwarder>,
     server: Host,
     client: Host,
-    captures: Vec<Outcome>,
+    captures: Vec<WriterResult>,
     origin: Time,
 }
 
@@ -75,21 +75,21 @@ impl LinkSetup {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CaptureSpec {
     /// Directory of the files: `link0-server.pcap`, `link0-client.pcap` and so on.
-    pub folder: PathBuf,
+    pub directory: PathBuf,
     /// Maximum bytes captured of each packet, IP header included.
-    pub most_bytes: usize,
+    pub snaplen: usize,
 }
 
 impl CaptureSpec {
     /// Captures complete packets.
     #[must_use]
-    pub fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), most_bytes: 65_535 }
+    pub fn new(directory: &Path) -> Self {
+        Self { directory: directory.to_owned(), snaplen: 65_535 }
     }
 }
 
 /// Builds a [`Testbed`].
-pub struct Builder {
+pub struct TestbedBuilder {
     links: Vec<LinkSetup>,
     server: HostSpec,
     client: HostSpec,
@@ -97,10 +97,10 @@ pub struct Builder {
     seed: u64,
 }
 
-impl fmt::Debug for Builder {
+impl fmt::Debug for TestbedBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let links: Vec<_> = self.links.iter().map(|link| &link.spec).collect();
-        f.debug_struct("Builder")
+        f.debug_struct("TestbedBuilder")
             .field("links", &links)
             .field("server", &self.server)
             .field("client", &self.client)
@@ -116,7 +116,7 @@ impl fmt::Debug for LinkSetup {
     }
 }
 
-impl Builder {
+impl TestbedBuilder {
     /// Sets the server's TCP configuration.
     #[must_use]
     pub fn server(mut self, spec: HostSpec) -> Self {
@@ -147,7 +147,7 @@ impl Builder {
 
     /// Adds another link between the hosts.
     #[must_use]
-    pub fn and_link(mut self, link: LinkSetup) -> Self {
+    pub fn add_link(mut self, link: LinkSetup) -> Self {
         self.links.push(link);
         self
     }
@@ -169,47 +169,48 @@ impl Builder {
     /// Creates the hosts and starts the links.
     ///
     /// # Errors
-    /// [`LabError::Missing`] when the machine lacks a requirement, with advice;
-    /// [`LabError::Link`] when a link is invalid; otherwise the step that failed.
-    pub fn start(self) -> Result<Testbed, LabError> {
+    /// [`TestbedError::Missing`] when the machine lacks a requirement, with advice;
+    /// [`TestbedError::Link`] when a link is invalid; otherwise the step that failed.
+    pub fn start(self) -> Result<Testbed, TestbedError> {
         for link in &self.links {
-            link.spec.check().map_err(LabError::Link)?;
+            link.spec.check().map_err(TestbedError::Link)?;
         }
-        if self.links.len() > MOST_LINKS {
+        if self.links.len() > MAX_LINKS {
             let cause = io::Error::other(format!("too many links: {}", self.links.len()));
-            return Err(LabError::Setup { step: "cannot connect the hosts".into(), cause });
+            return Err(TestbedError::Setup { step: "cannot connect the hosts".into(), cause });
         }
-        let (server, server_tuns) = Host::make("server", self.ends(1), self.server.clone())?;
-        let (client, client_tuns) = Host::make("client", self.ends(2), self.client.clone())?;
+        let (server, server_tuns) = Host::create("server", self.endpoints(1), self.server.clone())?;
+        let (client, client_tuns) = Host::create("client", self.endpoints(2), self.client.clone())?;
         let Self { links, capture, seed, .. } = self;
         let origin = now();
         let mut outcomes = Vec::new();
-        let mut running = Vec::new();
+        let mut forwarders = Vec::new();
         let tuns = server_tuns.into_iter().zip(client_tuns);
         for (index, (setup, tuns)) in links.into_iter().zip(tuns).enumerate() {
             let captures = match &capture {
                 Some(capture) => capture_link(capture, index, &mut outcomes)?,
                 None => Captures::default(),
             };
-            let largest = setup.spec.to_client.mtu.max(setup.spec.to_server.mtu) as usize;
-            let directions = directions(setup, tuns, origin, |way| seed_of(seed, index, way))?;
-            running.push(Forwarder::start(directions, captures, largest)?);
+            let max_packet = setup.spec.to_client.mtu.max(setup.spec.to_server.mtu) as usize;
+            let directions =
+                directions(setup, tuns, origin, |direction| seed_of(seed, index, direction))?;
+            forwarders.push(Forwarder::start(directions, captures, max_packet)?);
         }
-        Ok(Testbed { links: running, server, client, captures: outcomes, origin })
+        Ok(Testbed { links: forwarders, server, client, captures: outcomes, origin })
     }
 
-    /// Returns the ends of all links at host `own`, 1 or 2.
-    fn ends(&self, own: u8) -> Vec<LinkEndpoint> {
-        let end = |(link, setup): (usize, &LinkSetup)| {
-            let sends = if own == 1 { &setup.spec.to_client } else { &setup.spec.to_server };
+    /// Returns the endpoints of all links at a host, 1 (server) or 2 (client).
+    fn endpoints(&self, host: u8) -> Vec<LinkEndpoint> {
+        let endpoint = |(link, setup): (usize, &LinkSetup)| {
+            let outgoing = if host == 1 { &setup.spec.to_client } else { &setup.spec.to_server };
             LinkEndpoint {
                 link,
-                address: address(link, own),
-                peer: address(link, 3 - own),
-                mtu: sends.mtu,
+                address: address(link, host),
+                peer: address(link, 3 - host),
+                mtu: outgoing.mtu,
             }
         };
-        self.links.iter().enumerate().map(end).collect()
+        self.links.iter().enumerate().map(endpoint).collect()
     }
 }
 
@@ -221,8 +222,8 @@ pub(crate) enum Direction {
 }
 
 /// Returns the seed of one direction of one link.
-pub(crate) const fn seed_of(seed: u64, link: usize, way: Direction) -> u64 {
-    seed.wrapping_mul(1_000_003).wrapping_add(link as u64 * 2 + way as u64)
+pub(crate) const fn seed_of(seed: u64, link: usize, direction: Direction) -> u64 {
+    seed.wrapping_mul(1_000_003).wrapping_add(link as u64 * 2 + direction as u64)
 }
 
 fn directions(
@@ -230,13 +231,13 @@ fn directions(
     (server, client): (std::os::fd::OwnedFd, std::os::fd::OwnedFd),
     origin: Time,
     seed: impl Fn(Direction) -> u64,
-) -> Result<[LinkDirection; 2], LabError> {
+) -> Result<[LinkDirection; 2], TestbedError> {
     let LinkSetup { spec, to_client, to_server } = setup;
     let (server, client) = (Arc::new(server), Arc::new(client));
     let mut down = Link::with_log(&spec.to_client, seed(Direction::ToClient), to_client)
-        .map_err(LabError::Link)?;
+        .map_err(TestbedError::Link)?;
     let mut up = Link::with_log(&spec.to_server, seed(Direction::ToServer), to_server)
-        .map_err(LabError::Link)?;
+        .map_err(TestbedError::Link)?;
     down.start_at(origin);
     up.start_at(origin);
     let (from, to) = (Arc::clone(&server), Arc::clone(&client));
@@ -249,31 +250,31 @@ fn directions(
 fn capture_link(
     capture: &CaptureSpec,
     link: usize,
-    outcomes: &mut Vec<Outcome>,
-) -> Result<Captures, LabError> {
-    let mut end = |host: &str| {
-        let path = capture.folder.join(format!("link{link}-{host}.pcap"));
+    outcomes: &mut Vec<WriterResult>,
+) -> Result<Captures, TestbedError> {
+    let mut create_capture = |host: &str| {
+        let path = capture.directory.join(format!("link{link}-{host}.pcap"));
         let (capture, outcome) =
-            Capture::create(&path, capture.most_bytes).step(|| "cannot capture packets".into())?;
+            Capture::create(&path, capture.snaplen).step(|| "cannot capture packets".into())?;
         outcomes.push(outcome);
         Ok(Some(capture))
     };
-    Ok(Captures { server: end("server")?, client: end("client")? })
+    Ok(Captures { server: create_capture("server")?, client: create_capture("client")? })
 }
 
 impl Testbed {
     /// Starts two hosts with default settings, joined by `link`.
     ///
     /// # Errors
-    /// As [`Builder::start`].
-    pub fn start(link: LinkSpec) -> Result<Self, LabError> {
+    /// As [`TestbedBuilder::start`].
+    pub fn start(link: LinkSpec) -> Result<Self, TestbedError> {
         Self::builder(link).start()
     }
 
     /// Returns a builder for two hosts joined by `link`.
     #[must_use]
-    pub fn builder(link: LinkSpec) -> Builder {
-        Builder {
+    pub fn builder(link: LinkSpec) -> TestbedBuilder {
+        TestbedBuilder {
             links: vec![LinkSetup::new(link)],
             server: HostSpec::default(),
             client: HostSpec::default(),
@@ -295,7 +296,7 @@ impl Testbed {
     }
 
     /// Starts a program on the machine itself, outside of both hosts. As with [`Host::spawn`], it and
-    /// its descendants are killed with the [`Child`] and with this process.
+    /// its descendants are killed when the [`Child`] is dropped and when this process ends.
     ///
     /// # Errors
     /// When the program cannot be started.
@@ -348,7 +349,7 @@ impl Testbed {
     /// When a capture could not be written.
     pub fn finish(mut self) -> io::Result<Vec<LinkReport>> {
         self.links.iter_mut().for_each(Forwarder::stop);
-        self.captures.iter().try_for_each(Outcome::take)?;
+        self.captures.iter().try_for_each(WriterResult::take)?;
         Ok(self.reports())
     }
 }

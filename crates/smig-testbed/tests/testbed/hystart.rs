@@ -12,55 +12,56 @@ use rustix::fd::OwnedFd;
 use rustix::process::{Pid, Signal, kill_process};
 use smig_testbed::hystart::{self, HystartGuard};
 
-use crate::removal::{ended, watch};
+use crate::removal::{open_pidfd, wait_for_end};
 
-/// Argument that makes this program call [`keep`]; `on` or `off` follows.
-pub(crate) const KEEP: &str = "keep-hystart";
-/// Argument that makes this program call [`hold`].
-pub(crate) const HOLD: &str = "hold-hystart";
+/// Argument that makes this program call [`run_keeper`]; `on` or `off` follows.
+pub(crate) const KEEPER_ARGUMENT: &str = "keep-hystart";
+/// Argument that makes this program call [`run_holder`].
+pub(crate) const HOLDER_ARGUMENT: &str = "hold-hystart";
 
-pub(crate) fn keep(at: usize) -> Result<()> {
-    let word = std::env::args().nth(at + 1).context("on or off")?;
-    Ok(hystart::keep(word == "on")?)
+pub(crate) fn run_keeper(position: usize) -> Result<()> {
+    let word = std::env::args().nth(position + 1).context("on or off")?;
+    Ok(hystart::run_keeper(word == "on")?)
 }
 
 fn keeper() -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg(KEEP);
+    command.arg(KEEPER_ARGUMENT);
     Ok(command)
 }
 
-/// Holds the value that is not the machine's own, prints the keeper's process ID, and waits to be killed.
-pub(crate) fn hold() -> Result<()> {
-    let hold = HystartGuard::start(keeper()?, hystart::present() != Some(true))?;
-    println!("{}", hold.keeper());
+/// Holds the value that is not the machine's own, prints the keeper's process ID, and waits until
+/// it is killed.
+pub(crate) fn run_holder() -> Result<()> {
+    let guard = HystartGuard::start(keeper()?, hystart::current_value() != Some(true))?;
+    println!("{}", guard.keeper_pid());
     loop {
         thread::park();
     }
 }
 
 /// Waits until no other copy of this test runs on the machine: HyStart has one value for all of them.
-fn alone() -> Result<File> {
-    const LIMIT: Duration = Duration::from_secs(60);
+fn lock_out_other_tests() -> Result<File> {
+    const TIMEOUT: Duration = Duration::from_secs(60);
     let directory = if Path::new("/run").is_dir() { "/run" } else { "/tmp" };
     let lock = File::create(Path::new(directory).join("smig-lab-hystart.test"))?;
     let begin = Instant::now();
     loop {
         match lock.try_lock() {
             Ok(()) => return Ok(lock),
-            Err(TryLockError::WouldBlock) if begin.elapsed() < LIMIT => {
+            Err(TryLockError::WouldBlock) if begin.elapsed() < TIMEOUT => {
                 thread::sleep(Duration::from_millis(20));
             }
             Err(TryLockError::WouldBlock) => {
-                bail!("another test of HyStart on this machine has not ended within {LIMIT:?}")
+                bail!("another test of HyStart on this machine has not ended within {TIMEOUT:?}")
             }
             Err(TryLockError::Error(error)) => return Err(error.into()),
         }
     }
 }
 
-/// A process that holds the setting, and its keeper. Killed on drop, so that a failed test leaves none behind; the
-/// keeper has restored the value then.
+/// A process that holds the setting, and its keeper. Killed on drop, so that none survives a failed
+/// test; by then the keeper has restored the value.
 struct Holder {
     process: Child,
     keeper: Option<OwnedFd>,
@@ -71,7 +72,7 @@ impl Holder {
         self.process.kill()?;
         self.process.wait()?;
         if let Some(keeper) = self.keeper.take() {
-            ended(&keeper)?;
+            wait_for_end(&keeper)?;
         }
         Ok(())
     }
@@ -84,37 +85,43 @@ impl Drop for Holder {
     }
 }
 
-pub(crate) fn it_is_given_back_whoever_is_killed() -> Result<()> {
+pub(crate) fn it_is_restored_whatever_is_killed() -> Result<()> {
     if let Err(error) = hystart::check() {
         println!("  skipped: {error}");
         return Ok(());
     }
-    let _alone = alone()?;
-    let own = hystart::present().context("it can be written, so it can be read")?;
+    let _lock = lock_out_other_tests()?;
+    let original = hystart::current_value().context("it can be written, so it can be read")?;
 
     // The run's process is killed: its keeper detects that and restores the value.
-    let process =
-        Command::new(std::env::current_exe()?).arg(HOLD).stdout(Stdio::piped()).spawn()?;
+    let process = Command::new(std::env::current_exe()?)
+        .arg(HOLDER_ARGUMENT)
+        .stdout(Stdio::piped())
+        .spawn()?;
     let mut holder = Holder { process, keeper: None };
     let mut line = String::new();
     BufReader::new(holder.process.stdout.take().context("piped")?).read_line(&mut line)?;
-    holder.keeper = Some(watch(line.trim().parse()?)?);
-    ensure!(hystart::present() == Some(!own), "it was not set");
+    holder.keeper = Some(open_pidfd(line.trim().parse()?)?);
+    ensure!(hystart::current_value() == Some(!original), "it was not set");
     holder.kill()?;
-    ensure!(hystart::present() == Some(own), "a killed run left it changed");
+    ensure!(hystart::current_value() == Some(original), "a killed run left it changed");
 
     // The keeper is killed: the run's process restores the value.
-    let hold = HystartGuard::start(keeper()?, !own)?;
-    let id = Pid::from_raw(hold.keeper().cast_signed()).context("a process id")?;
+    let guard = HystartGuard::start(keeper()?, !original)?;
+    let id = Pid::from_raw(guard.keeper_pid().cast_signed()).context("a process id")?;
     kill_process(id, Signal::KILL)?;
-    drop(hold);
-    ensure!(hystart::present() == Some(own), "a killed keeper left it changed");
+    drop(guard);
+    ensure!(hystart::current_value() == Some(original), "a killed keeper left it changed");
 
     // Two runs with the same value: it stays set for the second when the first ends.
-    let (one, two) = (HystartGuard::start(keeper()?, !own)?, HystartGuard::start(keeper()?, !own)?);
+    let (one, two) =
+        (HystartGuard::start(keeper()?, !original)?, HystartGuard::start(keeper()?, !original)?);
     drop(one);
-    ensure!(hystart::present() == Some(!own), "the first took it from the second");
+    ensure!(
+        hystart::current_value() == Some(!original),
+        "the end of the first changed it for the second"
+    );
     drop(two);
-    ensure!(hystart::present() == Some(own), "the last did not give it back");
+    ensure!(hystart::current_value() == Some(original), "the last did not restore it");
     Ok(())
 }

@@ -5,23 +5,31 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use smig_link::{DropReason, LinkEventKind, LinkSpec, LossSpec, LteSpec, Rate, RateSpec};
 use smig_testbed::check::{CheckOptions, check};
-use smig_testbed::netns::{CaptureSpec, LabError, LinkSetup, LogFile, Testbed};
+use smig_testbed::netns::{CaptureSpec, LinkSetup, LogFile, Testbed, TestbedError};
 
 use super::tcp::{download, download_on, link, round_trip};
 
-pub(crate) fn links_are_side_by_side() -> Result<()> {
+pub(crate) fn links_are_independent() -> Result<()> {
     let slow = link(Rate::mbit(5), 60, 100);
     let testbed = Testbed::builder(link(Rate::mbit(20), 10, 100))
-        .and_link(LinkSetup::new(slow.clone()))
-        .and_link(LinkSetup::new(slow))
+        .add_link(LinkSetup::new(slow.clone()))
+        .add_link(LinkSetup::new(slow))
         .start()?;
     let bytes = 300_000;
     let first = download_on(&testbed, 0, bytes)?;
     let second = download_on(&testbed, 1, bytes)?;
-    ensure!((first.right, second.right) == (bytes, bytes));
-    ensure!(second.connect >= Duration::from_millis(60), "connected in {:?}", second.connect);
+    ensure!((first.correct_bytes, second.correct_bytes) == (bytes, bytes));
+    ensure!(
+        second.connect_time >= Duration::from_millis(60),
+        "connected in {:?}",
+        second.connect_time
+    );
     let least = Duration::from_secs_f64(bytes as f64 * 8.0 / 5e6);
-    ensure!(second.took >= least, "{bytes} bytes in {:?}, the link needs {least:?}", second.took);
+    ensure!(
+        second.transfer_time >= least,
+        "{bytes} bytes in {:?}, the link needs {least:?}",
+        second.transfer_time
+    );
 
     let reports = testbed.reports();
     ensure!(reports.len() == 3);
@@ -38,13 +46,13 @@ pub(crate) fn links_are_side_by_side() -> Result<()> {
 }
 
 pub(crate) fn a_log_is_written_while_the_link_runs() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let path = folder.path().join("to-client.csv");
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("to-client.csv");
     let mut spec = link(Rate::mbit(20), 10, 20);
     spec.to_client.loss = Some(LossSpec::Random(0.02));
     let (log, outcome) = LogFile::create(&path)?;
     let testbed = Testbed::builder(spec).seed(7).log_to_client(Box::new(log)).start()?;
-    ensure!(download(&testbed, 500_000)?.right == 500_000);
+    ensure!(download(&testbed, 500_000)?.correct_bytes == 500_000);
     let counters = testbed.finish()?[0].to_client;
     outcome.check()?;
     let events = LogFile::read(&path)?;
@@ -52,21 +60,21 @@ pub(crate) fn a_log_is_written_while_the_link_runs() -> Result<()> {
     let lost = count(LinkEventKind::Drop(DropReason::Lost));
     let full = count(LinkEventKind::Drop(DropReason::Full));
     ensure!(lost == counters.lost_packets && lost > 0, "{lost} lost, {counters:?}");
-    ensure!(full == counters.dropped_full, "{full} found it full, {counters:?}");
+    ensure!(full == counters.dropped_full, "{full} dropped by a full queue, {counters:?}");
     ensure!(count(LinkEventKind::Enqueue) + full == counters.offered_packets, "{counters:?}");
     ensure!(events.is_sorted_by(|a, b| a.at <= b.at));
     Ok(())
 }
 
 pub(crate) fn packets_are_captured_at_both_ends() -> Result<()> {
-    let folder = tempfile::tempdir()?;
+    let directory = tempfile::tempdir()?;
     let testbed = Testbed::builder(link(Rate::mbit(50), 30, 500))
-        .capture(CaptureSpec { most_bytes: 64, ..CaptureSpec::new(folder.path()) })
+        .capture(CaptureSpec { snaplen: 64, ..CaptureSpec::new(directory.path()) })
         .start()?;
-    ensure!(download(&testbed, 100_000)?.right == 100_000);
+    ensure!(download(&testbed, 100_000)?.correct_bytes == 100_000);
     let report = testbed.finish()?[0];
-    let server = packets(&std::fs::read(folder.path().join("link0-server.pcap"))?);
-    let client = packets(&std::fs::read(folder.path().join("link0-client.pcap"))?);
+    let server = packets(&std::fs::read(directory.path().join("link0-server.pcap"))?);
+    let client = packets(&std::fs::read(directory.path().join("link0-client.pcap"))?);
     // Packets from the server (10.99.0.1) arrive in order, later by the delay.
     let from_server = |packets: &[Captured]| {
         packets.iter().filter(|p| p.source == 1).copied().collect::<Vec<_>>()
@@ -99,37 +107,37 @@ fn packets(mut file: &[u8]) -> Vec<Captured> {
     file = &file[24..];
     let mut packets = Vec::new();
     while !file.is_empty() {
-        let (kept, packet) = (word(file, 8) as usize, &file[16..]);
+        let (captured_bytes, packet) = (word(file, 8) as usize, &file[16..]);
         packets.push(Captured {
             nanos: u64::from(word(file, 0)) * 1_000_000_000 + u64::from(word(file, 4)),
             length: word(file, 12),
             id: u16::from_be_bytes([packet[4], packet[5]]),
             source: packet[15],
         });
-        file = &file[16 + kept..];
+        file = &file[16 + captured_bytes..];
     }
     packets
 }
 
-pub(crate) fn the_mtu_is_the_links() -> Result<()> {
-    let folder = tempfile::tempdir()?;
+pub(crate) fn packets_respect_the_links_mtu() -> Result<()> {
+    let directory = tempfile::tempdir()?;
     let mut spec = link(Rate::mbit(20), 10, 500);
     spec.to_client.mtu = 600;
-    let testbed = Testbed::builder(spec).capture(CaptureSpec::new(folder.path())).start()?;
-    ensure!(download(&testbed, 100_000)?.right == 100_000);
+    let testbed = Testbed::builder(spec).capture(CaptureSpec::new(directory.path())).start()?;
+    ensure!(download(&testbed, 100_000)?.correct_bytes == 100_000);
     ensure!(testbed.finish()?[0].to_client.dropped_packets == 0);
-    let sent = packets(&std::fs::read(folder.path().join("link0-server.pcap"))?);
+    let sent = packets(&std::fs::read(directory.path().join("link0-server.pcap"))?);
     ensure!(sent.iter().map(|packet| packet.length).max() == Some(600));
     Ok(())
 }
 
-pub(crate) fn a_link_without_sense_is_refused() -> Result<()> {
+pub(crate) fn an_invalid_link_is_refused() -> Result<()> {
     let mut spec = LinkSpec::paper_wired();
     spec.to_server.loss = Some(LossSpec::Random(7.0));
     let error = Testbed::start(spec).unwrap_err();
-    ensure!(matches!(error, LabError::Link(_)), "{error:?}");
+    ensure!(matches!(error, TestbedError::Link(_)), "{error:?}");
     ensure!(error.to_string().contains("to_server.loss.random"), "{error}");
-    // The failed testbed left nothing behind: the next one starts.
+    // The failed testbed was removed completely: the next one starts.
     round_trip(&Testbed::start(LinkSpec::paper_wired())?).map(drop)
 }
 
@@ -138,35 +146,41 @@ pub(crate) fn a_link_is_measured() -> Result<()> {
     let mut spec = link(Rate::mbit(8), 20, 20);
     spec.to_client.loss = Some(LossSpec::Random(0.1));
     let check = check("a link", &spec, &options)?;
-    for way in [&check.to_client, &check.to_server] {
-        ensure!((way.rate.commanded_mbit - 8.0).abs() < 1e-6, "{way:?}");
+    for direction in [&check.to_client, &check.to_server] {
+        ensure!((direction.rate.expected_mbit - 8.0).abs() < 1e-6, "{direction:?}");
         // A slow machine makes a link slower, never faster.
-        ensure!(way.rate.measured_mbit < 8.08, "{way:?}");
+        ensure!(direction.rate.measured_mbit < 8.08, "{direction:?}");
         // 10 ms, and the transmission time of 100 bytes at 8 Mbit/s.
-        ensure!((way.delay.commanded_ms - 10.1).abs() < 1e-6, "{way:?}");
-        ensure!(way.delay.measured_ms >= 10.1 && way.delay.probes > 0, "{way:?}");
-        ensure!(way.delay.off_p50_ms > 0.0 && way.delay.off_p99_ms >= way.delay.off_p50_ms);
+        ensure!((direction.delay.expected_ms - 10.1).abs() < 1e-6, "{direction:?}");
+        ensure!(direction.delay.measured_ms >= 10.1 && direction.delay.probes > 0, "{direction:?}");
+        ensure!(
+            direction.delay.error_p50_ms > 0.0
+                && direction.delay.error_p99_ms >= direction.delay.error_p50_ms
+        );
     }
     let loss = check.to_client.loss.context("the link has loss")?;
     let (low, high) = loss.interval();
-    ensure!(check.calm.lost_outside > 0 || (low..high).contains(&loss.measured), "{loss:?}");
+    ensure!(check.timing.lost_outside > 0 || (low..high).contains(&loss.measured), "{loss:?}");
     ensure!(check.to_server.loss.is_none());
     Ok(())
 }
 
 /// A generated link's nominal rate follows from the run's seed, like the link itself.
-pub(crate) fn a_link_that_varies_is_held_against_itself() -> Result<()> {
+pub(crate) fn a_varying_link_is_compared_with_its_model() -> Result<()> {
     let mut spec = link(Rate::mbit(6), 20, 200);
-    for (way, seed) in [(&mut spec.to_client, None), (&mut spec.to_server, Some(5))] {
-        way.rate = RateSpec::Lte(LteSpec { seed, mean: Rate::mbit(6), seconds: 60 });
+    for (direction, seed) in [(&mut spec.to_client, None), (&mut spec.to_server, Some(5))] {
+        direction.rate = RateSpec::Lte(LteSpec { seed, mean: Rate::mbit(6), seconds: 60 });
     }
     let options = CheckOptions { length: Duration::from_millis(800), repeats: 0, seed: 1 };
     let check = check("a link that varies", &spec, &options)?;
-    for way in [&check.to_client, &check.to_server] {
-        ensure!(way.rate.commanded_mbit > 0.0, "{way:?}");
-        // A slow machine makes a link slower, never faster; a calm machine does neither.
-        ensure!(way.rate.off() < 0.02, "{way:?}");
-        ensure!(!check.calm.is_calm() || way.rate.off() > -0.1, "{way:?}");
+    for direction in [&check.to_client, &check.to_server] {
+        ensure!(direction.rate.expected_mbit > 0.0, "{direction:?}");
+        // A slow machine makes a link slower, never faster; an undisturbed machine does neither.
+        ensure!(direction.rate.relative_error() < 0.02, "{direction:?}");
+        ensure!(
+            !check.timing.is_undisturbed() || direction.rate.relative_error() > -0.1,
+            "{direction:?}"
+        );
     }
     Ok(())
 }

@@ -19,34 +19,34 @@ fn main() -> anyhow::Result<()> {
     use smig_testbed::netns::{Testbed, enter_user_namespace};
 
     // The standard test harness starts threads first, so this test has its own main.
-    let possible = enter_user_namespace().and_then(|privilege| {
+    let started = enter_user_namespace().and_then(|privilege| {
         Testbed::start(LinkSpec::paper_wired())?;
         Ok(privilege)
     });
-    let forbidden = match possible {
+    let unsupported = match started {
         Ok(_) => false,
-        Err(error) if error.is_missing() => {
+        Err(error) if error.is_missing_requirement() => {
             eprintln!("testbed tests are ignored: {error}");
             true
         }
         Err(error) => return Err(error.into()),
     };
-    // Roles in which tests start this program again.
-    if std::env::args().any(|argument| argument == removal::HOLD) {
-        return removal::hold();
+    // Tests start this program again in these roles.
+    if std::env::args().any(|argument| argument == removal::HOLDER_ARGUMENT) {
+        return removal::run_holder();
     }
-    if let Some(at) = std::env::args().position(|argument| argument == hystart::KEEP) {
-        return hystart::keep(at);
+    if let Some(at) = std::env::args().position(|argument| argument == hystart::KEEPER_ARGUMENT) {
+        return hystart::run_keeper(at);
     }
-    if std::env::args().any(|argument| argument == hystart::HOLD) {
-        return hystart::hold();
+    if std::env::args().any(|argument| argument == hystart::HOLDER_ARGUMENT) {
+        return hystart::run_holder();
     }
     let mut arguments = Arguments::from_args();
     // Run tests on the main thread: namespaces are per thread.
     arguments.test_threads = Some(1);
     let trials = TESTS.map(|(name, test)| {
         let run = move || test().map_err(|error| Failed::from(format!("{error:?}")));
-        Trial::test(name, run).with_ignored_flag(forbidden)
+        Trial::test(name, run).with_ignored_flag(unsupported)
     });
     libtest_mimic::run(&arguments, trials.into()).exit()
 }
@@ -67,19 +67,19 @@ const TESTS: [(&str, Test); 18] = [
     ("an_unknown_congestion_control_is_named", tcp::an_unknown_congestion_control_is_named),
     ("testbeds_do_not_see_each_other", tcp::testbeds_do_not_see_each_other),
     ("nothing_is_left_behind", tcp::nothing_is_left_behind),
-    ("links_are_side_by_side", links::links_are_side_by_side),
+    ("links_are_independent", links::links_are_independent),
     ("a_log_is_written_while_the_link_runs", links::a_log_is_written_while_the_link_runs),
     ("packets_are_captured_at_both_ends", links::packets_are_captured_at_both_ends),
-    ("the_MTU_is_the_links", links::the_mtu_is_the_links),
-    ("a_link_without_sense_is_refused", links::a_link_without_sense_is_refused),
+    ("packets_respect_the_links_MTU", links::packets_respect_the_links_mtu),
+    ("an_invalid_link_is_refused", links::an_invalid_link_is_refused),
     ("a_link_is_measured", links::a_link_is_measured),
-    ("a_link_that_varies_is_held_against_itself", links::a_link_that_varies_is_held_against_itself),
+    ("a_varying_link_is_compared_with_its_model", links::a_varying_link_is_compared_with_its_model),
     ("a_program_is_inside_and_dies_with_its_handle", removal::a_program_dies_with_its_handle),
-    ("a_programs_end_is_told", removal::a_programs_end_is_told),
+    ("a_programs_end_is_reported", removal::a_programs_end_is_reported),
     ("nothing_survives_the_process", removal::nothing_survives_the_process),
     (
-        "one_connection_is_paced_where_that_is_asked_for",
-        paced::one_connection_is_paced_where_that_is_asked_for,
+        "one_connection_is_paced_only_where_configured",
+        paced::one_connection_is_paced_only_where_configured,
     ),
-    ("HyStart_is_given_back_whoever_is_killed", hystart::it_is_given_back_whoever_is_killed),
+    ("HyStart_is_restored_whatever_is_killed", hystart::it_is_restored_whatever_is_killed),
 ];

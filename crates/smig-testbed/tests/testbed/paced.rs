@@ -17,13 +17,19 @@ use smig_testbed::netns::Testbed;
 
 use crate::tcp::link;
 
-const BYTES: u64 = 1_500_000;
+const FILE_BYTES: u64 = 1_500_000;
 /// Polling interval of the server's state.
-const EVERY: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-pub(crate) fn one_connection_is_paced_where_that_is_asked_for() -> Result<()> {
-    ensure!(was_bounded(Pacing::All)?, "every connection is to be paced, and this one never was");
-    ensure!(!was_bounded(Pacing::Migrated)?, "nothing moved, and the connection was paced");
+pub(crate) fn one_connection_is_paced_only_where_configured() -> Result<()> {
+    ensure!(
+        was_pacing_capped(Pacing::All)?,
+        "every connection must be paced, and this one was not"
+    );
+    ensure!(
+        !was_pacing_capped(Pacing::Migrated)?,
+        "no stream migrated, and the connection was paced"
+    );
     Ok(())
 }
 
@@ -32,22 +38,22 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
 }
 
 /// Returns whether the server ever capped the pacing rate of a download's connection.
-fn was_bounded(pacing: Pacing) -> Result<bool> {
+fn was_pacing_capped(pacing: Pacing) -> Result<bool> {
     let testbed = Testbed::start(link(Rate::mbit(10), 20, 75))?;
     let address: SocketAddr = (testbed.server().address(), 443).into();
     let key = KeyPair::generate()?;
     let certificate = CertificateParams::new(vec![address.ip().to_string()])?.self_signed(&key)?;
     let certificate = certificate.pem();
     let tls = ServerTls::from_pem(certificate.as_bytes(), key.serialize_pem().as_bytes())?;
-    let folder = tempfile::tempdir()?;
-    File::create(folder.path().join("big"))?.set_len(BYTES)?;
-    let files = Files::new(folder.path(), FileOptions::default())?;
+    let directory = tempfile::tempdir()?;
+    File::create(directory.path().join("big"))?.set_len(FILE_BYTES)?;
+    let files = Files::new(directory.path(), FileOptions::default())?;
 
     let (ready, wait) = mpsc::channel();
     let (done, ended) = mpsc::channel::<()>();
-    let (looked, may_go) = mpsc::channel::<()>();
+    let (checked, check_done) = mpsc::channel::<()>();
     let server = testbed.server().run(move || -> Result<bool> {
-        let _looked = looked;
+        let _checked = checked;
         let mut config = Config::server();
         config.smig = None;
         let server = Server::builder()
@@ -58,7 +64,7 @@ fn was_bounded(pacing: Pacing) -> Result<bool> {
             .start(files)?;
         ready.send(())?;
         let (runtime, view) = (runtime()?, server.view());
-        let bounded = || {
+        let is_capped = || {
             let sessions = runtime.block_on(view.sessions()).sessions;
             sessions
                 .iter()
@@ -66,11 +72,11 @@ fn was_bounded(pacing: Pacing) -> Result<bool> {
                 .any(|connection| connection.pacing_cap.is_some())
         };
         let mut seen = false;
-        while ended.recv_timeout(EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
-            seen |= bounded();
+        while ended.recv_timeout(POLL_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
+            seen |= is_capped();
         }
-        // The client's connection is still open: a cap stays on it.
-        Ok(seen | bounded())
+        // The client's connection is still open, so a cap would still be set.
+        Ok(seen | is_capped())
     })?;
     wait.recv().context("the server did not start")?;
     let client = testbed.client().run(move || -> Result<u64> {
@@ -83,13 +89,13 @@ fn was_bounded(pacing: Pacing) -> Result<bool> {
             anyhow::Ok((length, client))
         })?;
         done.send(())?;
-        // Ends when the server has checked.
-        let _ = may_go.recv();
+        // Returns once the server has checked.
+        let _ = check_done.recv();
         drop((client, runtime));
         Ok(length)
     })?;
-    let bounded = server.join().map_err(|_| anyhow!("the server's thread panicked"))??;
+    let was_capped = server.join().map_err(|_| anyhow!("the server's thread panicked"))??;
     let length = client.join().map_err(|_| anyhow!("the client's thread panicked"))??;
-    ensure!(length == BYTES, "{length} bytes came");
-    Ok(bounded)
+    ensure!(length == FILE_BYTES, "{length} bytes received");
+    Ok(was_capped)
 }

@@ -14,15 +14,15 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use smig_link::LinkSpec;
 use smig_testbed::netns::{Child, Host, Testbed};
 
-/// Argument that makes this program call [`hold`].
-pub(crate) const HOLD: &str = "hold-a-testbed";
+/// Argument that makes this program call [`run_holder`].
+pub(crate) const HOLDER_ARGUMENT: &str = "hold-a-testbed";
 
-/// A program with a child; prints its network namespace.
-const FAMILY: &str = "readlink /proc/self/ns/net; sleep 1000 & echo started; wait";
+/// A shell script that prints its network namespace and starts a child.
+const PARENT_AND_CHILD_SCRIPT: &str = "readlink /proc/self/ns/net; sleep 1000 & echo started; wait";
 
-fn family(host: &Host) -> Result<(Child, Vec<String>)> {
+fn spawn_parent_and_child(host: &Host) -> Result<(Child, Vec<String>)> {
     let mut command = Command::new("sh");
-    command.args(["-c", FAMILY]);
+    command.args(["-c", PARENT_AND_CHILD_SCRIPT]);
     command.stdout(Stdio::piped());
     let mut child = host.spawn(command)?;
     let output = BufReader::new(child.stdout.take().context("piped")?);
@@ -47,40 +47,40 @@ fn children_of(parent: u32) -> Result<Vec<u32>> {
     Ok(found)
 }
 
-pub(crate) fn watch(id: u32) -> Result<OwnedFd> {
+pub(crate) fn open_pidfd(id: u32) -> Result<OwnedFd> {
     let pid = Pid::from_raw(id.cast_signed()).context("a process id")?;
     Ok(pidfd_open(pid, PidfdFlags::empty())?)
 }
 
 /// Waits for a process to end.
-pub(crate) fn ended(process: &OwnedFd) -> Result<()> {
+pub(crate) fn wait_for_end(process: &OwnedFd) -> Result<()> {
     poll(&mut [PollFd::from_borrowed_fd(process.as_fd(), PollFlags::IN)], None)?;
     Ok(())
 }
 
 fn namespace_of(host: &Host) -> Result<String> {
-    let inode = fs::metadata(format!("/proc/self/fd/{}", raw(host)))?.ino();
+    let inode = fs::metadata(format!("/proc/self/fd/{}", namespace_fd(host)))?.ino();
     Ok(format!("net:[{inode}]"))
 }
 
-fn raw(host: &Host) -> i32 {
+fn namespace_fd(host: &Host) -> i32 {
     use std::os::fd::AsRawFd as _;
     host.namespace().as_raw_fd()
 }
 
 pub(crate) fn a_program_dies_with_its_handle() -> Result<()> {
     let testbed = Testbed::start(LinkSpec::paper_wired())?;
-    let (child, lines) = family(testbed.server())?;
+    let (child, lines) = spawn_parent_and_child(testbed.server())?;
     ensure!(lines == [namespace_of(testbed.server())?, "started".into()], "{lines:?}");
     let grandchildren = children_of(child.id())?;
     ensure!(grandchildren.len() == 1, "{grandchildren:?}");
-    let (parent, grandchild) = (watch(child.id())?, watch(grandchildren[0])?);
+    let (parent, grandchild) = (open_pidfd(child.id())?, open_pidfd(grandchildren[0])?);
     drop(child);
-    ended(&parent)?;
-    ended(&grandchild)
+    wait_for_end(&parent)?;
+    wait_for_end(&grandchild)
 }
 
-pub(crate) fn a_programs_end_is_told() -> Result<()> {
+pub(crate) fn a_programs_end_is_reported() -> Result<()> {
     let testbed = Testbed::start(LinkSpec::paper_wired())?;
     let mut command = Command::new("sh");
     command.args(["-c", "exit 7"]);
@@ -101,10 +101,10 @@ pub(crate) fn a_programs_end_is_told() -> Result<()> {
 
 /// Holds a testbed with programs inside until it is killed. Prints its namespaces, then the process
 /// IDs of its children and their children.
-pub(crate) fn hold() -> Result<()> {
+pub(crate) fn run_holder() -> Result<()> {
     let testbed = Testbed::start(LinkSpec::paper_wired())?;
-    let (server, _) = family(testbed.server())?;
-    let (client, _) = family(testbed.client())?;
+    let (server, _) = spawn_parent_and_child(testbed.server())?;
+    let (client, _) = spawn_parent_and_child(testbed.client())?;
     println!("{}", namespace_of(testbed.server())?);
     println!("{}", namespace_of(testbed.client())?);
     for child in [&server, &client] {
@@ -112,7 +112,7 @@ pub(crate) fn hold() -> Result<()> {
         children_of(child.id())?.iter().for_each(|id| println!("{id}"));
     }
     println!("ready");
-    // Waits for the signal.
+    // Wait for the signal.
     loop {
         std::thread::park();
     }
@@ -124,8 +124,10 @@ pub(crate) fn nothing_survives_the_process() -> Result<()> {
             println!("    {signal:?} is ignored by the parent process: skipped");
             continue;
         }
-        let mut holder =
-            Command::new(std::env::current_exe()?).arg(HOLD).stdout(Stdio::piped()).spawn()?;
+        let mut holder = Command::new(std::env::current_exe()?)
+            .arg(HOLDER_ARGUMENT)
+            .stdout(Stdio::piped())
+            .spawn()?;
         let output = BufReader::new(holder.stdout.take().context("piped")?);
         let lines: Vec<String> = output
             .lines()
@@ -133,17 +135,21 @@ pub(crate) fn nothing_survives_the_process() -> Result<()> {
             .collect::<io::Result<_>>()?;
         ensure!(lines.len() == 6, "the holder printed {lines:?}");
         let (namespaces, processes) = lines.split_at(2);
-        ensure!(namespaces.iter().all(|namespace| keepers(namespace).is_ok_and(|k| !k.is_empty())));
+        ensure!(
+            namespaces
+                .iter()
+                .all(|namespace| namespace_users(namespace).is_ok_and(|k| !k.is_empty()))
+        );
         let processes =
-            processes.iter().map(|id| watch(id.parse()?)).collect::<Result<Vec<_>>>()?;
+            processes.iter().map(|id| open_pidfd(id.parse()?)).collect::<Result<Vec<_>>>()?;
 
         let pid = Pid::from_child(&holder);
         kill_process(pid, signal)?;
         holder.wait()?;
-        processes.iter().try_for_each(ended)?;
+        processes.iter().try_for_each(wait_for_end)?;
         for namespace in namespaces {
-            let left = keepers(namespace)?;
-            ensure!(left.is_empty(), "after {signal:?} {namespace} is kept by {left:?}");
+            let users = namespace_users(namespace)?;
+            ensure!(users.is_empty(), "after {signal:?} {namespace} is still used by {users:?}");
         }
     }
     Ok(())
@@ -157,13 +163,13 @@ fn is_ignored(signal: Signal) -> Result<bool> {
     Ok(u64::from_str_radix(mask.trim(), 16)? >> (signal.as_raw() - 1) & 1 == 1)
 }
 
-/// Returns what keeps a network namespace and its devices alive: threads in it, descriptors of it,
-/// and mounts of it.
-fn keepers(namespace: &str) -> Result<Vec<String>> {
-    let mut keepers = Vec::new();
+/// Returns the references that keep a network namespace and its devices alive: threads, descriptors
+/// and mounts.
+fn namespace_users(namespace: &str) -> Result<Vec<String>> {
+    let mut users = Vec::new();
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-    keepers.extend(mounts.lines().filter(|line| line.contains(namespace)).map(str::to_owned));
-    let is_it = |path: &std::path::Path| {
+    users.extend(mounts.lines().filter(|line| line.contains(namespace)).map(str::to_owned));
+    let is_namespace = |path: &std::path::Path| {
         fs::read_link(path).is_ok_and(|target| target.to_str() == Some(namespace))
     };
     for process in fs::read_dir("/proc")?.flatten() {
@@ -176,8 +182,8 @@ fn keepers(namespace: &str) -> Result<Vec<String>> {
         let threads = threads.map(|thread| thread.path().join("ns/net"));
         let files = fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten();
         let files = files.map(|file| file.path());
-        let found = threads.chain(files).filter(|path| is_it(path));
-        keepers.extend(found.map(|path| path.display().to_string()));
+        let found = threads.chain(files).filter(|path| is_namespace(path));
+        users.extend(found.map(|path| path.display().to_string()));
     }
-    Ok(keepers)
+    Ok(users)
 }

@@ -1,4 +1,4 @@
-//! What TCP observes of a link and of its host.
+//! TCP over a link, and the TCP settings of hosts.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use smig_link::{DropReason, LinkEvent, LinkEventKind, LinkLog, LinkSpec, QueueLimit, Rate};
-use smig_testbed::netns::{HostSpec, LabError, Testbed};
+use smig_testbed::netns::{HostSpec, Testbed, TestbedError};
 
 pub(crate) fn link(rate: Rate, round_trip_ms: u64, queue: usize) -> LinkSpec {
     LinkSpec::symmetric(rate, Duration::from_millis(round_trip_ms), QueueLimit::packets(queue))
@@ -16,7 +16,8 @@ pub(crate) fn link(rate: Rate, round_trip_ms: u64, queue: usize) -> LinkSpec {
 pub(crate) fn nothing_is_faster_than_the_link() -> Result<()> {
     let bytes = 1_000_000;
     let testbed = Testbed::start(link(Rate::mbit(20), 40, 200))?;
-    let Download { connect, took, right } = download(&testbed, bytes)?;
+    let Download { connect_time: connect, transfer_time: took, correct_bytes: right } =
+        download(&testbed, bytes)?;
     ensure!(right == bytes, "received {right} of {bytes} bytes");
     ensure!(connect >= Duration::from_millis(40), "connected in {connect:?}");
     let least = Duration::from_secs_f64(bytes as f64 * 8.0 / 20e6);
@@ -31,9 +32,9 @@ pub(crate) fn nothing_is_faster_than_the_link() -> Result<()> {
 
 /// A log that the test can read.
 #[derive(Clone, Default)]
-struct Shared(Arc<Mutex<Vec<LinkEvent>>>);
+struct SharedLog(Arc<Mutex<Vec<LinkEvent>>>);
 
-impl LinkLog for Shared {
+impl LinkLog for SharedLog {
     fn record(&mut self, event: LinkEvent) {
         self.0.lock().expect("not poisoned").push(event);
     }
@@ -41,12 +42,12 @@ impl LinkLog for Shared {
 
 pub(crate) fn a_full_queue_drops_and_tcp_recovers() -> Result<()> {
     let bytes = 500_000;
-    let log = Shared::default();
+    let log = SharedLog::default();
     let testbed = Testbed::builder(link(Rate::mbit(10), 20, 5))
         .server(HostSpec::default().initial_window(60))
         .log_to_client(Box::new(log.clone()))
         .start()?;
-    let right = download(&testbed, bytes)?.right;
+    let right = download(&testbed, bytes)?.correct_bytes;
     ensure!(right == bytes, "received {right} of {bytes} bytes");
 
     let dropped = testbed.report().to_client.dropped_packets;
@@ -61,19 +62,19 @@ pub(crate) fn a_full_queue_drops_and_tcp_recovers() -> Result<()> {
 }
 
 pub(crate) fn each_host_has_its_own_settings() -> Result<()> {
-    let outside = fs_text("/proc/sys/net/ipv4/tcp_wmem")?;
+    let outside = read_trimmed("/proc/sys/net/ipv4/tcp_wmem")?;
     let testbed = Testbed::builder(LinkSpec::paper_wired())
         .server(HostSpec::default().congestion_control("reno").send_buffer(4096, 16384, 999_424))
         .client(HostSpec::default().congestion_control("cubic").sysctl("ipv4/tcp_sack", "0"))
         .start()?;
-    let read = |name: &'static str| move || fs_text(&format!("/proc/sys/net/ipv4/{name}"));
+    let read = |name: &'static str| move || read_trimmed(&format!("/proc/sys/net/ipv4/{name}"));
     let inside =
         |host: &smig_testbed::netns::Host, name| host.run(read(name))?.join().expect("no panic");
     ensure!(inside(testbed.server(), "tcp_wmem")? == "4096\t16384\t999424");
     ensure!(inside(testbed.server(), "tcp_sack")? == "1");
     ensure!(inside(testbed.client(), "tcp_sack")? == "0");
     ensure!(inside(testbed.client(), "tcp_no_metrics_save")? == "1");
-    ensure!(fs_text("/proc/sys/net/ipv4/tcp_wmem")? == outside, "the machine's own changed");
+    ensure!(read_trimmed("/proc/sys/net/ipv4/tcp_wmem")? == outside, "the machine's own changed");
 
     let (server, client) = round_trip(&testbed)?;
     ensure!(server == "reno", "the server's connection has {server}");
@@ -86,7 +87,7 @@ pub(crate) fn each_host_has_its_own_settings() -> Result<()> {
 pub(crate) fn an_unknown_congestion_control_is_named() -> Result<()> {
     let spec = HostSpec::default().congestion_control("nosuchcc");
     let error = Testbed::builder(LinkSpec::paper_wired()).server(spec).start().unwrap_err();
-    ensure!(matches!(error, LabError::CongestionControl { .. }), "{error:?}");
+    ensure!(matches!(error, TestbedError::CongestionControl { .. }), "{error:?}");
     let text = error.to_string();
     ensure!(text.contains("nosuchcc") && text.contains("reno"), "{text}");
     Ok(())
@@ -102,7 +103,7 @@ pub(crate) fn testbeds_do_not_see_each_other() -> Result<()> {
     ensure!(round_trip(&one)?.0 == "reno");
     ensure!(round_trip(&other)?.0 == "cubic");
     drop(one);
-    ensure!(round_trip(&other)?.0 == "cubic", "the other went with the first");
+    ensure!(round_trip(&other)?.0 == "cubic", "the end of the first changed the other");
     Ok(())
 }
 
@@ -121,11 +122,11 @@ pub(crate) fn nothing_is_left_behind() -> Result<()> {
 
 /// Result of a download.
 pub(crate) struct Download {
-    pub(crate) connect: Duration,
+    pub(crate) connect_time: Duration,
     /// Time from the connection's establishment to the last byte.
-    pub(crate) took: Duration,
-    /// Correct bytes before the first wrong one.
-    pub(crate) right: usize,
+    pub(crate) transfer_time: Duration,
+    /// Number of bytes before the first wrong byte.
+    pub(crate) correct_bytes: usize,
 }
 
 /// Sends `bytes` from the server to the client.
@@ -136,10 +137,10 @@ pub(crate) fn download(testbed: &Testbed, bytes: usize) -> Result<Download> {
 /// Downloads over the link with index `link`, from 0.
 pub(crate) fn download_on(testbed: &Testbed, link: usize, bytes: usize) -> Result<Download> {
     let address = testbed.server().address_on(link);
-    let (port_is, port) = std::sync::mpsc::channel();
+    let (port_tx, port) = std::sync::mpsc::channel();
     let server = testbed.server().run(move || -> io::Result<()> {
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-        port_is.send(listener.local_addr()?.port()).map_err(io::Error::other)?;
+        port_tx.send(listener.local_addr()?.port()).map_err(io::Error::other)?;
         let body: Vec<u8> = (0..bytes).map(byte_at).collect();
         listener.accept()?.0.write_all(&body)
     })?;
@@ -147,12 +148,13 @@ pub(crate) fn download_on(testbed: &Testbed, link: usize, bytes: usize) -> Resul
     let client = testbed.client().run(move || -> io::Result<Download> {
         let begin = Instant::now();
         let mut stream = TcpStream::connect((address, port))?;
-        let connect = begin.elapsed();
+        let connect_time = begin.elapsed();
         let mut body = Vec::new();
         stream.read_to_end(&mut body)?;
-        let took = begin.elapsed().saturating_sub(connect);
-        let right = body.iter().enumerate().take_while(|(at, byte)| **byte == byte_at(*at)).count();
-        Ok(Download { connect, took, right })
+        let transfer_time = begin.elapsed().saturating_sub(connect_time);
+        let correct_bytes =
+            body.iter().enumerate().take_while(|(at, byte)| **byte == byte_at(*at)).count();
+        Ok(Download { connect_time, transfer_time, correct_bytes })
     })?;
     let result = client.join().expect("no panic")?;
     server.join().expect("no panic")?;
@@ -163,7 +165,7 @@ fn byte_at(offset: usize) -> u8 {
     (offset % 251) as u8
 }
 
-pub(crate) fn fs_text(path: &str) -> Result<String> {
+pub(crate) fn read_trimmed(path: &str) -> Result<String> {
     Ok(std::fs::read_to_string(path)?.trim().to_owned())
 }
 
@@ -172,10 +174,10 @@ pub(crate) fn round_trip(testbed: &Testbed) -> Result<(String, String)> {
     use rustix::net::sockopt::tcp_congestion;
 
     let address = testbed.server().address();
-    let (port_is, port) = std::sync::mpsc::channel();
+    let (port_tx, port) = std::sync::mpsc::channel();
     let server = testbed.server().run(move || -> io::Result<String> {
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-        port_is.send(listener.local_addr()?.port()).map_err(io::Error::other)?;
+        port_tx.send(listener.local_addr()?.port()).map_err(io::Error::other)?;
         let (mut stream, _) = listener.accept()?;
         stream.write_all(b"a")?;
         stream.read_exact(&mut [0])?;

@@ -3,7 +3,7 @@
 use std::io;
 
 use smig_lab::trial::TrialError;
-use smig_testbed::netns::LabError;
+use smig_testbed::netns::TestbedError;
 
 /// Why the demonstration stopped.
 #[derive(Debug, thiserror::Error)]
@@ -11,7 +11,7 @@ use smig_testbed::netns::LabError;
 pub enum DriveError {
     /// The emulated link could not be set up; the message includes a remedy.
     #[error(transparent)]
-    Lab(#[from] LabError),
+    Lab(#[from] TestbedError),
     /// The scenario cannot be run with these options.
     #[error("the demonstration's scenario is invalid: {0}")]
     Scenario(String),

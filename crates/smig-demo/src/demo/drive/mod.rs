@@ -90,7 +90,7 @@ impl DemoOptions {
 /// Checks quickly whether the link can be set up on this machine.
 ///
 /// # Errors
-/// What the machine lacks, and what to do about it; see [`smig_testbed::netns::LabError`].
+/// What the machine lacks, and what to do about it; see [`smig_testbed::netns::TestbedError`].
 pub fn check(options: &DemoOptions) -> Result<(), DriveError> {
     hosts(options)?;
     Ok(())

@@ -1,6 +1,6 @@
 //! The connections of a timeline, with a number and a colour each.
 
-use smig_chart::bytes;
+use smig_chart::format_bytes;
 use smig_chart::svg::Colour;
 
 use crate::timeline::{Column, ConnectionName, MarkKind, Subject, Timeline, Track};
@@ -93,7 +93,7 @@ impl Connections {
     pub(super) fn describe(&self) -> String {
         let each = self.used.iter().map(|one| {
             let Connection { number, acked, .. } = one;
-            format!("Connection {number} carried {}", bytes(*acked))
+            format!("Connection {number} carried {}", format_bytes(*acked))
         });
         let text = each.collect::<Vec<_>>().join(". ");
         if text.is_empty() { "No connection carried data.".into() } else { format!("{text}.") }

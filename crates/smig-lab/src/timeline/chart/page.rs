@@ -1,6 +1,6 @@
 //! Renders the chart as a page: the complete run, and a close-up of each migration.
 
-use smig_chart::bytes;
+use smig_chart::format_bytes;
 use smig_chart::html::{Align, Page, Table};
 
 use super::connections::Connections;
@@ -87,8 +87,8 @@ fn table(timeline: &Timeline) -> Table {
             one.number.to_string(),
             one.name.to_string(),
             one.congestion_controls.join(", then "),
-            bytes(one.acked),
-            bytes(last(Column::RetransmittedBytes)),
+            format_bytes(one.acked),
+            format_bytes(last(Column::RetransmittedBytes)),
             format!("{:.1} ms", last(Column::MinRttUs) as f64 / 1e3),
             time(Column::BusyUs),
             time(Column::ReceiverLimitedUs),

@@ -1,7 +1,7 @@
 //! Panels of quantities over time.
 
-use smig_chart::svg::{Axis, Block, Colour, Layer, Panel, Range, Rule, Shape, Tint};
-use smig_chart::{ms, number};
+use smig_chart::svg::{Axis, Block, Colour, Layer, Panel, Rule, Shape, Tint, VerticalRange};
+use smig_chart::{format_ms, format_number};
 
 use super::connections::{Connection, Connections};
 use super::downsample::downsample;
@@ -20,7 +20,7 @@ pub(super) const CONNECTION_PREFIX: &str = "on connection ";
 pub(super) fn mark_strip(view: &View) -> Panel {
     Panel {
         title: String::new(),
-        y: Axis::names(Vec::new()),
+        y: Axis::categorical(Vec::new()),
         height: if view.width < 600.0 { 46.0 } else { 32.0 },
         layers: Vec::new(),
         rules: Vec::new(),
@@ -235,7 +235,8 @@ pub(super) fn queue(timeline: &Timeline, connections: &Connections, view: &View)
     let highest = tops.into_iter().max().unwrap_or(0) as f64;
     let limit = timeline.head.link.map(|link| {
         let drain = link.queue_packets as f64 * 1_500.0 * 8.0 / link.bits_per_s as f64 * 1e3;
-        let label = format!("limit: {} packets, {} ms at link rate", link.queue_packets, ms(drain));
+        let label =
+            format!("limit: {} packets, {} ms at link rate", link.queue_packets, format_ms(drain));
         Rule { y: link.queue_packets as f64, label }
     });
     // Omit the limit of a queue that never fills to 40 %: it would only compress the chart.
@@ -255,21 +256,21 @@ pub(super) fn queue(timeline: &Timeline, connections: &Connections, view: &View)
 }
 
 /// Returns ranges from `floors` to `tops` at the times of the points; each holds until the next.
-fn steps(points: &[(u64, u64)], floors: &[u64], tops: &[u64]) -> Vec<Range> {
-    let mut ranges: Vec<Range> = Vec::new();
+fn steps(points: &[(u64, u64)], floors: &[u64], tops: &[u64]) -> Vec<VerticalRange> {
+    let mut ranges: Vec<VerticalRange> = Vec::new();
     for (((at, _), low), high) in points.iter().zip(floors).zip(tops) {
         let (x, low, high) = (seconds(*at), *low as f64, *high as f64);
         match ranges.last().copied() {
             // No change: extend the previous range.
             Some(last) if (last.low, last.high) == (low, high) => {}
             last => {
-                ranges.extend(last.map(|last| Range { x, ..last }));
-                ranges.push(Range { x, low, high });
+                ranges.extend(last.map(|last| VerticalRange { x, ..last }));
+                ranges.push(VerticalRange { x, low, high });
             }
         }
     }
     let end = points.last().map(|(at, _)| seconds(*at));
-    ranges.extend(ranges.last().copied().zip(end).map(|(last, x)| Range { x, ..last }));
+    ranges.extend(ranges.last().copied().zip(end).map(|(last, x)| VerticalRange { x, ..last }));
     ranges
 }
 
@@ -280,16 +281,16 @@ fn layer(name: &str, colour: Colour, shape: Shape) -> Layer {
 /// Data that one connection holds at its sender: in flight, and not sent yet.
 pub(super) fn send_buffer(timeline: &Timeline, one: &Connection, view: &View) -> Option<Panel> {
     let track = one.track(timeline)?;
-    let flight: Vec<Range> = downsample(track.points(Column::UnackedBytes), view)
+    let flight: Vec<VerticalRange> = downsample(track.points(Column::UnackedBytes), view)
         .into_iter()
-        .map(|(at, bytes)| Range { x: seconds(at), low: 0.0, high: kilobytes(bytes) })
+        .map(|(at, bytes)| VerticalRange { x: seconds(at), low: 0.0, high: kilobytes(bytes) })
         .collect();
     let unacked = |at| track.value_at(Column::UnackedBytes, at).unwrap_or(0);
-    let unsent: Vec<Range> = downsample(track.points(Column::UnsentBytes), view)
+    let unsent: Vec<VerticalRange> = downsample(track.points(Column::UnsentBytes), view)
         .into_iter()
         .map(|(at, bytes)| {
             let low = kilobytes(unacked(at));
-            Range { x: seconds(at), low, high: low + kilobytes(bytes) }
+            VerticalRange { x: seconds(at), low, high: low + kilobytes(bytes) }
         })
         .collect();
     let highest = unsent.iter().map(|range| range.high).fold(0.0, f64::max);
@@ -301,7 +302,7 @@ pub(super) fn send_buffer(timeline: &Timeline, one: &Connection, view: &View) ->
         return None;
     }
     let window_name = if widest > top {
-        format!("congestion window (up to {} kB)", number(widest))
+        format!("congestion window (up to {} kB)", format_number(widest))
     } else {
         "congestion window".into()
     };
@@ -347,7 +348,7 @@ pub(super) fn send_buffers(
             let ranges = times.iter().zip(&mut floors).map(|(at, floor)| {
                 let low = *floor;
                 *floor += kilobytes(track.value_at(column, *at).unwrap_or(0));
-                Range { x: seconds(*at), low, high: *floor }
+                VerticalRange { x: seconds(*at), low, high: *floor }
             });
             layers.push(layer("", one.colour, Shape::Area(tint, ranges.collect())));
         }
@@ -408,7 +409,7 @@ pub(super) fn round_trips(
     (!layers.is_empty()).then(|| Panel {
         title: idle.map_or_else(
             || title.to_owned(),
-            |idle| format!("{title} (dotted: idle, {})", number(idle)),
+            |idle| format!("{title} (dotted: idle, {})", format_number(idle)),
         ),
         y: Axis::linear_exact(highest.max(idle.unwrap_or(0.0)) * HEADROOM, ""),
         height: PLOT_HEIGHT,

@@ -1,7 +1,7 @@
 //! Each request as a bar, in as few rows as possible without overlaps.
 
 use smig_chart::svg::{Axis, Bar, Block, Colour, Layer, Marker, Panel, Point, Shape, Tint};
-use smig_chart::{bytes, ms, number};
+use smig_chart::{format_bytes, format_ms, format_number};
 
 use super::connections::Connections;
 use super::{View, seconds};
@@ -45,7 +45,7 @@ pub(super) fn panel(
         + ROW_HEIGHT / 2.0 * count.saturating_sub(MAX_FULL_ROWS) as f64;
     Some(Panel {
         title: "Each request, until its last byte".into(),
-        y: Axis::names(vec![String::new(); count]),
+        y: Axis::categorical(vec![String::new(); count]),
         height: height.clamp(2.0 * ROW_HEIGHT, MAX_PANEL_HEIGHT),
         layers: layers(bars),
         rules: Vec::new(),
@@ -262,6 +262,11 @@ fn tooltip(span: &Span) -> String {
         Outcome::Failed => ", failed",
         Outcome::Unfinished => ", unfinished",
     };
-    let at = number(seconds(span.from_us));
-    format!("{}: {} in {} ms from {at} s{outcome}", span.name, bytes(span.bytes), ms(duration_ms))
+    let at = format_number(seconds(span.from_us));
+    format!(
+        "{}: {} in {} ms from {at} s{outcome}",
+        span.name,
+        format_bytes(span.bytes),
+        format_ms(duration_ms)
+    )
 }

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use smig_chart::html::escape;
-use smig_chart::svg::{Axis, Figure, Panel, STYLE, with_plain_colours};
+use smig_chart::svg::{Axis, Figure, Panel, STYLE, with_colour_fallbacks};
 
 use super::connections::Connections;
 use super::svg_file::{HEAD_STYLE, LINE_HEIGHT, facts, wrap_facts};
@@ -50,7 +50,7 @@ pub fn render_side_by_side(timelines: &[&Timeline], width: f64) -> String {
     let name = escape(
         &timelines.iter().map(|one| one.head.title.as_str()).collect::<Vec<_>>().join(" / "),
     );
-    with_plain_colours(&format!(
+    with_colour_fallbacks(&format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fig\" role=\"img\" \
          viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\">\
          <title>{name}</title><style>{STYLE}{HEAD_STYLE}</style>\
@@ -117,8 +117,8 @@ fn share_scales(figures: &mut [Figure]) {
         .collect();
     for panel in figures.iter_mut().flat_map(|figure| &mut figure.panels) {
         let alike = axes.iter().filter(|(title, _)| *title == panel.title);
-        let longest = alike.max_by(|(_, a), (_, b)| a.to().total_cmp(&b.to()));
-        if let Some((_, axis)) = longest.filter(|_| !panel.y.has_names()) {
+        let longest = alike.max_by(|(_, a), (_, b)| a.end().total_cmp(&b.end()));
+        if let Some((_, axis)) = longest.filter(|_| !panel.y.is_categorical()) {
             panel.y = axis.clone();
         }
     }

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
+use smig_chart::format_number;
 use smig_chart::html::escape;
-use smig_chart::number;
-use smig_chart::svg::{STYLE, with_plain_colours};
+use smig_chart::svg::{STYLE, with_colour_fallbacks};
 
 use super::connections::Connections;
 use super::{View, figure};
@@ -39,7 +39,7 @@ pub fn render_svg(timeline: &Timeline, view: &View) -> String {
     }
     let element = figure.to_element();
     let _ = writeln!(out, "<g transform=\"translate({MARGIN} {head})\">{element}</g></svg>");
-    with_plain_colours(&out)
+    with_colour_fallbacks(&out)
 }
 
 /// Style rules of a standalone file, in addition to the chart's.
@@ -55,8 +55,8 @@ pub(super) fn facts(timeline: &Timeline) -> Vec<String> {
     if let Some(link) = timeline.head.link {
         facts.push(format!(
             "{} Mbit/s, {} ms round trip, queue of {} packets",
-            number(link.bits_per_s as f64 / 1e6),
-            number(link.round_trip_ms),
+            format_number(link.bits_per_s as f64 / 1e6),
+            format_number(link.round_trip_ms),
             link.queue_packets
         ));
     }
@@ -112,7 +112,7 @@ fn all_facts(timeline: &Timeline) -> Vec<String> {
     let mut facts = facts(timeline);
     let unused = Connections::of(timeline).unused;
     if unused > 0 {
-        facts.push(format!("{} not shown: unused", smig_chart::amount(unused, "connection")));
+        facts.push(format!("{} not shown: unused", smig_chart::format_count(unused, "connection")));
     }
     facts
 }
@@ -122,6 +122,6 @@ fn format_millis(millis: f64) -> String {
     if millis >= 10_000.0 {
         format!("{:.1} s", millis / 1e3)
     } else {
-        format!("{} ms", smig_chart::ms(millis))
+        format!("{} ms", smig_chart::format_ms(millis))
     }
 }

@@ -8,8 +8,8 @@ fn url(text: &str) -> Url {
     text.parse().unwrap()
 }
 
-fn page(links: &[&str]) -> Outcome {
-    Outcome::Object {
+fn page(links: &[&str]) -> VisitOutcome {
+    VisitOutcome::Object {
         bytes: 1000,
         by: SizeSource::Reading,
         media: Some("text/html".into()),
@@ -18,39 +18,49 @@ fn page(links: &[&str]) -> Outcome {
     }
 }
 
-fn object() -> Outcome {
-    Outcome::Object { bytes: 7, by: SizeSource::Head, media: None, links: Vec::new(), off_host: 0 }
+fn object() -> VisitOutcome {
+    VisitOutcome::Object {
+        bytes: 7,
+        by: SizeSource::Head,
+        media: None,
+        links: Vec::new(),
+        off_host: 0,
+    }
 }
 
-fn redirect(to: &str) -> Outcome {
-    Outcome::Redirect { to: url(to) }
+fn redirect(to: &str) -> VisitOutcome {
+    VisitOutcome::Redirect { to: url(to) }
 }
 
 /// Runs a walk and returns the requested URLs with their levels.
-fn walk(start: &str, limits: Limits, answers: &[(&str, Outcome)]) -> (Vec<(String, u8)>, Walk) {
+fn walk(
+    start: &str,
+    limits: Limits,
+    answers: &[(&str, VisitOutcome)],
+) -> (Vec<(String, u8)>, Walk) {
     let answers: BTreeMap<_, _> = answers.iter().cloned().collect();
     let mut walk = Walk::new(&url(start), limits);
-    let mut asked = Vec::new();
+    let mut requested = Vec::new();
     while let Some(target) = walk.next() {
-        asked.push((target.url.to_string(), target.level));
-        let refused = Outcome::Refused { status: 404 };
+        requested.push((target.url.to_string(), target.level));
+        let refused = VisitOutcome::Refused { status: 404 };
         let answer = answers.get(target.url.as_str()).cloned().unwrap_or(refused);
         // A page that is not read yields no links.
-        let answer = match (target.wants, answer) {
-            (Wants::Size, Outcome::Object { bytes, by, media, .. }) => {
-                Outcome::Object { bytes, by, media, links: Vec::new(), off_host: 0 }
+        let answer = match (target.scope, answer) {
+            (FetchScope::Size, VisitOutcome::Object { bytes, by, media, .. }) => {
+                VisitOutcome::Object { bytes, by, media, links: Vec::new(), off_host: 0 }
             }
             (_, answer) => answer,
         };
-        walk.take(&target, &answer);
-        assert!(asked.len() < 10_000, "a loop");
+        walk.record(&target, &answer);
+        assert!(requested.len() < 10_000, "a loop");
     }
-    (asked, walk)
+    (requested, walk)
 }
 
 #[test]
 fn three_levels_of_one_host() {
-    let (asked, walk) = walk(
+    let (requested, walk) = walk(
         "https://a.example/",
         Limits::default(),
         &[
@@ -69,14 +79,14 @@ fn three_levels_of_one_host() {
         ("https://a.example/i", 2),
         ("https://a.example/3", 3),
     ];
-    assert_eq!(asked, expected.map(|(url, level)| (url.to_owned(), level)));
-    assert_eq!(walk.end(), End::Complete);
-    assert_eq!(walk.site(), Site::of(&url("https://a.example/")).as_ref());
+    assert_eq!(requested, expected.map(|(url, level)| (url.to_owned(), level)));
+    assert_eq!(walk.end(), WalkEnd::Complete);
+    assert_eq!(walk.site(), Site::from_url(&url("https://a.example/")).as_ref());
 }
 
 #[test]
 fn the_landing_page_is_where_redirects_lead() {
-    let (asked, walk) = walk(
+    let (requested, walk) = walk(
         "http://a.example/",
         Limits::default(),
         &[
@@ -85,13 +95,13 @@ fn the_landing_page_is_where_redirects_lead() {
             ("https://www.a.example/x", redirect("https://b.example/")),
         ],
     );
-    assert_eq!(asked.len(), 3, "{asked:?}");
-    assert_eq!(walk.site(), Site::of(&url("https://www.a.example/")).as_ref());
+    assert_eq!(requested.len(), 3, "{requested:?}");
+    assert_eq!(walk.site(), Site::from_url(&url("https://www.a.example/")).as_ref());
 }
 
 #[test]
-fn redirects_end() {
-    let mut answers: Vec<(String, Outcome)> = (0..100)
+fn redirect_chains_and_loops_end() {
+    let mut answers: Vec<(String, VisitOutcome)> = (0..100)
         .map(|n| {
             (format!("https://a.example/{n}"), redirect(&format!("https://a.example/{}", n + 1)))
         })
@@ -104,56 +114,60 @@ fn redirects_end() {
     answers.push(("https://a.example/back".into(), redirect("https://a.example/loop")));
     answers.push(("https://a.example/self".into(), redirect("https://a.example/self")));
     let answers: Vec<_> = answers.iter().map(|(url, o)| (url.as_str(), o.clone())).collect();
-    let (asked, walk) = walk("https://a.example/", Limits::default(), &answers);
-    assert_eq!(asked.len(), 1 + 6 + 2 + 1, "{asked:?}");
-    assert_eq!(walk.end(), End::Complete);
+    let (requested, walk) = walk("https://a.example/", Limits::default(), &answers);
+    assert_eq!(requested.len(), 1 + 6 + 2 + 1, "{requested:?}");
+    assert_eq!(walk.end(), WalkEnd::Complete);
 }
 
 #[test]
-fn limits_cut_and_say_so() {
+fn limits_end_the_walk_as_limited() {
     let links: Vec<_> = (0..50).map(|n| format!("https://a.example/{n}")).collect();
     let links: Vec<_> = links.iter().map(String::as_str).collect();
     let mut answers: Vec<_> =
         links.iter().map(|link| (*link, page(&["https://a.example/deep"]))).collect();
     answers.push(("https://a.example/", page(&links)));
     let few_objects = Limits { max_objects: 10, ..Limits::default() };
-    let (asked, cut) = walk("https://a.example/", few_objects, &answers);
-    assert_eq!((asked.len(), cut.end()), (10, End::Limited));
+    let (requested, cut) = walk("https://a.example/", few_objects, &answers);
+    assert_eq!((requested.len(), cut.end()), (10, WalkEnd::Limited));
     let one_page = Limits { max_pages: 1, ..Limits::default() };
-    let (asked, cut) = walk("https://a.example/", one_page, &answers);
-    assert_eq!((asked.len(), cut.end()), (51, End::Limited));
+    let (requested, cut) = walk("https://a.example/", one_page, &answers);
+    assert_eq!((requested.len(), cut.end()), (51, WalkEnd::Limited));
     let one_level = Limits { levels: 1, ..Limits::default() };
-    let (asked, whole) = walk("https://a.example/", one_level, &answers);
-    assert_eq!((asked.len(), whole.end()), (1, End::Complete));
+    let (requested, complete) = walk("https://a.example/", one_level, &answers);
+    assert_eq!((requested.len(), complete.end()), (1, WalkEnd::Complete));
 }
 
 #[test]
-fn a_server_that_has_enough_is_left_alone() {
+fn repeated_refusals_end_the_walk() {
     let links: Vec<_> = (0..50).map(|n| format!("https://a.example/{n}")).collect();
     let links: Vec<_> = links.iter().map(String::as_str).collect();
-    for (outcome, asked_for) in [
-        (Outcome::Refused { status: 429 }, 1 + 3),
-        (Outcome::Refused { status: 503 }, 1 + 3),
-        (Outcome::Failed { why: "x".into() }, 1 + 5),
+    for (outcome, expected_requests) in [
+        (VisitOutcome::Refused { status: 429 }, 1 + 3),
+        (VisitOutcome::Refused { status: 503 }, 1 + 3),
+        (VisitOutcome::Failed { why: "x".into() }, 1 + 5),
     ] {
         let mut answers: Vec<_> = links.iter().map(|link| (*link, outcome.clone())).collect();
         answers.push(("https://a.example/", page(&links)));
-        let (asked, walk) = walk("https://a.example/", Limits::default(), &answers);
-        assert_eq!((asked.len(), walk.end()), (asked_for, End::TurnedAway), "{outcome:?}");
+        let (requested, walk) = walk("https://a.example/", Limits::default(), &answers);
+        assert_eq!(
+            (requested.len(), walk.end()),
+            (expected_requests, WalkEnd::Abandoned),
+            "{outcome:?}"
+        );
     }
 }
 
 #[test]
 fn a_site_without_a_landing_page_is_no_site() {
     for (outcome, end) in [
-        (Outcome::Disallowed, End::Disallowed),
-        (Outcome::Refused { status: 500 }, End::Unreachable),
-        (Outcome::Failed { why: "x".into() }, End::Unreachable),
-        (redirect("https://a.example/"), End::Unreachable),
+        (VisitOutcome::Disallowed, WalkEnd::Disallowed),
+        (VisitOutcome::Refused { status: 500 }, WalkEnd::Unreachable),
+        (VisitOutcome::Failed { why: "x".into() }, WalkEnd::Unreachable),
+        (redirect("https://a.example/"), WalkEnd::Unreachable),
     ] {
         let answers = [("https://a.example/", outcome.clone())];
-        let (asked, walk) = walk("https://a.example/", Limits::default(), &answers);
-        assert_eq!((asked.len(), walk.end()), (1, end), "{outcome:?}");
+        let (requested, walk) = walk("https://a.example/", Limits::default(), &answers);
+        assert_eq!((requested.len(), walk.end()), (1, end), "{outcome:?}");
         assert_eq!(walk.site(), None);
     }
 }

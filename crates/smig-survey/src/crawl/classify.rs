@@ -1,4 +1,4 @@
-//! What a response's header section means for a survey: pure functions.
+//! Classifies responses by their header section: pure functions.
 
 use std::time::Duration;
 
@@ -8,76 +8,77 @@ use http::header::{
 };
 use http::{Response, StatusCode};
 
-/// What to do after a response.
+/// Meaning of a response for the crawl.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ResponseClass {
-    /// The object's size is known.
+    /// The object exists, with this size in bytes.
     Sized(u64),
     /// The object exists; its size is not given.
     Unsized,
     /// The object is at this location.
     Redirect(String),
     /// The server requests a later retry.
-    Later(Option<Duration>),
-    /// The server may reject the method.
-    Method,
+    RetryLater(Option<Duration>),
+    /// The server may not support the method; another may succeed.
+    MethodRejected,
     /// The object does not exist, or access is denied.
     Refused,
 }
 
 /// The status and the header fields of a response.
 #[derive(Debug, Clone)]
-pub(super) struct Head {
+pub(super) struct ResponseHead {
     pub(super) status: StatusCode,
     headers: HeaderMap,
 }
 
-impl Head {
-    pub(super) fn of<B>(response: &Response<B>) -> Self {
+impl ResponseHead {
+    pub(super) fn from_response<B>(response: &Response<B>) -> Self {
         Self { status: response.status(), headers: response.headers().clone() }
     }
 
-    fn text(&self, name: &HeaderName) -> Option<&str> {
+    fn field_text(&self, name: &HeaderName) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 
     /// Returns the media type without parameters, in lower case.
-    pub(super) fn media(&self) -> Option<String> {
-        let media = self.text(&CONTENT_TYPE)?.split(';').next()?.trim().to_ascii_lowercase();
+    pub(super) fn media_type(&self) -> Option<String> {
+        let media = self.field_text(&CONTENT_TYPE)?.split(';').next()?.trim().to_ascii_lowercase();
         (!media.is_empty() && media.len() < 100).then_some(media)
     }
 
     pub(super) fn is_html(&self) -> bool {
-        self.media().is_some_and(|media| is_html(&media))
+        self.media_type().is_some_and(|media| is_html(&media))
     }
 
     /// Returns the size of the complete object, if the header section gives it.
     fn size(&self) -> Option<u64> {
         if self.status == StatusCode::PARTIAL_CONTENT {
-            return self.text(&CONTENT_RANGE)?.rsplit_once('/')?.1.trim().parse().ok();
+            return self.field_text(&CONTENT_RANGE)?.rsplit_once('/')?.1.trim().parse().ok();
         }
         // The request accepts no coding; if the server applies one, Content-Length is another size.
-        let coding = self.text(&CONTENT_ENCODING).unwrap_or("identity");
+        let coding = self.field_text(&CONTENT_ENCODING).unwrap_or("identity");
         if !coding.eq_ignore_ascii_case("identity") {
             return None;
         }
-        self.text(&CONTENT_LENGTH)?.trim().parse().ok()
+        self.field_text(&CONTENT_LENGTH)?.trim().parse().ok()
     }
 
-    pub(super) fn meaning(&self) -> ResponseClass {
+    pub(super) fn classify(&self) -> ResponseClass {
         match self.status.as_u16() {
             200 | 203 | 206 => self.size().map_or(ResponseClass::Unsized, ResponseClass::Sized),
-            301 | 302 | 303 | 307 | 308 => match self.text(&LOCATION) {
-                Some(place) => ResponseClass::Redirect(place.to_owned()),
+            301 | 302 | 303 | 307 | 308 => match self.field_text(&LOCATION) {
+                Some(location) => ResponseClass::Redirect(location.to_owned()),
                 None => ResponseClass::Refused,
             },
             // A range request for an empty object.
             416 => ResponseClass::Sized(0),
             429 | 503 => {
-                let seconds = self.text(&RETRY_AFTER).and_then(|text| text.trim().parse().ok());
-                ResponseClass::Later(seconds.map(Duration::from_secs))
+                let seconds =
+                    self.field_text(&RETRY_AFTER).and_then(|text| text.trim().parse().ok());
+                ResponseClass::RetryLater(seconds.map(Duration::from_secs))
             }
-            400 | 403 | 405 | 406 | 500 | 501 => ResponseClass::Method,
+            400 | 403 | 405 | 406 | 500 | 501 => ResponseClass::MethodRejected,
             _ => ResponseClass::Refused,
         }
     }
@@ -92,17 +93,17 @@ pub(super) fn is_html(media: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn head(status: u16, headers: &[(&str, &str)]) -> Head {
+    fn head(status: u16, headers: &[(&str, &str)]) -> ResponseHead {
         let mut response = Response::builder().status(status);
         for (name, value) in headers {
             response = response.header(*name, *value);
         }
-        Head::of(&response.body(()).unwrap())
+        ResponseHead::from_response(&response.body(()).unwrap())
     }
 
     #[test]
-    fn every_answer_means_something() {
-        for (status, headers, meaning) in [
+    fn responses_are_classified() {
+        for (status, headers, class) in [
             (200, &[("content-length", "12")][..], ResponseClass::Sized(12)),
             (200, &[], ResponseClass::Unsized),
             (
@@ -124,13 +125,17 @@ mod tests {
             (301, &[("location", "/x")], ResponseClass::Redirect("/x".into())),
             (301, &[], ResponseClass::Refused),
             (304, &[], ResponseClass::Refused),
-            (405, &[], ResponseClass::Method),
+            (405, &[], ResponseClass::MethodRejected),
             (404, &[("content-length", "12")], ResponseClass::Refused),
-            (429, &[("retry-after", "7")], ResponseClass::Later(Some(Duration::from_secs(7)))),
-            (503, &[("retry-after", "Wed, 21 Oct 2015 07:28:00 GMT")], ResponseClass::Later(None)),
+            (429, &[("retry-after", "7")], ResponseClass::RetryLater(Some(Duration::from_secs(7)))),
+            (
+                503,
+                &[("retry-after", "Wed, 21 Oct 2015 07:28:00 GMT")],
+                ResponseClass::RetryLater(None),
+            ),
             (204, &[], ResponseClass::Refused),
         ] {
-            assert_eq!(head(status, headers).meaning(), meaning, "{status} {headers:?}");
+            assert_eq!(head(status, headers).classify(), class, "{status} {headers:?}");
         }
     }
 

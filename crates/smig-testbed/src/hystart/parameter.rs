@@ -2,9 +2,9 @@
 //!
 //! There are two lock files. Every user of the setting holds a shared lock on `users`; with an
 //! exclusive lock there, a process may change the setting. New users acquire the lock of the `state`
-//! file, the gate, one at a time. A user that needs the other value waits with the gate held, so that
-//! later ones queue behind it. The last user restores the machine's original value. Until then the
-//! value is in the state file, so that it outlives the process that wrote it.
+//! file, the gate, one at a time. A user that needs the other value waits while it holds the gate,
+//! so that later users queue behind it. The last user restores the machine's original value. Until
+//! then that value is in the state file, so that it outlives the process that wrote it.
 
 use std::fs::{self, File};
 use std::io;
@@ -18,11 +18,11 @@ use rustix::io::Errno;
 use super::HystartError;
 
 /// Polling interval while waiting for a lock.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The kernel's parameter, and the lab's state and lock files.
+/// Paths of the kernel's parameter and of our state and lock files.
 #[derive(Debug, Clone)]
-pub(super) struct Files {
+pub(super) struct HystartFiles {
     pub(super) parameter: PathBuf,
     state: PathBuf,
     users: PathBuf,
@@ -31,7 +31,7 @@ pub(super) struct Files {
 /// Holds the setting at the requested value until dropped.
 #[derive(Debug)]
 pub(super) struct HystartLock {
-    files: Files,
+    files: HystartFiles,
     users: File,
 }
 
@@ -39,11 +39,11 @@ pub(super) struct HystartLock {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct State {
     /// The machine's original value, as the kernel formats it.
-    own: String,
+    original: String,
     /// The value in use.
     on: bool,
     /// ID of the process that set it.
-    by: u32,
+    set_by: u32,
 }
 
 /// Returns whether the parameter's text means on.
@@ -55,18 +55,21 @@ const fn digit(on: bool) -> &'static str {
     if on { "1" } else { "0" }
 }
 
-impl Files {
-    /// Returns the machine's files. All processes must use the same ones, whatever `TMPDIR` is.
-    pub(super) fn here() -> Self {
-        let folder = if Path::new("/run").is_dir() { "/run" } else { "/tmp" };
-        Self::at(Path::new("/sys/module/tcp_cubic/parameters/hystart"), Path::new(folder))
+impl HystartFiles {
+    /// Returns the machine's files. All processes must use the same files, whatever `TMPDIR` is.
+    pub(super) fn system() -> Self {
+        let directory = if Path::new("/run").is_dir() { "/run" } else { "/tmp" };
+        Self::in_directory(
+            Path::new("/sys/module/tcp_cubic/parameters/hystart"),
+            Path::new(directory),
+        )
     }
 
-    fn at(parameter: &Path, folder: &Path) -> Self {
+    fn in_directory(parameter: &Path, directory: &Path) -> Self {
         Self {
             parameter: parameter.to_owned(),
-            state: folder.join("smig-lab-hystart"),
-            users: folder.join("smig-lab-hystart.users"),
+            state: directory.join("smig-lab-hystart"),
+            users: directory.join("smig-lab-hystart.users"),
         }
     }
 
@@ -82,13 +85,13 @@ impl Files {
         }
     }
 
-    /// Sets the value, or joins the users of the same value. Waits for users of the other value.
-    pub(super) fn hold(&self, on: bool, patience: Duration) -> Result<HystartLock, HystartError> {
+    /// Sets the value, or shares it if it is set already. Waits for users of the other value.
+    pub(super) fn acquire(&self, on: bool, timeout: Duration) -> Result<HystartLock, HystartError> {
         self.check()?;
-        let until = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         let gate = open(&self.state)?;
         while !try_lock(&gate, FlockOperation::NonBlockingLockExclusive)? {
-            self.wait(on, until, patience)?;
+            self.wait(on, deadline, timeout)?;
         }
         let users = open(&self.users)?;
         loop {
@@ -97,25 +100,25 @@ impl Files {
                 flock(&users, FlockOperation::LockShared).map_err(io_error(&self.users))?;
             } else if !self.is_set(on) || !try_lock(&users, FlockOperation::NonBlockingLockShared)?
             {
-                self.wait(on, until, patience)?;
+                self.wait(on, deadline, timeout)?;
                 continue;
             }
-            let held = HystartLock { files: self.clone(), users };
-            // A leaving user may have held the exclusive lock in between and restored the original value.
+            let lock = HystartLock { files: self.clone(), users };
+            // Another user may have held the exclusive lock in between and restored the value.
             if self.is_set(on) {
-                return Ok(held);
+                return Ok(lock);
             }
-            drop((held, gate));
-            return self.hold(on, until.saturating_duration_since(Instant::now()));
+            drop((lock, gate));
+            return self.acquire(on, deadline.saturating_duration_since(Instant::now()));
         }
     }
 
-    fn wait(&self, on: bool, until: Instant, waited: Duration) -> Result<(), HystartError> {
-        if Instant::now() >= until {
-            let (on, by) = self.state().map_or((!on, 0), |state| (state.on, state.by));
+    fn wait(&self, on: bool, deadline: Instant, waited: Duration) -> Result<(), HystartError> {
+        if Instant::now() >= deadline {
+            let (on, by) = self.state().map_or((!on, 0), |state| (state.on, state.set_by));
             return Err(HystartError::Busy { on, by, waited });
         }
-        thread::sleep(LOOK_EVERY);
+        thread::sleep(POLL_INTERVAL);
         Ok(())
     }
 
@@ -132,16 +135,16 @@ impl Files {
         let exclusive = FlockOperation::NonBlockingLockExclusive;
         // A process that holds the gate or uses the setting restores the value itself.
         if try_lock(&gate, exclusive)? && try_lock(&users, exclusive)? {
-            self.give_back()?;
+            self.restore()?;
         }
         Ok(())
     }
 
     /// The caller must hold the exclusive lock on `users`.
     fn set(&self, on: bool) -> Result<(), HystartError> {
-        let own = match self.state() {
-            // Left by a killed process, or by one that left while another waited.
-            Some(state) => state.own,
+        let original = match self.state() {
+            // From a killed process, or from one that released its lock while another waited.
+            Some(state) => state.original,
             None => {
                 let text =
                     fs::read_to_string(&self.parameter).map_err(io_error(&self.parameter))?;
@@ -149,15 +152,15 @@ impl Files {
             }
         };
         // Record the original value before changing the parameter.
-        self.remember(Some(&State { own, on, by: std::process::id() }))?;
+        self.write_state(Some(&State { original, on, set_by: std::process::id() }))?;
         fs::write(&self.parameter, digit(on)).map_err(io_error(&self.parameter))
     }
 
     /// The caller must hold the exclusive lock on `users`.
-    fn give_back(&self) -> Result<(), HystartError> {
+    fn restore(&self) -> Result<(), HystartError> {
         let Some(state) = self.state() else { return Ok(()) };
-        fs::write(&self.parameter, &state.own).map_err(io_error(&self.parameter))?;
-        self.remember(None)
+        fs::write(&self.parameter, &state.original).map_err(io_error(&self.parameter))?;
+        self.write_state(None)
     }
 
     fn state(&self) -> Option<State> {
@@ -165,7 +168,7 @@ impl Files {
     }
 
     /// Writes the state file. It is never removed, since it is also the gate.
-    fn remember(&self, state: Option<&State>) -> Result<(), HystartError> {
+    fn write_state(&self, state: Option<&State>) -> Result<(), HystartError> {
         let text = state.map(State::text).unwrap_or_default();
         fs::write(&self.state, text).map_err(io_error(&self.state))
     }
@@ -176,23 +179,23 @@ impl Drop for HystartLock {
         // Fails while there are other users; the last one restores the value.
         if try_lock(&self.users, FlockOperation::NonBlockingLockExclusive).unwrap_or(false) {
             // After a failure, the next run tries again.
-            let _ = self.files.give_back();
+            let _ = self.files.restore();
         }
     }
 }
 
 impl State {
     fn text(&self) -> String {
-        format!("own={} now={} by={}\n", self.own, digit(self.on), self.by)
+        format!("own={} now={} by={}\n", self.original, digit(self.on), self.set_by)
     }
 
     fn parse(text: &str) -> Option<Self> {
         let mut words = text.strip_suffix('\n')?.split(' ');
         let mut next = |name: &str| words.next()?.strip_prefix(name)?.strip_prefix('=');
         Some(Self {
-            own: next("own")?.to_owned(),
+            original: next("own")?.to_owned(),
             on: next("now")? == "1",
-            by: next("by")?.parse().ok()?,
+            set_by: next("by")?.parse().ok()?,
         })
     }
 }
@@ -208,8 +211,8 @@ fn io_error<E: Into<io::Error>>(path: &Path) -> impl FnOnce(E) -> HystartError {
 }
 
 /// Returns whether the lock was acquired.
-fn try_lock(file: &File, how: FlockOperation) -> Result<bool, HystartError> {
-    match flock(file, how) {
+fn try_lock(file: &File, operation: FlockOperation) -> Result<bool, HystartError> {
+    match flock(file, operation) {
         Ok(()) => Ok(true),
         Err(Errno::WOULDBLOCK) => Ok(false),
         Err(cause) => Err(HystartError::Io { doing: "HyStart's lock".into(), cause: cause.into() }),
@@ -220,53 +223,54 @@ fn try_lock(file: &File, how: FlockOperation) -> Result<bool, HystartError> {
 mod tests {
     use super::*;
 
-    const NOW: Duration = Duration::ZERO;
-    const LONG: Duration = Duration::from_secs(600);
+    const NO_WAIT: Duration = Duration::ZERO;
+    const LONG_TIMEOUT: Duration = Duration::from_secs(600);
 
-    fn files(own: &str) -> (tempfile::TempDir, Files) {
-        let folder = tempfile::tempdir().unwrap();
-        let parameter = folder.path().join("hystart");
-        fs::write(&parameter, own).unwrap();
-        let files = Files::at(&parameter, folder.path());
-        (folder, files)
+    fn files(original: &str) -> (tempfile::TempDir, HystartFiles) {
+        let directory = tempfile::tempdir().unwrap();
+        let parameter = directory.path().join("hystart");
+        fs::write(&parameter, original).unwrap();
+        let files = HystartFiles::in_directory(&parameter, directory.path());
+        (directory, files)
     }
 
-    fn value(files: &Files) -> String {
+    fn value(files: &HystartFiles) -> String {
         fs::read_to_string(&files.parameter).unwrap()
     }
 
     #[test]
-    fn those_who_agree_share_it_and_the_last_gives_it_back() {
+    fn users_of_one_value_share_it_and_the_last_restores_the_original() {
         let (_folder, files) = files("1\n");
-        let one = files.hold(false, NOW).unwrap();
-        let two = files.hold(false, NOW).unwrap();
+        let one = files.acquire(false, NO_WAIT).unwrap();
+        let two = files.acquire(false, NO_WAIT).unwrap();
         assert_eq!(value(&files), "0");
         drop(one);
-        assert_eq!(value(&files), "0", "the second is still there");
+        assert_eq!(value(&files), "0", "the second user still holds it");
         drop(two);
         assert_eq!(value(&files), "1");
         assert_eq!(files.state(), None);
     }
 
     #[test]
-    fn who_wants_it_otherwise_is_told_or_waits() {
+    fn a_user_of_the_other_value_waits_or_times_out() {
         let (_folder, files) = files("1\n");
-        let one = files.hold(false, NOW).unwrap();
-        let error = files.hold(true, NOW).unwrap_err();
-        let own = std::process::id();
-        assert!(matches!(error, HystartError::Busy { on: false, by, .. } if by == own), "{error}");
+        let one = files.acquire(false, NO_WAIT).unwrap();
+        let error = files.acquire(true, NO_WAIT).unwrap_err();
+        let pid = std::process::id();
+        assert!(matches!(error, HystartError::Busy { on: false, by, .. } if by == pid), "{error}");
         thread::scope(|scope| {
-            let other = scope.spawn(|| files.hold(true, LONG).map(|held| (value(&files), held)));
+            let other =
+                scope.spawn(|| files.acquire(true, LONG_TIMEOUT).map(|held| (value(&files), held)));
             drop(one);
-            let (seen, held) = other.join().unwrap().unwrap();
-            assert_eq!(seen, "1");
-            drop(held);
+            let (value_seen, lock) = other.join().unwrap().unwrap();
+            assert_eq!(value_seen, "1");
+            drop(lock);
         });
         assert_eq!((value(&files).as_str(), files.state()), ("1", None));
     }
 
     #[test]
-    fn many_at_once_each_have_it_as_they_want() {
+    fn concurrent_users_each_get_their_value() {
         let (_folder, files) = files("1\n");
         thread::scope(|scope| {
             for number in 0..8 {
@@ -274,9 +278,9 @@ mod tests {
                 scope.spawn(move || {
                     for round in 0..5 {
                         let on = (number + round) % 3 == 0;
-                        let held = files.hold(on, LONG).unwrap();
+                        let lock = files.acquire(on, LONG_TIMEOUT).unwrap();
                         assert_eq!(is_on(&value(&files)), on);
-                        drop(held);
+                        drop(lock);
                     }
                 });
             }
@@ -285,32 +289,32 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_behind_is_put_right() {
+    fn repair_restores_the_value_after_a_killed_user() {
         let (_folder, files) = files("0\n");
-        let left = State { own: "1".into(), on: false, by: 7 };
-        files.remember(Some(&left)).unwrap();
-        assert_eq!(State::parse(&left.text()), Some(left.clone()));
+        let stale = State { original: "1".into(), on: false, set_by: 7 };
+        files.write_state(Some(&stale)).unwrap();
+        assert_eq!(State::parse(&stale.text()), Some(stale.clone()));
         files.repair().unwrap();
         assert_eq!((value(&files).as_str(), files.state()), ("1", None));
         // Without a repair, the next user also reads the machine's original value.
         fs::write(&files.parameter, "0").unwrap();
-        files.remember(Some(&left)).unwrap();
-        let held = files.hold(false, NOW).unwrap();
+        files.write_state(Some(&stale)).unwrap();
+        let lock = files.acquire(false, NO_WAIT).unwrap();
         files.repair().unwrap();
         assert_eq!(value(&files), "0", "it is in use");
-        drop(held);
+        drop(lock);
         assert_eq!(value(&files), "1");
     }
 
     #[test]
-    fn what_cannot_be_set_says_why() {
-        let (folder, mut files) = files("1\n");
+    fn errors_explain_why_the_value_cannot_be_set() {
+        let (directory, mut files) = files("1\n");
         assert!(files.check().is_ok());
-        files.parameter = folder.path().join("gone");
-        let error = files.hold(true, NOW).unwrap_err();
+        files.parameter = directory.path().join("gone");
+        let error = files.acquire(true, NO_WAIT).unwrap_err();
         assert!(error.to_string().contains("modprobe tcp_cubic"), "{error}");
-        files.parameter = folder.path().to_owned();
-        let error = files.hold(true, NOW).unwrap_err();
+        files.parameter = directory.path().to_owned();
+        let error = files.acquire(true, NO_WAIT).unwrap_err();
         assert!(error.to_string().contains("as root"), "{error}");
         assert!(is_on("1\n") && is_on("Y\n") && !is_on("0\n") && !is_on("N"));
     }

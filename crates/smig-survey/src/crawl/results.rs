@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::walk::{End, Limits, Outcome};
+use super::walk::{Limits, VisitOutcome, WalkEnd};
 use crate::{Exclusion, MalformedInput, Site, SurveyCounts, SurveyError};
 
 /// Format version; incremented when older files can no longer be read.
 const FORMAT: u32 = 1;
 
-/// The maximum length of a line in bytes: a page with all its links.
-const MAX_LINE: u64 = 64 << 20;
+/// Maximum length of a line: one page with all its links.
+const MAX_LINE_BYTES: u64 = 64 << 20;
 
 /// The first line: the limits of the walks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,34 +38,34 @@ pub struct Visit {
     pub level: u8,
     /// The outcome.
     #[serde(flatten)]
-    pub outcome: Outcome,
+    pub outcome: VisitOutcome,
 }
 
 /// A site whose walk has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ended {
+pub struct SiteEnd {
     /// The start address of its walk.
     pub start: Url,
     /// The host of its landing page.
     pub site: Option<Site>,
     /// How it ended.
-    pub end: End,
+    pub end: WalkEnd,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Line {
+pub(super) enum ResultLine {
     Survey(Header),
     Visit(Box<Visit>),
-    Site(Ended),
+    Site(SiteEnd),
 }
 
 /// The outcomes of one site's URLs, by URL.
-pub(super) type Visits = HashMap<String, Outcome>;
+pub(super) type Visits = HashMap<String, VisitOutcome>;
 
 /// An open results file.
 #[derive(Debug)]
-pub struct Results {
+pub struct ResultsFile {
     path: PathBuf,
     file: File,
     limits: Limits,
@@ -73,67 +73,69 @@ pub struct Results {
     visits: HashMap<Url, Visits>,
 }
 
-impl Results {
-    /// Opens a results file and reads what an earlier run recorded.
+impl ResultsFile {
+    /// Opens a results file and reads the results of an earlier run.
     ///
     /// # Errors
-    /// A file that cannot be read and written, that is in use, that is not a results file, or that was
-    /// made with other limits.
+    /// When the file cannot be read and written, is in use, is not a results file, or has results
+    /// with other limits.
     pub fn open(path: &Path, limits: Limits) -> Result<Self, SurveyError> {
-        let cannot = |cause| SurveyError::Write { path: path.to_owned(), cause };
+        let write_error = |cause| SurveyError::Write { path: path.to_owned(), cause };
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
             .open(path)
-            .map_err(cannot)?;
+            .map_err(write_error)?;
         if file.try_lock().is_err() {
             let why = "another crawl writes to it; wait for its end, or use another --out".into();
-            return Err(SurveyError::Results { path: path.to_owned(), why });
+            return Err(SurveyError::UnusableResults { path: path.to_owned(), why });
         }
         let (mut done, mut visits) = (HashSet::new(), HashMap::<Url, Visits>::new());
-        let mut found = None;
+        let mut found_header = None;
         let name = path.display().to_string();
-        let whole = lines(&file, &name, |line| match line {
-            Line::Survey(header) => found = Some(header),
-            Line::Visit(visit) => {
+        let complete_bytes = read_lines(&file, &name, |line| match line {
+            ResultLine::Survey(header) => found_header = Some(header),
+            ResultLine::Visit(visit) => {
                 let Visit { start, url, outcome, .. } = *visit;
                 visits.entry(start).or_default().insert(url.into(), outcome);
             }
-            Line::Site(ended) => {
+            ResultLine::Site(ended) => {
                 visits.remove(&ended.start);
-                // A site that did not answer may answer now.
-                if ended.end != End::Unreachable {
+                // A site that did not respond is tried again.
+                if ended.end != WalkEnd::Unreachable {
                     done.insert(ended.start);
                 }
             }
         })?;
-        file.set_len(whole).and_then(|()| file.seek(SeekFrom::End(0))).map_err(cannot)?;
+        file.set_len(complete_bytes)
+            .and_then(|()| file.seek(SeekFrom::End(0)))
+            .map_err(write_error)?;
         let mut results = Self { path: path.to_owned(), file, limits, done, visits };
-        match found {
+        match found_header {
             Some(header) => results.check(&header)?,
-            None if whole > 0 => {
-                return Err(results.unusable("its first line is missing; use another --out"));
+            None if complete_bytes > 0 => {
+                return Err(results.results_error("its first line is missing; use another --out"));
             }
-            None => results.write(&Line::Survey(Header { format: FORMAT, limits }))?,
+            None => results.write(&ResultLine::Survey(Header { format: FORMAT, limits }))?,
         }
         Ok(results)
     }
 
-    fn unusable(&self, why: impl Into<String>) -> SurveyError {
-        SurveyError::Results { path: self.path.clone(), why: why.into() }
+    fn results_error(&self, why: impl Into<String>) -> SurveyError {
+        SurveyError::UnusableResults { path: self.path.clone(), why: why.into() }
     }
 
     fn check(&self, header: &Header) -> Result<(), SurveyError> {
         let Header { format, limits } = header;
         if *format != FORMAT {
-            return Err(self.unusable(format!(
+            return Err(self.results_error(format!(
                 "made by another version (format {format}); use another --out"
             )));
         }
         if *limits != self.limits {
-            return Err(self.unusable(format!(
+            return Err(self.results_error(format!(
                 "made with --levels {} --max-pages {} --max-objects {}; use these or another --out",
                 limits.levels, limits.max_pages, limits.max_objects
             )));
@@ -158,56 +160,56 @@ impl Results {
         self.visits.remove(start).unwrap_or_default()
     }
 
-    pub(super) fn write(&mut self, line: &Line) -> Result<(), SurveyError> {
+    pub(super) fn write(&mut self, line: &ResultLine) -> Result<(), SurveyError> {
         let mut text = serde_json::to_vec(line).unwrap_or_default();
         text.push(b'\n');
-        let cannot = |cause| SurveyError::Write { path: self.path.clone(), cause };
-        self.file.write_all(&text).map_err(cannot)
+        let write_error = |cause| SurveyError::Write { path: self.path.clone(), cause };
+        self.file.write_all(&text).map_err(write_error)
     }
 }
 
 /// The findings of crawls, read from their results files.
 #[derive(Debug, Default)]
-pub struct Crawled {
-    sites: BTreeMap<Url, Option<End>>,
+pub struct CrawlSummary {
+    sites: BTreeMap<Url, Option<WalkEnd>>,
     levels: BTreeSet<u8>,
 }
 
-impl Crawled {
+impl CrawlSummary {
     /// Counts a results file; `name` identifies it in errors.
     ///
     /// # Errors
-    /// Input that cannot be read or is not a results file; the error gives the line.
+    /// When the input cannot be read or is not a results file; the error gives the line.
     pub fn read(
         &mut self,
-        from: impl Read,
+        input: impl Read,
         name: &str,
         tally: &mut SurveyCounts,
     ) -> Result<(), SurveyError> {
         let mut has_header = false;
-        let whole = lines(from, name, |line| match line {
-            Line::Survey(header) => {
+        let complete_bytes = read_lines(input, name, |line| match line {
+            ResultLine::Survey(header) => {
                 has_header = true;
                 self.levels.insert(header.limits.levels);
             }
-            Line::Visit(visit) => {
+            ResultLine::Visit(visit) => {
                 self.sites.entry(visit.start.clone()).or_default();
-                count(&visit, tally);
+                count_visit(&visit, tally);
             }
-            Line::Site(ended) => {
+            ResultLine::Site(ended) => {
                 self.sites.insert(ended.start, Some(ended.end));
             }
         })?;
-        if has_header || whole == 0 {
+        if has_header || complete_bytes == 0 {
             return Ok(());
         }
-        let why = "no first line {\"survey\":...}; is it a crawl file?".into();
-        Err(MalformedInput { name: name.to_owned(), place: "line 1".into(), why }.into())
+        let reason = "no first line {\"survey\":...}; is it a crawl file?".into();
+        Err(MalformedInput { name: name.to_owned(), location: "line 1".into(), reason }.into())
     }
 
     /// Returns the number of sites for each way that a walk ended.
     #[must_use]
-    pub fn ends(&self) -> BTreeMap<End, u64> {
+    pub fn ends(&self) -> BTreeMap<WalkEnd, u64> {
         let mut ends = BTreeMap::new();
         for end in self.sites.values().flatten() {
             *ends.entry(*end).or_default() += 1;
@@ -219,7 +221,7 @@ impl Crawled {
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let mut parts: Vec<_> =
-            self.ends().iter().map(|(end, n)| format!("{n} {}", end.words())).collect();
+            self.ends().iter().map(|(end, n)| format!("{n} {}", end.description())).collect();
         let unfinished = self.sites.values().filter(|end| end.is_none()).count();
         if unfinished > 0 {
             parts.push(format!("{unfinished} unfinished: the same command continues"));
@@ -236,49 +238,58 @@ impl Crawled {
     }
 }
 
-fn count(visit: &Visit, tally: &mut SurveyCounts) {
-    let Some(site) = Site::of(&visit.url) else { return };
+fn count_visit(visit: &Visit, tally: &mut SurveyCounts) {
+    let Some(site) = Site::from_url(&visit.url) else { return };
     match &visit.outcome {
-        Outcome::Object { bytes, off_host, .. } => {
-            tally.object(&site, visit.url.as_str(), *bytes);
-            (0..*off_host).for_each(|_| tally.leave_out(Exclusion::OffHost));
+        VisitOutcome::Object { bytes, off_host, .. } => {
+            tally.add_object(&site, visit.url.as_str(), *bytes);
+            (0..*off_host).for_each(|_| tally.exclude(Exclusion::OffHost));
         }
-        Outcome::Unsized { .. } => {
-            tally.site(&site);
-            tally.leave_out(Exclusion::NoSize);
+        VisitOutcome::Unsized { .. } => {
+            tally.add_site(&site);
+            tally.exclude(Exclusion::NoSize);
         }
-        Outcome::Redirect { .. } | Outcome::Refused { .. } => tally.leave_out(Exclusion::Status),
-        Outcome::Disallowed => tally.leave_out(Exclusion::Disallowed),
-        Outcome::Failed { .. } => tally.leave_out(Exclusion::Failed),
+        VisitOutcome::Redirect { .. } | VisitOutcome::Refused { .. } => {
+            tally.exclude(Exclusion::Status)
+        }
+        VisitOutcome::Disallowed => tally.exclude(Exclusion::Disallowed),
+        VisitOutcome::Failed { .. } => tally.exclude(Exclusion::Failed),
     }
 }
 
 /// Reads complete lines and returns their length in bytes. Any data after them is a line whose
 /// write was interrupted when the machine stopped.
-fn lines(from: impl Read, name: &str, mut take: impl FnMut(Line)) -> Result<u64, SurveyError> {
-    let mut reader = BufReader::new(from);
-    let (mut text, mut whole) = (Vec::new(), 0);
+fn read_lines(
+    input: impl Read,
+    name: &str,
+    mut on_line: impl FnMut(ResultLine),
+) -> Result<u64, SurveyError> {
+    let mut reader = BufReader::new(input);
+    let (mut text, mut complete_bytes) = (Vec::new(), 0);
     for number in 1.. {
         text.clear();
         let read = reader
             .by_ref()
-            .take(MAX_LINE)
+            .take(MAX_LINE_BYTES)
             .read_until(b'\n', &mut text)
             .map_err(|cause: io::Error| SurveyError::Read { name: name.to_owned(), cause })?;
-        let damage =
-            |why| MalformedInput { name: name.to_owned(), place: format!("line {number}"), why };
+        let malformed = |reason| MalformedInput {
+            name: name.to_owned(),
+            location: format!("line {number}"),
+            reason,
+        };
         if text.last() != Some(&b'\n') {
-            if read as u64 == MAX_LINE {
-                return Err(damage("the line is too long; is it a crawl file?".into()).into());
+            if read as u64 == MAX_LINE_BYTES {
+                return Err(malformed("the line is too long; is it a crawl file?".into()).into());
             }
             break;
         }
         let line = serde_json::from_slice(&text)
-            .map_err(|error| damage(format!("{error}; is it a crawl file?")))?;
-        take(line);
-        whole += read as u64;
+            .map_err(|error| malformed(format!("{error}; is it a crawl file?")))?;
+        on_line(line);
+        complete_bytes += read as u64;
     }
-    Ok(whole)
+    Ok(complete_bytes)
 }
 
 #[cfg(test)]
@@ -290,13 +301,13 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn visit(path: &str, bytes: u64) -> Line {
+    fn visit(path: &str, bytes: u64) -> ResultLine {
         let links = vec![url("https://a.example/x")];
-        Line::Visit(Box::new(Visit {
+        ResultLine::Visit(Box::new(Visit {
             start: url("https://a.example/"),
             url: url(&format!("https://a.example{path}")),
             level: 1,
-            outcome: Outcome::Object {
+            outcome: VisitOutcome::Object {
                 bytes,
                 by: SizeSource::Head,
                 media: None,
@@ -306,57 +317,60 @@ mod tests {
         }))
     }
 
-    fn ended(end: End) -> Line {
+    fn ended(end: WalkEnd) -> ResultLine {
         let start = url("https://a.example/");
-        Line::Site(Ended { site: Site::of(&start), start, end })
+        ResultLine::Site(SiteEnd { site: Site::from_url(&start), start, end })
     }
 
     #[test]
-    fn what_was_written_is_known_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("results.jsonl");
+    fn a_reopened_file_has_its_results() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("results.jsonl");
         let start = url("https://a.example/");
-        let mut results = Results::open(&path, Limits::default()).unwrap();
-        let taken = Results::open(&path, Limits::default()).unwrap_err().to_string();
-        assert!(taken.contains("another crawl"), "{taken}");
+        let mut results = ResultsFile::open(&path, Limits::default()).unwrap();
+        let error = ResultsFile::open(&path, Limits::default()).unwrap_err().to_string();
+        assert!(error.contains("another crawl"), "{error}");
         results.write(&visit("/", 5_000_000)).unwrap();
-        // The machine stopped here.
+        // Simulate a machine that stops during a write.
         results.file.write_all(b"{\"visit\":{\"sta").unwrap();
         drop(results);
-        let mut results = Results::open(&path, Limits::default()).unwrap();
+        let mut results = ResultsFile::open(&path, Limits::default()).unwrap();
         assert!(!results.is_done(&start));
         let visits = results.take_visits(&start);
-        assert!(matches!(visits["https://a.example/"], Outcome::Object { bytes: 5_000_000, .. }));
-        results.write(&ended(End::Unreachable)).unwrap();
+        assert!(matches!(
+            visits["https://a.example/"],
+            VisitOutcome::Object { bytes: 5_000_000, .. }
+        ));
+        results.write(&ended(WalkEnd::Unreachable)).unwrap();
         drop(results);
-        let mut results = Results::open(&path, Limits::default()).unwrap();
+        let mut results = ResultsFile::open(&path, Limits::default()).unwrap();
         assert!(!results.is_done(&start) && results.take_visits(&start).is_empty());
-        results.write(&ended(End::Limited)).unwrap();
+        results.write(&ended(WalkEnd::Limited)).unwrap();
         drop(results);
-        assert!(Results::open(&path, Limits::default()).unwrap().is_done(&start));
-        let (mut tally, mut crawled) = (SurveyCounts::default(), Crawled::default());
+        assert!(ResultsFile::open(&path, Limits::default()).unwrap().is_done(&start));
+        let (mut tally, mut crawled) = (SurveyCounts::default(), CrawlSummary::default());
         crawled.read(File::open(&path).unwrap(), "results", &mut tally).unwrap();
         assert_eq!((tally.sites(), tally.objects()), (1, 1));
-        assert_eq!(crawled.ends(), BTreeMap::from([(End::Limited, 1)]));
+        assert_eq!(crawled.ends(), BTreeMap::from([(WalkEnd::Limited, 1)]));
         let note = "Of 1 sites crawled: 1 limited by --max-pages or --max-objects.";
         assert_eq!(crawled.notes(), [note]);
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("results.jsonl");
-        drop(Results::open(&path, Limits { levels: 2, ..Limits::default() }).unwrap());
-        let error = Results::open(&path, Limits::default()).unwrap_err().to_string();
+    fn unusable_files_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("results.jsonl");
+        drop(ResultsFile::open(&path, Limits { levels: 2, ..Limits::default() }).unwrap());
+        let error = ResultsFile::open(&path, Limits::default()).unwrap_err().to_string();
         assert!(error.contains("--levels 2 --max-pages 50"), "{error}");
         for text in ["{}\n", "no\n", "{\"visit\":{}}\n"] {
             std::fs::write(&path, text).unwrap();
-            let error = Results::open(&path, Limits::default()).unwrap_err().to_string();
+            let error = ResultsFile::open(&path, Limits::default()).unwrap_err().to_string();
             assert!(error.contains("line 1: "), "{error}");
         }
         let mut tally = SurveyCounts::default();
         let text = serde_json::to_string(&visit("/", 1)).unwrap() + "\n";
-        let error = Crawled::default().read(text.as_bytes(), "r", &mut tally).unwrap_err();
+        let error = CrawlSummary::default().read(text.as_bytes(), "r", &mut tally).unwrap_err();
         assert!(error.to_string().contains("r: line 1: no first line"), "{error}");
     }
 }
