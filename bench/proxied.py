@@ -1,21 +1,21 @@
 #!/usr/bin/python3
-"""`smig gateway` as a reverse proxy, against nginx, haproxy, nghttpx and envoy in front of the same nginx: TLS and HTTP/2
-to the client, one worker each.
+"""`smig gateway` as a reverse proxy, compared with nginx, haproxy, nghttpx and envoy in front of the same nginx: TLS and
+HTTP/2 to the client, one worker each.
 
-All proxies stand through the whole run; one is loaded at a time, in an order that turns with every round. Medians of the
-rounds. Four things:
+All proxies run all the time; one is loaded at a time, in an order that rotates with every round. Results are medians of
+the rounds:
 
-    requests a second           by h2load, as fast as it goes; with two CPUs load and upstream share one of them
-    requests a CPU second       of the proxy's own time on a CPU, whoever else is busy: what a core can do
-    added latency               median and 99th percentile at a fixed rate, less those of the upstream asked directly
-    memory                      resident, for each idle client connection
+    requests a second           with h2load at full speed; with two CPUs, load and upstream share one of them
+    requests a CPU second       per second of the proxy's own CPU time: the capacity of a core
+    added latency               median and 99th percentile at a fixed rate, minus those of direct requests to the upstream
+    memory                      resident, per idle client connection
 
     bench/gateway                            everything, 5 rounds of 3 s
     bench/gateway --parts load,memory        these only: load, latency, memory
     bench/gateway --peers smig,nginx         these only
     bench/gateway --peers smig,smig-admin,smig-watched --parts load
-                                             what the live page costs: none, with it, and with somebody who looks
-    bench/gateway --columns 1,2              these of the five only
+                                             the cost of the live page: without it, with it, and with a reader
+    bench/gateway --columns 1,2              these columns of the five only
     bench/gateway --json result.json         also as JSON
     SMIG_BEFORE=PROGRAM bench/gateway --peers smig,smig-before    against an earlier build
 """
@@ -35,7 +35,7 @@ from peers.material import Certificate, write_file
 from resident import idle_connections
 from throughput import CONNECTIONS, load, medians_of, shown, spread_of
 
-# name, file, size, streams a connection, whether bytes are the measure; and how the upstream is asked.
+# name, file, size, streams per connection, whether bytes per second are reported; and the protocol to the upstream.
 COLUMNS = [
     (("1 KB", "1k", 1_024, 32, False), "http1"),
     (("10 KB", "10k", 10_240, 32, False), "http1"),
@@ -44,7 +44,7 @@ COLUMNS = [
     (("1 KB, h2c behind", "1k", 1_024, 32, False), "h2c"),
 ]
 PARTS = ["load", "latency", "memory"]
-# Requests a second for each of the connections: far from what any of them can do.
+# Requests per second on each connection: far below the capacity of any proxy.
 RATE = 100
 IDLE = 1_000
 
@@ -79,7 +79,7 @@ def turned(items, turn):
 
 
 def measure_load(names, place, upstream, options):
-    """{column: {proxy: [a figure a round]}}, of the rate and of the CPU time a request in microseconds."""
+    """Returns {column: {proxy: [a value per round]}} of the rate, and of the CPU time per request in microseconds."""
     _, prefix, _ = setting.pinning()
     runs, cpu = ({column[0]: {} for column, _ in options.columns} for _ in range(2))
     with contextlib.ExitStack() as stack:
@@ -101,7 +101,7 @@ def measure_load(names, place, upstream, options):
 
 
 def latencies(server, seconds, prefix, log):
-    """Microseconds of every request at the fixed rate, sorted."""
+    """Returns the latencies of all requests at the fixed rate in microseconds, sorted."""
     if os.path.exists(log):
         os.remove(log)
     version = ["--h1"] if server.scheme == "http" else []
@@ -110,12 +110,12 @@ def latencies(server, seconds, prefix, log):
     with open(log, encoding="ascii") as f:
         rows = [line.split("\t") for line in f]
     if len(rows) < CONNECTIONS * RATE * seconds // 2 or any(row[1] != "200" for row in rows):
-        raise RuntimeError(f"{server.name}: {len(rows)} answers; {done.stdout.decode(errors='replace')[-1500:]}")
+        raise RuntimeError(f"{server.name}: {len(rows)} responses; {done.stdout.decode(errors='replace')[-1500:]}")
     return sorted(int(row[2]) for row in rows)
 
 
 def measure_latency(names, place, upstream, options):
-    """{proxy: {"p50": [a round], "p99": [a round]}} in microseconds, of "direct" as well."""
+    """Returns {proxy: {"p50": [a value per round], "p99": [...]}} in microseconds, including "direct"."""
     _, prefix, _ = setting.pinning()
     with contextlib.ExitStack() as stack:
         running = {"direct": upstream.server()}
@@ -131,14 +131,14 @@ def measure_latency(names, place, upstream, options):
 
 
 def added(found):
-    """Microseconds more than directly, medians of the rounds: {proxy: {"p50", "p99"}}."""
+    """Returns the latencies beyond direct ones in microseconds, as medians of the rounds: {proxy: {"p50", "p99"}}."""
     direct = found["direct"]
     more = lambda of, p: statistics.median(a - b for a, b in zip(of[p], direct[p]))
     return {name: {p: more(of, p) for p in of} for name, of in found.items() if name != "direct"}
 
 
 def measure_memory(names, place, upstream):
-    """Bytes resident, with and without idle connections."""
+    """Returns resident bytes with and without idle connections."""
     found = {}
     for name in names:
         with start(name, place, upstream, "http1") as server:
@@ -175,7 +175,7 @@ def report_memory(found):
 
 
 def ratios(rates):
-    """Of smig to each other, above 1 where smig is better."""
+    """Returns the ratios of smig to each other proxy; above 1, smig is better."""
     return {column: {name: round(of["smig"] / of[name], 3) for name in of if name != "smig"}
             for column, of in rates.items() if "smig" in of}
 

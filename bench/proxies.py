@@ -1,5 +1,5 @@
-"""Reverse proxies in front of one nginx, one worker each: TLS to the client, no access log, connections to the upstream
-kept, the client's address told by X-Forwarded-For. Each function starts one and returns a Server."""
+"""Reverse proxies in front of one nginx, one worker each: TLS to the client, no access log, persistent connections to the
+upstream, the client's address in X-Forwarded-For. Each function starts one and returns a Server."""
 
 import http.client
 import json
@@ -14,7 +14,7 @@ from peers.ports import reserve
 from peers.process import run
 from peers.servers import Server, smig_before_program, smig_program
 
-# Below 256 requests at once none has to make a connection anew.
+# Idle connections to the upstream: enough for 256 concurrent requests.
 KEPT = 512
 ADMIN = re.compile(r"live page, metrics: .*http://([^\s/]+)")
 
@@ -42,7 +42,7 @@ class Upstream:
         return self.h2c if protocol == "h2c" else self.http1
 
     def server(self):
-        """As what is asked directly."""
+        """Returns nginx as a Server for direct requests."""
         return Server("direct", self.process, self.http1, "http")
 
     def __enter__(self):
@@ -105,12 +105,12 @@ def smig_before(place, upstream, protocol):
 
 
 def smig_admin(place, upstream, protocol):
-    """With the live page, at which nobody looks."""
+    """With the live page, without a reader."""
     return smig(place, upstream, protocol, admin=True)
 
 
 class Watched(Server):
-    """With somebody who reads the live page's events."""
+    """A gateway with a client that reads the live page's events."""
 
     def __init__(self, server):
         super().__init__(server.name, server.process, server.port)
@@ -124,7 +124,7 @@ class Watched(Server):
             while response.read1(1 << 16):
                 pass
         except OSError:
-            pass  # the gateway is gone
+            pass  # the gateway has exited
 
 
 def smig_watched(place, upstream, protocol):
@@ -133,7 +133,7 @@ def smig_watched(place, upstream, protocol):
 
 def nginx(place, upstream, protocol):
     if protocol == "h2c":
-        return None  # only gRPC goes to upstreams by HTTP/2
+        return None  # nginx uses HTTP/2 to upstreams only for gRPC
     port = reserve()
     config = place.write("nginx-gateway.conf", f"""
 {nginx_head(place, "nginx-gateway")}
@@ -250,7 +250,7 @@ def envoy(place, upstream, protocol):
 
 
 PROXIES = {"smig": smig, "nginx": nginx, "haproxy": haproxy, "nghttpx": nghttpx, "envoy": envoy}
-# What the live page costs, and an earlier build; only when asked for.
+# Variants for the cost of the live page, and an earlier build; only if named.
 VARIANTS = {"smig-admin": smig_admin, "smig-watched": smig_watched, "smig-before": smig_before}
 
 INSTALL = {
@@ -268,7 +268,7 @@ def program_of(name):
 
 
 def installed(names):
-    """Those that are there; says of the others how to get them."""
+    """Returns those that are installed; prints how to install the others."""
     for name in names:
         if not program_of(name):
             print(f"without {name}, which is not installed: {INSTALL[name].format(tools=os.environ['TOOLS'])}",
@@ -277,7 +277,7 @@ def installed(names):
 
 
 def versions(names):
-    """Of each program, and of what loads them."""
+    """Returns the versions of the proxies and of h2load."""
     found = setting.versions([name for name in names if name in ("smig", "smig-before", "nginx")])
     for name, arguments, pattern in [
         ("haproxy", ["-v"], r"version (\S+)"), ("nghttpx", ["--version"], r"nghttp2/(\S+)"),

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""What servers hold in memory: bytes for each idle HTTP/2 connection over TLS, and the peak in a download of 1 GB.
+"""Memory of servers: bytes per idle HTTP/2 connection over TLS, and the peak during a download of 1 GB.
 
-Resident memory of the server and the processes that it started. An idle connection has ended its TLS handshake and has
-exchanged SETTINGS; no request was made on it. The download is read at full speed, and once more by a reader that is
-slower than the server: what a server keeps for it is its own buffers.
+Measures resident memory of the server and its child processes. An idle connection has completed its TLS handshake and
+exchanged SETTINGS; it has made no request. The download is read at full speed, and again by a reader that is slower than
+the server, which shows the size of the server's buffers.
 
     bench/memory                        10,000 connections, all peers
     bench/memory --connections 2000     fewer
@@ -37,8 +37,8 @@ def fetch(place, server, *args, seconds=120):
 
 
 def idle_connections(server, place, count, file="small"):
-    """Bytes resident before and after, bytes for each connection, and how long the connections took to stand."""
-    fetch(place, server, server.url(file))  # what the first request allocates is not a connection's
+    """Returns resident bytes before and after, bytes per connection, and the seconds that opening the connections took."""
+    fetch(place, server, server.url(file))  # allocations of the first request do not count
     before, _ = server.process.memory()
     holder = subprocess.Popen(
         [os.environ["IDLE"], str(server.port), place.certificate.ca, str(count)],
@@ -49,7 +49,7 @@ def idle_connections(server, place, count, file="small"):
             holder.kill()
             raise RuntimeError(f"{server.name} with {count} connections: {holder.stderr.read()[-500:]}")
         after, _ = server.process.memory()
-        fetch(place, server, server.url(file))  # it still serves
+        fetch(place, server, server.url(file))  # it still responds
     finally:
         holder.stdin.close()
         holder.wait(60)
@@ -58,7 +58,7 @@ def idle_connections(server, place, count, file="small"):
 
 
 def big_download(name, place):
-    """Bytes resident: before, and at most while 1 GB is read at full speed and while a slow reader holds on to it."""
+    """Returns resident bytes before, and the peaks while 1 GB is read at full speed and by a slow reader."""
     with setting.start(name, place) as server:
         fetch(place, server, server.url("small"))
         before, _ = server.process.memory()
@@ -72,7 +72,7 @@ def big_download(name, place):
 
 
 def smig_get(place):
-    """The peak of `smig get` while it reads 1 GB into /dev/null."""
+    """Returns the peak of `smig get` while it downloads 1 GB to /dev/null."""
     with servers.nginx(place) as server:
         child = subprocess.Popen(
             [servers.smig_program(), "get", "--cacert", place.certificate.ca, "-o", "/dev/null", server.url("big")],
@@ -113,13 +113,13 @@ def main():
             os.makedirs(folder)
             for file, size in sizes.items():
                 with open(os.path.join(folder, file), "wb") as f:
-                    f.truncate(size)  # a hole: it takes no disk and is read like any file
+                    f.truncate(size)  # sparse: it takes no disk space
             places[what] = servers.Place(folder, certificate, os.path.join(base, "servers", what))
         for name in options.peers:
             with setting.start(name, places["idle"]) as server:
                 idle[name] = idle_connections(server, places["idle"], options.connections)
             print(f"{name}: {idle[name]['per connection']} bytes for each idle connection", file=sys.stderr, flush=True)
-            # hyper's files are in its memory: the download would measure the file.
+            # hyper serves files from memory: the peak would include the file.
             if name != "hyper":
                 download[name] = big_download(name, places["download"])
         if "smig" in options.peers:

@@ -1,4 +1,4 @@
-"""What the benchmarks share: the peers, the machine's description, the result file."""
+"""Shared by the benchmarks: the peers, the machine's description, the result file."""
 
 import json
 import os
@@ -21,12 +21,12 @@ PEERS = {
     "hyper": servers.hyper,
     "nginx": servers.nginx,
 }
-# With an earlier build, named by SMIG_BEFORE; only when asked for.
+# With an earlier build, named by SMIG_BEFORE; only if named.
 KNOWN = {**PEERS, "smig-before": servers.smig_before}
 
 
 def peer_names(text):
-    """The peers that a comma-separated list names; for argparse."""
+    """Parses a comma-separated list of peers, for argparse."""
     names = text.split(",")
     unknown = [name for name in names if name not in KNOWN]
     if unknown:
@@ -65,7 +65,7 @@ def machine():
 
 
 def pinning():
-    """The words that put a server and its load on different CPUs, where there are two; and what that is called."""
+    """Returns the command prefixes that pin server and load to different CPUs if there are two, and a description."""
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
         return [], [], "server and load share the one CPU"
@@ -74,7 +74,7 @@ def pinning():
 
 
 def beside():
-    """The words for what stands beside both, an upstream: a third CPU, or the load's."""
+    """Returns the command prefix that pins an upstream to a third CPU, or to the load's."""
     cpus = sorted(os.sched_getaffinity(0))
     return ["taskset", "-c", str(cpus[2] if len(cpus) > 2 else cpus[-1])]
 
@@ -87,7 +87,7 @@ def write_result(path, result):
 
 
 def table(head, rows):
-    """A Markdown table with aligned columns."""
+    """Formats a Markdown table with aligned columns."""
     widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
     line = lambda cells: "| " + " | ".join(
         cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(zip(cells, widths))) + " |"

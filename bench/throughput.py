@@ -1,16 +1,16 @@
 #!/usr/bin/python3
-"""`smig serve` against its peers: requests a second and bytes a second, by h2load, over TLS, one worker each.
+"""`smig serve` compared with its peers: requests or bytes per second, with h2load, over TLS, one worker each.
 
-All servers stand through the whole run and serve the same files; one is loaded at a time, in an order that turns with
-every round, so that a machine that slows down slows all of them. Medians of the rounds, and smig's ratio to each peer:
-above 1.00 smig is faster. Beside that the server's CPU time a request: on loopback h2load is often the slower side, and
-then CPU time tells the servers apart. Ratios count; absolute figures move with the machine.
+All servers run all the time and serve the same files; one is loaded at a time, in an order that rotates with every
+round, so that a slower machine affects all of them. Results are medians of the rounds, and smig's ratio to each peer:
+above 1.00 smig is faster. Also the server's CPU time per request: on loopback h2load is often the bottleneck, and then
+only CPU time distinguishes the servers. Ratios matter; absolute values depend on the machine.
 
     bench/serve                          all peers, 5 rounds of 3 s
     bench/serve --rounds 9 --seconds 5   longer
     bench/serve --peers smig,h2o         these only
     SMIG_BEFORE=PROGRAM bench/serve --peers smig,smig-before    against an earlier build
-    bench/serve --columns 4,5            these of the five only
+    bench/serve --columns 4,5            these columns of the five only
     bench/serve --json result.json       also as JSON
 """
 
@@ -27,7 +27,7 @@ import setting
 from peers import process, servers
 from peers.material import Certificate, write_file
 
-# name, file, size, streams a connection, and whether bytes are the measure rather than requests.
+# name, file, size, streams per connection, and whether bytes rather than requests per second are reported.
 COLUMNS = [
     ("1 KB", "1k", 1_024, 32, False),
     ("10 KB", "10k", 10_240, 32, False),
@@ -36,17 +36,17 @@ COLUMNS = [
     ("1 KB -m 1", "1k", 1_024, 1, False),
 ]
 CONNECTIONS = 8
-# Seconds of a timed run that h2load does not count.
+# Seconds at the start of a timed run that h2load does not count.
 WARM_UP = 0.5
 
 
 def load(server, column, seconds, prefix):
-    """One run of h2load; returns requests or bytes a second, and the server's CPU time a request in microseconds.
-    Raises RuntimeError when a request failed."""
+    """Runs h2load; returns requests or bytes per second, and the server's CPU time per request in microseconds.
+    Raises RuntimeError if a request failed."""
     _, file, size, streams, in_bytes = column
     url = server.url(file, "127.0.0.1")
     command = [*prefix, "h2load", "-t", "1", "-c", CONNECTIONS, "-m", streams]
-    # In a timed run h2load does not count what is under way at its end: too much of it with big files.
+    # A timed run does not count requests in progress at its end, which matters with large files.
     amount = ["-n", max(24, int(12 * seconds))] if in_bytes else ["-D", f"{seconds}s", "--warm-up-time", f"{1000 * WARM_UP:.0f}ms"]
     before = server.process.cpu()
     done = process.run([*command, *amount, url], 120 + 20 * seconds)
@@ -59,17 +59,17 @@ def load(server, column, seconds, prefix):
         raise RuntimeError(f"{server.name}, {column[0]}: {output[-1500:]}{done.stderr.decode(errors='replace')[-500:]}")
     seconds = float(finished.group(1)) * {"us": 1e-6, "ms": 1e-3, "s": 1}[finished.group(2)]
     rate = float(finished.group(3))
-    # The server works in that time as well.
+    # The CPU time includes the warm-up.
     return rate * (size if in_bytes else 1), 1e6 * spent / (seconds + (0 if in_bytes else WARM_UP)) / rate
 
 
 def columns(text):
-    """The columns that a comma-separated list of their numbers names; for argparse."""
+    """Parses a comma-separated list of column numbers, for argparse."""
     return [COLUMNS[int(number) - 1] for number in text.split(",")]
 
 
 def measure(peers, place, options):
-    """{column: {peer: [a figure a round]}}, of the rate and of the CPU time a request."""
+    """Returns {column: {peer: [a value per round]}} of the rate, and of the CPU time per request."""
     _, load_prefix, _ = setting.pinning()
     runs, cpu = ({column[0]: {name: [] for name in peers} for column in options.columns} for _ in range(2))
     with contextlib.ExitStack() as stack:
@@ -100,7 +100,7 @@ def medians_of(runs):
 
 
 def ratios_of(peers, medians, better):
-    """Of smig to each peer, above 1 where smig is better."""
+    """Returns the ratios of smig to each peer; above 1, smig is better."""
     if "smig" not in peers:
         return {}
     ratio = lambda of, name: of["smig"] / of[name] if better == "more" else of[name] / of["smig"]

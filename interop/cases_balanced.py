@@ -1,6 +1,6 @@
 """Two gateways behind HAProxy in TCP mode: each function is a case, named by its docstring's first line.
 
-The processes are those of chaos/world.py: HAProxy is set up there, and nobody is killed here.
+The processes are those of chaos/world.py, which configures HAProxy; none is killed here.
 """
 
 import os
@@ -19,7 +19,7 @@ NAMES = ["8m", "1k", "200k", "1m", "10k"]
 
 
 class Balanced:
-    """Gateways 1 and 2 before nginx and `smig serve`; who connects gets one of them by `balance`."""
+    """Gateways 1 and 2 in front of nginx and `smig serve`; HAProxy assigns connections by `balance`."""
 
     def __init__(self, place, balance):
         self.name = f"two gateways, balance {balance}"
@@ -54,16 +54,16 @@ def smig_get(at):
 
 
 def one_source(at):
-    """smig get: files whole, joins reach their session"""
+    """smig get: files complete, JOINs reach their session"""
     smig_get(at)
     check(at.server.total("joins") >= 1, "no connection joined a session")
     check(at.server.total("joins_refused") == 0, f"{at.server.total('joins_refused'):.0f} joins were refused")
     sessions = at.server.each("sessions_established")
-    check(sorted(sessions) == [0, 5], f"one client's five sessions are {sessions}")
+    check(sorted(sessions) == [0, 5], f"one client's five sessions are distributed as {sessions}")
 
 
 def through_agent(at):
-    """smig agent: downloads by its proxy, whole, by one session"""
+    """smig agent: complete downloads through its proxy, in one session"""
     world = at.server.world
     world.start("agent-1")
     before = at.server.total("sessions_established")
@@ -72,15 +72,15 @@ def through_agent(at):
                     f"http://127.0.0.1:{world.port['nginx-a']}/{name}"], 60)
         check(done.returncode == 0, f"curl ended with {done.returncode}: {text(done.stderr)}")
         check(sha256(done.stdout) == world.hashes[name], f"{name}: wrong hash")
-    check(at.server.total("sessions_established") == before, "the agent began further sessions")
+    check(at.server.total("sessions_established") == before, "the agent established further sessions")
 
 
 def elsewhere(at):
-    """smig get: files whole although joins land at the other gateway, which refuses them"""
+    """smig get: files complete although JOINs reach the other gateway, where each founds a session"""
     smig_get(at)
-    check(0 not in at.server.each("sessions_established"), "no join landed elsewhere")
-    # A join for a session that a gateway does not know begins one there (SMIG-4.8/new-session).
-    check(at.server.total("sessions_established") > 5, f"{at.server.total('sessions_established'):.0f} sessions: no join went elsewhere")
+    check(0 not in at.server.each("sessions_established"), "no JOIN reached the other gateway")
+    # A JOIN for a session that a gateway does not know founds one there (SMIG-4.8/new-session).
+    check(at.server.total("sessions_established") > 5, f"{at.server.total('sessions_established'):.0f} sessions: no JOIN reached the other gateway")
 
 
 SOURCE_CASES = [one_source, through_agent]

@@ -1,4 +1,4 @@
-"""`smig get` against other people's servers: each case runs against one server (`at.server`)."""
+"""`smig get` with third-party servers: each case runs with one server (`at.server`)."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def to_standard_output(at):
 
 
 def many(at):
-    """a hundred files at once, hashes compared"""
+    """a hundred concurrent files, hashes compared"""
     folder = at.scratch("get-many")
     done = get(at, "--output-dir", folder, *[at.server.url(f"objects/{n}.bin") for n in range(100)])
     check(done.returncode == 0, f"exit {done.returncode}: {text(done.stderr)}")
@@ -44,7 +44,7 @@ def many(at):
 
 
 def as_json(at):
-    """--json is JSON, and says which file came"""
+    """--json prints JSON that names the file"""
     done = get(at, "--json", "--output-dir", at.scratch("get-json"), at.server.url("10k"))
     check(done.returncode == 0, f"exit {done.returncode}: {text(done.stderr)}")
     lines = [json.loads(line) for line in done.stdout.decode().splitlines() if line.strip().startswith("{")] \
@@ -53,7 +53,7 @@ def as_json(at):
 
 
 def missing_file(at):
-    """a 404 is an error that names the URL, beside a file that is there"""
+    """a 404 is an error that names the URL, beside a file that exists"""
     folder = at.scratch("get-missing")
     done = get(at, "--output-dir", folder, at.server.url("no-such-file"), at.server.url("1k"))
     check(done.returncode != 0, "exit 0 in spite of a 404")
@@ -65,7 +65,7 @@ def wrong_authority(at):
     """an unknown certificate authority is refused"""
     done = run([servers.smig_program(), "get", "-o", "-", at.server.url("1k")], 60)
     check(done.returncode != 0, "exit 0 without the authority")
-    check(done.stdout == b"", "a body in spite of it")
+    check(done.stdout == b"", "a body without the authority")
 
 
 def upload(at):
@@ -79,10 +79,10 @@ def upload(at):
 
 
 def moved(at):
-    """a big file beside small ones is moved to another connection, hash compared, ranges without a gap"""
+    """a large file beside small ones migrates to another connection, hash compared, ranges without a gap"""
     folder = at.scratch("get-moved")
     names = ["50m", "1k", "10k", "1m"]
-    # The policy also looks at the link; ten tries are far more than loopback ever needed.
+    # The policy also depends on the link; ten attempts are far more than loopback needs.
     for _ in range(10):
         done = get(at, "--json", "--overwrite", "--output-dir", folder, *[at.server.url(name) for name in names])
         check(done.returncode == 0, f"exit {done.returncode}: {text(done.stderr)}")
@@ -90,15 +90,15 @@ def moved(at):
             check(sha256_of_file(os.path.join(folder, name)) == at.content.hashes[name], f"{name}: wrong hash")
         answers = [json.loads(line) for line in done.stdout.decode().splitlines()]
         big = next(answer for answer in answers if answer["url"].endswith("/50m"))
-        if big["moves"] > 0 and len({part["connection"] for part in big["ranges"]}) > 1:
+        if big["migrations"] > 0 and len({part["connection"] for part in big["ranges"]}) > 1:
             break
     else:
-        check(False, f"no stream moved: {text(done.stdout)}")
-    at_octet = 0
+        check(False, f"no stream migrated: {text(done.stdout)}")
+    offset = 0
     for part in big["ranges"]:
-        check(part["start"] == at_octet, f"a gap before {part}")
-        at_octet = part["end"]
-    check(at_octet == 50_000_000, f"the ranges end at {at_octet}")
+        check(part["start"] == offset, f"a gap before {part}")
+        offset = part["end"]
+    check(offset == 50_000_000, f"the ranges end at {offset}")
 
 
 CASES = [files, to_standard_output, many, as_json, missing_file, wrong_authority]
@@ -113,5 +113,5 @@ SERVERS = {
     "Python h2": servers.python_h2,
 }
 
-# What only some servers can be asked.
+# Cases that only some servers support.
 MORE_CASES = {"Go": [upload], "smig": [moved]}

@@ -1,4 +1,4 @@
-"""`smig serve` against other people's clients: each function is a case, named by its docstring's first line."""
+"""`smig serve` with third-party clients: each function is a case, named by its docstring's first line."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def hashes_as_arguments(at):
 
 
 def curl_files(at):
-    """curl: every file, by HTTP/2, hashes compared"""
+    """curl: every file over HTTP/2, hashes compared"""
     for name, digest in at.content.hashes.items():
         body, fields = curl(at, at.server.url(name))
         expect_status(fields, 200)
@@ -45,7 +45,7 @@ def curl_files(at):
 
 
 def curl_http1(at):
-    """curl: HTTP/1.1 by ALPN"""
+    """curl: HTTP/1.1 selected by ALPN"""
     body, fields = curl(at, "--http1.1", at.server.url("1m"))
     expect_status(fields, 200, "1.1")
     check(sha256(body) == at.content.hashes["1m"], "wrong hash")
@@ -63,7 +63,7 @@ def curl_parallel(at):
     check(done.returncode == 0, f"curl ended with {done.returncode}: {text(done.stderr)}")
     for name in names:
         got = os.path.join(folder, name.replace("/", "-"))
-        # curl makes no file for an empty body.
+        # curl creates no file for an empty body.
         digest = sha256_of_file(got) if os.path.exists(got) else sha256(b"")
         check(digest == sha256_of_file(os.path.join(at.content.folder, name)), f"{name}: wrong hash")
     connects = sum(int(line) for line in done.stdout.split())
@@ -92,7 +92,7 @@ def curl_range(at):
 
 
 def curl_conditional(at):
-    """curl: ETag answers 304"""
+    """curl: an ETag yields 304"""
     tag = os.path.join(at.scratch("curl-etag"), "tag")
     _, fields = curl(at, "--etag-save", tag, at.server.url("10k"))
     expect_status(fields, 200)
@@ -104,7 +104,7 @@ def curl_conditional(at):
 
 
 def curl_errors(at):
-    """curl: 404, 405 for an upload, and no way out of the folder"""
+    """curl: 404, 405 for an upload, and no path out of the directory"""
     _, fields = curl(at, at.server.url("no-such-file"))
     expect_status(fields, 404)
     _, fields = curl(at, "--data-binary", "@" + os.path.join(at.content.folder, "1m"), at.server.url("1k"))
@@ -133,7 +133,7 @@ def nghttp_files(at):
 
 
 def nghttp_many(at):
-    """nghttp: many streams at once with tiny windows, padding, priorities and a small header table"""
+    """nghttp: many concurrent streams with tiny windows, padding, priorities and a small header table"""
     names = ["1k", "10k", "64k+1", "1m"] * 5
     done = run(["nghttp", "--null-out", "--stat", "--window-bits=14", "--connection-window-bits=15",
                 "--padding=64", "--header-table-size=0", "--encoder-header-table-size=0",
@@ -141,18 +141,18 @@ def nghttp_many(at):
     check(done.returncode == 0, f"nghttp ended with {done.returncode}: {text(done.stderr)}")
     # A line of the table: id, times, status, size, path; sizes are rounded from 1 K up.
     lines = re.findall(r"(?m)^ +\d+ .* (\d{3}) +(\S+) +/", done.stdout.decode())
-    check(len(lines) == len(names), f"{len(lines)} answers of {len(names)}: {text(done.stdout)}")
+    check(len(lines) == len(names), f"{len(lines)} responses of {len(names)}: {text(done.stdout)}")
     check(all(status == "200" for status, _ in lines), f"a status other than 200: {text(done.stdout)}")
 
 
 def nghttp_continuation(at):
-    """nghttp: request headers that come in CONTINUATION frames"""
+    """nghttp: request headers in CONTINUATION frames"""
     done = run(["nghttp", "--null-out", "--stat", "--continuation", at.server.url("1k", "127.0.0.1")], 60)
     check(done.returncode == 0 and b" 200 " in done.stdout, f"{text(done.stdout)} {text(done.stderr)}")
 
 
 def h2load_small(at):
-    """h2load: 20,000 requests over 8 connections, 32 streams each, none fails"""
+    """h2load: 20,000 requests over 8 connections with 32 streams each, none fails"""
     done = run(["h2load", "-t", "1", "-c", "8", "-m", "32", "-n", "20000", at.server.url("1k", "127.0.0.1")], 120)
     output = done.stdout.decode()
     check("20000 succeeded, 0 failed, 0 errored, 0 timeout" in output, text(done.stdout))
@@ -175,14 +175,14 @@ def go_client(at):
 
 
 def python_client(at):
-    """Python h2: small windows, a change of the window on the way, PING, a reset half way, an upload refused"""
+    """Python h2: small windows that change meanwhile, PING, a reset in the middle, an upload refused"""
     done = run([sys.executable, os.path.join(PEERS, "h2_client.py"), at.certificate.ca, at.server.port,
                 *hashes_as_arguments(at)], 120)
     check(done.returncode == 0, text(done.stdout + done.stderr))
 
 
 def chromium_page(at):
-    """Chromium: a page of 200 objects, each hash checked by the page, all by HTTP/2"""
+    """Chromium: a page of 200 objects, each hash checked by the page, all over HTTP/2"""
     done = run(["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
                 "--disable-background-networking", f"--user-data-dir={at.scratch('chromium')}",
                 f"--ignore-certificate-errors-spki-list={at.certificate.key_hash()}",
@@ -216,14 +216,14 @@ def cleartext_prior_knowledge(at):
 
 
 def cleartext_no_upgrade(at):
-    """curl: an offer to upgrade to h2c is answered by HTTP/1.1"""
+    """curl: an offer to upgrade to h2c is answered in HTTP/1.1"""
     body, fields = curl(at, "--http2", at.server.url("1m"))
     expect_status(fields, 200, "1.1")
     check(sha256(body) == at.content.hashes["1m"], "wrong hash")
 
 
 def still_healthy(at):
-    """after all that: the server lives, answers, and holds less than 200 MB"""
+    """afterwards: the server runs, responds, and uses less than 200 MB"""
     check(at.server.process.alive(), f"the server ended: {at.server.process.output()[-1500:]}")
     curl_head(at)
     resident, peak = at.server.process.memory()

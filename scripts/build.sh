@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Sourced. Builds the program, optimised, and says where it is: $SMIG. An argument is the profile, if not `gate`.
+# Sourced. Builds the program and sets $SMIG to its path. An argument is the profile, `gate` by default.
 #
-# SMIG given from outside is used as it stands: to test a program that is already built.
+# If SMIG is set already, nothing is built: to test an existing program.
 
 TARGET=${CARGO_TARGET_DIR:-$root/target}
 

@@ -1,15 +1,15 @@
 # shellcheck shell=bash
-# Sourced. Makes sure that the programs which a script is about to call are there.
+# Sourced. Makes sure that the programs that a script calls are installed.
 #
-#   need cc curl nginx        installs what is missing (Debian, Ubuntu), or says what is missing and stops
+#   need cc curl nginx        installs missing programs (Debian, Ubuntu), or lists them and exits
 #
-# It installs only by apt-get, only when root or when sudo asks for no password, and it starts no service:
-# a web server that comes as a package must not begin to listen on this machine's port 80.
+# It installs only with apt-get, only as root or with a sudo that needs no password, and starts no service:
+# an installed web server must not listen on this machine's port 80.
 
-# Debian keeps servers where only root's PATH looks.
+# Debian installs servers in directories that only root has in PATH.
 PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 
-# The Debian package that brings a program.
+# Prints the Debian packages of a program.
 package_of() {
     case $1 in
         cc) echo "gcc libc6-dev" ;;
@@ -31,7 +31,7 @@ package_of() {
 
 is_there() {
     case $1 in
-        # The interpreter of the distribution, whatever else stands in PATH: packages belong to it.
+        # The distribution's interpreter, even if PATH has another: the packages are installed for it.
         python3) [ -x /usr/bin/python3 ] ;;
         python-h2) /usr/bin/python3 -c 'import h2' 2>/dev/null ;;
         python-yaml) /usr/bin/python3 -c 'import yaml' 2>/dev/null ;;
@@ -47,7 +47,7 @@ missing_of() {
     done
 }
 
-# apt-get as root. Services stay down: invoke-rc.d asks policy-rc.d, 101 means "forbidden".
+# apt-get as root, without starting services: invoke-rc.d runs policy-rc.d, where 101 means "forbidden".
 apt_install() {
     local as_root=()
     [ "$(id -u)" = 0 ] || as_root=(sudo -n)
@@ -68,7 +68,7 @@ apt_install() {
     return "$rc"
 }
 
-# need_rust [COMPONENT...]: cargo, and parts that a minimal toolchain lacks (clippy, rustfmt).
+# need_rust [COMPONENT...]: cargo, and components that a minimal toolchain lacks (clippy, rustfmt).
 need_rust() {
     if ! command -v cargo >/dev/null && [ -f "${CARGO_HOME:-$HOME/.cargo}/env" ]; then
         # shellcheck disable=SC1091

@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# Sourced. Tools that are built from source once and kept under the target folder.
+# Sourced. Tools that are built from source once and kept in the target directory.
 
 TARGET=${CARGO_TARGET_DIR:-$PWD/target}
 TOOLS=$TARGET/tools
 
-# cargo_tool CRATE VERSION [PROGRAM [FLAG...]]: prints the path of the program. Unoptimised: they run for seconds.
+# cargo_tool CRATE VERSION [PROGRAM [FLAG...]]: prints the program's path. Not optimised: the tools run for seconds.
 cargo_tool() {
     local crate=$1 version=$2 program=${3:-$1} home
     shift $(($# < 3 ? $# : 3))
@@ -28,7 +28,7 @@ h2spec_tool() {
     echo "$program"
 }
 
-# nextest ARGUMENT...: runs tests by cargo-nextest, as .config/nextest.toml says; $TESTS tells what came of them.
+# nextest ARGUMENT...: runs tests with cargo-nextest and .config/nextest.toml; sets $TESTS to its summary.
 nextest() {
     local program log rc=0
     program=$(cargo_tool cargo-nextest 0.9.128 cargo-nextest --no-default-features --features default-no-update)

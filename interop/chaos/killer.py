@@ -1,4 +1,4 @@
-"""Ends one process after the other, and begins it again. What it does next comes of the seed alone."""
+"""Kills, terminates, stops or reloads one process after the other. Its choices depend only on the seed."""
 
 import random
 import signal
@@ -7,12 +7,12 @@ import time
 
 from world import DRAIN
 
-# How often: what, of whom.
+# Weights of the actions.
 ACTIONS = {"kill": 5, "term": 3, "stop": 2, "reload": 2}
 
 
 class Blow:
-    """What was done to a process: it was away from `began` to `ended`."""
+    """An action on a process, which was unavailable from `began` to `ended`."""
 
     def __init__(self, name, action, began):
         self.name, self.action, self.began, self.ended, self.code = name, action, began, None, None
@@ -26,7 +26,7 @@ class Killer:
     def __init__(self, world, seed, complain):
         self.world, self.complain = world, complain
         self.random = random.Random(f"killer {seed}")
-        # These are stopped and told to reload, never ended: what they leak in all that time shows.
+        # These are only stopped and reloaded, never ended, so that leaks accumulate.
         self.survivors = {f"gateway-{self.random.choice((1, 2))}", f"agent-{self.random.choice((1, 2))}"}
         self.blows = []
 
@@ -64,11 +64,11 @@ class Killer:
         try:
             blow.code = service.wait(limit)
         except subprocess.TimeoutExpired:
-            self.complain(f"{service.name} did not end within {limit} s of SIGTERM")
+            self.complain(f"{service.name} did not exit within {limit} s of SIGTERM")
             service.signal(signal.SIGKILL)
             service.wait(10)
         if service.drains and blow.code != 0:
-            self.complain(f"{service.name} ended with {blow.code} after SIGTERM")
+            self.complain(f"{service.name} exited with {blow.code} after SIGTERM")
         time.sleep(away)
         service.start()
 

@@ -1,4 +1,4 @@
-"""What is left when the clients have gone: connections, sessions, streams, descriptors, memory."""
+"""Finds leaks after the clients have stopped: connections, sessions, streams, descriptors, memory."""
 
 import signal
 import threading
@@ -7,20 +7,20 @@ import time
 from world import DRAIN, end
 
 MEBI = 1 << 20
-# What a process may have more in the last third of its life than in the first one: its resident memory, its open files,
-# its sockets (as many as clients have open at once), its threads.
+# Maximum growth of a process from the first to the last third of its lifetime: resident memory, open files, sockets (as
+# many as clients open concurrently), threads.
 GROWTH = {"memory": 24 * MEBI, "files": 8, "sockets": 100, "threads": 4}
-# Samples of a third that are enough to tell growth from warming up, one a second; memory warms up for longer.
+# Minimum number of samples in a third, one per second, to distinguish growth from warming up, which takes longer for memory.
 THIRD, MEMORY_THIRD = 20, 60
-# After the warm-up; allocators and tables grow a while.
+# Maximum growth of idle memory after the warm-up; allocators and tables grow for a while.
 REST = 48 * MEBI
-# Unused connections to origins are kept for half a minute, and so are spares.
+# Timeout for connections to close: idle ones to origins, and spares, remain open for half a minute.
 KEPT = 70
 SMIG = ("gateway-1", "gateway-2", "agent-1", "agent-2", "serve-a", "serve-b")
 
 
 def until(seconds, done):
-    """The last result of `done`, as soon as it is empty."""
+    """Polls `done` until its result is empty or the time is over; returns the last result."""
     deadline = time.monotonic() + seconds
     while (result := done()) and time.monotonic() < deadline:
         time.sleep(0.2)
@@ -28,8 +28,8 @@ def until(seconds, done):
 
 
 class Watcher:
-    """Looks at every process of smig each second, and remembers what it had when nothing happened. A process that is
-    begun again begins a life of its own."""
+    """Samples the resources of every smig process each second, and records them when idle. A restarted process has a
+    lifetime of its own."""
 
     def __init__(self, world):
         self.world, self.lives = world, {}
@@ -37,7 +37,7 @@ class Watcher:
         self.ended = threading.Event()
 
     def rest(self):
-        """To be called after the warm-up."""
+        """Records the idle resources; to be called after the warm-up."""
         for name in SMIG:
             service = self.world.services[name]
             self.at_rest[name], self.memory_at_rest[name] = service.descriptors(), service.memory()
@@ -53,10 +53,10 @@ class Watcher:
                 try:
                     self.lives.setdefault((name, number), []).append(service.holds())
                 except OSError:
-                    pass  # it is away
+                    pass  # it is not running
 
     def thirds(self):
-        """(name, number of the life, what, most in its first third, most in its last) where there is enough to tell."""
+        """Yields (name, number of the lifetime, what, maximum in its first third, in its last) if there are enough samples."""
         for (name, number), samples in self.lives.items():
             third = len(samples) // 3
             if third >= THIRD:
@@ -81,13 +81,13 @@ class Watcher:
         return told
 
     def rests(self):
-        mebi = lambda octets: round(octets / MEBI, 1)
+        mebi = lambda size: round(size / MEBI, 1)
         return {name: {"after_warm_up_mib": mebi(self.memory_at_rest[name]), "at_the_end_mib": mebi(after)}
                 for name, after in self.memory_at_end.items()}
 
 
 def left_over(world, watcher):
-    """Sentences about what should not be there, after the clients have gone."""
+    """Yields sentences about leaks, after the clients have stopped."""
     services = world.services
     names = {port: name for name, port in world.port.items()}
 
@@ -108,12 +108,12 @@ def left_over(world, watcher):
                     yield from (f"{name} has a connection from port {here} to {names.get(there, there)}, state {state}"
                                 for here, there, state in service.sockets() if here not in names)
                     continue
-                # What the admin page was asked by ends in its own time.
+                # Connections to the admin page close by themselves.
                 asked = world.port[f"agent-admin-{n}"]
                 held = [socket for socket in service.sockets() if socket[0] != asked]
                 yield from (f"{name} has a local connection on port {here}, state {state}"
                             for here, _, state in held if here in names)
-                # One, and a spare.
+                # One connection, and a spare.
                 if sum(here not in names for here, _, _ in held) > 2:
                     yield f"{name} has more connections to its gateway than two: {held}; {world.sessions(name)}"
     yield from until(KEPT, lambda: list(with_agents()))
@@ -121,7 +121,7 @@ def left_over(world, watcher):
     for name in SMIG:
         after = watcher.memory_at_end[name] = services[name].memory()
         if after > watcher.memory_at_rest[name] + REST:
-            yield (f"{name} rests with {after / MEBI:.1f} MiB, "
+            yield (f"{name} has {after / MEBI:.1f} MiB when idle, "
                    f"after the warm-up {watcher.memory_at_rest[name] / MEBI:.1f} MiB")
     for n in (1, 2):
         yield from end_at_rest(services[f"agent-{n}"])
@@ -140,7 +140,7 @@ def left_over(world, watcher):
 
 
 def end_at_rest(service):
-    """SIGTERM, when there is nothing to wait for."""
+    """Sends SIGTERM to an idle service."""
     code = end(service, signal.SIGTERM, DRAIN + 10)
     if code != 0:
-        yield f"{service.name} ended with {code} after SIGTERM at rest"
+        yield f"{service.name} exited with {code} after SIGTERM when idle"

@@ -1,5 +1,5 @@
-"""Clients that know what they must get. Each kind is a function that makes one request (or a conversation) and returns
-when it has what it wanted, or raises: Broken for a clear error, Wrong for what must never happen."""
+"""Clients that know the expected responses. Each kind is a generator that makes one request (or a conversation) and returns
+on success, or raises Broken for a clear error, Wrong for a violation."""
 
 import base64
 import json
@@ -25,8 +25,8 @@ SOURCE = "127.0.0."
 
 
 class Plan:
-    """What one conversation is: who alone stands on its way, by which of HAProxy's ports it goes, of which servers one is
-    enough, whether it may be sent again, and how many requests it is."""
+    """A conversation: the processes that it depends on, HAProxy's ports that it uses, the servers of which one suffices,
+    whether it may be repeated, and its number of requests."""
 
     def __init__(self, way, ports, *, redundant=(), idempotent=True, number=1):
         self.way, self.ports, self.redundant = set(way), set(ports), set(redundant)
@@ -40,13 +40,13 @@ class Client:
         self.scratch = world.scratch(f"client-{number}")
         self.source, self.port = f"{SOURCE}{2 + number}", f"client-{number}"
 
-    # -- the way there --------------------------------------------------------------------------------------------
+    # -- paths ----------------------------------------------------------------------------------------------------
 
     def direct(self, **how):
         return Plan(("haproxy",), (self.port,), **how)
 
     def by_agent(self, number, *origins, again=False, **how):
-        """`again`: the tunnel leads to a gateway once more."""
+        """`again`: the tunnel leads to a gateway, too."""
         ports = (f"front-{number}", *([self.port] if again else []))
         return Plan((f"agent-{number}", "haproxy", *origins), ports, **how)
 
@@ -59,7 +59,7 @@ class Client:
     def curl(self, *args, stdin=subprocess.DEVNULL):
         done = run(["curl", "--silent", "--no-progress-meter", "--cacert", self.world.certificate.ca, "--max-time", PATIENCE,
                     "--write-out", "%{stderr}%{json}\n", *args], PATIENCE + 10, stdin=stdin)
-        # A parallel curl may have its progress in front of the first line.
+        # A parallel curl may print its progress before the first line.
         lines = [line[line.find("{"):] for line in done.stderr.decode(errors="replace").splitlines() if line.endswith("}")]
         told = [json.loads(line) for line in lines]
         if not told:
@@ -67,14 +67,14 @@ class Client:
         return done, told
 
     def fetch(self, expected, *args, stdin=subprocess.DEVNULL):
-        """One response, whose hash must be the expected one."""
+        """Fetches a response and checks its hash."""
         done, (told,) = self.curl(*args, stdin=stdin)
         self.judge(done.returncode, told, lambda: sha256(done.stdout), expected, len(done.stdout))
 
     def judge(self, code, told, digest, expected, size):
         status = told["http_code"]
         if code == 28 and told["time_total"] > PATIENCE - 1:
-            raise Wrong(f"nothing within {PATIENCE} s; status {status}, {told['size_download']} octets")
+            raise Wrong(f"nothing within {PATIENCE} s; status {status}, {told['size_download']} bytes")
         if code:
             what = f"curl {code} ({CURL.get(code, '?')}), status {status}: {told['errormsg']}"
             raise Broken(what, head=status == 200, refused=code == 7)
@@ -83,12 +83,12 @@ class Client:
                 raise Wrong(f"status {status}")
             raise Broken(f"status {status}")
         if digest() != expected:
-            raise Wrong(f"{size} octets looked complete, and their hash is wrong")
+            raise Wrong(f"{size} bytes looked complete, but their hash is wrong")
 
     # -- kinds ----------------------------------------------------------------------------------------------------
 
     def file(self):
-        """(path at the gateway, name, servers)"""
+        """Picks (path at the gateway, name, servers)."""
         prefix, servers = self.random.choice((("/f1", ("nginx-a", "serve-a")), ("/f2", ("nginx-b", "serve-b"))))
         name = self.random.choices(list(self.world.hashes), weights=(4, 4, 3, 2, 1))[0]
         return f"{prefix}/{name}", name, servers
@@ -100,7 +100,7 @@ class Client:
         self.fetch(self.world.hashes[name], version, "--interface", self.source, self.url(path))
 
     def several(self, number, *how):
-        """Files by one curl, each with its hash."""
+        """Fetches files with one curl and checks each hash."""
         folder = os.path.join(self.scratch, "several")
         os.makedirs(folder, exist_ok=True)
         names, args = [], []
@@ -122,14 +122,14 @@ class Client:
         if broken:
             raise broken
         if len(told) != number:
-            raise Wrong(f"curl told of {len(told)} requests of {number}, exit {done.returncode}")
+            raise Wrong(f"curl reported {len(told)} requests of {number}, exit {done.returncode}")
 
     def many(self):
-        """Many requests by one connection, one after the other, slowly."""
+        """Makes many requests on one connection, one after the other, slowly."""
         yield from self.several(12, "--rate", "240/m")
 
     def page(self):
-        """Many requests by one connection at once."""
+        """Makes many concurrent requests on one connection."""
         yield from self.several(20, "--http2", "--parallel", "--parallel-max", "20")
 
     def smig_get(self):
@@ -146,7 +146,7 @@ class Client:
             raise Broken(f"smig get {done.returncode}: {done.stderr.decode(errors='replace').strip()[-300:]}", head=True)
         for name in names:
             if sha256_of_file(os.path.join(folder, name)) != self.world.hashes[name]:
-                raise Wrong(f"smig get took {name} for complete, and its hash is wrong")
+                raise Wrong(f"smig get reported {name} as complete, but its hash is wrong")
 
     def upload(self):
         size = self.random.choice((1000, 100_000, 1_000_000, 4_000_000))
@@ -171,7 +171,7 @@ class Client:
                    self.url(f"/stream/{seed}/{size}/{seconds}"))
 
     def old(self):
-        """A stream by HTTP/1.0: unless it has a length it ends with its connection. curl takes any end for that one."""
+        """Reads a stream over HTTP/1.0, which ends with its connection unless it has a length. curl would accept any end."""
         seed, size = self.random.randrange(1 << 30), self.random.choice((50_000, 400_000, 2_000_000))
         path = f"/stream/{seed}/{size}/{self.random.uniform(0.5, 3)}"
         yield self.direct(redundant=ECHO)
@@ -185,7 +185,7 @@ class Client:
             while piece := s.recv(1 << 16):
                 got += piece
         if bytes(got) != stream_bytes(seed, size):
-            raise Wrong(f"{len(got)} octets of {size} were ended in order")
+            raise Wrong(f"the response was closed in order after {len(got)} of {size} bytes")
 
     def watch(self):
         count, pause = self.random.randrange(5, 25), self.random.randrange(50, 300)
@@ -194,7 +194,7 @@ class Client:
         self.fetch(sha256(expected.encode()), "--interface", self.source, "--no-buffer", self.url(f"/watch/{count}/{pause}"))
 
     def call(self):
-        """As gRPC has it: what became of the call is in the trailers."""
+        """Makes a call as in gRPC: its status is in the trailers."""
         seed, size = self.random.randrange(1 << 30), self.random.choice((10, 2_000, 300_000))
         seconds, heads = self.random.choice((0, 0, 0.5)), os.path.join(self.scratch, "heads")
         yield self.direct(redundant=ECHO)
@@ -246,7 +246,7 @@ class Client:
                    f"http://127.0.0.1:{self.world.port[origin]}/digest/{expected}")
 
     def tunnel(self):
-        """Octets by SOCKS5 to a server that sends them back."""
+        """Sends bytes through SOCKS5 to a server that echoes them."""
         number, origin = self.agent(), self.random.choice(ECHO)
         yield self.by_agent(number, origin)
         proxy = ("127.0.0.1", self.world.port[f"socks-{number}"])
@@ -265,16 +265,16 @@ class Client:
                 try:
                     back = receive(s, len(data))
                 except Ended as ended:
-                    # The system tells of a reset once, and that may have been to the sender.
+                    # The system reports a reset only once, possibly to the sender.
                     sender.join(PATIENCE)
                     raise errors[0] if errors else ended
                 sender.join(PATIENCE)
                 if back != data:
-                    raise Wrong("other octets came back")
+                    raise Wrong("other bytes came back")
                 time.sleep(self.random.uniform(0, 0.4))
             s.shutdown(socket.SHUT_WR)
             if s.recv(1):
-                raise Wrong("more octets came back than went")
+                raise Wrong("more bytes came back than were sent")
 
     def websocket(self):
         number = self.agent() if self.random.random() < 0.5 else None
@@ -305,6 +305,6 @@ class Client:
             s.sendall(message(8, b"\x03\xe8"))
             incoming(s)
 
-    # How often each.
+    # Weights of the kinds.
     KINDS = {get: 6, many: 2, page: 3, smig_get: 2, upload: 3, stream: 2, old: 2, watch: 3, call: 4, agent_plain: 4,
              agent_tunnel: 4, agent_port: 4, agent_upload: 3, tunnel: 3, websocket: 4}

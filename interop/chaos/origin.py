@@ -1,14 +1,14 @@
 #!/usr/bin/python3
-"""An origin that knows what it should have got and says what it sends: PORT ECHO_PORT JOURNAL.
+"""An origin that checks uploads and sends predictable responses: PORT ECHO_PORT JOURNAL.
 
 HTTP/1.1 without TLS:
-    PUT|POST /digest/SHA   reads the body; a whole one of another hash goes to JOURNAL, which is a violation
+    PUT|POST /digest/SHA   reads the body; a complete one with another hash is a violation, which is logged in JOURNAL
     GET /stream/SEED/SIZE/SECONDS   SIZE bytes of the generator SEED, spread over SECONDS, after a third of that; chunked for
                                     even seeds
-    GET /call/SEED/SIZE/SECONDS     the same in chunks, with a pause of SECONDS before the end; a trailer has its hash
-    GET /watch/COUNT/MILLIS   a line every MILLIS, the last one says that it is the last
-    GET /socket   WebSocket: every message comes back
-ECHO_PORT: bytes come back, as they are.
+    GET /call/SEED/SIZE/SECONDS     the same in chunks, with a pause of SECONDS before the end; a trailer has the hash
+    GET /watch/COUNT/MILLIS   a line every MILLIS; the last one is marked
+    GET /socket   WebSocket: echoes every message
+ECHO_PORT: echoes all bytes.
 """
 
 import asyncio
@@ -73,7 +73,7 @@ class Origin:
         await writer.drain()
 
     async def body(self, reader, fields, take=lambda piece: None):
-        """Reads a request's body. Raises IncompleteReadError where it breaks off."""
+        """Reads a request's body. Raises IncompleteReadError if it is truncated."""
         if fields.get("transfer-encoding", "").lower() == "chunked":
             while True:
                 size = int((await reader.readuntil(b"\r\n")).split(b";")[0], 16)
@@ -98,7 +98,7 @@ class Origin:
             digest.update(piece)
         await self.body(reader, fields, take)
         if digest.hexdigest() != expected:
-            self.complain(f"an upload of {size} bytes looked complete, and its hash is wrong: {fields}")
+            self.complain(f"an upload of {size} bytes looked complete, but its hash is wrong: {fields}")
         await self.answer(writer, "200 OK", digest.hexdigest().encode())
 
     async def stream(self, writer, seed, size, seconds):
@@ -148,7 +148,7 @@ class Origin:
                 length = int.from_bytes(await reader.readexactly(2), "big")
             mask = await reader.readexactly(4)
             data = await reader.readexactly(length)
-            data = bytes(octet ^ mask[n % 4] for n, octet in enumerate(data))
+            data = bytes(byte ^ mask[n % 4] for n, byte in enumerate(data))
             head = bytes([first]) + (bytes([length]) if length < 126 else b"\x7e" + length.to_bytes(2, "big"))
             writer.write(head + data)
             await writer.drain()

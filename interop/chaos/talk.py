@@ -1,16 +1,16 @@
-"""Conversations by hand, over a socket: what a client sees of a connection, and how it says so."""
+"""Conversations over plain sockets, and the exceptions that report their failures."""
 
 import os
 import socket
 import ssl
 import threading
 
-# Silence for so many seconds is a violation.
+# Silence for this many seconds is a violation.
 PATIENCE = 120
 
 
 class Broken(Exception):
-    """It failed, and the client was told. `head`: a good response had begun. `refused`: it was not even connected."""
+    """A failure that the client noticed. `head`: a good response had begun. `refused`: no connection was established."""
 
     def __init__(self, why, head=False, refused=False):
         super().__init__(why)
@@ -18,11 +18,11 @@ class Broken(Exception):
 
 
 class Wrong(Exception):
-    """The client was told something that is not true, or nothing."""
+    """A violation: a wrong response, or none."""
 
 
 class Ended(Exception):
-    """A connection that was to go on was ended as if all was well. `raw`: TCP was, and there was no TLS in it."""
+    """A connection was closed in order but too early. `raw`: it was TCP without TLS."""
 
     def __init__(self, why, raw):
         super().__init__(why)
@@ -30,7 +30,7 @@ class Ended(Exception):
 
 
 class closing_on_error:
-    """Closes a socket, and makes clear errors of the system's."""
+    """Closes a socket, and converts errors of the system."""
 
     def __init__(self, s):
         self.socket = s
@@ -48,14 +48,14 @@ class closing_on_error:
 
 
 def tls_context(ca):
-    """One that knows an end of TLS from an end of TCP: Debian's Python has OpenSSL take one for the other."""
+    """Returns a context that distinguishes the end of TLS from that of TCP, which Debian's Python does not by default."""
     context = ssl.create_default_context(cafile=ca)
     context.options &= ~getattr(ssl, "OP_IGNORE_UNEXPECTED_EOF", 0)
     return context
 
 
 def sees_a_cut(certificate):
-    """Whether this client can tell a server that dies from one that ends: the check would be worth nothing else."""
+    """Returns whether this client distinguishes a killed server from a close_notify; the checks depend on it."""
     ours, theirs = socket.socketpair()
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(certificate.cert, certificate.key)
@@ -92,7 +92,7 @@ def receive(s, size):
     while len(got) < size:
         piece = s.recv(min(size - len(got), 1 << 16))
         if not piece:
-            raise Ended(f"an orderly end after {len(got)} of {size} octets", raw=not isinstance(s, ssl.SSLSocket))
+            raise Ended(f"closed in order after {len(got)} of {size} bytes", raw=not isinstance(s, ssl.SSLSocket))
         got += piece
     return bytes(got)
 

@@ -1,30 +1,30 @@
-"""What explains an error: a process on this request's way that was killed or ended while it had the request.
+"""What explains an error: a process on the request's path that was killed or terminated while it had the request.
 
-Nothing else does. SIGSTOP and SIGHUP explain nothing. SIGTERM of what drains explains only what was running and went on
-longer than the drain time. Of two gateways, or two servers of an upstream, the other one takes what comes later.
+Nothing else does: not SIGSTOP, not SIGHUP. SIGTERM of a process that drains explains only requests that ran longer than
+the drain timeout. Of two gateways, or two servers of an upstream, the other one must handle later requests.
 """
 
 from talk import Ended
 from world import DRAIN
 
-# Clocks of processes on one machine, and the time between a signal and its time here.
+# Differences of clocks, and between the time of a signal and its record here.
 SLACK = 0.05
-# Until the neighbours of a process that died can know of it.
+# Until the peers of a killed process notice.
 NOTICE = 1.0
-# From a request's beginning (a process starts, a name is looked up) until it has come to the last one on its way.
+# From a request's start (a client process starts, a name is resolved) until it has reached the last process on its path.
 ARRIVAL = 1.0
-# An agent tries again after a pause that grows as long as its gateways are away.
+# Maximum delay before an agent reconnects, which grows while its gateways are unavailable.
 BACK_OFF = 3.0
 
 
 class Judge:
     def __init__(self, blows, ways, drains):
-        """`drains`: names of processes that finish what runs when they are told to end."""
+        """`drains`: names of processes that complete their requests after SIGTERM."""
         self.blows = [blow for blow in blows if blow.action in ("kill", "term")]
         self.ways, self.drains = ways, drains
 
     def excuse(self, request):
-        """The blow that explains why a request failed; None if nothing does."""
+        """Returns the blow that explains the failure of a request, or None."""
         for blow in self.blows:
             if request.ended > blow.began - SLACK and self.explains(blow, request):
                 if not isinstance(request.error, Ended) or may_end(blow, request.error):
@@ -33,7 +33,7 @@ class Judge:
 
     def explains(self, blow, request):
         plan, name = request.plan, blow.name
-        # Everything else loses what it has at once, however it is ended.
+        # All other processes abort their requests at once.
         is_orderly = blow.action == "term" and name in self.drains
         outlasted = request.began < blow.began and request.ended >= blow.began + DRAIN - 0.5
         known = blow.began + NOTICE
@@ -48,14 +48,14 @@ class Judge:
             back = BACK_OFF + blow.ended - blow.began if name == "haproxy" and plan.by_agent else NOTICE
             return request.began < blow.ended + back
         if name in plan.redundant:
-            # The other server answers instead, unless the answer had begun or must not be asked for twice.
+            # The other server responds instead, unless the response had begun or the request must not be repeated.
             lost = request.head or not plan.idempotent
             return lost and (outlasted if is_orderly else request.began < known)
         return False
 
     def met(self, blow):
-        """How many requests a process had when it was killed or ended, as far as is known: of two servers of an
-        upstream either may have had them."""
+        """Returns a predicate: whether a process had the request when it was killed or terminated, as far as known; of two
+        servers of an upstream either may have had it."""
         def has(request):
             plan = request.plan
             if not request.began < blow.began < request.ended:
@@ -67,8 +67,8 @@ class Judge:
 
 
 def may_end(blow, error):
-    """Whether this death can look like an end in order. The kernel ends a dead process's connections so: without TLS
-    nobody can tell. What stands between must not pass on what it can tell from that."""
+    """Returns whether this death may look like an orderly close. The kernel closes a killed process's connections with FIN:
+    without TLS they cannot be distinguished. Proxies between must not forward a failure as an orderly close."""
     if blow.name.startswith("echo"):
         return True
     return error.raw and blow.name.startswith("agent") and blow.action == "kill"

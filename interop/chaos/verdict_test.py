@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What excuses an error, and what does not."""
+"""Tests which blows excuse an error."""
 
 import os
 import sys
@@ -46,12 +46,12 @@ class Verdicts(unittest.TestCase):
         self.assertFalse(is_excused("kill", "gateway-2", Request(DIRECT, 49, 50.1)))
         self.assertFalse(is_excused("stop", "gateway-1", Request(DIRECT, 49, 50.1)))
 
-    def test_what_comes_after_a_death_is_for_the_other_one(self):
+    def test_requests_after_a_death_must_succeed_on_the_other(self):
         for name in ("gateway-1", "echo-a"):
             self.assertFalse(is_excused("kill", name, Request(DIRECT, 51.5, 51.8)))
             self.assertFalse(is_excused("kill", name, Request(DIRECT, 49, 49.9)))
 
-    def test_who_drains_loses_nothing_in_that_time(self):
+    def test_a_draining_process_loses_no_request_before_its_timeout(self):
         for name, plan in (("gateway-1", DIRECT), ("agent-1", TUNNEL)):
             self.assertFalse(is_excused("term", name, Request(plan, 48, 53), ended=60))
             late = Broken("it had not begun to connect", refused=True)
@@ -60,14 +60,14 @@ class Verdicts(unittest.TestCase):
         self.assertFalse(is_excused("term", "gateway-1", Request(DIRECT, 51, 50 + DRAIN), ended=60))
         self.assertTrue(is_excused("term", "agent-1", Request(TUNNEL, 51, 51.1), ended=60))
 
-    def test_an_answer_that_had_not_begun_comes_of_another_server(self):
+    def test_a_response_that_had_not_begun_must_come_from_the_other_server(self):
         unanswered = Broken("status 502")
         self.assertFalse(is_excused("kill", "echo-a", Request(DIRECT, 49, 50.1, unanswered)))
         once = Plan(("haproxy",), ("client-1",), redundant=ECHO, idempotent=False)
         self.assertTrue(is_excused("kill", "echo-a", Request(once, 49, 50.1, unanswered)))
         self.assertTrue(is_excused("kill", "echo-a", Request(TUNNEL, 49, 50.1, unanswered)))
 
-    def test_only_the_kernels_own_ends_may_look_orderly(self):
+    def test_only_raw_connections_may_look_closed_in_order(self):
         for raw in (True, False):
             end = Ended("an orderly end", raw)
             for name in ("gateway-1", "haproxy"):

@@ -1,4 +1,4 @@
-"""Which gateway a request had: HAProxy's log has every connection, by the port that its client alone uses."""
+"""Which gateway a request used: from HAProxy's log of connections; each client has a port of its own."""
 
 import os
 import re
@@ -8,7 +8,7 @@ LINE = re.compile(r"^way (\d+) (\d+) (\d+) (\d+) (\S+) ", re.MULTILINE)
 
 
 class Ways:
-    """Connections that ended. Those that a HAProxy held when it died are in no log: it excuses them itself."""
+    """Closed connections. Those open when HAProxy was killed are not logged, but its death excuses them."""
 
     def __init__(self, world):
         ahead = time.time() - time.monotonic()
@@ -23,6 +23,6 @@ class Ways:
                     self.by_port.setdefault(names[int(port)], []).append(connection)
 
     def had(self, names, gateway, first, last):
-        """Whether one of these ports had a connection to that gateway at any time from `first` to `last`."""
+        """Returns whether one of these ports had a connection to that gateway at any time from `first` to `last`."""
         return any(there == gateway and began <= last and ended >= first
                    for name in names for began, ended, there in self.by_port.get(name, ()))

@@ -1,10 +1,10 @@
-"""Everything that runs: origins, two gateways behind HAProxy, two agents. Each can be ended, stopped and begun again.
+"""All processes: origins, two gateways behind HAProxy, two agents. Each can be killed, stopped and restarted.
 
     curl and others ---+                              +- gateway-1 -+--- files:  nginx-a (HTTP/1.1), serve-a (smig)
                        +-- haproxy (TCP, by source) --+             +--- files2: nginx-b (HTTP/2, TLS), serve-b (h2c)
     agent-1, agent-2 --+                              +- gateway-2 -+--- app:    echo-a, echo-b (origin.py)
 
-Each client and each agent has a port of HAProxy's to itself, so that HAProxy's log tells which gateway it had, and when.
+Each client and each agent has its own port of HAProxy, so that HAProxy's log shows which gateway it used, and when.
 """
 
 import hashlib
@@ -24,13 +24,13 @@ from peers.servers import smig_program
 HERE = os.path.dirname(os.path.abspath(__file__))
 SIZES = {"1k": 1024, "10k": 10_240, "200k": 200_000, "1m": 1 << 20, "8m": 8 << 20}
 DRAIN = 6
-# For a program to come up, on a machine that has much else to do.
+# Timeout for a program to start on a busy machine.
 START = 240
 TOKEN = "chaos-" + "5" * 32
 
 
 class Service:
-    """A program and its ports; `process` is the one that runs now."""
+    """A program and its ports; `process` is the running instance."""
 
     def __init__(self, world, name, command, *, ready, drains=False, reloads=False):
         self.world, self.name, self.command, self.ready = world, name, command, ready
@@ -48,11 +48,11 @@ class Service:
         os.kill(self.process.pid, number)
 
     def wait(self, seconds):
-        """The exit code."""
+        """Waits for the exit; returns its code."""
         return self.process.popen.wait(seconds)
 
     def sockets(self):
-        """[(local port, remote port, state)] of the TCP sockets that it holds, without those that listen."""
+        """Returns [(local port, remote port, state)] of its TCP sockets, except listening ones."""
         inodes = set()
         for fd in os.listdir(f"/proc/{self.process.pid}/fd"):
             try:
@@ -72,11 +72,11 @@ class Service:
         return held
 
     def descriptors(self):
-        """How many are open, TCP sockets apart."""
+        """Returns the number of open file descriptors, without TCP sockets."""
         return len(os.listdir(f"/proc/{self.process.pid}/fd")) - len(self.sockets())
 
     def holds(self):
-        """What it has now, at little cost."""
+        """Returns its resources, cheaply."""
         pid, sockets = self.process.pid, 0
         descriptors = os.listdir(f"/proc/{pid}/fd")
         for fd in descriptors:
@@ -126,7 +126,7 @@ class World:
         os.makedirs(place, exist_ok=True)
         temporary = "".join(f"{kind}_temp_path {place}/{kind};" for kind in
                             ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
-        # One process: its death is that of all of it.
+        # One process: its death is that of the whole server.
         config = self.conf(f"{name}.conf", f"""
 {user} master_process off; daemon off; pid {place}/pid; error_log stderr warn;
 events {{ worker_connections 2000; }}
@@ -163,7 +163,7 @@ http {{
 [server]
 workers = 2
 drain_timeout = "{DRAIN}s"
-# A machine that is busy is none that fails.
+# Long: a busy machine must not cause failures.
 handshake_timeout = "60s"
 [[listen]]
 address = "127.0.0.1:{port[f"gateway-{number}"]}"
@@ -203,7 +203,7 @@ listen = "127.0.0.1:{port[f"admin-{number}"]}"
                        ready=self.listens(f"gateway-{number}", f"admin-{number}"), drains=True, reloads=True)
 
     def haproxy(self):
-        """Each front has the gateways in another order, so that the agents begin at different ones."""
+        """Each frontend lists the gateways in a different order, so that the agents start with different ones."""
         def front(number, order):
             servers = "\n".join(
                 f"    server gateway-{n} 127.0.0.1:{self.port[f'gateway-{n}']} check port {self.port[f'admin-{n}']} "
@@ -221,7 +221,7 @@ backend gateways-{number}
     option redispatch
 {servers}
 """
-        # What `ways` reads: the port that was connected to, when (seconds, milliseconds), for how long, and the server.
+        # Parsed by ways.py: the port, the start (seconds, milliseconds), the duration, and the server.
         config = self.conf("haproxy.cfg", f"""
 global
     maxconn 4000
@@ -256,7 +256,7 @@ defaults
         return Service(self, f"agent-{number}", command, ready=ready, drains=True)
 
     def start(self, *names):
-        """All of them, unless some are named."""
+        """Starts all services, or only the named ones."""
         for name in names or self.services:
             self.services[name].start()
 
@@ -266,7 +266,7 @@ defaults
         return path
 
     def metrics(self, name):
-        """The metrics of a gateway or an agent, by their names with labels."""
+        """Returns the metrics of a gateway or an agent by name with labels."""
         values = {}
         for line in self.admin(name, "/metrics").decode().splitlines():
             if not line.startswith("#"):
@@ -285,7 +285,7 @@ defaults
 
 
 def end(service, number, seconds):
-    """Signals a service that should end, and waits. None: it did not, and was killed."""
+    """Signals a service to end, and waits; returns None if it did not and was killed."""
     service.signal(number)
     try:
         return service.wait(seconds)

@@ -1,4 +1,4 @@
-"""The servers behind the gateway: each says in `x-seen` what it saw of a request. HTTP/1.1 in the clear."""
+"""The servers behind the gateway: each reports in `x-seen` how it parsed a request. Cleartext HTTP/1.1."""
 
 import os
 import sys
@@ -26,14 +26,14 @@ def hyper(place, _recorder_port):
 
 
 def nginx(place, _recorder_port):
-    """Answers by itself, and throws bodies away: an answer may come before a body's end."""
+    """Responds without reading bodies: a response may precede the end of a request."""
     port = reserve()
     user = "user root;" if os.geteuid() == 0 else ""
     temporary = "\n".join(f"    {kind}_temp_path {place.path('nginx-' + kind)};"
                           for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
     config = place.write("nginx.conf", f"""
 {user}
-# One process: a worker would outlive a master that is killed.
+# One process: a worker would outlive a killed master.
 master_process off;
 daemon off;
 pid {place.path("nginx.pid")};
@@ -61,7 +61,7 @@ http {{
 
 
 def haproxy(place, recorder_port):
-    """In front of the recorder, so that a third reading stands between."""
+    """In front of the recorder, as a third parser."""
     port = reserve()
     config = place.write("haproxy.cfg", f"""
 global
@@ -88,14 +88,14 @@ def recorder(_place, recorder_port):
     return recorder_port
 
 
-# Behind "h2c" is the recorder, too; between it and the gateway a second one, to which the first speaks HTTP/2.
+# "h2c" is the recorder, too, behind a second gateway, to which the first one uses HTTP/2.
 SERVERS = {"nginx": nginx, "go": go, "node": node, "hyper": hyper, "haproxy": haproxy, "h2c": recorder,
            "recorder": recorder}
 NEEDS = {"go": "FRAMING_GO_ECHO", "hyper": "HYPER_ECHO"}
 
 
 def smig(place, name, server):
-    """A function that starts a gateway in front of a port, with one connection for all."""
+    """Returns a function that starts a gateway in front of a port, with one connection for all clients."""
     def gateway(name, url):
         config = place.write(f"{name}.toml", f"""
 [server]
@@ -130,7 +130,7 @@ upstream = "app"
 
 
 def vulnerable(place, name, _server):
-    """The same for the proxy that makes every mistake: it must be found out."""
+    """The same for the vulnerable proxy, whose mistakes must be found."""
     def begin(upstream):
         process = place.start(name, [sys.executable, os.path.join(HERE, "vulnerable.py"), upstream])
         return process, int(process.wait_for_line(READY).group(2))

@@ -1,4 +1,4 @@
-"""Clients that send bytes as a row wants them, by HTTP/1.1 and HTTP/2. What comes back is read strictly."""
+"""Clients that send the bytes of a row, over HTTP/1.1 and HTTP/2. Responses are parsed strictly."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ class Answer:
     status: int
     fields: list
     body: bytes = b""
-    # False: it broke off.
+    # False: it was truncated.
     whole: bool = False
     trailers: list = dataclasses.field(default_factory=list)
 
@@ -42,7 +42,7 @@ def fields_at(data, at):
 
 
 def answer_at(data, at, method, ended):
-    """(an answer, where the next begins). An answer that is not `whole` wants more."""
+    """Returns (a response, the offset of the next). One that is not `whole` is incomplete."""
     line, at = line_at(data, at)
     found = STATUS.fullmatch(line)
     if not found:
@@ -90,7 +90,7 @@ def chunks_at(data, at, answer):
 
 
 class Client:
-    """`ended`: "closed" or "reset" once the gateway has ended it; `answers`: final ones; `strange`: what was wrong."""
+    """`ended`: "closed" or "reset" once the gateway has ended it; `answers`: final responses; `strange`: a parse error."""
 
     def __init__(self, port):
         self.port, self.ended, self.answers, self.interim, self.strange = port, None, [], [], None
@@ -117,7 +117,7 @@ class Client:
         self.moved.set()
 
     async def send(self, data):
-        # That the gateway has closed meanwhile is seen by reading.
+        # If the gateway has closed, reading notices it.
         with contextlib.suppress(OSError):
             self.writer.write(data)
             await self.writer.drain()
@@ -147,12 +147,12 @@ class Client:
         self.reading = None
 
     def everything(self):
-        """All that the gateway has sent, readable."""
+        """Returns everything that the gateway has sent, decoded."""
         return bytes(self.raw)
 
 
 class Http1(Client):
-    """Answers belong to methods[0], methods[1]...; further ones to GET."""
+    """Responses belong to methods[0], methods[1]...; further ones to GET."""
 
     def __init__(self, port, methods=(b"GET",)):
         super().__init__(port)
@@ -184,7 +184,7 @@ class Http1(Client):
         return len(self.answers) >= number
 
     def outcome(self):
-        """Answers, and the one that broke off."""
+        """Returns the responses, and the truncated one."""
         return [*self.answers, *([self.broken] if self.broken else [])]
 
     def is_broken(self):
@@ -195,7 +195,7 @@ class Http1(Client):
 
 
 def literal(fields):
-    """Fields as HPACK literals without an index: any byte can be said."""
+    """Encodes fields as HPACK literals without indexing, with any bytes."""
     return b"".join(b"\0" + length(name) + name + length(value) + value for name, value in fields)
 
 
@@ -216,7 +216,7 @@ def frame(kind, flags, stream, payload=b""):
 
 
 class Http2(Client):
-    """One session. `streams`: the answer of each stream, `resets`: the codes of those that were reset."""
+    """One session. `streams`: the response on each stream, `resets`: the codes of those that were reset."""
 
     def __init__(self, port):
         super().__init__(port)

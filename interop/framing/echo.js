@@ -1,4 +1,4 @@
-// Answers every request with what Node's http saw of it, in the field x-seen: HTTP/1.1 in the clear.
+// Reports each request as Node's http parsed it in the response field x-seen: cleartext HTTP/1.1.
 "use strict";
 const http = require("http");
 const crypto = require("crypto");

@@ -1,4 +1,4 @@
-"""Says of one row at one server whether all was as it must be, by what the server got and what each client got."""
+"""Judges a row at a server by what the server and each client received."""
 
 import dataclasses
 import re
@@ -7,10 +7,10 @@ from row import BROKEN
 from tap import same
 
 TOKEN = re.compile(rb"[av]q[0-9]{6}")
-# What a victim's request may have at the server beside what it said itself.
+# Fields that a victim's request may have at the server in addition to its own.
 ADDED = {b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host"}
 OWN = {b"host", b"x-victim", b"content-length", b"transfer-encoding"}
-# The server itself refuses what the gateway has sent in good form (Node knows few methods, nginx no TRACE).
+# Statuses of servers that refuse valid requests (Node supports few methods, nginx no TRACE).
 SERVERS_OWN = {400, 404, 405, 411, 413, 414, 417, 426, 431, 501, 505}
 
 
@@ -24,7 +24,7 @@ class Bad(Exception):
 
 @dataclasses.dataclass
 class Victim:
-    """A request that has nothing to do with the attack, and what its client got."""
+    """A request independent of the attack, and what its client received."""
     token: bytes
     method: bytes
     target: bytes
@@ -32,12 +32,12 @@ class Victim:
     client: object = None
 
     def fields(self):
-        """By HTTP/2."""
+        """Returns the request's fields for HTTP/2."""
         return ((b":method", self.method), (b":scheme", b"http"), (b":path", self.target), (b":authority", b"a.test"),
                 (b"x-victim", self.token))
 
     def raw(self):
-        """By HTTP/1.1."""
+        """Returns the request for HTTP/1.1."""
         length = b"Content-Length: %d\r\n" % len(self.body) if self.body else b""
         return b"%s %s HTTP/1.1\r\nHost: a.test\r\nX-Victim: %s\r\n%s\r\n%s" % (
             self.method, self.target, self.token, length, self.body)
@@ -53,19 +53,19 @@ def tokens(data):
 
 
 class Judge:
-    """`row` with its token put in; `wires`: the gateway's connections to the server since the row began."""
+    """Judges `row` with its token inserted; `wires`: the gateway's connections to the server since the row began."""
 
     def __init__(self, row, token, attack, victims, wires):
         self.row, self.token, self.attack, self.victims, self.wires = row, token, attack, victims, wires
-        # In the order of arrival: requests of the attack, and whether the last of a connection is not whole.
+        # In the order of arrival: complete requests of the attack, and incomplete ones at the end of a connection.
         self.arrived, self.cut = [], []
         self.wire_of = {}
         self.problems = []
-        # A victim's request came behind something ambiguous on one connection.
+        # A victim's request followed ambiguous bytes on the same connection.
         self.mixed = False
 
     def verdict(self):
-        """The verdict in a word or two. Raises Bad."""
+        """Returns the verdict in a word or two. Raises Bad."""
         for check in (self.look_at_wires, self.look_at_victims, self.look_at_attacker):
             try:
                 check()
@@ -78,7 +78,7 @@ class Judge:
             raise min(self.problems, key=lambda bad: ("LEAK", "AMBIGUOUS", "WRONG", "HANG").index(bad.kind))
         return self.outcome()
 
-    # What the server got.
+    # What the server received.
 
     def look_at_wires(self):
         for wire in self.wires:
@@ -124,7 +124,7 @@ class Judge:
         if got != (victim.method, victim.target, victim.body, [victim.token], b"a.test") or strange:
             raise Bad("LEAK", f"a victim's request arrived as {short(request.raw)}")
 
-    # What the clients got.
+    # What the clients received.
 
     def look_at_victims(self):
         for victim in self.victims:
@@ -136,7 +136,7 @@ class Judge:
                 raise Bad("LEAK", f"a victim got no HTTP: {client.strange}")
             word = victim.method.decode()
             if not client.answers:
-                raise Bad("HANG", f"a victim's {word} got no answer ({client.ended or 'open'})")
+                raise Bad("HANG", f"a victim's {word} got no response ({client.ended or 'open'})")
             answer = client.answers[0]
             said = answer.values(b"x-seen")
             expected = b"%s %s %d " % (victim.method, victim.target, len(victim.body))
@@ -144,7 +144,7 @@ class Judge:
                 kind = "HANG" if answer.status in (503, 504) else "WRONG"
                 raise Bad(kind, f"a victim's {word} got {answer.status}: {short(client.raw)}")
             if len(said) != 1 or not same(expected + said[0].rpartition(b" ")[2], said[0]):
-                raise Bad("LEAK", f"a victim's {word} got another's answer: {said}")
+                raise Bad("LEAK", f"a victim's {word} got another's response: {said}")
 
     def look_at_attacker(self):
         other = tokens(self.attack.everything()) - {self.token}
@@ -153,7 +153,7 @@ class Judge:
         if self.attack.strange:
             raise Bad("WRONG", f"the attacker got no HTTP: {self.attack.strange}")
 
-    # The attack's own end.
+    # The outcome of the attack.
 
     def outcome(self):
         allowed = [[what_form(form, self.token) for form in forms] for forms in self.row.forward]
@@ -174,11 +174,11 @@ class Judge:
         return self.forwarded(answers, len(arrived))
 
     def is_beginning(self, arrived, allowed):
-        """The server refused what came first and closed, or the attack itself was ended before the next one."""
+        """Whether these are the first requests only: the server refused one and closed, or the attack ended earlier."""
         return any(arrived == forms[:len(arrived)] for forms in allowed) and len(self.attack.outcome()) <= len(arrived)
 
     def may_be_cut(self, arrived, allowed):
-        """These, and the beginning of more: a server that answers before a request's end (nginx does) gets no rest."""
+        """Whether an incomplete request is explained: a server that responds early (as nginx does) does not get the rest."""
         cut = [what(request) for request in self.cut]
         for forms in allowed:
             left = [form for form in forms if form not in arrived]
@@ -190,9 +190,9 @@ class Judge:
     def refused(self, answers):
         if not answers:
             if not self.attack.is_broken() and not self.row.unfinished:
-                raise Bad("HANG", "no answer, and nothing arrived")
+                raise Bad("HANG", "no response, and nothing arrived")
             if BROKEN not in self.row.refuse and not self.row.unfinished:
-                raise Bad("WRONG", "the connection ended without an answer")
+                raise Bad("WRONG", "the connection ended without a response")
             return "broken"
         status = answers[0][0]
         if status not in self.row.refuse:
@@ -213,24 +213,24 @@ class Judge:
 
     def forwarded(self, answers, number):
         if not answers and not self.attack.is_broken():
-            raise Bad("HANG", "the server got it, the client no answer")
+            raise Bad("HANG", "the server got the request, but the client no response")
         for answer in self.attack.outcome():
             fine = answer.values(b"x-seen") or answer.status in SERVERS_OWN or answer.status in self.row.refuse
-            # Servers have answers of their own to `OPTIONS *`.
+            # Servers respond differently to `OPTIONS *`.
             if not fine and not 200 <= answer.status < 300:
                 raise Bad("HANG" if answer.status == 504 else "WRONG", f"answered {answer.status}")
         own = [status for status, _ in answers if status not in (*self.row.refuse, 400)]
         if len(own) > number:
-            raise Bad("WRONG", f"more answers than requests: {own}")
+            raise Bad("WRONG", f"more responses than requests: {own}")
         return "forwarded"
 
     def seen(self, answers):
         if len(answers) > 1 and self.row.version != "2" and any(status not in (400, *self.row.refuse) for status,
                 _ in answers[1:]):
-            raise Bad("LEAK", f"{len(answers)} answers to one request: {short(self.attack.raw)}")
+            raise Bad("LEAK", f"{len(answers)} responses to one request: {short(self.attack.raw)}")
         if not answers or answers[0][1] is None and not self.row.tunnel:
             if BROKEN not in self.row.sees:
-                raise Bad("WRONG", f"broken off, expected {words(self.row.sees)}: {short(self.attack.raw)}")
+                raise Bad("WRONG", f"truncated, expected {words(self.row.sees)}: {short(self.attack.raw)}")
             return "broken"
         status, body = answers[0]
         if (status, body) not in self.row.sees and (status, None) not in self.row.sees:
@@ -238,13 +238,13 @@ class Judge:
         return f"answered {status}"
 
     def reused(self):
-        """Whether a victim had the connection of the attack."""
+        """Returns whether a victim used the attack's connection."""
         mine = self.wire_of.get(self.token)
         return mine is not None and any(self.wire_of.get(victim.token) == mine for victim in self.victims)
 
 
 def begins(cut, whole):
-    """Whether an unfinished request may become the whole one."""
+    """Returns whether an incomplete request is the beginning of a complete one."""
     return (cut[:2], cut[3]) == (whole[:2], whole[3]) and whole[2].startswith(cut[2])
 
 
@@ -258,4 +258,4 @@ def what_form(form, token):
 
 def words(allowed):
     return " or ".join(str(one[0]) if isinstance(one,
-                                                 tuple) else str(one) for one in allowed) or "an answer of the server"
+                                                 tuple) else str(one) for one in allowed) or "a response of the server"

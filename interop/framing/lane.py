@@ -1,4 +1,4 @@
-"""One gateway with one place for a connection to one server: one attack after the other, victims behind each."""
+"""One gateway with at most one connection to one server: one attack after the other, each followed by victims."""
 
 import asyncio
 import itertools
@@ -8,11 +8,11 @@ from clients import RST as RST_STREAM
 from judge import Bad, Judge, Victim
 from row import ANSWERED, ARRIVED, FIN, RST, VICTIM, D, H, R, Raw
 
-# What hangs is named after these; nothing waits so long that does not hang.
+# Seconds after which something counts as hung.
 LIMIT = 60
-# How long a victim may wait for a connection that the attack still has, until the attack's client leaves.
+# Seconds that a victim waits for a connection that the attack still uses, before the attack's client closes.
 PATIENCE = 0.4
-# For bytes to arrive that may never come: a request that is refused, or held back.
+# Seconds to wait for bytes that may never arrive: of a request that is refused or held back.
 ARRIVAL = 0.4
 
 numbers = itertools.count(1)
@@ -30,7 +30,7 @@ class Lane:
         self.process, self.port = await asyncio.to_thread(self.begin, self.tap.port)
 
     async def run(self, row):
-        """(verdict, whether a victim had the attack's connection). Raises Bad."""
+        """Returns (verdict, whether a victim used the attack's connection). Raises Bad."""
         attack = Attack(self, row)
         try:
             judge = await attack.run()
@@ -38,7 +38,7 @@ class Lane:
             self.tap.wires = [wire for wire in self.tap.wires if not wire.ended]
             return verdict, judge.reused()
         except Bad:
-            # What is left of it is not to be blamed on the next row.
+            # The next row must not be affected by its remains.
             self.tap.clear()
             if not self.process.alive():
                 raise Bad("WRONG", f"the gateway ended: {self.process.output()[-300:]}") from None
@@ -69,7 +69,7 @@ class Attack:
         if self.row.unfinished:
             await self.client.close(hard=True)
         if self.row.respond is not None:
-            # What an idle connection gets, it has got before the next request.
+            # Bytes sent on the idle connection must arrive before the next request.
             await asyncio.wait({asyncio.create_task(self.lane.recorder.played[self.token].wait())}, timeout=LIMIT)
         for task in self.tasks:
             await self.finish(task)
@@ -88,7 +88,7 @@ class Attack:
             await client.until(lambda: client.outcome() or client.ended, LIMIT)
         elif step == VICTIM:
             self.tasks.append(self.victim(b"GET"))
-            # It is on its way before the attack goes on.
+            # It is sent before the attack continues.
             await self.lane.tap.until(lambda: False, 0.05)
         elif step == FIN:
             client.end_sending()
@@ -118,27 +118,27 @@ class Attack:
         return frame(step.kind, step.flags, step.stream, put(step.payload))
 
     def arrived(self):
-        """Bytes of the attack's connections at the server."""
+        """Returns the number of bytes of the attack at the server."""
         return sum(len(wire.up) - wire.read_to for wire in self.lane.tap.wires)
 
     def victim(self, method):
         token = b"vq%06d" % next(numbers)
         victim = Victim(token, method, b"/victim/" + token, token * 8 if method == b"POST" else b"")
-        # One of each version behind an attack by HTTP/2.
+        # An attack over HTTP/2 has a victim of each version.
         by_http2 = self.row.version == "2" and method == b"POST"
         victim.client = Http2(self.lane.port) if by_http2 else Http1(self.lane.port, [method])
         self.victims.append(victim)
         return asyncio.create_task(ask(victim))
 
     async def finish(self, task):
-        """Waits for a victim. It may need the connection that the attack holds."""
+        """Waits for a victim, which may need the attack's connection."""
         done, _ = await asyncio.wait({task}, timeout=PATIENCE)
         if not done:
             await self.client.close()
         await task
 
     def is_at_rest(self):
-        """Every connection is closed, or between requests."""
+        """Returns whether every connection is closed or between requests."""
         return all(wire.ended or wire.is_between() for wire in self.lane.tap.wires)
 
     async def close(self):

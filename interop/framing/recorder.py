@@ -1,6 +1,6 @@
-"""A server that reads as strictly as it can, says what it saw, and answers as badly as a row wants.
+"""A server that parses strictly, reports what it received, and sends the malformed responses of rows.
 
-Honest answers have `x-seen: METHOD TARGET LENGTH DIGEST` and say the same in their body.
+Its regular responses have `x-seen: METHOD TARGET LENGTH DIGEST` and the same in the body.
 """
 
 import asyncio
@@ -10,13 +10,13 @@ from strict import Ambiguous, Unfinished, head_at, request_at
 from tap import reset
 
 TOKEN = re.compile(rb"[av]q[0-9]{6}")
-# Steps of an answer, beside bytes.
+# Steps of a response, besides bytes.
 CLOSE, RESET, READ_ALL, FLUSH, HOLD = "close", "reset", "read all", "flush", "hold"
 
 
 class Recorder:
-    """`scripts`: how to answer a request whose target has this token; each a list of bytes and steps. One that does not
-    begin with READ_ALL is carried out as soon as there is a head. `played`: set when it has been, by token."""
+    """`scripts`: responses by the token in a request's target, each a list of bytes and steps. Unless it begins with
+    READ_ALL, it starts after the request's head. `played`: events by token, set when the script has ended."""
 
     def __init__(self):
         self.scripts, self.played = {}, {}
@@ -54,7 +54,7 @@ class Exchange:
                 await self.more()
 
     async def whole(self):
-        """The next request; takes it away."""
+        """Reads the next request and removes it from the buffer."""
         while True:
             try:
                 request, end = request_at(self.data, 0)
@@ -94,7 +94,7 @@ class Exchange:
         await self.writer.drain()
 
     async def play(self, script, head, token):
-        """Whether the connection goes on."""
+        """Sends a scripted response; returns whether the connection continues."""
         whole = False
         for step in script:
             if step == READ_ALL:
@@ -102,7 +102,7 @@ class Exchange:
                 whole = True
             elif step == FLUSH:
                 await self.writer.drain()
-                # What was written leaves before what comes next, as two segments.
+                # The next bytes go into another segment.
                 await asyncio.sleep(0.02)
             elif step == CLOSE:
                 return False
@@ -112,7 +112,7 @@ class Exchange:
                 return False
             elif step == HOLD:
                 self.recorder.played[token].set()
-                # Whatever comes is of no interest: a server that hangs, or a tunnel's end.
+                # Discard the rest: a server that hangs, or the end of a tunnel.
                 while await self.reader.read(65_536):
                     pass
                 return False

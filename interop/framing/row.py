@@ -1,20 +1,20 @@
-"""What a row of the table is, and the words in which rows are written.
+"""The rows of the table, and functions to write them.
 
-`ATTACKER` in any bytes is replaced by a token of the same length that no other request of the run has.
+`ATTACKER` in any bytes is replaced by a token of the same length that is unique in the run.
 """
 
 import dataclasses
 
-# Instead of a status: the gateway ends the connection or the stream without one.
+# Instead of a status: the gateway ends the connection or the stream without a response.
 BROKEN = "broken"
-# Steps beside bytes and frames: they wait until the server has got something, or the client an answer, begin a
-# victim's request, or end the connection.
+# Steps besides bytes and frames: wait until bytes have arrived at the server, wait for a response, start a victim's request,
+# end the connection.
 ARRIVED, ANSWERED, VICTIM, FIN, RST = "arrived", "answered", "victim", "fin", "rst"
 
 
 @dataclasses.dataclass(frozen=True)
 class Form:
-    """How a request may arrive at the server, whatever it was on its way. `body` of one that may break off: all of it."""
+    """A request in the form in which it may arrive at the server. `body` is complete even if it may be truncated."""
     method: bytes = b"POST"
     target: bytes = b"/a/ATTACKER"
     body: bytes = b""
@@ -23,10 +23,10 @@ class Form:
 
 @dataclasses.dataclass(eq=False)
 class Row:
-    """An attack. `refuse`: the statuses by which the gateway may refuse it, before the server gets a whole request;
-    `forward`: what the server may get instead, each a tuple of Forms. `unfinished`: the request has no end, so no
-    answer is waited for. `respond`: what the server answers (only the recorder can), and `sees`: what the client may
-    see of it, statuses with bodies (None: any) or BROKEN."""
+    """An attack. `refuse`: the statuses with which the gateway may refuse it, before the server gets a complete request;
+    `forward`: what the server may get instead, each a tuple of Forms. `unfinished`: the request is incomplete, so no
+    response is expected. `respond`: the server's response (only the recorder's), and `sees`: what the client may
+    receive, statuses with bodies (None: any) or BROKEN."""
     name: str
     source: str
     send: list
@@ -40,20 +40,20 @@ class Row:
     sees: tuple = ()
 
     def methods(self):
-        """Of the requests that are sent by HTTP/1.1, as far as they have one."""
+        """Returns the method of an HTTP/1.1 request, as far as it has one."""
         first = self.send[0].lstrip(b"\r\n ").split(b" ", 1)[0] if self.version != "2" else b"GET"
         return [first.upper()]
 
 
 def form(body=b"", method=b"POST", target=b"/a/ATTACKER", host=b"a.test"):
-    """One request arrives."""
+    """Returns the forms of one request."""
     return (Form(method, target, body, host),)
 
 
 GET = form(method=b"GET")
 HIDDEN = b"GET /hidden/ATTACKER HTTP/1.1\r\nHost: a.test\r\n\r\n"
 HIDDEN_FORM = Form(b"GET", b"/hidden/ATTACKER")
-# A request that lacks its end: what comes next on the connection would become part of it.
+# An incomplete request: the next bytes on the connection would become part of it.
 HALF = b"GET /hidden/ATTACKER HTTP/1.1\r\nHost: a.test\r\nX-Half: "
 
 
@@ -62,7 +62,7 @@ def chunked(*pieces):
 
 
 def head(*lines, method=b"POST", target=b"/a/ATTACKER", version=b"HTTP/1.1", host=b"Host: a.test"):
-    """A head of HTTP/1.1; each line is a field."""
+    """Returns an HTTP/1.1 head; each of `lines` is a field."""
     first = b"%s %s %s" % (method, target, version)
     return b"\r\n".join([first, *([host] if host else []), *lines, b"", b""])
 
@@ -73,11 +73,11 @@ def h1(name, source, raw, refuse=(400,), forward=(), **more):
 
 @dataclasses.dataclass(frozen=True)
 class H:
-    """HEADERS: fields as they are, each a literal."""
+    """HEADERS: unmodified fields, each as a literal."""
     fields: tuple
     end: bool = False
     stream: int = 1
-    # CONTINUATION takes over after this many bytes.
+    # The rest after this many bytes goes into CONTINUATION.
     split: int = 0
 
 
@@ -98,7 +98,7 @@ class R:
 
 @dataclasses.dataclass(frozen=True)
 class Raw:
-    """A frame as it is."""
+    """An arbitrary frame."""
     kind: int
     flags: int
     payload: bytes
@@ -106,7 +106,7 @@ class Raw:
 
 
 def fields(*more, method=b"POST", path=b"/a/ATTACKER", scheme=b"http", authority=b"a.test"):
-    """A request's fields; a pseudo-header that is None is left out."""
+    """Returns a request's fields, without pseudo-headers that are None."""
     pseudo = ((b":method", method), (b":scheme", scheme), (b":path", path), (b":authority", authority))
     return tuple((name, value) for name, value in pseudo if value is not None) + more
 

@@ -1,4 +1,4 @@
-"""Rows: HTTP/1.1 requests whose body may end at two places."""
+"""Rows: HTTP/1.1 requests whose body has an ambiguous end."""
 
 from row import ARRIVED, BROKEN, FIN, GET, HALF, HIDDEN, HIDDEN_FORM, RST, Form, chunked, form, h1, head
 
@@ -29,7 +29,7 @@ def both():
                                       b"Content-Length: 5") + chunked(HELLO))
 
 
-# TE.TE: who does not know the coding takes the length, or no body at all.
+# TE.TE: a parser that does not recognise the coding uses the length, or assumes no body.
 CODINGS = {
     "xchunked": b"Transfer-Encoding: xchunked",
     "space-before-colon": b"Transfer-Encoding : chunked",
@@ -79,7 +79,7 @@ def codings():
         yield h1(f"te-{name}-cl", rfc, head(b"Content-Length: %d" % len(behind), line) + behind, refuse=(400, 501))
         if name in ("xchunked", "two-identity", "chunked-identity", "gzip-chunked", "quoted", "vertical-tab",
                     "byte-ff", "empty"):
-            # Without a length: who does not know it sees no body.
+            # Without a length: a parser that does not recognise it assumes no body.
             yield h1(f"te-{name}", rfc, head(line) + chunked(HIDDEN), refuse=(400, 501))
     yield h1("te-underscore-cl", rfc + "; CGI", head(b"Content-Length: %d" % len(behind), b"Transfer_Encoding: chunked")
              + behind)
@@ -140,7 +140,7 @@ def lengths():
              (form(HIDDEN),))
     yield h1("cl-half", "control: half a request as a body", head(b"Content-Length: %d" % len(HALF)) + HALF, (),
              (form(HALF),))
-    # What follows is a request of its own, as it is without the field.
+    # The rest is a separate request, as without the field.
     yield h1("cl-underscore", "CL.0; CGI", head(b"Content_Length: 5") + HIDDEN, forward=((HIDDEN_FORM,),), answers=2)
     yield h1("cl-smaller", rfc, head(b"Content-Length: 5") + HELLO + HIDDEN, (), (PAIR,), answers=2)
     for method in (b"GET", b"HEAD", b"OPTIONS", b"DELETE", b"PUT", b"PROPFIND"):
@@ -170,7 +170,7 @@ def chunks():
     cut = (400, BROKEN)
     for name, size in SIZES.items():
         yield h1(f"chunk-size-{name}", rfc, te + size + b"\r\nhello\r\n0\r\n\r\n" + HIDDEN, refuse=cut)
-    # It fits into 64 bits: the end never comes.
+    # It fits into 64 bits: the end never arrives.
     yield h1("chunk-size-2-to-63", rfc, [te + b"8000000000000000\r\nhello\r\n0\r\n\r\n" + HIDDEN, ARRIVED], cut,
              unfinished=True)
     fine = (form(HELLO),)
@@ -205,7 +205,7 @@ def chunks():
                 b"evil.test")
         yield h1(f"trailer-{name.decode().lower()}", "RFC 9110 6.5.1",
                  te + b"5\r\nhello\r\n0\r\n%s: %s\r\n\r\n" % (name, value), cut, fine)
-    # Only what is announced is sent on by some.
+    # Some servers forward only announced trailers.
     for name in (b"Content-Length", b"Transfer-Encoding", b"Host", b"Connection", b"Authorization", b"Cookie",
                  b"Forwarded", b"X-Forwarded-For", b"X_Forwarded_For", b"X-Real-IP"):
         announced = head(b"Transfer-Encoding: chunked", b"Trailer: " + name)
@@ -227,7 +227,7 @@ def chunks():
 
 
 def stops():
-    """Clients that stop in the middle. Nothing of it may be taken for a whole request."""
+    """Clients that stop in the middle: nothing may be taken for a complete request."""
     te, rfc = head(b"Transfer-Encoding: chunked"), "RFC 9112 8"
     long = head(b"Content-Length: 60") + HELLO
     for how, step in (("fin", FIN), ("rst", RST), ("close", ARRIVED)):

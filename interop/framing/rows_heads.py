@@ -1,4 +1,4 @@
-"""Rows: HTTP/1.1 heads that change what the rest means: protocols, Expect, Connection, request lines, hosts, ends."""
+"""Rows: HTTP/1.1 heads that change the meaning of the rest: protocols, Expect, Connection, request lines, hosts, ends."""
 
 from row import ARRIVED, BROKEN, GET, HALF, HIDDEN, HIDDEN_FORM, Form, chunked, form, h1, head
 
@@ -15,7 +15,7 @@ def upgrades():
 
     def get(*lines):
         return head(*lines, method=b"GET")
-    # A server that knows no WebSocket answers as to any GET; the gateway may say 502 or 501 to that.
+    # A server without WebSocket responds as to any GET; the gateway may respond to that with 502 or 501.
     plain = dict(refuse=(400, 426, 501, 502), forward=(ASKED,))
     yield h1("upgrade", "RFC 6455; control", get(*SOCKET), **plain)
     yield h1("upgrade-cl-no-body", "RFC 9110 7.8, 8.6; CL.0 by upgrade", get(*SOCKET, FIFTY), refuse=(400,))
@@ -79,7 +79,7 @@ def expects():
     yield h1("expect", rfc + "; control", head(five, b"Expect: 100-continue") + HELLO, (), fine)
     yield h1("expect-chunked", rfc, head(b"Transfer-Encoding: chunked", b"Expect: 100-continue") + chunked(HELLO),
              (), fine)
-    # A client that waits.
+    # A client that waits for 100 (Continue).
     yield h1("expect-waits", rfc, [head(five, b"Expect: 100-continue"), ARRIVED, HELLO], (), fine)
     for name, value in (("twice", b"100-continue\r\nExpect: 100-continue"), ("list", b"100-continue, 100-continue"),
                         ("word-before", b"y 100-continue"), ("capital", b"100-CONTINUE"), ("unknown", b"200-ok"),

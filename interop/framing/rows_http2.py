@@ -1,4 +1,4 @@
-"""Rows: HTTP/2 requests that an HTTP/1.1 server would get in another form, and messages that RFC 9113 calls malformed."""
+"""Rows: HTTP/2 requests that would change their meaning in HTTP/1.1, and messages that are malformed by RFC 9113."""
 
 from row import ARRIVED, BROKEN, HALF, HIDDEN, RST, D, Form, H, R, Raw, fields, form, h2
 

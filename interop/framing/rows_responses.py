@@ -1,5 +1,5 @@
-"""Rows: servers that answer in an ambiguous way, or more than they were asked for. Only the recorder does; its clients
-speak HTTP/1.1 and, as rows of their own, HTTP/2."""
+"""Rows: ambiguous or surplus responses of servers. Only the recorder sends them; clients use HTTP/1.1 and, in separate
+rows, HTTP/2."""
 
 import base64
 import dataclasses
@@ -10,7 +10,7 @@ from row import (ANSWERED, ARRIVED, BROKEN, HALF, HIDDEN, HIDDEN_FORM, RST, VICT
                  head)
 
 HELLO = b"hello"
-# What must never become somebody's answer.
+# Bytes that no client may receive as a response.
 POISON = b"HTTP/1.1 200 OK\r\nX-Poison: ATTACKER\r\nContent-Length: 8\r\n\r\nATTACKER"
 OK = (200, HELLO)
 BAD = ((502, None), BROKEN)
@@ -27,7 +27,7 @@ POST = form(HELLO)
 
 
 def both(name, source, script, sees, method=b"GET", body=None):
-    """The same for a client of either version."""
+    """Yields the same row for a client of each version."""
     script = list(script)
     forward = (form(body or b"", method),)
     lines = [] if body is None else [b"Content-Length: %d" % len(body)]
@@ -57,7 +57,7 @@ def lengths():
     rfc = "RFC 9112 6.3; response splitting"
     for name, line in LENGTHS.items():
         body = chunked(HELLO) if "te-" in name else HELLO
-        # Some of these have an end by the connection's end only.
+        # Some of these end only with the connection.
         yield from both(name, rfc, [READ_ALL, answer(line, body=body + POISON), FLUSH, CLOSE], BAD)
     yield from both("cl-equal", rfc, [READ_ALL, answer(FIVE, FIVE)], (OK, *BAD))
     yield from both("cl-leading-zeros", rfc, [READ_ALL, answer(b"Content-Length: 005")], (OK, *BAD))
@@ -171,7 +171,7 @@ def bodies():
 
 
 def accept(request):
-    """The head of a WebSocket that begins."""
+    """Returns the head that accepts a WebSocket."""
     key = request.values(b"sec-websocket-key")[0] + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
     return (b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: " +
             base64.b64encode(hashlib.sha1(key).digest()) + b"\r\n\r\n")
@@ -185,7 +185,7 @@ ASK = ((b":method", b"CONNECT"), (b":protocol", b"websocket"), (b":scheme", b"ht
 
 
 def tunnels():
-    """What is sent through a tunnel is nobody else's, and what ended as no tunnel is none."""
+    """Data of a tunnel reaches no other client, and a refused tunnel is not one."""
     for name, script, sees in (
             ("tunnel", [accept, b"ATTACKER", HOLD], ((101, None), (200, None))),
             ("tunnel-wrong-accept", [b"HTTP/1.1 101 S\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
@@ -203,7 +203,7 @@ def tunnels():
         row = h1(f"r-{name}", "RFC 9110 7.8", [head(*SOCKET, method=b"GET"), ANSWERED, HIDDEN], (502,),
                  (GET, (*GET, HIDDEN_FORM)), respond=script, sees=sees, tunnel=True)
         if (101, None) not in sees:
-            # The connection does not change: what the client sends next would be a request.
+            # The protocol does not change: the client's next bytes would be a request.
             row = dataclasses.replace(row, send=[head(*SOCKET, method=b"GET")])
         yield row
         yield dataclasses.replace(row, name=f"r-{name}-h2", version="2",
@@ -211,7 +211,7 @@ def tunnels():
 
 
 def early():
-    """An answer before the upload's end: what is left of the upload must not meet the next request, nor the reverse."""
+    """A response before the end of the upload: the rest of the upload must not mix with the next request."""
     rfc, body = "RFC 9112 9.3, 9.5", b"0\r\n\r\n" + HIDDEN
     length = head(b"Content-Length: %d" % (5 + len(body)))
     te = head(TE)

@@ -1,6 +1,6 @@
-"""Reads HTTP/1.1 requests as the strictest server would: what two parsers could read in two ways is an error here.
+"""A strict parser of HTTP/1.1 requests: whatever two parsers could interpret differently is an error.
 
-What a gateway sends to a server must pass this byte by byte (RFC 9112), whatever its client has sent.
+Everything that a gateway sends to a server must pass it (RFC 9112), whatever its client has sent.
 """
 
 import dataclasses
@@ -12,11 +12,11 @@ TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 REQUEST_LINE = re.compile(rb"(%s) ([!-\"$-~\x80-\xff]+) HTTP/1\.1" % TOKEN)
 FIELD = re.compile(rb"(%s):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*?)[ \t]*" % TOKEN)
 LENGTH = re.compile(rb"0|[1-9][0-9]{0,18}")
-# Many a server counts with a sign.
+# Many servers use signed integers.
 MOST = 2**63 - 1
 CHUNK = re.compile(rb"[0-9A-Fa-f]{1,15}")
 HOST = re.compile(rb"([A-Za-z0-9._~%!$&'()*+,;=-]*|\[[0-9A-Fa-f:.]+\])(:[0-9]*)?")
-# What a gateway may say of this hop.
+# Connection options that a gateway may send.
 OPTIONS = {b"te", b"upgrade", b"close", b"keep-alive"}
 NEVER_BEHIND = {b"content-length", b"transfer-encoding", b"host", b"connection", b"te", b"upgrade", b"keep-alive",
                 b"proxy-connection", b"trailer", b"content-encoding", b"content-type", b"authorization", b"expect",
@@ -24,16 +24,16 @@ NEVER_BEHIND = {b"content-length", b"transfer-encoding", b"host", b"connection",
 
 
 class Ambiguous(Exception):
-    """Two parsers may read this in two ways; says why."""
+    """Two parsers may interpret this differently; the message says why."""
 
 
 class Unfinished(Exception):
-    """More is to come."""
+    """The data is incomplete."""
 
 
 @dataclasses.dataclass
 class Request:
-    """`whole`: its end has come. Of one that is not, `body` is what is there."""
+    """`whole`: it is complete; otherwise `body` is the received part."""
     method: bytes
     target: bytes
     fields: list
@@ -50,7 +50,7 @@ class Request:
         return self.values(b"host")[0]
 
     def seen(self):
-        """What an honest server says of it in `x-seen`."""
+        """Returns the expected `x-seen` field of its response."""
         return seen(self.method, self.target, self.body)
 
 
@@ -63,7 +63,7 @@ def digest(body):
 
 
 def line_at(data, at):
-    """(the line, where the next begins)."""
+    """Returns (the line, the offset of the next)."""
     end = data.find(b"\n", at)
     if end < 0:
         raise Unfinished
@@ -88,7 +88,7 @@ def fields_at(data, at):
 
 
 def framing(request):
-    """None, or a length, or "chunked"."""
+    """Returns None, a length, or "chunked"."""
     lengths, codings = request.values(b"content-length"), request.values(b"transfer-encoding")
     if lengths and codings:
         raise Ambiguous("content-length and transfer-encoding")
@@ -140,7 +140,7 @@ def chunks_at(data, at, request):
         if len(data) < at + size + 2:
             raise Unfinished
         if data[at + size:at + size + 2] != b"\r\n":
-            raise Ambiguous("no CRLF behind a chunk")
+            raise Ambiguous("no CRLF after a chunk")
         at += size + 2
     request.trailers, at = fields_at(data, at)
     for name, _ in request.trailers:
@@ -150,7 +150,7 @@ def chunks_at(data, at, request):
 
 
 def request_at(data, at):
-    """(a request, where the next begins). One without its end is not `whole`. Raises Ambiguous; Unfinished in a head."""
+    """Returns (a request, the offset of the next). An incomplete one is not `whole`. Raises Ambiguous; Unfinished in a head."""
     start = at
     request, at = head_at(data, at)
     how = framing(request)

@@ -1,4 +1,4 @@
-"""Stands between the gateway and a server and keeps every byte: what the gateway sends, and what the server answers."""
+"""A relay between the gateway and a server that records every byte in both directions."""
 
 import asyncio
 import contextlib
@@ -13,19 +13,19 @@ SWITCHED = re.compile(rb"(?:\A|\r\n\r\n|\n)HTTP/1\.1 101 ")
 
 
 class Wire:
-    """One connection of the gateway's to the server."""
+    """One connection of the gateway to the server."""
 
     def __init__(self, number):
         self.number = number
         self.up, self.down = bytearray(), bytearray()
-        # Up to here all was whole requests, and all that servers said of them is compared.
+        # Offsets up to which requests are complete, and up to which `x-seen` fields are compared.
         self.read_to = self.heard_to = 0
         self.unheard = []
         self.ended = self.tunnel = False
         self.writers = ()
 
     def take(self):
-        """(requests since the last time, what is wrong or None). The last one may be unfinished."""
+        """Returns (requests since the last call, an error or None). The last request may be incomplete."""
         requests, wrong = [], None
         while self.read_to < len(self.up) and not self.tunnel:
             try:
@@ -44,7 +44,7 @@ class Wire:
         return requests, wrong
 
     def is_between(self):
-        """The last request is whole. Looks, and changes nothing."""
+        """Returns whether the last request is complete, without consuming it."""
         if self.tunnel:
             return False
         at = self.read_to
@@ -60,12 +60,12 @@ class Wire:
         return True
 
     def rest(self):
-        """What came behind the last whole request."""
+        """Returns the bytes after the last complete request."""
         return bytes(self.up[self.read_to:])
 
     def compare(self, requests):
-        """What the server said it saw must be these requests, in their order (others it may have refused)."""
-        # Of a request without an end a server may have seen less, or it does not read bodies.
+        """Compares the server's `x-seen` fields with these requests in order (it may have refused others); returns an error."""
+        # Of an incomplete request, a server may have seen less, or it does not read bodies.
         self.unheard += [request.seen() if request.whole else b"%s %s * *" % (request.method, request.target)
                          for request in requests]
         for found in SEEN.finditer(bytes(self.down), self.heard_to):
@@ -74,7 +74,7 @@ class Wire:
             while self.unheard and not same(self.unheard[0], said):
                 self.unheard.pop(0)
             if not self.unheard:
-                return f"the server saw {said[:80]!r}, which was not sent"
+                return f"the server reports {said[:80]!r}, which was not sent"
             self.unheard.pop(0)
         return None
 
@@ -84,13 +84,13 @@ class Wire:
 
 
 def same(request, said):
-    """nginx says "-" for what it does not know; "*" is anything."""
+    """Compares two `x-seen` values. nginx reports "-" for unknown parts; "*" matches anything."""
     parts, words = request.split(b" "), said.split(b" ")
     return len(parts) == len(words) and all(a == b"*" or b in (a, b"-") for a, b in zip(parts, words))
 
 
 class Tap:
-    """Listens on `port`; connects to the server for each connection that it gets."""
+    """Listens on `port`; opens a connection to the server for each accepted one."""
 
     def __init__(self, server_port):
         self.server_port, self.wires, self.port = server_port, [], None
@@ -129,12 +129,12 @@ class Tap:
         except OSError:
             reset(writer)
         if way == "up":
-            # The gateway has let go of it: nobody else gets it.
+            # The gateway has closed it and will not reuse it.
             wire.ended = True
         self.moved.set()
 
     async def until(self, true, seconds):
-        """Waits until something that bytes or ends of connections can change is true; says whether it is."""
+        """Waits until a condition on bytes or ends of connections is true; returns whether it is."""
         with contextlib.suppress(asyncio.TimeoutError):
             async with asyncio.timeout(seconds):
                 while not true():
@@ -143,7 +143,7 @@ class Tap:
         return true()
 
     def clear(self):
-        """No connection of before is used again."""
+        """Aborts all connections, so that none is reused."""
         for wire in self.wires:
             wire.abort()
         self.wires = []

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""A proxy that makes the usual mistakes, so that the test can show that it finds them: vulnerable.py UPSTREAM_PORT.
+"""A proxy with the usual mistakes, to test that they are found: vulnerable.py UPSTREAM_PORT.
 
-It passes heads on as they are, takes the first content-length for the truth, knows no chunks and no body behind an
-upgrade, reads an answer by its length only, and keeps one connection for everybody, whatever was left on it.
+It forwards heads unchanged, uses the first content-length, ignores chunks and the body of an upgrade request, delimits
+responses by length only, and reuses one connection for all clients, whatever remains on it.
 """
 
 import re
@@ -18,7 +18,7 @@ class Side:
         self.sock, self.kept = sock, b""
 
     def message(self, has_body):
-        """A head, and as many bytes as its first content-length says."""
+        """Reads a head, and as many bytes as its first content-length."""
         while b"\r\n\r\n" not in self.kept:
             self.more()
         size = self.kept.index(b"\r\n\r\n") + 4
@@ -37,7 +37,7 @@ class Side:
 
 
 class Upstream:
-    """The one connection for everybody."""
+    """The one connection for all clients."""
 
     def __init__(self, port):
         self.port, self.side, self.lock = port, None, threading.Lock()

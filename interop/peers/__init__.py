@@ -1,1 +1,1 @@
-"""Other people's HTTP/2 programs, started on loopback for interop and for benchmarks, and stopped whatever happens."""
+"""Third-party HTTP/2 programs, started on loopback for interop and benchmarks, and always stopped."""

@@ -1,7 +1,7 @@
 """Fetches files with Python's h2 over one TLS connection: usage: h2_client.py CA PORT NAME=SHA256...
 
-All streams at once, with a small stream window that grows by small steps, a change of the initial window in between,
-PINGs, padded request bodies, a stream that is reset half way, and a body where none is wanted.
+All streams run concurrently, with small stream windows and small updates, a change of the initial window in between,
+PINGs, padded request bodies, a stream that is reset in the middle, and a request body that the server refuses.
 """
 
 import hashlib
@@ -78,7 +78,7 @@ class Client:
         elif isinstance(event, h2.events.StreamEnded):
             fetch.finish()
         elif isinstance(event, h2.events.StreamReset):
-            # A reset with NO_ERROR after a whole answer only says that the rest of the request is not wanted.
+            # A reset with NO_ERROR after a complete response only stops the upload.
             if event.error_code != h2.errors.ErrorCodes.NO_ERROR:
                 fetch.finish(f"reset with {event.error_code!r}")
         elif isinstance(event, h2.events.ConnectionTerminated):

@@ -1,7 +1,7 @@
-"""Serves a folder with Python's h2 over TLS: usage: h2_server.py DIR CERT KEY
+"""Serves a directory with Python's h2 over TLS: usage: h2_server.py DIR CERT KEY
 
-One thread a connection. It answers with small frames, a padded first DATA frame and trailers: legal things that
-busy servers rarely do, and that a client must take.
+One thread per connection. It sends small frames, a padded first DATA frame and trailers: valid, but rare, and a client
+must accept them.
 """
 
 import os
@@ -23,17 +23,17 @@ class Connection:
     def __init__(self, sock, root):
         self.sock, self.root = sock, root
         self.h2 = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding="utf-8"))
-        self.open_bodies = {}  # stream id -> file, its first frame not yet sent or already
+        self.open_bodies = {}  # stream id -> open file
 
     def run(self):
         self.h2.initiate_connection()
-        self.h2.ping(b"are-you?")
+        self.h2.ping(b"testping")
         self.sock.sendall(self.h2.data_to_send())
         while data := self.sock.recv(65_536):
             try:
                 events = self.h2.receive_data(data)
             except h2.exceptions.ProtocolError as error:
-                print(f"peer broke the protocol: {error}", flush=True)
+                print(f"protocol error of the peer: {error}", flush=True)
                 self.sock.sendall(self.h2.data_to_send())
                 return
             for event in events:
@@ -68,7 +68,7 @@ class Connection:
             self.open_bodies[stream] = open(path, "rb")  # closed in send_bodies
 
     def send_bodies(self):
-        """One frame of each open body in turn, as far as the windows allow."""
+        """Sends one frame of each open body in turn, as far as the windows allow."""
         moved = True
         while moved:
             moved = False

@@ -1,4 +1,4 @@
-"""What is served: certificates made by openssl, and files of known hashes."""
+"""Test data: certificates made by openssl, and files of known hashes."""
 
 import hashlib
 import os
@@ -10,7 +10,7 @@ OBJECTS = 200
 
 
 class Certificate:
-    """A certificate authority of its own in `folder`, and a certificate by it for `names`."""
+    """A new certificate authority in `folder`, and its certificate for `names`."""
 
     def __init__(self, folder, names="DNS:localhost,IP:127.0.0.1"):
         os.makedirs(folder, exist_ok=True)
@@ -26,7 +26,7 @@ class Certificate:
         openssl("req", *ec, "-keyout", self.key, "-out", path("leaf.csr"), "-subj", "/CN=localhost")
         openssl("x509", "-req", "-in", path("leaf.csr"), "-CA", self.ca, "-CAkey", path("ca-key.pem"),
                 "-CAcreateserial", "-days", "30", "-extfile", path("leaf.cnf"), "-out", path("leaf.pem"))
-        # The chain as most servers want it: the leaf first.
+        # The chain in the order that most servers require: the leaf first.
         with open(self.cert, "wb") as out:
             for part in (path("leaf.pem"), self.ca):
                 with open(part, "rb") as f:
@@ -48,7 +48,7 @@ def openssl(*args, stdin=b""):
 
 
 def write_file(path, size, seed):
-    """A file of `size` bytes that no compression shrinks; returns its SHA-256."""
+    """Writes `size` incompressible bytes to a file; returns its SHA-256."""
     source, digest, left = random.Random(seed), hashlib.sha256(), size
     with open(path, "wb") as f:
         while left > 0:
@@ -72,7 +72,7 @@ def sha256_of_file(path):
 
 
 class Content:
-    """A folder to serve: one file of each size (`hashes` by name), and a page of 200 objects for a browser."""
+    """A directory to serve: one file of each size (`hashes` by name), and a page of 200 objects for a browser."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -89,7 +89,7 @@ class Content:
         self.hashes["index.html"] = sha256_of_file(os.path.join(folder, "index.html"))
 
 
-# Checks every hash itself, and says over which protocol each object came.
+# Checks every hash in the browser, and counts the objects that arrived over HTTP/2.
 PAGE = """<!doctype html>
 <meta charset="utf-8">
 <title>waiting</title>

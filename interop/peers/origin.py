@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""An origin for curl: files, and uploads whose SHA-256 is the answer. HTTP/1.1 in the clear and by TLS.
+"""An origin for curl: serves files, and responds to uploads with their SHA-256. HTTP/1.1 in cleartext and over TLS.
 
-    origin.py ADDRESS PORT TLS_PORT CHAIN KEY FOLDER
+    origin.py ADDRESS PORT TLS_PORT CHAIN KEY DIR
 """
 
 import hashlib

@@ -1,8 +1,8 @@
-"""Ports for servers that cannot pick one themselves, and for those that come back to the same one.
+"""Ports for servers that cannot let the kernel pick one, and for those that restart on the same port.
 
-A port that was free a moment ago may be another's by now: the kernel gives it to an outgoing connection, or a second
-process finds it as well. So these lie below the ports that the kernel gives away, and each has a name in the abstract
-socket namespace that only one process can hold; crates/smig-gateway/tests/gateway/support.rs takes from the same.
+A free port may be taken a moment later: by an outgoing connection, or by another process that looks for one. So these are
+below the kernel's ephemeral ports, and each is reserved by a name in the abstract socket namespace, which only one
+process can bind; crates/smig-gateway/tests/gateway/support.rs uses the same names.
 """
 
 import os
@@ -13,7 +13,7 @@ _held = {}
 
 
 def reserve():
-    """A port that is this process's until it ends. Raises OSError if there is none."""
+    """Reserves a port until this process ends. Raises OSError if none is free."""
     count = END - FIRST
     for step in range(count):
         port = FIRST + (os.getpid() * 37 + step) % count
@@ -26,7 +26,7 @@ def _take(port):
     mark = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
         mark.bind(f"\0smig-test-port-{port}")
-        # Somebody who knows nothing of marks may listen there.
+        # A process without such a reservation may listen there.
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", port))

@@ -1,6 +1,6 @@
-"""Child processes: started on loopback, waited for, and ended with their parent.
+"""Child processes: started, waited for, and ended with their parent.
 
-Owns every process that the interop cases and the benchmarks start. Must never touch another process.
+Owns every process that the interop cases and the benchmarks start, and touches no other.
 """
 
 import atexit
@@ -18,7 +18,7 @@ _running = []
 
 
 class StartError(Exception):
-    """The program did not come up; says what it printed."""
+    """The program did not start; the message has its output."""
 
 
 def _die_with_parent():
@@ -26,19 +26,19 @@ def _die_with_parent():
 
 
 def raise_file_limit(wanted=65_536):
-    """As many descriptors as this user may have, up to `wanted`; returns how many that is."""
+    """Raises the limit on open files as far as permitted, up to `wanted`; returns the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for limit in (max(hard, wanted), hard):
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, max(hard, limit)))
             return limit
         except (ValueError, OSError):
-            continue  # no right to raise the hard limit: take all that it allows
+            continue  # not permitted to raise the hard limit: use it as it is
     return soft
 
 
 class Process:
-    """A server in the background. `log` is a file with all that it printed."""
+    """A server in the background. `log` is a file with its output."""
 
     def __init__(self, command, log, env=None, cwd=None):
         self.command = [str(part) for part in command]
@@ -75,7 +75,7 @@ class Process:
             time.sleep(0.02)
 
     def wait_for_port(self, port, seconds=30):
-        """Returns once something accepts on 127.0.0.1:port."""
+        """Returns once 127.0.0.1:port accepts connections."""
         def accepts():
             try:
                 socket.create_connection(("127.0.0.1", port), timeout=1).close()
@@ -85,14 +85,14 @@ class Process:
         self._poll(accepts, f"did not listen on port {port}", seconds)
 
     def wait_for_line(self, pattern, seconds=60):
-        """Returns the match of a compiled pattern in what the program printed."""
+        """Returns the match of a compiled pattern in the program's output."""
         return self._poll(lambda: pattern.search(self.output()), f"printed no {pattern.pattern!r}", seconds)
 
     def alive(self):
         return self.popen.poll() is None
 
     def stop(self, seconds=5):
-        """SIGTERM, then SIGKILL. Returns the exit status (negative: the signal that ended it)."""
+        """Sends SIGTERM, then SIGKILL. Returns the exit status (negative: the signal that ended it)."""
         if self in _running:
             _running.remove(self)
         if self.alive():
@@ -105,7 +105,7 @@ class Process:
         return self.popen.returncode
 
     def cpu(self):
-        """Seconds on a CPU so far, of this process and those that it started."""
+        """Returns the CPU seconds so far of this process and its descendants."""
         nanos = 0
         for pid in [self.pid, *children_of(self.pid)]:
             for task in os.listdir(f"/proc/{pid}/task"):
@@ -114,7 +114,7 @@ class Process:
         return nanos / 1e9
 
     def memory(self):
-        """(resident now, resident at most) in bytes, of this process and those that it started."""
+        """Returns (resident, peak resident) bytes of this process and its descendants."""
         values = {"VmRSS": 0, "VmHWM": 0}
         for pid in [self.pid, *children_of(self.pid)]:
             with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as f:
@@ -126,14 +126,14 @@ class Process:
 
 
 def children_of(pid):
-    """The processes that `pid` started and that live, theirs included: nginx and h2o work in children."""
+    """Returns the running descendants of `pid`: nginx and h2o do their work in child processes."""
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open(f"/proc/{name}/stat", encoding="ascii", errors="replace") as f:
                 parent = int(f.read().rpartition(")")[2].split()[1])
         except OSError:
-            continue  # it ended while we looked
+            continue  # it has ended meanwhile
         if parent == pid:
             found += [int(name), *children_of(int(name))]
     return found
@@ -154,7 +154,7 @@ def stop_all():
 
 
 def stop_on_signals():
-    """A Ctrl-C, a closed terminal or CI's time limit end the children too."""
+    """Ends the children too on Ctrl-C, on a closed terminal, or at CI's time limit."""
     def leave(number, _frame):
         raise SystemExit(128 + number)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

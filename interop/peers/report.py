@@ -1,11 +1,11 @@
-"""What a case finds, and how many were as they should be."""
+"""Runs and counts cases."""
 
 import time
 import traceback
 
 
 class Failed(Exception):
-    """What was wrong, in a sentence."""
+    """A failed check; the message is a sentence."""
 
 
 def check(truth, message):
@@ -24,7 +24,7 @@ class Report:
             function(*args)
         except Failed as error:
             problem = str(error)
-        except Exception as error:  # a time limit, a peer that broke: the case failed, the others go on
+        except Exception as error:  # such as a timeout: the case has failed, the others continue
             problem = f"{type(error).__name__}: {error}\n" + traceback.format_exc(limit=-2)
         took = time.monotonic() - start
         print(f"{'FAIL' if problem else 'PASS'}  {took:6.2f} s  {name}", flush=True)

@@ -27,7 +27,7 @@ class Server:
 
 
 class Place:
-    """What to serve, where to put the servers' own files, and words before every command (to pin it to a CPU)."""
+    """The directory to serve, a directory for the servers' files, and a prefix of every command (to pin it to a CPU)."""
 
     def __init__(self, folder, certificate, scratch, prefix=()):
         self.folder, self.certificate, self.scratch, self.prefix = folder, certificate, scratch, list(prefix)
@@ -80,7 +80,7 @@ def nginx(place, tls="TLSv1.2 TLSv1.3"):
     user = "user root;" if os.geteuid() == 0 else ""
     config = place.write("nginx.conf", f"""
 {user}
-# One process: a worker would outlive a master that is killed.
+# One process: a worker would outlive a killed master.
 master_process off;
 daemon off;
 pid {place.path("nginx.pid")};
@@ -175,7 +175,7 @@ def hyper(place):
 
 
 def hello(place):
-    """The library's example: cleartext, answers every method."""
+    """The library's example: cleartext, responds to every method."""
     return program_with_ready_line("hello", [os.environ["HELLO"], "127.0.0.1:0"], place)
 
 

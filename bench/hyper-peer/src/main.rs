@@ -1,8 +1,7 @@
 //! An HTTP server with hyper and tokio-rustls on one thread, which serves the files of a directory
 //! from memory: `hyper-peer DIR CERT KEY`.
 //!
-//! A baseline: the server that a Rust programmer would build in an afternoon. No file I/O, no
-//! ranges, no validators.
+//! A baseline: a minimal server, without file I/O, ranges or validators.
 
 use std::{collections::HashMap, convert::Infallible, path::Path, sync::Arc};
 

@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use smig_chart::terminal::{OutputMode, Screen};
 use smig_demo::demo::{
-    DemoOptions, DemoResult, DriveError, LiveView, Variant, check, drive, render_html, render_json,
+    DemoError, DemoOptions, DemoResult, LiveView, Variant, check, drive, render_html, render_json,
     render_svg,
 };
 use smig_lab::trial::Programs;
@@ -164,7 +164,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
     let stop = CancellationToken::default();
     interrupt::listen(stop.clone())?;
     let result = match show(&options, privilege, &stop, json.as_ref()) {
-        Err(error) if matches!(error.downcast_ref(), Some(DriveError::Stopped)) => {
+        Err(error) if matches!(error.downcast_ref(), Some(DemoError::Stopped)) => {
             eprintln!("\nStopped; nothing was written.");
             return Ok(ExitCode::from(INTERRUPTED));
         }

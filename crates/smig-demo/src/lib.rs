@@ -1,7 +1,8 @@
-//! What `smig demo` shows: a transfer beside small objects, and a page beside a download. Linux only.
+//! What `smig demo` shows: small objects beside a big file, and a page beside a download.
+//! Linux only.
 //!
-//! - [`demo`]: small objects beside one big file, three ways;
-//! - [`browser`]: a browser through agent and gateway, beside a download.
+//! - [`demo`]: small objects beside one big file, in three variants;
+//! - [`browser`]: page loads of a browser through agent and gateway, beside a download.
 
 #![cfg(target_os = "linux")]
 

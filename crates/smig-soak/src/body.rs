@@ -1,5 +1,5 @@
-//! The bodies that are sent: a part of the pool in chunks of random size, and a verdict that is sent
-//! when it is known.
+//! The bodies that are sent: a part of the pool in chunks of random size, and one chunk that a
+//! future provides.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,55 +13,55 @@ use http_body::{Body, Frame, SizeHint};
 use smig::{BoxError, StreamInfo};
 
 use crate::census::LiveGuard;
-use crate::dice::Rng;
 use crate::plan::Framing;
+use crate::rng::Rng;
 
 /// The trailer that carries a body's hash.
-pub(crate) const HASH: &str = "x-soak-sha256";
+pub(crate) const HASH_TRAILER: &str = "x-soak-sha256";
 
 /// A body that sends a part of the pool.
 #[derive(Debug)]
-pub(crate) struct Pieces {
-    pub(crate) left: Bytes,
+pub(crate) struct PoolBody {
+    pub(crate) remaining: Bytes,
     pub(crate) framing: Framing,
     pub(crate) hash: String,
-    pub(crate) dice: Rng,
-    /// Number of bytes sent so far, for the watcher.
+    pub(crate) rng: Rng,
+    /// Number of bytes sent so far, shared with the transfer's progress.
     pub(crate) sent: Arc<AtomicU64>,
-    /// Offsets at which it requests migrations through `info`.
-    pub(crate) moves: Vec<u64>,
+    /// Offsets at which migrations are requested through `info`.
+    pub(crate) migrate_at: Vec<u64>,
     pub(crate) info: Option<StreamInfo>,
-    pub(crate) rested: bool,
+    pub(crate) was_pending: bool,
     pub(crate) trailers_sent: bool,
     pub(crate) _alive: LiveGuard,
 }
 
-impl Pieces {
+impl PoolBody {
     /// Requests the migrations that are due.
-    fn ask(&mut self) {
+    fn request_due_migrations(&mut self) {
         let Some(info) = &self.info else { return };
         let sent = self.sent.load(Ordering::Relaxed);
-        let due = self.moves.iter().take_while(|&&at| at <= sent).count();
+        let due = self.migrate_at.iter().take_while(|&&at| at <= sent).count();
         if due > 0 {
-            self.moves.drain(..due);
+            self.migrate_at.drain(..due);
             info.migrate();
         }
     }
 
-    fn end(&mut self) -> Option<Frame<Bytes>> {
+    fn take_trailers(&mut self) -> Option<Frame<Bytes>> {
         if self.framing != Framing::Trailers || self.trailers_sent {
             return None;
         }
         self.trailers_sent = true;
         let mut trailers = HeaderMap::new();
         if let Ok(hash) = HeaderValue::from_str(&self.hash) {
-            trailers.insert(HASH, hash);
+            trailers.insert(HASH_TRAILER, hash);
         }
         Some(Frame::trailers(trailers))
     }
 }
 
-impl Body for Pieces {
+impl Body for PoolBody {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -69,33 +69,33 @@ impl Body for Pieces {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        self.ask();
-        if self.left.is_empty() {
-            return Poll::Ready(self.end().map(Ok));
+        self.request_due_migrations();
+        if self.remaining.is_empty() {
+            return Poll::Ready(self.take_trailers().map(Ok));
         }
         // Occasionally return pending once.
-        if !self.rested && self.dice.percent(4) {
-            self.rested = true;
+        if !self.was_pending && self.rng.percent(4) {
+            self.was_pending = true;
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        self.rested = false;
-        let most = self.dice.one_of(64 << 10, &[16 << 10, 16 << 10, 1 << 10, 200 << 10]);
-        let size = self.dice.within(1..most) as usize;
-        let size = size.min(self.left.len());
-        let piece = self.left.split_to(size);
+        self.was_pending = false;
+        let max_chunk = self.rng.one_of(64 << 10, &[16 << 10, 16 << 10, 1 << 10, 200 << 10]);
+        let size = self.rng.within(1..max_chunk) as usize;
+        let size = size.min(self.remaining.len());
+        let chunk = self.remaining.split_to(size);
         self.sent.fetch_add(size as u64, Ordering::Relaxed);
-        Poll::Ready(Some(Ok(Frame::data(piece))))
+        Poll::Ready(Some(Ok(Frame::data(chunk))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.left.is_empty() && (self.framing != Framing::Trailers || self.trailers_sent)
+        self.remaining.is_empty() && (self.framing != Framing::Trailers || self.trailers_sent)
     }
 
     fn size_hint(&self) -> SizeHint {
         match self.framing {
-            Framing::Announced => SizeHint::with_exact(self.left.len() as u64),
-            Framing::Open | Framing::Trailers => SizeHint::new(),
+            Framing::ContentLength => SizeHint::with_exact(self.remaining.len() as u64),
+            Framing::EndStream | Framing::Trailers => SizeHint::new(),
         }
     }
 }
@@ -118,9 +118,9 @@ impl<F: Future<Output = Result<Bytes, BoxError>>> Body for DeferredBody<F> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let Some(future) = &mut self.0 else { return Poll::Ready(None) };
-        let verdict = ready!(future.as_mut().poll(cx));
+        let result = ready!(future.as_mut().poll(cx));
         self.0 = None;
-        Poll::Ready(Some(verdict.map(Frame::data)))
+        Poll::Ready(Some(result.map(Frame::data)))
     }
 
     fn is_end_stream(&self) -> bool {

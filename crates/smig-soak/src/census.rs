@@ -29,7 +29,7 @@ impl Drop for LiveGuard {
     }
 }
 
-/// The resources of this process, and the activity of the server's application.
+/// Counts of this process's resources, and of live objects of the server's application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Census {
     /// Tasks of the client's runtime: its sessions, its dials, the relays.
@@ -38,14 +38,14 @@ pub(crate) struct Census {
     pub(crate) descriptors: usize,
     /// Open connections of the shared server.
     pub(crate) connections: u64,
-    /// Copies of the service: one per worker, one per session.
+    /// Copies of the service: one per worker and one per session.
     pub(crate) services: u64,
     /// Running handlers and bodies.
     pub(crate) handlers: u64,
 }
 
 impl Census {
-    /// Returns the counts that are larger than at `before`.
+    /// Describes the counts that are larger than in `before`; `None` if there are none.
     pub(crate) fn excess(&self, before: &Self) -> Option<String> {
         let rows = [
             ("tasks", self.tasks as u64, before.tasks as u64),
@@ -54,10 +54,10 @@ impl Census {
             ("server sessions", self.services, before.services),
             ("handlers", self.handlers, before.handlers),
         ];
-        let more = rows.into_iter().filter(|(_, now, then)| now > then);
-        let said: Vec<_> =
-            more.map(|(what, now, then)| format!("{now} {what}, were {then}")).collect();
-        (!said.is_empty()).then(|| said.join("; "))
+        let grown = rows.into_iter().filter(|(_, now, then)| now > then);
+        let parts: Vec<_> =
+            grown.map(|(what, now, then)| format!("{now} {what}, were {then}")).collect();
+        (!parts.is_empty()).then(|| parts.join("; "))
     }
 }
 

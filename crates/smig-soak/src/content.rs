@@ -1,4 +1,4 @@
-//! The transferred bytes: one pool without repetition, and parts of it.
+//! The transferred bytes: one pool of pseudorandom bytes, and parts of it.
 //!
 //! Every transfer is a part of the pool at a known offset, so that its receiver can report the position
 //! of the first wrong byte, and its SHA-256 is computed once.
@@ -11,9 +11,9 @@ use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
 /// Distance in bytes between the offsets at which transfers begin.
-const STEP: u64 = 65_521;
+const OFFSET_STEP_BYTES: u64 = 65_521;
 /// Number of such offsets.
-pub(crate) const PLACES: u64 = 16;
+pub(crate) const OFFSET_COUNT: u64 = 16;
 
 /// The pool.
 #[derive(Debug)]
@@ -22,21 +22,21 @@ pub(crate) struct Content {
     hashes: Mutex<HashMap<Part, [u8; 32]>>,
 }
 
-/// A part of the pool.
+/// A part of the pool, which begins at `offset_index` times [`OFFSET_STEP_BYTES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Part {
-    pub(crate) place: u64,
+    pub(crate) offset_index: u64,
     pub(crate) len: u64,
 }
 
 impl Content {
-    /// Builds a pool for transfers of at most `longest` bytes.
-    pub(crate) fn new(longest: u64) -> Self {
-        let len = (longest + STEP * PLACES) as usize;
-        let mut dice = crate::dice::Rng::new(0x0073_6d69_675f_736f);
+    /// Builds a pool for transfers of at most `max_transfer_bytes`.
+    pub(crate) fn new(max_transfer_bytes: u64) -> Self {
+        let len = (max_transfer_bytes + OFFSET_STEP_BYTES * OFFSET_COUNT) as usize;
+        let mut rng = crate::rng::Rng::new(0x0073_6d69_675f_736f);
         let mut pool = Vec::with_capacity(len + 8);
         while pool.len() < len {
-            pool.extend_from_slice(&dice.next().to_le_bytes());
+            pool.extend_from_slice(&rng.next().to_le_bytes());
         }
         pool.truncate(len);
         Self { pool: pool.into(), hashes: Mutex::default() }
@@ -44,7 +44,7 @@ impl Content {
 
     /// Returns the bytes of a part.
     pub(crate) fn bytes(&self, part: Part) -> Bytes {
-        let start = ((part.place % PLACES) * STEP) as usize;
+        let start = ((part.offset_index % OFFSET_COUNT) * OFFSET_STEP_BYTES) as usize;
         self.pool.slice(start..start + part.len as usize)
     }
 
@@ -59,56 +59,60 @@ impl Content {
 #[derive(Debug)]
 pub(crate) struct Checker {
     expected: Bytes,
-    wanted: [u8; 32],
-    hash: Sha256,
-    taken: u64,
-    first_wrong: Option<u64>,
+    expected_hash: [u8; 32],
+    hasher: Sha256,
+    received: u64,
+    first_mismatch: Option<u64>,
 }
 
 impl Checker {
     pub(crate) fn new(content: &Content, part: Part) -> Self {
         Self {
             expected: content.bytes(part),
-            wanted: content.hash(part),
-            hash: Sha256::new(),
-            taken: 0,
-            first_wrong: None,
+            expected_hash: content.hash(part),
+            hasher: Sha256::new(),
+            received: 0,
+            first_mismatch: None,
         }
     }
 
     /// Returns the number of bytes received.
-    pub(crate) const fn taken(&self) -> u64 {
-        self.taken
+    pub(crate) const fn received(&self) -> u64 {
+        self.received
     }
 
-    pub(crate) fn take(&mut self, data: &[u8]) {
-        self.hash.update(data);
-        let start = self.taken as usize;
+    /// Compares the next chunk.
+    pub(crate) fn update(&mut self, data: &[u8]) {
+        self.hasher.update(data);
+        let start = self.received as usize;
         let expected = self.expected.get(start..).unwrap_or_default();
         let known = expected.get(..data.len().min(expected.len())).unwrap_or_default();
-        if self.first_wrong.is_none() && known != data {
+        if self.first_mismatch.is_none() && known != data {
             let same = known.iter().zip(data).take_while(|(a, b)| a == b).count();
-            self.first_wrong = Some(self.taken + same as u64);
+            self.first_mismatch = Some(self.received + same as u64);
         }
-        self.taken += data.len() as u64;
+        self.received += data.len() as u64;
     }
 
     /// Compares the bytes received so far with a prefix of the part.
-    pub(crate) fn prefix(&self) -> Result<(), String> {
-        match self.first_wrong {
+    pub(crate) fn check_prefix(&self) -> Result<(), String> {
+        match self.first_mismatch {
             None => Ok(()),
-            Some(at) => Err(format!("wrong from byte {at} on, {} received", self.taken)),
+            Some(at) => Err(format!("wrong from byte {at} on, {} received", self.received)),
         }
     }
 
     /// Compares the bytes received with the complete part.
-    pub(crate) fn whole(self) -> Result<(), String> {
-        self.prefix()?;
-        let wanted = self.expected.len() as u64;
-        if self.taken != wanted {
-            return Err(format!("ended without an error at byte {} of {wanted}", self.taken));
+    pub(crate) fn check_complete(self) -> Result<(), String> {
+        self.check_prefix()?;
+        let expected_len = self.expected.len() as u64;
+        if self.received != expected_len {
+            return Err(format!(
+                "ended without an error at byte {} of {expected_len}",
+                self.received
+            ));
         }
-        if <[u8; 32]>::from(self.hash.finalize()) != self.wanted {
+        if <[u8; 32]>::from(self.hasher.finalize()) != self.expected_hash {
             return Err("the SHA-256 differs though every byte was compared".into());
         }
         Ok(())
@@ -128,28 +132,28 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    const PART: Part = Part { place: 3, len: 1000 };
+    const PART: Part = Part { offset_index: 3, len: 1000 };
 
     #[test]
-    fn the_whole_is_right_in_any_pieces() {
+    fn complete_content_is_accepted_in_any_chunks() {
         let content = Content::new(2000);
         let bytes = content.bytes(PART);
         let mut checker = Checker::new(&content, PART);
-        for piece in bytes.chunks(7) {
-            checker.take(piece);
+        for chunk in bytes.chunks(7) {
+            checker.update(chunk);
         }
-        assert_eq!(checker.whole(), Ok(()));
+        assert_eq!(checker.check_complete(), Ok(()));
     }
 
     #[test]
-    fn every_kind_of_wrong_is_found() {
+    fn truncated_corrupt_and_overlong_content_is_rejected() {
         let content = Content::new(2000);
         let bytes = content.bytes(PART);
         let check = |bytes: &[u8]| {
             let mut checker = Checker::new(&content, PART);
-            checker.take(&bytes[..bytes.len() / 2]);
-            checker.take(&bytes[bytes.len() / 2..]);
-            checker.whole().unwrap_err()
+            checker.update(&bytes[..bytes.len() / 2]);
+            checker.update(&bytes[bytes.len() / 2..]);
+            checker.check_complete().unwrap_err()
         };
         assert!(check(&bytes[..999]).contains("byte 999 of 1000"));
         let mut flipped = bytes.to_vec();

@@ -1,15 +1,15 @@
 //! Transfers over real sockets with forced migrations and killed connections.
 //!
-//! Each run transfers big bodies in both directions through a relay that kills, stalls and slows TCP
-//! connections, while both ends migrate the streams at random offsets. A transfer must be correct or fail
-//! with an error that names its connection; nothing may be left when the runs are over.
+//! Each run transfers large bodies in both directions through a relay that kills, stalls and slows
+//! TCP connections, while both ends migrate the streams at random offsets. A transfer must be
+//! correct or fail with an error that names its connection; the runs must leak nothing.
 
 mod body;
 mod census;
 mod content;
-mod dice;
 mod plan;
 mod relay;
+mod rng;
 mod run;
 mod server;
 mod service;
@@ -28,34 +28,34 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::mpsc;
 
 use census::Census;
-use plan::ServerMoves;
+use plan::ServerMigration;
 use run::{Report, RunContext};
 use server::{Identity, serve};
 use service::HandlerContext;
 use tally::{LeakReport, Tally};
 
 /// Runs per batch. After a batch everything must have ended, and memory is measured.
-const BATCH: usize = 20;
-/// Limit on the growth of resident memory since the first batch. One leaked buffer of 64 KiB per run is
-/// 11 MiB after 180 runs; the allocator's own noise stays well below.
-const MEMORY_BOUND_KIB: u64 = 10 << 10;
+const RUNS_PER_BATCH: usize = 20;
+/// Limit on the growth of resident memory since the first batch. One leaked buffer of 64 KiB per
+/// run is 11 MiB after 180 runs; the allocator's own variation stays well below.
+const MAX_MEMORY_GROWTH_KIB: u64 = 10 << 10;
 /// Timeout for everything to end after a batch.
-const SETTLE: Duration = Duration::from_secs(20);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Random migrations and connection failures over real sockets.
 #[derive(Debug, Parser)]
 #[command(version, about)]
 struct Options {
-    /// How many runs
+    /// Number of runs
     #[arg(long, default_value_t = 200)]
     runs: usize,
     /// Seed of the plans; the same seed gives the same plans
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Size of each big transfer in bytes, optionally with kB, MB, KiB or MiB
+    /// Size of each large transfer in bytes, optionally with kB, MB, KiB or MiB
     #[arg(long, default_value = "50MB", value_parser = bytes)]
     size: u64,
-    /// Runs at the same time
+    /// Number of concurrent runs
     #[arg(long, default_value_t = 2)]
     jobs: usize,
     /// Repeat only the run with this number
@@ -63,7 +63,7 @@ struct Options {
     only: Option<usize>,
     /// Seconds without progress after which a transfer counts as hung
     #[arg(long, default_value_t = 40)]
-    patience: u64,
+    stall_timeout: u64,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -113,7 +113,7 @@ fn soak(options: &Options) -> Result<Tally> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let tally = runtime.block_on(all(options))?;
+    let tally = runtime.block_on(run_all(options))?;
     if options.json {
         println!("{}", serde_json::to_string_pretty(&tally)?);
     } else {
@@ -123,57 +123,67 @@ fn soak(options: &Options) -> Result<Tally> {
         let number: String = first.chars().skip(4).take_while(char::is_ascii_digit).collect();
         let (seed, size) = (options.seed, options.size);
         eprintln!(
-            "again: cargo run --release -p smig-soak -- --seed {seed} --size {size} --only {number}"
+            "repeat: cargo run --release -p smig-soak -- --seed {seed} --size {size} --only {number}"
         );
     }
     Ok(tally)
 }
 
-async fn all(options: &Options) -> Result<Tally> {
-    let stage = HandlerContext::new(options.size.max(64 << 10));
+async fn run_all(options: &Options) -> Result<Tally> {
+    let handler_context = HandlerContext::new(options.size.max(64 << 10));
     let identity = Identity::new()?;
-    let lasting = serve(&stage, &identity, &ServerMoves::Asked, 8)?;
-    let ground = Arc::new(RunContext {
-        stage,
+    let shared_server = serve(&handler_context, &identity, &ServerMigration::HandlersOnly, 8)?;
+    let context = Arc::new(RunContext {
+        handler_context,
         identity,
-        lasting,
+        shared_server,
         seed: options.seed,
         size: options.size,
-        patience: Duration::from_secs(options.patience),
-        moved: AtomicU64::new(0),
+        stall_timeout: Duration::from_secs(options.stall_timeout),
+        transferred_bytes: AtomicU64::new(0),
     });
     let started = Instant::now();
     let mut tally = Tally::new(options.seed, options.size);
-    let before = until_services(&ground).await;
+    let before = stable_census(&context).await;
     let numbers: Vec<_> = match options.only {
         Some(number) => vec![number],
         None => (0..options.runs).collect(),
     };
     let bar = bar(numbers.len() as u64);
-    let mut residue =
-        LeakReport { before, after: before, resident_kib: Vec::new(), bound_kib: MEMORY_BOUND_KIB };
-    for batch in numbers.chunks(BATCH) {
-        runs(&ground, batch, options, &mut tally, &bar).await?;
-        residue.after = settle(&ground, &before, &mut tally).await;
-        residue.resident_kib.push(census::resident_kib());
+    let mut leaks = LeakReport {
+        before,
+        after: before,
+        resident_kib: Vec::new(),
+        max_growth_kib: MAX_MEMORY_GROWTH_KIB,
+    };
+    for batch in numbers.chunks(RUNS_PER_BATCH) {
+        run_batch(&context, batch, options, &mut tally, &bar).await?;
+        leaks.after = settle(&context, &before, &mut tally).await;
+        leaks.resident_kib.push(census::resident_kib());
     }
     bar.finish_and_clear();
-    tally.server.add(&ground.lasting.stats());
-    tally.uploads_whole_at_server = ground.stage.uploads_whole.load(Ordering::Relaxed);
-    let accused = ground.stage.violations.lock().map(|said| said.clone()).unwrap_or_default();
-    tally.violations.extend(accused);
-    let growth = residue.growth_kib();
-    if growth > MEMORY_BOUND_KIB.cast_signed() {
+    tally.server.add(&context.shared_server.stats());
+    tally.uploads_complete_at_server =
+        context.handler_context.uploads_complete.load(Ordering::Relaxed);
+    let handler_violations = context
+        .handler_context
+        .violations
+        .lock()
+        .map(|violations| violations.clone())
+        .unwrap_or_default();
+    tally.violations.extend(handler_violations);
+    let growth = leaks.growth_kib();
+    if growth > MAX_MEMORY_GROWTH_KIB.cast_signed() {
         tally.violations.push(format!("memory grew by {growth} KiB since the first batch"));
     }
     let panics = tally.client.panics + tally.server.panics;
     if panics > 0 {
         tally.violations.push(format!("{panics} panics"));
     }
-    tally.limits_hit = ground.stage.fired.counts();
+    tally.limits_hit = context.handler_context.limit_hits.counts();
     for (limit, count) in &tally.limits_hit {
-        // Migrations beyond the limit of a run's plan are planned. A carrier remains unbound if the connection
-        // that had to name it is killed after the migrating side has sent everything.
+        // Plans exceed the limit on migrations on purpose. A carrier remains unbound if the
+        // connection whose MIGRATE names it is killed after the mover has sent everything.
         let kills = tally.kills.interactive + tally.kills.bulk + tally.kills.spare;
         let planned = match *limit {
             "migrations" => true,
@@ -186,7 +196,7 @@ async fn all(options: &Options) -> Result<Tally> {
                 .push(format!("limit reached {count} times by well-behaved peers: {limit}"));
         }
     }
-    tally.residue = Some(residue);
+    tally.leaks = Some(leaks);
     tally.seconds = started.elapsed().as_secs_f64();
     Ok(tally)
 }
@@ -202,9 +212,9 @@ fn bar(runs: u64) -> ProgressBar {
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-/// Makes the runs of a batch, `--jobs` at a time.
-async fn runs(
-    ground: &Arc<RunContext>,
+/// Executes the runs of a batch, `--jobs` at a time.
+async fn run_batch(
+    context: &Arc<RunContext>,
     batch: &[usize],
     options: &Options,
     tally: &mut Tally,
@@ -214,15 +224,16 @@ async fn runs(
     let next = Arc::new(AtomicUsize::new(0));
     let (sender, mut reports) = mpsc::unbounded_channel::<(usize, Result<Report>)>();
     for _ in 0..options.jobs {
-        let (ground, numbers, next) = (Arc::clone(ground), Arc::clone(&numbers), Arc::clone(&next));
+        let (context, numbers, next) =
+            (Arc::clone(context), Arc::clone(&numbers), Arc::clone(&next));
         let (sender, plans) = (sender.clone(), options.plans);
         tokio::spawn(async move {
             while let Some(&number) = numbers.get(next.fetch_add(1, Ordering::Relaxed)) {
                 if plans {
-                    let mut dice = dice::Rng::of_run(ground.seed, number);
-                    eprintln!("run {number}: {:#?}", plan::Plan::throw(&mut dice, ground.size));
+                    let mut rng = rng::Rng::of_run(context.seed, number);
+                    eprintln!("run {number}: {:#?}", plan::Plan::generate(&mut rng, context.size));
                 }
-                let report = run::run(&ground, number).await;
+                let report = run::run(&context, number).await;
                 if sender.send((number, report)).is_err() {
                     return;
                 }
@@ -232,52 +243,53 @@ async fn runs(
     drop(sender);
     while let Some((number, report)) = reports.recv().await {
         let report = report.with_context(|| format!("run {number}"))?;
-        for wrong in &report.wrong {
-            bar.suspend(|| eprintln!("run {number}: {wrong}"));
+        for violation in &report.violation {
+            bar.suspend(|| eprintln!("run {number}: {violation}"));
         }
         tally.add(number, &report);
         bar.inc(1);
-        let moved = ground.moved.load(Ordering::Relaxed) / 1_000_000;
-        bar.set_message(format!("{moved} MB, {} wrong", tally.violations.len()));
+        let transferred_mb = context.transferred_bytes.load(Ordering::Relaxed) / 1_000_000;
+        bar.set_message(format!("{transferred_mb} MB, {} wrong", tally.violations.len()));
     }
     Ok(())
 }
 
-fn census(ground: &RunContext) -> Census {
-    let stats = ground.lasting.stats();
+fn census(context: &RunContext) -> Census {
+    let stats = context.shared_server.stats();
     Census {
         tasks: tokio::runtime::Handle::current().metrics().num_alive_tasks(),
         descriptors: census::descriptors(),
         connections: stats.connections_opened - stats.connections_closed,
-        services: ground.stage.services.load(Ordering::Relaxed),
-        handlers: ground.stage.handlers.load(Ordering::Relaxed),
+        services: context.handler_context.services.load(Ordering::Relaxed),
+        handlers: context.handler_context.handlers.load(Ordering::Relaxed),
     }
 }
 
-/// Returns the census once it is stable: the shared server's workers have their copies of the service.
-async fn until_services(ground: &RunContext) -> Census {
-    let mut last = census(ground);
-    let mut look = tokio::time::interval(Duration::from_millis(50));
+/// Returns the census once it is stable: each worker of the shared server has its copy of the
+/// service.
+async fn stable_census(context: &RunContext) -> Census {
+    let mut last = census(context);
+    let mut interval = tokio::time::interval(Duration::from_millis(50));
     let mut same = 0;
     while same < 4 {
-        look.tick().await;
-        let now = census(ground);
+        interval.tick().await;
+        let now = census(context);
         same = if now == last { same + 1 } else { 0 };
         last = now;
     }
     last
 }
 
-/// Waits until nothing is left of the runs, and returns what is left at the deadline.
-async fn settle(ground: &RunContext, before: &Census, tally: &mut Tally) -> Census {
-    let deadline = Instant::now() + SETTLE;
-    let mut look = tokio::time::interval(Duration::from_millis(20));
+/// Waits until the counts are back at `before`, and returns them; at the deadline, as they are.
+async fn settle(context: &RunContext, before: &Census, tally: &mut Tally) -> Census {
+    let deadline = Instant::now() + SETTLE_TIMEOUT;
+    let mut interval = tokio::time::interval(Duration::from_millis(20));
     loop {
-        look.tick().await;
-        let now = census(ground);
+        interval.tick().await;
+        let now = census(context);
         let Some(excess) = now.excess(before) else { return now };
         if Instant::now() >= deadline {
-            tally.violations.push(format!("left over after {} runs: {excess}", tally.runs));
+            tally.violations.push(format!("leaked after {} runs: {excess}", tally.runs));
             return now;
         }
     }

@@ -4,25 +4,25 @@
 
 use std::time::Duration;
 
-use crate::content::{PLACES, Part};
-use crate::dice::Rng;
-use crate::relay::{Planned, RelayDirection, RelayFault};
+use crate::content::{OFFSET_COUNT, Part};
+use crate::relay::{PlannedFault, RelayDirection, RelayFault};
+use crate::rng::Rng;
 
 /// The component that migrates streams at the server.
 #[derive(Clone, Debug)]
-pub(crate) enum ServerMoves {
-    /// The handlers, at the offsets in each request; on the server that exists for the complete soak.
-    Asked,
+pub(crate) enum ServerMigration {
+    /// The handlers alone, at the offsets in each request; on the server that all such runs share.
+    HandlersOnly,
     /// [`smig::MigrationMode::At`], on the run's own server.
     At(Vec<u64>),
     /// The policy, on the run's own server.
     Policy,
 }
 
-/// The component that migrates streams at the client, in addition to the response readers.
+/// The component that migrates streams at the client, in addition to the readers of responses.
 #[derive(Clone, Debug)]
-pub(crate) enum ClientMoves {
-    Nobody,
+pub(crate) enum ClientMigration {
+    ReadersOnly,
     At(Vec<u64>),
     Policy,
 }
@@ -31,83 +31,83 @@ pub(crate) enum ClientMoves {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
     /// By content-length.
-    Announced,
+    ContentLength,
     /// By END_STREAM on DATA.
-    Open,
+    EndStream,
     /// By trailers, which carry the hash.
     Trailers,
 }
 
 /// How a download is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asking {
+pub(crate) enum RequestKind {
     /// GET.
     Get,
     /// GET; the server's application hints that the response should migrate.
-    Hinted,
-    /// POST with a small body: the handler then has a handle of the stream and can migrate it.
+    HintedGet,
+    /// POST with a small body: the handler then has the stream's handle and can migrate it.
     Post,
 }
 
-/// One big transfer.
+/// One large transfer.
 #[derive(Clone, Debug)]
 pub(crate) struct Transfer {
     pub(crate) part: Part,
     pub(crate) framing: Framing,
-    pub(crate) asking: Asking,
+    pub(crate) request_kind: RequestKind,
     /// Whether the server sends the response's header section before it has received the upload.
     pub(crate) early_head: bool,
     /// Offsets at which the server's handler requests a migration.
-    pub(crate) server_moves: Vec<u64>,
+    pub(crate) server_migrate_at: Vec<u64>,
     /// Offsets at which the client requests a migration.
-    pub(crate) client_moves: Vec<u64>,
+    pub(crate) client_migrate_at: Vec<u64>,
     /// Offset at which the client cancels it.
     pub(crate) cancel_at: Option<u64>,
     /// Seed for the sizes of the body's chunks.
-    pub(crate) pieces: u64,
+    pub(crate) chunk_seed: u64,
 }
 
 /// One run.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    pub(crate) server_moves: ServerMoves,
-    pub(crate) client_moves: ClientMoves,
+    pub(crate) server_migration: ServerMigration,
+    pub(crate) client_migration: ClientMigration,
     pub(crate) spares: usize,
     /// Maximum number of migrations of one stream that each side tolerates.
-    pub(crate) max_moves: u8,
+    pub(crate) max_migrations: u8,
     /// Receive window of a stream at both ends.
     pub(crate) stream_window: u32,
-    pub(crate) troubles: Vec<Planned>,
+    pub(crate) faults: Vec<PlannedFault>,
     pub(crate) download: Transfer,
     pub(crate) upload: Transfer,
 }
 
 impl Plan {
-    /// Generates the plan of a run with big transfers of `size` bytes.
-    pub(crate) fn throw(dice: &mut Rng, size: u64) -> Self {
-        let server_moves = match dice.within(0..10) {
-            0..6 => ServerMoves::Asked,
-            6..9 => ServerMoves::At(offsets(dice, size)),
-            _ => ServerMoves::Policy,
+    /// Generates the plan of a run with large transfers of `size` bytes.
+    pub(crate) fn generate(rng: &mut Rng, size: u64) -> Self {
+        let server_migration = match rng.within(0..10) {
+            0..6 => ServerMigration::HandlersOnly,
+            6..9 => ServerMigration::At(offsets(rng, size)),
+            _ => ServerMigration::Policy,
         };
-        let client_moves = match dice.within(0..10) {
-            0..4 => ClientMoves::Nobody,
-            4..9 => ClientMoves::At(offsets(dice, size)),
-            _ => ClientMoves::Policy,
+        let client_migration = match rng.within(0..10) {
+            0..4 => ClientMigration::ReadersOnly,
+            4..9 => ClientMigration::At(offsets(rng, size)),
+            _ => ClientMigration::Policy,
         };
-        let download = Transfer::throw(dice, size);
-        let upload = Transfer::throw(dice, size);
-        let mut troubles = delays(dice, size);
-        if dice.percent(50) {
-            troubles.extend(kills(dice, size));
+        let download = Transfer::generate(rng, size);
+        let upload = Transfer::generate(rng, size);
+        let mut faults = delays(rng, size);
+        if rng.percent(50) {
+            faults.extend(kills(rng, size));
         }
         Self {
-            server_moves,
-            client_moves,
-            spares: dice.within(1..4) as usize,
-            max_moves: dice.one_of(4, &[1, 4, 8, 16]),
-            stream_window: dice.one_of(1 << 20, &[64 << 10, 256 << 10, 8 << 20]),
-            troubles,
+            server_migration,
+            client_migration,
+            spares: rng.within(1..4) as usize,
+            max_migrations: rng.one_of(4, &[1, 4, 8, 16]),
+            stream_window: rng.one_of(1 << 20, &[64 << 10, 256 << 10, 8 << 20]),
+            faults,
             download,
             upload,
         }
@@ -115,69 +115,72 @@ impl Plan {
 
     /// Returns the number of connections to kill.
     #[cfg(test)]
-    fn kills(&self) -> usize {
-        self.troubles.iter().filter(|planned| planned.trouble.kills()).count()
+    fn kill_count(&self) -> usize {
+        self.faults.iter().filter(|planned| planned.fault.kills()).count()
     }
 }
 
 impl Transfer {
-    fn throw(dice: &mut Rng, size: u64) -> Self {
+    fn generate(rng: &mut Rng, size: u64) -> Self {
         Self {
-            part: Part { place: dice.within(0..PLACES), len: size },
-            framing: dice.one_of(Framing::Announced, &[Framing::Open, Framing::Trailers]),
-            asking: dice.one_of(Asking::Post, &[Asking::Post, Asking::Get, Asking::Hinted]),
-            early_head: dice.percent(50),
-            server_moves: offsets(dice, size),
-            client_moves: offsets(dice, size),
-            cancel_at: dice.percent(8).then(|| dice.within(0..size)),
-            pieces: dice.next(),
+            part: Part { offset_index: rng.within(0..OFFSET_COUNT), len: size },
+            framing: rng.one_of(Framing::ContentLength, &[Framing::EndStream, Framing::Trailers]),
+            request_kind: rng.one_of(
+                RequestKind::Post,
+                &[RequestKind::Post, RequestKind::Get, RequestKind::HintedGet],
+            ),
+            early_head: rng.percent(50),
+            server_migrate_at: offsets(rng, size),
+            client_migrate_at: offsets(rng, size),
+            cancel_at: rng.percent(8).then(|| rng.within(0..size)),
+            chunk_seed: rng.next(),
         }
     }
 }
 
 /// Returns up to six offsets; a quarter of the lists lies within the first 256 KiB.
-fn offsets(dice: &mut Rng, size: u64) -> Vec<u64> {
-    let count = dice.within(0..7);
-    let range = match dice.within(0..4) {
+fn offsets(rng: &mut Rng, size: u64) -> Vec<u64> {
+    let count = rng.within(0..7);
+    let range = match rng.within(0..4) {
         0 => 0..(256 << 10).min(size),
         _ => 0..size,
     };
-    dice.offsets(count, &range)
+    rng.offsets(count, &range)
 }
 
-fn place(dice: &mut Rng, size: u64) -> (usize, RelayDirection, u64) {
-    let line = dice.within(0..4) as usize;
-    let way = dice.one_of(RelayDirection::Up, &[RelayDirection::Down]);
-    let at = match dice.within(0..8) {
-        // The handshakes, the join, the first requests.
-        0..2 => dice.within(0..6000),
-        2..4 => dice.within(0..(512 << 10).min(size)),
-        4..6 => dice.within(0..size / 4),
-        _ => dice.within(0..size),
+fn fault_position(rng: &mut Rng, size: u64) -> (usize, RelayDirection, u64) {
+    let conn = rng.within(0..4) as usize;
+    let direction = rng.one_of(RelayDirection::Up, &[RelayDirection::Down]);
+    let at = match rng.within(0..8) {
+        // The handshakes, JOIN, the first requests.
+        0..2 => rng.within(0..6000),
+        2..4 => rng.within(0..(512 << 10).min(size)),
+        4..6 => rng.within(0..size / 4),
+        _ => rng.within(0..size),
     };
-    (line, way, at)
+    (conn, direction, at)
 }
 
-fn delays(dice: &mut Rng, size: u64) -> Vec<Planned> {
-    let count = dice.within(0..4);
+fn delays(rng: &mut Rng, size: u64) -> Vec<PlannedFault> {
+    let count = rng.within(0..4);
     let delays = (0..count).map(|_| {
-        let (line, way, at) = place(dice, size);
-        let trouble = if dice.percent(50) {
-            RelayFault::Stall(Duration::from_millis(dice.within(5..300)))
+        let (conn, direction, at) = fault_position(rng, size);
+        let fault = if rng.percent(50) {
+            RelayFault::Stall(Duration::from_millis(rng.within(5..300)))
         } else {
-            RelayFault::Slow(dice.within(0..(4 << 20).min(size)))
+            RelayFault::Slow(rng.within(0..(4 << 20).min(size)))
         };
-        Planned { line, way, at, trouble }
+        PlannedFault { conn, direction, at, fault }
     });
     delays.collect()
 }
 
-fn kills(dice: &mut Rng, size: u64) -> Vec<Planned> {
-    let count = dice.within(1..4);
+fn kills(rng: &mut Rng, size: u64) -> Vec<PlannedFault> {
+    let count = rng.within(1..4);
     let kills = (0..count).map(|_| {
-        let (line, way, at) = place(dice, size);
-        let trouble = dice.one_of(RelayFault::Reset, &[RelayFault::Fin]);
-        Planned { line, way, at, trouble }
+        let (conn, direction, at) = fault_position(rng, size);
+        let fault = rng.one_of(RelayFault::Reset, &[RelayFault::Fin]);
+        PlannedFault { conn, direction, at, fault }
     });
     kills.collect()
 }
@@ -187,17 +190,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_makes_one_plan() {
-        let plan = |run| format!("{:?}", Plan::throw(&mut Rng::of_run(7, run), 1 << 20));
+    fn equal_seeds_give_equal_plans() {
+        let plan = |run| format!("{:?}", Plan::generate(&mut Rng::of_run(7, run), 1 << 20));
         assert_eq!(plan(1), plan(1));
         assert_ne!(plan(1), plan(2));
     }
 
     #[test]
-    fn about_half_of_the_runs_kill() {
-        let killing = (0..1000)
-            .filter(|&run| Plan::throw(&mut Rng::of_run(1, run), 1 << 20).kills() > 0)
+    fn about_half_of_the_plans_kill_connections() {
+        let plans_with_kills = (0..1000)
+            .filter(|&run| Plan::generate(&mut Rng::of_run(1, run), 1 << 20).kill_count() > 0)
             .count();
-        assert!((400..600).contains(&killing), "{killing}");
+        assert!((400..600).contains(&plans_with_kills), "{plans_with_kills}");
     }
 }

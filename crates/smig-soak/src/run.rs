@@ -8,31 +8,31 @@ use anyhow::{Context as _, Result};
 use smig::{Client, Config, MigrationConfig, MigrationMode, Server, Stats, Trust};
 use tokio::time::Instant;
 
-use crate::dice::Rng;
-use crate::plan::{ClientMoves, Plan, ServerMoves, Transfer};
+use crate::plan::{ClientMigration, Plan, ServerMigration, Transfer};
 use crate::relay::{Kill, Relay};
-use crate::server::{HANDSHAKE, Identity, serve};
+use crate::rng::Rng;
+use crate::server::{HANDSHAKE_TIMEOUT, Identity, serve};
 use crate::service::{HandlerContext, LimitHits};
-use crate::transfer::{Outcome, TransferClient, Watched};
+use crate::transfer::{Outcome, TransferClient, TransferProgress};
 
-/// Maximum number of attempts of a big transfer.
-const ATTEMPTS: usize = 3;
-/// How long a session may take to end when it is no longer used.
-const WIND_DOWN: Duration = Duration::from_secs(15);
+/// Maximum number of attempts of a large transfer.
+const MAX_ATTEMPTS: usize = 3;
+/// Timeout for the connections of unused sessions to close, and for a server to shut down.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// State shared by the runs.
 #[derive(Debug)]
 pub(crate) struct RunContext {
-    pub(crate) stage: Arc<HandlerContext>,
+    pub(crate) handler_context: Arc<HandlerContext>,
     pub(crate) identity: Identity,
-    /// The server that exists for the complete soak.
-    pub(crate) lasting: Server,
+    /// The server of all runs without one of their own.
+    pub(crate) shared_server: Server,
     pub(crate) seed: u64,
     pub(crate) size: u64,
-    /// How long a transfer may make no progress; then it counts as hung.
-    pub(crate) patience: Duration,
-    /// Bytes of big transfers so far, for the progress bar.
-    pub(crate) moved: AtomicU64,
+    /// A transfer without progress for this long counts as hung.
+    pub(crate) stall_timeout: Duration,
+    /// Bytes of large transfers so far, for the progress bar.
+    pub(crate) transferred_bytes: AtomicU64,
 }
 
 /// The results of a run.
@@ -40,82 +40,108 @@ pub(crate) struct RunContext {
 pub(crate) struct Report {
     pub(crate) downloads: Vec<Outcome>,
     pub(crate) uploads: Vec<Outcome>,
-    pub(crate) smalls: Vec<Outcome>,
+    pub(crate) small_downloads: Vec<Outcome>,
     pub(crate) kills: Vec<Kill>,
     /// The counters of the client, and those of the run's own server.
     pub(crate) client: Stats,
     pub(crate) server: Option<Stats>,
-    pub(crate) wrong: Vec<String>,
+    pub(crate) violation: Vec<String>,
 }
 
-/// Makes one run.
-pub(crate) async fn run(ground: &RunContext, number: usize) -> Result<Report> {
-    let mut dice = Rng::of_run(ground.seed, number);
-    let plan = Plan::throw(&mut dice, ground.size);
-    let own = match &plan.server_moves {
-        ServerMoves::Asked => None,
-        moves => Some(serve(&ground.stage, &ground.identity, moves, plan.max_moves)?),
+/// Executes one run.
+pub(crate) async fn run(context: &RunContext, number: usize) -> Result<Report> {
+    let mut rng = Rng::of_run(context.seed, number);
+    let plan = Plan::generate(&mut rng, context.size);
+    let own_server = match &plan.server_migration {
+        ServerMigration::HandlersOnly => None,
+        migration => Some(serve(
+            &context.handler_context,
+            &context.identity,
+            migration,
+            plan.max_migrations,
+        )?),
     };
-    let server = own.as_ref().unwrap_or(&ground.lasting);
+    let server = own_server.as_ref().unwrap_or(&context.shared_server);
     let addr = *server.local_addrs().first().context("the server listens nowhere")?;
-    let relay =
-        Relay::start(addr, plan.troubles.clone()).await.context("the relay cannot listen")?;
-    let client = client(ground, &plan)?;
-    let customer = TransferClient {
+    let relay = Relay::start(addr, plan.faults.clone()).await.context("the relay cannot listen")?;
+    let client = build_client(context, &plan)?;
+    let transfer_client = TransferClient {
         client: client.clone(),
-        stage: Arc::clone(&ground.stage),
+        handler_context: Arc::clone(&context.handler_context),
         base: format!("https://localhost:{}", relay.port()),
     };
-    let mut wrong = Vec::new();
-    let over = AtomicBool::new(false);
-    let (downloads, uploads, smalls) = tokio::join!(
-        big(ground, &plan.download, &customer, &relay, TransferKind::Download, &over),
-        big(ground, &plan.upload, &customer, &relay, TransferKind::Upload, &over),
-        customer.smalls(&over, dice),
+    let mut violations = Vec::new();
+    let large_done = AtomicBool::new(false);
+    let (downloads, uploads, small_downloads) = tokio::join!(
+        run_large_transfer(
+            context,
+            &plan.download,
+            &transfer_client,
+            &relay,
+            TransferKind::Download,
+            &large_done
+        ),
+        run_large_transfer(
+            context,
+            &plan.upload,
+            &transfer_client,
+            &relay,
+            TransferKind::Upload,
+            &large_done
+        ),
+        transfer_client.run_small_downloads(&large_done, rng),
     );
-    drop(customer);
-    let stats = client.clone();
+    drop(transfer_client);
+    let stats_client = client.clone();
     drop(client);
     let kills = relay.kills();
-    let excused = !kills.is_empty() || relay.refused() > 0;
-    let outcomes = downloads.iter().chain(&uploads).chain(&smalls);
-    wrong.extend(outcomes.filter_map(|outcome| verdict(outcome, excused)));
-    let counters = stats.stats();
-    drop(stats);
+    let failure_allowed = !kills.is_empty() || relay.refused() > 0;
+    let outcomes = downloads.iter().chain(&uploads).chain(&small_downloads);
+    violations.extend(outcomes.filter_map(|outcome| violation_of(outcome, failure_allowed)));
+    let counters = stats_client.stats();
+    drop(stats_client);
     drop(relay);
-    let server = match own {
+    let server = match own_server {
         None => None,
         Some(server) => {
-            let counters = wind_down(&server, &mut wrong).await;
-            if let Err(error) = server.shutdown(WIND_DOWN).await {
-                wrong.push(format!("the server does not stop: {error}"));
+            let counters = wait_until_closed(&server, &mut violations).await;
+            if let Err(error) = server.shutdown(SHUTDOWN_TIMEOUT).await {
+                violations.push(format!("the server did not shut down: {error}"));
             }
             Some(counters)
         }
     };
-    Ok(Report { downloads, uploads, smalls, kills, client: counters, server, wrong })
+    Ok(Report {
+        downloads,
+        uploads,
+        small_downloads,
+        kills,
+        client: counters,
+        server,
+        violation: violations,
+    })
 }
 
-fn client(ground: &RunContext, plan: &Plan) -> Result<Client> {
+fn build_client(context: &RunContext, plan: &Plan) -> Result<Client> {
     let mut engine = Config::client();
     engine.stream_window = plan.stream_window;
     if let Some(smig) = &mut engine.smig {
-        smig.max_migrations_per_stream = plan.max_moves;
+        smig.max_migrations_per_stream = plan.max_migrations;
     }
-    let mut rules = MigrationConfig::default();
-    rules.mode = match &plan.client_moves {
-        ClientMoves::Nobody => MigrationMode::Never,
-        ClientMoves::At(offsets) => MigrationMode::At(offsets.clone()),
-        ClientMoves::Policy => MigrationMode::Policy,
+    let mut migration_config = MigrationConfig::default();
+    migration_config.mode = match &plan.client_migration {
+        ClientMigration::ReadersOnly => MigrationMode::Never,
+        ClientMigration::At(offsets) => MigrationMode::At(offsets.clone()),
+        ClientMigration::Policy => MigrationMode::Policy,
     };
     let client = Client::builder()
-        .trust(Trust::Pem(ground.identity.certificate.clone().into_bytes()))
+        .trust(Trust::Pem(context.identity.certificate.clone().into_bytes()))
         .engine(engine)
-        .migration(rules)
-        .observer(Arc::<LimitHits>::clone(&ground.stage.fired))
+        .migration(migration_config)
+        .observer(Arc::<LimitHits>::clone(&context.handler_context.limit_hits))
         .spares(plan.spares)
-        .connect_timeout(HANDSHAKE)
-        .handshake_timeout(HANDSHAKE)
+        .connect_timeout(HANDSHAKE_TIMEOUT)
+        .handshake_timeout(HANDSHAKE_TIMEOUT)
         .build()?;
     Ok(client)
 }
@@ -126,35 +152,35 @@ enum TransferKind {
     Upload,
 }
 
-/// Makes a big transfer, repeated on failure up to [`ATTEMPTS`] times.
-async fn big(
-    ground: &RunContext,
+/// Makes a large transfer, repeated after a failure: at most [`MAX_ATTEMPTS`] times in all.
+async fn run_large_transfer(
+    context: &RunContext,
     transfer: &Transfer,
-    customer: &TransferClient,
+    transfer_client: &TransferClient,
     relay: &Relay,
-    way: TransferKind,
-    over: &AtomicBool,
+    kind: TransferKind,
+    large_done: &AtomicBool,
 ) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
-    for _ in 0..ATTEMPTS {
-        let watched = Watched::default();
-        let transferring = async {
-            match way {
-                TransferKind::Download => customer.download(transfer, &watched).await,
-                TransferKind::Upload => customer.upload(transfer, &watched).await,
+    for _ in 0..MAX_ATTEMPTS {
+        let progress = TransferProgress::default();
+        let attempt = async {
+            match kind {
+                TransferKind::Download => transfer_client.download(transfer, &progress).await,
+                TransferKind::Upload => transfer_client.upload(transfer, &progress).await,
             }
         };
         let outcome = tokio::select! {
-            outcome = transferring => outcome,
-            () = hang(ground, &watched) => {
+            outcome = attempt => outcome,
+            () = until_stalled(context, &progress) => {
                 let text = format!(
-                    "{way:?} hangs: {}; relay: {}; {:?}",
-                    watched.describe(),
+                    "{kind:?} hangs: {}; relay: {}; {:?}",
+                    progress.describe(),
                     relay.describe(),
-                    customer.client.stats()
+                    transfer_client.client.stats()
                 );
-                relay.cut();
-                Outcome::Wrong(text)
+                relay.reset_all();
+                Outcome::Violation(text)
             }
         };
         let failed = matches!(outcome, Outcome::Failed(_));
@@ -163,35 +189,36 @@ async fn big(
             break;
         }
     }
-    // The first big transfer that ends stops the small ones.
-    over.store(true, Ordering::Relaxed);
+    // The first large transfer that ends stops the small ones.
+    large_done.store(true, Ordering::Relaxed);
     outcomes
 }
 
 /// Returns when a transfer makes no progress for too long.
-async fn hang(ground: &RunContext, watched: &Watched) {
+async fn until_stalled(context: &RunContext, progress: &TransferProgress) {
     let (mut last, mut since) = (0, Instant::now());
-    let mut look = tokio::time::interval(Duration::from_millis(100));
+    let mut interval = tokio::time::interval(Duration::from_millis(100));
     loop {
-        look.tick().await;
-        let position = watched.position.load(Ordering::Relaxed);
+        interval.tick().await;
+        let position = progress.position.load(Ordering::Relaxed);
         if position != last {
-            ground.moved.fetch_add(position.saturating_sub(last), Ordering::Relaxed);
+            context.transferred_bytes.fetch_add(position.saturating_sub(last), Ordering::Relaxed);
             (last, since) = (position, Instant::now());
-        } else if since.elapsed() >= ground.patience {
+        } else if since.elapsed() >= context.stall_timeout {
             return;
         }
     }
 }
 
-/// Returns what is wrong with an outcome, if anything. `excused`: a connection was killed in this run.
-fn verdict(outcome: &Outcome, excused: bool) -> Option<String> {
+/// Returns what is wrong with an outcome, if anything. `failure_allowed`: a connection was killed
+/// in this run.
+fn violation_of(outcome: &Outcome, failure_allowed: bool) -> Option<String> {
     let error = match outcome {
         Outcome::Complete | Outcome::Cancelled => return None,
-        Outcome::Wrong(wrong) => return Some(wrong.clone()),
+        Outcome::Violation(violation) => return Some(violation.clone()),
         Outcome::Failed(error) => error,
     };
-    if !excused {
+    if !failure_allowed {
         return Some(format!("failed though no connection was killed: {error}"));
     }
     if error.connection().is_none() && !error.is_connect() && !error.is_retryable() {
@@ -204,17 +231,17 @@ fn verdict(outcome: &Outcome, excused: bool) -> Option<String> {
 }
 
 /// Waits until a server has no open connections.
-async fn wind_down(server: &Server, wrong: &mut Vec<String>) -> Stats {
-    let deadline = Instant::now() + WIND_DOWN;
-    let mut look = tokio::time::interval(Duration::from_millis(5));
+async fn wait_until_closed(server: &Server, violations: &mut Vec<String>) -> Stats {
+    let deadline = Instant::now() + SHUTDOWN_TIMEOUT;
+    let mut interval = tokio::time::interval(Duration::from_millis(5));
     loop {
-        look.tick().await;
+        interval.tick().await;
         let stats = server.stats();
         if stats.connections_opened == stats.connections_closed {
             return stats;
         }
         if Instant::now() >= deadline {
-            wrong.push(format!("connections stay open at the server: {stats:?}"));
+            violations.push(format!("connections remain open at the server: {stats:?}"));
             return stats;
         }
     }

@@ -8,11 +8,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use smig::{Config, MigrationConfig, MigrationMode, Server, ServerTls};
 
-use crate::plan::ServerMoves;
+use crate::plan::ServerMigration;
 use crate::service::{Application, HandlerContext, LimitHits};
 
 /// Handshake timeout at both ends: long, so that load on the machine causes no failure.
-pub(crate) const HANDSHAKE: Duration = Duration::from_secs(60);
+pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A self-signed certificate for localhost.
 #[derive(Debug)]
@@ -23,40 +23,40 @@ pub(crate) struct Identity {
 
 impl Identity {
     pub(crate) fn new() -> Result<Self> {
-        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])
-            .context("cannot make a certificate")?;
-        Ok(Self { certificate: made.cert.pem(), key: made.signing_key.serialize_pem() })
+        let generated = rcgen::generate_simple_self_signed(["localhost".to_owned()])
+            .context("cannot generate a certificate")?;
+        Ok(Self { certificate: generated.cert.pem(), key: generated.signing_key.serialize_pem() })
     }
 }
 
 /// Starts a server.
 pub(crate) fn serve(
-    stage: &Arc<HandlerContext>,
+    handler_context: &Arc<HandlerContext>,
     identity: &Identity,
-    moves: &ServerMoves,
-    max_moves: u8,
+    migration: &ServerMigration,
+    max_migrations: u8,
 ) -> Result<Server> {
     let tls = ServerTls::from_pem(identity.certificate.as_bytes(), identity.key.as_bytes())?;
-    let mut rules = MigrationConfig::default();
-    rules.mode = match moves {
-        ServerMoves::Asked => MigrationMode::Never,
-        ServerMoves::At(offsets) => MigrationMode::At(offsets.clone()),
-        ServerMoves::Policy => MigrationMode::Policy,
+    let mut migration_config = MigrationConfig::default();
+    migration_config.mode = match migration {
+        ServerMigration::HandlersOnly => MigrationMode::Never,
+        ServerMigration::At(offsets) => MigrationMode::At(offsets.clone()),
+        ServerMigration::Policy => MigrationMode::Policy,
     };
     let mut engine = Config::server();
-    engine.limits.preface_timeout = HANDSHAKE;
+    engine.limits.preface_timeout = HANDSHAKE_TIMEOUT;
     if let Some(smig) = &mut engine.smig {
-        smig.max_migrations_per_stream = max_moves;
+        smig.max_migrations_per_stream = max_migrations;
     }
-    // Two workers, so that joins cross from one to the other.
+    // Two workers, so that a JOIN may arrive at the worker that does not own its session.
     let workers = NonZeroUsize::new(2).context("two is not zero")?;
     let server = Server::builder()
         .listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), tls)
         .workers(workers)
-        .handshake_timeout(HANDSHAKE)
+        .handshake_timeout(HANDSHAKE_TIMEOUT)
         .engine(engine)
-        .migration(rules)
-        .observer(Arc::<LimitHits>::clone(&stage.fired))
-        .start(Application::new(stage))?;
+        .migration(migration_config)
+        .observer(Arc::<LimitHits>::clone(&handler_context.limit_hits))
+        .start(Application::new(handler_context))?;
     Ok(server)
 }

@@ -13,11 +13,11 @@ use http_body_util::{BodyExt as _, Full};
 use smig::{BoxError, Incoming, MigrationHint, Observer, ObserverEvent, StreamInfo};
 use tower::Service;
 
-use crate::body::{DeferredBody, HASH, Pieces};
+use crate::body::{DeferredBody, HASH_TRAILER, PoolBody};
 use crate::census::LiveGuard;
 use crate::content::{Checker, Content, Part, hex};
-use crate::dice::Rng;
 use crate::plan::Framing;
+use crate::rng::Rng;
 
 /// Counts of limits that were reached, by name.
 #[derive(Debug, Default)]
@@ -30,8 +30,8 @@ impl LimitHits {
 }
 
 impl Observer for LimitHits {
-    fn on_event(&self, what: &ObserverEvent) {
-        if let ObserverEvent::LimitHit(limit) = what {
+    fn on_event(&self, event: &ObserverEvent) {
+        if let ObserverEvent::LimitHit(limit) = event {
             let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             *counts.entry(limit).or_default() += 1;
         }
@@ -46,72 +46,75 @@ pub(crate) type Violations = Arc<Mutex<Vec<String>>>;
 pub(crate) struct HandlerContext {
     pub(crate) content: Content,
     pub(crate) violations: Violations,
-    pub(crate) fired: Arc<LimitHits>,
+    pub(crate) limit_hits: Arc<LimitHits>,
     pub(crate) services: Arc<AtomicU64>,
     pub(crate) handlers: Arc<AtomicU64>,
     /// Uploads that the server read completely and correctly.
-    pub(crate) uploads_whole: AtomicU64,
+    pub(crate) uploads_complete: AtomicU64,
 }
 
 impl HandlerContext {
-    pub(crate) fn new(longest: u64) -> Arc<Self> {
+    pub(crate) fn new(max_transfer_bytes: u64) -> Arc<Self> {
         Arc::new(Self {
-            content: Content::new(longest),
+            content: Content::new(max_transfer_bytes),
             violations: Violations::default(),
-            fired: Arc::default(),
+            limit_hits: Arc::default(),
             services: Arc::default(),
             handlers: Arc::default(),
-            uploads_whole: AtomicU64::new(0),
+            uploads_complete: AtomicU64::new(0),
         })
     }
 
     /// Records a violation.
-    pub(crate) fn report_violation(&self, what: String) {
-        self.violations.lock().unwrap_or_else(PoisonError::into_inner).push(what);
+    pub(crate) fn report_violation(&self, violation: String) {
+        self.violations.lock().unwrap_or_else(PoisonError::into_inner).push(violation);
     }
 }
 
 type Body = UnsyncBoxBody<Bytes, BoxError>;
-type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>>>>;
+type ResponseFuture = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>>>>;
 
 /// The application; each copy is counted.
 #[derive(Clone, Debug)]
 pub(crate) struct Application {
-    stage: Arc<HandlerContext>,
+    handler_context: Arc<HandlerContext>,
     _alive: LiveGuard,
 }
 
 impl Application {
-    pub(crate) fn new(stage: &Arc<HandlerContext>) -> Self {
-        Self { stage: Arc::clone(stage), _alive: LiveGuard::new(&stage.services) }
+    pub(crate) fn new(handler_context: &Arc<HandlerContext>) -> Self {
+        Self {
+            handler_context: Arc::clone(handler_context),
+            _alive: LiveGuard::new(&handler_context.services),
+        }
     }
 }
 
 impl Service<Request<Incoming>> for Application {
     type Response = Response<Body>;
     type Error = BoxError;
-    type Future = Answer;
+    type Future = ResponseFuture;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Incoming>) -> Answer {
-        let stage = Arc::clone(&self.stage);
-        let alive = LiveGuard::new(&stage.handlers);
-        Box::pin(async move { answer(stage, alive, request).await })
+    fn call(&mut self, request: Request<Incoming>) -> ResponseFuture {
+        let handler_context = Arc::clone(&self.handler_context);
+        let alive = LiveGuard::new(&handler_context.handlers);
+        Box::pin(async move { handle(handler_context, alive, request).await })
     }
 }
 
-async fn answer(
-    stage: Arc<HandlerContext>,
+async fn handle(
+    handler_context: Arc<HandlerContext>,
     alive: LiveGuard,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, BoxError> {
-    let asked = RequestParams::of(&request)?;
+    let params = RequestParams::from_request(&request)?;
     match request.uri().path() {
-        "/down" => down(&stage, alive, asked, request).await,
-        "/up" => up(stage, alive, asked, request).await,
+        "/down" => download(&handler_context, alive, params, request).await,
+        "/up" => upload(handler_context, alive, params, request).await,
         _ => {
             let mut response =
                 Response::new(Full::default().map_err(|never| match never {}).boxed_unsync());
@@ -126,60 +129,60 @@ async fn answer(
 struct RequestParams {
     part: Part,
     framing: Framing,
-    moves: Vec<u64>,
-    pieces: u64,
+    migrate_at: Vec<u64>,
+    chunk_seed: u64,
     hint: MigrationHint,
     early_head: bool,
 }
 
 impl RequestParams {
     /// Parses the query, which the client writes with [`query`].
-    fn of(request: &Request<Incoming>) -> Result<Self, BoxError> {
-        let mut asked = Self {
-            part: Part { place: 0, len: 0 },
-            framing: Framing::Announced,
-            moves: Vec::new(),
-            pieces: 0,
+    fn from_request(request: &Request<Incoming>) -> Result<Self, BoxError> {
+        let mut params = Self {
+            part: Part { offset_index: 0, len: 0 },
+            framing: Framing::ContentLength,
+            migrate_at: Vec::new(),
+            chunk_seed: 0,
             hint: MigrationHint::default(),
             early_head: false,
         };
         for field in request.uri().query().unwrap_or_default().split('&') {
             let (name, value) = field.split_once('=').unwrap_or((field, ""));
             match name {
-                "place" => asked.part.place = value.parse()?,
-                "len" => asked.part.len = value.parse()?,
-                "pieces" => asked.pieces = value.parse()?,
-                "open" => asked.framing = Framing::Open,
-                "trailers" => asked.framing = Framing::Trailers,
-                "hint" => asked.hint = MigrationHint::Migrate,
-                "early" => asked.early_head = true,
-                "moves" => {
+                "offset_index" => params.part.offset_index = value.parse()?,
+                "len" => params.part.len = value.parse()?,
+                "chunk_seed" => params.chunk_seed = value.parse()?,
+                "end_stream" => params.framing = Framing::EndStream,
+                "trailers" => params.framing = Framing::Trailers,
+                "hint" => params.hint = MigrationHint::Migrate,
+                "early" => params.early_head = true,
+                "migrate_at" => {
                     let offsets = value.split(',').filter(|at| !at.is_empty());
-                    asked.moves = offsets.map(str::parse).collect::<Result<_, _>>()?;
+                    params.migrate_at = offsets.map(str::parse).collect::<Result<_, _>>()?;
                 }
                 _ => return Err(format!("unknown field {name:?} in the query").into()),
             }
         }
-        Ok(asked)
+        Ok(params)
     }
 }
 
 /// Returns the query for [`RequestParams`].
 pub(crate) fn query(transfer: &crate::plan::Transfer) -> String {
-    let moves: Vec<_> = transfer.server_moves.iter().map(u64::to_string).collect();
+    let migrate_at: Vec<_> = transfer.server_migrate_at.iter().map(u64::to_string).collect();
     let mut query = format!(
-        "place={}&len={}&pieces={}&moves={}",
-        transfer.part.place,
+        "offset_index={}&len={}&chunk_seed={}&migrate_at={}",
+        transfer.part.offset_index,
         transfer.part.len,
-        transfer.pieces,
-        moves.join(",")
+        transfer.chunk_seed,
+        migrate_at.join(",")
     );
     match transfer.framing {
-        Framing::Announced => {}
-        Framing::Open => query.push_str("&open"),
+        Framing::ContentLength => {}
+        Framing::EndStream => query.push_str("&end_stream"),
         Framing::Trailers => query.push_str("&trailers"),
     }
-    if transfer.asking == crate::plan::Asking::Hinted {
+    if transfer.request_kind == crate::plan::RequestKind::HintedGet {
         query.push_str("&hint");
     }
     if transfer.early_head {
@@ -188,89 +191,92 @@ pub(crate) fn query(transfer: &crate::plan::Transfer) -> String {
     query
 }
 
-/// Sends a part of the pool. The request's body is read first, so that the stream has a handle.
-async fn down(
-    stage: &HandlerContext,
+/// Sends a part of the pool. The stream's handle is that of the request's body, which is read
+/// first.
+async fn download(
+    handler_context: &HandlerContext,
     alive: LiveGuard,
-    asked: RequestParams,
+    params: RequestParams,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, BoxError> {
     let info = request.body().stream_info();
     request.into_body().collect().await?;
-    let body = Pieces {
-        left: stage.content.bytes(asked.part),
-        framing: asked.framing,
-        hash: hex(&stage.content.hash(asked.part)),
-        dice: Rng::new(asked.pieces),
+    let body = PoolBody {
+        remaining: handler_context.content.bytes(params.part),
+        framing: params.framing,
+        hash: hex(&handler_context.content.hash(params.part)),
+        rng: Rng::new(params.chunk_seed),
         sent: Arc::default(),
-        moves: asked.moves,
+        migrate_at: params.migrate_at,
         info,
-        rested: false,
+        was_pending: false,
         trailers_sent: false,
         _alive: alive,
     };
     let mut response = Response::new(body.boxed_unsync());
-    response.extensions_mut().insert(asked.hint);
+    response.extensions_mut().insert(params.hint);
     Ok(response)
 }
 
-/// Receives a part of the pool and responds with the verdict.
-async fn up(
-    stage: Arc<HandlerContext>,
+/// Receives a part of the pool and responds with the hash of what it received.
+async fn upload(
+    handler_context: Arc<HandlerContext>,
     alive: LiveGuard,
-    asked: RequestParams,
+    params: RequestParams,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, BoxError> {
-    let early_head = asked.early_head;
-    let verdict = async move {
+    let early_head = params.early_head;
+    let result = async move {
         let _alive = alive;
-        let read = read(&stage, &asked, request.into_body()).await;
-        stage.uploads_whole.fetch_add(u64::from(read.is_ok()), Ordering::Relaxed);
-        read
+        let result = read_upload(&handler_context, &params, request.into_body()).await;
+        handler_context.uploads_complete.fetch_add(u64::from(result.is_ok()), Ordering::Relaxed);
+        result
     };
     let body = if early_head {
-        DeferredBody::new(verdict).boxed_unsync()
+        DeferredBody::new(result).boxed_unsync()
     } else {
-        Full::new(verdict.await?).map_err(|never| match never {}).boxed_unsync()
+        Full::new(result.await?).map_err(|never| match never {}).boxed_unsync()
     };
     Ok(Response::new(body))
 }
 
 /// Reads an upload to its end and returns its hash.
-async fn read(
-    stage: &HandlerContext,
-    asked: &RequestParams,
+async fn read_upload(
+    handler_context: &HandlerContext,
+    params: &RequestParams,
     mut body: Incoming,
 ) -> Result<Bytes, BoxError> {
     let info = body.stream_info();
-    let mut moves = asked.moves.iter().copied().peekable();
-    let mut checker = Checker::new(&stage.content, asked.part);
+    let mut migrate_at = params.migrate_at.iter().copied().peekable();
+    let mut checker = Checker::new(&handler_context.content, params.part);
     let mut trailer = None;
     while let Some(frame) = body.frame().await {
         let frame = match frame {
             Ok(frame) => frame,
             Err(error) => {
-                if let Err(wrong) = checker.prefix() {
-                    stage.report_violation(format!("upload at the server: {wrong}; then {error}"));
+                if let Err(wrong) = checker.check_prefix() {
+                    handler_context
+                        .report_violation(format!("upload at the server: {wrong}; then {error}"));
                 }
                 return Err(error.into());
             }
         };
         match frame.into_data() {
-            Ok(data) => checker.take(&data),
+            Ok(data) => checker.update(&data),
             Err(frame) => trailer = frame.into_trailers().ok(),
         }
-        while moves.next_if(|&at| at <= checker.taken()).is_some() {
+        while migrate_at.next_if(|&at| at <= checker.received()).is_some() {
             info.as_ref().map(StreamInfo::migrate).unwrap_or_default();
         }
     }
-    let hash = hex(&stage.content.hash(asked.part));
-    let said = trailer.as_ref().and_then(|trailers| trailers.get(HASH));
-    if asked.framing == Framing::Trailers && said.is_none_or(|said| said != hash.as_str()) {
-        stage.report_violation("upload at the server: ended without its trailers".to_owned());
+    let hash = hex(&handler_context.content.hash(params.part));
+    let sent_hash = trailer.as_ref().and_then(|trailers| trailers.get(HASH_TRAILER));
+    if params.framing == Framing::Trailers && sent_hash.is_none_or(|said| said != hash.as_str()) {
+        handler_context
+            .report_violation("upload at the server: ended without its trailers".to_owned());
     }
-    if let Err(wrong) = checker.whole() {
-        stage.report_violation(format!("upload at the server: {wrong}"));
+    if let Err(wrong) = checker.check_complete() {
+        handler_context.report_violation(format!("upload at the server: {wrong}"));
         return Err(wrong.into());
     }
     Ok(hash.into())

@@ -13,43 +13,44 @@ use crate::transfer::Outcome;
 
 /// Outcomes of the transfers of one kind.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(crate) struct Ends {
+pub(crate) struct OutcomeCounts {
     pub(crate) complete: u64,
     pub(crate) cancelled: u64,
     pub(crate) failed: u64,
     pub(crate) wrong: u64,
 }
 
-impl Ends {
-    fn count(&mut self, outcome: &Outcome) {
+impl OutcomeCounts {
+    fn add(&mut self, outcome: &Outcome) {
         match outcome {
             Outcome::Complete => self.complete += 1,
             Outcome::Cancelled => self.cancelled += 1,
             Outcome::Failed(_) => self.failed += 1,
-            Outcome::Wrong(_) => self.wrong += 1,
+            Outcome::Violation(_) => self.wrong += 1,
         }
     }
 }
 
-/// The counters of one side.
+/// The counters of one endpoint.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(crate) struct Side {
+pub(crate) struct EndpointCounters {
     pub(crate) connections: u64,
     pub(crate) sessions: u64,
     pub(crate) joined: u64,
     pub(crate) joins_refused: u64,
     pub(crate) streams: u64,
     pub(crate) streams_reset: u64,
-    /// Streams that migrated to another connection, whichever side initiated it.
-    pub(crate) moves: u64,
-    /// Those of them that this side initiated.
-    pub(crate) moves_made: u64,
-    /// Migrations and offers of this side that the other declined: the stream resumed on its connection.
+    /// Migrations of streams to another connection, whichever side initiated them.
+    pub(crate) migrations: u64,
+    /// Those that this side initiated.
+    pub(crate) migrations_initiated: u64,
+    /// Migrations and offers of this side that the other declined: the stream resumed on its
+    /// connection.
     pub(crate) migrations_declined: u64,
     pub(crate) panics: u64,
 }
 
-impl Side {
+impl EndpointCounters {
     pub(crate) fn add(&mut self, stats: &Stats) {
         self.connections += stats.connections_opened;
         self.sessions += stats.sessions_established;
@@ -57,8 +58,8 @@ impl Side {
         self.joins_refused += stats.joins_refused;
         self.streams += stats.streams_opened;
         self.streams_reset += stats.streams_reset;
-        self.moves += stats.migrations;
-        self.moves_made += stats.migrations_initiated;
+        self.migrations += stats.migrations;
+        self.migrations_initiated += stats.migrations_initiated;
         self.migrations_declined += stats.migrations_declined;
         self.panics += stats.panics;
     }
@@ -66,21 +67,21 @@ impl Side {
 
 /// Connections that the relay killed, by role.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(crate) struct Kills {
+pub(crate) struct KillCounts {
     pub(crate) interactive: u64,
     pub(crate) bulk: u64,
     pub(crate) spare: u64,
 }
 
-/// What is left of the runs when they are over.
+/// Resources before and after the runs, which must be equal, and the growth of memory.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct LeakReport {
     pub(crate) before: Census,
     pub(crate) after: Census,
     /// Resident memory after each batch of runs, KiB.
     pub(crate) resident_kib: Vec<u64>,
-    /// The limit on its growth since the first batch, in KiB.
-    pub(crate) bound_kib: u64,
+    /// The limit on the growth of memory since the first batch, in KiB.
+    pub(crate) max_growth_kib: u64,
 }
 
 impl LeakReport {
@@ -91,7 +92,7 @@ impl LeakReport {
     }
 }
 
-/// The result.
+/// The result of all runs.
 #[derive(Debug, Serialize)]
 pub(crate) struct Tally {
     pub(crate) machine: String,
@@ -100,20 +101,21 @@ pub(crate) struct Tally {
     pub(crate) seconds: f64,
     pub(crate) runs: u64,
     pub(crate) runs_with_kills: u64,
-    pub(crate) downloads: Ends,
-    pub(crate) uploads: Ends,
-    pub(crate) small: Ends,
+    pub(crate) downloads: OutcomeCounts,
+    pub(crate) uploads: OutcomeCounts,
+    pub(crate) small: OutcomeCounts,
     /// Uploads that the server read completely and correctly: at least as many as the client counts.
-    pub(crate) uploads_whole_at_server: u64,
+    pub(crate) uploads_complete_at_server: u64,
     /// Clean failures by message, without its numbers.
     pub(crate) failures: BTreeMap<String, u64>,
-    pub(crate) kills: Kills,
-    pub(crate) client: Side,
-    pub(crate) server: Side,
-    /// Limits reached at either end: only those on migrations may be.
+    pub(crate) kills: KillCounts,
+    pub(crate) client: EndpointCounters,
+    pub(crate) server: EndpointCounters,
+    /// Limits reached at either end; expected are "migrations", and "unbound carrier time" at most
+    /// once per kill.
     pub(crate) limits_hit: BTreeMap<&'static str, u64>,
-    pub(crate) residue: Option<LeakReport>,
-    /// Violations, each with its run's number first.
+    pub(crate) leaks: Option<LeakReport>,
+    /// Violations; those found in a run begin with its number.
     pub(crate) violations: Vec<String>,
 }
 
@@ -126,16 +128,16 @@ impl Tally {
             seconds: 0.0,
             runs: 0,
             runs_with_kills: 0,
-            downloads: Ends::default(),
-            uploads: Ends::default(),
-            small: Ends::default(),
-            uploads_whole_at_server: 0,
+            downloads: OutcomeCounts::default(),
+            uploads: OutcomeCounts::default(),
+            small: OutcomeCounts::default(),
+            uploads_complete_at_server: 0,
             failures: BTreeMap::new(),
-            kills: Kills::default(),
-            client: Side::default(),
-            server: Side::default(),
+            kills: KillCounts::default(),
+            client: EndpointCounters::default(),
+            server: EndpointCounters::default(),
             limits_hit: BTreeMap::new(),
-            residue: None,
+            leaks: None,
             violations: Vec::new(),
         }
     }
@@ -144,20 +146,20 @@ impl Tally {
     pub(crate) fn add(&mut self, number: usize, report: &Report) {
         self.runs += 1;
         self.runs_with_kills += u64::from(!report.kills.is_empty());
-        for (ends, outcomes) in [
+        for (counts, outcomes) in [
             (&mut self.downloads, &report.downloads),
             (&mut self.uploads, &report.uploads),
-            (&mut self.small, &report.smalls),
+            (&mut self.small, &report.small_downloads),
         ] {
             for outcome in outcomes {
-                ends.count(outcome);
+                counts.add(outcome);
                 if let Outcome::Failed(error) = outcome {
                     *self.failures.entry(without_numbers(&error.to_string())).or_default() += 1;
                 }
             }
         }
         for kill in &report.kills {
-            match kill.victim {
+            match kill.role {
                 KilledRole::Interactive => self.kills.interactive += 1,
                 KilledRole::Bulk => self.kills.bulk += 1,
                 KilledRole::Spare => self.kills.spare += 1,
@@ -167,7 +169,8 @@ impl Tally {
         if let Some(server) = &report.server {
             self.server.add(server);
         }
-        self.violations.extend(report.wrong.iter().map(|wrong| format!("run {number}: {wrong}")));
+        self.violations
+            .extend(report.violation.iter().map(|wrong| format!("run {number}: {wrong}")));
     }
 }
 
@@ -191,12 +194,12 @@ impl fmt::Display for Tally {
         writeln!(f, "           complete  cancelled  failed  wrong")?;
         let rows =
             [("downloads", self.downloads), ("uploads", self.uploads), ("small", self.small)];
-        for (name, ends) in rows {
-            let Ends { complete, cancelled, failed, wrong } = ends;
+        for (name, counts) in rows {
+            let OutcomeCounts { complete, cancelled, failed, wrong } = counts;
             writeln!(f, "{name:<9}  {complete:>8}  {cancelled:>9}  {failed:>6}  {wrong:>5}")?;
         }
         writeln!(f)?;
-        let Kills { interactive, bulk, spare } = self.kills;
+        let KillCounts { interactive, bulk, spare } = self.kills;
         writeln!(
             f,
             "kills      {} in {} runs: {interactive} interactive, {bulk} bulk, {spare} spare",
@@ -206,20 +209,20 @@ impl fmt::Display for Tally {
         for (name, side) in [("client", self.client), ("server", self.server)] {
             writeln!(
                 f,
-                "{name}     {} connections, {} joined, {} streams; {} moves made, {} declined",
+                "{name}     {} connections, {} joined, {} streams; {} migrations, {} declined",
                 side.connections,
                 side.joined,
                 side.streams,
-                side.moves_made,
+                side.migrations_initiated,
                 side.migrations_declined
             )?;
         }
-        if let Some(residue) = &self.residue {
-            let growth = residue.growth_kib();
+        if let Some(leaks) = &self.leaks {
+            let growth = leaks.growth_kib();
             writeln!(
                 f,
                 "memory     {growth:+} KiB since the first batch, {} allowed",
-                residue.bound_kib
+                leaks.max_growth_kib
             )?;
         }
         if !self.failures.is_empty() {
@@ -245,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_differ_in_more_than_numbers() {
+    fn numbers_in_messages_are_replaced() {
         assert_eq!(without_numbers("connection 12 ended at 3.5"), "connection N ended at N.N");
     }
 }

@@ -9,19 +9,19 @@ use http::{Method, Request, Response};
 use http_body_util::{BodyExt as _, Either, Empty, Full};
 use smig::{Client, Error, Incoming, StreamInfo};
 
-use crate::body::{HASH, Pieces};
+use crate::body::{HASH_TRAILER, PoolBody};
 use crate::census::LiveGuard;
 use crate::content::{Checker, Part, hex};
-use crate::dice::Rng;
-use crate::plan::{Asking, Framing, Transfer};
+use crate::plan::{Framing, RequestKind, Transfer};
+use crate::rng::Rng;
 use crate::service::{HandlerContext, query};
 
 /// Mean size of a small object in bytes.
-const SMALL: u64 = 10 << 10;
+const MEAN_SMALL_BYTES: u64 = 10 << 10;
 /// Interval between small requests.
-const PERIOD: Duration = Duration::from_millis(10);
+const SMALL_INTERVAL: Duration = Duration::from_millis(10);
 /// Maximum number of attempts of a small request.
-const SMALL_ATTEMPTS: usize = 4;
+const MAX_SMALL_ATTEMPTS: usize = 4;
 
 /// How a transfer ended.
 #[derive(Debug)]
@@ -32,19 +32,19 @@ pub(crate) enum Outcome {
     /// It failed and returned an error.
     Failed(Error),
     /// A violation.
-    Wrong(String),
+    Violation(String),
 }
 
-/// The state of a transfer for its watcher.
+/// The progress of a transfer, for the detection of hangs.
 #[derive(Debug, Default)]
-pub(crate) struct Watched {
+pub(crate) struct TransferProgress {
     /// Increases with any progress.
     pub(crate) position: Arc<AtomicU64>,
     info: std::sync::Mutex<Option<StreamInfo>>,
 }
 
-impl Watched {
-    fn put(&self, info: Option<StreamInfo>) {
+impl TransferProgress {
+    fn set_info(&self, info: Option<StreamInfo>) {
         *self.info.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = info;
     }
 
@@ -62,8 +62,8 @@ impl Watched {
                         format!("{}..{} by {}", segment.start, segment.end, segment.connection)
                     })
                     .collect();
-                let now = info.connection().map(|conn| conn.to_string()).unwrap_or_default();
-                format!("at byte {position}, on {now}, received {}", segments.join(", "))
+                let connection = info.connection().map(|conn| conn.to_string()).unwrap_or_default();
+                format!("at byte {position}, on {connection}, received {}", segments.join(", "))
             }
         }
     }
@@ -73,179 +73,199 @@ impl Watched {
 #[derive(Clone, Debug)]
 pub(crate) struct TransferClient {
     pub(crate) client: Client,
-    pub(crate) stage: Arc<HandlerContext>,
+    pub(crate) handler_context: Arc<HandlerContext>,
     pub(crate) base: String,
 }
 
 /// Why reading a response's body stopped early.
-enum Cut {
+enum EarlyEnd {
     Failed(Error),
     Cancelled,
 }
 
 impl TransferClient {
-    /// Makes a big download.
-    pub(crate) async fn download(&self, transfer: &Transfer, watched: &Watched) -> Outcome {
-        let (method, body) = match transfer.asking {
-            Asking::Post => (Method::POST, Either::Left(Full::new(Bytes::from_static(b"please")))),
-            Asking::Get | Asking::Hinted => (Method::GET, Either::Right(Empty::new())),
+    /// Makes a large download.
+    pub(crate) async fn download(
+        &self,
+        transfer: &Transfer,
+        progress: &TransferProgress,
+    ) -> Outcome {
+        let (method, body) = match transfer.request_kind {
+            RequestKind::Post => {
+                (Method::POST, Either::Left(Full::new(Bytes::from_static(b"body"))))
+            }
+            RequestKind::Get | RequestKind::HintedGet => (Method::GET, Either::Right(Empty::new())),
         };
         let url = format!("{}/down?{}", self.base, query(transfer));
         let request = Request::builder().method(method).uri(url).body(body);
         let request = match request {
             Ok(request) => request,
-            Err(error) => return Outcome::Wrong(format!("the request is not valid: {error}")),
+            Err(error) => return Outcome::Violation(format!("the request is not valid: {error}")),
         };
         let response = match self.client.request(request).await {
             Ok(response) if response.status().is_success() => response,
-            Ok(response) => return Outcome::Wrong(format!("status {}", response.status())),
+            Ok(response) => return Outcome::Violation(format!("status {}", response.status())),
             Err(error) => return Outcome::Failed(error),
         };
-        let mut checker = Checker::new(&self.stage.content, transfer.part);
-        let read = receive(response, transfer, &mut checker, watched).await;
+        let mut checker = Checker::new(&self.handler_context.content, transfer.part);
+        let read = receive(response, transfer, &mut checker, progress).await;
         let trailers = match read {
             Ok(trailers) => trailers,
-            Err(cut) => {
-                return match (checker.prefix(), cut) {
-                    (Err(wrong), _) => Outcome::Wrong(wrong),
-                    (Ok(()), Cut::Cancelled) => Outcome::Cancelled,
-                    (Ok(()), Cut::Failed(error)) => Outcome::Failed(error),
+            Err(end) => {
+                return match (checker.check_prefix(), end) {
+                    (Err(wrong), _) => Outcome::Violation(wrong),
+                    (Ok(()), EarlyEnd::Cancelled) => Outcome::Cancelled,
+                    (Ok(()), EarlyEnd::Failed(error)) => Outcome::Failed(error),
                 };
             }
         };
-        if let Err(wrong) = checker.whole() {
-            return Outcome::Wrong(wrong);
+        if let Err(wrong) = checker.check_complete() {
+            return Outcome::Violation(wrong);
         }
-        let hash = hex(&self.stage.content.hash(transfer.part));
-        if transfer.framing == Framing::Trailers && trailers.is_none_or(|said| said != hash) {
-            return Outcome::Wrong("ended without its trailers".into());
+        let hash = hex(&self.handler_context.content.hash(transfer.part));
+        if transfer.framing == Framing::Trailers
+            && trailers.is_none_or(|sent_hash| sent_hash != hash)
+        {
+            return Outcome::Violation("ended without its trailers".into());
         }
         Outcome::Complete
     }
 
-    /// Makes a big upload; the server responds with the hash of what it received.
-    pub(crate) async fn upload(&self, transfer: &Transfer, watched: &Watched) -> Outcome {
-        let body = Pieces {
-            left: self.stage.content.bytes(transfer.part),
+    /// Makes a large upload; the server responds with the hash of what it received.
+    pub(crate) async fn upload(&self, transfer: &Transfer, progress: &TransferProgress) -> Outcome {
+        let body = PoolBody {
+            remaining: self.handler_context.content.bytes(transfer.part),
             framing: transfer.framing,
-            hash: hex(&self.stage.content.hash(transfer.part)),
-            dice: Rng::new(transfer.pieces),
-            sent: Arc::clone(&watched.position),
-            moves: Vec::new(),
+            hash: hex(&self.handler_context.content.hash(transfer.part)),
+            rng: Rng::new(transfer.chunk_seed),
+            sent: Arc::clone(&progress.position),
+            migrate_at: Vec::new(),
             info: None,
-            rested: false,
+            was_pending: false,
             trailers_sent: false,
-            _alive: LiveGuard::new(&self.stage.handlers),
+            _alive: LiveGuard::new(&self.handler_context.handlers),
         };
         let url = format!("{}/up?{}", self.base, query(transfer));
         let request = match Request::post(url).body(body) {
             Ok(request) => request,
-            Err(error) => return Outcome::Wrong(format!("the request is not valid: {error}")),
+            Err(error) => return Outcome::Violation(format!("the request is not valid: {error}")),
         };
         let exchange = async {
             let response = match self.client.request(request).await {
                 Ok(response) if response.status().is_success() => response,
-                Ok(response) => return Outcome::Wrong(format!("status {}", response.status())),
+                Ok(response) => return Outcome::Violation(format!("status {}", response.status())),
                 Err(error) => return Outcome::Failed(error),
             };
-            watched.put(response.body().stream_info());
-            let said = match response.into_body().collect().await {
-                Ok(said) => said.to_bytes(),
+            progress.set_info(response.body().stream_info());
+            let received_hash = match response.into_body().collect().await {
+                Ok(collected) => collected.to_bytes(),
                 Err(error) => return Outcome::Failed(error),
             };
-            let hash = hex(&self.stage.content.hash(transfer.part));
-            if said == hash.as_bytes() {
+            let hash = hex(&self.handler_context.content.hash(transfer.part));
+            if received_hash == hash.as_bytes() {
                 Outcome::Complete
             } else {
-                Outcome::Wrong(format!("the server's verdict is {said:?} instead of {hash}"))
+                Outcome::Violation(format!(
+                    "the server received {received_hash:?} instead of {hash}"
+                ))
             }
         };
         tokio::select! {
             outcome = exchange => outcome,
-            () = follow(transfer, watched) => Outcome::Cancelled,
+            () = drive_upload(transfer, progress) => Outcome::Cancelled,
         }
     }
 
-    /// Makes small downloads one after another until the big ones are over; returns their outcomes.
-    pub(crate) async fn smalls(&self, over: &AtomicBool, mut dice: Rng) -> Vec<Outcome> {
+    /// Makes small downloads one after another until a large one ends; returns their outcomes.
+    pub(crate) async fn run_small_downloads(
+        &self,
+        large_done: &AtomicBool,
+        mut rng: Rng,
+    ) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
-        let mut pace = tokio::time::interval(PERIOD);
-        pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        while !over.load(Ordering::Relaxed) {
-            pace.tick().await;
+        let mut interval = tokio::time::interval(SMALL_INTERVAL);
+        interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        while !large_done.load(Ordering::Relaxed) {
+            interval.tick().await;
             let transfer = Transfer {
-                part: Part { place: dice.within(0..16), len: dice.within(1..SMALL * 2) },
-                framing: dice.one_of(Framing::Announced, &[Framing::Open, Framing::Trailers]),
-                asking: dice.one_of(Asking::Get, &[Asking::Post, Asking::Hinted]),
+                part: Part {
+                    offset_index: rng.within(0..16),
+                    len: rng.within(1..MEAN_SMALL_BYTES * 2),
+                },
+                framing: rng
+                    .one_of(Framing::ContentLength, &[Framing::EndStream, Framing::Trailers]),
+                request_kind: rng
+                    .one_of(RequestKind::Get, &[RequestKind::Post, RequestKind::HintedGet]),
                 early_head: false,
-                server_moves: Vec::new(),
-                client_moves: if dice.percent(10) { vec![0] } else { Vec::new() },
-                cancel_at: dice.percent(5).then_some(0),
-                pieces: dice.next(),
+                server_migrate_at: Vec::new(),
+                client_migrate_at: if rng.percent(10) { vec![0] } else { Vec::new() },
+                cancel_at: rng.percent(5).then_some(0),
+                chunk_seed: rng.next(),
             };
-            outcomes.push(self.small(&transfer).await);
+            outcomes.push(self.small_download(&transfer).await);
         }
         outcomes
     }
 
     /// Makes a small download, repeated where that is safe.
-    async fn small(&self, transfer: &Transfer) -> Outcome {
-        for _ in 1..SMALL_ATTEMPTS {
-            match self.download(transfer, &Watched::default()).await {
+    async fn small_download(&self, transfer: &Transfer) -> Outcome {
+        for _ in 1..MAX_SMALL_ATTEMPTS {
+            match self.download(transfer, &TransferProgress::default()).await {
                 Outcome::Failed(error) if error.is_retryable() => {}
                 outcome => return outcome,
             }
         }
-        self.download(transfer, &Watched::default()).await
+        self.download(transfer, &TransferProgress::default()).await
     }
 }
 
-/// Reads a response to its end, migrates or cancels it as planned; returns the hash in its trailers, if any.
+/// Reads a response to its end, migrates or cancels it as planned; returns the hash in its
+/// trailers, if any.
 async fn receive(
     response: Response<Incoming>,
     transfer: &Transfer,
     checker: &mut Checker,
-    watched: &Watched,
-) -> Result<Option<String>, Cut> {
+    progress: &TransferProgress,
+) -> Result<Option<String>, EarlyEnd> {
     let mut body = response.into_body();
     let info = body.stream_info();
-    watched.put(info.clone());
-    let mut moves = transfer.client_moves.iter().copied().peekable();
-    let mut trailer = None;
+    progress.set_info(info.clone());
+    let mut migrate_at = transfer.client_migrate_at.iter().copied().peekable();
+    let mut sent_hash = None;
     loop {
-        while moves.next_if(|&at| at <= checker.taken()).is_some() {
+        while migrate_at.next_if(|&at| at <= checker.received()).is_some() {
             info.as_ref().map(StreamInfo::migrate).unwrap_or_default();
         }
-        if transfer.cancel_at.is_some_and(|at| at <= checker.taken()) {
-            return Err(Cut::Cancelled);
+        if transfer.cancel_at.is_some_and(|at| at <= checker.received()) {
+            return Err(EarlyEnd::Cancelled);
         }
-        let Some(frame) = body.frame().await else { return Ok(trailer) };
-        match frame.map_err(Cut::Failed)?.into_data() {
+        let Some(frame) = body.frame().await else { return Ok(sent_hash) };
+        match frame.map_err(EarlyEnd::Failed)?.into_data() {
             Ok(data) => {
-                checker.take(&data);
-                watched.position.store(checker.taken(), Ordering::Relaxed);
+                checker.update(&data);
+                progress.position.store(checker.received(), Ordering::Relaxed);
             }
             Err(frame) => {
                 let trailers = frame.into_trailers().ok();
-                let said = trailers.as_ref().and_then(|trailers| trailers.get(HASH));
-                trailer = said.and_then(|said| said.to_str().ok()).map(str::to_owned);
+                let value = trailers.as_ref().and_then(|trailers| trailers.get(HASH_TRAILER));
+                sent_hash = value.and_then(|said| said.to_str().ok()).map(str::to_owned);
             }
         }
     }
 }
 
-/// Watches an upload, migrates it as planned, and returns when it is to be cancelled.
-async fn follow(transfer: &Transfer, watched: &Watched) {
-    let mut moves = transfer.client_moves.iter().copied().peekable();
-    let mut look = tokio::time::interval(Duration::from_millis(2));
+/// Migrates an upload as planned, and returns when it is to be cancelled.
+async fn drive_upload(transfer: &Transfer, progress: &TransferProgress) {
+    let mut migrate_at = transfer.client_migrate_at.iter().copied().peekable();
+    let mut interval = tokio::time::interval(Duration::from_millis(2));
     loop {
-        look.tick().await;
-        let sent = watched.position.load(Ordering::Relaxed);
+        interval.tick().await;
+        let sent = progress.position.load(Ordering::Relaxed);
         if transfer.cancel_at.is_some_and(|at| at <= sent) {
             return;
         }
-        while moves.next_if(|&at| at <= sent).is_some() {
-            let info = watched.info.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        while migrate_at.next_if(|&at| at <= sent).is_some() {
+            let info = progress.info.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             info.as_ref().map(StreamInfo::migrate).unwrap_or_default();
         }
     }

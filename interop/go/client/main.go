@@ -1,9 +1,9 @@
-// Command client fetches files with Go's net/http over TLS, all at once, and compares their hashes.
+// Command client fetches files concurrently with Go's net/http over TLS and compares their hashes.
 //
 //	client CA BASE-URL NAME=SHA256...
 //
-// It also drops one body half read and asks again on the same connection, and posts a body that a
-// server of files has to refuse without harm to its neighbours.
+// It also drops a partly read body and continues on the same connection, and posts a body that a
+// file server must refuse without affecting other streams.
 package main
 
 import (
@@ -47,7 +47,7 @@ func request(client *http.Client, method, url string, body io.Reader) (*http.Res
 	resp, err := client.Do(req.WithContext(httptrace.WithClientTrace(req.Context(), trace)))
 	if err == nil && resp.ProtoMajor != 2 {
 		resp.Body.Close()
-		return nil, fmt.Errorf("%s came over %s", url, resp.Proto)
+		return nil, fmt.Errorf("%s was received over %s", url, resp.Proto)
 	}
 	return resp, err
 }
@@ -83,7 +83,7 @@ func dropHalfRead(client *http.Client, url string) error {
 	return err
 }
 
-// post sends a body where none is wanted; any final status below 500 but success is a clean answer.
+// post sends a body that the server must refuse with a status from 400 to 499.
 func post(client *http.Client, url string) error {
 	resp, err := request(client, "POST", url, bytes.NewReader(make([]byte, 300_000)))
 	if err != nil {

@@ -1,4 +1,4 @@
-// Command echo answers every request with what Go's net/http saw of it, in the field x-seen: HTTP/1.1 in the clear.
+// Command echo reports each request as Go's net/http parsed it in the response field x-seen: cleartext HTTP/1.1.
 package main
 
 import (
@@ -20,7 +20,7 @@ func main() {
 	server := &http.Server{ReadHeaderTimeout: time.Hour, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
-			// The request has no end: neither has its answer.
+			// The request is incomplete: abort the response.
 			panic(http.ErrAbortHandler)
 		}
 		digest := sha256.Sum256(body)

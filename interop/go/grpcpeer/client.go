@@ -26,7 +26,7 @@ const (
 
 func millis(since time.Time) float64 { return float64(time.Since(since).Nanoseconds()) / 1e6 }
 
-// open begins a call whose answer is a stream.
+// open starts a call with a streaming response.
 func open(ctx context.Context, conn *grpc.ClientConn, method string, request proto.Message) (grpc.ClientStream, error) {
 	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/smig.interop.Peer/"+method)
 	if err != nil {
@@ -38,31 +38,31 @@ func open(ctx context.Context, conn *grpc.ClientConn, method string, request pro
 	return stream, stream.CloseSend()
 }
 
-// event takes the next event of a stream, which must be this one.
+// event receives the next event of a stream, which must be want.
 func event(stream grpc.ClientStream, want uint64) error {
 	got := new(wrapperspb.UInt64Value)
 	if err := stream.RecvMsg(got); err != nil {
 		return err
 	}
 	if got.Value != want {
-		return fmt.Errorf("event %d in the place of %d", got.Value, want)
+		return fmt.Errorf("event %d instead of %d", got.Value, want)
 	}
 	return nil
 }
 
-// small makes one small call; how long it took, in milliseconds.
+// small makes one small call; returns its duration in milliseconds.
 func small(ctx context.Context, conn *grpc.ClientConn, number uint64) (float64, error) {
 	began, sent, got := time.Now(), chunk(number, smallSize), new(wrapperspb.BytesValue)
 	if err := conn.Invoke(ctx, "/smig.interop.Peer/Small", wrapperspb.Bytes(sent), got); err != nil {
 		return 0, err
 	}
 	if !bytes.Equal(got.Value, sent) {
-		return 0, fmt.Errorf("a small call brought %d other octets", len(got.Value))
+		return 0, fmt.Errorf("a small call returned %d other bytes", len(got.Value))
 	}
 	return millis(began), nil
 }
 
-// big asks for a response of so many messages; how long it took, in seconds.
+// big requests a response of count messages; returns its duration in seconds.
 func big(ctx context.Context, conn *grpc.ClientConn, count uint64) (float64, error) {
 	began := time.Now()
 	stream, err := open(ctx, conn, "Big", wrapperspb.UInt64(count))
@@ -84,7 +84,7 @@ func big(ctx context.Context, conn *grpc.ClientConn, count uint64) (float64, err
 	}
 }
 
-// load makes small calls alone, and beside big responses, while a watch goes on.
+// load makes small calls alone, then during large responses, while a watch runs.
 func load(ctx context.Context, conn *grpc.ClientConn, bigs int, chunks uint64) (any, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -178,7 +178,7 @@ func upload(ctx context.Context, conn *grpc.ClientConn, count uint64) error {
 	return event(stream, count)
 }
 
-// fail has the server end a stream with a status after so many events.
+// fail makes the server end a stream with a status after count events.
 func fail(ctx context.Context, conn *grpc.ClientConn, count uint64) error {
 	stream, err := open(ctx, conn, "Fail", wrapperspb.UInt64(count))
 	if err != nil {
@@ -199,7 +199,7 @@ func fail(ctx context.Context, conn *grpc.ClientConn, count uint64) error {
 	return nil
 }
 
-// deadline makes a call that takes longer than it may; what was left of its time at the server, in milliseconds.
+// deadline makes a call that exceeds its deadline; returns the remaining time at the server in milliseconds.
 func deadline(ctx context.Context, conn *grpc.ClientConn) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -212,10 +212,10 @@ func deadline(ctx context.Context, conn *grpc.ClientConn) (uint64, error) {
 		return 0, err
 	}
 	if left.Value < 1 || left.Value > 1000 {
-		return 0, fmt.Errorf("the server was told %d ms", left.Value)
+		return 0, fmt.Errorf("the server received a deadline of %d ms", left.Value)
 	}
 	if code := status.Code(stream.RecvMsg(left)); code != codes.DeadlineExceeded {
-		return 0, fmt.Errorf("%v in the place of the deadline", code)
+		return 0, fmt.Errorf("%v instead of the deadline", code)
 	}
 	return left.Value, nil
 }
@@ -226,7 +226,7 @@ func letGo(ctx context.Context, conn *grpc.ClientConn) (uint64, error) {
 	return count.Value, err
 }
 
-// checks looks at what else gRPC is: uploads, statuses, deadlines, cancels.
+// checks tests other features of gRPC: uploads, statuses, deadlines, cancellation.
 func checks(ctx context.Context, conn *grpc.ClientConn) (any, error) {
 	in := func(what string, err error) error {
 		if err != nil {
@@ -272,7 +272,7 @@ func checks(ctx context.Context, conn *grpc.ClientConn) (any, error) {
 			break
 		}
 		if time.Now().After(until) {
-			return nil, errors.New("the deadline or the cancel does not reach the server")
+			return nil, errors.New("the deadline or the cancellation does not reach the server")
 		}
 	}
 	unknown := conn.Invoke(ctx, "/smig.interop.Peer/None", new(emptypb.Empty), new(emptypb.Empty))

@@ -1,11 +1,11 @@
-// Command grpcpeer is a gRPC client and a gRPC server that know nothing of smig, for interop/gateway. Their messages
-// are protobuf's well-known wrappers: nothing is generated. interop/tonic is the same in Rust.
+// Command grpcpeer is a gRPC client and server without smig, for interop/gateway. The messages are protobuf's
+// well-known wrappers: no code is generated. interop/tonic is the equivalent in Rust.
 //
 //	grpcpeer server ADDRESS
 //	grpcpeer client URL checks
 //	grpcpeer client URL load BIGS CHUNKS
 //
-// URL is http://ADDRESS, or https://ADDRESS with the authority's file in GRPCPEER_CA.
+// URL is http://ADDRESS, or https://ADDRESS with the CA's file in GRPCPEER_CA.
 package main
 
 import (

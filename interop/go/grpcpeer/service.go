@@ -19,23 +19,23 @@ import (
 )
 
 const (
-	// chunkSize is the octets of one message of a big response.
+	// chunkSize is the size of one message of a large response in bytes.
 	chunkSize = 64 << 10
 	// eventEvery is the time between two events of Watch.
 	eventEvery = 100 * time.Millisecond
 )
 
-// chunk is message number of a big response: its number, then octets that follow from their place.
+// chunk returns message number of a large response: its number, then bytes that depend on their position.
 func chunk(number uint64, size int) []byte {
-	octets := make([]byte, size)
-	binary.BigEndian.PutUint64(octets, number)
+	data := make([]byte, size)
+	binary.BigEndian.PutUint64(data, number)
 	for at := 8; at < size; at++ {
-		octets[at] = byte(at*7 + at>>8)
+		data[at] = byte(at*7 + at>>8)
 	}
-	return octets
+	return data
 }
 
-// peer is the service. letGo counts the calls of Hold that their clients let go.
+// peer is the service. letGo counts the Hold calls that clients have ended.
 type peer struct{ letGo atomic.Uint64 }
 
 func (p *peer) small(_ context.Context, request *wrapperspb.BytesValue) (any, error) {
@@ -46,7 +46,7 @@ func (p *peer) letGoSoFar(context.Context, *emptypb.Empty) (any, error) {
 	return wrapperspb.UInt64(p.letGo.Load()), nil
 }
 
-// watch sends an event with its number ten times a second, for ever.
+// watch sends an event with its number ten times per second, indefinitely.
 func (p *peer) watch(_ *emptypb.Empty, stream grpc.ServerStream) error {
 	timer := time.NewTicker(eventEvery)
 	defer timer.Stop()
@@ -71,7 +71,7 @@ func (p *peer) big(request *wrapperspb.UInt64Value, stream grpc.ServerStream) er
 	return nil
 }
 
-// upload counts the messages that come, and looks at each.
+// upload checks and counts the received messages.
 func (p *peer) upload(_ any, stream grpc.ServerStream) error {
 	for count := uint64(0); ; count++ {
 		got := new(wrapperspb.BytesValue)
@@ -88,7 +88,8 @@ func (p *peer) upload(_ any, stream grpc.ServerStream) error {
 	}
 }
 
-// fail sends so many events, then a status with metadata; with none it is in the head of the response.
+// fail sends the requested number of events, then a status with metadata; after zero events, the
+// status is in the response's head.
 func (p *peer) fail(request *wrapperspb.UInt64Value, stream grpc.ServerStream) error {
 	for number := uint64(0); number < request.Value; number++ {
 		if err := stream.SendMsg(wrapperspb.UInt64(number)); err != nil {
@@ -99,8 +100,8 @@ func (p *peer) fail(request *wrapperspb.UInt64Value, stream grpc.ServerStream) e
 	return status.Error(codes.FailedPrecondition, failMessage)
 }
 
-// hold sends one event, the time that the client has left in milliseconds (0: as long as it likes); then
-// nothing until the client lets go.
+// hold sends one event, the client's remaining time in milliseconds (0: no deadline); then nothing
+// until the client ends the call.
 func (p *peer) hold(_ *emptypb.Empty, stream grpc.ServerStream) error {
 	defer p.letGo.Add(1)
 	var left uint64
@@ -114,7 +115,7 @@ func (p *peer) hold(_ *emptypb.Empty, stream grpc.ServerStream) error {
 	return stream.Context().Err()
 }
 
-// unary makes a method of a function that takes a Q.
+// unary makes a method from a function with a request of type Q.
 func unary[Q any](name string, call func(*peer, context.Context, *Q) (any, error)) grpc.MethodDesc {
 	handler := func(server any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 		request := new(Q)
@@ -126,7 +127,7 @@ func unary[Q any](name string, call func(*peer, context.Context, *Q) (any, error
 	return grpc.MethodDesc{MethodName: name, Handler: handler}
 }
 
-// streaming makes a method of a function that takes a Q and answers with a stream.
+// streaming makes a method from a function with a request of type Q and a streaming response.
 func streaming[Q any](name string, call func(*peer, *Q, grpc.ServerStream) error) grpc.StreamDesc {
 	handler := func(server any, stream grpc.ServerStream) error {
 		request := new(Q)

@@ -1,4 +1,4 @@
-// Command server serves a folder with Go's net/http over TLS: HTTP/2 as the standard library speaks it.
+// Command server serves a directory with Go's net/http over TLS: the standard library's HTTP/2.
 package main
 
 import (

@@ -79,7 +79,7 @@ where
     async fn small(&mut self, number: u64) -> Result<f64> {
         let (began, sent) = (Instant::now(), chunk(number, SMALL));
         let got: Bytes = self.unary("/smig.interop.Peer/Small", sent.clone()).await?;
-        ensure!(got == sent, "a small call brought {} other bytes", got.len());
+        ensure!(got == sent, "a small call returned {} other bytes", got.len());
         Ok(began.elapsed().as_secs_f64() * 1e3)
     }
 
@@ -125,7 +125,7 @@ where
             let mut last = Instant::now();
             for expected in 1.. {
                 let event = events.message().await?.context("the watch has ended")?;
-                ensure!(event == expected, "event {event} of the watch in the place of {expected}");
+                ensure!(event == expected, "event {event} of the watch instead of {expected}");
                 gaps.push(last.elapsed().as_secs_f64() * 1e3);
                 last = Instant::now();
             }
@@ -190,7 +190,7 @@ where
             Ok::<Streaming<u64>, _>(mut events) => loop {
                 match events.message().await {
                     Ok(Some(event)) if event == seen => seen += 1,
-                    Ok(other) => bail!("{other:?} in the place of event {seen}"),
+                    Ok(other) => bail!("{other:?} instead of event {seen}"),
                     Err(status) => break status,
                 }
             },
@@ -213,7 +213,7 @@ where
         request.set_timeout(Duration::from_secs(1));
         let mut held: Streaming<u64> = self.stream("/smig.interop.Peer/Hold", request).await?;
         let left = held.message().await?.context("no event")?;
-        ensure!((1..=1000).contains(&left), "the server was told {left} ms");
+        ensure!((1..=1000).contains(&left), "the server received a deadline of {left} ms");
         // tonic's own timeout only covers the head, so the client enforces the deadline itself.
         let waited = tokio::time::timeout(Duration::from_secs(1), held.message()).await;
         match waited {
@@ -223,7 +223,7 @@ where
             {
                 Ok(left)
             }
-            Ok(other) => bail!("{other:?} in the place of the deadline"),
+            Ok(other) => bail!("{other:?} instead of the deadline"),
         }
     }
 
@@ -242,5 +242,5 @@ where
 }
 
 async fn within<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
-    tokio::time::timeout(PATIENCE, work).await.context("it does not come")?
+    tokio::time::timeout(PATIENCE, work).await.context("timed out")?
 }

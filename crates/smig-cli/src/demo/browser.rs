@@ -8,8 +8,8 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use smig_chart::terminal::Screen;
 use smig_demo::browser::{
-    BrowserError, BrowserEvent, BrowserOptions, BrowserResult, check, drive, render_html,
-    render_json, render_svg, render_text, scene,
+    BrowserError, BrowserEvent, BrowserOptions, BrowserResult, check, describe_setup, drive,
+    render_html, render_json, render_svg, render_text,
 };
 use smig_demo::demo::{BackgroundLoad, Variant};
 use smig_testbed::netns::enter_user_namespace;
@@ -102,10 +102,10 @@ fn show<W: Write>(
     let mut run_number = 0;
     drive(options, stop, &mut |event| {
         let line = match event {
-            BrowserEvent::Began(setup) => format!(
+            BrowserEvent::Started(setup) => format!(
                 "{}\nEach of {} variants loads it {} times alone and {} times beside the download. \
                  Ctrl-C stops.",
-                scene(setup),
+                describe_setup(setup),
                 setup.variants.len(),
                 setup.loads,
                 setup.loads
@@ -114,19 +114,19 @@ fn show<W: Write>(
                 run_number += 1;
                 format!("\n{run_number} of {}: {variant}", options.variants.len())
             }
-            BrowserEvent::Loaded(BackgroundLoad::Unloaded, ms) => {
+            BrowserEvent::PageLoaded(BackgroundLoad::Unloaded, ms) => {
                 format!("  alone                {:.2} s", ms / 1e3)
             }
-            BrowserEvent::Loaded(BackgroundLoad::BigFile, ms) => {
+            BrowserEvent::PageLoaded(BackgroundLoad::BigFile, ms) => {
                 format!("  beside the download  {:.2} s", ms / 1e3)
             }
             BrowserEvent::DownloadStarted => "  the download begins".to_owned(),
-            BrowserEvent::RunFinished { moves, download_mbit_per_s } => {
+            BrowserEvent::RunFinished { migrations, download_mbit_per_s } => {
                 let rate = download_mbit_per_s.unwrap_or_default();
-                let migrations = match moves {
+                let migrations = match migrations {
                     0 => String::new(),
                     1 => "; 1 migration".to_owned(),
-                    moves => format!("; {moves} migrations"),
+                    migrations => format!("; {migrations} migrations"),
                 };
                 format!("  the download got     {rate:.1} Mbit/s{migrations}")
             }

@@ -104,8 +104,8 @@ impl Report {
             "skipped": self.outcome == Outcome::Skipped,
             "ttfb_ms": self.first_byte.map(millis),
             "total_ms": millis(self.total),
-            "tries": self.tries,
-            "moves": self.migrations(),
+            "attempts": self.tries,
+            "migrations": self.migrations(),
             "ranges": self.ranges,
             "sha256": self.digest.as_ref().map(sink::to_hex),
             "error": failure.map(|failure| serde_json::json!({

@@ -313,7 +313,7 @@ fn print_outcome(args: &RunArgs, options: &Options, summary: &Summary) -> Result
         let missing: Vec<_> = summary
             .missing
             .iter()
-            .map(|missing| serde_json::json!({"server": missing.kind, "cells": missing.trials}))
+            .map(|missing| serde_json::json!({"server": missing.kind, "trials": missing.trials}))
             .collect();
         let line = serde_json::json!({
             "out": options.out, "done_before": summary.done_before, "finished": summary.finished,

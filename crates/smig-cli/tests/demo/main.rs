@@ -21,7 +21,7 @@ mod linux {
     use anyhow::{Context as _, Result, ensure};
     use libtest_mimic::{Arguments, Failed, Trial};
     use smig_demo::demo::{
-        DemoEvent, DemoOptions, DemoRecorder, DemoResult, DemoRun, DriveError, Variant, drive,
+        DemoError, DemoEvent, DemoOptions, DemoRecorder, DemoResult, DemoRun, Variant, drive,
         render_html, render_json,
     };
     use smig_lab::trial::{Build, Programs};
@@ -92,7 +92,7 @@ mod linux {
         }
         check_migration(&result.runs[2]).context("SMig")?;
         for run in &result.runs[..2] {
-            ensure!(run.moves.is_empty(), "{} migrated", run.variant);
+            ensure!(run.migrations.is_empty(), "{} migrated", run.variant);
             ensure!(run.connections.len() == 1, "{}: {:?}", run.variant, run.connections);
         }
         check_outputs(&result)?;
@@ -106,7 +106,7 @@ mod linux {
         ensure!(during_download.count() > 0, "no small object beside the big file");
         ensure!(run.objects.len() > 3, "{} small objects", run.objects.len());
         ensure!(run.bulk_bytes() == options.big_file_bytes, "{} bytes", run.bulk_bytes());
-        let took = run.bulk_took().context("the big file has no end")?;
+        let took = run.bulk_duration().context("the big file has no end")?;
         let least = Duration::from_secs_f64(options.big_file_bytes as f64 * 8.0 / 10e6);
         ensure!(took >= least, "the big file took {took:?}, the link needs {least:?}");
         let total: u64 = run.connections.iter().map(|connection| connection.bytes).sum();
@@ -117,7 +117,7 @@ mod linux {
     }
 
     fn check_migration(run: &DemoRun) -> Result<()> {
-        let first = run.moves.first().context("the big file never migrated")?;
+        let first = run.migrations.first().context("the big file never migrated")?;
         ensure!(first.from != first.to, "{first:?}");
         ensure!(run.connections.len() >= 2, "{:?}", run.connections);
         let destination = run.connections.iter().find(|bytes| bytes.connection == first.to);
@@ -127,7 +127,10 @@ mod linux {
 
     fn check_outputs(result: &DemoResult) -> Result<()> {
         let json: serde_json::Value = serde_json::from_str(&render_json(result))?;
-        ensure!(json["summary"][2]["moves"].as_u64().is_some_and(|moves| moves > 0), "{json}");
+        ensure!(
+            json["summary"][2]["migrations"].as_u64().is_some_and(|migrations| migrations > 0),
+            "{json}"
+        );
         ensure!(json["setup"]["program"] == "a test", "{json}");
         ensure!(render_html(result).contains("moved the big file to a connection of its own"));
         Ok(())
@@ -146,7 +149,7 @@ mod linux {
             }
             Ok(())
         });
-        ensure!(matches!(ended, Err(DriveError::Stopped)), "{ended:?}");
+        ensure!(matches!(ended, Err(DemoError::Stopped)), "{ended:?}");
         Ok(())
     }
 
@@ -161,7 +164,7 @@ mod linux {
                 _ => Ok(()),
             },
         );
-        ensure!(matches!(ended, Err(DriveError::Io(_))), "{ended:?}");
+        ensure!(matches!(ended, Err(DemoError::Io(_))), "{ended:?}");
         Ok(())
     }
 }

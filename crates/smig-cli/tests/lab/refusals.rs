@@ -82,7 +82,7 @@ fn a_missing_server_is_skipped_with_the_command_that_installs_it() {
     let stderr = text(&output.stderr);
     let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(summary["finished"], 2, "{stderr}");
-    assert_eq!(summary["missing"][0], serde_json::json!({"server": "caddy", "cells": 1}));
+    assert_eq!(summary["missing"][0], serde_json::json!({"server": "caddy", "trials": 1}));
     assert!(stderr.contains("caddy is not installed: 1 run is left out"), "{stderr}");
     assert!(stderr.contains("apt-get install"), "{stderr}");
     assert!(sandbox.path("test-results/results.jsonl").exists(), "named by the scenario");

@@ -1,4 +1,4 @@
-//! The browser's process: found, started inside a host, controlled through its debugging pipe.
+//! The browser's process: finds it, starts it inside a host, connects to its debugging pipe.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,36 +12,36 @@ use super::devtools::DevTools;
 use super::error::BrowserError;
 use super::mosaic::{HEIGHT, WIDTH};
 
-const NAMES: [&str; 5] =
+const PROGRAM_NAMES: [&str; 5] =
     ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"];
 
 /// Returns the browser that is installed on this machine.
 #[must_use]
 pub fn find() -> Option<PathBuf> {
-    NAMES.into_iter().find_map(find_in_path)
+    PROGRAM_NAMES.into_iter().find_map(find_in_path)
 }
 
 /// A running browser. It and its child processes are killed on drop.
 pub(super) struct Browser {
     pub(super) devtools: DevTools<ChildStdin>,
-    /// Name and version, as it reports them.
+    /// Name and version, as the browser reports them.
     pub(super) name: String,
     _process: Child,
 }
 
-/// The parameters of a browser's start.
+/// The parameters of a browser process.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Launch<'a> {
+pub(super) struct BrowserLaunch<'a> {
     pub(super) program: &'a Path,
     /// The SHA-256 of the key that is trusted with any certificate, in base64.
     pub(super) trusted_key: &'a str,
-    /// Its home directory; everything that it writes is in there.
+    /// Its home directory, which contains everything that it writes.
     pub(super) home: &'a Path,
     /// The proxy, as a URL.
     pub(super) proxy: &'a str,
 }
 
-impl Launch<'_> {
+impl BrowserLaunch<'_> {
     /// Starts the browser inside a host, headless.
     pub(super) fn start(self, host: &Host) -> Result<Browser, BrowserError> {
         let mut command = Command::new("/bin/sh");
@@ -50,13 +50,13 @@ impl Launch<'_> {
         command.arg(self.program).args(self.arguments());
         command.env("HOME", self.home).env("TMPDIR", self.home);
         command.env_remove("XDG_CONFIG_HOME").env_remove("XDG_CACHE_HOME");
-        let complaints = File::create(self.home.join("browser.log"))?;
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(complaints);
+        let log = File::create(self.home.join("browser.log"))?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
         let mut process = host.spawn(command)?;
-        let (Some(to), Some(from)) = (process.stdin.take(), process.stdout.take()) else {
+        let (Some(stdin), Some(stdout)) = (process.stdin.take(), process.stdout.take()) else {
             return Err(BrowserError::Browser("no pipes to the process".into()));
         };
-        let mut devtools = DevTools::new(to, from)?;
+        let mut devtools = DevTools::new(stdin, stdout)?;
         let version = devtools.call("", "Browser.getVersion", json!({}))?;
         let name = version["product"].as_str().unwrap_or("unknown").replace('/', " ");
         Ok(Browser { devtools, name, _process: process })
@@ -66,7 +66,7 @@ impl Launch<'_> {
         let mut arguments: Vec<String> = [
             "--headless",
             "--remote-debugging-pipe",
-            // It loads only our own page, and root may not have its sandbox.
+            // The sandbox is not available to root, and only our own page is loaded.
             "--no-sandbox",
             "--disable-gpu",
             "--disable-dev-shm-usage",

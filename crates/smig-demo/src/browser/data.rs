@@ -30,7 +30,7 @@ pub struct BrowserSetup {
 
 /// Navigation Timing, in ms; 0 where the browser reports nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Timing {
+pub struct NavigationTiming {
     /// The browser begins to connect to the proxy.
     pub connect_start_ms: f64,
     /// The tunnel is open, the TLS handshake begins.
@@ -73,7 +73,7 @@ pub struct PageLoad {
     /// The concurrent load on the link.
     pub load: BackgroundLoad,
     /// The page's times as the browser reports them.
-    pub timing: Timing,
+    pub timing: NavigationTiming,
     /// The images' times as it reports them, in the page's order.
     pub tiles: Vec<TileTiming>,
     /// Frames displayed, in chronological order; not serialised.
@@ -103,7 +103,7 @@ pub struct VariantRun {
     /// Page loads, in chronological order.
     pub loads: Vec<PageLoad>,
     /// Number of stream migrations that the gateway counted.
-    pub moves: u64,
+    pub migrations: u64,
     /// Rate of the download during the page loads beside it, in Mbit/s.
     pub download_mbit_per_s: Option<f64>,
     /// Problems, in complete sentences.
@@ -119,14 +119,14 @@ impl VariantRun {
         Self {
             variant,
             loads: Vec::new(),
-            moves: 0,
+            migrations: 0,
             download_mbit_per_s: None,
             problems: Vec::new(),
             link: None,
         }
     }
 
-    /// Returns the median page load under one load of the link; of two, the slower.
+    /// Returns the median page load under one load on the link; of an even number, the upper one.
     #[must_use]
     pub fn median(&self, load: BackgroundLoad) -> Option<&PageLoad> {
         let mut loads: Vec<_> = self.loads.iter().filter(|l| l.load == load).collect();
@@ -148,17 +148,17 @@ pub struct BrowserResult {
 #[derive(Debug, Clone, PartialEq)]
 pub enum BrowserEvent {
     /// The browser has started; the measurement begins.
-    Began(Box<BrowserSetup>),
+    Started(Box<BrowserSetup>),
     /// The run of a variant begins.
     RunStarted(Variant),
-    /// A page was loaded: under which load, and the time in ms.
-    Loaded(BackgroundLoad, f64),
+    /// A page was loaded: the load on the link, and the time in ms.
+    PageLoaded(BackgroundLoad, f64),
     /// The download has begun.
     DownloadStarted,
     /// The run is complete.
     RunFinished {
-        /// See [`VariantRun::moves`].
-        moves: u64,
+        /// See [`VariantRun::migrations`].
+        migrations: u64,
         /// See [`VariantRun::download_mbit_per_s`].
         download_mbit_per_s: Option<f64>,
     },

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use super::error::BrowserError;
 
-/// Timeout of a response; a browser that exceeds it hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of a response.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A notification from the browser.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -27,36 +27,39 @@ pub(super) struct Event {
 
 /// A DevTools connection to a browser.
 pub(super) struct DevTools<W> {
-    to: W,
-    from: Receiver<Value>,
-    asked: u64,
+    writer: W,
+    messages: Receiver<Value>,
+    last_id: u64,
     events: VecDeque<Event>,
 }
 
 impl<W: Write> DevTools<W> {
-    /// Writes to `to`; a thread reads `from` until its end.
-    pub(super) fn new(to: W, from: impl Read + Send + 'static) -> std::io::Result<Self> {
-        let (tell, heard) = mpsc::channel();
-        thread::Builder::new().name("devtools".into()).spawn(move || read(from, &tell))?;
-        Ok(Self { to, from: heard, asked: 0, events: VecDeque::new() })
+    /// Writes to `writer`; a thread reads `reader` until its end.
+    pub(super) fn new(writer: W, reader: impl Read + Send + 'static) -> std::io::Result<Self> {
+        let (sender, receiver) = mpsc::channel();
+        thread::Builder::new()
+            .name("devtools".into())
+            .spawn(move || read_messages(reader, &sender))?;
+        Ok(Self { writer, messages: receiver, last_id: 0, events: VecDeque::new() })
     }
 
-    /// Sends a command without waiting for the response. `session` is a page's, empty for the browser itself.
+    /// Sends a command without waiting for the response. `session` is a page's; it is empty for the
+    /// browser itself.
     pub(super) fn send(
         &mut self,
         session: &str,
         method: &str,
         params: Value,
     ) -> Result<u64, BrowserError> {
-        self.asked += 1;
-        let mut message = json!({"id": self.asked, "method": method, "params": params});
+        self.last_id += 1;
+        let mut message = json!({"id": self.last_id, "method": method, "params": params});
         if !session.is_empty() {
             message["sessionId"] = session.into();
         }
         let mut bytes = message.to_string().into_bytes();
         bytes.push(0);
-        self.to.write_all(&bytes).and_then(|()| self.to.flush()).map_err(gone)?;
-        Ok(self.asked)
+        self.writer.write_all(&bytes).and_then(|()| self.writer.flush()).map_err(exit_error)?;
+        Ok(self.last_id)
     }
 
     /// Sends a command and waits for the response; events that arrive before it are buffered.
@@ -67,13 +70,13 @@ impl<W: Write> DevTools<W> {
         params: Value,
     ) -> Result<Value, BrowserError> {
         let id = self.send(session, method, params)?;
-        let until = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + RESPONSE_TIMEOUT;
         loop {
-            let Some(mut message) = self.hear(until)? else {
+            let Some(mut message) = self.receive(deadline)? else {
                 return Err(BrowserError::Browser(format!("no response to {method}")));
             };
             if message["id"] != id {
-                self.keep(message);
+                self.buffer_event(message);
             } else if let Some(error) = message["error"]["message"].as_str() {
                 return Err(BrowserError::Browser(format!("{method}: {error}")));
             } else {
@@ -82,45 +85,45 @@ impl<W: Write> DevTools<W> {
         }
     }
 
-    /// Returns the next event, or `None` after `wait`.
-    pub(super) fn next_event(&mut self, wait: Duration) -> Result<Option<Event>, BrowserError> {
-        let until = Instant::now() + wait;
+    /// Returns the next event, or `None` after `timeout`.
+    pub(super) fn next_event(&mut self, timeout: Duration) -> Result<Option<Event>, BrowserError> {
+        let deadline = Instant::now() + timeout;
         loop {
             if let Some(event) = self.events.pop_front() {
                 return Ok(Some(event));
             }
-            let Some(message) = self.hear(until)? else { return Ok(None) };
-            self.keep(message);
+            let Some(message) = self.receive(deadline)? else { return Ok(None) };
+            self.buffer_event(message);
         }
     }
 
     /// Buffers events; discards responses that no call awaits.
-    fn keep(&mut self, message: Value) {
+    fn buffer_event(&mut self, message: Value) {
         if let Ok(event) = serde_json::from_value(message) {
             self.events.push_back(event);
         }
     }
 
-    fn hear(&self, until: Instant) -> Result<Option<Value>, BrowserError> {
-        match self.from.recv_timeout(until.saturating_duration_since(Instant::now())) {
+    fn receive(&self, deadline: Instant) -> Result<Option<Value>, BrowserError> {
+        match self.messages.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(message) => Ok(Some(message)),
             Err(RecvTimeoutError::Timeout) => Ok(None),
-            Err(RecvTimeoutError::Disconnected) => Err(gone("the pipe is closed")),
+            Err(RecvTimeoutError::Disconnected) => Err(exit_error("the pipe is closed")),
         }
     }
 }
 
-fn gone(why: impl std::fmt::Display) -> BrowserError {
+fn exit_error(why: impl std::fmt::Display) -> BrowserError {
     BrowserError::Browser(format!("exited ({why})"))
 }
 
-fn read(mut from: impl Read, tell: &mpsc::Sender<Value>) {
-    let mut messages = Messages::default();
-    let mut piece = vec![0; 64 << 10];
-    // The end and an error mean the same: the browser has exited.
-    while let Ok(count @ 1..) = from.read(&mut piece) {
-        for message in messages.take(&piece[..count]) {
-            if tell.send(message).is_err() {
+fn read_messages(mut reader: impl Read, sender: &mpsc::Sender<Value>) {
+    let mut decoder = MessageDecoder::default();
+    let mut chunk = vec![0; 64 << 10];
+    // End of file and an error mean the same: the browser has exited.
+    while let Ok(count @ 1..) = reader.read(&mut chunk) {
+        for message in decoder.decode(&chunk[..count]) {
+            if sender.send(message).is_err() {
                 return;
             }
         }
@@ -129,22 +132,23 @@ fn read(mut from: impl Read, tell: &mpsc::Sender<Value>) {
 
 /// Reassembles messages from chunks.
 #[derive(Debug, Default)]
-struct Messages {
-    begun: Vec<u8>,
+struct MessageDecoder {
+    partial: Vec<u8>,
 }
 
-impl Messages {
-    /// Returns the messages that are complete now. Data that is not JSON is dropped: no call awaits it.
-    fn take(&mut self, piece: &[u8]) -> Vec<Value> {
+impl MessageDecoder {
+    /// Returns the messages that a chunk completes. Data that is not JSON is dropped: no call
+    /// awaits it.
+    fn decode(&mut self, chunk: &[u8]) -> Vec<Value> {
         let mut complete = Vec::new();
-        let mut rest = piece;
+        let mut rest = chunk;
         while let Some(end) = rest.iter().position(|&byte| byte == 0) {
-            self.begun.extend_from_slice(&rest[..end]);
-            complete.extend(serde_json::from_slice::<Value>(&self.begun));
-            self.begun.clear();
+            self.partial.extend_from_slice(&rest[..end]);
+            complete.extend(serde_json::from_slice::<Value>(&self.partial));
+            self.partial.clear();
             rest = &rest[end + 1..];
         }
-        self.begun.extend_from_slice(rest);
+        self.partial.extend_from_slice(rest);
         complete
     }
 }
@@ -156,43 +160,45 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_come_in_any_pieces() {
+    fn messages_are_reassembled_from_any_chunks() {
         let stream = b"{\"a\":1}\0{\"b\":\"\xc3\xa9\"}\0nonsense\0{\"c\":3}\0";
         let expected = [json!({"a": 1}), json!({"b": "é"}), json!({"c": 3})];
         for size in 1..=stream.len() {
-            let mut messages = Messages::default();
-            let all: Vec<_> = stream.chunks(size).flat_map(|piece| messages.take(piece)).collect();
-            assert_eq!(all, expected, "pieces of {size}");
-            assert!(messages.begun.is_empty());
+            let mut decoder = MessageDecoder::default();
+            let all: Vec<_> = stream.chunks(size).flat_map(|chunk| decoder.decode(chunk)).collect();
+            assert_eq!(all, expected, "chunks of {size}");
+            assert!(decoder.partial.is_empty());
         }
     }
 
-    fn talk(answers: &'static [u8]) -> DevTools<Vec<u8>> {
-        DevTools::new(Vec::new(), Cursor::new(answers)).unwrap()
+    fn devtools_with_input(input: &'static [u8]) -> DevTools<Vec<u8>> {
+        DevTools::new(Vec::new(), Cursor::new(input)).unwrap()
     }
 
     #[test]
-    fn an_answer_is_found_between_events() {
-        let mut talk = talk(
+    fn a_response_is_found_between_events() {
+        let mut devtools = devtools_with_input(
             b"{\"method\":\"Page.x\",\"params\":{\"n\":1},\"sessionId\":\"S\"}\0\
               {\"id\":1,\"result\":{\"ok\":true}}\0{\"method\":\"Page.y\"}\0",
         );
-        let answer = talk.call("S", "Page.enable", json!({})).unwrap();
-        assert_eq!(answer, json!({"ok": true}));
-        let sent = serde_json::from_slice::<Value>(&talk.to[..talk.to.len() - 1]).unwrap();
+        let response = devtools.call("S", "Page.enable", json!({})).unwrap();
+        assert_eq!(response, json!({"ok": true}));
+        let sent =
+            serde_json::from_slice::<Value>(&devtools.writer[..devtools.writer.len() - 1]).unwrap();
         assert_eq!(sent, json!({"id": 1, "method": "Page.enable", "params": {}, "sessionId": "S"}));
-        assert_eq!(talk.to.last(), Some(&0));
-        let event = talk.next_event(PATIENCE).unwrap().unwrap();
+        assert_eq!(devtools.writer.last(), Some(&0));
+        let event = devtools.next_event(RESPONSE_TIMEOUT).unwrap().unwrap();
         assert_eq!((event.method.as_str(), event.session_id.as_str()), ("Page.x", "S"));
-        assert_eq!(talk.next_event(PATIENCE).unwrap().unwrap().method, "Page.y");
-        assert!(talk.next_event(PATIENCE).is_err(), "the browser is gone");
+        assert_eq!(devtools.next_event(RESPONSE_TIMEOUT).unwrap().unwrap().method, "Page.y");
+        assert!(devtools.next_event(RESPONSE_TIMEOUT).is_err(), "the browser has exited");
     }
 
     #[test]
-    fn a_refusal_is_an_error_with_its_words() {
-        let mut talk =
-            talk(b"{\"id\":1,\"error\":{\"code\":-32000,\"message\":\"no such page\"}}\0");
-        let error = talk.call("", "Page.navigate", json!({})).unwrap_err().to_string();
+    fn an_error_response_keeps_its_text() {
+        let mut devtools = devtools_with_input(
+            b"{\"id\":1,\"error\":{\"code\":-32000,\"message\":\"no such page\"}}\0",
+        );
+        let error = devtools.call("", "Page.navigate", json!({})).unwrap_err().to_string();
         assert_eq!(error, "browser: Page.navigate: no such page");
     }
 }

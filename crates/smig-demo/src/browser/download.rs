@@ -19,15 +19,15 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::error::BrowserError;
-use super::material::{ADDRESS, BIG_FILE, ORIGIN_PORT};
+use super::files::{BIG_FILE, ORIGIN_PORT, SERVER_IP};
 
-/// Poll interval of the stop flag: a dropped download ends within this time.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Poll interval of the cancel flag: a dropped download ends within this time.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A running download. It ends on drop.
 pub(super) struct Download {
     bytes: Arc<AtomicU64>,
-    ended: Arc<AtomicBool>,
+    cancelled: Arc<AtomicBool>,
     thread: Option<HostThread<Result<(), String>>>,
 }
 
@@ -38,45 +38,45 @@ impl Download {
         proxy: SocketAddr,
         certificate: &str,
     ) -> Result<Self, BrowserError> {
-        let (bytes, ended) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-        let (count, end) = (Arc::clone(&bytes), Arc::clone(&ended));
+        let (bytes, cancelled) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (count, cancel) = (Arc::clone(&bytes), Arc::clone(&cancelled));
         let certificate = certificate.to_owned();
         let thread = host.run(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.map_err(shown)?.block_on(async {
-                let mut clock = tokio::time::interval(LOOK_EVERY);
+            runtime.map_err(to_text)?.block_on(async {
+                let mut interval = tokio::time::interval(POLL_INTERVAL);
                 let fetch = fetch(proxy, &certificate, &count);
                 tokio::pin!(fetch);
                 loop {
                     tokio::select! {
-                        ended = &mut fetch => return ended,
-                        _ = clock.tick() => if end.load(Ordering::Relaxed) { return Ok(()) },
+                        result = &mut fetch => return result,
+                        _ = interval.tick() => if cancel.load(Ordering::Relaxed) { return Ok(()) },
                     }
                 }
             })
         })?;
-        Ok(Self { bytes, ended, thread: Some(thread) })
+        Ok(Self { bytes, cancelled, thread: Some(thread) })
     }
 
-    /// Returns the bytes of its body so far.
+    /// Returns the number of body bytes received so far.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns an error if the download has ended.
+    /// Returns an error if the download has ended, which it must not.
     pub(super) fn check(&mut self) -> Result<(), BrowserError> {
         let Some(thread) = self.thread.take_if(|thread| thread.is_finished()) else {
             return Ok(());
         };
-        let ended = thread.join().map_err(|_| BrowserError::Panicked("download"))?;
-        let why = ended.err().unwrap_or_else(|| "it ended before the last page load".to_owned());
+        let result = thread.join().map_err(|_| BrowserError::Panicked("download"))?;
+        let why = result.err().unwrap_or_else(|| "it ended before the last page load".to_owned());
         Err(BrowserError::Download(why))
     }
 }
 
 impl Drop for Download {
     fn drop(&mut self) {
-        self.ended.store(true, Ordering::Relaxed);
+        self.cancelled.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             // The download is no longer needed, so its outcome does not matter.
             let _ = thread.join();
@@ -84,29 +84,29 @@ impl Drop for Download {
     }
 }
 
-fn shown(error: impl std::fmt::Display) -> String {
+fn to_text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
 async fn fetch(proxy: SocketAddr, certificate: &str, bytes: &AtomicU64) -> Result<(), String> {
-    let mut tcp = TcpStream::connect(proxy).await.map_err(shown)?;
-    open_tunnel(&mut tcp, &format!("{ADDRESS}:{ORIGIN_PORT}")).await.map_err(shown)?;
-    let name = ServerName::IpAddress(std::net::IpAddr::V4(ADDRESS).into());
-    let tls = connector(certificate)?.connect(name, tcp).await.map_err(shown)?;
-    let (mut sender, connection) = handshake(TokioIo::new(tls)).await.map_err(shown)?;
-    // Its errors are also those of the response.
+    let mut tcp = TcpStream::connect(proxy).await.map_err(to_text)?;
+    open_tunnel(&mut tcp, &format!("{SERVER_IP}:{ORIGIN_PORT}")).await.map_err(to_text)?;
+    let name = ServerName::IpAddress(std::net::IpAddr::V4(SERVER_IP).into());
+    let tls = connector(certificate)?.connect(name, tcp).await.map_err(to_text)?;
+    let (mut sender, connection) = handshake(TokioIo::new(tls)).await.map_err(to_text)?;
+    // Its errors also fail the response.
     tokio::spawn(connection);
     let request = Request::get(format!("/{BIG_FILE}"))
-        .header(http::header::HOST, ADDRESS.to_string())
+        .header(http::header::HOST, SERVER_IP.to_string())
         .body(Empty::<Bytes>::new())
-        .map_err(shown)?;
-    let response = sender.send_request(request).await.map_err(shown)?;
+        .map_err(to_text)?;
+    let response = sender.send_request(request).await.map_err(to_text)?;
     if response.status() != StatusCode::OK {
         return Err(format!("status {}", response.status()));
     }
     let mut body: Incoming = response.into_body();
     while let Some(frame) = body.frame().await {
-        let size = frame.map_err(shown)?.data_ref().map_or(0, Bytes::len);
+        let size = frame.map_err(to_text)?.data_ref().map_or(0, Bytes::len);
         bytes.fetch_add(size as u64, Ordering::Relaxed);
     }
     Ok(())
@@ -138,55 +138,55 @@ where
 }
 
 /// Sends a GET in cleartext to a server of a host, and returns the response.
-pub(super) fn get(host: &Host, at: SocketAddr, path: &str) -> Result<String, BrowserError> {
+pub(super) fn get(host: &Host, addr: SocketAddr, path: &str) -> Result<String, BrowserError> {
     let path = path.to_owned();
-    let asked = host.run(move || {
+    let thread = host.run(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.map_err(shown)?.block_on(async {
-            let tcp = TcpStream::connect(at).await.map_err(shown)?;
-            let (mut sender, connection) = handshake(TokioIo::new(tcp)).await.map_err(shown)?;
+        runtime.map_err(to_text)?.block_on(async {
+            let tcp = TcpStream::connect(addr).await.map_err(to_text)?;
+            let (mut sender, connection) = handshake(TokioIo::new(tcp)).await.map_err(to_text)?;
             tokio::spawn(connection);
             let request = Request::get(path)
-                .header(http::header::HOST, at.to_string())
+                .header(http::header::HOST, addr.to_string())
                 .body(Empty::<Bytes>::new())
-                .map_err(shown)?;
-            let response = sender.send_request(request).await.map_err(shown)?;
-            let body = response.into_body().collect().await.map_err(shown)?.to_bytes();
+                .map_err(to_text)?;
+            let response = sender.send_request(request).await.map_err(to_text)?;
+            let body = response.into_body().collect().await.map_err(to_text)?.to_bytes();
             Ok(String::from_utf8_lossy(&body).into_owned())
         })
     })?;
-    let answer: Result<String, String> =
-        asked.join().map_err(|_| BrowserError::Panicked("host"))?;
-    answer.map_err(|why| BrowserError::Io(io::Error::other(format!("{at}: {why}"))))
+    let result: Result<String, String> =
+        thread.join().map_err(|_| BrowserError::Panicked("host"))?;
+    result.map_err(|why| BrowserError::Io(io::Error::other(format!("{addr}: {why}"))))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn answered(answer: &'static str) -> (io::Result<()>, String) {
+    fn open_with_response(response: &'static str) -> (io::Result<()>, String) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
-            let (mut near, mut far) = tokio::io::duplex(1 << 10);
-            far.write_all(answer.as_bytes()).await.unwrap();
-            let opened = open_tunnel(&mut near, "10.0.0.1:443").await;
-            drop(far);
-            let mut rest = String::new();
-            near.read_to_string(&mut rest).await.unwrap();
-            (opened, rest)
+            let (mut client, mut proxy) = tokio::io::duplex(1 << 10);
+            proxy.write_all(response.as_bytes()).await.unwrap();
+            let result = open_tunnel(&mut client, "10.0.0.1:443").await;
+            drop(proxy);
+            let mut remaining = String::new();
+            client.read_to_string(&mut remaining).await.unwrap();
+            (result, remaining)
         })
     }
 
     #[test]
-    fn what_comes_behind_the_proxys_answer_is_the_tunnels() {
-        let (opened, rest) = answered("HTTP/1.1 200 OK\r\nvia: x\r\n\r\nTLS!");
-        opened.unwrap();
-        assert_eq!(rest, "TLS!");
+    fn bytes_after_the_proxys_response_belong_to_the_tunnel() {
+        let (result, remaining) = open_with_response("HTTP/1.1 200 OK\r\nvia: x\r\n\r\nTLS!");
+        result.unwrap();
+        assert_eq!(remaining, "TLS!");
     }
 
     #[test]
-    fn a_proxy_that_refuses_is_an_error() {
-        let (opened, _) = answered("HTTP/1.1 502 Bad Gateway\r\n\r\n");
-        assert!(opened.unwrap_err().to_string().contains("502"));
+    fn a_refused_tunnel_is_an_error() {
+        let (result, _) = open_with_response("HTTP/1.1 502 Bad Gateway\r\n\r\n");
+        assert!(result.unwrap_err().to_string().contains("502"));
     }
 }

@@ -23,20 +23,20 @@ pub enum BrowserError {
     Browser(String),
     /// A page did not load completely.
     #[error("the page did not load completely: {0}")]
-    NotWhole(String),
-    /// A program of ours did not start.
+    Incomplete(String),
+    /// A `smig` program did not start.
     #[error(transparent)]
     Program(#[from] ServerError),
-    /// A program of ours ended.
+    /// A `smig` program ended.
     #[error("{0}")]
     ProgramEnded(String),
     /// The download beside the page failed.
     #[error("the download failed: {0}")]
     Download(String),
-    /// An error of files, threads, or of displaying events.
+    /// Reading or writing files, starting threads, or displaying events failed.
     #[error("the measurement cannot continue: {0}")]
     Io(#[from] io::Error),
-    /// Keys or certificates could not be made.
+    /// Keys or certificates could not be generated.
     #[error("cannot generate a certificate: {0}")]
     Certificate(#[from] rcgen::Error),
     /// The operator stopped it.

@@ -2,7 +2,9 @@
 
 use smig_link::LinkSpec;
 
-use super::data::{BrowserResult, BrowserSetup, Frame, PageLoad, TileTiming, Timing, VariantRun};
+use super::data::{
+    BrowserResult, BrowserSetup, Frame, NavigationTiming, PageLoad, TileTiming, VariantRun,
+};
 use crate::demo::fixtures::link_report;
 use crate::demo::{BackgroundLoad, Variant};
 
@@ -21,13 +23,13 @@ pub fn result() -> BrowserResult {
         program: "smig 0.1.0".into(),
         kernel: "Linux 6.18".into(),
     };
-    let run = |variant, beside: [f64; 3], moves, rate| VariantRun {
+    let run = |variant, beside: [f64; 3], migrations, rate| VariantRun {
         loads: [610.0, 640.0, 620.0]
             .map(|took| page(BackgroundLoad::Unloaded, took))
             .into_iter()
             .chain(beside.map(|took| page(BackgroundLoad::BigFile, took)))
             .collect(),
-        moves,
+        migrations,
         download_mbit_per_s: Some(rate),
         link: Some(link_report()),
         ..VariantRun::new(variant)
@@ -39,9 +41,9 @@ pub fn result() -> BrowserResult {
     BrowserResult { setup, runs }
 }
 
-/// A page load: tiles arrive evenly from a third of the time on; the display changes eight times.
+/// A page load: tiles arrive evenly during the last two thirds; the display changes eight times.
 fn page(load: BackgroundLoad, took: f64) -> PageLoad {
-    let timing = Timing {
+    let timing = NavigationTiming {
         connect_start_ms: 5.0,
         secure_connection_start_ms: took * 0.1,
         connect_end_ms: took * 0.2,

@@ -16,9 +16,9 @@ mod devtools;
 mod download;
 mod drive;
 mod error;
+mod files;
 #[doc(hidden)]
 pub mod fixtures;
-mod material;
 mod mosaic;
 mod page;
 mod programs;
@@ -29,11 +29,12 @@ mod visit;
 
 pub use chromium::find as find_browser;
 pub use data::{
-    BrowserEvent, BrowserResult, BrowserSetup, Frame, PageLoad, TileTiming, Timing, VariantRun,
+    BrowserEvent, BrowserResult, BrowserSetup, Frame, NavigationTiming, PageLoad, TileTiming,
+    VariantRun,
 };
 pub use drive::{BrowserOptions, check, drive};
 pub use error::BrowserError;
 pub use mosaic::{Mosaic, Tile};
 pub use page::{render_html, render_json};
-pub use summary::{LoadSummary, findings, render_text, scene, summaries};
+pub use summary::{LoadSummary, describe_setup, findings, render_text, summaries};
 pub use svg_file::render_svg;

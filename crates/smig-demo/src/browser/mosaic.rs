@@ -1,7 +1,7 @@
 //! The mosaic: one image, cut into many small files, like the pages that motivated HTTP/2.
 //!
-//! The same bytes on every machine: integer and basic floating-point arithmetic only, and an encoder
-//! of a fixed version.
+//! Its bytes are the same on every machine: it uses only integer and basic floating-point
+//! arithmetic and an encoder of a fixed version.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,16 +12,16 @@ use std::path::Path;
 const COLUMNS: usize = 18;
 const ROWS: usize = 13;
 /// Side of a tile in pixels.
-pub(super) const SIDE: usize = 32;
+pub(super) const TILE_SIDE: usize = 32;
 
 /// The page's size in pixels.
-pub(super) const WIDTH: usize = COLUMNS * SIDE;
-pub(super) const HEIGHT: usize = ROWS * SIDE;
+pub(super) const WIDTH: usize = COLUMNS * TILE_SIDE;
+pub(super) const HEIGHT: usize = ROWS * TILE_SIDE;
 
 /// Centre and width of the image's part of the Mandelbrot set.
 const CENTRE: (f64, f64) = (-0.743, 0.131);
 const SPAN: f64 = 0.012;
-const MOST_STEPS: usize = 400;
+const MAX_STEPS: usize = 400;
 
 /// One small file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,9 +49,9 @@ impl Mosaic {
     pub fn draw() -> io::Result<Self> {
         let mut tiles = Vec::with_capacity(COLUMNS * ROWS);
         for index in 0..COLUMNS * ROWS {
-            let (left, top) = (index % COLUMNS * SIDE, index / COLUMNS * SIDE);
+            let (left, top) = (index % COLUMNS * TILE_SIDE, index / COLUMNS * TILE_SIDE);
             let name = format!("{index:03}.png");
-            tiles.push(Tile { name, png: encode(&shades(left, top))? });
+            tiles.push(Tile { name, png: encode(&tile_shades(left, top))? });
         }
         Ok(Self { html: html(&tiles), tiles })
     }
@@ -62,20 +62,20 @@ impl Mosaic {
         self.tiles.iter().map(|tile| tile.png.len() as u64).sum()
     }
 
-    /// Writes the mosaic to a directory.
+    /// Writes page and tiles to a directory.
     ///
     /// # Errors
     /// The directory cannot be written.
-    pub fn write(&self, folder: &Path) -> io::Result<()> {
-        fs::write(folder.join("index.html"), &self.html)?;
-        self.tiles.iter().try_for_each(|tile| fs::write(folder.join(&tile.name), &tile.png))
+    pub fn write(&self, directory: &Path) -> io::Result<()> {
+        fs::write(directory.join("index.html"), &self.html)?;
+        self.tiles.iter().try_for_each(|tile| fs::write(directory.join(&tile.name), &tile.png))
     }
 }
 
 /// Returns a tile's colours, one byte per pixel.
-fn shades(left: usize, top: usize) -> Vec<u8> {
-    let pixel = |index: usize| shade(left + index % SIDE, top + index / SIDE);
-    (0..SIDE * SIDE).map(pixel).collect()
+fn tile_shades(left: usize, top: usize) -> Vec<u8> {
+    let pixel = |index: usize| shade(left + index % TILE_SIDE, top + index / TILE_SIDE);
+    (0..TILE_SIDE * TILE_SIDE).map(pixel).collect()
 }
 
 /// Returns 0 inside the set, otherwise one of 15 bands.
@@ -86,7 +86,7 @@ fn shade(x: usize, y: usize) -> u8 {
         CENTRE.1 + (y as f64 - HEIGHT as f64 / 2.0) * scale,
     );
     let (mut a, mut b) = (0.0_f64, 0.0_f64);
-    for step in 0..MOST_STEPS {
+    for step in 0..MAX_STEPS {
         let (a2, b2) = (a * a, b * b);
         if a2 + b2 > 16.0 {
             // Bands widen where the number of steps is large.
@@ -120,7 +120,7 @@ const PALETTE: [[u8; 3]; 16] = [
 
 fn encode(shades: &[u8]) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
-    let mut encoder = png::Encoder::new(&mut out, SIDE as u32, SIDE as u32);
+    let mut encoder = png::Encoder::new(&mut out, TILE_SIDE as u32, TILE_SIDE as u32);
     encoder.set_color(png::ColorType::Indexed);
     encoder.set_depth(png::BitDepth::Four);
     encoder.set_palette(PALETTE.concat());
@@ -137,13 +137,16 @@ fn html(tiles: &[Tile]) -> String {
     let mut html = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Mosaic</title>\
          <link rel=\"icon\" href=\"data:,\"><style>body{{margin:0;background:#dde2e8}}\
-         main{{display:grid;grid-template-columns:repeat({COLUMNS},{SIDE}px)}}img{{display:block}}\
+         main{{display:grid;grid-template-columns:repeat({COLUMNS},{TILE_SIDE}px)}}img{{display:block}}\
          </style><main>"
     );
     for tile in tiles {
         // Writing to a string does not fail.
-        let _ =
-            write!(html, "<img src=\"{}\" width=\"{SIDE}\" height=\"{SIDE}\" alt=\"\">", tile.name);
+        let _ = write!(
+            html,
+            "<img src=\"{}\" width=\"{TILE_SIDE}\" height=\"{TILE_SIDE}\" alt=\"\">",
+            tile.name
+        );
     }
     html + "</main>\n"
 }
@@ -153,11 +156,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mosaic_is_always_the_same_and_has_its_models_size() {
+    fn the_mosaic_is_deterministic_and_about_100_kb() {
         let mosaic = Mosaic::draw().unwrap();
         assert_eq!(mosaic, Mosaic::draw().unwrap());
         assert_eq!(mosaic.tiles.len(), 234);
-        // Like the first such page: 230 objects, slightly more than a second at 780 kbit/s.
+        // Slightly more than a second at 780 kbit/s.
         assert!((70_000..120_000).contains(&mosaic.tiles_bytes()), "{}", mosaic.tiles_bytes());
         for tile in &mosaic.tiles {
             assert!((80..1_000).contains(&tile.png.len()), "{}: {}", tile.name, tile.png.len());
@@ -166,22 +169,22 @@ mod tests {
     }
 
     #[test]
-    fn tiles_are_pictures_of_what_was_drawn() {
+    fn tiles_decode_to_the_drawn_pixels() {
         let mosaic = Mosaic::draw().unwrap();
         for (index, tile) in mosaic.tiles.iter().enumerate().step_by(50) {
             let decoder = png::Decoder::new(io::Cursor::new(&tile.png));
             let mut reader = decoder.read_info().unwrap();
             assert_eq!((reader.info().width, reader.info().height), (32, 32));
-            let mut packed = vec![0; SIDE * SIDE / 2];
+            let mut packed = vec![0; TILE_SIDE * TILE_SIDE / 2];
             reader.next_frame(&mut packed).unwrap();
-            let drawn = shades(index % COLUMNS * SIDE, index / COLUMNS * SIDE);
+            let expected = tile_shades(index % COLUMNS * TILE_SIDE, index / COLUMNS * TILE_SIDE);
             let unpacked: Vec<u8> = packed.iter().flat_map(|&two| [two >> 4, two & 15]).collect();
-            assert_eq!(unpacked, drawn);
+            assert_eq!(unpacked, expected);
         }
     }
 
     #[test]
-    fn the_picture_shows_something() {
+    fn every_colour_occurs_in_the_picture() {
         let all: Vec<u8> = (0..HEIGHT).flat_map(|y| (0..WIDTH).map(move |x| shade(x, y))).collect();
         for band in 0..16 {
             assert!(all.iter().filter(|&&shade| shade == band).count() > 100, "band {band}");

@@ -36,7 +36,7 @@ pub fn render_html(result: &BrowserResult) -> String {
     let summaries = summary::summaries(result);
     let rows = strip::rows(result);
     let mut page = Page::new("A page beside a big download");
-    page.lead(&summary::scene(&result.setup));
+    page.lead(&summary::describe_setup(&result.setup));
     page.bars("Median time until the page has loaded, by Navigation Timing", &bars(&summaries));
     for sentence in summary::findings(&summaries) {
         page.paragraph(&sentence);
@@ -53,7 +53,7 @@ pub fn render_html(result: &BrowserResult) -> String {
         "Images received completely, by Resource Timing, in the median load of each kind.",
     );
     page.heading("In numbers");
-    page.table(&summary::numbers(&summaries));
+    page.table(&summary::summary_table(&summaries));
     page.heading("How it was measured");
     page.facts(&facts(result));
     page.finish()
@@ -64,7 +64,7 @@ fn bars(summaries: &[LoadSummary]) -> Vec<Bar> {
         let text = summary::seconds(value);
         Bar { name: name.to_owned(), value, text, colour }
     };
-    let alone = summary::alone(summaries);
+    let alone = summary::median_alone(summaries);
     let mut bars: Vec<_> =
         alone.map(|ms| bar("nothing else on the link", ms, Colour::Slate)).into_iter().collect();
     bars.extend(summaries.iter().filter_map(|summary| {
@@ -113,29 +113,29 @@ const FILM_STYLE: &str = "\
 
 /// Plots the number of loaded tiles over time.
 fn arrivals(rows: &[Row<'_>], width: f64) -> Figure {
-    let most = rows.iter().map(|row| row.page.took_ms()).fold(0.0, f64::max) / 1e3;
+    let end_s = rows.iter().map(|row| row.page.took_ms()).fold(0.0, f64::max) / 1e3;
     let layer = |row: &Row<'_>| {
         let mut ends: Vec<f64> = row.page.tiles.iter().map(|tile| tile.end_ms / 1e3).collect();
         ends.sort_by(f64::total_cmp);
         let count = ends.len() as f64;
         let steps = ends.iter().enumerate().map(|(index, &end)| (end, (index + 1) as f64));
-        let steps = [(0.0, 0.0)].into_iter().chain(steps).chain([(most, count)]).collect();
+        let steps = [(0.0, 0.0)].into_iter().chain(steps).chain([(end_s, count)]).collect();
         Layer {
             name: row.title().to_owned(),
             colour: row.variant.map_or(Colour::Slate, colour),
             shape: Shape::Steps(steps),
         }
     };
-    let all = rows.iter().map(|row| row.page.tiles.len()).max().unwrap_or(0);
+    let tiles = rows.iter().map(|row| row.page.tiles.len()).max().unwrap_or(0);
     Figure {
         title: "Images received over time".into(),
         description: "One line for the page alone, and one for each variant during the download."
             .into(),
         width,
-        x: Axis::linear(most, "s"),
+        x: Axis::linear(end_s, "s"),
         panels: vec![Panel {
             title: "Images received".into(),
-            y: Axis::linear(all as f64, ""),
+            y: Axis::linear(tiles as f64, ""),
             height: 200.0,
             layers: rows.iter().map(layer).collect(),
             rules: Vec::new(),
@@ -203,26 +203,26 @@ mod tests {
     use smig_chart::html::assert_balanced;
 
     #[test]
-    fn the_page_is_whole_and_stands_alone() {
+    fn the_page_is_well_formed_and_self_contained() {
         let mut result = fixtures::result();
         let html = render_html(&result);
         assert_balanced(&html);
-        assert_eq!(html.matches("data:image/jpeg;base64,").count(), 3 * strip::MOMENTS);
-        for outside in ["<script", "src=\"http", "href=", "url(", "@import", "NaN"] {
-            assert!(!html.contains(outside), "{outside}");
+        assert_eq!(html.matches("data:image/jpeg;base64,").count(), 3 * strip::FRAMES_PER_ROW);
+        for external in ["<script", "src=\"http", "href=", "url(", "@import", "NaN"] {
+            assert!(!html.contains(external), "{external}");
         }
         result.runs.clear();
         assert_balanced(&render_html(&result));
     }
 
     #[test]
-    fn the_document_has_numbers_and_no_pictures() {
+    fn json_contains_the_numbers_but_no_frames() {
         let text = render_json(&fixtures::result());
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(json["summary"][1]["median_ms"], 720.0);
         assert_eq!(json["runs"][0]["loads"][0]["tiles"][0]["bytes"], 427);
         assert!(!text.contains("/9j/"));
-        let again: BrowserResult = serde_json::from_str(&text).unwrap();
-        assert_eq!(summary::summaries(&again), summary::summaries(&fixtures::result()));
+        let parsed: BrowserResult = serde_json::from_str(&text).unwrap();
+        assert_eq!(summary::summaries(&parsed), summary::summaries(&fixtures::result()));
     }
 }

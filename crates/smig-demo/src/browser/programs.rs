@@ -1,5 +1,5 @@
-//! The `smig` programs around the browser: web server and gateway in one host, agent in the other.
-//! They are started as the lab starts the servers of a scenario.
+//! The `smig` processes that the browser uses: web server and gateway in one host, agent in the
+//! other. They are started in the same way as the servers of a scenario.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -8,19 +8,19 @@ use smig_lab::servers::{Launch, ProcessOptions, ServerProcess};
 use smig_testbed::netns::Testbed;
 
 use super::error::BrowserError;
-use super::material::{ADDRESS, BrowserFiles, GATEWAY_PORT, ORIGIN_PORT, PROXY};
+use super::files::{BrowserFiles, GATEWAY_PORT, ORIGIN_PORT, PROXY_ADDR, SERVER_IP};
 use crate::demo::Variant;
 
-/// All programs between the page and the browser; they are killed on drop.
+/// Web server, gateway and agent; they are killed on drop.
 pub(super) struct Programs {
     /// In the order of their start.
-    running: Vec<ServerProcess>,
+    processes: Vec<ServerProcess>,
 }
 
-/// Returns how to start `smig SUBCOMMAND`, which will listen on `address`.
+/// Returns the command line of `smig SUBCOMMAND`, which will listen on `address`.
 fn launch(
     smig: &Path,
-    material: &BrowserFiles,
+    browser_files: &BrowserFiles,
     subcommand: &str,
     arguments: &[String],
     address: SocketAddr,
@@ -36,7 +36,7 @@ fn launch(
         files: Vec::new(),
         address,
         bind_addr: address,
-        log: material.log_of(subcommand),
+        log: browser_files.log_of(subcommand),
         backends: Vec::new(),
         process: ProcessOptions::default(),
     }
@@ -47,42 +47,46 @@ impl Programs {
     pub(super) fn start(
         testbed: &Testbed,
         smig: &Path,
-        material: &BrowserFiles,
+        browser_files: &BrowserFiles,
         variant: Variant,
     ) -> Result<Self, BrowserError> {
         let (server, client) = (testbed.server(), testbed.client());
-        let at = |address: Ipv4Addr, port: u16| SocketAddr::from((address, port));
-        let text = |path: &Path| path.display().to_string();
+        let socket_addr = |address: Ipv4Addr, port: u16| SocketAddr::from((address, port));
+        let path_text = |path: &Path| path.display().to_string();
         let flags = |flags: &[&str]| flags.iter().map(|&flag| flag.to_owned()).collect::<Vec<_>>();
-        let (certificate, key) = (text(&material.certificate_file()), text(&material.key_file()));
+        let (certificate, key) =
+            (path_text(&browser_files.certificate_file()), path_text(&browser_files.key_file()));
 
-        let address = at(ADDRESS, ORIGIN_PORT);
-        let (site, listen) = (text(&material.site()), address.to_string());
+        let address = socket_addr(SERVER_IP, ORIGIN_PORT);
+        let (site, listen) = (path_text(&browser_files.document_root()), address.to_string());
         let origin =
             flags(&[&site, "--quiet", "--listen", &listen, "--cert", &certificate, "--key", &key]);
-        let origin = launch(smig, material, "serve", &origin, address);
+        let origin = launch(smig, browser_files, "serve", &origin, address);
 
-        let settings = text(&material.gateway_settings(variant)?);
+        let settings = path_text(&browser_files.write_gateway_settings(variant)?);
         let gateway = flags(&["--config", &settings]);
-        let gateway = launch(smig, material, "gateway", &gateway, at(ADDRESS, GATEWAY_PORT));
+        let gateway =
+            launch(smig, browser_files, "gateway", &gateway, socket_addr(SERVER_IP, GATEWAY_PORT));
 
-        let address = at(PROXY.0, PROXY.1);
-        let (via, listen) = (format!("https://{ADDRESS}:{GATEWAY_PORT}"), address.to_string());
-        let token = text(&material.token_file());
+        let address = socket_addr(PROXY_ADDR.0, PROXY_ADDR.1);
+        let (via, listen) = (format!("https://{SERVER_IP}:{GATEWAY_PORT}"), address.to_string());
+        let token = path_text(&browser_files.token_file());
         let mut agent = flags(&["--via", &via, "--cacert", &certificate, "--token-file", &token]);
         agent.extend(flags(&["--listen", &listen]));
         if variant != Variant::Smig {
             agent.push("--no-migrate".to_owned());
         }
-        let agent = launch(smig, material, "agent", &agent, address);
+        let agent = launch(smig, browser_files, "agent", &agent, address);
 
-        let all = [(origin, server), (gateway, server), (agent, client)];
-        let running = all.iter().map(|(launch, host)| launch.start(host, smig));
-        Ok(Self { running: running.collect::<Result<_, _>>()? })
+        let launches = [(origin, server), (gateway, server), (agent, client)];
+        let processes = launches.iter().map(|(launch, host)| launch.start(host, smig));
+        Ok(Self { processes: processes.collect::<Result<_, _>>()? })
     }
 
     /// Returns an error if one of the programs has ended.
     pub(super) fn check(&self) -> Result<(), BrowserError> {
-        self.running.iter().try_for_each(|one| one.check().map_err(BrowserError::ProgramEnded))
+        self.processes
+            .iter()
+            .try_for_each(|process| process.check().map_err(BrowserError::ProgramEnded))
     }
 }

@@ -1,10 +1,10 @@
-//! The rows of frames to show: which page loads, at which moments.
+//! The rows of frames to show: selects page loads and moments.
 
 use super::data::{BrowserResult, PageLoad};
 use crate::demo::{BackgroundLoad, Variant};
 
 /// Number of frames in a row.
-pub(super) const MOMENTS: usize = 4;
+pub(super) const FRAMES_PER_ROW: usize = 4;
 
 /// One page load to show.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +29,8 @@ impl Row<'_> {
     }
 }
 
-/// Returns the rows: first the page alone, by the first variant; then each variant beside the download.
+/// Returns the rows: first the page alone, with the first variant; then each variant beside the
+/// download.
 pub(super) fn rows(result: &BrowserResult) -> Vec<Row<'_>> {
     let alone = result.runs.first().and_then(|run| run.median(BackgroundLoad::Unloaded));
     let beside = result.runs.iter().filter_map(|run| {
@@ -39,7 +40,7 @@ pub(super) fn rows(result: &BrowserResult) -> Vec<Row<'_>> {
 }
 
 /// Returns moments in ms, each twice the previous one; at the last one all pages have loaded.
-pub(super) fn moments(rows: &[Row<'_>]) -> [f64; MOMENTS] {
+pub(super) fn moments(rows: &[Row<'_>]) -> [f64; FRAMES_PER_ROW] {
     let slowest = rows.iter().map(|row| row.page.took_ms()).fold(0.0, f64::max);
     let mut last = 250.0;
     while last < slowest {
@@ -54,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_picture_shows_whole_pages() {
+    fn the_last_frames_show_complete_pages() {
         let result = fixtures::result();
         let rows = rows(&result);
         let titles: Vec<_> = rows.iter().map(Row::title).collect();
@@ -69,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_shown_last_is_shown_still() {
+    fn the_last_frame_remains_displayed() {
         let result = fixtures::result();
         let page = &result.runs[0].loads[0];
         let last = page.frames.last().unwrap();

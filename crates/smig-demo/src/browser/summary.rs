@@ -14,22 +14,23 @@ use crate::demo::{BackgroundLoad, Variant, wrap};
 pub struct LoadSummary {
     /// The variant.
     pub variant: Variant,
-    /// Median of the page loads without concurrent load, in ms.
+    /// Median of the page loads without a download, in ms.
     pub alone_ms: Option<f64>,
     /// Number of page loads beside the download.
     pub loads: usize,
     /// Their median, in ms.
     pub median_ms: Option<f64>,
-    /// The minimum of them, in ms.
+    /// Their minimum, in ms.
     pub min_ms: Option<f64>,
-    /// The maximum of them, in ms.
+    /// Their maximum, in ms.
     pub max_ms: Option<f64>,
-    /// Median time from the beginning of the navigation to the page's first byte, beside the download, in ms.
+    /// Median time from the beginning of the navigation to the page's first byte, beside the
+    /// download, in ms.
     pub first_byte_ms: Option<f64>,
     /// Rate of the download meanwhile, in Mbit/s.
     pub download_mbit_per_s: Option<f64>,
-    /// Number of migrated streams.
-    pub moves: u64,
+    /// Number of stream migrations.
+    pub migrations: u64,
     /// Number of problems.
     pub problems: usize,
 }
@@ -41,9 +42,9 @@ pub fn summaries(result: &BrowserResult) -> Vec<LoadSummary> {
 }
 
 fn summarise(run: &VariantRun) -> LoadSummary {
-    let times = |load, of: fn(&PageLoad) -> f64| {
+    let times = |load, value: fn(&PageLoad) -> f64| {
         let loads = run.loads.iter().filter(|page| page.load == load);
-        sorted_finite(&loads.map(of).collect::<Vec<_>>())
+        sorted_finite(&loads.map(value).collect::<Vec<_>>())
     };
     let beside = times(BackgroundLoad::BigFile, PageLoad::took_ms);
     LoadSummary {
@@ -58,19 +59,19 @@ fn summarise(run: &VariantRun) -> LoadSummary {
             0.5,
         ),
         download_mbit_per_s: run.download_mbit_per_s,
-        moves: run.moves,
+        migrations: run.migrations,
         problems: run.problems.len(),
     }
 }
 
-/// Returns the median of all variants' medians without load, which differ only by noise.
-pub(super) fn alone(summaries: &[LoadSummary]) -> Option<f64> {
+/// Returns the median of the variants' medians without a download, which differ only by noise.
+pub(super) fn median_alone(summaries: &[LoadSummary]) -> Option<f64> {
     quantile(&sorted_finite(&summaries.iter().filter_map(|s| s.alone_ms).collect::<Vec<_>>()), 0.5)
 }
 
 /// Describes the measurement in one sentence.
 #[must_use]
-pub fn scene(setup: &BrowserSetup) -> String {
+pub fn describe_setup(setup: &BrowserSetup) -> String {
     format!(
         "Chromium loads a page of {} images ({} in total) while a big file downloads, both through \
          one agent and one gateway, over an emulated link: {}.",
@@ -88,7 +89,7 @@ pub(super) fn seconds(millis: f64) -> String {
 /// Returns the findings as sentences; they follow the numbers, whichever variant is ahead.
 #[must_use]
 pub fn findings(summaries: &[LoadSummary]) -> Vec<String> {
-    let alone = alone(summaries);
+    let alone = median_alone(summaries);
     let mut sentences = Vec::new();
     if let Some(alone) = alone {
         let text =
@@ -103,7 +104,7 @@ pub fn findings(summaries: &[LoadSummary]) -> Vec<String> {
         let with = match summary.variant {
             Variant::PlainHttp2 => "plain HTTP/2",
             Variant::NotsentLowat => "TCP_NOTSENT_LOWAT",
-            Variant::Smig if summary.moves > 0 => {
+            Variant::Smig if summary.migrations > 0 => {
                 "SMig, where the download migrated to a connection of its own"
             }
             Variant::Smig => "SMig, but without a migration",
@@ -124,7 +125,7 @@ pub fn findings(summaries: &[LoadSummary]) -> Vec<String> {
 }
 
 /// Returns the final table.
-pub(super) fn numbers(summaries: &[LoadSummary]) -> Table {
+pub(super) fn summary_table(summaries: &[LoadSummary]) -> Table {
     let columns = [
         ("", Align::Left),
         ("alone", Align::Right),
@@ -140,14 +141,14 @@ pub(super) fn numbers(summaries: &[LoadSummary]) -> Table {
     let rate = |value: Option<f64>| value.map_or_else(|| "–".into(), |v| format!("{v:.1} Mb/s"));
     let row = |s: &LoadSummary| {
         vec![
-            s.variant.short().to_owned(),
+            s.variant.short_title().to_owned(),
             time(s.alone_ms),
             time(s.median_ms),
             time(s.min_ms),
             time(s.max_ms),
             time(s.first_byte_ms),
             rate(s.download_mbit_per_s),
-            s.moves.to_string(),
+            s.migrations.to_string(),
         ]
     };
     Table {
@@ -156,21 +157,22 @@ pub(super) fn numbers(summaries: &[LoadSummary]) -> Table {
     }
 }
 
-/// Lateness that affects measurements of a round trip of tens of milliseconds.
-const LATE_MS: f64 = 2.0;
+/// Maximum lateness of packets that does not affect measurements of a round trip of tens of
+/// milliseconds.
+const MAX_LATENESS_MS: f64 = 2.0;
 
 /// Returns problems, and reasons why the numbers may not reflect the link alone.
 pub(super) fn warnings(result: &BrowserResult) -> Vec<String> {
     let mut warnings = Vec::new();
     for run in &result.runs {
         warnings.extend(run.problems.iter().map(|problem| format!("{}: {problem}", run.variant)));
-        let late = run.link.map_or(0.0, |link| millis::of(link.lateness.p99));
-        if late > LATE_MS {
+        let lateness_ms = run.link.map_or(0.0, |link| millis::of(link.lateness.p99));
+        if lateness_ms > MAX_LATENESS_MS {
             warnings.push(format!(
                 "{}: the machine was overloaded: one packet in a hundred was over {} ms late. \
                  Measure again on an idle machine before relying on small differences.",
                 run.variant,
-                format_number(late)
+                format_number(lateness_ms)
             ));
         }
     }
@@ -181,7 +183,7 @@ pub(super) fn warnings(result: &BrowserResult) -> Vec<String> {
 #[must_use]
 pub fn render_text(result: &BrowserResult) -> String {
     let summaries = summaries(result);
-    let mut out = table::to_text(&numbers(&summaries));
+    let mut out = table::to_text(&summary_table(&summaries));
     for sentence in findings(&summaries).into_iter().chain(warnings(result)) {
         out.push('\n');
         out.push_str(&wrap(&sentence, 79));
@@ -197,12 +199,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_alone_and_beside_the_download_are_told_apart() {
+    fn pages_alone_and_beside_the_download_are_summarised_separately() {
         let summaries = summaries(&fixtures::result());
         let [plain, smig] = &summaries[..] else { panic!("two variants") };
         assert_eq!((plain.alone_ms, plain.loads, plain.median_ms), (Some(620.0), 3, Some(3_200.0)));
-        assert_eq!((smig.min_ms, smig.max_ms, smig.moves), (Some(700.0), Some(760.0), 1));
-        assert_eq!(alone(&summaries), Some(620.0));
+        assert_eq!((smig.min_ms, smig.max_ms, smig.migrations), (Some(700.0), Some(760.0), 1));
+        assert_eq!(median_alone(&summaries), Some(620.0));
     }
 
     #[test]
@@ -210,14 +212,14 @@ mod tests {
         let result = fixtures::result();
         let text = render_text(&result);
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
-        insta::assert_snapshot!(format!("{}\n\n{text}", scene(&result.setup)));
+        insta::assert_snapshot!(format!("{}\n\n{text}", describe_setup(&result.setup)));
     }
 
     #[test]
-    fn what_went_wrong_is_said() {
+    fn problems_and_lateness_are_reported() {
         let mut result = fixtures::result();
         assert!(warnings(&result).is_empty());
-        result.runs[1].moves = 0;
+        result.runs[1].migrations = 0;
         result.runs[1].problems.push("Something broke.".into());
         if let Some(link) = &mut result.runs[0].link {
             link.lateness.p99 = Duration::from_millis(7);

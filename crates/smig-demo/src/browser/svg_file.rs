@@ -8,19 +8,19 @@ use smig_chart::svg::{STYLE, with_colour_fallbacks};
 
 use super::data::BrowserResult;
 use super::mosaic::{HEIGHT, WIDTH};
-use super::strip::{self, MOMENTS, Row};
-use super::summary::{scene, seconds};
+use super::strip::{self, FRAMES_PER_ROW, Row};
+use super::summary::{describe_setup, seconds};
 
 const MARGIN: f64 = 12.0;
 const GAP: f64 = 12.0;
-/// Size of one frame.
-const WIDE: f64 = 200.0;
-const HIGH: f64 = WIDE * HEIGHT as f64 / WIDTH as f64;
+/// Width and height of one frame.
+const FRAME_WIDTH: f64 = 200.0;
+const FRAME_HEIGHT: f64 = FRAME_WIDTH * HEIGHT as f64 / WIDTH as f64;
 /// Height above a row, for its name, and below it, for moments and counts.
-const HEAD: f64 = 30.0;
-const FOOT: f64 = 24.0;
+const ROW_HEAD_HEIGHT: f64 = 30.0;
+const ROW_FOOT_HEIGHT: f64 = 24.0;
 /// Height below all rows, for the caption in two lines.
-const SCENE: f64 = 40.0;
+const CAPTION_HEIGHT: f64 = 40.0;
 
 /// Renders the result as a standalone SVG file that follows the reader's light or dark scheme.
 #[must_use]
@@ -30,18 +30,19 @@ pub fn render_svg(result: &BrowserResult) -> String {
     let mut body = String::new();
     let mut top = MARGIN;
     for row in &rows {
-        draw(&mut body, row, &moments, top, result.setup.tiles);
-        top += HEAD + HIGH + FOOT;
+        draw_row(&mut body, row, &moments, top, result.setup.tiles);
+        top += ROW_HEAD_HEIGHT + FRAME_HEIGHT + ROW_FOOT_HEIGHT;
     }
-    let width = 2.0 * MARGIN + MOMENTS as f64 * WIDE + (MOMENTS - 1) as f64 * GAP;
-    let height = top + SCENE;
-    let scene = escape(&scene(&result.setup));
-    let (first, second) = scene.split_once(", both").unwrap_or((&scene, ""));
+    let width =
+        2.0 * MARGIN + FRAMES_PER_ROW as f64 * FRAME_WIDTH + (FRAMES_PER_ROW - 1) as f64 * GAP;
+    let height = top + CAPTION_HEIGHT;
+    let caption = escape(&describe_setup(&result.setup));
+    let (first, second) = caption.split_once(", both").unwrap_or((&caption, ""));
     let (upper, lower) = (top + 12.0, top + 29.0);
     with_colour_fallbacks(&format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fig\" role=\"img\" \
          viewBox=\"0 0 {width} {height:.0}\" width=\"{width}\" height=\"{height:.0}\">\
-         <title>A page beside a big download</title><desc>{scene}</desc>\
+         <title>A page beside a big download</title><desc>{caption}</desc>\
          <style>{STYLE}{POSTER_STYLE}</style>\
          <rect class=\"paper\" width=\"{width}\" height=\"{height:.0}\" rx=\"6\"/>{body}\
          <text x=\"{MARGIN}\" y=\"{upper:.0}\">{first},</text>\
@@ -55,8 +56,14 @@ const POSTER_STYLE: &str = "\
 .fig .blank{fill:#fff}\
 ";
 
-fn draw(out: &mut String, row: &Row<'_>, moments: &[f64; MOMENTS], top: f64, tiles: usize) {
-    let right = MARGIN + MOMENTS as f64 * WIDE + (MOMENTS - 1) as f64 * GAP;
+fn draw_row(
+    out: &mut String,
+    row: &Row<'_>,
+    moments: &[f64; FRAMES_PER_ROW],
+    top: f64,
+    tiles: usize,
+) {
+    let right = MARGIN + FRAMES_PER_ROW as f64 * FRAME_WIDTH + (FRAMES_PER_ROW - 1) as f64 * GAP;
     let title = match row.variant {
         None => row.title().to_owned(),
         Some(_) => format!("Beside a download: {}", row.title()),
@@ -70,18 +77,20 @@ fn draw(out: &mut String, row: &Row<'_>, moments: &[f64; MOMENTS], top: f64, til
          {loaded}</text>"
     );
     for (index, &at) in moments.iter().enumerate() {
-        let (left, top) = (MARGIN + index as f64 * (WIDE + GAP), top + HEAD);
-        let place = format!("x=\"{left}\" y=\"{top:.1}\" width=\"{WIDE}\" height=\"{HIGH:.1}\"");
-        let _ = write!(out, "<rect class=\"blank\" {place}/>");
+        let (left, top) = (MARGIN + index as f64 * (FRAME_WIDTH + GAP), top + ROW_HEAD_HEIGHT);
+        let geometry = format!(
+            "x=\"{left}\" y=\"{top:.1}\" width=\"{FRAME_WIDTH}\" height=\"{FRAME_HEIGHT:.1}\""
+        );
+        let _ = write!(out, "<rect class=\"blank\" {geometry}/>");
         if let Some(frame) = row.page.frame_at(at) {
             let jpeg = escape(&frame.jpeg);
-            let _ = write!(out, "<image {place} href=\"data:image/jpeg;base64,{jpeg}\"/>");
+            let _ = write!(out, "<image {geometry} href=\"data:image/jpeg;base64,{jpeg}\"/>");
         }
-        let (below, right) = (top + HIGH + 16.0, left + WIDE);
+        let (below, right) = (top + FRAME_HEIGHT + 16.0, left + FRAME_WIDTH);
         let (at_s, count) = (format_number(at / 1e3), row.tiles_at(at));
         let _ = write!(
             out,
-            "<rect class=\"edge\" {place}/>\
+            "<rect class=\"edge\" {geometry}/>\
              <text class=\"key\" x=\"{left}\" y=\"{below:.0}\">{at_s} s</text>\
              <text x=\"{right}\" y=\"{below:.0}\" text-anchor=\"end\">{count} of {tiles} images</text>"
         );
@@ -95,16 +104,16 @@ mod tests {
     use smig_chart::html::assert_balanced;
 
     #[test]
-    fn the_file_is_whole_and_stands_alone() {
+    fn the_file_is_well_formed_and_self_contained() {
         let mut result = fixtures::result();
         let svg = render_svg(&result);
         assert_balanced(&svg);
-        assert_eq!(svg.matches("<image ").count(), 3 * MOMENTS);
-        for words in ["page loaded after 3.20 s", "page loaded after 0.72 s", "234 of 234 images"] {
-            assert!(svg.contains(words), "{words}");
+        assert_eq!(svg.matches("<image ").count(), 3 * FRAMES_PER_ROW);
+        for text in ["page loaded after 3.20 s", "page loaded after 0.72 s", "234 of 234 images"] {
+            assert!(svg.contains(text), "{text}");
         }
-        for outside in ["<script", "url(", "@import", "href=\"http", "NaN"] {
-            assert!(!svg.contains(outside), "{outside}");
+        for external in ["<script", "url(", "@import", "href=\"http", "NaN"] {
+            assert!(!svg.contains(external), "{external}");
         }
         result.runs.clear();
         assert_balanced(&render_svg(&result));

@@ -6,19 +6,19 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::data::{Frame, PageLoad, TileTiming, Timing};
+use super::data::{Frame, NavigationTiming, PageLoad, TileTiming};
 use super::devtools::{DevTools, Event};
 use super::error::BrowserError;
-use super::mosaic::{HEIGHT, Mosaic, SIDE, WIDTH};
+use super::mosaic::{HEIGHT, Mosaic, TILE_SIDE, WIDTH};
 use crate::demo::BackgroundLoad;
 use tokio_util::sync::CancellationToken;
 
 /// Timeout of a page load.
-const PATIENCE: Duration = Duration::from_secs(180);
+const LOAD_TIMEOUT: Duration = Duration::from_secs(180);
 /// Time from the load event until everything is displayed.
-const SHOWING: Duration = Duration::from_millis(400);
-/// Poll interval of the stop flag.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const RENDER_DELAY: Duration = Duration::from_millis(400);
+/// Poll interval of the cancellation token.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The page's report when it has loaded.
 #[derive(Debug, Deserialize)]
@@ -26,7 +26,7 @@ struct PageTimings {
     origin: f64,
     navigation: Value,
     resources: Vec<Resource>,
-    /// Width and height of the image in each place.
+    /// Width and height of each image, in the page's order.
     sizes: Vec<(usize, usize)>,
 }
 
@@ -40,7 +40,8 @@ struct Resource {
     encoded_body_size: u64,
 }
 
-const ASK: &str = "JSON.stringify({\
+/// The expression that the page evaluates to report its [`PageTimings`].
+const TIMINGS_SCRIPT: &str = "JSON.stringify({\
     origin: performance.timeOrigin,\
     navigation: performance.getEntriesByType('navigation')[0].toJSON(),\
     resources: performance.getEntriesByType('resource').map(entry => entry.toJSON()),\
@@ -58,19 +59,22 @@ pub(super) struct Visit<'a> {
 
 impl Visit<'_> {
     /// Loads the page without any state of an earlier load: cache, connections, sessions.
-    pub(super) fn make<W: Write>(
+    pub(super) fn run<W: Write>(
         self,
         devtools: &mut DevTools<W>,
     ) -> Result<PageLoad, BrowserError> {
         let context = json!({"disposeOnDetach": true, "proxyServer": self.proxy,
             "proxyBypassList": "<-loopback>"});
-        let context =
-            text(&devtools.call("", "Target.createBrowserContext", context)?, "browserContextId")?;
+        let context = string_field(
+            &devtools.call("", "Target.createBrowserContext", context)?,
+            "browserContextId",
+        )?;
         let target = json!({"url": "about:blank", "browserContextId": context,
             "width": WIDTH, "height": HEIGHT});
-        let target = text(&devtools.call("", "Target.createTarget", target)?, "targetId")?;
+        let target = string_field(&devtools.call("", "Target.createTarget", target)?, "targetId")?;
         let attach = json!({"targetId": target, "flatten": true});
-        let session = text(&devtools.call("", "Target.attachToTarget", attach)?, "sessionId")?;
+        let session =
+            string_field(&devtools.call("", "Target.attachToTarget", attach)?, "sessionId")?;
         devtools.call(&session, "Page.enable", json!({}))?;
         let size =
             json!({"width": WIDTH, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": false});
@@ -78,82 +82,84 @@ impl Visit<'_> {
         let screencast = json!({"format": "jpeg", "quality": 80, "everyNthFrame": 1,
             "maxWidth": WIDTH * 3 / 4, "maxHeight": HEIGHT * 3 / 4});
         devtools.call(&session, "Page.startScreencast", screencast)?;
-        let shown = self.watch(devtools, &session)?;
-        let ask = json!({"expression": ASK, "returnByValue": true});
-        let told = devtools.call(&session, "Runtime.evaluate", ask)?;
-        let told = told["result"]["value"].as_str().unwrap_or_default();
-        let told: PageTimings = serde_json::from_str(told).map_err(odd)?;
+        let raw_frames = self.record_frames(devtools, &session)?;
+        let evaluate = json!({"expression": TIMINGS_SCRIPT, "returnByValue": true});
+        let response = devtools.call(&session, "Runtime.evaluate", evaluate)?;
+        let timings_json = response["result"]["value"].as_str().unwrap_or_default();
+        let timings: PageTimings = serde_json::from_str(timings_json).map_err(unexpected)?;
         devtools.call("", "Target.disposeBrowserContext", json!({"browserContextId": context}))?;
         let frame =
-            |(seconds, jpeg): (f64, String)| Frame { at_ms: seconds * 1e3 - told.origin, jpeg };
-        let frames = shown.into_iter().map(frame).collect();
-        let timing = timing(&told.navigation)?;
-        let tiles = self.tiles(&told)?;
+            |(seconds, jpeg): (f64, String)| Frame { at_ms: seconds * 1e3 - timings.origin, jpeg };
+        let frames = raw_frames.into_iter().map(frame).collect();
+        let timing = navigation_timing(&timings.navigation)?;
+        let tiles = self.tiles(&timings)?;
         Ok(PageLoad { load: self.load, timing, tiles, frames })
     }
 
-    /// Returns the frames from the navigation's beginning to its end, with their wall-clock times in seconds.
-    fn watch<W: Write>(
+    /// Navigates, and returns the frames displayed until the page has loaded, with their wall-clock
+    /// times in seconds.
+    fn record_frames<W: Write>(
         self,
         devtools: &mut DevTools<W>,
         session: &str,
     ) -> Result<Vec<(f64, String)>, BrowserError> {
         devtools.send(session, "Page.navigate", json!({"url": self.url}))?;
-        let mut until = Instant::now() + PATIENCE;
-        let (mut shown, mut loaded) = (Vec::new(), false);
+        let mut deadline = Instant::now() + LOAD_TIMEOUT;
+        let (mut raw_frames, mut loaded) = (Vec::new(), false);
         loop {
             if self.stop.is_cancelled() {
                 return Err(BrowserError::Stopped);
             }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
                 break;
             }
-            let Some(event) = devtools.next_event(left.min(LOOK_EVERY))? else { continue };
+            let Some(event) = devtools.next_event(remaining.min(POLL_INTERVAL))? else { continue };
             match event.method.as_str() {
                 _ if event.session_id != session => {}
                 "Page.screencastFrame" => {
                     let ack = json!({"sessionId": event.params["sessionId"]});
                     devtools.send(session, "Page.screencastFrameAck", ack)?;
-                    shown.extend(frame(event));
+                    raw_frames.extend(frame(event));
                 }
                 "Page.loadEventFired" => {
                     loaded = true;
-                    until = Instant::now() + SHOWING;
+                    deadline = Instant::now() + RENDER_DELAY;
                 }
                 _ => {}
             }
         }
         if loaded {
-            Ok(shown)
+            Ok(raw_frames)
         } else {
-            let text = format!("no load event within {} s", PATIENCE.as_secs());
-            Err(BrowserError::NotWhole(text))
+            let text = format!("no load event within {} s", LOAD_TIMEOUT.as_secs());
+            Err(BrowserError::Incomplete(text))
         }
     }
 
     /// Returns the times of all images; each must have loaded with its original size.
-    fn tiles(self, told: &PageTimings) -> Result<Vec<TileTiming>, BrowserError> {
-        let whole = told.sizes.iter().filter(|size| **size == (SIDE, SIDE)).count();
+    fn tiles(self, timings: &PageTimings) -> Result<Vec<TileTiming>, BrowserError> {
+        let complete = timings.sizes.iter().filter(|size| **size == (TILE_SIDE, TILE_SIDE)).count();
         let tiles = &self.mosaic.tiles;
-        if whole != tiles.len() {
-            // Without any, it is an error page of the browser's own.
-            let text = format!("only {whole} of {} images have loaded", tiles.len());
-            return Err(BrowserError::NotWhole(text));
+        if complete != tiles.len() {
+            // Without any, it may be an error page of the browser.
+            let text = format!("only {complete} of {} images have loaded", tiles.len());
+            return Err(BrowserError::Incomplete(text));
         }
         tiles
             .iter()
             .map(|tile| {
-                let came = told.resources.iter().find(|r| r.name.ends_with(&tile.name));
-                let came = came.filter(|r| r.encoded_body_size == tile.png.len() as u64);
-                came.map(|r| TileTiming {
-                    start_ms: r.start_time,
-                    end_ms: r.response_end,
-                    bytes: r.encoded_body_size,
-                })
-                .ok_or_else(|| {
-                    BrowserError::NotWhole(format!("{} did not arrive completely", tile.name))
-                })
+                let resource = timings.resources.iter().find(|r| r.name.ends_with(&tile.name));
+                let resource = resource.filter(|r| r.encoded_body_size == tile.png.len() as u64);
+                resource
+                    .map(|r| TileTiming {
+                        start_ms: r.start_time,
+                        end_ms: r.response_end,
+                        bytes: r.encoded_body_size,
+                    })
+                    .ok_or_else(|| {
+                        BrowserError::Incomplete(format!("{} did not arrive completely", tile.name))
+                    })
             })
             .collect()
     }
@@ -167,24 +173,25 @@ fn frame(mut event: Event) -> Option<(f64, String)> {
     }
 }
 
-fn text(answer: &Value, name: &str) -> Result<String, BrowserError> {
-    answer[name].as_str().map(str::to_owned).ok_or_else(|| odd(format!("no {name} in it")))
+fn string_field(response: &Value, name: &str) -> Result<String, BrowserError> {
+    response[name].as_str().map(str::to_owned).ok_or_else(|| unexpected(format!("no {name}")))
 }
 
-fn odd(what: impl std::fmt::Display) -> BrowserError {
+fn unexpected(what: impl std::fmt::Display) -> BrowserError {
     BrowserError::Browser(format!("unexpected response: {what}"))
 }
 
-fn timing(navigation: &Value) -> Result<Timing, BrowserError> {
-    let moment = |name: &str| navigation[name].as_f64().ok_or_else(|| odd(format!("no {name}")));
-    Ok(Timing {
-        connect_start_ms: moment("connectStart")?,
-        secure_connection_start_ms: moment("secureConnectionStart")?,
-        connect_end_ms: moment("connectEnd")?,
-        request_start_ms: moment("requestStart")?,
-        response_start_ms: moment("responseStart")?,
-        response_end_ms: moment("responseEnd")?,
-        load_event_end_ms: moment("loadEventEnd")?,
+fn navigation_timing(navigation: &Value) -> Result<NavigationTiming, BrowserError> {
+    let field =
+        |name: &str| navigation[name].as_f64().ok_or_else(|| unexpected(format!("no {name}")));
+    Ok(NavigationTiming {
+        connect_start_ms: field("connectStart")?,
+        secure_connection_start_ms: field("secureConnectionStart")?,
+        connect_end_ms: field("connectEnd")?,
+        request_start_ms: field("requestStart")?,
+        response_start_ms: field("responseStart")?,
+        response_end_ms: field("responseEnd")?,
+        load_event_end_ms: field("loadEventEnd")?,
     })
 }
 
@@ -192,7 +199,7 @@ fn timing(navigation: &Value) -> Result<Timing, BrowserError> {
 mod tests {
     use super::*;
 
-    fn told(mosaic: &Mosaic) -> PageTimings {
+    fn page_timings(mosaic: &Mosaic) -> PageTimings {
         let resource = |tile: &super::super::mosaic::Tile| Resource {
             name: format!("https://10.99.0.1/{}", tile.name),
             start_time: 10.0,
@@ -209,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_counts_when_every_picture_is_whole() {
+    fn a_page_counts_only_if_every_image_is_complete() {
         let (mosaic, stop) = (Mosaic::draw().unwrap(), CancellationToken::default());
         let visit = Visit {
             url: "",
@@ -218,22 +225,22 @@ mod tests {
             load: BackgroundLoad::Unloaded,
             stop: &stop,
         };
-        let tiles = visit.tiles(&told(&mosaic)).unwrap();
+        let tiles = visit.tiles(&page_timings(&mosaic)).unwrap();
         assert_eq!(tiles.len(), mosaic.tiles.len());
         assert_eq!(tiles[7].bytes, mosaic.tiles[7].png.len() as u64);
-        let mut missing = told(&mosaic);
+        let mut missing = page_timings(&mosaic);
         missing.sizes[3] = (0, 0);
         assert!(visit.tiles(&missing).unwrap_err().to_string().contains("233 of 234"));
-        let mut cut = told(&mosaic);
-        cut.resources[0].encoded_body_size -= 1;
-        assert!(visit.tiles(&cut).unwrap_err().to_string().contains("233.png"));
+        let mut truncated = page_timings(&mosaic);
+        truncated.resources[0].encoded_body_size -= 1;
+        assert!(visit.tiles(&truncated).unwrap_err().to_string().contains("233.png"));
     }
 
     #[test]
     fn times_are_those_of_navigation_timing() {
-        let told = told(&Mosaic::draw().unwrap());
-        let timing = timing(&told.navigation).unwrap();
+        let timings = page_timings(&Mosaic::draw().unwrap());
+        let timing = navigation_timing(&timings.navigation).unwrap();
         assert_eq!((timing.connect_start_ms, timing.load_event_end_ms), (1.5, 7.0));
-        assert!(super::timing(&json!({})).is_err());
+        assert!(navigation_timing(&json!({})).is_err());
     }
 }

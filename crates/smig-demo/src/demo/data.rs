@@ -26,7 +26,7 @@ impl Variant {
 
     /// Returns the name in scenarios and results.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::PlainHttp2 => "plain-http2",
             Self::NotsentLowat => "notsent-lowat",
@@ -46,7 +46,7 @@ impl Variant {
 
     /// Returns a short display name.
     #[must_use]
-    pub const fn short(self) -> &'static str {
+    pub const fn short_title(self) -> &'static str {
         match self {
             Self::PlainHttp2 => "plain HTTP/2",
             Self::NotsentLowat => "NOTSENT_LOWAT",
@@ -81,10 +81,10 @@ pub struct DemoSetup {
     pub variants: Vec<Variant>,
     /// The hosts' congestion control.
     pub congestion_control: String,
-    /// That of SMig's connections for big files; the hosts' if `None`.
+    /// Congestion control of SMig's connections for big files; the hosts' if `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bulk_congestion_control: Option<String>,
-    /// The longest time that SMig's server holds the big file back for one small object.
+    /// Maximum time for which SMig's server defers the big file for one small object.
     #[serde(with = "millis", rename = "max_hold_ms")]
     pub max_hold: Duration,
     /// Size of a small object in bytes.
@@ -94,7 +94,7 @@ pub struct DemoSetup {
     pub object_interval: Duration,
     /// Size of the big file in bytes.
     pub big_file_bytes: u64,
-    /// The length of one [`BulkSample`].
+    /// The interval of one [`BulkSample`].
     #[serde(with = "millis", rename = "sample_interval_ms")]
     pub sample_interval: Duration,
     /// The program and its version.
@@ -104,15 +104,15 @@ pub struct DemoSetup {
 }
 
 impl DemoSetup {
-    /// Returns the expected length of a run, from the link's rate; the overhead of TCP, TLS and small
-    /// objects is an estimate.
+    /// Estimates the duration of a run from the link's rate and the overhead of TCP, TLS and small
+    /// objects.
     #[must_use]
-    pub fn likely_length(&self) -> Duration {
+    pub fn expected_duration(&self) -> Duration {
         let rate = self.link.to_client.rate.mean_bits_per_second() as f64;
         let small = self.object_bytes as f64 * 8.0 / self.object_interval.as_secs_f64().max(1e-3);
-        let left = (rate - small).max(rate / 10.0);
-        let file = self.big_file_bytes as f64 * 8.0 / left * 1.05;
-        // Small objects without load come first.
+        let remaining_bits_per_s = (rate - small).max(rate / 10.0);
+        let file = self.big_file_bytes as f64 * 8.0 / remaining_bits_per_s * 1.05;
+        // The small objects before the big file.
         self.object_interval * 6 + Duration::try_from_secs_f64(file).unwrap_or(Duration::MAX / 2)
     }
 }
@@ -154,7 +154,7 @@ pub struct BulkSample {
 
 /// A migration of the big file's stream to another connection.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Move {
+pub struct Migration {
     /// When the client observed the migration.
     #[serde(with = "millis", rename = "at_ms")]
     pub at: Duration,
@@ -189,7 +189,7 @@ pub struct DemoRun {
     #[serde(default, with = "optional_millis", rename = "bulk_finished_ms")]
     pub bulk_finished: Option<Duration>,
     /// Migrations, in chronological order.
-    pub moves: Vec<Move>,
+    pub migrations: Vec<Migration>,
     /// Bytes of each connection.
     pub connections: Vec<ConnectionBytes>,
     /// Problems, in complete sentences.
@@ -209,7 +209,7 @@ impl DemoRun {
             bulk: Vec::new(),
             bulk_started: None,
             bulk_finished: None,
-            moves: Vec::new(),
+            migrations: Vec::new(),
             connections: Vec::new(),
             problems: Vec::new(),
             link: None,
@@ -224,7 +224,7 @@ impl DemoRun {
 
     /// Returns the time from the request for the big file to its last byte.
     #[must_use]
-    pub fn bulk_took(&self) -> Option<Duration> {
+    pub fn bulk_duration(&self) -> Option<Duration> {
         self.bulk_finished?.checked_sub(self.bulk_started?)
     }
 
@@ -256,15 +256,15 @@ mod optional_millis {
     struct Millis(#[serde(with = "millis")] Duration);
 
     pub(super) fn serialize<S: Serializer>(
-        moment: &Option<Duration>,
+        time: &Option<Duration>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        moment.map(Millis).serialize(serializer)
+        time.map(Millis).serialize(serializer)
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Option<Duration>, D::Error> {
-        Ok(Option::<Millis>::deserialize(deserializer)?.map(|Millis(moment)| moment))
+        Ok(Option::<Millis>::deserialize(deserializer)?.map(|Millis(time)| time))
     }
 }

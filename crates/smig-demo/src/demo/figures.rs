@@ -30,16 +30,16 @@ pub(super) fn run_figure(result: &DemoResult, summaries: &[RunSummary], run: &De
             },
             Panel {
                 title: "Big file: Mbit/s".into(),
-                y: Axis::linear(most_rate(result), ""),
+                y: Axis::linear(link_mbit_per_s(result), ""),
                 height: 96.0,
                 layers: bulk_layers(&result.setup, run),
                 rules: Vec::new(),
             },
         ],
         marks: run
-            .moves
+            .migrations
             .iter()
-            .map(|moved| Mark { x: moved.at.as_secs_f64(), label: "migrated".into() })
+            .map(|migration| Mark { x: migration.at.as_secs_f64(), label: "migrated".into() })
             .collect(),
     }
 }
@@ -54,7 +54,7 @@ fn describe(summaries: &[RunSummary], run: &DemoRun) -> String {
     }
 }
 
-/// Room above the slowest object, for the label of a migration.
+/// Factor by which the axis exceeds the slowest object: room for the label of a migration.
 const HEADROOM: f64 = 1.5;
 
 /// Returns one axis for the small objects of all runs.
@@ -96,7 +96,7 @@ fn rate(setup: &DemoSetup, sample: &BulkSample) -> f64 {
     sample.bytes as f64 * 8e-6 / setup.sample_interval.as_secs_f64().max(1e-3)
 }
 
-fn most_rate(result: &DemoResult) -> f64 {
+fn link_mbit_per_s(result: &DemoResult) -> f64 {
     result.setup.link.to_client.rate.mean_mbit()
 }
 
@@ -153,7 +153,7 @@ pub(super) fn distribution(result: &DemoResult, summaries: &[RunSummary], width:
     }
 }
 
-/// Returns a run's line and its markers at the quartiles, which distinguish it by shape as well.
+/// Returns a run's line and its markers at the quartiles, which distinguish runs by shape as well.
 fn distribution_layers(run: &DemoRun) -> [Layer; 2] {
     let times = object_times(run, BackgroundLoad::BigFile);
     let share = |index: usize| (index + 1) as f64 / times.len() as f64 * 100.0;
@@ -210,7 +210,7 @@ mod tests {
     fn intervals_with_two_connections_are_stacked() {
         let mut result = fixtures::result();
         let run = &mut result.runs[2];
-        let at = run.moves[0].at;
+        let at = run.migrations[0].at;
         let setup = &result.setup;
         run.bulk = [1, 2]
             .map(|connection| BulkSample {

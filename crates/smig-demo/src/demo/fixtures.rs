@@ -6,13 +6,13 @@ use smig_link::LatenessSummary;
 use smig_link::{LinkCounters, LinkReport, LinkSpec, Scheduling};
 
 use super::data::{
-    BackgroundLoad, BulkSample, ConnectionBytes, ConnectionId, DemoResult, DemoSetup, Move,
+    BackgroundLoad, BulkSample, ConnectionBytes, ConnectionId, DemoResult, DemoSetup, Migration,
     SmallObject, Variant,
 };
 use super::recorder::{DemoEvent, DemoRecorder};
 
-const STEP: Duration = Duration::from_millis(500);
-const UNLOADED: u32 = 6;
+const INTERVAL: Duration = Duration::from_millis(500);
+const UNLOADED_OBJECTS: u32 = 6;
 
 /// A typical setup.
 pub fn setup() -> DemoSetup {
@@ -23,9 +23,9 @@ pub fn setup() -> DemoSetup {
         bulk_congestion_control: Some("bbr".into()),
         max_hold: Duration::from_millis(40),
         object_bytes: 10_000,
-        object_interval: STEP,
+        object_interval: INTERVAL,
         big_file_bytes: 20_000_000,
-        sample_interval: STEP,
+        sample_interval: INTERVAL,
         program: "smig 0.1.0".into(),
         kernel: "Linux 6.18".into(),
     }
@@ -44,13 +44,17 @@ pub fn result() -> DemoResult {
 pub fn events(variant: Variant) -> Vec<DemoEvent> {
     let mut events = vec![DemoEvent::RunStarted(variant)];
     let mut noise = Noise(0x9e37_79b9_7f4a_7c15 ^ variant as u64);
-    let (mut at, mut left, mut moved) = (Duration::ZERO, setup().big_file_bytes, 0);
+    let (mut at, mut remaining, mut moved) = (Duration::ZERO, setup().big_file_bytes, 0);
     for step in 0.. {
-        let load = if step < UNLOADED { BackgroundLoad::Unloaded } else { BackgroundLoad::BigFile };
-        if step == UNLOADED {
+        let load = if step < UNLOADED_OBJECTS {
+            BackgroundLoad::Unloaded
+        } else {
+            BackgroundLoad::BigFile
+        };
+        if step == UNLOADED_OBJECTS {
             events.push(DemoEvent::BulkStarted(at));
         }
-        let since = f64::from(step.saturating_sub(UNLOADED));
+        let since = f64::from(step.saturating_sub(UNLOADED_OBJECTS));
         let ms = match (load, variant) {
             (BackgroundLoad::Unloaded, _) => 60.0 + 4.0 * noise.next(),
             (_, Variant::PlainHttp2) => {
@@ -61,25 +65,26 @@ pub fn events(variant: Variant) -> Vec<DemoEvent> {
         };
         let took = Duration::from_secs_f64(ms / 1e3);
         events.push(DemoEvent::Object(SmallObject { at, took, load }));
-        at += STEP;
+        at += INTERVAL;
         if load == BackgroundLoad::BigFile {
-            let room = (590_000.0 * (since / 3.0).clamp(0.3, 1.0) - 10_000.0 * noise.next()) as u64;
-            let first = variant != Variant::Smig || since < 2.0;
-            if !first && moved == 0 {
+            let capacity =
+                (590_000.0 * (since / 3.0).clamp(0.3, 1.0) - 10_000.0 * noise.next()) as u64;
+            let on_first = variant != Variant::Smig || since < 2.0;
+            if !on_first && moved == 0 {
                 moved = 1;
                 let (from, to) = (ConnectionId(1), ConnectionId(2));
-                events.push(DemoEvent::Moved(Move { at: at - STEP / 2, from, to }));
+                events.push(DemoEvent::Migrated(Migration { at: at - INTERVAL / 2, from, to }));
             }
-            let connection = ConnectionId(if first { 1 } else { 2 });
-            let bytes = room.min(left);
-            left -= bytes;
+            let connection = ConnectionId(if on_first { 1 } else { 2 });
+            let bytes = capacity.min(remaining);
+            remaining -= bytes;
             events.push(DemoEvent::Bulk(BulkSample { at, connection, bytes }));
         }
-        if left == 0 {
+        if remaining == 0 {
             break;
         }
     }
-    events.push(DemoEvent::BulkFinished(at - STEP / 4));
+    events.push(DemoEvent::BulkFinished(at - INTERVAL / 4));
     let bytes = |connection, bytes| ConnectionBytes { connection: ConnectionId(connection), bytes };
     let connections = match variant {
         Variant::Smig => vec![bytes(1, 1_190_000), bytes(2, 19_230_000)],

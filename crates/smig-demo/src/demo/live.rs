@@ -10,17 +10,17 @@ use smig_chart::terminal::Screen;
 use super::data::{DemoResult, DemoRun, DemoSetup};
 use super::picture::draw;
 use super::recorder::{DemoEvent, DemoRecorder};
-use super::summary::{findings, render_text, scene, summaries, summarise};
+use super::summary::{describe_setup, findings, render_text, summaries, summarise};
 
 /// Interval between lines of text without a terminal.
-const LINE_EVERY: Duration = Duration::from_secs(5);
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Records the demonstration and displays it while it runs.
 #[derive(Debug)]
 pub struct LiveView<W: Write = Stdout> {
     recorder: DemoRecorder,
     screen: Screen<W>,
-    /// When the next line is due, in time since the start of the run.
+    /// When the next line is due, since the start of the run.
     next_line: Duration,
 }
 
@@ -41,15 +41,15 @@ impl<W: Write> LiveView<W> {
     /// Errors of writing.
     pub fn new(setup: DemoSetup, mut screen: Screen<W>) -> io::Result<Self> {
         let width = screen.size().map_or(usize::MAX, |(columns, _)| columns.max(40) - 1);
-        screen.print(&wrap(&scene(&setup), width))?;
-        let seconds = setup.likely_length().as_secs();
+        screen.print(&wrap(&describe_setup(&setup), width))?;
+        let seconds = setup.expected_duration().as_secs();
         let text = match setup.variants.len() {
             0 | 1 => format!("It takes about {seconds} s. Ctrl-C ends it."),
             runs => format!("It takes {runs} runs of about {seconds} s each. Ctrl-C ends it."),
         };
         screen.print(&wrap(&text, width))?;
         screen.print("")?;
-        Ok(Self { recorder: DemoRecorder::new(setup), screen, next_line: LINE_EVERY })
+        Ok(Self { recorder: DemoRecorder::new(setup), screen, next_line: LINE_INTERVAL })
     }
 
     /// Records one event and redraws the screen.
@@ -61,7 +61,7 @@ impl<W: Write> LiveView<W> {
         let drawing = self.screen.size().and_then(|size| draw(self.recorder.result(), size));
         match drawing {
             Some(grid) => self.screen.draw(&grid),
-            None => self.say(event),
+            None => self.print_event(event),
         }
     }
 
@@ -80,24 +80,33 @@ impl<W: Write> LiveView<W> {
         Ok(result)
     }
 
-    /// Prints an event as a line, unless it is too minor.
-    fn say(&mut self, event: &DemoEvent) -> io::Result<()> {
+    /// Prints an event as a line, except for frequent ones.
+    fn print_event(&mut self, event: &DemoEvent) -> io::Result<()> {
         let result = self.recorder.result();
         let Some(run) = result.runs.last() else { return Ok(()) };
-        let at = |at: &Duration| format!("  {:>4.1} s  ", at.as_secs_f64());
+        let time_prefix = |at: &Duration| format!("  {:>4.1} s  ", at.as_secs_f64());
         let line = match event {
             DemoEvent::RunStarted(variant) => {
-                self.next_line = LINE_EVERY;
+                self.next_line = LINE_INTERVAL;
                 format!("{} of {}: {variant}", result.runs.len(), result.setup.variants.len())
             }
-            DemoEvent::BulkStarted(moment) => format!("{}big file requested", at(moment)),
-            DemoEvent::BulkFinished(moment) => format!("{}big file complete", at(moment)),
-            DemoEvent::Moved(moved) => {
-                format!("{}migrated from {} to {}", at(&moved.at), moved.from, moved.to)
+            DemoEvent::BulkStarted(moment) => format!("{}big file requested", time_prefix(moment)),
+            DemoEvent::BulkFinished(moment) => format!("{}big file complete", time_prefix(moment)),
+            DemoEvent::Migrated(migration) => {
+                format!(
+                    "{}migrated from {} to {}",
+                    time_prefix(&migration.at),
+                    migration.from,
+                    migration.to
+                )
             }
             DemoEvent::Bulk(sample) if sample.at >= self.next_line => {
-                self.next_line = sample.at + LINE_EVERY;
-                format!("{}{}", at(&sample.at), progress(&result.setup, run)[..3].join(", "))
+                self.next_line = sample.at + LINE_INTERVAL;
+                format!(
+                    "{}{}",
+                    time_prefix(&sample.at),
+                    progress_texts(&result.setup, run)[..3].join(", ")
+                )
             }
             DemoEvent::Problem(problem) => format!("  {problem}"),
             DemoEvent::Object(_) | DemoEvent::Bulk(_) | DemoEvent::RunFinished { .. } => {
@@ -109,7 +118,7 @@ impl<W: Write> LiveView<W> {
 }
 
 /// Returns the state of a run as a few short texts.
-pub(super) fn progress(setup: &DemoSetup, run: &DemoRun) -> Vec<String> {
+pub(super) fn progress_texts(setup: &DemoSetup, run: &DemoRun) -> Vec<String> {
     let summary = summarise(setup, run);
     let mut texts = Vec::new();
     match (summary.median_ms, summary.p95_ms) {
@@ -130,8 +139,8 @@ pub(super) fn progress(setup: &DemoSetup, run: &DemoRun) -> Vec<String> {
             format!("big file {:.0} %", share * 100.0)
         }
     });
-    texts.push(match run.moves.last() {
-        Some(moved) => format!("moved to {}", moved.to),
+    texts.push(match run.migrations.last() {
+        Some(migration) => format!("moved to {}", migration.to),
         None if run.bulk_started.is_some() => "one connection".into(),
         None => String::new(),
     });
@@ -177,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_not_cut() {
+    fn words_are_not_split() {
         assert_eq!(wrap("aa bb cc", 5), "aa bb\ncc");
         assert_eq!(wrap("toolong a", 3), "toolong\na");
     }

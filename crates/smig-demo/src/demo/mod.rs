@@ -1,4 +1,4 @@
-//! The demonstration: small objects beside one big file, three ways.
+//! The demonstration: small objects beside one big file, in three variants.
 //!
 //! Owns its record ([`DemoResult`]), the conversion to numbers and sentences ([`summary`]), one web page
 //! ([`render_html`]), one picture ([`render_svg`]), a JSON document ([`render_json`]) and a live view
@@ -21,9 +21,9 @@ mod svg_file;
 
 pub use data::{
     BackgroundLoad, BulkSample, ConnectionBytes, ConnectionId, DemoResult, DemoRun, DemoSetup,
-    Move, SmallObject, Variant,
+    Migration, SmallObject, Variant,
 };
-pub use drive::{DemoOptions, DriveError, check, drive};
+pub use drive::{DemoError, DemoOptions, check, drive};
 pub(crate) use figures::colour;
 pub use live::LiveView;
 pub(crate) use live::wrap;

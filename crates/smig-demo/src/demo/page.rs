@@ -35,7 +35,7 @@ pub fn render_json(result: &DemoResult) -> String {
 pub fn render_html(result: &DemoResult) -> String {
     let summaries = summary::summaries(result);
     let mut page = Page::new("Small objects beside a big download");
-    page.lead(&summary::scene(&result.setup));
+    page.lead(&summary::describe_setup(&result.setup));
     page.bars(
         "Median time of a small object: with nothing else on the link, then during the download",
         &bars(&summaries),
@@ -43,8 +43,8 @@ pub fn render_html(result: &DemoResult) -> String {
     for sentence in summary::findings(&summaries) {
         page.paragraph(&sentence);
     }
-    if let Some(doubt) = summary::doubts(result) {
-        page.warning(&doubt);
+    if let Some(warning) = summary::lateness_warning(result) {
+        page.warning(&warning);
     }
     for run in &result.runs {
         for problem in &run.problems {
@@ -76,7 +76,7 @@ pub fn render_html(result: &DemoResult) -> String {
     );
 
     page.heading("In numbers");
-    page.table(&numbers(&summaries));
+    page.table(&summary_table(&summaries));
     page.heading("How it was measured");
     page.facts(&facts(&result.setup, result));
     page.finish()
@@ -97,7 +97,7 @@ fn bars(summaries: &[RunSummary]) -> Vec<Bar> {
     bars
 }
 
-fn numbers(summaries: &[RunSummary]) -> Table {
+fn summary_table(summaries: &[RunSummary]) -> Table {
     let (headings, mut rows) = summary::table(summaries);
     let mut columns: Vec<_> =
         headings.into_iter().map(|heading| (heading.to_owned(), Align::Right)).collect();
@@ -109,7 +109,7 @@ fn numbers(summaries: &[RunSummary]) -> Table {
     Table { columns, rows }
 }
 
-/// Returns the congestion controls; a run's numbers may depend on them.
+/// Describes the congestion control; a run's numbers may depend on it.
 fn congestion_control(setup: &DemoSetup) -> String {
     let all = &setup.congestion_control;
     match &setup.bulk_congestion_control {
@@ -127,7 +127,7 @@ fn facts(setup: &DemoSetup, result: &DemoResult) -> Vec<(&'static str, String)> 
         (
             "Small objects",
             format!(
-                "{}, one every {} ms, whether or not the last is complete",
+                "{}, one every {} ms, whether or not the previous one is complete",
                 format_bytes(setup.object_bytes),
                 format_number(millis::of(setup.object_interval))
             ),
@@ -167,7 +167,7 @@ mod tests {
     use smig_chart::html::assert_balanced;
 
     #[test]
-    fn the_page_is_whole_and_holds_every_run() {
+    fn the_page_is_well_formed_and_shows_every_run() {
         let result = fixtures::result();
         let html = render_html(&result);
         assert_balanced(&html);
@@ -177,13 +177,13 @@ mod tests {
         let dots: usize = result.runs.iter().map(|run| run.objects.len()).sum();
         assert_eq!(html.matches("<title>at ").count(), dots, "a dot for each object");
         assert!(html.contains(">migrated</text>"));
-        for outside in ["<script", "url(", "@import", "src=", "NaN", "href="] {
-            assert!(!html.contains(outside), "{outside}");
+        for external in ["<script", "url(", "@import", "src=", "NaN", "href="] {
+            assert!(!html.contains(external), "{external}");
         }
     }
 
     #[test]
-    fn nothing_measured_still_makes_a_page() {
+    fn empty_results_render_without_nan() {
         let mut result = fixtures::result();
         result.runs.clear();
         assert_balanced(&render_html(&result));
@@ -196,16 +196,16 @@ mod tests {
     }
 
     #[test]
-    fn json_reads_back() {
+    fn json_round_trips() {
         let result = fixtures::result();
         let text = render_json(&result);
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(value["format"], "smig-demo/1");
-        assert_eq!(value["summary"][2]["moves"], 1);
+        assert_eq!(value["summary"][2]["migrations"], 1);
         assert_eq!(value["runs"][0]["objects"][0]["load"], "unloaded");
         assert!(value["setup"]["link"]["to_client"]["delay_ms"].as_f64() == Some(25.0));
-        let back: DemoResult = serde_json::from_value(value).unwrap();
-        assert_eq!(back.runs[1].objects.len(), result.runs[1].objects.len());
-        assert_eq!(back.runs[2].moves, result.runs[2].moves);
+        let parsed: DemoResult = serde_json::from_value(value).unwrap();
+        assert_eq!(parsed.runs[1].objects.len(), result.runs[1].objects.len());
+        assert_eq!(parsed.runs[2].migrations, result.runs[2].migrations);
     }
 }

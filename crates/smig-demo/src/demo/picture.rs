@@ -8,45 +8,46 @@ use smig_chart::terminal::{Bars, Dots, Grid, Paint};
 use smig_link::millis;
 
 use super::data::{BackgroundLoad, BulkSample, ConnectionId, DemoResult, DemoRun, Variant};
-use super::live::progress;
+use super::live::progress_texts;
 
 /// Columns left of the charts, for the numbers at the axis.
 const GUTTER: usize = 8;
 /// Columns between charts.
 const GAP: usize = 2;
-/// Maximum number of rows of the upper chart, and of the lower.
-const OBJECT_ROWS: usize = 8;
+/// Maximum number of rows of the upper chart.
+const MAX_OBJECT_ROWS: usize = 8;
+/// Number of rows of the lower chart.
 const BULK_ROWS: usize = 4;
 /// Rows other than the charts.
 const OTHER_ROWS: usize = 10;
 /// Minimum width of a chart; a narrower one is illegible.
-const LEAST_COLUMNS: usize = 20;
+const MIN_COLUMNS: usize = 20;
 /// Maximum width of a chart; a wider one adds no detail.
-const MOST_COLUMNS: usize = 60;
+const MAX_COLUMNS: usize = 60;
 
 /// Draws the complete picture; `None` if the terminal is too small for it.
 pub(super) fn draw(result: &DemoResult, (columns, rows): (usize, usize)) -> Option<Grid> {
     // One column and one row less, for the cursor.
     let width = (columns - 1).min(132);
-    let object_rows = (rows - 1).checked_sub(OTHER_ROWS + BULK_ROWS)?.min(OBJECT_ROWS);
-    if object_rows < 3 || width < GUTTER + LEAST_COLUMNS {
+    let object_rows = (rows - 1).checked_sub(OTHER_ROWS + BULK_ROWS)?.min(MAX_OBJECT_ROWS);
+    if object_rows < 3 || width < GUTTER + MIN_COLUMNS {
         return None;
     }
     let variants = &result.setup.variants;
-    let all = variants.len().max(1);
-    let beside = ((width - GUTTER - GAP * (all - 1)) / all).min(MOST_COLUMNS);
-    // If three do not fit, only the current run.
-    let (panels, panel_width) = if beside >= LEAST_COLUMNS {
-        (variants.clone(), beside)
+    let count = variants.len().max(1);
+    let shared_width = ((width - GUTTER - GAP * (count - 1)) / count).min(MAX_COLUMNS);
+    // If not all fit, only the current run.
+    let (panels, panel_width) = if shared_width >= MIN_COLUMNS {
+        (variants.clone(), shared_width)
     } else {
-        (vec![result.runs.last()?.variant], (width - GUTTER).min(MOST_COLUMNS))
+        (vec![result.runs.last()?.variant], (width - GUTTER).min(MAX_COLUMNS))
     };
     let mut picture = Picture {
         grid: Grid::new(width, object_rows + BULK_ROWS + OTHER_ROWS),
         result,
         panel_width,
         object_rows,
-        x: Axis::linear_exact(length(result).as_secs_f64(), "s"),
+        x: Axis::linear_exact(run_length(result).as_secs_f64(), "s"),
         objects: object_axis(result),
         bulk: Axis::linear(result.setup.link.to_client.rate.mean_mbit(), ""),
     };
@@ -57,10 +58,10 @@ pub(super) fn draw(result: &DemoResult, (columns, rows): (usize, usize)) -> Opti
     Some(picture.grid)
 }
 
-/// Returns the length of a run: as expected from the link's rate, or longer if a run already is.
-fn length(result: &DemoResult) -> Duration {
-    let ends = result.runs.iter().map(DemoRun::end).max().unwrap_or_default();
-    ends.max(result.setup.likely_length())
+/// Returns the duration of a run: the expected one, or that of the longest run if it is longer.
+fn run_length(result: &DemoResult) -> Duration {
+    let latest = result.runs.iter().map(DemoRun::end).max().unwrap_or_default();
+    latest.max(result.setup.expected_duration())
 }
 
 fn object_axis(result: &DemoResult) -> Axis {
@@ -82,31 +83,31 @@ struct Picture<'a> {
 
 impl Picture<'_> {
     /// First row of the upper chart; its heading and the run's name are above.
-    const OBJECTS: usize = 2;
+    const OBJECTS_TOP: usize = 2;
 
-    const fn objects_axis(&self) -> usize {
-        Self::OBJECTS + self.object_rows
+    const fn objects_axis_row(&self) -> usize {
+        Self::OBJECTS_TOP + self.object_rows
     }
 
-    const fn bulk_top(&self) -> usize {
-        self.objects_axis() + 2
+    const fn bulk_top_row(&self) -> usize {
+        self.objects_axis_row() + 2
     }
 
-    const fn bulk_axis(&self) -> usize {
-        self.bulk_top() + BULK_ROWS
+    const fn bulk_axis_row(&self) -> usize {
+        self.bulk_top_row() + BULK_ROWS
     }
 
     /// Draws names and numbers left of the charts.
     fn draw_axes(&mut self) {
         self.grid.text(0, 1, "small object, ms", Paint::Dim);
-        self.draw_ticks(&self.objects.clone(), Self::OBJECTS, self.object_rows);
-        self.grid.text(0, self.objects_axis() + 1, "big file, Mbit/s", Paint::Dim);
-        self.draw_ticks(&self.bulk.clone(), self.bulk_top(), BULK_ROWS);
+        self.draw_ticks(&self.objects.clone(), Self::OBJECTS_TOP, self.object_rows);
+        self.grid.text(0, self.objects_axis_row() + 1, "big file, Mbit/s", Paint::Dim);
+        self.draw_ticks(&self.bulk.clone(), self.bulk_top_row(), BULK_ROWS);
     }
 
     fn draw_ticks(&mut self, axis: &Axis, top: usize, rows: usize) {
         for (value, text) in axis.ticks(rows) {
-            // The row that contains the value itself, for its first tick.
+            // The row that contains the value; each row is labelled at most once.
             let above = (axis.position(value) * rows as f64) as usize;
             let row = top + rows - 1 - above.min(rows - 1);
             if self.grid.is_blank(GUTTER - 1, row) {
@@ -120,27 +121,27 @@ impl Picture<'_> {
         let run = self.result.runs.iter().find(|run| run.variant == variant);
         let name = match variant.title() {
             title if title.len() <= self.panel_width => title,
-            _ => variant.short(),
+            _ => variant.short_title(),
         };
         let paint = if run.is_some() { Paint::Bold } else { Paint::Dim };
         self.grid.text(left, 0, name, paint);
-        for row in [self.objects_axis(), self.bulk_axis()] {
+        for row in [self.objects_axis_row(), self.bulk_axis_row()] {
             self.grid.text(left, row, &"─".repeat(self.panel_width), Paint::Dim);
         }
         self.draw_time(left);
         let Some(run) = run else { return };
         self.draw_bulk(left, run);
-        self.draw_moves(left, run);
+        self.draw_migrations(left, run);
         self.draw_objects(left, run);
-        let texts = progress(&self.result.setup, run);
+        let texts = progress_texts(&self.result.setup, run);
         for (row, text) in texts.iter().enumerate() {
             let text: String = text.chars().take(self.panel_width).collect();
-            self.grid.text(left, self.bulk_axis() + 2 + row, &text, Paint::Plain);
+            self.grid.text(left, self.bulk_axis_row() + 2 + row, &text, Paint::Plain);
         }
     }
 
     fn draw_time(&mut self, left: usize) {
-        let row = self.bulk_axis() + 1;
+        let row = self.bulk_axis_row() + 1;
         let ticks = self.x.ticks(self.panel_width / 7);
         let last = ticks.len().saturating_sub(1);
         for (index, (value, text)) in ticks.into_iter().enumerate() {
@@ -152,7 +153,7 @@ impl Picture<'_> {
     }
 
     fn draw_objects(&mut self, left: usize, run: &DemoRun) {
-        let mut dots = Dots::new(left, Self::OBJECTS, self.panel_width, self.object_rows);
+        let mut dots = Dots::new(left, Self::OBJECTS_TOP, self.panel_width, self.object_rows);
         for object in &run.objects {
             let paint = match object.load {
                 BackgroundLoad::Unloaded => Paint::Plain,
@@ -165,17 +166,17 @@ impl Picture<'_> {
     }
 
     fn draw_bulk(&mut self, left: usize, run: &DemoRun) {
-        let bars = Bars::new(left, self.bulk_top(), self.panel_width, BULK_ROWS);
-        let length = length(self.result).as_secs_f64();
+        let bars = Bars::new(left, self.bulk_top_row(), self.panel_width, BULK_ROWS);
+        let length = run_length(self.result).as_secs_f64();
         for column in 0..self.panel_width {
             let middle = (column as f64 + 0.5) / self.panel_width as f64 * length;
-            let parts = self.parts(run, middle);
-            bars.draw(&mut self.grid, column, &parts);
+            let segments = self.bar_segments(run, middle);
+            bars.draw(&mut self.grid, column, &segments);
         }
     }
 
     /// Returns the rates of all connections at a moment, as segments of a bar.
-    fn parts(&self, run: &DemoRun, moment: f64) -> Vec<(f64, Paint, char)> {
+    fn bar_segments(&self, run: &DemoRun, moment: f64) -> Vec<(f64, Paint, char)> {
         let interval = self.result.setup.sample_interval.as_secs_f64().max(1e-3);
         let covers = |sample: &&BulkSample| {
             let end = sample.at.as_secs_f64();
@@ -183,20 +184,20 @@ impl Picture<'_> {
         };
         let mut samples: Vec<_> = run.bulk.iter().filter(covers).collect();
         samples.sort_by_key(|sample| sample.connection);
-        let part = |sample: &BulkSample| {
+        let segment = |sample: &BulkSample| {
             let rate = sample.bytes as f64 * 8e-6 / interval;
             let (paint, full) = connection_paint(sample.connection);
             (self.bulk.position(rate), paint, full)
         };
-        samples.into_iter().map(part).collect()
+        samples.into_iter().map(segment).collect()
     }
 
-    fn draw_moves(&mut self, left: usize, run: &DemoRun) {
-        for moved in &run.moves {
-            let share = self.x.position(moved.at.as_secs_f64());
+    fn draw_migrations(&mut self, left: usize, run: &DemoRun) {
+        for migration in &run.migrations {
+            let share = self.x.position(migration.at.as_secs_f64());
             let column = (share * self.panel_width as f64) as usize;
             let x = left + column.min(self.panel_width - 1);
-            for row in Self::OBJECTS..self.bulk_axis() {
+            for row in Self::OBJECTS_TOP..self.bulk_axis_row() {
                 if self.grid.is_blank(x, row) {
                     self.grid.put(x, row, '┊', Paint::Dim);
                 }
@@ -213,7 +214,7 @@ const fn paint(variant: Variant) -> Paint {
     }
 }
 
-/// Connections also differ in texture, for terminals without colour.
+/// Returns a connection's colour and character, which differ for terminals without colour.
 const fn connection_paint(connection: ConnectionId) -> (Paint, char) {
     match connection.0 {
         0 | 1 => (Paint::Plain, '█'),

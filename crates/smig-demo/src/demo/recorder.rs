@@ -3,7 +3,7 @@
 use smig_link::LinkReport;
 
 use super::data::{
-    BulkSample, ConnectionBytes, DemoResult, DemoRun, DemoSetup, Move, SmallObject, Variant,
+    BulkSample, ConnectionBytes, DemoResult, DemoRun, DemoSetup, Migration, SmallObject, Variant,
 };
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub enum DemoEvent {
     /// The big file is complete.
     BulkFinished(Duration),
     /// The big file migrated to another connection.
-    Moved(Move),
+    Migrated(Migration),
     /// A problem, in a complete sentence. The run may continue.
     Problem(String),
     /// The run is over.
@@ -33,7 +33,7 @@ pub enum DemoEvent {
     },
 }
 
-/// Records every event.
+/// Records events as a result.
 #[derive(Debug, Clone)]
 pub struct DemoRecorder {
     result: DemoResult,
@@ -57,13 +57,13 @@ impl DemoRecorder {
             DemoEvent::RunStarted(_) => {}
             DemoEvent::Object(object) => {
                 // Objects complete in any order.
-                let at = run.objects.partition_point(|earlier| earlier.at <= object.at);
-                run.objects.insert(at, *object);
+                let index = run.objects.partition_point(|earlier| earlier.at <= object.at);
+                run.objects.insert(index, *object);
             }
             DemoEvent::BulkStarted(at) => run.bulk_started = Some(*at),
             DemoEvent::Bulk(sample) => run.bulk.push(*sample),
             DemoEvent::BulkFinished(at) => run.bulk_finished = Some(*at),
-            DemoEvent::Moved(moved) => run.moves.push(*moved),
+            DemoEvent::Migrated(migration) => run.migrations.push(*migration),
             DemoEvent::Problem(problem) => run.problems.push(problem.clone()),
             DemoEvent::RunFinished { connections, link } => {
                 run.connections.clone_from(connections);

@@ -37,7 +37,7 @@ pub struct RunSummary {
     /// Body bytes on each connection.
     pub connections: Vec<ConnectionBytes>,
     /// Number of migrations of the big file.
-    pub moves: usize,
+    pub migrations: usize,
     /// Number of problems.
     pub problems: usize,
 }
@@ -54,7 +54,7 @@ pub fn object_times(run: &DemoRun, load: BackgroundLoad) -> Vec<f64> {
 pub fn summarise(setup: &DemoSetup, run: &DemoRun) -> RunSummary {
     let unloaded = object_times(run, BackgroundLoad::Unloaded);
     let beside = object_times(run, BackgroundLoad::BigFile);
-    let big_file_s = run.bulk_took().map(|took| millis::of(took) / 1e3);
+    let big_file_s = run.bulk_duration().map(|took| millis::of(took) / 1e3);
     let rate = big_file_s.filter(|s| *s > 0.0).map(|s| setup.big_file_bytes as f64 * 8e-6 / s);
     RunSummary {
         variant: run.variant,
@@ -67,7 +67,7 @@ pub fn summarise(setup: &DemoSetup, run: &DemoRun) -> RunSummary {
         big_file_s,
         big_file_mbit_per_s: rate,
         connections: run.connections.clone(),
-        moves: run.moves.len(),
+        migrations: run.migrations.len(),
         problems: run.problems.len(),
     }
 }
@@ -80,7 +80,7 @@ pub fn summaries(result: &DemoResult) -> Vec<RunSummary> {
 
 /// Describes the demonstration in one sentence.
 #[must_use]
-pub fn scene(setup: &DemoSetup) -> String {
+pub fn describe_setup(setup: &DemoSetup) -> String {
     format!(
         "An object of {} is requested every {} ms while a file of {} downloads, over an emulated \
          link: {}.",
@@ -95,7 +95,7 @@ pub fn scene(setup: &DemoSetup) -> String {
 #[must_use]
 pub fn findings(summaries: &[RunSummary]) -> Vec<String> {
     let mut sentences = Vec::new();
-    let of = |variant| summaries.iter().find(|summary| summary.variant == variant);
+    let summary_of = |variant| summaries.iter().find(|summary| summary.variant == variant);
     let unloaded = unloaded_median(summaries);
     for summary in summaries {
         let Some(median) = summary.median_ms else { continue };
@@ -106,24 +106,24 @@ pub fn findings(summaries: &[RunSummary]) -> Vec<String> {
             )
         });
         let median = format_ms(median);
-        let with = with_what(summary);
+        let beginning = sentence_beginning(summary);
         sentences.push(if sentences.is_empty() {
-            format!("{with}, the median small object takes {median} ms{ratio}.")
+            format!("{beginning}, the median small object takes {median} ms{ratio}.")
         } else {
-            format!("{with}, it takes {median} ms{ratio}.")
+            format!("{beginning}, it takes {median} ms{ratio}.")
         });
     }
-    if let (Some(plain), Some(smig)) = (of(Variant::PlainHttp2), of(Variant::Smig))
-        && let (Some(before), Some(after)) = (plain.big_file_s, smig.big_file_s)
+    if let (Some(plain), Some(smig)) = (summary_of(Variant::PlainHttp2), summary_of(Variant::Smig))
+        && let (Some(plain_s), Some(smig_s)) = (plain.big_file_s, smig.big_file_s)
     {
-        let change = (after / before - 1.0) * 100.0;
+        let change = (smig_s / plain_s - 1.0) * 100.0;
         let compared = match change {
             less if less <= -0.05 => format!(", {:.1} % less", -less),
             more if more >= 0.05 => format!(", {more:.1} % more"),
             _ => String::new(),
         };
         sentences.push(format!(
-            "The big file takes {before:.1} s with plain HTTP/2 and {after:.1} s with \
+            "The big file takes {plain_s:.1} s with plain HTTP/2 and {smig_s:.1} s with \
              SMig{compared}."
         ));
     }
@@ -131,20 +131,20 @@ pub fn findings(summaries: &[RunSummary]) -> Vec<String> {
 }
 
 /// Returns the beginning of a sentence about a run.
-const fn with_what(summary: &RunSummary) -> &'static str {
+const fn sentence_beginning(summary: &RunSummary) -> &'static str {
     match summary.variant {
         Variant::PlainHttp2 => "With plain HTTP/2",
         Variant::NotsentLowat => {
             "With TCP_NOTSENT_LOWAT, which keeps the server's send buffer short"
         }
-        Variant::Smig if summary.moves > 0 => {
+        Variant::Smig if summary.migrations > 0 => {
             "With SMig, where the server moved the big file to a connection of its own"
         }
         Variant::Smig => "With SMig, but without a migration of the big file",
     }
 }
 
-/// Returns the median of all runs' medians without load, which differ only by noise.
+/// Returns the median of the runs' medians without load, which differ only by noise.
 #[must_use]
 pub fn unloaded_median(summaries: &[RunSummary]) -> Option<f64> {
     let mut medians: Vec<f64> = summaries.iter().filter_map(|s| s.unloaded_median_ms).collect();
@@ -170,7 +170,7 @@ pub fn table(summaries: &[RunSummary]) -> (Vec<&'static str>, Vec<Vec<String>>) 
                 or_dash(s.max_ms, format_ms),
                 or_dash(s.big_file_s, |s| format!("{s:.1}")),
                 or_dash(s.big_file_mbit_per_s, |rate| format!("{rate:.2}")),
-                s.moves.to_string(),
+                s.migrations.to_string(),
             ]
         })
         .collect();
@@ -202,12 +202,12 @@ pub fn render_text(result: &DemoResult) -> String {
     let widths: Vec<usize> = (0..headings.len()).map(width).collect();
     let mut out = String::new();
     // Headings on two lines: the quantity, then its unit.
-    for part in 0..2 {
-        let cell = |column: usize| headings[column].split(", ").nth(part).unwrap_or("");
-        line(&mut out, &widths, |column| cell(column).to_owned());
+    for heading_line in 0..2 {
+        let cell = |column: usize| headings[column].split(", ").nth(heading_line).unwrap_or("");
+        push_row(&mut out, &widths, |column| cell(column).to_owned());
     }
     for row in &rows {
-        line(&mut out, &widths, |column| row[column].clone());
+        push_row(&mut out, &widths, |column| row[column].clone());
     }
     out.push('\n');
     for summary in summaries.iter().filter(|summary| !summary.connections.is_empty()) {
@@ -218,13 +218,13 @@ pub fn render_text(result: &DemoResult) -> String {
             let _ = writeln!(out, "{}", wrap(&format!("{}: {problem}", summary.variant), COLUMNS));
         }
     }
-    if let Some(doubt) = doubts(result) {
-        let _ = writeln!(out, "\n{}", wrap(&doubt, COLUMNS));
+    if let Some(warning) = lateness_warning(result) {
+        let _ = writeln!(out, "\n{}", wrap(&warning, COLUMNS));
     }
     out
 }
 
-fn line(out: &mut String, widths: &[usize], cell: impl Fn(usize) -> String) {
+fn push_row(out: &mut String, widths: &[usize], cell: impl Fn(usize) -> String) {
     let mut text = String::new();
     for (column, width) in widths.iter().enumerate() {
         let cell = cell(column);
@@ -238,15 +238,17 @@ fn line(out: &mut String, widths: &[usize], cell: impl Fn(usize) -> String) {
     out.push('\n');
 }
 
-/// Lateness that affects measurements of a round trip of tens of milliseconds.
-const LATE_MS: f64 = 2.0;
+/// Maximum lateness of packets that does not affect measurements of a round trip of tens of
+/// milliseconds.
+const MAX_LATENESS_MS: f64 = 2.0;
 
-/// Returns why the numbers may not reflect the link alone, if there is a reason.
+/// Returns a warning if packets were so late that the numbers may not reflect the link alone.
 #[must_use]
-pub fn doubts(result: &DemoResult) -> Option<String> {
-    let late = |run: &DemoRun| run.link.map_or(0.0, |link| millis::of(link.lateness.p99));
-    let runs: Vec<_> = result.runs.iter().filter(|run| late(run) > LATE_MS).collect();
-    let worst = runs.iter().map(|run| late(run)).max_by(f64::total_cmp)?;
+pub fn lateness_warning(result: &DemoResult) -> Option<String> {
+    let lateness_ms = |run: &DemoRun| run.link.map_or(0.0, |link| millis::of(link.lateness.p99));
+    let runs: Vec<_> =
+        result.runs.iter().filter(|run| lateness_ms(run) > MAX_LATENESS_MS).collect();
+    let worst = runs.iter().map(|run| lateness_ms(run)).max_by(f64::total_cmp)?;
     Some(format!(
         "The machine was overloaded: in {}, one packet in a hundred was over {} ms late. \
          Repeat the demo on an idle machine before relying on small differences.",
@@ -263,7 +265,7 @@ mod tests {
     use crate::demo::fixtures;
 
     #[test]
-    fn only_objects_beside_the_big_file_count_as_beside() {
+    fn objects_before_the_big_file_count_as_unloaded() {
         let result = fixtures::result();
         let summaries = summaries(&result);
         for (run, summary) in result.runs.iter().zip(&summaries) {
@@ -290,7 +292,7 @@ mod tests {
         let result = fixtures::result();
         insta::assert_snapshot!(format!(
             "{}\n\n{}",
-            scene(&result.setup),
+            describe_setup(&result.setup),
             findings(&summaries(&result)).join("\n")
         ));
     }
@@ -312,21 +314,23 @@ mod tests {
     fn a_slower_smig_is_called_slower() {
         let mut result = fixtures::result();
         let run = &mut result.runs[2];
-        run.moves.clear();
+        run.migrations.clear();
         run.bulk_finished = run.bulk_finished.map(|at| at * 2);
         let text = findings(&summaries(&result)).join("\n");
         assert!(text.contains("without a migration") && text.contains("% more"), "{text}");
     }
 
     #[test]
-    fn a_late_link_is_told() {
+    fn a_late_link_is_reported() {
         let mut result = fixtures::result();
-        assert_eq!(doubts(&result), None);
+        assert_eq!(lateness_warning(&result), None);
         if let Some(link) = &mut result.runs[1].link {
             link.lateness.p99 = Duration::from_millis(7);
         }
         assert!(
-            doubts(&result).unwrap().contains("in 1 run, one packet in a hundred was over 7 ms")
+            lateness_warning(&result)
+                .unwrap()
+                .contains("in 1 run, one packet in a hundred was over 7 ms")
         );
     }
 }

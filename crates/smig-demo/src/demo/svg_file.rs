@@ -8,14 +8,14 @@ use smig_chart::svg::{STYLE, with_colour_fallbacks};
 
 use super::data::{DemoResult, DemoRun};
 use super::figures::run_figure;
-use super::summary::{RunSummary, scene, summaries};
+use super::summary::{RunSummary, describe_setup, summaries};
 
 const GAP: f64 = 14.0;
 const MARGIN: f64 = 12.0;
-/// Height above each run, for its name and its numbers.
-const HEAD: f64 = 58.0;
-/// Height below all runs, for the caption.
-const FOOT: f64 = 28.0;
+/// Height above each chart, for the run's name and numbers.
+const HEAD_HEIGHT: f64 = 58.0;
+/// Height below all charts, for the caption.
+const FOOT_HEIGHT: f64 = 28.0;
 
 /// Renders the result as a standalone SVG file that follows the reader's light or dark scheme.
 #[must_use]
@@ -25,23 +25,23 @@ pub fn render_svg(result: &DemoResult) -> String {
     let (mut left, mut tallest) = (MARGIN, 0.0_f64);
     for (run, summary) in result.runs.iter().zip(&summaries) {
         let figure = run_figure(result, &summaries, run);
-        head(&mut body, left, run, summary);
-        let (top, element) = (HEAD + MARGIN, figure.to_element());
+        draw_head(&mut body, left, run, summary);
+        let (top, element) = (HEAD_HEIGHT + MARGIN, figure.to_element());
         let _ = write!(body, "<g transform=\"translate({left} {top})\">{element}</g>");
         left += figure.width + GAP;
         tallest = tallest.max(figure.height());
     }
     let width = (left - GAP + MARGIN).max(2.0 * MARGIN);
-    let height = MARGIN + HEAD + tallest + FOOT;
-    let scene = escape(&scene(&result.setup));
+    let height = MARGIN + HEAD_HEIGHT + tallest + FOOT_HEIGHT;
+    let caption = escape(&describe_setup(&result.setup));
     let foot = height - MARGIN;
     with_colour_fallbacks(&format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fig\" role=\"img\" \
          viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\">\
-         <title>Small objects beside a big download</title><desc>{scene}</desc>\
+         <title>Small objects beside a big download</title><desc>{caption}</desc>\
          <style>{STYLE}{HEAD_STYLE}</style>\
          <rect class=\"paper\" width=\"{width}\" height=\"{height}\" rx=\"6\"/>{body}\
-         <text x=\"{MARGIN}\" y=\"{foot}\">{scene}</text></svg>\n"
+         <text x=\"{MARGIN}\" y=\"{foot}\">{caption}</text></svg>\n"
     ))
 }
 
@@ -51,20 +51,20 @@ const HEAD_STYLE: &str = "\
 .fig .found{fill:var(--ink);font-size:13px}\
 ";
 
-fn head(out: &mut String, left: f64, run: &DemoRun, summary: &RunSummary) {
-    let mut found = Vec::new();
+fn draw_head(out: &mut String, left: f64, run: &DemoRun, summary: &RunSummary) {
+    let mut findings = Vec::new();
     if let Some(median) = summary.median_ms {
-        found.push(format!("small objects: median {} ms", format_ms(median)));
+        findings.push(format!("small objects: median {} ms", format_ms(median)));
     }
     if let Some(seconds) = summary.big_file_s {
-        found.push(format!("big file: {seconds:.1} s"));
+        findings.push(format!("big file: {seconds:.1} s"));
     }
     let x = left + 2.0;
-    let (name, found) = (escape(run.variant.title()), escape(&found.join(", ")));
+    let (name, findings) = (escape(run.variant.title()), escape(&findings.join(", ")));
     let _ = write!(
         out,
         "<text class=\"run\" x=\"{x}\" y=\"30\">{name}</text>\
-         <text class=\"found\" x=\"{x}\" y=\"51\">{found}</text>"
+         <text class=\"found\" x=\"{x}\" y=\"51\">{findings}</text>"
     );
 }
 
@@ -76,7 +76,7 @@ mod tests {
     use smig_chart::html::assert_balanced;
 
     #[test]
-    fn the_file_is_whole_and_stands_alone() {
+    fn the_file_is_well_formed_and_self_contained() {
         let mut result = fixtures::result();
         let svg = render_svg(&result);
         assert_balanced(&svg);
@@ -84,8 +84,8 @@ mod tests {
         for variant in Variant::ALL {
             assert!(svg.contains(&format!(">{}</text>", variant.title())), "{variant}");
         }
-        for outside in ["<script", "url(", "@import", "href=", "NaN"] {
-            assert!(!svg.contains(outside), "{outside}");
+        for external in ["<script", "url(", "@import", "href=", "NaN"] {
+            assert!(!svg.contains(external), "{external}");
         }
         result.runs.clear();
         assert_balanced(&render_svg(&result));

@@ -2,7 +2,7 @@
 //!
 //! Never drops, adds or reorders a byte: it delays data and ends connections.
 
-mod line;
+mod conn;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-pub(crate) use line::RelayedConn;
+pub(crate) use conn::RelayedConn;
 
 /// A direction through the relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,12 +46,12 @@ impl RelayFault {
 
 /// A fault after `at` bytes in one direction of a connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Planned {
+pub(crate) struct PlannedFault {
     /// The connection, in the order in which the client opens them.
-    pub(crate) line: usize,
-    pub(crate) way: RelayDirection,
+    pub(crate) conn: usize,
+    pub(crate) direction: RelayDirection,
     pub(crate) at: u64,
-    pub(crate) trouble: RelayFault,
+    pub(crate) fault: RelayFault,
 }
 
 /// The role of a killed connection.
@@ -61,22 +61,22 @@ pub(crate) enum KilledRole {
     Interactive,
     /// A further connection that carried a migrated stream.
     Bulk,
-    /// A further connection that carried nothing big, or was not even joined.
+    /// A further connection that carried less, or had not joined yet.
     Spare,
 }
 
 /// A killed connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kill {
-    pub(crate) victim: KilledRole,
+    pub(crate) role: KilledRole,
 }
 
 /// State shared by the connections of a relay.
 #[derive(Debug)]
 pub(super) struct RelayState {
     server: SocketAddr,
-    troubles: Vec<Planned>,
-    lines: Mutex<Vec<Arc<RelayedConn>>>,
+    faults: Vec<PlannedFault>,
+    conns: Mutex<Vec<Arc<RelayedConn>>>,
     kills: Mutex<Vec<Kill>>,
     /// Connections to the server that the relay could not open; they count as kills.
     refused: AtomicU64,
@@ -85,8 +85,8 @@ pub(super) struct RelayState {
 }
 
 impl RelayState {
-    fn lines(&self) -> Vec<Arc<RelayedConn>> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn conns(&self) -> Vec<Arc<RelayedConn>> {
+        self.conns.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn record(&self, kill: Kill) {
@@ -98,31 +98,31 @@ impl RelayState {
 #[derive(Debug)]
 pub(crate) struct Relay {
     addr: SocketAddr,
-    board: Arc<RelayState>,
-    accepting: JoinHandle<()>,
+    state: Arc<RelayState>,
+    accept_task: JoinHandle<()>,
 }
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        self.accepting.abort();
-        self.board.draining.store(true, Ordering::Relaxed);
+        self.accept_task.abort();
+        self.state.draining.store(true, Ordering::Relaxed);
     }
 }
 
 impl Relay {
-    pub(crate) async fn start(server: SocketAddr, troubles: Vec<Planned>) -> io::Result<Self> {
+    pub(crate) async fn start(server: SocketAddr, faults: Vec<PlannedFault>) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let addr = listener.local_addr()?;
-        let board = Arc::new(RelayState {
+        let state = Arc::new(RelayState {
             server,
-            troubles,
-            lines: Mutex::default(),
+            faults,
+            conns: Mutex::default(),
             kills: Mutex::default(),
             refused: AtomicU64::new(0),
             draining: AtomicBool::new(false),
         });
-        let accepting = tokio::spawn(accept(listener, Arc::clone(&board)));
-        Ok(Self { addr, board, accepting })
+        let accept_task = tokio::spawn(accept(listener, Arc::clone(&state)));
+        Ok(Self { addr, state, accept_task })
     }
 
     pub(crate) const fn port(&self) -> u16 {
@@ -131,44 +131,44 @@ impl Relay {
 
     /// Returns the connections killed so far.
     pub(crate) fn kills(&self) -> Vec<Kill> {
-        self.board.kills.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.state.kills.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns the number of connections to the server that could not be opened.
     pub(crate) fn refused(&self) -> u64 {
-        self.board.refused.load(Ordering::Relaxed)
+        self.state.refused.load(Ordering::Relaxed)
     }
 
     /// Returns the state of the connections, for the report of a hang.
     pub(crate) fn describe(&self) -> String {
-        let lines: Vec<_> = self.board.lines().iter().map(|line| line.to_string()).collect();
-        if lines.is_empty() { "no connection was opened".into() } else { lines.join("; ") }
+        let conns: Vec<_> = self.state.conns().iter().map(|conn| conn.to_string()).collect();
+        if conns.is_empty() { "no connection was opened".into() } else { conns.join("; ") }
     }
 
-    /// Ends every open connection.
-    pub(crate) fn cut(&self) {
-        for line in self.board.lines() {
-            line.cut();
+    /// Resets every open connection.
+    pub(crate) fn reset_all(&self) {
+        for conn in self.state.conns() {
+            conn.request_reset();
         }
     }
 }
 
-async fn accept(listener: TcpListener, board: Arc<RelayState>) {
+async fn accept(listener: TcpListener, state: Arc<RelayState>) {
     loop {
         match listener.accept().await {
             Ok((client, _)) => {
-                let line = {
-                    let mut lines = board.lines.lock().unwrap_or_else(PoisonError::into_inner);
-                    let line = Arc::new(RelayedConn::new(lines.len(), &lines, &board.troubles));
-                    lines.push(Arc::clone(&line));
-                    line
+                let conn = {
+                    let mut conns = state.conns.lock().unwrap_or_else(PoisonError::into_inner);
+                    let conn = Arc::new(RelayedConn::new(conns.len(), &conns, &state.faults));
+                    conns.push(Arc::clone(&conn));
+                    conn
                 };
-                tokio::spawn(line::carry(client, line, Arc::clone(&board)));
+                tokio::spawn(conn::relay(client, conn, Arc::clone(&state)));
             }
             // The client closed before the connection was accepted.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
-                tracing::error!(%error, "the relay accepts no more");
+                tracing::error!(%error, "the relay stopped accepting");
                 return;
             }
         }

@@ -202,7 +202,7 @@ mod tests {
             text.starts_with("smig-survey/") && text.ends_with("(+https://example.org/survey)")
         );
         for contact in ["", "me", "https://x/)\n"] {
-            assert!(super::user_agent(contact).is_err(), "{contact}");
+            assert!(user_agent(contact).is_err(), "{contact}");
         }
     }
 }

@@ -8,7 +8,7 @@ use smig_testbed::netns::TestbedError;
 /// Why the demonstration stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum DriveError {
+pub enum DemoError {
     /// The emulated link could not be set up; the message includes a remedy.
     #[error(transparent)]
     Lab(#[from] TestbedError),
@@ -31,7 +31,7 @@ pub enum DriveError {
     Io(#[from] io::Error),
     /// An object arrived with other bytes than were sent. This is a bug: please report it.
     #[error("the {0} object arrived corrupted; this is a bug, please report it")]
-    Damaged(String),
+    Corrupted(String),
     /// The operator stopped it.
     #[error("stopped")]
     Stopped,

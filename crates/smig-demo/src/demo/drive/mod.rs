@@ -3,8 +3,8 @@
 //! Owns the order of the runs, and converts the events of a trial's clients and its [`TrialResult`] to
 //! [`DemoEvent`]s. The lab owns the testbed, the server, the files and the clients.
 
+mod convert;
 mod error;
-mod follow;
 mod scenario;
 
 use std::collections::BTreeMap;
@@ -20,11 +20,11 @@ use smig_testbed::netns::{HostSpec, Privilege, Testbed};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-pub use error::DriveError;
+pub use error::DemoError;
 
 use super::data::{ConnectionBytes, ConnectionId, DemoSetup, Variant};
 use super::recorder::DemoEvent;
-use follow::RunFollower;
+use convert::EventConverter;
 use scenario::SMALL;
 
 /// Options of the demonstration.
@@ -37,7 +37,7 @@ pub struct DemoOptions {
     /// SMig's congestion control for connections that carry migrated streams; the other one if `None`
     /// or if the kernel lacks it.
     pub bulk_congestion_control: Option<String>,
-    /// The longest time that SMig's server may hold the big file back for one small object.
+    /// Maximum time for which SMig's server may defer the big file for one small object.
     pub max_hold: Duration,
     /// Size of a small object in bytes.
     pub object_bytes: u64,
@@ -91,13 +91,13 @@ impl DemoOptions {
 ///
 /// # Errors
 /// What the machine lacks, and what to do about it; see [`smig_testbed::netns::TestbedError`].
-pub fn check(options: &DemoOptions) -> Result<(), DriveError> {
-    hosts(options)?;
+pub fn check(options: &DemoOptions) -> Result<(), DemoError> {
+    start_testbed(options)?;
     Ok(())
 }
 
 /// Builds the two hosts and the link between them.
-fn hosts(options: &DemoOptions) -> Result<Testbed, DriveError> {
+fn start_testbed(options: &DemoOptions) -> Result<Testbed, DemoError> {
     let host = || HostSpec::default().congestion_control(&options.congestion_control);
     Ok(Testbed::builder(options.link.clone()).server(host()).client(host()).start()?)
 }
@@ -110,15 +110,15 @@ type OnEvent<'a> = &'a mut dyn FnMut(&DemoEvent) -> io::Result<()>;
 /// thread; `privilege` is its result. `programs` needs only `smig`, which is started as the server.
 ///
 /// # Errors
-/// [`DriveError`]: the failure, and what to do; [`DriveError::Stopped`] soon after `stop` is set.
-/// Events passed on before an error remain valid. Nothing is left behind either way.
+/// The failure, with a remedy; [`DemoError::Stopped`] soon after `stop` is cancelled. Events passed
+/// on before an error remain valid. Hosts, processes and files are removed in any case.
 pub fn drive(
     options: &DemoOptions,
     programs: Programs,
     privilege: Privilege,
     stop: &CancellationToken,
     on_event: OnEvent<'_>,
-) -> Result<(), DriveError> {
+) -> Result<(), DemoError> {
     let trials = options.trials()?;
     let all: Vec<_> = trials.iter().map(|(_, trial)| trial.clone()).collect();
     let setup = TrialSetup::create(programs, &all, 1)?;
@@ -139,14 +139,9 @@ struct Demo<'a> {
 }
 
 impl Demo<'_> {
-    fn run(
-        &self,
-        variant: Variant,
-        trial: &Trial,
-        on_event: OnEvent<'_>,
-    ) -> Result<(), DriveError> {
+    fn run(&self, variant: Variant, trial: &Trial, on_event: OnEvent<'_>) -> Result<(), DemoError> {
         if let (Variant::Smig, Some(name)) = (variant, &self.options.bulk_congestion_control)
-            && !hosts(self.options)?.server().has_congestion_control(name)?
+            && !start_testbed(self.options)?.server().has_congestion_control(name)?
         {
             on_event(&DemoEvent::Problem(format!(
                 "This kernel has no congestion control {name}; the big file used {}, which fills the \
@@ -155,32 +150,32 @@ impl Demo<'_> {
             )))?;
         }
         let (_scratch, request) = self.setup.request(trial, 1)?;
-        let (events, received) = mpsc::unbounded_channel();
-        let (shown, result) = thread::scope(|scope| {
+        let (events, workload_events) = mpsc::unbounded_channel();
+        let (forwarded, result) = thread::scope(|scope| {
             let trial = scope.spawn(|| trial::run(&request, self.privilege, Some(events)));
-            let shown = self.follow(received, on_event);
-            (shown, trial.join())
+            let forwarded = self.forward_events(workload_events, on_event);
+            (forwarded, trial.join())
         });
-        shown?;
+        forwarded?;
         if self.stop.is_cancelled() {
-            return Err(DriveError::Stopped);
+            return Err(DemoError::Stopped);
         }
-        finish(&result.map_err(|_| DriveError::Panicked("trial"))??, on_event)
+        emit_final_events(&result.map_err(|_| DemoError::Panicked("trial"))??, on_event)
     }
 
-    /// Passes on the events of a run until its end, an error, or the stop. The last two close the
-    /// receiver, which stops the trial.
-    fn follow(
+    /// Passes on the events of a run until it ends, an error occurs, or it is cancelled. The last
+    /// two close the receiver, which stops the trial.
+    fn forward_events(
         &self,
-        mut received: mpsc::UnboundedReceiver<WorkloadEvent>,
+        mut workload_events: mpsc::UnboundedReceiver<WorkloadEvent>,
         on_event: OnEvent<'_>,
     ) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-        let mut follower = RunFollower::default();
+        let mut converter = EventConverter::default();
         loop {
-            let next = self.stop.run_until_cancelled(received.recv());
+            let next = self.stop.run_until_cancelled(workload_events.recv());
             let Some(event) = runtime.block_on(next).flatten() else { return Ok(()) };
-            for event in follower.convert(event) {
+            for event in converter.convert(event) {
                 on_event(&event)?;
             }
         }
@@ -188,23 +183,23 @@ impl Demo<'_> {
 }
 
 /// Emits the events of a finished trial.
-fn finish(result: &TrialResult, on_event: OnEvent<'_>) -> Result<(), DriveError> {
+fn emit_final_events(result: &TrialResult, on_event: OnEvent<'_>) -> Result<(), DemoError> {
     let mut totals = BTreeMap::<_, u64>::new();
     for object in &result.observation.objects {
         let name = object.name.clone();
         match &object.outcome {
             Outcome::Complete | Outcome::Cancelled => {}
-            // A problem of the run, which was reported when it occurred.
+            // Reported as a problem of the run when it occurred.
             Outcome::TimedOut if name == SMALL => {}
             Outcome::TimedOut => {
                 let why = "it did not arrive in time".to_owned();
-                return Err(DriveError::Transfer { name, why });
+                return Err(DemoError::Transfer { name, why });
             }
-            Outcome::Damaged => return Err(DriveError::Damaged(name)),
-            Outcome::Failed(why) => return Err(DriveError::Transfer { name, why: why.clone() }),
+            Outcome::Damaged => return Err(DemoError::Corrupted(name)),
+            Outcome::Failed(why) => return Err(DemoError::Transfer { name, why: why.clone() }),
         }
-        for part in &object.connections {
-            *totals.entry(part.connection).or_default() += part.bytes;
+        for entry in &object.connections {
+            *totals.entry(entry.connection).or_default() += entry.bytes;
         }
     }
     let drops = result.device_drops;

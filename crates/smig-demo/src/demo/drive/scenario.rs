@@ -5,7 +5,7 @@ use std::path::Path;
 use smig_lab::scenario::{Campaign, Size, TimeSpan, Trial, parse};
 use toml::{Table, Value};
 
-use super::{DemoOptions, DriveError};
+use super::{DemoError, DemoOptions};
 use crate::demo::data::Variant;
 
 /// The axis of the variants.
@@ -16,32 +16,32 @@ pub(super) const BIG: &str = "big";
 
 impl DemoOptions {
     /// Returns the trials in the order of the runs.
-    pub(super) fn trials(&self) -> Result<Vec<(Variant, Trial)>, DriveError> {
+    pub(super) fn trials(&self) -> Result<Vec<(Variant, Trial)>, DemoError> {
         let trials = self.campaign()?.trials();
         let trial = |variant: &Variant| {
-            let named = |trial: &&Trial| trial.id.variant.level(AXIS) == Some(variant.word());
-            trials.iter().find(named).map(|trial| (*variant, trial.clone()))
+            let is_named = |trial: &&Trial| trial.id.variant.level(AXIS) == Some(variant.name());
+            trials.iter().find(is_named).map(|trial| (*variant, trial.clone()))
         };
         Ok(self.variants.iter().filter_map(trial).collect())
     }
 
-    fn campaign(&self) -> Result<Campaign, DriveError> {
-        let wrong = |cause: String| DriveError::Scenario(cause);
+    fn campaign(&self) -> Result<Campaign, DemoError> {
+        let scenario_error = |cause: String| DemoError::Scenario(cause);
         let mut file: Table = include_str!("../../../../../scenarios/demo.toml")
             .parse()
-            .map_err(|error: toml::de::Error| wrong(error.to_string()))?;
-        for (path, value) in self.values().map_err(|error| wrong(error.to_string()))? {
+            .map_err(|error: toml::de::Error| scenario_error(error.to_string()))?;
+        for (path, value) in self.overrides().map_err(|error| scenario_error(error.to_string()))? {
             insert(&mut file, &path, value);
         }
-        // The settings are those of the file, which a test checks.
+        // Server settings are not checked here: a test checks those of the file.
         parse(&file.to_string(), "demo", Path::new("/"), &|_| Ok(())).map_err(|faults| {
             let faults: Vec<_> = faults.iter().map(|fault| fault.message.clone()).collect();
-            wrong(faults.join("; "))
+            scenario_error(faults.join("; "))
         })
     }
 
     /// Returns the values that replace those of the file, with their keys.
-    fn values(&self) -> Result<Vec<(Vec<&'static str>, Value)>, toml::ser::Error> {
+    fn overrides(&self) -> Result<Vec<(Vec<&'static str>, Value)>, toml::ser::Error> {
         const SERVER: [&str; 3] = ["servers", "server", "settings"];
         let congestion_control = || Value::from(self.congestion_control.clone());
         let interval = self.object_interval;
@@ -52,36 +52,39 @@ impl DemoOptions {
             (vec!["link"], Value::try_from(&self.link)?),
             (vec!["hosts", "server", "congestion_control"], congestion_control()),
             (vec!["hosts", "client", "congestion_control"], congestion_control()),
-            ([&SERVER[..], &["migration", "max_bulk_deferral"]].concat(), time(self.max_hold)?),
+            (
+                [&SERVER[..], &["migration", "max_bulk_deferral"]].concat(),
+                duration_value(self.max_hold)?,
+            ),
             (small("size"), Value::try_from(Size(self.object_bytes))?),
-            (small("start"), time(interval)?),
-            (small("every"), time(interval)?),
+            (small("start"), duration_value(interval)?),
+            (small("every"), duration_value(interval)?),
             (big("size"), Value::try_from(Size(self.big_file_bytes))?),
-            (big("start"), time(big_start)?),
-            (vec!["record", "progress"], time(interval)?),
+            (big("start"), duration_value(big_start)?),
+            (vec!["record", "progress"], duration_value(interval)?),
         ];
         if let Some(name) = &self.bulk_congestion_control {
-            let at = [&SERVER[..], &["bulk", "congestion_control"]].concat();
-            values.push((at, Value::from(name.clone())));
+            let path = [&SERVER[..], &["bulk", "congestion_control"]].concat();
+            values.push((path, Value::from(name.clone())));
         }
         Ok(values)
     }
 }
 
-fn time(time: std::time::Duration) -> Result<Value, toml::ser::Error> {
+fn duration_value(time: std::time::Duration) -> Result<Value, toml::ser::Error> {
     Value::try_from(TimeSpan(time))
 }
 
-/// Sets a value; tables on its path are created.
+/// Sets a value and creates the tables on its path.
 fn insert(table: &mut Table, path: &[&str], value: Value) {
-    let Some((key, below)) = path.split_first() else { return };
-    if below.is_empty() {
+    let Some((key, remaining)) = path.split_first() else { return };
+    if remaining.is_empty() {
         table.insert((*key).to_owned(), value);
         return;
     }
     let inner = table.entry(*key).or_insert_with(|| Value::Table(Table::new()));
     if let Value::Table(inner) = inner {
-        insert(inner, below, value);
+        insert(inner, remaining, value);
     }
 }
 
@@ -98,15 +101,15 @@ mod tests {
     const CLIENT: &str = "user";
 
     #[test]
-    fn the_file_is_the_default() {
+    fn the_file_has_the_default_options() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/demo.toml");
         let file = load(&path, &|_| Ok(())).unwrap();
-        let ours = DemoOptions::default().campaign().unwrap();
+        let generated = DemoOptions::default().campaign().unwrap();
         let scenarios = |campaign: &Campaign| -> BTreeMap<_, _> {
             let settings = campaign.conditions.iter();
             settings.map(|one| (one.variant.clone(), one.scenario.clone())).collect()
         };
-        assert_eq!(scenarios(&file), scenarios(&ours));
+        assert_eq!(scenarios(&file), scenarios(&generated));
     }
 
     #[test]

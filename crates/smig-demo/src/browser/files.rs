@@ -1,4 +1,4 @@
-//! Everything that the programs need, in a directory that is removed on drop.
+//! The files of web server, gateway, agent and browser, in a directory that is removed on drop.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -17,52 +17,52 @@ use super::mosaic::Mosaic;
 use crate::demo::Variant;
 
 /// The server host's address in every testbed.
-pub(super) const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
+pub(super) const SERVER_IP: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
 /// The ports of the web server and of the gateway; unprivileged ones.
 pub(super) const ORIGIN_PORT: u16 = 8444;
 pub(super) const GATEWAY_PORT: u16 = 8443;
 /// The gateway's admin address, in its own host.
-pub(super) const ADMIN: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 9901);
+pub(super) const ADMIN_ADDR: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 9901);
 /// The agent's address, in the browser's host.
-pub(super) const PROXY: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 8118);
+pub(super) const PROXY_ADDR: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 8118);
 /// The name of the file that is downloaded beside the page.
 pub(super) const BIG_FILE: &str = "big.bin";
 
-/// The token shared by the agent and the gateway of one measurement, in its own networks.
+/// The token of agent and gateway. Only processes of the measurement can reach the gateway.
 const TOKEN: &str = "mosaic";
 
 /// TCP_NOTSENT_LOWAT of the tuned variant, in bytes.
-const LOW_WATER: u32 = 16 << 10;
+const NOTSENT_LOWAT_BYTES: u32 = 16 << 10;
 
-/// Files, keys, settings.
+/// Document root, certificate, key, token, settings, logs.
 #[derive(Debug)]
 pub(super) struct BrowserFiles {
-    folder: TempDir,
+    directory: TempDir,
     pub(super) certificate: String,
     /// The SHA-256 of the certificate's key, in base64.
     pub(super) key_digest: String,
 }
 
 impl BrowserFiles {
-    /// Writes everything. The big file is sparse and reads as zeros.
-    pub(super) fn make(mosaic: &Mosaic, big_file: u64) -> Result<Self, BrowserError> {
-        let folder = TempDir::with_prefix("smig-browser-")?;
+    /// Writes the files. The big file is sparse and reads as zeros.
+    pub(super) fn create(mosaic: &Mosaic, big_file_bytes: u64) -> Result<Self, BrowserError> {
+        let directory = TempDir::with_prefix("smig-browser-")?;
         let key = KeyPair::generate()?;
-        let params = CertificateParams::new(vec![ADDRESS.to_string()])?;
+        let params = CertificateParams::new(vec![SERVER_IP.to_string()])?;
         let certificate = params.self_signed(&key)?.pem();
         let key_digest = STANDARD.encode(Sha256::digest(key.subject_public_key_info()));
-        let material = Self { folder, certificate, key_digest };
-        fs::create_dir(material.site())?;
-        mosaic.write(&material.site())?;
-        File::create(material.site().join(BIG_FILE))?.set_len(big_file)?;
-        fs::write(material.certificate_file(), &material.certificate)?;
-        fs::write(material.key_file(), key.serialize_pem())?;
-        fs::write(material.token_file(), TOKEN)?;
-        Ok(material)
+        let files = Self { directory, certificate, key_digest };
+        fs::create_dir(files.document_root())?;
+        mosaic.write(&files.document_root())?;
+        File::create(files.document_root().join(BIG_FILE))?.set_len(big_file_bytes)?;
+        fs::write(files.certificate_file(), &files.certificate)?;
+        fs::write(files.key_file(), key.serialize_pem())?;
+        fs::write(files.token_file(), TOKEN)?;
+        Ok(files)
     }
 
     /// Returns the web server's document root.
-    pub(super) fn site(&self) -> PathBuf {
+    pub(super) fn document_root(&self) -> PathBuf {
         self.path("site")
     }
 
@@ -83,22 +83,22 @@ impl BrowserFiles {
         self.path(&format!("{program}.log"))
     }
 
-    /// Creates an empty directory for a browser.
-    pub(super) fn home(&self, variant: Variant) -> io::Result<PathBuf> {
+    /// Creates an empty home directory for a browser.
+    pub(super) fn create_home(&self, variant: Variant) -> io::Result<PathBuf> {
         let home = self.path(&format!("home-{}", variant as u8));
         fs::create_dir(&home)?;
         Ok(home)
     }
 
     /// Writes the gateway's settings for a variant.
-    pub(super) fn gateway_settings(&self, variant: Variant) -> io::Result<PathBuf> {
+    pub(super) fn write_gateway_settings(&self, variant: Variant) -> io::Result<PathBuf> {
         let path = self.path(&format!("gateway-{}.toml", variant as u8));
         fs::write(&path, gateway_settings(variant))?;
         Ok(path)
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 }
 
@@ -109,16 +109,16 @@ fn gateway_settings(variant: Variant) -> String {
         let _ = write!(hex, "{byte:02x}");
         hex
     });
-    let (admin, admin_port) = ADMIN;
+    let (admin, admin_port) = ADMIN_ADDR;
     let low_water = match variant {
         Variant::PlainHttp2 => Some(0),
-        Variant::NotsentLowat => Some(LOW_WATER),
+        Variant::NotsentLowat => Some(NOTSENT_LOWAT_BYTES),
         Variant::Smig => None,
     };
     let mut settings = format!(
-        "[[listen]]\naddress = \"{ADDRESS}:{GATEWAY_PORT}\"\n\
+        "[[listen]]\naddress = \"{SERVER_IP}:{GATEWAY_PORT}\"\n\
          [[certificate]]\nchain = \"certificate.pem\"\nkey = \"key.pem\"\n\
-         [forward_proxy]\nusers = {{ mosaic = \"sha256:{token}\" }}\nallow = [\"{ADDRESS}\"]\n\
+         [forward_proxy]\nusers = {{ mosaic = \"sha256:{token}\" }}\nallow = [\"{SERVER_IP}\"]\n\
          [admin]\nlisten = \"{admin}:{admin_port}\"\n"
     );
     if let Some(low_water) = low_water {
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variants_differ_in_what_they_are_about() {
+    fn variants_differ_only_in_the_compared_settings() {
         let [plain, lowat, smig] = Variant::ALL.map(gateway_settings);
         assert!(plain.starts_with(&smig) && lowat.starts_with(&smig));
         assert!(plain.ends_with("notsent_lowat = 0\n"), "{plain}");
@@ -146,14 +146,14 @@ mod tests {
     }
 
     #[test]
-    fn everything_goes_with_it() {
+    fn the_directory_is_removed_on_drop() {
         let mosaic = Mosaic::draw().unwrap();
-        let material = BrowserFiles::make(&mosaic, 1 << 40).unwrap();
-        let folder = material.folder.path().to_owned();
-        let big = fs::metadata(material.site().join(BIG_FILE)).unwrap();
+        let files = BrowserFiles::create(&mosaic, 1 << 40).unwrap();
+        let directory = files.directory.path().to_owned();
+        let big = fs::metadata(files.document_root().join(BIG_FILE)).unwrap();
         assert_eq!(big.len(), 1 << 40);
-        assert_eq!(STANDARD.decode(&material.key_digest).unwrap().len(), 32);
-        drop(material);
-        assert!(!folder.exists());
+        assert_eq!(STANDARD.decode(&files.key_digest).unwrap().len(), 32);
+        drop(files);
+        assert!(!directory.exists());
     }
 }

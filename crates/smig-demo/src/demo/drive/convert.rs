@@ -8,18 +8,18 @@ use smig_lab::workload::{
 };
 
 use super::scenario::{BIG, SMALL};
-use crate::demo::data::{BackgroundLoad, BulkSample, ConnectionId, Move, SmallObject};
+use crate::demo::data::{BackgroundLoad, BulkSample, ConnectionId, Migration, SmallObject};
 use crate::demo::recorder::DemoEvent;
 
 /// State of one run.
 #[derive(Debug, Default)]
-pub(super) struct RunFollower {
+pub(super) struct EventConverter {
     big_requested_ns: Option<u64>,
     /// Bytes of the big file in the samples so far, by connection.
-    sampled: BTreeMap<u32, u64>,
+    sampled_bytes: BTreeMap<u32, u64>,
 }
 
-impl RunFollower {
+impl EventConverter {
     /// Returns the demonstration's events for an event of the clients.
     pub(super) fn convert(&mut self, event: WorkloadEvent) -> Vec<DemoEvent> {
         match (event.name.as_str(), event.kind) {
@@ -27,13 +27,15 @@ impl RunFollower {
                 self.big_requested_ns = Some(at_ns);
                 vec![DemoEvent::BulkStarted(since_start(at_ns))]
             }
-            (BIG, EventKind::Progress { at_ns, connections }) => self.samples(at_ns, &connections),
+            (BIG, EventKind::Progress { at_ns, connections }) => {
+                self.new_samples(at_ns, &connections)
+            }
             (BIG, EventKind::Migrated(MigrationRecord { at_ns, from, to, .. })) => {
                 let (from, to) = (ConnectionId(from), ConnectionId(to));
-                vec![DemoEvent::Moved(Move { at: since_start(at_ns), from, to })]
+                vec![DemoEvent::Migrated(Migration { at: since_start(at_ns), from, to })]
             }
             (BIG, EventKind::Ended(object)) => {
-                let mut events = self.samples(object.ended_ns, &object.connections);
+                let mut events = self.new_samples(object.ended_ns, &object.connections);
                 if object.outcome == Outcome::Complete {
                     events.push(DemoEvent::BulkFinished(since_start(object.ended_ns)));
                 }
@@ -44,14 +46,15 @@ impl RunFollower {
         }
     }
 
-    /// Returns the bytes that arrived since the last samples; connections without any have none.
-    fn samples(&mut self, at_ns: u64, connections: &[ConnectionBytes]) -> Vec<DemoEvent> {
+    /// Returns samples of the bytes since the previous samples; none for a connection without any.
+    fn new_samples(&mut self, at_ns: u64, connections: &[ConnectionBytes]) -> Vec<DemoEvent> {
         let mut samples = Vec::new();
-        for now in connections {
-            let before = self.sampled.insert(now.connection, now.bytes).unwrap_or(0);
-            let bytes = now.bytes.saturating_sub(before);
+        for current in connections {
+            let previous =
+                self.sampled_bytes.insert(current.connection, current.bytes).unwrap_or(0);
+            let bytes = current.bytes.saturating_sub(previous);
             if bytes > 0 {
-                let connection = ConnectionId(now.connection);
+                let connection = ConnectionId(current.connection);
                 let at = since_start(at_ns);
                 samples.push(DemoEvent::Bulk(BulkSample { at, connection, bytes }));
             }
@@ -91,7 +94,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn ended(name: &str, from_ms: u64, to_ms: u64, outcome: Outcome) -> ObjectResult {
+    fn ended_object(name: &str, from_ms: u64, to_ms: u64, outcome: Outcome) -> ObjectResult {
         ObjectResult {
             name: name.into(),
             number: 0,
@@ -126,11 +129,11 @@ mod tests {
     }
 
     #[test]
-    fn samples_are_what_arrived_since_the_last_ones() {
-        let mut follower = RunFollower::default();
+    fn samples_count_bytes_since_the_previous_ones() {
+        let mut converter = EventConverter::default();
         let mut progress = |at_ms: u64, totals: &[(u32, u64)]| {
             let kind = EventKind::Progress { at_ns: at_ms * MS, connections: bytes(totals) };
-            follower.convert(event(BIG, kind))
+            converter.convert(event(BIG, kind))
         };
         assert_eq!(progress(500, &[(1, 100)]), [sample(500, 1, 100)]);
         assert_eq!(progress(1_000, &[(1, 100)]), []);
@@ -138,47 +141,50 @@ mod tests {
             progress(1_500, &[(1, 130), (2, 50)]),
             [sample(1_500, 1, 30), sample(1_500, 2, 50)]
         );
-        let whole = ObjectResult {
+        let complete = ObjectResult {
             connections: bytes(&[(1, 130), (2, 870)]),
-            ..ended(BIG, 0, 1_700, Outcome::Complete)
+            ..ended_object(BIG, 0, 1_700, Outcome::Complete)
         };
         assert_eq!(
-            follower.convert(event(BIG, EventKind::Ended(Box::new(whole)))),
+            converter.convert(event(BIG, EventKind::Ended(Box::new(complete)))),
             [sample(1_700, 2, 820), DemoEvent::BulkFinished(Duration::from_millis(1_700))]
         );
     }
 
     #[test]
     fn small_objects_have_the_load_of_their_request() {
-        let mut follower = RunFollower::default();
-        let small = |follower: &mut RunFollower, from_ms, to_ms, outcome| {
-            let object = ended(SMALL, from_ms, to_ms, outcome);
-            follower.convert(event(SMALL, EventKind::Ended(Box::new(object))))
+        let mut converter = EventConverter::default();
+        let small = |converter: &mut EventConverter, from_ms, to_ms, outcome| {
+            let object = ended_object(SMALL, from_ms, to_ms, outcome);
+            converter.convert(event(SMALL, EventKind::Ended(Box::new(object))))
         };
         let object = |at_ms, took_ms, load| {
             let (at, took) = (Duration::from_millis(at_ms), Duration::from_millis(took_ms));
             [DemoEvent::Object(SmallObject { at, took, load })]
         };
-        let alone = small(&mut follower, 500, 560, Outcome::Complete);
+        let alone = small(&mut converter, 500, 560, Outcome::Complete);
         assert_eq!(alone, object(500, 60, BackgroundLoad::Unloaded));
         let requested = event(BIG, EventKind::Requested { at_ns: 1_100 * MS });
-        let started = follower.convert(requested);
+        let started = converter.convert(requested);
         assert_eq!(started, [DemoEvent::BulkStarted(Duration::from_millis(1_100))]);
-        let before = small(&mut follower, 1_000, 1_200, Outcome::Complete);
+        let before = small(&mut converter, 1_000, 1_200, Outcome::Complete);
         assert_eq!(before, object(1_000, 200, BackgroundLoad::Unloaded));
-        let beside = small(&mut follower, 1_500, 1_900, Outcome::Complete);
+        let beside = small(&mut converter, 1_500, 1_900, Outcome::Complete);
         assert_eq!(beside, object(1_500, 400, BackgroundLoad::BigFile));
-        let late = small(&mut follower, 2_000, 62_001, Outcome::Cancelled);
+        let late = small(&mut converter, 2_000, 62_001, Outcome::Cancelled);
         let text = "A small object did not arrive within 60 seconds.";
         assert_eq!(late, [DemoEvent::Problem(text.into())]);
-        assert_eq!(small(&mut follower, 2_000, 2_100, Outcome::Failed("reset".into())), []);
+        assert_eq!(small(&mut converter, 2_000, 2_100, Outcome::Failed("reset".into())), []);
     }
 
     #[test]
-    fn migrations_of_the_big_file_are_passed_on() {
+    fn migrations_of_the_big_file_are_converted() {
         let record = MigrationRecord { at_ns: 7 * MS, bytes: 10, from: 1, to: 2 };
-        let events = RunFollower::default().convert(event(BIG, EventKind::Migrated(record)));
+        let events = EventConverter::default().convert(event(BIG, EventKind::Migrated(record)));
         let (from, to) = (ConnectionId(1), ConnectionId(2));
-        assert_eq!(events, [DemoEvent::Moved(Move { at: Duration::from_millis(7), from, to })]);
+        assert_eq!(
+            events,
+            [DemoEvent::Migrated(Migration { at: Duration::from_millis(7), from, to })]
+        );
     }
 }

@@ -13,9 +13,9 @@ impl Rng {
 
     /// Returns the generator of one of several runs.
     pub(crate) fn of_run(seed: u64, run: usize) -> Self {
-        let mut dice = Self(seed ^ (run as u64).wrapping_mul(0xd134_2543_de82_ef95));
-        dice.next();
-        dice
+        let mut rng = Self(seed ^ (run as u64).wrapping_mul(0xd134_2543_de82_ef95));
+        rng.next();
+        rng
     }
 
     pub(crate) fn next(&mut self) -> u64 {
@@ -26,7 +26,7 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// Returns a number of a range; its start if it is empty.
+    /// Returns a number in a range; its start if the range is empty.
     pub(crate) fn within(&mut self, range: Range<u64>) -> u64 {
         match range.end.saturating_sub(range.start) {
             0 => range.start,

@@ -1,4 +1,4 @@
-//! A client that says whatever bytes it likes, over TLS.
+//! A client that sends arbitrary bytes over TLS.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -28,61 +28,61 @@ pub(crate) const END_HEADERS: u8 = 4;
 pub(crate) const CANCEL: u32 = 8;
 pub(crate) const ENHANCE_YOUR_CALM: u32 = 11;
 
-/// `GET https://localhost/`, in fields of HPACK's static table.
+/// `GET https://localhost/` as a field block: indexed fields, and a literal authority.
 pub(crate) const GET: &[u8] = b"\x82\x84\x87\x41\x09localhost";
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// A machine under load is slow; a server that never answers is worse.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// Bytes that the server answers with: more than any window takes.
-const BIG: usize = 4 << 20;
+/// Timeout of everything that no test is about: long, for machines under load.
+const IO_TIMEOUT: Duration = Duration::from_secs(120);
+/// Size of a response's body: more than the initial windows.
+const RESPONSE_BYTES: usize = 4 << 20;
 
-/// A server and the certificate that it shows.
-pub(crate) struct Target {
+/// A server and the root certificate for its clients.
+pub(crate) struct TestServer {
     pub(crate) server: Server,
     roots: RootCertStore,
 }
 
-/// A server with one worker that answers `/` with a big body.
-pub(crate) fn target(
-    change: impl FnOnce(&mut Config),
-    build: impl FnOnce(ServerBuilder) -> ServerBuilder,
-) -> Target {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+/// Starts a server with one worker that sends a large body in each response.
+pub(crate) fn start_server(
+    configure: impl FnOnce(&mut Config),
+    configure_builder: impl FnOnce(ServerBuilder) -> ServerBuilder,
+) -> TestServer {
+    let generated = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let (certificate, key) = (generated.cert.pem(), generated.signing_key.serialize_pem());
     let tls = ServerTls::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap();
     let mut config = Config::server();
-    // Only what a test is about may be short.
-    config.limits.preface_timeout = PATIENCE;
-    change(&mut config);
-    let big = bytes::Bytes::from(vec![b'x'; BIG]);
+    // Only the timeout that a test is about may be short.
+    config.limits.preface_timeout = IO_TIMEOUT;
+    configure(&mut config);
+    let content = bytes::Bytes::from(vec![b'x'; RESPONSE_BYTES]);
     let service = service_fn(move |_: Request<Incoming>| {
-        let big = big.clone();
-        async move { Ok::<_, BoxError>(Response::new(Full::new(big))) }
+        let content = content.clone();
+        async move { Ok::<_, BoxError>(Response::new(Full::new(content))) }
     });
     let builder = Server::builder()
         .listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), tls)
         .workers(NonZeroUsize::MIN)
-        .handshake_timeout(PATIENCE)
+        .handshake_timeout(IO_TIMEOUT)
         .engine(config);
-    let server = build(builder).start(service).unwrap();
+    let server = configure_builder(builder).start(service).unwrap();
     let mut roots = RootCertStore::empty();
-    roots.add(made.cert.der().clone()).unwrap();
-    Target { server, roots }
+    roots.add(generated.cert.der().clone()).unwrap();
+    TestServer { server, roots }
 }
 
-impl Target {
-    /// A TCP connection, nothing said.
+impl TestServer {
+    /// Opens a TCP connection and sends nothing.
     pub(crate) fn tcp(&self) -> TcpStream {
         let tcp = TcpStream::connect(self.server.local_addrs()[0]).unwrap();
         tcp.set_nodelay(true).unwrap();
-        tcp.set_read_timeout(Some(PATIENCE)).unwrap();
-        tcp.set_write_timeout(Some(PATIENCE)).unwrap();
+        tcp.set_read_timeout(Some(IO_TIMEOUT)).unwrap();
+        tcp.set_write_timeout(Some(IO_TIMEOUT)).unwrap();
         tcp
     }
 
-    /// A TLS connection with ALPN h2, nothing said in HTTP/2.
-    pub(crate) fn tls(&self) -> Wire {
+    /// Opens a TLS connection with ALPN h2 and sends nothing in it.
+    pub(crate) fn tls(&self) -> FrameConn {
         let mut config = ClientConfig::builder()
             .with_root_certificates(self.roots.clone())
             .with_no_client_auth();
@@ -91,51 +91,51 @@ impl Target {
         let tls = ClientConnection::new(Arc::new(config), name).unwrap();
         let mut stream = StreamOwned::new(tls, self.tcp());
         stream.flush().unwrap();
-        Wire { stream }
+        FrameConn { stream }
     }
 
-    /// An HTTP/2 connection with empty SETTINGS.
-    pub(crate) fn http2(&self) -> Wire {
-        let mut wire = self.tls();
-        wire.stream.write_all(PREFACE).unwrap();
-        wire.send(SETTINGS, 0, 0, &[]).unwrap();
-        wire.send(SETTINGS, ACK, 0, &[]).unwrap();
-        wire
+    /// Opens an HTTP/2 connection with empty SETTINGS.
+    pub(crate) fn http2(&self) -> FrameConn {
+        let mut conn = self.tls();
+        conn.stream.write_all(PREFACE).unwrap();
+        conn.send(SETTINGS, 0, 0, &[]).unwrap();
+        conn.send(SETTINGS, ACK, 0, &[]).unwrap();
+        conn
     }
 
-    /// Waits until a counter says so.
-    pub(crate) fn until(&self, wanted: impl Fn(&smig::Stats) -> bool) {
+    /// Waits until the server's counters meet a condition.
+    pub(crate) fn wait_for_stats(&self, condition: impl Fn(&smig::Stats) -> bool) {
         let since = std::time::Instant::now();
-        while !wanted(&self.server.stats()) {
-            assert!(since.elapsed() < PATIENCE, "{:?}", self.server.stats());
+        while !condition(&self.server.stats()) {
+            assert!(since.elapsed() < IO_TIMEOUT, "{:?}", self.server.stats());
             std::thread::yield_now();
         }
     }
 }
 
 /// A connection that is written and read frame by frame.
-pub(crate) struct Wire {
+pub(crate) struct FrameConn {
     stream: StreamOwned<ClientConnection, TcpStream>,
 }
 
-/// A frame that came.
+/// A received frame.
 #[derive(Debug)]
-pub(crate) struct Came {
+pub(crate) struct Frame {
     pub(crate) kind: u8,
     pub(crate) flags: u8,
     pub(crate) stream: u32,
     pub(crate) payload: Vec<u8>,
 }
 
-impl Came {
-    /// The 32-bit word at an offset of the payload.
+impl Frame {
+    /// Returns the 32-bit word at an offset of the payload.
     pub(crate) fn word(&self, at: usize) -> u32 {
         u32::from_be_bytes(self.payload[at..at + 4].try_into().unwrap())
     }
 }
 
-/// A frame as bytes.
-pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+/// Encodes a frame.
+pub(crate) fn encode_frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let len = u32::try_from(payload.len()).unwrap().to_be_bytes();
     let mut out = vec![len[1], len[2], len[3], kind, flags];
     out.extend_from_slice(&stream.to_be_bytes());
@@ -143,7 +143,7 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
     out
 }
 
-impl Wire {
+impl FrameConn {
     pub(crate) fn send(
         &mut self,
         kind: u8,
@@ -151,7 +151,7 @@ impl Wire {
         stream: u32,
         payload: &[u8],
     ) -> io::Result<()> {
-        self.send_bytes(&frame(kind, flags, stream, payload))
+        self.send_bytes(&encode_frame(kind, flags, stream, payload))
     }
 
     pub(crate) fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -159,56 +159,56 @@ impl Wire {
         self.stream.flush()
     }
 
-    /// The next frame; `None` when the server ended the connection.
-    pub(crate) fn next(&mut self) -> Option<Came> {
+    /// Returns the next frame; `None` if the server closed the connection.
+    pub(crate) fn next(&mut self) -> Option<Frame> {
         let mut head = [0; 9];
         self.read(&mut head)?;
         let len = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
         let mut payload = vec![0; len];
         self.read(&mut payload)?;
         let stream = u32::from_be_bytes(head[5..9].try_into().unwrap());
-        Some(Came { kind: head[3], flags: head[4], stream, payload })
+        Some(Frame { kind: head[3], flags: head[4], stream, payload })
     }
 
     fn read(&mut self, into: &mut [u8]) -> Option<()> {
         match self.stream.read_exact(into) {
             Ok(()) => Some(()),
             Err(error) => {
-                let late =
+                let timed_out =
                     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
-                assert!(!late, "the server says nothing: {error}");
+                assert!(!timed_out, "the server sent nothing in time: {error}");
                 None
             }
         }
     }
 
-    /// Reads until a frame of this kind comes.
-    pub(crate) fn until(&mut self, kind: u8) -> Came {
+    /// Reads until a frame of this kind, and returns it.
+    pub(crate) fn next_of_kind(&mut self, kind: u8) -> Frame {
         loop {
-            let came = self.next().expect("the frame comes before the end");
-            if came.kind == kind {
-                return came;
+            let frame = self.next().expect("the frame arrives before the end");
+            if frame.kind == kind {
+                return frame;
             }
         }
     }
 
-    /// Reads to the end; the code of the last GOAWAY, if there was one.
-    pub(crate) fn goaway(&mut self) -> Option<u32> {
+    /// Reads to the end; returns the code of the last GOAWAY, if any.
+    pub(crate) fn read_goaway_code(&mut self) -> Option<u32> {
         let mut code = None;
-        while let Some(came) = self.next() {
-            if came.kind == GOAWAY {
-                code = Some(came.word(4));
+        while let Some(frame) = self.next() {
+            if frame.kind == GOAWAY {
+                code = Some(frame.word(4));
             }
         }
         code
     }
 
-    /// The connection still answers.
-    pub(crate) fn is_well(&mut self) {
-        self.send(PING, 0, 0, b"are you?").unwrap();
+    /// Checks that the server still responds to a PING.
+    pub(crate) fn assert_responsive(&mut self) {
+        self.send(PING, 0, 0, b"testping").unwrap();
         loop {
-            let came = self.until(PING);
-            if came.flags & ACK != 0 && came.payload == b"are you?" {
+            let frame = self.next_of_kind(PING);
+            if frame.flags & ACK != 0 && frame.payload == b"testping" {
                 return;
             }
         }
