@@ -12,8 +12,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use smig_lab::campaign::{
     self, CampaignError, Event, OnDisturbed, Options, Plan, Summary, copy_scenario, plan,
 };
-use smig_lab::scenario::{self, Campaign, Filter, Shard, SizeClass};
-use smig_lab::servers::{RunAs, ServerEnv, ServerJob, find_server_program};
+use smig_lab::scenario::{self, Campaign, Filter, ServerSpec, Shard, SizeClass};
+use smig_lab::servers::{RunAs, ServerEnv, find_server_program};
 use smig_lab::trial::{TrialResult, estimated_duration};
 use smig_lab::workload::{Outcome, ServerFiles};
 use tokio_util::sync::CancellationToken;
@@ -174,13 +174,13 @@ fn show_config(campaign: &Campaign, filter: &Filter, smig: &Path) -> Result<()> 
     for setting in campaign.conditions.iter().filter(|setting| filter.matches(&setting.variant)) {
         outln!("{}", paint::bold(&format!("== {}", setting.variant)));
         outln!("link: {}", setting.scenario.link);
-        for (number, (name, server)) in (0..).zip(&setting.scenario.servers) {
-            let found = find_server_program(server, smig);
+        let program = |_: &str, server: &ServerSpec| {
             let command = server.command.as_ref().and_then(|command| command.argv.first());
             let fallback = command.map_or_else(|| server.kind.as_str(), String::as_str);
-            let program = found.unwrap_or_else(|| fallback.into());
-            let launch = env.launch(&ServerJob { name, number, server, program: &program });
-            outln!("-- server {name}\n{}", launch.to_config_text());
+            find_server_program(server, smig).unwrap_or_else(|| fallback.into())
+        };
+        for launch in env.launches(&setting.scenario, program) {
+            outln!("-- server {}\n{}", launch.name, launch.to_config_text());
         }
     }
     Ok(())

@@ -231,6 +231,56 @@ exec(open(os.environ['OUT'] + '/server.py').read())
     assert!(sandbox.is_clean());
 }
 
+/// A client whose requests reach their server through `smig agent` on its own host, and `smig gateway`.
+const AGENT: &str = r#"
+link = "paper-wired"
+[servers.main]
+kind = "smig"
+[servers.gateway]
+kind = "command"
+[servers.gateway.command]
+argv = ["{smig}", "gateway", "--config", "{scratch}/gateway.toml"]
+[servers.gateway.command.files]
+"gateway.toml" = '''
+[[listen]]
+address = "{addr}:{port}"
+[[certificate]]
+chain = "{cert}"
+key = "{key}"
+[forward_proxy]
+users = { test = "sha256:19818c00e27a53819a4ce1341ee0794353501110ebecd1c9884db188843988d0" }
+allow = ["10.99.0.1"]
+'''
+[servers.agent]
+kind = "command"
+host = "client"
+[servers.agent.command]
+argv = ["{smig}", "agent", "--via", "https://{gateway}", "--cacert", "{cert}", "--token-file", "{scratch}/token",
+    "--listen", "none", "--forward", "{addr}:{port}=tcp://{main}"]
+files = { token = "mosaic" }
+[clients.user]
+kind = "h2"
+server = "agent"
+[workload.transfers.one]
+size = "100kB"
+[accept]
+lateness_p99 = "1h"
+"#;
+
+#[test]
+fn an_agent_on_the_clients_host_uses_the_link_for_them() {
+    if !can_run() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let file = sandbox.scenario(AGENT);
+    assert_exit(&sandbox.run(&["run", &file, "--out", "out"]), 0);
+    let result = &sandbox.results("out")[0];
+    assert_eq!(result.observation.objects[0].outcome, Outcome::Complete, "{result:#?}");
+    assert!(result.link.to_client.delivered_bytes > 100_000, "{:#?}", result.link);
+    assert!(sandbox.is_clean());
+}
+
 #[test]
 fn failing_commands_report_why() {
     if !can_run() {

@@ -4,6 +4,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
+use smig_lab::scenario::HostRole;
 use smig_lab::servers::{Launch, ProcessOptions, ServerProcess};
 use smig_testbed::netns::Testbed;
 
@@ -34,6 +35,7 @@ fn launch(
         name: format!("smig {subcommand}"),
         command,
         files: Vec::new(),
+        host: HostRole::default(),
         address,
         bind_addr: address,
         log: browser_files.log_of(subcommand),

@@ -14,7 +14,7 @@ use smig_testbed::hystart;
 use super::store::{ResultLine, read_lines, result_files};
 use crate::scenario::{Campaign, Filter, ServerKind, Shard, Trial, TrialId};
 use crate::servers::{
-    command_version, find_program, find_server_program, install_command, server_version,
+    command_version, find_command, find_server_program, install_command, server_version,
 };
 use crate::trial::{Build, Builds};
 
@@ -185,7 +185,7 @@ pub fn plan(campaign: &Campaign, options: &Options) -> Result<Plan, CampaignErro
     }
     plan.versions.insert("smig".into(), options.version.clone());
     plan.find_servers(&options.smig)?;
-    plan.find_commands()?;
+    plan.find_commands(&options.smig)?;
     Ok(plan)
 }
 
@@ -226,7 +226,7 @@ fn existing_results(dir: &Path) -> Result<BTreeMap<TrialId, ResultLine>, Campaig
 
 impl Plan {
     /// Searches for the programs of commands, and runs their version commands, each once.
-    fn find_commands(&mut self) -> Result<(), CampaignError> {
+    fn find_commands(&mut self, smig: &Path) -> Result<(), CampaignError> {
         let mut checked = BTreeSet::new();
         for trial in &self.trials {
             let servers = trial.scenario.servers.iter().filter_map(|(name, server)| {
@@ -241,8 +241,8 @@ impl Plan {
                 if !checked.insert((argv.first(), version)) {
                     continue;
                 }
-                let program = argv.first().cloned().unwrap_or_default();
-                if find_program(&program).is_none() {
+                if find_command(argv, smig).is_none() {
+                    let program = argv.first().cloned().unwrap_or_default();
                     return Err(CampaignError::NoCommand { key, program });
                 }
                 if let Some(output) = command_version(version) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::command::{ClientCommand, ServerCommand};
+use super::command::ClientCommand;
 use super::spec::{
     ArrivalProcess, ClientKind, ClientSpec, HostSettings, Priorities, Scenario, ServerKind,
     ServerSpec, Transfer, TransferDirection,
@@ -66,7 +66,7 @@ pub(super) fn faults(scenario: &Scenario, links: &mut ValidLinks) -> Vec<KeyFaul
         faults.add("hosts.client.hystart", what);
     }
     for (name, spec) in &scenario.servers {
-        check_server(name, spec, &mut faults);
+        check_server(name, spec, scenario, &mut faults);
     }
     for (name, spec) in &scenario.clients {
         check_client(name, spec, scenario, &mut faults);
@@ -136,11 +136,13 @@ fn check_command(
     }
 }
 
-fn check_server(name: &str, server: &ServerSpec, faults: &mut Faults) {
+fn check_server(name: &str, server: &ServerSpec, scenario: &Scenario, faults: &mut Faults) {
     let path = format!("servers.{name}");
     check_name(name, &path, faults);
     let is_command = server.kind == ServerKind::Command;
-    check_command(&path, is_command, server.command.as_ref().map(ServerCommand::faults), faults);
+    let others = scenario.servers.keys().filter(|&other| other != name);
+    let found = server.command.as_ref().map(|command| command.faults(others));
+    check_command(&path, is_command, found, faults);
     if is_command && server.program.is_some() {
         faults.add(&format!("{path}.program"), "command.argv names the program of this kind");
     }

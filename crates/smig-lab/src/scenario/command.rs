@@ -17,8 +17,8 @@ const DIR_PLACEHOLDER: &str = "{dir}";
 const MAX_FILES: u32 = 10_000;
 
 /// Placeholders of a server's command.
-const SERVER_PLACEHOLDERS: [&str; 9] =
-    ["addr", "port", "root", "cert", "key", "cert_and_key", "scratch", "log", "dir"];
+const SERVER_PLACEHOLDERS: [&str; 10] =
+    ["addr", "port", "root", "cert", "key", "cert_and_key", "scratch", "log", "smig", "dir"];
 
 /// Placeholders of a client's command.
 const CLIENT_PLACEHOLDERS: [&str; 9] =
@@ -115,16 +115,18 @@ const fn is_yes(value: &bool) -> bool {
 type Fault = (String, String);
 
 impl ServerCommand {
-    /// Returns all faults.
-    pub(super) fn faults(&self) -> Vec<Fault> {
+    /// Returns all faults. The names of servers are placeholders too.
+    pub(super) fn faults<'a>(&self, servers: impl Iterator<Item = &'a String>) -> Vec<Fault> {
         let mut faults = Vec::new();
         check_program(&self.argv, &mut faults);
+        let known: Vec<_> =
+            SERVER_PLACEHOLDERS.into_iter().chain(servers.map(String::as_str)).collect();
         for (key, texts) in [
             ("argv", self.argv.iter().collect::<Vec<_>>()),
             ("environment", self.environment.values().collect()),
             ("files", self.files.values().collect()),
         ] {
-            check_placeholders(key, &texts, &SERVER_PLACEHOLDERS, &mut faults);
+            check_placeholders(key, &texts, &known, &mut faults);
         }
         check_version(&self.version, &mut faults);
         let texts = self.argv.iter().chain(self.environment.values()).chain(self.files.values());

@@ -26,7 +26,7 @@ pub struct Scenario {
     /// TCP settings of the hosts.
     #[serde(default)]
     pub hosts: Hosts,
-    /// Servers by name; all on one host, each on its own port.
+    /// Servers by name, each on its own port.
     pub servers: BTreeMap<String, ServerSpec>,
     /// Clients by name; all on one host.
     pub clients: BTreeMap<String, ClientSpec>,
@@ -103,12 +103,31 @@ pub enum ServerKind {
     Command,
 }
 
+/// One of the two hosts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HostRole {
+    /// The servers' host.
+    #[default]
+    Server,
+    /// The clients' host.
+    Client,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_server(host: &HostRole) -> bool {
+    *host == HostRole::Server
+}
+
 /// Specification of a server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerSpec {
     /// Server implementation.
     pub kind: ServerKind,
+    /// The host that it runs on; on the clients' host, only these reach it.
+    #[serde(default, skip_serializing_if = "is_server")]
+    pub host: HostRole,
     /// Settings by section, as `smig serve --config` takes them (`smig config example`).
     #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
     pub settings: toml::Table,

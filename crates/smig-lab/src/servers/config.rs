@@ -1,5 +1,6 @@
 //! Command and configuration files of each server. Pure, so that they can be printed without a run.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -7,7 +8,9 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 use super::built_in::{BuiltInServer, replace_placeholder_line, set_backend};
-use crate::scenario::{Readiness, ServerCommand, ServerSpec, StopSignal, fill_placeholders};
+use crate::scenario::{
+    HostRole, Readiness, Scenario, ServerCommand, ServerSpec, StopSignal, fill_placeholders,
+};
 
 /// Port of the first server; each server has its own.
 const FIRST_PORT: u16 = 8443;
@@ -46,15 +49,15 @@ pub enum RunAs {
 
 /// Description of one server of a run.
 #[derive(Debug, Clone, Copy)]
-pub struct ServerJob<'a> {
+struct ServerJob<'a> {
     /// Its name in the scenario.
-    pub name: &'a str,
-    /// Its number among the run's servers, from 0.
-    pub number: u16,
+    name: &'a str,
     /// Its specification in the scenario.
-    pub server: &'a ServerSpec,
+    server: &'a ServerSpec,
     /// Its program.
-    pub program: &'a Path,
+    program: &'a Path,
+    /// Addresses of all servers of the run.
+    addresses: &'a BTreeMap<String, SocketAddr>,
 }
 
 /// Everything needed to start a server.
@@ -66,6 +69,8 @@ pub struct Launch {
     pub command: Vec<String>,
     /// Files to write before the start: path and content.
     pub files: Vec<(PathBuf, String)>,
+    /// The host that it is to be started on.
+    pub host: HostRole,
     /// Address for connections to it.
     pub address: SocketAddr,
     /// Address that it listens on.
@@ -123,17 +128,48 @@ impl Launch {
 }
 
 impl ServerEnv {
-    /// Returns how to start a server.
+    /// Returns how to start a scenario's servers, in the order of their start: by name, those on the
+    /// clients' host last. `program` returns a server's program.
     #[must_use]
-    pub fn launch(&self, job: &ServerJob<'_>) -> Launch {
-        let port = FIRST_PORT + job.number;
-        // All links of the host: the host belongs to this run alone.
-        let bind_addr = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
+    pub fn launches(
+        &self,
+        scenario: &Scenario,
+        program: impl Fn(&str, &ServerSpec) -> PathBuf,
+    ) -> Vec<Launch> {
+        let address = |(port, (name, server)): (u16, (&String, &ServerSpec))| {
+            (name.clone(), SocketAddr::from((self.address_on(server.host), port)))
+        };
+        let addresses = (FIRST_PORT..).zip(&scenario.servers).map(address).collect();
+        let launch = |(name, server): (&String, &ServerSpec)| {
+            let program = &program(name, server);
+            self.launch(&ServerJob { name, server, program, addresses: &addresses })
+        };
+        let mut launches: Vec<_> = scenario.servers.iter().map(launch).collect();
+        launches.sort_by_key(|launch| launch.host == HostRole::Client);
+        launches
+    }
+
+    /// Returns the address for connections to servers of a host.
+    const fn address_on(&self, host: HostRole) -> Ipv4Addr {
+        match host {
+            HostRole::Server => self.address,
+            HostRole::Client => Ipv4Addr::LOCALHOST,
+        }
+    }
+
+    fn launch(&self, job: &ServerJob<'_>) -> Launch {
+        let (host, address) = (job.server.host, job.addresses[job.name]);
+        let bind_addr = match host {
+            // All links of the host: the host belongs to this run alone.
+            HostRole::Server => SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port())),
+            HostRole::Client => address,
+        };
         let mut launch = Launch {
             name: job.name.to_owned(),
             command: vec![job.program.display().to_string()],
             files: Vec::new(),
-            address: SocketAddr::from((self.address, port)),
+            host,
+            address,
             bind_addr,
             log: self.scratch.join(format!("server-{}.out", job.name)),
             backends: Vec::new(),
@@ -156,7 +192,8 @@ impl ServerEnv {
     ) {
         let mut command = built_in.command_for(job.server, self.run_as == RunAs::Root);
         if built_in.backend {
-            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, FIRST_BACKEND_PORT + job.number));
+            let port = launch.address.port() - FIRST_PORT + FIRST_BACKEND_PORT;
+            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
             set_backend(&mut command, address);
             launch.backends.push(self.launch_backend(job, address));
         }
@@ -189,6 +226,7 @@ impl ServerEnv {
                 config.clone(),
                 with_lab_settings(&Table::new(), lab_settings).to_string(),
             )],
+            host: job.server.host,
             address,
             bind_addr: address,
             log: self.scratch.join(format!("server-{}-backend.out", job.name)),
@@ -212,7 +250,8 @@ impl ServerEnv {
                 "cert_and_key" => &self.cert_and_key,
                 "scratch" => &scratch,
                 "log" => &log,
-                _ => return None,
+                "smig" => &self.smig,
+                _ => return job.addresses.get(name).map(ToString::to_string),
             };
             Some(path.display().to_string())
         };
@@ -269,10 +308,10 @@ fn with_lab_settings<const N: usize>(settings: &Table, lab_settings: [(&str, Val
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::ServerKind;
+    use crate::scenario::{ServerKind, parse};
 
-    fn launch(kind: ServerKind) -> Launch {
-        let env = ServerEnv {
+    fn env() -> ServerEnv {
+        ServerEnv {
             root: "/m/files".into(),
             certificate: "/m/certificate.pem".into(),
             key: "/m/key.pem".into(),
@@ -281,17 +320,23 @@ mod tests {
             smig: "/bin/smig".into(),
             address: Ipv4Addr::new(10, 99, 0, 1),
             run_as: RunAs::Root,
-        };
+        }
+    }
+
+    fn launch(kind: ServerKind) -> Launch {
+        let env = env();
         let server = ServerSpec {
             kind,
+            host: HostRole::Server,
             settings: Table::new(),
             latency_optimization: Some(true),
             lines: vec!["header X {port}".into(), "more".into()],
             program: None,
             command: None,
         };
-        let program = Path::new("/bin/program");
-        env.launch(&ServerJob { name: "main", number: 2, server: &server, program })
+        let addresses = BTreeMap::from([("main".to_owned(), (env.address, 8445).into())]);
+        let (name, program) = ("main", Path::new("/bin/program"));
+        env.launch(&ServerJob { name, server: &server, program, addresses: &addresses })
     }
 
     #[test]
@@ -319,6 +364,27 @@ mod tests {
             assert_eq!(as_written, takes_lines.contains(&kind), "{kind}: {shown}");
             assert_eq!(shown.contains("more\n"), takes_lines.contains(&kind), "{kind}: {shown}");
         }
+    }
+
+    #[test]
+    fn a_server_on_the_clients_host_starts_last_and_has_the_others_addresses() {
+        let text = "link = 'paper-wired'\n[servers.agent]\nkind = 'command'\nhost = 'client'\n\
+            command.argv = ['{smig}', 'agent', '--via={main}', '--listen={addr}:{port}']\n\
+            [servers.main]\nkind = 'smig'\n[clients.c]\nkind = 'h2'\nserver = 'main'\n\
+            [workload.transfers.t]\nsize = 1\n";
+        let campaign = parse(text, "test", Path::new("/"), &|_| Ok(())).unwrap();
+        let launches =
+            env().launches(&campaign.conditions[0].scenario, |name, _| name.to_owned().into());
+        let [main, agent] = &launches[..] else { panic!("{launches:?}") };
+        assert_eq!(
+            (main.host, main.address.to_string().as_str()),
+            (HostRole::Server, "10.99.0.1:8444")
+        );
+        assert_eq!((agent.host, agent.bind_addr), (HostRole::Client, agent.address));
+        assert_eq!(
+            agent.command,
+            ["agent", "agent", "--via=10.99.0.1:8444", "--listen=127.0.0.1:8443"]
+        );
     }
 
     /// h2o's documentation: the optimization is off for round-trip times below min-rtt, and above

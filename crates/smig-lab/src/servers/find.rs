@@ -33,13 +33,21 @@ pub fn find_server_program(server: &ServerSpec, smig: &Path) -> Option<PathBuf> 
     }
     match (server.kind, &server.command) {
         (ServerKind::Smig, _) => Some(smig.to_owned()),
-        (ServerKind::Command, Some(command)) => find_program(command.argv.first()?),
+        (ServerKind::Command, Some(command)) => find_command(&command.argv, smig),
         (kind, _) => find_in_path(kind.as_str()),
     }
 }
 
+/// Returns the program of a server's or a client's command.
+pub(crate) fn find_command(argv: &[String], smig: &Path) -> Option<PathBuf> {
+    match argv.first()?.as_str() {
+        "{smig}" => Some(smig.to_owned()),
+        program => find_program(program),
+    }
+}
+
 /// Returns the program of a command: a path, or a name in PATH.
-pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
+fn find_program(name: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return Some(PathBuf::from(name)).filter(|program| is_executable_file(program));
     }

@@ -17,8 +17,8 @@ use super::origin::{Origin, load_average};
 use super::result::{FORMAT_VERSION, Machine, TrialResult, disturbances};
 use super::setup::TrialRequest;
 use crate::recording::{TIMELINES_DIR, TrialRecorder};
-use crate::scenario::{HostSettings, ServerKind, ServerSpec};
-use crate::servers::{RunAs, ServerEnv, ServerError, ServerJob, ServerProcess};
+use crate::scenario::{HostRole, HostSettings, ServerKind, ServerSpec};
+use crate::servers::{RunAs, ServerEnv, ServerError, ServerProcess};
 use crate::workload::{
     self, CommandEnv, EventSender, Observation, RunPhase, ServerFiles, WorkloadError, WorkloadSpec,
 };
@@ -89,9 +89,9 @@ pub fn run(
     let recording = request.timeline.as_ref().map(|path| TrialRecorder::new(&request.trial, path));
     let mut testbed = start_testbed(request, recording.as_ref())?;
     let drops_before = testbed.device_drops().map_err(io_error("reading the devices' counters"))?;
-    let (servers, ports) = start_servers(request, privilege, &testbed)?;
+    let (servers, addresses) = start_servers(request, privilege, &testbed)?;
     let mut trial_run = TrialRun { testbed: &mut testbed, recording };
-    let (observation, links) = trial_run.observe(request, &ports, events)?;
+    let (observation, links) = trial_run.observe(request, &addresses, events)?;
     let recording = trial_run.recording;
     let drops = testbed.device_drops().map_err(io_error("reading the devices' counters"))?;
     for server in &servers {
@@ -185,24 +185,27 @@ fn host_spec(host: &HostSettings) -> HostSpec {
     host.sysctls.iter().fold(spec, |spec, (name, value)| spec.sysctl(name, value))
 }
 
-/// Running servers, and the port of each.
-type StartedServers = (Vec<ServerProcess>, BTreeMap<String, u16>);
+/// Running servers, and the address of each, on the first link.
+type StartedServers = (Vec<ServerProcess>, BTreeMap<String, SocketAddr>);
 
 fn start_servers(
     request: &TrialRequest,
     privilege: Privilege,
     testbed: &Testbed,
 ) -> Result<StartedServers, TrialError> {
-    let host = testbed.server();
-    let env = server_env(request, privilege, host.address());
-    let (mut servers, mut ports) = (Vec::new(), BTreeMap::new());
-    for (number, (name, server)) in (0..).zip(&request.trial.scenario.servers) {
-        let launch =
-            env.launch(&ServerJob { name, number, server, program: server_program(request, name) });
+    let env = server_env(request, privilege, testbed.server().address());
+    let program =
+        |name: &str, _: &ServerSpec| request.programs.get(name).unwrap_or(&request.smig).clone();
+    let (mut servers, mut addresses) = (Vec::new(), BTreeMap::new());
+    for launch in env.launches(&request.trial.scenario, program) {
+        let host = match launch.host {
+            HostRole::Server => testbed.server(),
+            HostRole::Client => testbed.client(),
+        };
         servers.push(launch.start(host, &request.smig)?);
-        ports.insert(name.clone(), launch.address.port());
+        addresses.insert(launch.name, launch.address);
     }
-    Ok((servers, ports))
+    Ok((servers, addresses))
 }
 
 fn server_env(
@@ -226,10 +229,6 @@ fn server_env(
     }
 }
 
-fn server_program<'a>(request: &'a TrialRequest, server: &str) -> &'a std::path::Path {
-    request.programs.get(server).unwrap_or(&request.smig)
-}
-
 /// The run of the clients, on a testbed whose servers are ready.
 struct TrialRun<'a> {
     testbed: &'a mut Testbed,
@@ -241,7 +240,7 @@ impl TrialRun<'_> {
     fn observe(
         &mut self,
         request: &TrialRequest,
-        ports: &BTreeMap<String, u16>,
+        addresses: &BTreeMap<String, SocketAddr>,
         events: Option<EventSender>,
     ) -> Result<(Observation, Vec<LinkReport>), TrialError> {
         let certificate = fs::read_to_string(ServerFiles::at(&request.server_files).certificate)
@@ -249,7 +248,7 @@ impl TrialRun<'_> {
         let spec = WorkloadSpec {
             scenario: request.trial.scenario.clone(),
             seed: request.trial.seed,
-            servers: server_addrs(request, self.testbed.server(), ports),
+            servers: server_addrs(request, self.testbed.server(), addresses),
             certificate,
             commands: CommandEnv {
                 smig: request.smig.clone(),
@@ -303,18 +302,21 @@ impl TrialRun<'_> {
     }
 }
 
-/// Returns the address of each client's server on the client's link.
+/// Returns the address of each client's server: on the client's link, or on their host's loopback.
 fn server_addrs(
     request: &TrialRequest,
     host: &Host,
-    ports: &BTreeMap<String, u16>,
+    addresses: &BTreeMap<String, SocketAddr>,
 ) -> BTreeMap<String, SocketAddr> {
     let scenario = &request.trial.scenario;
     let clients = scenario.clients.iter();
     clients
         .filter_map(|(name, client)| {
-            let port = *ports.get(scenario.server_of(client)?)?;
-            Some((name.clone(), SocketAddr::from((host.address_on(client.link), port))))
+            let mut address = *addresses.get(scenario.server_of(client)?)?;
+            if !address.ip().is_loopback() {
+                address.set_ip(host.address_on(client.link).into());
+            }
+            Some((name.clone(), address))
         })
         .collect()
 }

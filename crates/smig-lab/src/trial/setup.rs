@@ -83,7 +83,9 @@ impl TrialSetup {
     pub fn create(mut programs: Programs, trials: &[Trial], jobs: usize) -> io::Result<Self> {
         let dir = ScratchDir::create()?;
         let links = trials.iter().map(|trial| trial.scenario.more_links.len()).max().unwrap_or(0);
-        let addresses: Vec<_> = (0..=u8::MAX).take(links + 1).map(server_address).collect();
+        let on_links = (0..=u8::MAX).take(links + 1).map(server_address);
+        // The loopback is for servers on the clients' host.
+        let addresses: Vec<_> = on_links.chain([Ipv4Addr::LOCALHOST]).collect();
         let server_files = ServerFiles::create(dir.path(), &addresses)?;
         for trial in trials {
             server_files.create_files(&trial.scenario)?;

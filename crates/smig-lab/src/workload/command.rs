@@ -17,7 +17,7 @@ use super::result::{ObjectResult, Outcome};
 use super::run::Run;
 use super::server_files::object_path;
 use crate::scenario::{ClientCommand, ResultFormat, fill_placeholders};
-use crate::servers::find_program;
+use crate::servers::find_command;
 
 /// Environment of clients that are commands.
 #[derive(Debug, Clone)]
@@ -56,7 +56,8 @@ impl CommandClient {
         env: &CommandEnv,
     ) -> Result<Self, String> {
         let name = command.argv.first().map_or("", String::as_str);
-        let program = find_program(name).ok_or_else(|| format!("{name:?} is not installed"))?;
+        let program = find_command(&command.argv, &env.smig)
+            .ok_or_else(|| format!("{name:?} is not installed"))?;
         let scheme = if has_tls { "https" } else { "http" };
         Ok(Self {
             command: command.clone(),
