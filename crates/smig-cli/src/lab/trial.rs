@@ -12,6 +12,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, set_parent_process_death_signal};
 use smig_lab::trial::{TrialRequest, check, run as run_trial};
+use smig_lab::workload::ScenarioClients;
 use smig_testbed::hystart;
 use smig_testbed::netns::enter_user_namespace;
 use tokio_util::sync::CancellationToken;
@@ -60,7 +61,7 @@ pub(super) fn run(args: &TrialArgs) -> Result<ExitCode> {
     io::stdin().read_to_string(&mut text).context("cannot read the trial's request")?;
     let request: TrialRequest =
         serde_json::from_str(&text).context("the trial's request is invalid")?;
-    let result = run_trial(&request, privilege, None)?;
+    let result = run_trial(&request, privilege, ScenarioClients { events: None })?;
     let line = serde_json::to_vec(&result).context("cannot serialize the result")?;
     io::stdout().write_all(&line).context("cannot write the result")?;
     Ok(ExitCode::SUCCESS)

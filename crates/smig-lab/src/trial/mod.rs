@@ -6,12 +6,13 @@
 //! | [`Variant`](crate::scenario::Variant) | the condition of the trial: a level on each axis of its campaign |
 //! | [`TrialSetup`] | shared by all trials of a campaign: programs, certificate, files to serve |
 //! | [`TrialRequest`] | a trial with its setup: the input of [`run`], also in another process |
-//! | [`WorkloadEvent`](crate::workload::WorkloadEvent) | what its clients report while it runs |
+//! | [`Clients`](crate::workload::Clients) | the clients: the scenario's, or a browser |
+//! | [`WorkloadEvent`](crate::workload::WorkloadEvent) | what the scenario's clients report while it runs |
 //! | [`TrialResult`] | the only format of a result |
 //!
 //! [`run`] owns the testbed: it exists from before the first server until after the last client, and
 //! no state carries over to the next trial. A campaign runs each trial in a process of its own
-//! (`campaign`), the demo in its own process, because it shows the clients' events as they occur.
+//! (`campaign`), a demonstration in its own process, because it shows the clients' events as they occur.
 
 mod duration;
 mod machine;

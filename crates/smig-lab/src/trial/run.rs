@@ -20,7 +20,7 @@ use crate::recording::{TIMELINES_DIR, TrialRecorder};
 use crate::scenario::{HostRole, HostSettings, ServerKind, ServerSpec};
 use crate::servers::{RunAs, ServerEnv, ServerError, ServerProcess};
 use crate::workload::{
-    self, CommandEnv, EventSender, Observation, RunPhase, ServerFiles, WorkloadError, WorkloadSpec,
+    Clients, CommandEnv, Observation, RunPhase, ServerFiles, WorkloadError, WorkloadSpec,
 };
 
 /// Why a trial has no result.
@@ -67,15 +67,14 @@ pub fn check() -> Result<(), TestbedError> {
 }
 
 /// Runs a trial. [`smig_testbed::netns::enter_user_namespace`] must have been called before the process
-/// started a second thread; `privilege` is its result. The clients send their events to `events`; the
-/// trial stops with [`WorkloadError::Stopped`] when its receiver is closed.
+/// started a second thread; `privilege` is its result.
 ///
 /// # Errors
 /// [`TrialError`]; everything has been torn down.
 pub fn run(
     request: &TrialRequest,
     privilege: Privilege,
-    events: Option<EventSender>,
+    clients: impl Clients,
 ) -> Result<TrialResult, TrialError> {
     let started = Instant::now();
     let load_before = load_average();
@@ -91,12 +90,14 @@ pub fn run(
     let drops_before = testbed.device_drops().map_err(io_error("reading the devices' counters"))?;
     let (servers, addresses) = start_servers(request, privilege, &testbed)?;
     let mut trial_run = TrialRun { testbed: &mut testbed, recording };
-    let (observation, links) = trial_run.observe(request, &addresses, events)?;
+    let observed = trial_run.observe(request, &addresses, clients);
     let recording = trial_run.recording;
-    let drops = testbed.device_drops().map_err(io_error("reading the devices' counters"))?;
+    // First: clients fail when their server has exited.
     for server in &servers {
         server.check().map_err(TrialError::ServerExited)?;
     }
+    let (observation, links) = observed?;
+    let drops = testbed.device_drops().map_err(io_error("reading the devices' counters"))?;
     drop(servers);
     drop(testbed);
     let hystart_was_on = hystart::current_value();
@@ -241,7 +242,7 @@ impl TrialRun<'_> {
         &mut self,
         request: &TrialRequest,
         addresses: &BTreeMap<String, SocketAddr>,
-        events: Option<EventSender>,
+        clients: impl Clients,
     ) -> Result<(Observation, Vec<LinkReport>), TrialError> {
         let certificate = fs::read_to_string(ServerFiles::at(&request.server_files).certificate)
             .map_err(io_error("reading the certificate"))?;
@@ -255,7 +256,6 @@ impl TrialRun<'_> {
                 certificate: ServerFiles::at(&request.server_files).certificate,
             },
             time_limit: time_limit(&request.trial.scenario),
-            events,
         };
         let (phase_sender, phases) = mpsc::channel();
         let (resume, resumed) = mpsc::channel();
@@ -270,7 +270,7 @@ impl TrialRun<'_> {
         let clients = self
             .testbed
             .client()
-            .run(move || workload::run(spec, &mut pause))
+            .run(move || clients.run(spec, &mut pause))
             .map_err(io_error("entering the clients' host"))?;
         let mut links = None;
         for phase in phases {

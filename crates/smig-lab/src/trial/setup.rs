@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
@@ -96,9 +96,10 @@ impl TrialSetup {
         Ok(Self { dir, programs, jobs })
     }
 
-    /// Returns the directory of certificate and files; see [`ServerFiles::at`].
-    fn dir(&self) -> &Path {
-        self.dir.path()
+    /// Returns the certificate and the directory of files to serve, to which others may be added.
+    #[must_use]
+    pub fn server_files(&self) -> ServerFiles {
+        ServerFiles::at(self.dir.path())
     }
 
     /// Creates a run's own directory, which is removed when it is dropped, and the run's request.
@@ -106,7 +107,7 @@ impl TrialSetup {
     /// # Errors
     /// The directory cannot be created.
     pub fn request(&self, trial: &Trial, attempt: u32) -> io::Result<(TempDir, TrialRequest)> {
-        let scratch = TempDir::with_prefix_in("trial-", self.dir())?;
+        let scratch = TempDir::with_prefix_in("trial-", self.dir.path())?;
         let Programs { smig, build, servers, versions } = &self.programs;
         let program = |(name, server): (&String, &crate::scenario::ServerSpec)| {
             let program = match server.kind {
@@ -117,7 +118,7 @@ impl TrialSetup {
         };
         let request = TrialRequest {
             trial: trial.clone(),
-            server_files: self.dir().to_owned(),
+            server_files: self.dir.path().to_owned(),
             scratch: scratch.path().to_owned(),
             smig: smig.clone(),
             programs: trial.scenario.servers.iter().filter_map(program).collect(),

@@ -28,6 +28,5 @@ pub use result::{
     CancelRecord, ConnectionBytes, ConnectionRecord, MigrationRecord, ObjectResult, Observation,
     Outcome, ProgressPoint,
 };
-pub use run::WorkloadError;
-pub(crate) use run::{RunPhase, WorkloadSpec, run};
+pub use run::{Clients, RunPhase, ScenarioClients, WorkloadError, WorkloadSpec};
 pub use server_files::ServerFiles;

@@ -25,21 +25,19 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Input of a run.
 #[derive(Debug, Clone)]
-pub(crate) struct WorkloadSpec {
+pub struct WorkloadSpec {
     /// The scenario.
-    pub(crate) scenario: Scenario,
+    pub scenario: Scenario,
     /// Seed of everything random in the run.
-    pub(crate) seed: u64,
+    pub seed: u64,
     /// Address of each client's server.
-    pub(crate) servers: BTreeMap<String, SocketAddr>,
+    pub servers: BTreeMap<String, SocketAddr>,
     /// The certificate of all servers, PEM.
-    pub(crate) certificate: String,
+    pub certificate: String,
     /// Environment of clients that are commands.
     pub(crate) commands: CommandEnv,
     /// Transfers that are unfinished after this time since the start are aborted.
-    pub(crate) time_limit: Duration,
-    /// Channel for the run's events.
-    pub(crate) events: Option<EventSender>,
+    pub time_limit: Duration,
 }
 
 /// Why a run has no result.
@@ -56,6 +54,9 @@ pub enum WorkloadError {
     /// The runtime could not be created.
     #[error("the clients cannot run: {0}")]
     Io(#[from] std::io::Error),
+    /// Clients other than [`ScenarioClients`] failed.
+    #[error(transparent)]
+    Other(Box<dyn std::error::Error + Send + Sync>),
     /// The receiver of its events was closed.
     #[error("the run was stopped")]
     Stopped,
@@ -91,35 +92,54 @@ pub(super) fn now_ns() -> u64 {
 
 /// A point of the run at which no transfer is active.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RunPhase {
+pub enum RunPhase {
     /// All connections are open; the first transfer starts after this.
     Ready,
     /// The last transfer has ended; all connections are still open.
     Finished,
 }
 
-/// Runs the workload on a runtime of its own. Must be called in the clients' host. Calls `pause` at
-/// each [`RunPhase`], which blocks the clients. Stops soon after the receiver of its events, if there
-/// is one, is closed.
-///
-/// # Errors
-/// [`WorkloadError`]. The failure of a single object is recorded in its result.
-pub(crate) fn run(
-    workload_spec: WorkloadSpec,
-    pause: &mut dyn FnMut(RunPhase),
-) -> Result<Observation, WorkloadError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let events = Events::new(workload_spec.events.clone());
-    runtime.block_on(async {
-        tokio::select! {
-            observation = observe(workload_spec, pause) => observation,
-            () = events.closed() => Err(WorkloadError::Stopped),
-        }
-    })
+/// What uses the servers of a trial.
+pub trait Clients: Send + 'static {
+    /// Runs the clients, on a thread in their host, from which threads and processes inherit it. Calls
+    /// `pause` at each [`RunPhase`], which blocks the caller.
+    ///
+    /// # Errors
+    /// [`WorkloadError`]. The failure of a single object is recorded in its result.
+    fn run(
+        self,
+        workload_spec: WorkloadSpec,
+        pause: &mut dyn FnMut(RunPhase),
+    ) -> Result<Observation, WorkloadError>;
+}
+
+/// The clients that the scenario describes: they run its workload.
+#[derive(Debug)]
+pub struct ScenarioClients {
+    /// Channel for the run's events. The run stops soon after its receiver is closed.
+    pub events: Option<EventSender>,
+}
+
+impl Clients for ScenarioClients {
+    fn run(
+        self,
+        workload_spec: WorkloadSpec,
+        pause: &mut dyn FnMut(RunPhase),
+    ) -> Result<Observation, WorkloadError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let events = Events::new(self.events);
+        runtime.block_on(async {
+            tokio::select! {
+                observation = observe(workload_spec, events.clone(), pause) => observation,
+                () = events.closed() => Err(WorkloadError::Stopped),
+            }
+        })
+    }
 }
 
 async fn observe(
     workload_spec: WorkloadSpec,
+    events: Events,
     pause: &mut dyn FnMut(RunPhase),
 ) -> Result<Observation, WorkloadError> {
     let clients = open(&workload_spec).await?;
@@ -138,7 +158,7 @@ async fn observe(
         began,
         deadline: began + workload_spec.time_limit,
         ended: transfers.map(|name| (name.clone(), watch::Sender::new(false))).collect(),
-        events: Events::new(workload_spec.events),
+        events,
         scenario: workload_spec.scenario,
     };
     let run = Arc::new(run);

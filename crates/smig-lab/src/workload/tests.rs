@@ -49,9 +49,8 @@ fn run_with(events: Option<EventSender>) -> Result<Observation, WorkloadError> {
         certificate,
         commands: CommandEnv { smig: "smig".into(), certificate: server_files.certificate },
         time_limit: Duration::from_secs(60),
-        events,
     };
-    run(spec, &mut |_| {})
+    ScenarioClients { events }.run(spec, &mut |_| {})
 }
 
 #[test]

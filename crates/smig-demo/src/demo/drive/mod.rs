@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use smig_lab::scenario::Trial;
 use smig_lab::trial::{self, Machine, Programs, TrialResult, TrialSetup};
-use smig_lab::workload::{Outcome, WorkloadEvent};
+use smig_lab::workload::{Outcome, ScenarioClients, WorkloadEvent};
 use smig_link::LinkSpec;
 use smig_testbed::netns::{HostSpec, Privilege, Testbed};
 use tokio::sync::mpsc;
@@ -152,7 +152,8 @@ impl Demo<'_> {
         let (_scratch, request) = self.setup.request(trial, 1)?;
         let (events, workload_events) = mpsc::unbounded_channel();
         let (forwarded, result) = thread::scope(|scope| {
-            let trial = scope.spawn(|| trial::run(&request, self.privilege, Some(events)));
+            let clients = ScenarioClients { events: Some(events) };
+            let trial = scope.spawn(|| trial::run(&request, self.privilege, clients));
             let forwarded = self.forward_events(workload_events, on_event);
             (forwarded, trial.join())
         });
