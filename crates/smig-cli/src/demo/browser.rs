@@ -12,13 +12,14 @@ use smig_demo::browser::{
     render_html, render_json, render_svg, render_text,
 };
 use smig_demo::demo::{BackgroundLoad, Variant};
-use smig_testbed::netns::enter_user_namespace;
+use smig_testbed::netns::{Privilege, enter_user_namespace};
 use tokio_util::sync::CancellationToken;
 
 use super::target::OutputTarget;
 use super::{DemoArgs, screen};
 use crate::exit::CliError;
 use crate::interrupt::{self, INTERRUPTED};
+use crate::lab::build;
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Browser")]
@@ -55,7 +56,7 @@ pub(super) fn options(args: &DemoArgs) -> Result<BrowserOptions> {
 pub(super) fn run(args: &DemoArgs) -> Result<ExitCode> {
     let options = options(args)?;
     // User namespaces require a single-threaded process.
-    enter_user_namespace()?;
+    let privilege = enter_user_namespace()?;
     crate::logging::start(crate::logging::Level::Errors);
     check(&options)?;
     let output = args.output.as_deref().unwrap_or_else(|| Path::new("./smig-browser.html"));
@@ -65,8 +66,8 @@ pub(super) fn run(args: &DemoArgs) -> Result<ExitCode> {
     let stop = CancellationToken::default();
     interrupt::listen(stop.clone())?;
     let mut screen = screen(json.as_ref());
-    let result = match show(&options, &stop, &mut screen) {
-        Err(BrowserError::Stopped) => {
+    let result = match show(&options, privilege, &stop, &mut screen) {
+        Err(error) if matches!(error.downcast_ref(), Some(BrowserError::Stopped)) => {
             eprintln!("\nStopped; nothing was written.");
             return Ok(ExitCode::from(INTERRUPTED));
         }
@@ -96,11 +97,13 @@ fn write(
 /// Runs the demonstration and prints a line for each event.
 fn show<W: Write>(
     options: &BrowserOptions,
+    privilege: Privilege,
     stop: &CancellationToken,
     screen: &mut Screen<W>,
-) -> Result<BrowserResult, BrowserError> {
+) -> Result<BrowserResult> {
+    let build = build(&std::env::current_exe().context("cannot find the path of this program")?)?;
     let mut run_number = 0;
-    drive(options, stop, &mut |event| {
+    let result = drive(options, build, privilege, stop, &mut |event| {
         let line = match event {
             BrowserEvent::Started(setup) => format!(
                 "{}\nEach of {} variants loads it {} times alone and {} times beside the download. \
@@ -114,6 +117,7 @@ fn show<W: Write>(
                 run_number += 1;
                 format!("\n{run_number} of {}: {variant}", options.variants.len())
             }
+            BrowserEvent::BrowserStarted(_) => return Ok(()),
             BrowserEvent::PageLoaded(BackgroundLoad::Unloaded, ms) => {
                 format!("  alone                {:.2} s", ms / 1e3)
             }
@@ -121,9 +125,9 @@ fn show<W: Write>(
                 format!("  beside the download  {:.2} s", ms / 1e3)
             }
             BrowserEvent::DownloadStarted => "  the download begins".to_owned(),
-            BrowserEvent::RunFinished { migrations, download_mbit_per_s } => {
-                let rate = download_mbit_per_s.unwrap_or_default();
-                let migrations = match migrations {
+            BrowserEvent::RunFinished(run) => {
+                let rate = run.download_mbit_per_s.unwrap_or_default();
+                let migrations = match run.migrations {
                     0 => String::new(),
                     1 => "; 1 migration".to_owned(),
                     migrations => format!("; {migrations} migrations"),
@@ -132,5 +136,6 @@ fn show<W: Write>(
             }
         };
         screen.print(&line)
-    })
+    })?;
+    Ok(result)
 }

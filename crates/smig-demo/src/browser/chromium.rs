@@ -6,7 +6,7 @@ use std::process::{ChildStdin, Command, Stdio};
 
 use serde_json::json;
 use smig_lab::servers::find_in_path;
-use smig_testbed::netns::{Child, Host};
+use smig_testbed::netns::Child;
 
 use super::devtools::DevTools;
 use super::error::BrowserError;
@@ -42,8 +42,8 @@ pub(super) struct BrowserLaunch<'a> {
 }
 
 impl BrowserLaunch<'_> {
-    /// Starts the browser inside a host, headless.
-    pub(super) fn start(self, host: &Host) -> Result<Browser, BrowserError> {
+    /// Starts the browser in the calling thread's host, headless.
+    pub(super) fn start(self) -> Result<Browser, BrowserError> {
         let mut command = Command::new("/bin/sh");
         // It reads commands from descriptor 3 and responds on 4.
         command.args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null", "sh"]);
@@ -52,7 +52,7 @@ impl BrowserLaunch<'_> {
         command.env_remove("XDG_CONFIG_HOME").env_remove("XDG_CACHE_HOME");
         let log = File::create(self.home.join("browser.log"))?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
-        let mut process = host.spawn(command)?;
+        let mut process = Child::spawn_in_current_namespace(command, || ())?;
         let (Some(stdin), Some(stdout)) = (process.stdin.take(), process.stdout.take()) else {
             return Err(BrowserError::Browser("no pipes to the process".into()));
         };

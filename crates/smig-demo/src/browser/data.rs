@@ -1,6 +1,7 @@
 //! The measurement's record. Serialised, it is the `--json` output: names end in their unit.
 
 use serde::{Deserialize, Serialize};
+use smig_lab::trial::TrialResult;
 use smig_link::{LinkReport, LinkSpec};
 
 use crate::demo::{BackgroundLoad, Variant};
@@ -102,7 +103,7 @@ pub struct VariantRun {
     pub variant: Variant,
     /// Page loads, in chronological order.
     pub loads: Vec<PageLoad>,
-    /// Number of stream migrations that the gateway counted.
+    /// Number of stream migrations that the agent counted.
     pub migrations: u64,
     /// Rate of the download during the page loads beside it, in Mbit/s.
     pub download_mbit_per_s: Option<f64>,
@@ -123,6 +124,17 @@ impl VariantRun {
             download_mbit_per_s: None,
             problems: Vec::new(),
             link: None,
+        }
+    }
+
+    /// Adds what the trial reports of the link.
+    pub(super) fn add_link(&mut self, trial: &TrialResult) {
+        self.link = Some(trial.link);
+        let drops = trial.device_drops;
+        if drops > 0 {
+            self.problems.push(format!(
+                "The hosts' network devices dropped {drops} packets: the machine was overloaded."
+            ));
         }
     }
 
@@ -147,19 +159,16 @@ pub struct BrowserResult {
 /// A progress event.
 #[derive(Debug, Clone, PartialEq)]
 pub enum BrowserEvent {
-    /// The browser has started; the measurement begins.
+    /// The measurement begins; its setup does not name the browser yet.
     Started(Box<BrowserSetup>),
     /// The run of a variant begins.
     RunStarted(Variant),
+    /// Its browser has started: name and version.
+    BrowserStarted(String),
     /// A page was loaded: the load on the link, and the time in ms.
     PageLoaded(BackgroundLoad, f64),
     /// The download has begun.
     DownloadStarted,
-    /// The run is complete.
-    RunFinished {
-        /// See [`VariantRun::migrations`].
-        migrations: u64,
-        /// See [`VariantRun::download_mbit_per_s`].
-        download_mbit_per_s: Option<f64>,
-    },
+    /// The run is complete, except for what its trial's result adds.
+    RunFinished(Box<VariantRun>),
 }

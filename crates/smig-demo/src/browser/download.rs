@@ -3,8 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use http::{Request, StatusCode};
@@ -14,48 +13,34 @@ use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use smig_lab::workload::connector;
-use smig_testbed::netns::{Host, HostThread};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
 
 use super::error::BrowserError;
-use super::files::{BIG_FILE, ORIGIN_PORT, SERVER_IP};
-
-/// Poll interval of the cancel flag: a dropped download ends within this time.
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
+use super::scenario::BIG_FILE;
 
 /// A running download. It ends on drop.
 pub(super) struct Download {
     bytes: Arc<AtomicU64>,
-    cancelled: Arc<AtomicBool>,
-    thread: Option<HostThread<Result<(), String>>>,
+    fetch: JoinHandle<Result<(), String>>,
+    /// Its thread is in the host of the thread that started the download.
+    runtime: Runtime,
 }
 
 impl Download {
-    /// Starts the download in the browser's host.
+    /// Starts the download in the calling thread's host, from a server with this certificate.
     pub(super) fn start(
-        host: &Host,
         proxy: SocketAddr,
-        certificate: &str,
+        server: SocketAddr,
+        certificate: String,
     ) -> Result<Self, BrowserError> {
-        let (bytes, cancelled) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-        let (count, cancel) = (Arc::clone(&bytes), Arc::clone(&cancelled));
-        let certificate = certificate.to_owned();
-        let thread = host.run(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.map_err(to_text)?.block_on(async {
-                let mut interval = tokio::time::interval(POLL_INTERVAL);
-                let fetch = fetch(proxy, &certificate, &count);
-                tokio::pin!(fetch);
-                loop {
-                    tokio::select! {
-                        result = &mut fetch => return result,
-                        _ = interval.tick() => if cancel.load(Ordering::Relaxed) { return Ok(()) },
-                    }
-                }
-            })
-        })?;
-        Ok(Self { bytes, cancelled, thread: Some(thread) })
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let bytes = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&bytes);
+        let fetch = runtime.spawn(async move { fetch(proxy, server, &certificate, &count).await });
+        Ok(Self { bytes, fetch, runtime })
     }
 
     /// Returns the number of body bytes received so far.
@@ -65,22 +50,13 @@ impl Download {
 
     /// Returns an error if the download has ended, which it must not.
     pub(super) fn check(&mut self) -> Result<(), BrowserError> {
-        let Some(thread) = self.thread.take_if(|thread| thread.is_finished()) else {
+        if !self.fetch.is_finished() {
             return Ok(());
-        };
-        let result = thread.join().map_err(|_| BrowserError::Panicked("download"))?;
+        }
+        let result = self.runtime.block_on(&mut self.fetch);
+        let result = result.map_err(|_| BrowserError::Panicked("download"))?;
         let why = result.err().unwrap_or_else(|| "it ended before the last page load".to_owned());
         Err(BrowserError::Download(why))
-    }
-}
-
-impl Drop for Download {
-    fn drop(&mut self) {
-        self.cancelled.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // The download is no longer needed, so its outcome does not matter.
-            let _ = thread.join();
-        }
     }
 }
 
@@ -88,16 +64,21 @@ fn to_text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-async fn fetch(proxy: SocketAddr, certificate: &str, bytes: &AtomicU64) -> Result<(), String> {
+async fn fetch(
+    proxy: SocketAddr,
+    server: SocketAddr,
+    certificate: &str,
+    bytes: &AtomicU64,
+) -> Result<(), String> {
     let mut tcp = TcpStream::connect(proxy).await.map_err(to_text)?;
-    open_tunnel(&mut tcp, &format!("{SERVER_IP}:{ORIGIN_PORT}")).await.map_err(to_text)?;
-    let name = ServerName::IpAddress(std::net::IpAddr::V4(SERVER_IP).into());
+    open_tunnel(&mut tcp, &server.to_string()).await.map_err(to_text)?;
+    let name = ServerName::IpAddress(server.ip().into());
     let tls = connector(certificate)?.connect(name, tcp).await.map_err(to_text)?;
     let (mut sender, connection) = handshake(TokioIo::new(tls)).await.map_err(to_text)?;
     // Its errors also fail the response.
     tokio::spawn(connection);
     let request = Request::get(format!("/{BIG_FILE}"))
-        .header(http::header::HOST, SERVER_IP.to_string())
+        .header(http::header::HOST, server.ip().to_string())
         .body(Empty::<Bytes>::new())
         .map_err(to_text)?;
     let response = sender.send_request(request).await.map_err(to_text)?;
@@ -137,27 +118,22 @@ where
     }
 }
 
-/// Sends a GET in cleartext to a server of a host, and returns the response.
-pub(super) fn get(host: &Host, addr: SocketAddr, path: &str) -> Result<String, BrowserError> {
-    let path = path.to_owned();
-    let thread = host.run(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.map_err(to_text)?.block_on(async {
-            let tcp = TcpStream::connect(addr).await.map_err(to_text)?;
-            let (mut sender, connection) = handshake(TokioIo::new(tcp)).await.map_err(to_text)?;
-            tokio::spawn(connection);
-            let request = Request::get(path)
-                .header(http::header::HOST, addr.to_string())
-                .body(Empty::<Bytes>::new())
-                .map_err(to_text)?;
-            let response = sender.send_request(request).await.map_err(to_text)?;
-            let body = response.into_body().collect().await.map_err(to_text)?.to_bytes();
-            Ok(String::from_utf8_lossy(&body).into_owned())
-        })
-    })?;
-    let result: Result<String, String> =
-        thread.join().map_err(|_| BrowserError::Panicked("host"))?;
-    result.map_err(|why| BrowserError::Io(io::Error::other(format!("{addr}: {why}"))))
+/// Sends a GET in cleartext to a server in the calling thread's host, and returns the response.
+pub(super) fn get(addr: SocketAddr, path: &str) -> Result<String, BrowserError> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let result = runtime.block_on(async {
+        let tcp = TcpStream::connect(addr).await.map_err(to_text)?;
+        let (mut sender, connection) = handshake(TokioIo::new(tcp)).await.map_err(to_text)?;
+        tokio::spawn(connection);
+        let request = Request::get(path)
+            .header(http::header::HOST, addr.to_string())
+            .body(Empty::<Bytes>::new())
+            .map_err(to_text)?;
+        let response = sender.send_request(request).await.map_err(to_text)?;
+        let body = response.into_body().collect().await.map_err(to_text)?.to_bytes();
+        Ok(String::from_utf8_lossy(&body).into_owned())
+    });
+    result.map_err(|why: String| BrowserError::Io(io::Error::other(format!("{addr}: {why}"))))
 }
 
 #[cfg(test)]
@@ -165,7 +141,7 @@ mod tests {
     use super::*;
 
     fn open_with_response(response: &'static str) -> (io::Result<()>, String) {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let (mut client, mut proxy) = tokio::io::duplex(1 << 10);
             proxy.write_all(response.as_bytes()).await.unwrap();

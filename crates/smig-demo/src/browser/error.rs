@@ -2,7 +2,7 @@
 
 use std::io;
 
-use smig_lab::servers::ServerError;
+use smig_lab::trial::TrialError;
 use smig_testbed::netns::TestbedError;
 
 /// Why the measurement stopped.
@@ -24,21 +24,18 @@ pub enum BrowserError {
     /// A page did not load completely.
     #[error("the page did not load completely: {0}")]
     Incomplete(String),
-    /// A `smig` program did not start.
+    /// The scenario cannot be run with these options.
+    #[error("the measurement's scenario is invalid: {0}")]
+    Scenario(String),
+    /// A run failed.
     #[error(transparent)]
-    Program(#[from] ServerError),
-    /// A `smig` program ended.
-    #[error("{0}")]
-    ProgramEnded(String),
+    Trial(#[from] TrialError),
     /// The download beside the page failed.
     #[error("the download failed: {0}")]
     Download(String),
     /// Reading or writing files, starting threads, or displaying events failed.
     #[error("the measurement cannot continue: {0}")]
     Io(#[from] io::Error),
-    /// Keys or certificates could not be generated.
-    #[error("cannot generate a certificate: {0}")]
-    Certificate(#[from] rcgen::Error),
     /// The operator stopped it.
     #[error("stopped")]
     Stopped,

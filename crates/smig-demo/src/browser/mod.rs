@@ -2,26 +2,25 @@
 //!
 //! Owns the mosaic (a page of many small images), the browser and its control over the DevTools
 //! protocol, the order of events ([`drive`]), and the output: [`render_html`], [`render_svg`],
-//! [`render_json`], [`render_text`]. The gateway and the agent are processes of the `smig` program.
+//! [`render_json`], [`render_text`].
 //!
-//! Unlike [`demo`](crate::demo), it does not run as a [`trial`](smig_lab::trial): a scenario has no
-//! words for a gateway, an agent and a browser, and its result none for pages. What it shares with
-//! trials is the testbed and the start of programs ([`smig_lab::servers`]).
+//! Each run is a [`trial`](smig_lab::trial): web server, gateway and agent are servers of its scenario,
+//! browser and download its clients.
 //!
 //! All times of a page load count from the beginning of its navigation.
 
 mod chromium;
+mod clients;
 mod data;
 mod devtools;
 mod download;
 mod drive;
 mod error;
-mod files;
 #[doc(hidden)]
 pub mod fixtures;
 mod mosaic;
 mod page;
-mod programs;
+mod scenario;
 mod strip;
 mod summary;
 mod svg_file;

@@ -24,6 +24,7 @@ pub use data::{
     Migration, SmallObject, Variant,
 };
 pub use drive::{DemoError, DemoOptions, check, drive};
+pub(crate) use drive::{parse_scenario, start_testbed};
 pub(crate) use figures::colour;
 pub use live::LiveView;
 pub(crate) use live::wrap;

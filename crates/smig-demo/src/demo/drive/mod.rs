@@ -16,11 +16,12 @@ use smig_lab::scenario::Trial;
 use smig_lab::trial::{self, Machine, Programs, TrialResult, TrialSetup};
 use smig_lab::workload::{Outcome, ScenarioClients, WorkloadEvent};
 use smig_link::LinkSpec;
-use smig_testbed::netns::{HostSpec, Privilege, Testbed};
+use smig_testbed::netns::{HostSpec, Privilege, Testbed, TestbedError};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 pub use error::DemoError;
+pub(crate) use scenario::parse_scenario;
 
 use super::data::{ConnectionBytes, ConnectionId, DemoSetup, Variant};
 use super::recorder::DemoEvent;
@@ -92,14 +93,17 @@ impl DemoOptions {
 /// # Errors
 /// What the machine lacks, and what to do about it; see [`smig_testbed::netns::TestbedError`].
 pub fn check(options: &DemoOptions) -> Result<(), DemoError> {
-    start_testbed(options)?;
+    start_testbed(&options.link, &options.congestion_control)?;
     Ok(())
 }
 
 /// Builds the two hosts and the link between them.
-fn start_testbed(options: &DemoOptions) -> Result<Testbed, DemoError> {
-    let host = || HostSpec::default().congestion_control(&options.congestion_control);
-    Ok(Testbed::builder(options.link.clone()).server(host()).client(host()).start()?)
+pub(crate) fn start_testbed(
+    link: &LinkSpec,
+    congestion_control: &str,
+) -> Result<Testbed, TestbedError> {
+    let host = || HostSpec::default().congestion_control(congestion_control);
+    Testbed::builder(link.clone()).server(host()).client(host()).start()
 }
 
 type OnEvent<'a> = &'a mut dyn FnMut(&DemoEvent) -> io::Result<()>;
@@ -141,7 +145,9 @@ struct Demo<'a> {
 impl Demo<'_> {
     fn run(&self, variant: Variant, trial: &Trial, on_event: OnEvent<'_>) -> Result<(), DemoError> {
         if let (Variant::Smig, Some(name)) = (variant, &self.options.bulk_congestion_control)
-            && !start_testbed(self.options)?.server().has_congestion_control(name)?
+            && !start_testbed(&self.options.link, &self.options.congestion_control)?
+                .server()
+                .has_congestion_control(name)?
         {
             on_event(&DemoEvent::Problem(format!(
                 "This kernel has no congestion control {name}; the big file used {}, which fills the \

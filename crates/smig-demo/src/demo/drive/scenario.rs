@@ -34,10 +34,7 @@ impl DemoOptions {
             insert(&mut file, &path, value);
         }
         // Server settings are not checked here: a test checks those of the file.
-        parse(&file.to_string(), "demo", Path::new("/"), &|_| Ok(())).map_err(|faults| {
-            let faults: Vec<_> = faults.iter().map(|fault| fault.message.clone()).collect();
-            scenario_error(faults.join("; "))
-        })
+        parse_scenario(&file.to_string(), "demo").map_err(scenario_error)
     }
 
     /// Returns the values that replace those of the file, with their keys.
@@ -69,6 +66,14 @@ impl DemoOptions {
         }
         Ok(values)
     }
+}
+
+/// Parses a scenario; returns its faults.
+pub(crate) fn parse_scenario(text: &str, name: &str) -> Result<Campaign, String> {
+    parse(text, name, Path::new("/"), &|_| Ok(())).map_err(|faults| {
+        let faults: Vec<_> = faults.into_iter().map(|fault| fault.message).collect();
+        faults.join("; ")
+    })
 }
 
 fn duration_value(time: std::time::Duration) -> Result<Value, toml::ser::Error> {

@@ -1,0 +1,171 @@
+//! The clients of a run, in the clients' host: page loads alone, then page loads beside a download,
+//! all through the agent.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use smig_lab::workload::{Clients, Observation, RunPhase, WorkloadError, WorkloadSpec};
+use tokio_util::sync::CancellationToken;
+
+use super::chromium::{Browser, BrowserLaunch};
+use super::data::{BrowserEvent, PageLoad, VariantRun};
+use super::download::{self, Download};
+use super::error::BrowserError;
+use super::mosaic::Mosaic;
+use super::scenario::{AGENT_ADMIN, BROWSER, DOWNLOAD};
+use super::visit::Visit;
+use crate::demo::{BackgroundLoad, Variant};
+
+/// Minimum time from the download's request to the first page beside it: slow start is over, and
+/// streams have migrated.
+const HEAD_START: Duration = Duration::from_secs(4);
+/// Minimum number of downloaded bytes by then, for slow links.
+const HEAD_START_BYTES: u64 = 2_000_000;
+/// Timeout of [`HEAD_START_BYTES`]; a slower download has stalled.
+const HEAD_START_TIMEOUT: Duration = Duration::from_secs(120);
+/// Pause between two page loads.
+const PAGE_PAUSE: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The browser and the download. What they measure goes over a channel, because a trial's result has
+/// no words for pages.
+#[derive(Debug)]
+pub(super) struct BrowserClients {
+    pub(super) variant: Variant,
+    /// The browser's program.
+    pub(super) program: PathBuf,
+    /// The SHA-256 of the key that it trusts with any certificate, in base64.
+    pub(super) trusted_key: String,
+    /// Its home directory.
+    pub(super) home: PathBuf,
+    pub(super) mosaic: Arc<Mosaic>,
+    /// Number of page loads alone, and of those beside the download.
+    pub(super) loads: u32,
+    /// The run stops soon after the receiver is closed.
+    pub(super) events: mpsc::Sender<BrowserEvent>,
+    pub(super) stop: CancellationToken,
+}
+
+impl Clients for BrowserClients {
+    fn run(
+        self,
+        spec: WorkloadSpec,
+        pause: &mut dyn FnMut(RunPhase),
+    ) -> Result<Observation, WorkloadError> {
+        self.measure(&spec, pause).map_err(|error| WorkloadError::Other(error.into()))?;
+        Ok(Observation::default())
+    }
+}
+
+impl BrowserClients {
+    fn measure(
+        &self,
+        spec: &WorkloadSpec,
+        pause: &mut dyn FnMut(RunPhase),
+    ) -> Result<(), BrowserError> {
+        let (proxy, web_server) = (spec.servers[BROWSER], spec.servers[DOWNLOAD]);
+        let proxy_url = format!("http://{proxy}");
+        let launch = BrowserLaunch {
+            program: &self.program,
+            trusted_key: &self.trusted_key,
+            home: &self.home,
+            proxy: &proxy_url,
+        };
+        let mut browser = launch.start()?;
+        self.send(BrowserEvent::BrowserStarted(browser.name.clone()))?;
+        let visit = Visit {
+            url: &format!("https://{web_server}/"),
+            proxy: &proxy_url,
+            mosaic: &self.mosaic,
+            load: BackgroundLoad::Unloaded,
+            stop: &self.stop,
+        };
+        // A browser's first page takes longer on any link: it is a warm-up and is not counted.
+        visit.run(&mut browser.devtools)?;
+        pause(RunPhase::Ready);
+        let mut run = VariantRun::new(self.variant);
+        for _ in 0..self.loads {
+            run.loads.push(self.visit(visit, &mut browser)?);
+        }
+        let mut download = Download::start(proxy, web_server, spec.certificate.clone())?;
+        self.send(BrowserEvent::DownloadStarted)?;
+        self.wait_for_head_start(&mut download)?;
+        let (started, bytes_before) = (Instant::now(), download.bytes());
+        for _ in 0..self.loads {
+            let page =
+                self.visit(Visit { load: BackgroundLoad::BigFile, ..visit }, &mut browser)?;
+            download.check()?;
+            run.loads.push(page);
+        }
+        let (took, bytes) = (started.elapsed().as_secs_f64(), download.bytes() - bytes_before);
+        run.download_mbit_per_s = (took > 0.0).then(|| bytes as f64 * 8e-6 / took);
+        run.migrations = count_migrations(&download::get(AGENT_ADMIN, "/metrics")?)?;
+        drop(download);
+        pause(RunPhase::Finished);
+        self.send(BrowserEvent::RunFinished(Box::new(run)))
+    }
+
+    fn visit(&self, visit: Visit<'_>, browser: &mut Browser) -> Result<PageLoad, BrowserError> {
+        self.sleep_unless_stopped(PAGE_PAUSE)?;
+        let page = visit.run(&mut browser.devtools)?;
+        self.send(BrowserEvent::PageLoaded(page.load, page.took_ms()))?;
+        Ok(page)
+    }
+
+    fn wait_for_head_start(&self, download: &mut Download) -> Result<(), BrowserError> {
+        self.sleep_unless_stopped(HEAD_START)?;
+        let deadline = Instant::now() + HEAD_START_TIMEOUT;
+        while download.bytes() < HEAD_START_BYTES {
+            download.check()?;
+            if Instant::now() > deadline {
+                let text = format!("only {} bytes arrived in time", download.bytes());
+                return Err(BrowserError::Download(text));
+            }
+            self.sleep_unless_stopped(POLL_INTERVAL)?;
+        }
+        Ok(())
+    }
+
+    fn send(&self, event: BrowserEvent) -> Result<(), BrowserError> {
+        self.events.send(event).map_err(|_| BrowserError::Stopped)
+    }
+
+    fn sleep_unless_stopped(&self, time: Duration) -> Result<(), BrowserError> {
+        let deadline = Instant::now() + time;
+        while Instant::now() < deadline {
+            if self.stop.is_cancelled() {
+                return Err(BrowserError::Stopped);
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+        Ok(())
+    }
+}
+
+/// Returns the number of stream migrations from an agent's metrics.
+fn count_migrations(metrics: &str) -> Result<u64, BrowserError> {
+    // One line for each initiator.
+    let lines = metrics.lines().filter(|line| line.starts_with("smig_migrations_total{"));
+    let counts = lines.map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+    let counts: Option<Vec<_>> = counts.collect();
+    counts.filter(|counts| !counts.is_empty()).map(|counts| counts.iter().sum()).ok_or_else(|| {
+        BrowserError::Io(io::Error::other("the agent's metrics do not count migrations"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn migrations_are_read_from_the_agents_metrics() {
+        let metrics = "# TYPE smig_migrations counter\n\
+                       smig_migrations_total{initiator=\"local\"} 2\n\
+                       smig_migrations_total{initiator=\"peer\"} 1\n# EOF\n";
+        assert_eq!(count_migrations(metrics).unwrap(), 3);
+        assert!(count_migrations("# EOF\n").is_err());
+    }
+}
