@@ -1,7 +1,7 @@
 //! The browser's process: finds it, starts it inside a host, connects to its debugging pipe.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{ChildStdin, Command, Stdio};
 
 use serde_json::json;
@@ -30,25 +30,23 @@ pub(super) struct Browser {
 }
 
 /// The parameters of a browser process.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct BrowserLaunch<'a> {
-    pub(super) program: &'a Path,
+#[derive(Debug)]
+pub(super) struct BrowserLaunch {
+    pub(super) program: PathBuf,
     /// The SHA-256 of the key that is trusted with any certificate, in base64.
-    pub(super) trusted_key: &'a str,
+    pub(super) trusted_key: String,
     /// Its home directory, which contains everything that it writes.
-    pub(super) home: &'a Path,
-    /// The proxy, as a URL.
-    pub(super) proxy: &'a str,
+    pub(super) home: PathBuf,
 }
 
-impl BrowserLaunch<'_> {
-    /// Starts the browser in the calling thread's host, headless.
-    pub(super) fn start(self) -> Result<Browser, BrowserError> {
+impl BrowserLaunch {
+    /// Starts the browser in the calling thread's host, headless. The proxy is a URL.
+    pub(super) fn start(&self, proxy: &str) -> Result<Browser, BrowserError> {
         let mut command = Command::new("/bin/sh");
         // It reads commands from descriptor 3 and responds on 4.
         command.args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null", "sh"]);
-        command.arg(self.program).args(self.arguments());
-        command.env("HOME", self.home).env("TMPDIR", self.home);
+        command.arg(&self.program).args(self.arguments(proxy));
+        command.env("HOME", &self.home).env("TMPDIR", &self.home);
         command.env_remove("XDG_CONFIG_HOME").env_remove("XDG_CACHE_HOME");
         let log = File::create(self.home.join("browser.log"))?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
@@ -62,7 +60,7 @@ impl BrowserLaunch<'_> {
         Ok(Browser { devtools, name, _process: process })
     }
 
-    fn arguments(self) -> Vec<String> {
+    fn arguments(&self, proxy: &str) -> Vec<String> {
         let mut arguments: Vec<String> = [
             "--headless",
             "--remote-debugging-pipe",
@@ -87,7 +85,7 @@ impl BrowserLaunch<'_> {
         .map(str::to_owned)
         .to_vec();
         arguments.extend([
-            format!("--proxy-server={}", self.proxy),
+            format!("--proxy-server={proxy}"),
             format!("--ignore-certificate-errors-spki-list={}", self.trusted_key),
             format!("--user-data-dir={}", self.home.join("profile").display()),
             format!("--window-size={WIDTH},{HEIGHT}"),

@@ -1,8 +1,8 @@
 //! The clients of a run, in the clients' host: page loads alone, then page loads beside a download,
 //! all through the agent.
 
-use std::io;
-use std::path::PathBuf;
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::chromium::{Browser, BrowserLaunch};
 use super::data::{BrowserEvent, PageLoad, VariantRun};
-use super::download::{self, Download};
+use super::download::Download;
 use super::error::BrowserError;
 use super::mosaic::Mosaic;
 use super::scenario::{AGENT_ADMIN, BROWSER, DOWNLOAD};
@@ -35,12 +35,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(super) struct BrowserClients {
     pub(super) variant: Variant,
-    /// The browser's program.
-    pub(super) program: PathBuf,
-    /// The SHA-256 of the key that it trusts with any certificate, in base64.
-    pub(super) trusted_key: String,
-    /// Its home directory.
-    pub(super) home: PathBuf,
+    pub(super) launch: BrowserLaunch,
     pub(super) mosaic: Arc<Mosaic>,
     /// Number of page loads alone, and of those beside the download.
     pub(super) loads: u32,
@@ -68,13 +63,7 @@ impl BrowserClients {
     ) -> Result<(), BrowserError> {
         let (proxy, web_server) = (spec.servers[BROWSER], spec.servers[DOWNLOAD]);
         let proxy_url = format!("http://{proxy}");
-        let launch = BrowserLaunch {
-            program: &self.program,
-            trusted_key: &self.trusted_key,
-            home: &self.home,
-            proxy: &proxy_url,
-        };
-        let mut browser = launch.start()?;
+        let mut browser = self.launch.start(&proxy_url)?;
         self.send(BrowserEvent::BrowserStarted(browser.name.clone()))?;
         let visit = Visit {
             url: &format!("https://{web_server}/"),
@@ -102,7 +91,7 @@ impl BrowserClients {
         }
         let (took, bytes) = (started.elapsed().as_secs_f64(), download.bytes() - bytes_before);
         run.download_mbit_per_s = (took > 0.0).then(|| bytes as f64 * 8e-6 / took);
-        run.migrations = count_migrations(&download::get(AGENT_ADMIN, "/metrics")?)?;
+        run.migrations = count_migrations(&read_metrics(AGENT_ADMIN)?)?;
         drop(download);
         pause(RunPhase::Finished);
         self.send(BrowserEvent::RunFinished(Box::new(run)))
@@ -143,6 +132,15 @@ impl BrowserClients {
         }
         Ok(())
     }
+}
+
+/// Returns a program's metrics, below the header section of its response.
+fn read_metrics(admin: SocketAddr) -> io::Result<String> {
+    let (mut tcp, mut response) = (TcpStream::connect(admin)?, String::new());
+    // With HTTP/1.0, the response ends with the connection.
+    write!(tcp, "GET /metrics HTTP/1.0\r\nHost: {admin}\r\n\r\n")?;
+    tcp.read_to_string(&mut response)?;
+    Ok(response)
 }
 
 /// Returns the number of stream migrations from an agent's metrics.

@@ -118,24 +118,6 @@ where
     }
 }
 
-/// Sends a GET in cleartext to a server in the calling thread's host, and returns the response.
-pub(super) fn get(addr: SocketAddr, path: &str) -> Result<String, BrowserError> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    let result = runtime.block_on(async {
-        let tcp = TcpStream::connect(addr).await.map_err(to_text)?;
-        let (mut sender, connection) = handshake(TokioIo::new(tcp)).await.map_err(to_text)?;
-        tokio::spawn(connection);
-        let request = Request::get(path)
-            .header(http::header::HOST, addr.to_string())
-            .body(Empty::<Bytes>::new())
-            .map_err(to_text)?;
-        let response = sender.send_request(request).await.map_err(to_text)?;
-        let body = response.into_body().collect().await.map_err(to_text)?.to_bytes();
-        Ok(String::from_utf8_lossy(&body).into_owned())
-    });
-    result.map_err(|why: String| BrowserError::Io(io::Error::other(format!("{addr}: {why}"))))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -19,7 +19,7 @@ use smig_link::LinkSpec;
 use smig_testbed::netns::Privilege;
 use tokio_util::sync::CancellationToken;
 
-use super::chromium;
+use super::chromium::{self, BrowserLaunch};
 use super::clients::BrowserClients;
 use super::data::{BrowserEvent, BrowserResult, BrowserSetup};
 use super::error::BrowserError;
@@ -125,9 +125,11 @@ pub fn drive(
         let (events, received) = mpsc::channel();
         let clients = BrowserClients {
             variant,
-            program: options.find_browser()?,
-            trusted_key: trusted_key.clone(),
-            home: scratch.path().to_owned(),
+            launch: BrowserLaunch {
+                program: options.find_browser()?,
+                trusted_key: trusted_key.clone(),
+                home: scratch.path().to_owned(),
+            },
             mosaic: Arc::clone(&mosaic),
             loads: options.loads,
             events,
@@ -174,9 +176,8 @@ fn program_version(smig: &Path) -> Result<String, BrowserError> {
     let output = Command::new(smig).arg("--version").stdin(Stdio::null()).output();
     let stdout = output.ok().filter(|output| output.status.success());
     let stdout = stdout.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    stdout.filter(|version| version.starts_with("smig")).ok_or_else(|| {
-        BrowserError::Io(io::Error::other(format!("{} is not a smig program", smig.display())))
-    })
+    let version = stdout.filter(|version| version.starts_with("smig"));
+    version.ok_or_else(|| BrowserError::NotSmig(smig.to_owned()))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Errors of the measurement.
 
 use std::io;
+use std::path::PathBuf;
 
 use smig_lab::trial::TrialError;
 use smig_testbed::netns::TestbedError;
@@ -18,6 +19,9 @@ pub enum BrowserError {
          chromium; or name the program with --chromium"
     )]
     NoBrowser,
+    /// The program named as `smig` is another one, or none.
+    #[error("{} is not a smig program", .0.display())]
+    NotSmig(PathBuf),
     /// The browser returned an error, or nothing.
     #[error("browser: {0}")]
     Browser(String),

@@ -153,7 +153,7 @@ const INVALID_SERVER: &[(&str, &str, &[&str])] = &[
     (
         "argv = [\"serve\", \"{prot}\"]\n",
         "test.toml:12: servers.other.command.argv: ",
-        &["unknown placeholder {prot}", "{addr}, {port}, {root}, {cert}"],
+        &["unknown placeholder {prot}", "{addr}, {port}, {root}, {cert}", "{dir}, {main}"],
     ),
     (
         "argv = [\"serve\"]\n",

@@ -137,7 +137,11 @@ impl ServerEnv {
         program: impl Fn(&str, &ServerSpec) -> PathBuf,
     ) -> Vec<Launch> {
         let address = |(port, (name, server)): (u16, (&String, &ServerSpec))| {
-            (name.clone(), SocketAddr::from((self.address_on(server.host), port)))
+            let ip = match server.host {
+                HostRole::Server => self.address,
+                HostRole::Client => Ipv4Addr::LOCALHOST,
+            };
+            (name.clone(), SocketAddr::from((ip, port)))
         };
         let addresses = (FIRST_PORT..).zip(&scenario.servers).map(address).collect();
         let launch = |(name, server): (&String, &ServerSpec)| {
@@ -149,26 +153,18 @@ impl ServerEnv {
         launches
     }
 
-    /// Returns the address for connections to servers of a host.
-    const fn address_on(&self, host: HostRole) -> Ipv4Addr {
-        match host {
-            HostRole::Server => self.address,
-            HostRole::Client => Ipv4Addr::LOCALHOST,
-        }
-    }
-
     fn launch(&self, job: &ServerJob<'_>) -> Launch {
-        let (host, address) = (job.server.host, job.addresses[job.name]);
-        let bind_addr = match host {
+        let address = job.addresses[job.name];
+        let mut bind_addr = address;
+        if !address.ip().is_loopback() {
             // All links of the host: the host belongs to this run alone.
-            HostRole::Server => SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port())),
-            HostRole::Client => address,
-        };
+            bind_addr.set_ip(Ipv4Addr::UNSPECIFIED.into());
+        }
         let mut launch = Launch {
             name: job.name.to_owned(),
             command: vec![job.program.display().to_string()],
             files: Vec::new(),
-            host,
+            host: job.server.host,
             address,
             bind_addr,
             log: self.scratch.join(format!("server-{}.out", job.name)),
