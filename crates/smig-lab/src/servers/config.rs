@@ -50,11 +50,8 @@ pub enum RunAs {
 /// Description of one server of a run.
 #[derive(Debug, Clone, Copy)]
 struct ServerJob<'a> {
-    /// Its name in the scenario.
     name: &'a str,
-    /// Its specification in the scenario.
     server: &'a ServerSpec,
-    /// Its program.
     program: &'a Path,
     /// Addresses of all servers of the run.
     addresses: &'a BTreeMap<String, SocketAddr>,

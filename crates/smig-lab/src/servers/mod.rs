@@ -15,4 +15,5 @@ pub use find::{
     server_version,
 };
 pub(crate) use find::{command_version, find_command};
-pub use process::{ServerError, ServerProcess};
+pub use process::ServerError;
+pub(crate) use process::ServerProcess;

@@ -66,7 +66,7 @@ pub enum ServerError {
 
 /// A running server and its backends. Dropping it stops them and waits for them.
 #[derive(Debug)]
-pub struct ServerProcess {
+pub(crate) struct ServerProcess {
     name: String,
     /// Its output, and the log that it writes itself.
     logs: [Option<PathBuf>; 2],
@@ -93,7 +93,7 @@ impl Launch {
     ///
     /// # Errors
     /// The server does not start; the error has the last lines of its log.
-    pub fn start(&self, host: &Host, smig: &Path) -> Result<ServerProcess, ServerError> {
+    pub(crate) fn start(&self, host: &Host, smig: &Path) -> Result<ServerProcess, ServerError> {
         let backends = self
             .backends
             .iter()
@@ -162,7 +162,7 @@ impl ServerProcess {
     ///
     /// # Errors
     /// The last lines of its log if it has ended.
-    pub fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         if self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
             return Ok(());
         }
