@@ -16,13 +16,14 @@ use smig_lab::scenario::{self, Campaign, Filter, Shard, SizeClass};
 use smig_lab::servers::{RunAs, ServerEnv, ServerJob, find_server_program};
 use smig_lab::trial::{TrialResult, estimated_duration};
 use smig_lab::workload::{Outcome, ServerFiles};
+use smig_settings::Diagnostic;
 use tokio_util::sync::CancellationToken;
 
 use super::build::{BuildArgs, build};
 use crate::exit::{CliError, Exit};
 use crate::interrupt::{self, INTERRUPTED};
 use crate::paint;
-use crate::settings::{self, Settings};
+use crate::settings;
 use crate::stdout::outln;
 
 /// Run the measurements of a scenario file
@@ -140,21 +141,12 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode> {
 
 /// Checks one setting of `smig serve` with the parser of `smig serve`; returns its faults.
 pub(super) fn check_setting(text: &str) -> Result<(), String> {
-    let dir = std::env::temp_dir();
-    let path = dir.join(format!("smig-lab-setting-{}.toml", std::process::id()));
-    std::fs::write(&path, text).map_err(|error| format!("cannot be checked: {error}"))?;
-    let result = settings::load(&path, &mut Settings::default());
-    // On failure a small temporary file remains, which does no harm.
-    let _ = std::fs::remove_file(&path);
-    let shown = path.display().to_string();
-    result.map_err(|faults| {
-        let without_location = |line: &str| {
-            let rest = line.strip_prefix(&shown).unwrap_or(line).trim_start_matches(':');
-            rest.trim_start_matches(|c: char| c.is_ascii_digit())
-                .trim_start_matches(": ")
-                .to_owned()
+    settings::check(text).map_err(|faults| {
+        let text = |fault: &Diagnostic| match fault.key.as_str() {
+            "" => fault.message.clone(),
+            key => format!("{key}: {}", fault.message),
         };
-        faults.lines().map(without_location).collect::<Vec<_>>().join("; ")
+        faults.iter().map(text).collect::<Vec<_>>().join("; ")
     })
 }
 

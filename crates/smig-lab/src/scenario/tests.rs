@@ -291,6 +291,8 @@ fn files_named_by_a_command_are_part_of_the_hash() {
     for (argument, rest, is_part) in [
         ("--config={dir}/parts/more/serve.py", "", true),
         ("{dir}/parts", "", true),
+        ("{dir}/beside.py:main", "", true),
+        ("{dir}/beside.py,ro", "", true),
         ("cd /; exec python3 \"{dir}/beside.py\" 1", "", true),
         ("x", "environment = { CONFIG = \"{dir}/beside.py\" }", true),
         ("x", "files = { config = \"include {dir}/parts/more/;\" }", true),
