@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use smig::seldom;
+use smig::throttled;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
@@ -49,7 +49,7 @@ pub(crate) async fn accept_all(
                 ));
             }
             Err(error) => {
-                seldom!(warn, "local accept", %error, "local connection not accepted");
+                throttled!(warn, "local accept", %error, "local connection not accepted");
                 tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
@@ -92,7 +92,7 @@ fn accept_queued(
         match tcp.set_nonblocking(true).and_then(|()| TcpStream::from_std(tcp)) {
             Ok(tcp) => accepted.push((tcp, permit)),
             Err(error) => {
-                seldom!(warn, "local accept", %error, "local connection not accepted");
+                throttled!(warn, "local accept", %error, "local connection not accepted");
             }
         }
     }

@@ -14,7 +14,7 @@ use http::{HeaderValue, Request, Response, StatusCode, Uri, Version};
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use smig::{NegotiatedProtocol, seldom};
+use smig::{NegotiatedProtocol, throttled};
 use smig_admin::spans::RequestSpan;
 use smig_proxy::grpc;
 use smig_proxy::tunnel::{Socket, TunnelKind};
@@ -65,7 +65,7 @@ pub(crate) async fn serve(
         Err(failure) => {
             span.set_status(failure.status());
             let why = failure.text();
-            seldom!(warn, "no tunnel", target = %forward.target, why, "no tunnel was opened");
+            throttled!(warn, "no tunnel", target = %forward.target, why, "no tunnel was opened");
         }
     }
 }

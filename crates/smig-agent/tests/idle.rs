@@ -10,7 +10,7 @@ use std::time::Duration;
 use smig_agent::UplinkState;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use support::{Gateway, connect, echo, origin, spec, until};
+use support::{Gateway, connect, echo, origin, spec, wait_for_state};
 
 const TUNNELS: usize = 150;
 
@@ -40,7 +40,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
 async fn memory_of_an_idle_tunnel_is_bounded() {
     let gateway = Gateway::start(spec());
     let agent = gateway.agent(Vec::new()).await;
-    until(&agent, |link| matches!(link, UplinkState::Up(_))).await;
+    wait_for_state(&agent, |link| matches!(link, UplinkState::Up(_))).await;
     let target = origin(echo).await;
     let open = async || {
         let (mut tcp, head) = connect(&agent, target).await;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
-use smig::seldom;
+use smig::throttled;
 use tokio::time::{Instant, sleep};
 
 /// Maximum number of buffered lines.
@@ -93,7 +93,7 @@ impl LogStats {
 
     fn record_dropped(&self, lines: u64, why: &str) {
         self.dropped.fetch_add(lines, Ordering::Relaxed);
-        seldom!(warn, "dropped lines", times = lines, "access log lines dropped: {why}");
+        throttled!(warn, "dropped lines", times = lines, "access log lines dropped: {why}");
     }
 
     fn add(&self, usage: &Arc<BufferUsage>) {

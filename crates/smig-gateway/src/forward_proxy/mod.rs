@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use http::header::PROXY_AUTHORIZATION;
 use http::uri::Authority;
 use http::{Method, Request, Response, Uri, Version};
-use smig::{ConnectionInfo, Incoming, Protocol, Resolver, seldom};
+use smig::{ConnectionInfo, Incoming, Protocol, Resolver, throttled};
 use smig_proxy::framing;
 use smig_proxy::tunnel::{self, Socket, Tunnel, TunnelEnd, TunnelKind, Tunnels};
 
@@ -123,7 +123,7 @@ impl ForwardProxy {
         subject: Option<&str>,
     ) -> Response<Body> {
         let Some(user) = self.users.find(request.headers(), subject) else {
-            seldom!(info, "unknown user", uri = %request.uri(), "rejected an unknown user");
+            throttled!(info, "unknown user", uri = %request.uri(), "rejected an unknown user");
             return failure::authentication_required();
         };
         request.headers_mut().remove(PROXY_AUTHORIZATION);
@@ -135,7 +135,7 @@ impl ForwardProxy {
         };
         result.unwrap_or_else(|failure| {
             let why = failure.detail();
-            seldom!(info, "forwarded request", user, %uri, why, "forwarded request failed");
+            throttled!(info, "forwarded request", user, %uri, why, "forwarded request failed");
             failure.into_response()
         })
     }
@@ -251,7 +251,7 @@ impl TunnelPermit {
         let count = open.entry(user.to_owned()).or_default();
         if *count >= forward.spec.max_tunnels {
             let limit = forward.spec.max_tunnels;
-            seldom!(warn, "tunnels of a user", user, limit, "limit reached: tunnels per user");
+            throttled!(warn, "tunnels of a user", user, limit, "limit reached: tunnels per user");
             return Err(ForwardError::too_many_tunnels(forward.spec.max_tunnels));
         }
         *count += 1;

@@ -13,7 +13,8 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
 use crate::support::{
-    Gateway, TOKEN, bytes, echo_server, origin, proxy_status, read_head, spec, strict, text, uri,
+    Gateway, TOKEN, bytes, default_spec, echo_server, origin, proxy_status, read_head, spec, text,
+    uri,
 };
 
 async fn send(gateway: &Gateway, url: String, h2c: bool, body: Bytes) -> Response<Incoming> {
@@ -83,7 +84,7 @@ async fn idempotent_requests_are_retried_when_a_reused_connection_ends() {
 
 #[tokio::test]
 async fn rules_apply_to_requests() {
-    let (gateway, server) = (Gateway::start(strict()), echo_server());
+    let (gateway, server) = (Gateway::start(default_spec()), echo_server());
     let url = format!("http://{}/x", server.local_addrs()[0]);
     let response = send(&gateway, url, false, Bytes::new()).await;
     assert_eq!(response.status(), StatusCode::FORBIDDEN);

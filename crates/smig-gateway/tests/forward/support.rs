@@ -29,11 +29,11 @@ pub(crate) fn loopback() -> SocketAddr {
 
 /// A proxy with access to loopback.
 pub(crate) fn spec() -> ForwardProxySpec {
-    ForwardProxySpec { allow: vec!["127.0.0.0/8".parse().unwrap()], ..strict() }
+    ForwardProxySpec { allow: vec!["127.0.0.0/8".parse().unwrap()], ..default_spec() }
 }
 
 /// A proxy with the default rules.
-pub(crate) fn strict() -> ForwardProxySpec {
+pub(crate) fn default_spec() -> ForwardProxySpec {
     ForwardProxySpec {
         users: [("ann".to_owned(), SecretDigest::of(TOKEN.as_bytes()))].into(),
         ..ForwardProxySpec::default()
@@ -169,7 +169,7 @@ pub(crate) async fn echo(mut tcp: TcpStream) {
 }
 
 /// Returns the report on tunnels of one kind as soon as `fits` accepts it.
-pub(crate) async fn told(
+pub(crate) async fn wait_for_report(
     tunnels: &Tunnels,
     kind: &str,
     fits: impl Fn(&TunnelReport) -> bool,

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
-use crate::support::{Gateway, bytes, echo, loopback, origin, spec, told};
+use crate::support::{Gateway, bytes, echo, loopback, origin, spec, wait_for_report};
 
 /// Returns two connected sockets.
 async fn pair() -> (TcpStream, TcpStream) {
@@ -199,8 +199,9 @@ async fn tunnels_are_reported_to_operators() {
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let mut stream = gateway.tunnel(listener.local_addr().unwrap()).await;
     let (mut tcp, _) = listener.accept().await.unwrap();
-    let report_when =
-        async |fits: fn(&TunnelReport) -> bool| told(&gateway.tunnels, "connect", fits).await;
+    let report_when = async |fits: fn(&TunnelReport) -> bool| {
+        wait_for_report(&gateway.tunnels, "connect", fits).await
+    };
     stream.write_all(b"abc").await.unwrap();
     tcp.read_exact(&mut [0; 3]).await.unwrap();
     let running = report_when(|one| one.bytes_in == 3).await;

@@ -55,10 +55,10 @@ pub(crate) fn gateway(origin: &Server, more: &str) -> (Gateway, SocketAddr) {
          [server]\nworkers = 1\n{more}",
         origin.local_addrs()[0]
     );
-    started(&text)
+    start_gateway(&text)
 }
 
-pub(crate) fn started(text: &str) -> (Gateway, SocketAddr) {
+pub(crate) fn start_gateway(text: &str) -> (Gateway, SocketAddr) {
     let config = Config::parse(text, Path::new("gateway.toml"));
     let config = config.unwrap_or_else(|faults| panic!("{faults:?}"));
     let gateway = Gateway::start(config).unwrap();

@@ -211,8 +211,8 @@ impl Tunnel {
         self.count_bytes(outcome.sent, outcome.received);
         self.end_reason = match &outcome.end {
             Ok(()) => EndReason::Completed,
-            Err(TunnelError::End { side: TunnelSide::A, .. }) => EndReason::Client,
-            Err(TunnelError::End { side: TunnelSide::B, .. }) => EndReason::Remote,
+            Err(TunnelError::End { side: TunnelSide::Client, .. }) => EndReason::Client,
+            Err(TunnelError::End { side: TunnelSide::Remote, .. }) => EndReason::Remote,
             Err(TunnelError::Idle(_)) => EndReason::Idle,
         };
         outcome

@@ -15,9 +15,9 @@ use smig_proto::{
 use super::bulk::{BulkDeferral, DEFERRED_RATE_DIVISOR, MIN_PACED_RTT, Pacer, RateSample};
 use super::conn::{CloseState, DetachedConn, DriverConn, Progress};
 use crate::connection::ConnectionInfo;
-use crate::seldom;
 use crate::snapshot::{self, ConnectionSnapshot};
 use crate::socket::{PathSample, SocketOptions};
+use crate::throttled;
 use crate::transport::Transport;
 
 /// Which connections are paced near the measured rate of their path.
@@ -139,7 +139,7 @@ impl ConnSet {
                         session.handle_keying_material(*id, material, crate::entropy::nonce());
                     }
                     Err(error) => {
-                        seldom!(warn, "exporter", conn = %id, %error, "no TLS exporter, SMig disabled")
+                        throttled!(warn, "exporter", conn = %id, %error, "no TLS exporter, SMig disabled")
                     }
                 }
             }

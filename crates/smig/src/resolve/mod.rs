@@ -204,7 +204,7 @@ impl ResolverInner {
             (Ok(outcome), _) => outcome,
             (Err(QueueFull), Some(stale)) => return Ok(CacheLookup::Usable(Arc::clone(stale))),
             (Err(QueueFull), None) => {
-                crate::seldom!(
+                crate::throttled!(
                     warn,
                     "lookups",
                     who = &**client,
