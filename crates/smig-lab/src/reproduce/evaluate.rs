@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::claim::{CellQuantity, CellSelection, format_seconds as shown};
+use super::claim::{CellQuantity, CellSelection, format_seconds};
 use super::claim::{Claim, Difference, Expected, Extreme, Levels, Measure, Measured, Quantity};
 use super::measure::{Sample, bytes_after_cancel, filter_runs, spaced_size, transfer_times};
 use crate::campaign::TrialResult;
@@ -175,7 +175,7 @@ fn maximum(value: &CellQuantity, results: &[&TrialResult]) -> Evaluation {
         Some((sample.max()?, sample.mean()?))
     });
     let Some((max, mean)) = max_and_mean else { return Evaluation::Missing };
-    let note = [("maximum", shown(max)), ("mean", shown(mean))];
+    let note = [("maximum", format_seconds(max)), ("mean", format_seconds(mean))];
     Evaluation::Unjudged(max, note.map(|(name, words)| (name.to_owned(), words)).into())
 }
 

@@ -211,7 +211,6 @@ impl Pacer {
 
     fn update_starting(&mut self, now: Instant, sample: RateSample) {
         let Some(rate) = self.delivery.rate(self.min_rtt) else { return };
-        let first = self.cap.min(self.capacity * 2);
         self.capacity = self.capacity.max(rate);
         let (queue, threshold) = self.queueing_delay(sample);
         if queue > threshold + self.min_rtt / 2 {
@@ -224,7 +223,7 @@ impl Pacer {
         } else if rate > MAX_PACED_BYTES_PER_S {
             self.cap = u64::MAX;
         } else {
-            self.cap = self.cap.max(first).max(rate * STARTUP_GAIN.0 / STARTUP_GAIN.1);
+            self.cap = self.cap.max(rate * STARTUP_GAIN.0 / STARTUP_GAIN.1);
         }
     }
 
