@@ -86,9 +86,9 @@ impl SnapshotCache {
     fn page_update(&self, sessions: &Sessions) -> Result<String, serde_json::Error> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let stats = self.target.source.stats();
-        let small_requests = self.observer().take_small_requests().into_iter().map(|small| {
-            let stream = small.stream;
-            (stream.session.to_string(), stream.connection.to_string(), millis(small.latency))
+        let small_requests = self.observer().take_small_requests().into_iter().map(|request| {
+            let stream = request.stream;
+            (stream.session.to_string(), stream.connection.to_string(), millis(request.latency))
         });
         serde_json::to_string(&PageUpdate {
             at_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),

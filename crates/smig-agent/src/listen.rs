@@ -20,7 +20,7 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 pub(crate) enum LocalProtocol {
     Http,
     Socks,
-    Port(Arc<PortForward>),
+    PortForward(Arc<PortForward>),
 }
 
 /// Serves a port until the agent's shutdown, then waits for active connections. Dropping the future resets
@@ -73,7 +73,9 @@ async fn serve(
     match protocol {
         LocalProtocol::Http => http_proxy::serve(tcp, shared, stop).await,
         LocalProtocol::Socks => socks5::serve(tcp, shared).await,
-        LocalProtocol::Port(forward) => port_forward::serve(tcp, forward, shared, stop).await,
+        LocalProtocol::PortForward(forward) => {
+            port_forward::serve(tcp, forward, shared, stop).await
+        }
     }
 }
 

@@ -76,7 +76,7 @@ impl LteSpec {
 
     /// Returns the length of the trace.
     #[must_use]
-    pub const fn length(&self) -> Duration {
+    pub const fn duration(&self) -> Duration {
         Duration::from_secs(self.seconds as u64)
     }
 }
@@ -111,7 +111,7 @@ mod tests {
         let fixed = LteSpec { seed: Some(2), ..per_run };
         assert_eq!(fixed.generate(1), fixed.generate(2));
         assert_ne!(fixed.generate(1), LteSpec { seed: Some(3), ..fixed }.generate(1));
-        assert_eq!(per_run.generate(1).length(), per_run.length());
+        assert_eq!(per_run.generate(1).length(), per_run.duration());
     }
 
     #[test]
@@ -122,11 +122,11 @@ mod tests {
         }
 
         let trace = LteSpec::default().generate(1);
-        let mut seconds = vec![0_u32; 300];
+        let mut packets_in_second = vec![0_u32; 300];
         for at in trace.millis() {
-            seconds[(*at as usize - 1) / 1_000] += 1;
+            packets_in_second[(*at as usize - 1) / 1_000] += 1;
         }
-        let (min, max) = (seconds.iter().min(), seconds.iter().max());
+        let (min, max) = (packets_in_second.iter().min(), packets_in_second.iter().max());
         assert!(min < Some(&500) && max > Some(&1_500), "{min:?} to {max:?} packets/s");
     }
 

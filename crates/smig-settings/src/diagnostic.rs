@@ -23,7 +23,7 @@ pub struct Diagnostics {
     /// The file's name as given.
     pub file: String,
     /// The faults, in the file's order; never empty.
-    pub faults: Vec<Diagnostic>,
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 impl Diagnostics {
@@ -31,8 +31,8 @@ impl Diagnostics {
     #[must_use]
     pub fn unreadable(file: &Path, what: &str, error: &std::io::Error) -> Self {
         let what = format!("cannot read {what}: {error}");
-        let fault = Diagnostic { line: 1, key: String::new(), message: what };
-        Self { file: file.display().to_string(), faults: vec![fault] }
+        let diagnostic = Diagnostic { line: 1, key: String::new(), message: what };
+        Self { file: file.display().to_string(), diagnostics: vec![diagnostic] }
     }
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for Diagnostic {
 
 impl fmt::Display for Diagnostics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, fault) in self.faults.iter().enumerate() {
+        for (index, fault) in self.diagnostics.iter().enumerate() {
             if index > 0 {
                 writeln!(f)?;
             }

@@ -9,7 +9,7 @@ use smig::Stats;
 use crate::census::Census;
 use crate::relay::KilledRole;
 use crate::run::Report;
-use crate::transfer::Outcome;
+use crate::transfer::TransferOutcome;
 
 /// Outcomes of the transfers of one kind.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -21,12 +21,12 @@ pub(crate) struct OutcomeCounts {
 }
 
 impl OutcomeCounts {
-    fn add(&mut self, outcome: &Outcome) {
+    fn add(&mut self, outcome: &TransferOutcome) {
         match outcome {
-            Outcome::Complete => self.complete += 1,
-            Outcome::Cancelled => self.cancelled += 1,
-            Outcome::Failed(_) => self.failed += 1,
-            Outcome::Violation(_) => self.wrong += 1,
+            TransferOutcome::Complete => self.complete += 1,
+            TransferOutcome::Cancelled => self.cancelled += 1,
+            TransferOutcome::Failed(_) => self.failed += 1,
+            TransferOutcome::Violation(_) => self.wrong += 1,
         }
     }
 }
@@ -73,7 +73,7 @@ pub(crate) struct KillCounts {
     pub(crate) spare: u64,
 }
 
-/// Resources before and after the runs, which must be equal, and the growth of memory.
+/// Resources before and after the runs, which must not grow, and the growth of memory.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct LeakReport {
     pub(crate) before: Census,
@@ -153,7 +153,7 @@ impl Tally {
         ] {
             for outcome in outcomes {
                 counts.add(outcome);
-                if let Outcome::Failed(error) = outcome {
+                if let TransferOutcome::Failed(error) = outcome {
                     *self.failures.entry(without_numbers(&error.to_string())).or_default() += 1;
                 }
             }
@@ -162,7 +162,7 @@ impl Tally {
             match kill.role {
                 KilledRole::Interactive => self.kills.interactive += 1,
                 KilledRole::Bulk => self.kills.bulk += 1,
-                KilledRole::Spare => self.kills.spare += 1,
+                KilledRole::Other => self.kills.spare += 1,
             }
         }
         self.client.add(&report.client);
@@ -202,7 +202,7 @@ impl fmt::Display for Tally {
         let KillCounts { interactive, bulk, spare } = self.kills;
         writeln!(
             f,
-            "kills      {} in {} runs: {interactive} interactive, {bulk} bulk, {spare} spare",
+            "kills      {} in {} runs: {interactive} interactive, {bulk} bulk, {spare} other",
             interactive + bulk + spare,
             self.runs_with_kills
         )?;

@@ -108,7 +108,7 @@ async fn a_gateway_without_migration_works() {
     let client = gateway.client_builder().engine(config);
     let agent = Agent::start(gateway.agent_options(), client).await.unwrap();
     assert_eq!(
-        wait_for_state(&agent, |link| *link != UplinkState::Connecting).await,
+        wait_for_state(&agent, |state| *state != UplinkState::Connecting).await,
         UplinkState::Up(NegotiatedProtocol::Http2)
     );
     let (mut tcp, head) = connect(&agent, origin(echo).await).await;
@@ -130,7 +130,7 @@ async fn an_unreachable_gateway_is_reported() {
     let read = tcp.read(&mut page).await.unwrap();
     assert!(String::from_utf8_lossy(&page[..read]).contains("cannot be reached"));
     assert!(matches!(
-        wait_for_state(&agent, |link| *link != UplinkState::Connecting).await,
+        wait_for_state(&agent, |state| *state != UplinkState::Connecting).await,
         UplinkState::Unreachable(_)
     ));
 }
@@ -189,13 +189,13 @@ async fn a_connection_accepted_before_shutdown_is_served() {
     for _ in 0..20 {
         let agent = gateway.agent(Vec::new()).await;
         let mut tcp = TcpStream::connect(agent.http_addrs()[0]).await.unwrap();
-        let ended = tokio::spawn(agent.shutdown(Duration::from_secs(3600)));
+        let shutdown = tokio::spawn(agent.shutdown(Duration::from_secs(3600)));
         tokio::task::yield_now().await;
         tcp.write_all(b"GET /proxy.pac HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
         let mut response = String::new();
         tcp.read_to_string(&mut response).await.unwrap();
         assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
-        ended.await.unwrap();
+        shutdown.await.unwrap();
     }
 }
 
@@ -237,7 +237,7 @@ async fn admin_page_shows_gateway_and_tunnels() {
         ..gateway.agent_options()
     };
     let agent = Agent::start(options, gateway.client_builder()).await.unwrap();
-    wait_for_state(&agent, |link| matches!(link, UplinkState::Unreachable(_))).await;
+    wait_for_state(&agent, |state| matches!(state, UplinkState::Unreachable(_))).await;
     let mut tcp = TcpStream::connect(agent.admin_addr().unwrap()).await.unwrap();
     tcp.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         .await

@@ -63,7 +63,7 @@ pub(super) fn run(args: &DemoArgs) -> Result<ExitCode> {
     let json = args.json.as_deref().map(OutputTarget::file_or_stdout).transpose()?;
     let svg = args.svg.as_deref().map(OutputTarget::file).transpose()?;
     let stop = CancellationToken::default();
-    interrupt::listen(stop.clone())?;
+    interrupt::cancel_on_interrupt(stop.clone())?;
     let mut screen = screen(json.as_ref());
     let result = match show(&options, &stop, &mut screen) {
         Err(BrowserError::Stopped) => {

@@ -174,7 +174,7 @@ impl Measurement<'_> {
         self.visit(&mut browser, &programs, BackgroundLoad::Unloaded)?;
         for _ in 0..self.options.loads {
             let page = self.visit(&mut browser, &programs, BackgroundLoad::Unloaded)?;
-            on_event(&browser.name, &BrowserEvent::PageLoaded(page.load, page.took_ms()))?;
+            on_event(&browser.name, &BrowserEvent::PageLoaded(page.load, page.load_time_ms()))?;
             run.loads.push(page);
         }
         let certificate = &self.browser_files.certificate;
@@ -194,7 +194,7 @@ impl Measurement<'_> {
         for _ in 0..self.options.loads {
             let page = self.visit(&mut browser, &programs, BackgroundLoad::BigFile)?;
             download.check()?;
-            on_event(&browser.name, &BrowserEvent::PageLoaded(page.load, page.took_ms()))?;
+            on_event(&browser.name, &BrowserEvent::PageLoaded(page.load, page.load_time_ms()))?;
             run.loads.push(page);
         }
         let (took, bytes) = (started.elapsed().as_secs_f64(), download.bytes() - bytes_before);

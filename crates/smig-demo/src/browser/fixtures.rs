@@ -3,7 +3,8 @@
 use smig_link::LinkSpec;
 
 use super::data::{
-    BrowserResult, BrowserSetup, Frame, NavigationTiming, PageLoad, TileTiming, VariantRun,
+    BrowserResult, BrowserSetup, NavigationTiming, PageLoad, ScreencastFrame, TileTiming,
+    VariantRun,
 };
 use crate::demo::fixtures::link_report;
 use crate::demo::{BackgroundLoad, Variant};
@@ -57,7 +58,7 @@ fn page(load: BackgroundLoad, took: f64) -> PageLoad {
         TileTiming { start_ms: took / 3.0, end_ms, bytes: 427 }
     };
     // Only the start and the end of a JPEG: it is not decoded here.
-    let frame = |index: u32| Frame {
+    let frame = |index: u32| ScreencastFrame {
         at_ms: took * f64::from(index) / 8.0,
         jpeg: "/9j/4AAQSkZJRgABAQAAAQABAAD/2Q==".into(),
     };

@@ -41,7 +41,7 @@ pub(super) fn rows(result: &BrowserResult) -> Vec<Row<'_>> {
 
 /// Returns moments in ms, each twice the previous one; at the last one all pages have loaded.
 pub(super) fn moments(rows: &[Row<'_>]) -> [f64; FRAMES_PER_ROW] {
-    let slowest = rows.iter().map(|row| row.page.took_ms()).fold(0.0, f64::max);
+    let slowest = rows.iter().map(|row| row.page.load_time_ms()).fold(0.0, f64::max);
     let mut last = 250.0;
     while last < slowest {
         last *= 2.0;

@@ -17,7 +17,7 @@ use smig::{
 };
 use smig_admin::{ReportedStats, StatsSource as _, TunnelReport};
 use smig_gateway::forward_proxy::{ForwardProxy, ForwardProxySpec, SecretDigest};
-use smig_proxy::tunnel::{self, ConnectResponse, Stream, Tunnels};
+use smig_proxy::tunnel::{self, ConnectResponse, Stream, TunnelRegistry};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -46,7 +46,7 @@ pub(crate) struct Gateway {
     pub(crate) client: Client,
     pub(crate) origin: Origin,
     pub(crate) identity: Identity,
-    pub(crate) tunnels: Tunnels,
+    pub(crate) tunnels: TunnelRegistry,
 }
 
 /// A certificate and its key, PEM.
@@ -61,7 +61,7 @@ impl Gateway {
         let certified = rcgen::generate_simple_self_signed(names).unwrap();
         let (certificate, key) = (certified.cert.pem(), certified.signing_key.serialize_pem());
         let identity = Identity { certificate, key };
-        let tunnels = Tunnels::of_gateway();
+        let tunnels = TunnelRegistry::of_gateway();
         let server = serve(spec, &tunnels, loopback(), &identity);
         let client = Client::builder()
             .trust(Trust::Pem(identity.certificate.clone().into()))
@@ -100,7 +100,7 @@ impl Gateway {
 /// Starts the server of a gateway at an address.
 pub(crate) fn serve(
     spec: ForwardProxySpec,
-    tunnels: &Tunnels,
+    tunnels: &TunnelRegistry,
     addr: SocketAddr,
     identity: &Identity,
 ) -> Server {
@@ -168,9 +168,9 @@ pub(crate) async fn echo(mut tcp: TcpStream) {
     }
 }
 
-/// Returns the report on tunnels of one kind as soon as `fits` accepts it.
+/// Waits until `fits` accepts the report on tunnels of one kind, and returns the report.
 pub(crate) async fn wait_for_report(
-    tunnels: &Tunnels,
+    tunnels: &TunnelRegistry,
     kind: &str,
     fits: impl Fn(&TunnelReport) -> bool,
 ) -> TunnelReport {

@@ -146,7 +146,7 @@ async fn a_relay_reports_its_bytes_and_its_end() {
     b.shutdown().await.unwrap();
     a.read_to_string(&mut received).await.unwrap();
     let outcome = relaying.await.unwrap();
-    assert_eq!((outcome.sent, outcome.received), (3, 2));
+    assert_eq!((outcome.a_to_b, outcome.b_to_a), (3, 2));
     assert!(outcome.end.is_ok());
 
     let ((a, near), (far, mut b)) = (pair().await, pair().await);

@@ -14,8 +14,8 @@ pub fn add_observation(timeline: &mut Timeline, observation: &Observation) {
     let start = Time::from_nanos(observation.began_ns);
     let origin = timeline.origin();
     let micros = |ns: u64| micros_after(origin, Time::from_nanos(start.as_nanos() + ns));
-    let label = |number: u32| {
-        let record = observation.connections.iter().find(|seen| seen.number == number);
+    let name_of = |number: u32| {
+        let record = observation.connections.iter().find(|record| record.number == number);
         ConnectionName(
             record.map_or_else(|| format!("c{number}"), |record| record.client.to_string()),
         )
@@ -29,10 +29,10 @@ pub fn add_observation(timeline: &mut Timeline, observation: &Observation) {
             first_byte_us: object.first_byte_ns.map(micros),
             to_us: micros(object.ended_ns),
             bytes: object.bytes,
-            connection: ConnectionHistory::of(object).last().map(label),
+            connection: ConnectionHistory::of(object).last().map(name_of),
             outcome: outcome(&object.outcome),
         });
-        timeline.tracks.extend(tracks(object, &name, &label, &micros));
+        timeline.tracks.extend(tracks(object, &name, &name_of, &micros));
     }
     timeline.spans.sort_by_key(|span| span.from_us);
 }
@@ -72,7 +72,7 @@ impl ConnectionHistory {
 fn tracks(
     object: &ObjectResult,
     name: &str,
-    label: &dyn Fn(u32) -> ConnectionName,
+    name_of: &dyn Fn(u32) -> ConnectionName,
     micros: &dyn Fn(u64) -> u64,
 ) -> Vec<Track> {
     let history = ConnectionHistory::of(object);
@@ -84,8 +84,8 @@ fn tracks(
     connections
         .into_iter()
         .map(|connection| {
-            let (name, by) = (name.to_owned(), label(connection));
-            let mut track = Track::new(Subject::Stream { name, connection: by });
+            let (name, connection_name) = (name.to_owned(), name_of(connection));
+            let mut track = Track::new(Subject::Stream { name, connection: connection_name });
             for (at, total) in progress() {
                 let bytes = history.bytes_carried(connection, total);
                 if bytes > track.last(Column::CarriedBytes).unwrap_or(0) {

@@ -10,7 +10,7 @@ use smig_testbed::netns::{Host, HostThread};
 
 use super::sock_diag::{SockDiag, TcpState};
 use crate::timeline::{
-    Annotation, Column, ConnectionName, MarkKind, Subject, Timeline, Track, micros_after,
+    Annotation, AnnotationKind, Column, ConnectionName, Subject, Timeline, Track, micros_after,
 };
 use smig_testbed::netns::now;
 
@@ -173,7 +173,7 @@ impl TcpSamples {
                     congestion_control = &state.congestion_control;
                     timeline.marks.push(Annotation {
                         at_us,
-                        kind: MarkKind::CongestionControl,
+                        kind: AnnotationKind::CongestionControl,
                         host: self.host.clone(),
                         connection: Some(connection.clone()),
                         label: congestion_control.to_owned(),

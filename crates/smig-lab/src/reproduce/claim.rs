@@ -129,7 +129,7 @@ pub enum Expected {
 /// Our measurement, with its confidence interval if there is one, in the unit of [`Expected`]; for
 /// [`Expected::Less`] and [`Expected::More`], the share of the decrease or increase.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(super) struct Measured {
+pub(super) struct MeasuredValue {
     pub(super) value: f64,
     pub(super) interval: Option<(f64, f64)>,
 }
@@ -167,7 +167,7 @@ impl fmt::Display for ClaimResult {
 
 impl Expected {
     /// Formats an interval in the unit of the claim; empty if there is none.
-    pub(super) fn format_interval(self, measured: Measured) -> String {
+    pub(super) fn format_interval(self, measured: MeasuredValue) -> String {
         let Some((low, high)) = measured.interval else { return String::new() };
         let percent = |share: f64, digits: usize| format!("{:.digits$}", share * 100.0);
         match self {
@@ -196,7 +196,7 @@ impl Expected {
     }
 
     /// Formats a measured value in the unit of the claim.
-    pub(super) fn format_value(self, measured: Measured) -> String {
+    pub(super) fn format_value(self, measured: MeasuredValue) -> String {
         let percent = |share: f64| format!("{:.0} %", share * 100.0);
         match self {
             Self::Seconds(_) | Self::LongerThan(_) => format_seconds(measured.value),

@@ -1,6 +1,6 @@
 //! The slide table and Figures 4 to 7: a small object while a big file downloads.
 
-use super::claim::{Expected, Measured, format_seconds};
+use super::claim::{Expected, MeasuredValue, format_seconds};
 use super::data_table::{Cell, Column, number_column, text_column};
 use super::facts::{FactNames, Facts};
 use super::finding::{AxisScale, Dot, Finding, Group};
@@ -169,7 +169,7 @@ const ALTERNATIVES: [&str; 8] =
 
 /// Sets the facts of `smig serve`'s worst case, and of its cost for the big file.
 fn set_serve_worst_case(settings: &[Setting], alone: &Sample, facts: &mut Facts) {
-    let largest = |of: &dyn Fn(&Setting) -> Option<Measured>| {
+    let largest = |of: &dyn Fn(&Setting) -> Option<MeasuredValue>| {
         let found = settings.iter().filter_map(|setting| Some((of(setting)?, &setting.title)));
         found.max_by(|(a, _), (b, _)| a.value.total_cmp(&b.value))
     };
@@ -182,7 +182,7 @@ fn set_serve_worst_case(settings: &[Setting], alone: &Sample, facts: &mut Facts)
     facts.set("slowest_run", run.map(format_number));
     let longest =
         largest(&|setting| setting.row("SMig")?.big.more_than(&setting.row("NoMig")?.big));
-    let change = |longer: Measured| {
+    let change = |longer: MeasuredValue| {
         let word = if longer.value < 0.0 { "less" } else { "longer" };
         format!("{:.1} % {word}", (longer.value * 100.0).abs())
     };
@@ -191,7 +191,7 @@ fn set_serve_worst_case(settings: &[Setting], alone: &Sample, facts: &mut Facts)
     facts.set("big_interval", longest.map(|(longer, _)| interval_text(longer, 100.0)));
 }
 
-fn interval_text(measured: Measured, factor: f64) -> String {
+fn interval_text(measured: MeasuredValue, factor: f64) -> String {
     measured.interval.map_or_else(
         || ", too few runs for an interval".to_owned(),
         |(low, high)| {

@@ -112,7 +112,7 @@ impl Figure {
         for claim in &mut figure.claims {
             claim.experiment = name;
             let what = if keys.insert(claim.key.clone()) {
-                claim.fault()
+                claim.validation_error()
             } else {
                 Some("another claim has this key".to_owned())
             };

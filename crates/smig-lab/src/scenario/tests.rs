@@ -29,7 +29,7 @@ fn parse_errors(text: &str) -> Vec<String> {
         Ok(campaign) => panic!("taken: {campaign:#?}"),
         Err(faults) => faults,
     };
-    let shown = Diagnostics { file: "test.toml".into(), faults }.to_string();
+    let shown = Diagnostics { file: "test.toml".into(), diagnostics: faults }.to_string();
     shown.lines().map(str::to_owned).collect()
 }
 

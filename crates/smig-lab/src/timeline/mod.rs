@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use file::ReadError;
-pub use schema::{Column, ConnectionName, Direction, LinkFacts, MarkKind, Outcome, Subject};
+pub use schema::{AnnotationKind, Column, ConnectionName, Direction, LinkFacts, Outcome, Subject};
 use smig_link::Time;
 
 /// Metadata of a timeline.
@@ -52,7 +52,7 @@ pub struct Annotation {
     /// Microseconds since the origin.
     pub at_us: u64,
     /// Kind of event.
-    pub kind: MarkKind,
+    pub kind: AnnotationKind,
     /// Observer: the name of a host or a program.
     pub host: String,
     /// Connection of the event; for a migration the target connection.

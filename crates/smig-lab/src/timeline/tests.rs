@@ -15,7 +15,7 @@ fn timeline() -> Timeline {
     timeline.tracks.push(stream("1", 70));
     timeline.marks.push(Annotation {
         at_us: 30,
-        kind: MarkKind::Migrate,
+        kind: AnnotationKind::Migrate,
         host: "server".into(),
         connection: None,
         label: "1 → 2".into(),

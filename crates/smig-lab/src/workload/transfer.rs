@@ -105,7 +105,7 @@ impl Run {
             cancel_by,
         };
         let end = reader.read_to_end(&mut response, result).await;
-        result.connections = response.totals(&self.connections, result.bytes);
+        result.connections = response.bytes_by_connection(&self.connections, result.bytes);
         Ok(match end {
             ReadEnd::Cancel => self.cancel(result, Some(response), transfer).await,
             ReadEnd::Complete => {
@@ -149,7 +149,7 @@ impl Run {
             at_ns,
             wire_bytes: received.bytes(),
             other_bytes: self.body_bytes.load(Ordering::Relaxed) - other_bytes_before,
-            last_ns: received.last_ns().saturating_sub(self.began_ns),
+            last_ns: received.last_ns().saturating_sub(self.start_monotonic_ns),
         });
         Outcome::Cancelled
     }
@@ -244,7 +244,7 @@ impl BodyReader<'_> {
     fn send_progress(&self, response: &OpenResponse, result: &ObjectResult) {
         self.run.events.send(result, || EventKind::Progress {
             at_ns: self.run.since_began(),
-            connections: response.totals(&self.run.connections, result.bytes),
+            connections: response.bytes_by_connection(&self.run.connections, result.bytes),
         });
     }
 
@@ -268,6 +268,6 @@ async fn next_tick(clock: Option<&mut Interval>) {
 impl Run {
     /// Returns the nanoseconds since the start of the run.
     pub(super) fn since_began(&self) -> u64 {
-        now_ns().saturating_sub(self.began_ns)
+        now_ns().saturating_sub(self.start_monotonic_ns)
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{Instant, sleep};
 
-use super::end::TunnelEnd;
+use super::end::TunnelEndpoint;
 
 /// One of the two ends of a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,9 +50,9 @@ impl TunnelError {
 #[derive(Debug)]
 pub struct TunnelOutcome {
     /// Bytes from the client to the remote end.
-    pub sent: u64,
+    pub a_to_b: u64,
     /// Bytes from the remote end to the client.
-    pub received: u64,
+    pub b_to_a: u64,
     /// Whether both directions completed.
     pub end: Result<(), TunnelError>,
 }
@@ -60,7 +60,7 @@ pub struct TunnelOutcome {
 /// Relays bytes between two ends until both directions have completed, one of the ends fails, or nothing was
 /// relayed for `idle`. The end of one direction is passed on while the other continues. Unless both completed,
 /// both ends are reset.
-pub async fn relay<C: TunnelEnd, R: TunnelEnd>(
+pub async fn relay<C: TunnelEndpoint, R: TunnelEndpoint>(
     client: C,
     remote: R,
     idle: Option<Duration>,
@@ -69,7 +69,7 @@ pub async fn relay<C: TunnelEnd, R: TunnelEnd>(
 }
 
 /// Like [`relay`], and calls `on_progress` with the bytes relayed so far: to the remote end, and to the client.
-pub(super) async fn relay_with_progress<C: TunnelEnd, R: TunnelEnd>(
+pub(super) async fn relay_with_progress<C: TunnelEndpoint, R: TunnelEndpoint>(
     mut client: C,
     mut remote: R,
     idle: Option<Duration>,
@@ -113,7 +113,7 @@ pub(super) async fn relay_with_progress<C: TunnelEnd, R: TunnelEnd>(
         Poll::Pending
     })
     .await;
-    TunnelOutcome { sent: to_remote.bytes, received: to_client.bytes, end }
+    TunnelOutcome { a_to_b: to_remote.bytes, b_to_a: to_client.bytes, end }
 }
 
 /// One direction of a tunnel.
@@ -137,9 +137,9 @@ enum DirectionState {
 impl Direction {
     fn poll(
         &mut self,
-        from: &mut impl TunnelEnd,
+        from: &mut impl TunnelEndpoint,
         from_side: TunnelSide,
-        to: &mut impl TunnelEnd,
+        to: &mut impl TunnelEndpoint,
         to_side: TunnelSide,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), TunnelError>> {

@@ -115,6 +115,7 @@ pub enum WalkEnd {
     /// The landing page could not be loaded.
     Unreachable,
     /// The server refused or failed too many requests in a row.
+    #[serde(rename = "turned-away")]
     Abandoned,
 }
 

@@ -97,7 +97,7 @@ fn malformed_rows_can_be_skipped() {
     let mut report = |damage: &MalformedInput| reported.push(damage.location.clone());
     read_export(text.as_bytes(), "export", &mut tally, OnMalformed::Skip(&mut report)).unwrap();
     assert_eq!(reported, ["line 6", "line 7", "line 8", "line 9", "line 10"]);
-    assert_eq!(tally.left_out()[&Exclusion::Damaged], 5);
+    assert_eq!(tally.exclusions()[&Exclusion::Damaged], 5);
     assert_eq!(tally.sites(), 1);
 }
 

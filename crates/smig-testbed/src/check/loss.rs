@@ -27,7 +27,7 @@ pub(super) fn measure(
     let packets = |spec: &DirectionSpec| {
         let rate = spec.rate.mean_bits_per_second() as f64 * LOAD;
         let rate = rate.min(MAX_PACKETS_PER_S * PACKET_BYTES as f64 * 8.0);
-        flood(rate, PACKET_BYTES.max(MIN_PACKET_BYTES), options.length)
+        flood(rate, PACKET_BYTES.max(MIN_PACKET_BYTES), options.duration)
     };
     let down = Flow::start(server, client, client.address(), packets(&link.to_client))?;
     let up = Flow::start(client, server, server.address(), packets(&link.to_server))?;
@@ -47,7 +47,7 @@ pub(super) fn measure(
         checks[index] = directions[index].loss.map(|loss| LossCheck {
             packets: sent,
             expected: loss.share(),
-            deviation: loss.deviation(sent),
+            deviation: loss.standard_deviation(sent),
             measured: sent.saturating_sub(received + dropped_packets - lost_packets) as f64
                 / sent.max(1) as f64,
         });

@@ -167,16 +167,16 @@ impl TbfCheck {
     #[must_use]
     pub fn relative_error(&self) -> Option<f64> {
         match self {
-            Self::Measured { expected_mbit: commanded_mbit, measured_mbit } => {
-                Some(relative_error(*measured_mbit, *commanded_mbit))
+            Self::Measured { expected_mbit, measured_mbit } => {
+                Some(relative_error(*measured_mbit, *expected_mbit))
             }
             Self::Skipped { .. } => None,
         }
     }
 }
 
-fn relative_error(measured: f64, commanded: f64) -> f64 {
-    if commanded > 0.0 { measured / commanded - 1.0 } else { -1.0 }
+fn relative_error(measured: f64, expected: f64) -> f64 {
+    if expected > 0.0 { measured / expected - 1.0 } else { -1.0 }
 }
 
 impl LossCheck {
@@ -216,7 +216,7 @@ impl DirectionCheck {
 impl ProfileCheck {
     /// Returns the result for both directions together.
     #[must_use]
-    pub fn verdict(&self) -> CheckResult {
+    pub fn result(&self) -> CheckResult {
         let good = self.to_client.violations().is_empty() && self.to_server.violations().is_empty();
         match (good, self.timing.is_undisturbed()) {
             (true, _) => CheckResult::Good,
@@ -279,14 +279,14 @@ pub(super) mod tests {
     #[test]
     fn a_disturbed_machine_is_not_an_error_of_the_link() {
         let mut check = sample();
-        assert_eq!(check.verdict(), CheckResult::Good);
+        assert_eq!(check.result(), CheckResult::Good);
         check.timing.sender_p99 = Duration::from_millis(1);
-        assert_eq!(check.verdict(), CheckResult::Good, "late, but still within the bounds");
+        assert_eq!(check.result(), CheckResult::Good, "late, but still within the bounds");
         check.to_server.rate.measured_mbit = 9.0;
-        assert_eq!(check.verdict(), CheckResult::Disturbed);
+        assert_eq!(check.result(), CheckResult::Disturbed);
         check.timing.sender_p99 = Duration::ZERO;
-        assert_eq!(check.verdict(), CheckResult::OutOfBounds);
+        assert_eq!(check.result(), CheckResult::OutOfBounds);
         check.timing.lost_outside = 1;
-        assert_eq!(check.verdict(), CheckResult::Disturbed);
+        assert_eq!(check.result(), CheckResult::Disturbed);
     }
 }

@@ -142,7 +142,7 @@ pub(crate) fn an_invalid_link_is_refused() -> Result<()> {
 }
 
 pub(crate) fn a_link_is_measured() -> Result<()> {
-    let options = CheckOptions { length: Duration::from_millis(600), repeats: 0, seed: 3 };
+    let options = CheckOptions { duration: Duration::from_millis(600), max_repeats: 0, seed: 3 };
     let mut spec = link(Rate::mbit(8), 20, 20);
     spec.to_client.loss = Some(LossSpec::Random(0.1));
     let check = check("a link", &spec, &options)?;
@@ -171,7 +171,7 @@ pub(crate) fn a_varying_link_is_compared_with_its_model() -> Result<()> {
     for (direction, seed) in [(&mut spec.to_client, None), (&mut spec.to_server, Some(5))] {
         direction.rate = RateSpec::Lte(LteSpec { seed, mean: Rate::mbit(6), seconds: 60 });
     }
-    let options = CheckOptions { length: Duration::from_millis(800), repeats: 0, seed: 1 };
+    let options = CheckOptions { duration: Duration::from_millis(800), max_repeats: 0, seed: 1 };
     let check = check("a link that varies", &spec, &options)?;
     for direction in [&check.to_client, &check.to_server] {
         ensure!(direction.rate.expected_mbit > 0.0, "{direction:?}");

@@ -3,7 +3,7 @@
 use smig_chart::format_bytes;
 use smig_chart::svg::Colour;
 
-use crate::timeline::{Column, ConnectionName, MarkKind, Subject, Timeline, Track};
+use crate::timeline::{AnnotationKind, Column, ConnectionName, Subject, Timeline, Track};
 
 /// A connection that carried data.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,8 +14,8 @@ pub(super) struct Connection {
     pub(super) colour: Colour,
     /// Congestion controls of its sender, in order.
     pub(super) congestion_controls: Vec<String>,
-    /// Bytes of its sender that were acknowledged.
-    pub(super) acked: u64,
+    /// Bytes that it carried: acknowledged ones, or without kernel samples those of its streams.
+    pub(super) carried_bytes: u64,
 }
 
 /// The connections of a timeline.
@@ -71,7 +71,7 @@ impl Connections {
                 number: index + 1,
                 colour: COLOURS[index % COLOURS.len()],
                 congestion_controls: congestion_controls_of(timeline, &sender, name),
-                acked,
+                carried_bytes: acked,
             })
             .collect();
         Self { sender, used, unused: unused.len() }
@@ -92,7 +92,7 @@ impl Connections {
     /// Returns a description for the accessible text.
     pub(super) fn describe(&self) -> String {
         let each = self.used.iter().map(|one| {
-            let Connection { number, acked, .. } = one;
+            let Connection { number, carried_bytes: acked, .. } = one;
             format!("Connection {number} carried {}", format_bytes(*acked))
         });
         let text = each.collect::<Vec<_>>().join(". ");
@@ -140,7 +140,7 @@ fn congestion_controls_of(timeline: &Timeline, sender: &str, name: &ConnectionNa
     timeline
         .marks
         .iter()
-        .filter(|mark| mark.kind == MarkKind::CongestionControl && mark.host == sender)
+        .filter(|mark| mark.kind == AnnotationKind::CongestionControl && mark.host == sender)
         .filter(|mark| mark.connection.as_ref() == Some(name))
         .map(|mark| mark.label.clone())
         .collect()

@@ -56,11 +56,11 @@ fn timeline() -> Timeline {
             timeline.tracks.push(stream);
         }
     }
-    mark(&mut timeline, 400_000, MarkKind::Join);
-    mark(&mut timeline, 401_000, MarkKind::Join);
-    mark(&mut timeline, 1_000_000, MarkKind::Migrate);
-    mark(&mut timeline, 1_700_000, MarkKind::Reset);
-    mark(&mut timeline, 0, MarkKind::CongestionControl);
+    mark(&mut timeline, 400_000, AnnotationKind::Join);
+    mark(&mut timeline, 401_000, AnnotationKind::Join);
+    mark(&mut timeline, 1_000_000, AnnotationKind::Migrate);
+    mark(&mut timeline, 1_700_000, AnnotationKind::Reset);
+    mark(&mut timeline, 0, AnnotationKind::CongestionControl);
     let mut span = |title: &str, from_us, to_us, outcome| {
         timeline.spans.push(Span {
             name: title.into(),
@@ -79,13 +79,13 @@ fn timeline() -> Timeline {
     timeline
 }
 
-fn mark(timeline: &mut Timeline, at_us: u64, kind: MarkKind) {
+fn mark(timeline: &mut Timeline, at_us: u64, kind: AnnotationKind) {
     let label = "cubic".into();
     let mark = crate::timeline::Annotation {
         at_us,
         kind,
         host: "server".into(),
-        connection: Some(name(if kind == MarkKind::Migrate { 2 } else { 1 })),
+        connection: Some(name(if kind == AnnotationKind::Migrate { 2 } else { 1 })),
         label,
     };
     timeline.marks.push(mark);

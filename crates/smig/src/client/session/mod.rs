@@ -316,7 +316,7 @@ impl SessionHandler for ClientSession {
 
     fn on_end(&mut self) {
         self.context.remove_session(&self.mailbox);
-        // First of all: a destructor of the application may panic, and no command may wait for ever.
+        // Before anything of the application is dropped: a destructor may panic, and no command may wait for ever.
         let commands = self.mailbox.close();
         for request in self.slots.drain() {
             request.shared.fail(Error::new(ErrorKind::Connection(None)));

@@ -52,7 +52,7 @@ pub(in crate::driver) struct RateSample {
     /// Bytes of bulk in flight.
     pub(in crate::driver) in_flight: u64,
     /// Mean deviation of the round-trip time.
-    pub(in crate::driver) deviation: Duration,
+    pub(in crate::driver) rtt_deviation: Duration,
     /// The minimum round-trip time of all connections.
     pub(in crate::driver) min_rtt: Duration,
     /// Bytes per packet.
@@ -179,7 +179,7 @@ impl Pacer {
             at = now.as_nanos() / 1_000_000,
             acked = sample.acknowledged,
             rtt = sample.rtt.as_micros() as u64,
-            dev = sample.deviation.as_micros() as u64,
+            dev = sample.rtt_deviation.as_micros() as u64,
             base = sample.min_rtt.as_micros() as u64,
             rate = self.delivery.rate(self.min_rtt).unwrap_or(0) / 125,
             capacity = self.capacity / 125,
@@ -198,7 +198,7 @@ impl Pacer {
         let noise = match self.state {
             // The kernel's deviation starts as a guess.
             PacerState::Starting => Duration::ZERO,
-            _ => sample.deviation * 2,
+            _ => sample.rtt_deviation * 2,
         };
         // At most a round trip: a small share of a fast path must not pass for a slow path.
         (queue, (Duration::from_micros(micros) + noise).min(self.min_rtt).max(min_threshold))
