@@ -170,7 +170,7 @@ impl Tally {
             self.server.add(server);
         }
         self.violations
-            .extend(report.violation.iter().map(|wrong| format!("run {number}: {wrong}")));
+            .extend(report.violations.iter().map(|wrong| format!("run {number}: {wrong}")));
     }
 }
 
