@@ -46,7 +46,8 @@ struct PageUpdate<'a> {
     /// Why the process is not ready; `None` if it is.
     not_ready: Option<String>,
     /// Small requests that ended since the last snapshot: session, connection, milliseconds.
-    ended: Vec<(String, String, f64)>,
+    #[serde(rename = "ended")]
+    ended_small_requests: Vec<(String, String, f64)>,
     #[serde(flatten)]
     reported: ReportedStats,
 }
@@ -101,7 +102,7 @@ impl SnapshotCache {
                 "streams_reset": stats.streams_reset,
             }),
             not_ready: (self.target.ready)().err(),
-            ended: small_requests.collect(),
+            ended_small_requests: small_requests.collect(),
             reported: self.target.collect_stats(),
         })
     }

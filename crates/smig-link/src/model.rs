@@ -137,7 +137,7 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
         if idle {
             self.advance(now);
         }
-        self.counters.longest_queue = self.counters.longest_queue.max(self.queue_packets);
+        self.counters.max_queue_packets = self.counters.max_queue_packets.max(self.queue_packets);
         EnqueueResult::Accepted
     }
 

@@ -184,7 +184,7 @@ async fn run_all(options: &Options) -> Result<Tally> {
     for (limit, count) in &tally.limits_hit {
         // Plans exceed the limit on migrations on purpose. A carrier remains unbound if the
         // connection whose MIGRATE names it is killed after the mover has sent everything.
-        let kills = tally.kills.interactive + tally.kills.bulk + tally.kills.spare;
+        let kills = tally.kills.interactive + tally.kills.bulk + tally.kills.other;
         let planned = match *limit {
             "migrations" => true,
             "unbound carrier time" => *count <= kills,

@@ -70,7 +70,7 @@ impl EndpointCounters {
 pub(crate) struct KillCounts {
     pub(crate) interactive: u64,
     pub(crate) bulk: u64,
-    pub(crate) spare: u64,
+    pub(crate) other: u64,
 }
 
 /// Resources before and after the runs, which must not grow, and the growth of memory.
@@ -162,7 +162,7 @@ impl Tally {
             match kill.role {
                 KilledRole::Interactive => self.kills.interactive += 1,
                 KilledRole::Bulk => self.kills.bulk += 1,
-                KilledRole::Other => self.kills.spare += 1,
+                KilledRole::Other => self.kills.other += 1,
             }
         }
         self.client.add(&report.client);
@@ -199,7 +199,7 @@ impl fmt::Display for Tally {
             writeln!(f, "{name:<9}  {complete:>8}  {cancelled:>9}  {failed:>6}  {wrong:>5}")?;
         }
         writeln!(f)?;
-        let KillCounts { interactive, bulk, spare } = self.kills;
+        let KillCounts { interactive, bulk, other: spare } = self.kills;
         writeln!(
             f,
             "kills      {} in {} runs: {interactive} interactive, {bulk} bulk, {spare} other",

@@ -44,7 +44,8 @@ pub enum Exclusion {
     /// The request failed.
     Failed,
     /// Malformed input.
-    Damaged,
+    #[serde(rename = "damaged")]
+    Malformed,
 }
 
 impl Exclusion {
@@ -60,7 +61,7 @@ impl Exclusion {
             Self::Repeated => "repeated",
             Self::Disallowed => "disallowed by robots.txt",
             Self::Failed => "failed",
-            Self::Damaged => "damaged",
+            Self::Malformed => "damaged",
         }
     }
 }

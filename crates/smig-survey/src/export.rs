@@ -156,7 +156,7 @@ impl Export<'_, '_> {
             Err(why) => {
                 let malformed = self.malformed(line, why);
                 self.on_malformed.report(malformed)?;
-                self.counts.exclude(Exclusion::Damaged);
+                self.counts.exclude(Exclusion::Malformed);
             }
         }
         Ok(())

@@ -93,13 +93,15 @@ pub struct Table {
     /// Objects on their landing pages' hosts.
     pub objects: u64,
     /// Sites with an object of at least each size.
-    pub at_least: Vec<ThresholdRow>,
+    #[serde(rename = "at_least")]
+    pub threshold_rows: Vec<ThresholdRow>,
     /// Sizes of all objects.
     pub percentiles: Vec<Percentile>,
     /// Whether sizes were rounded to one part in 4,096, because too many are distinct.
     pub rounded: bool,
     /// Entries that were not counted, by reason.
-    pub left_out: BTreeMap<Exclusion, u64>,
+    #[serde(rename = "left_out")]
+    pub exclusions: BTreeMap<Exclusion, u64>,
     /// The sites with the largest objects.
     pub largest: Vec<LargestObject>,
     /// Comparison with the paper's table, in sentences.
@@ -137,10 +139,10 @@ impl Table {
             sites,
             objects: counts.objects(),
             comparison: compare_with_paper(source, sites, &at_least, &percentiles),
-            at_least,
+            threshold_rows: at_least,
             percentiles,
             rounded: counts.sizes().is_rounded(),
-            left_out: counts.exclusions().clone(),
+            exclusions: counts.exclusions().clone(),
             largest: counts.largest(),
             notes: Vec::new(),
         }
@@ -154,7 +156,7 @@ impl Table {
             self.sites, self.objects
         );
         text += "  at least   sites    share     95 % interval   paper (of 1500)\n";
-        for row in &self.at_least {
+        for row in &self.threshold_rows {
             let share = row.share.map_or_else(|| "-".to_owned(), format_percent);
             let interval = row.interval.map_or_else(
                 || "-".to_owned(),
@@ -180,9 +182,12 @@ impl Table {
                 let _ = writeln!(text, "  {:>8}  {}", format_size(large.bytes as f64), large.url);
             }
         }
-        if !self.left_out.is_empty() {
-            let parts: Vec<_> =
-                self.left_out.iter().map(|(why, n)| format!("{n} {}", why.description())).collect();
+        if !self.exclusions.is_empty() {
+            let parts: Vec<_> = self
+                .exclusions
+                .iter()
+                .map(|(why, n)| format!("{n} {}", why.description()))
+                .collect();
             let _ = write!(text, "\n{}", wrap(&format!("Not counted: {}.", parts.join(", "))));
         }
         let _ = write!(text, "\n{}", wrap(&self.comparison));
@@ -200,7 +205,7 @@ impl Table {
             String::from("measure,bytes_or_percent,value,of,low,high,paper_value,paper_of\n");
         let format_value =
             |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
-        for row in &self.at_least {
+        for row in &self.threshold_rows {
             let (low, high) = row.interval.unzip();
             let _ = writeln!(
                 csv,
@@ -337,7 +342,7 @@ mod tests {
     #[test]
     fn the_papers_own_numbers_show_no_difference() {
         let table = Table::new(DataSource::Crawl, &paper_counts());
-        for row in &table.at_least {
+        for row in &table.threshold_rows {
             assert_eq!((row.sites, row.share), (row.paper_sites, Some(row.paper_share)));
         }
         for row in &table.percentiles {
@@ -358,7 +363,7 @@ mod tests {
     #[test]
     fn an_empty_survey_has_no_percentages() {
         let table = Table::new(DataSource::Har, &SurveyCounts::default());
-        assert_eq!(table.at_least[0].share, None);
+        assert_eq!(table.threshold_rows[0].share, None);
         assert_eq!(table.percentiles[0].bytes, None);
         assert!(table.to_text().contains("(sites: 0, objects: 0)"));
         assert!(!table.comparison.contains('%'), "{}", table.comparison);

@@ -272,7 +272,7 @@ fn summarize(result: &TrialResult) -> String {
         seconds.sort_by(f64::total_cmp);
         let median = seconds.get(seconds.len() / 2).copied().unwrap_or_default();
         let mut part = match objects.first().map(|object| object.size_class) {
-            Some(SizeClass::Big) => format!("{name} {median:.2} s"),
+            Some(SizeClass::Large) => format!("{name} {median:.2} s"),
             _ => format!("{name} {:.0} ms", median * 1e3),
         };
         if objects.len() > 1 {

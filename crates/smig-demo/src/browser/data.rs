@@ -17,7 +17,8 @@ pub struct BrowserSetup {
     /// Number of page loads without the download, and again during it.
     pub loads: u32,
     /// Number of images of the page.
-    pub tiles: usize,
+    #[serde(rename = "tiles")]
+    pub images: usize,
     /// Size of all images together in bytes.
     pub tiles_bytes: u64,
     /// The browser's name and version.
@@ -71,7 +72,8 @@ pub struct ScreencastFrame {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PageLoad {
     /// The concurrent load on the link.
-    pub load: BackgroundLoad,
+    #[serde(rename = "load")]
+    pub background: BackgroundLoad,
     /// The page's times as the browser reports them.
     pub timing: NavigationTiming,
     /// The images' times as it reports them, in the page's order.
@@ -129,7 +131,7 @@ impl VariantRun {
     /// Returns the median page load with one background load; of an even number, the upper one.
     #[must_use]
     pub fn median(&self, background: BackgroundLoad) -> Option<&PageLoad> {
-        let mut loads: Vec<_> = self.loads.iter().filter(|l| l.load == background).collect();
+        let mut loads: Vec<_> = self.loads.iter().filter(|l| l.background == background).collect();
         loads.sort_by(|a, b| a.load_time_ms().total_cmp(&b.load_time_ms()));
         loads.get(loads.len() / 2).copied()
     }

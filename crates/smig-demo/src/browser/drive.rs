@@ -145,7 +145,7 @@ impl Measurement<'_> {
             variants: self.options.variants.clone(),
             congestion_control: self.options.congestion_control.clone(),
             loads: self.options.loads,
-            tiles: self.mosaic.tiles.len(),
+            images: self.mosaic.tiles.len(),
             tiles_bytes: self.mosaic.tiles_bytes(),
             browser: browser.to_owned(),
             program: program_version(&self.options.smig)?,
@@ -174,7 +174,10 @@ impl Measurement<'_> {
         self.visit(&mut browser, &programs, BackgroundLoad::Unloaded)?;
         for _ in 0..self.options.loads {
             let page = self.visit(&mut browser, &programs, BackgroundLoad::Unloaded)?;
-            on_event(&browser.name, &BrowserEvent::PageLoaded(page.load, page.load_time_ms()))?;
+            on_event(
+                &browser.name,
+                &BrowserEvent::PageLoaded(page.background, page.load_time_ms()),
+            )?;
             run.loads.push(page);
         }
         let certificate = &self.browser_files.certificate;
@@ -194,7 +197,10 @@ impl Measurement<'_> {
         for _ in 0..self.options.loads {
             let page = self.visit(&mut browser, &programs, BackgroundLoad::BigFile)?;
             download.check()?;
-            on_event(&browser.name, &BrowserEvent::PageLoaded(page.load, page.load_time_ms()))?;
+            on_event(
+                &browser.name,
+                &BrowserEvent::PageLoaded(page.background, page.load_time_ms()),
+            )?;
             run.loads.push(page);
         }
         let (took, bytes) = (started.elapsed().as_secs_f64(), download.bytes() - bytes_before);

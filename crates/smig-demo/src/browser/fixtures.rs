@@ -18,7 +18,7 @@ pub fn result() -> BrowserResult {
         variants: vec![Variant::PlainHttp2, Variant::Smig],
         congestion_control: "cubic".into(),
         loads: 3,
-        tiles: TILES,
+        images: TILES,
         tiles_bytes: 100_000,
         browser: "Chrome 1.2.3".into(),
         program: "smig 0.1.0".into(),
@@ -63,7 +63,7 @@ fn page(load: BackgroundLoad, took: f64) -> PageLoad {
         jpeg: "/9j/4AAQSkZJRgABAQAAAQABAAD/2Q==".into(),
     };
     PageLoad {
-        load,
+        background: load,
         timing,
         tiles: (0..TILES).map(tile).collect(),
         frames: (0..=8).map(frame).collect(),

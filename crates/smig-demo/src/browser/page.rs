@@ -45,7 +45,7 @@ pub fn render_html(result: &BrowserResult) -> String {
         page.warning(&warning);
     }
     page.heading("What the browser shows at the same moments");
-    page.raw(&film(&rows, result.setup.tiles));
+    page.raw(&film(&rows, result.setup.images));
     page.heading("When the images arrived");
     page.chart(
         &arrivals(&rows, 860.0).to_element(),
@@ -166,7 +166,7 @@ fn facts(result: &BrowserResult) -> Vec<(&'static str, String)> {
             "Page",
             format!(
                 "{} PNG files of {} in total, and HTML",
-                setup.tiles,
+                setup.images,
                 format_bytes(setup.tiles_bytes)
             ),
         ),

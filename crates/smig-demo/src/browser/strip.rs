@@ -63,7 +63,7 @@ mod tests {
         let moments = moments(&rows);
         assert_eq!(moments, [500.0, 1_000.0, 2_000.0, 4_000.0]);
         for row in &rows {
-            assert_eq!(row.tiles_at(moments[3]), result.setup.tiles);
+            assert_eq!(row.tiles_at(moments[3]), result.setup.images);
             assert!(row.page.frame_at(moments[3]).is_some());
         }
         assert!(rows[1].tiles_at(moments[1]) < rows[2].tiles_at(moments[1]));

@@ -15,7 +15,8 @@ pub struct VariantSummary {
     /// The variant.
     pub variant: Variant,
     /// Median of the page loads without a download, in ms.
-    pub alone_ms: Option<f64>,
+    #[serde(rename = "alone_ms")]
+    pub unloaded_median_ms: Option<f64>,
     /// Number of page loads beside the download.
     pub loads: usize,
     /// Their median, in ms.
@@ -43,13 +44,13 @@ pub fn summaries(result: &BrowserResult) -> Vec<VariantSummary> {
 
 fn summarise(run: &VariantRun) -> VariantSummary {
     let times = |load, value: fn(&PageLoad) -> f64| {
-        let loads = run.loads.iter().filter(|page| page.load == load);
+        let loads = run.loads.iter().filter(|page| page.background == load);
         sorted_finite(&loads.map(value).collect::<Vec<_>>())
     };
     let beside = times(BackgroundLoad::BigFile, PageLoad::load_time_ms);
     VariantSummary {
         variant: run.variant,
-        alone_ms: quantile(&times(BackgroundLoad::Unloaded, PageLoad::load_time_ms), 0.5),
+        unloaded_median_ms: quantile(&times(BackgroundLoad::Unloaded, PageLoad::load_time_ms), 0.5),
         loads: beside.len(),
         median_ms: quantile(&beside, 0.5),
         min_ms: beside.first().copied(),
@@ -66,7 +67,10 @@ fn summarise(run: &VariantRun) -> VariantSummary {
 
 /// Returns the median of the variants' medians without a download, which differ only by noise.
 pub(super) fn median_alone(summaries: &[VariantSummary]) -> Option<f64> {
-    quantile(&sorted_finite(&summaries.iter().filter_map(|s| s.alone_ms).collect::<Vec<_>>()), 0.5)
+    quantile(
+        &sorted_finite(&summaries.iter().filter_map(|s| s.unloaded_median_ms).collect::<Vec<_>>()),
+        0.5,
+    )
 }
 
 /// Describes the measurement in one sentence.
@@ -75,7 +79,7 @@ pub fn describe_setup(setup: &BrowserSetup) -> String {
     format!(
         "Chromium loads a page of {} images ({} in total) while a big file downloads, both through \
          one agent and one gateway, over an emulated link: {}.",
-        setup.tiles,
+        setup.images,
         format_bytes(setup.tiles_bytes),
         setup.link,
     )
@@ -144,7 +148,7 @@ pub(super) fn summary_table(summaries: &[VariantSummary]) -> Table {
     let row = |s: &VariantSummary| {
         vec![
             s.variant.short_title().to_owned(),
-            time(s.alone_ms),
+            time(s.unloaded_median_ms),
             time(s.median_ms),
             time(s.min_ms),
             time(s.max_ms),
@@ -204,7 +208,10 @@ mod tests {
     fn pages_alone_and_beside_the_download_are_summarised_separately() {
         let summaries = summaries(&fixtures::result());
         let [plain, smig] = &summaries[..] else { panic!("two variants") };
-        assert_eq!((plain.alone_ms, plain.loads, plain.median_ms), (Some(620.0), 3, Some(3_200.0)));
+        assert_eq!(
+            (plain.unloaded_median_ms, plain.loads, plain.median_ms),
+            (Some(620.0), 3, Some(3_200.0))
+        );
         assert_eq!((smig.min_ms, smig.max_ms, smig.migrations), (Some(700.0), Some(760.0), 1));
         assert_eq!(median_alone(&summaries), Some(620.0));
     }

@@ -30,7 +30,7 @@ pub fn render_svg(result: &BrowserResult) -> String {
     let mut body = String::new();
     let mut top = MARGIN;
     for row in &rows {
-        draw_row(&mut body, row, &moments, top, result.setup.tiles);
+        draw_row(&mut body, row, &moments, top, result.setup.images);
         top += ROW_HEAD_HEIGHT + FRAME_HEIGHT + ROW_FOOT_HEIGHT;
     }
     let width =

@@ -95,7 +95,7 @@ impl Visit<'_> {
         let frames = raw_frames.into_iter().map(frame).collect();
         let timing = navigation_timing(&timings.navigation)?;
         let tiles = self.tiles(&timings)?;
-        Ok(PageLoad { load: self.load, timing, tiles, frames })
+        Ok(PageLoad { background: self.load, timing, tiles, frames })
     }
 
     /// Navigates, and returns the frames displayed until the page has loaded, with their wall-clock

@@ -181,7 +181,8 @@ pub struct DemoRun {
     /// Small objects, in the order of their requests.
     pub objects: Vec<SmallObject>,
     /// Samples of the big file, in chronological order.
-    pub bulk: Vec<BigFileSample>,
+    #[serde(rename = "bulk")]
+    pub big_file_samples: Vec<BigFileSample>,
     /// When the big file was requested; `None` before that.
     #[serde(default, with = "optional_millis", rename = "bulk_started_ms")]
     pub big_file_started: Option<Duration>,
@@ -206,7 +207,7 @@ impl DemoRun {
         Self {
             variant,
             objects: Vec::new(),
-            bulk: Vec::new(),
+            big_file_samples: Vec::new(),
             big_file_started: None,
             big_file_finished: None,
             migrations: Vec::new(),
@@ -219,7 +220,7 @@ impl DemoRun {
     /// Returns the bytes of the big file so far.
     #[must_use]
     pub fn big_file_bytes(&self) -> u64 {
-        self.bulk.iter().map(|sample| sample.bytes).sum()
+        self.big_file_samples.iter().map(|sample| sample.bytes).sum()
     }
 
     /// Returns the time from the request for the big file to its last byte.
@@ -232,7 +233,7 @@ impl DemoRun {
     #[must_use]
     pub fn end(&self) -> Duration {
         let objects = self.objects.iter().map(|object| object.at + object.took);
-        let bulk = self.bulk.iter().map(|sample| sample.at);
+        let bulk = self.big_file_samples.iter().map(|sample| sample.at);
         objects.chain(bulk).chain(self.big_file_finished).max().unwrap_or_default()
     }
 }

@@ -102,12 +102,13 @@ fn link_mbit_per_s(result: &DemoResult) -> f64 {
 
 /// Returns a stacked layer for each connection.
 fn big_file_layers(setup: &DemoSetup, run: &DemoRun) -> Vec<Layer> {
-    let mut connections: Vec<ConnectionId> = run.bulk.iter().map(|s| s.connection).collect();
+    let mut connections: Vec<ConnectionId> =
+        run.big_file_samples.iter().map(|s| s.connection).collect();
     connections.sort_unstable();
     connections.dedup();
     let below = |sample: &BigFileSample| -> f64 {
         let under = run
-            .bulk
+            .big_file_samples
             .iter()
             .filter(|other| other.at == sample.at && other.connection < sample.connection);
         under.map(|other| rate(setup, other)).sum()
@@ -123,7 +124,11 @@ fn big_file_layers(setup: &DemoSetup, run: &DemoRun) -> Vec<Layer> {
             name: connection.to_string(),
             colour: connection_colour(connection),
             shape: Shape::Blocks(
-                run.bulk.iter().filter(|s| s.connection == connection).map(block).collect(),
+                run.big_file_samples
+                    .iter()
+                    .filter(|s| s.connection == connection)
+                    .map(block)
+                    .collect(),
             ),
         })
         .collect()
@@ -212,7 +217,7 @@ mod tests {
         let run = &mut result.runs[2];
         let at = run.migrations[0].at;
         let setup = &result.setup;
-        run.bulk = [1, 2]
+        run.big_file_samples = [1, 2]
             .map(|connection| BigFileSample {
                 at,
                 connection: ConnectionId(connection),

@@ -100,7 +100,7 @@ pub(crate) fn link_report() -> LinkReport {
         delivered_packets: 14_123,
         delivered_bytes: 21_000_000,
         dropped_packets: 12,
-        longest_queue: 75,
+        max_queue_packets: 75,
         ..LinkCounters::default()
     };
     let micros = Duration::from_micros;

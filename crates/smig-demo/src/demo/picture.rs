@@ -182,7 +182,7 @@ impl Picture<'_> {
             let end = sample.at.as_secs_f64();
             moment <= end && moment > end - interval
         };
-        let mut samples: Vec<_> = run.bulk.iter().filter(covers).collect();
+        let mut samples: Vec<_> = run.big_file_samples.iter().filter(covers).collect();
         samples.sort_by_key(|sample| sample.connection);
         let segment = |sample: &BigFileSample| {
             let rate = sample.bytes as f64 * 8e-6 / interval;

@@ -61,7 +61,7 @@ impl DemoRecorder {
                 run.objects.insert(index, *object);
             }
             DemoEvent::BigFileStarted(at) => run.big_file_started = Some(*at),
-            DemoEvent::BigFileBytes(sample) => run.bulk.push(*sample),
+            DemoEvent::BigFileBytes(sample) => run.big_file_samples.push(*sample),
             DemoEvent::BigFileFinished(at) => run.big_file_finished = Some(*at),
             DemoEvent::Migrated(migration) => run.migrations.push(*migration),
             DemoEvent::Problem(problem) => run.problems.push(problem.clone()),

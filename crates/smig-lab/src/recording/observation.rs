@@ -11,7 +11,7 @@ use crate::workload::{self, ObjectResult, Observation};
 /// Adds every object to a timeline: a span, and the bytes that its connections carried over time. A
 /// connection is named by its client's end, or by its number (`c1`) if that is unknown.
 pub fn add_observation(timeline: &mut Timeline, observation: &Observation) {
-    let start = Time::from_nanos(observation.began_ns);
+    let start = Time::from_nanos(observation.start_monotonic_ns);
     let origin = timeline.origin();
     let micros = |ns: u64| micros_after(origin, Time::from_nanos(start.as_nanos() + ns));
     let name_of = |number: u32| {
@@ -109,7 +109,7 @@ mod tests {
             name: "big".into(),
             number: 0,
             client: "user".into(),
-            size_class: SizeClass::Big,
+            size_class: SizeClass::Large,
             direction: TransferDirection::Download,
             size: 3_000,
             started_ns: 1_000_000,
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn bytes_are_attributed_to_the_connection_that_carried_them() {
         let observation = Observation {
-            began_ns: 50_000_000,
+            start_monotonic_ns: 50_000_000,
             ended_ns: 9_000_000,
             objects: vec![migrated_object()],
             connections: vec![ConnectionRecord {
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!((span.from_us, span.first_byte_us, span.to_us), (11_000, Some(12_000), 19_000));
         assert_eq!(span.connection, Some(ConnectionName("10.99.0.2:41230".into())));
         let one = Subject::Stream { name: "big 1".into(), connection: ConnectionName("c1".into()) };
-        assert_eq!(timeline.tracks[0].of, one, "the client's address is unknown");
+        assert_eq!(timeline.tracks[0].subject, one, "the client's address is unknown");
         assert_eq!((span.name.as_str(), span.group.as_str()), ("big 1", "big, 3 kB"));
     }
 

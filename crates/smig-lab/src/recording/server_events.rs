@@ -77,7 +77,7 @@ impl ServerEvents {
     /// Adds the events to a timeline, as observed by `host`.
     pub fn append_to(&self, timeline: &mut Timeline, host: &str) {
         for (at, kind, connection, label) in &self.events {
-            timeline.marks.push(Annotation {
+            timeline.annotations.push(Annotation {
                 at_us: timeline.micros(*at),
                 kind: *kind,
                 host: host.to_owned(),
@@ -85,7 +85,7 @@ impl ServerEvents {
                 label: label.clone(),
             });
         }
-        timeline.marks.sort_by_key(|mark| mark.at_us);
+        timeline.annotations.sort_by_key(|mark| mark.at_us);
     }
 }
 
@@ -111,7 +111,7 @@ mod tests {
         let mut timeline = Timeline::new("t", Time::from_nanos(1_000_000));
         events.append_to(&mut timeline, "server");
         let seen: Vec<_> = timeline
-            .marks
+            .annotations
             .iter()
             .map(|mark| (mark.at_us, mark.kind, mark.label.as_str()))
             .collect();
@@ -124,7 +124,7 @@ mod tests {
             ]
         );
         let connections: Vec<_> = timeline
-            .marks
+            .annotations
             .iter()
             .map(|mark| mark.connection.as_ref().map(|name| name.0.as_str()))
             .collect();

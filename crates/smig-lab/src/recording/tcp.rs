@@ -171,7 +171,7 @@ impl TcpSamples {
                 track.push(at_us, &columns(state));
                 if state.congestion_control != congestion_control {
                     congestion_control = &state.congestion_control;
-                    timeline.marks.push(Annotation {
+                    timeline.annotations.push(Annotation {
                         at_us,
                         kind: AnnotationKind::CongestionControl,
                         host: self.host.clone(),
@@ -189,7 +189,7 @@ impl TcpSamples {
         }
         tracks.sort_by_key(|track| track.at_us.first().copied());
         timeline.tracks.extend(tracks);
-        timeline.marks.sort_by_key(|mark| mark.at_us);
+        timeline.annotations.sort_by_key(|mark| mark.at_us);
     }
 }
 

@@ -26,7 +26,8 @@ pub struct Claim {
     pub place: String,
     /// What is compared with it.
     #[serde(skip_serializing)]
-    pub(super) measured: Measure,
+    #[serde(rename = "measured")]
+    pub(super) measure: Measure,
     /// Text after our value: which of several values it is, and other values of interest.
     #[serde(skip_serializing, default)]
     pub(super) note: Template,
@@ -55,7 +56,8 @@ pub(super) enum Measure {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CellQuantity {
-    pub(super) of: Quantity,
+    #[serde(rename = "of")]
+    pub(super) quantity: Quantity,
     #[serde(default)]
     pub(super) cells: CellSelection,
     pub(super) choose: Option<Extreme>,
@@ -65,14 +67,17 @@ pub(super) struct CellQuantity {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Difference {
-    pub(super) of: Quantity,
+    #[serde(rename = "of")]
+    pub(super) quantity: Quantity,
     pub(super) cells: CellSelection,
     /// Levels of the other cells where they differ from `cells`.
-    pub(super) than: CellSelection,
+    #[serde(rename = "than")]
+    pub(super) baseline: CellSelection,
     pub(super) choose: Option<Extreme>,
     /// Further values for the note: their names, and their levels where they differ from `cells`.
     #[serde(default)]
-    pub(super) also: BTreeMap<String, CellSelection>,
+    #[serde(rename = "also")]
+    pub(super) note_values: BTreeMap<String, CellSelection>,
 }
 
 /// A measured quantity of a transfer, given by its name in the scenario.
@@ -80,7 +85,8 @@ pub(super) struct Difference {
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Quantity {
     /// Times of its objects, in seconds.
-    TimeOf(String),
+    #[serde(rename = "time-of")]
+    TransferTime(String),
     /// Bytes that arrive after its cancel.
     BytesAfterCancelOf(String),
 }

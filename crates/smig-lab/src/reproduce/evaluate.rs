@@ -30,7 +30,7 @@ pub(super) fn evaluate(claim: &Claim, results: &[&TrialResult]) -> Evaluation {
     let comparable = |found: Option<(MeasuredValue, NoteValues)>| {
         found.map_or(Evaluation::Missing, |(measured, note)| Evaluation::Comparable(measured, note))
     };
-    match &claim.measured {
+    match &claim.measure {
         Measure::Mean(value) => comparable(mean(value, results)),
         Measure::LessThan(pair) => comparable(difference(claim, pair, results, Sample::less_than)),
         Measure::MoreThan(pair) => comparable(difference(claim, pair, results, Sample::more_than)),
@@ -44,7 +44,7 @@ fn sample(quantity: &Quantity, cell: &LevelByAxis<'_>, results: &[&TrialResult])
     let levels: Vec<_> = cell.iter().map(|(axis, level)| (*axis, *level)).collect();
     let results = filter_runs(results, &levels);
     match quantity {
-        Quantity::TimeOf(transfer) => transfer_times(&results, transfer),
+        Quantity::TransferTime(transfer) => transfer_times(&results, transfer),
         Quantity::BytesAfterCancelOf(transfer) => bytes_after_cancel(&results, transfer),
     }
 }
@@ -108,7 +108,7 @@ fn select_extreme<T>(
 
 fn mean(value: &CellQuantity, results: &[&TrialResult]) -> Option<(MeasuredValue, NoteValues)> {
     let all = combinations(&value.cells).into_iter().filter_map(|(cell, chosen)| {
-        Some((sample(&value.of, &cell, results).measured()?, note(chosen)))
+        Some((sample(&value.quantity, &cell, results).measured()?, note(chosen)))
     });
     select_extreme(all.collect(), value.choose)
 }
@@ -119,12 +119,13 @@ fn difference(
     results: &[&TrialResult],
     compare: fn(&Sample, &Sample) -> Option<MeasuredValue>,
 ) -> Option<(MeasuredValue, NoteValues)> {
-    let baselines = combinations(&pair.than);
+    let baselines = combinations(&pair.baseline);
     let mut all = Vec::new();
     for (cell, chosen) in combinations(&pair.cells) {
-        let treatment = sample(&pair.of, &cell, results);
+        let treatment = sample(&pair.quantity, &cell, results);
         for (baseline_levels, other_chosen) in &baselines {
-            let baseline = sample(&pair.of, &override_levels(&cell, baseline_levels), results);
+            let baseline =
+                sample(&pair.quantity, &override_levels(&cell, baseline_levels), results);
             if let Some(measured) = compare(&treatment, &baseline) {
                 all.push((
                     measured,
@@ -134,10 +135,11 @@ fn difference(
         }
     }
     let (measured, (mut note, cell, baseline_levels)) = select_extreme(all, pair.choose)?;
-    for (name, levels) in &pair.also {
+    for (name, levels) in &pair.note_values {
         for (levels, _) in combinations(levels) {
-            let treatment = sample(&pair.of, &override_levels(&cell, &levels), results);
-            let baseline = sample(&pair.of, &override_levels(&cell, baseline_levels), results);
+            let treatment = sample(&pair.quantity, &override_levels(&cell, &levels), results);
+            let baseline =
+                sample(&pair.quantity, &override_levels(&cell, baseline_levels), results);
             if let Some(note_value) = compare(&treatment, &baseline) {
                 note.insert(name.clone(), claim.expected.format_value(note_value));
             }
@@ -147,12 +149,12 @@ fn difference(
 }
 
 fn trend(pair: &Difference, results: &[&TrialResult]) -> Option<(MeasuredValue, NoteValues)> {
-    let than = combinations(&pair.than).into_iter().next()?.0;
+    let than = combinations(&pair.baseline).into_iter().next()?.0;
     let mut with_runs = combinations(&pair.cells)
         .into_iter()
         .map(|(cell, chosen)| {
-            let treatment = sample(&pair.of, &cell, results);
-            let baseline = sample(&pair.of, &override_levels(&cell, &than), results);
+            let treatment = sample(&pair.quantity, &cell, results);
+            let baseline = sample(&pair.quantity, &override_levels(&cell, &than), results);
             (treatment, baseline, chosen)
         })
         .filter(|(treatment, baseline, _)| !treatment.runs.is_empty() || !baseline.runs.is_empty());
@@ -179,7 +181,7 @@ fn trend(pair: &Difference, results: &[&TrialResult]) -> Option<(MeasuredValue, 
 fn maximum(value: &CellQuantity, results: &[&TrialResult]) -> Evaluation {
     let cells = combinations(&value.cells);
     let max_and_mean = cells.iter().find_map(|(cell, _)| {
-        let sample = sample(&value.of, cell, results);
+        let sample = sample(&value.quantity, cell, results);
         Some((sample.max()?, sample.mean()?))
     });
     let Some((max, mean)) = max_and_mean else { return Evaluation::Missing };
@@ -190,10 +192,10 @@ fn maximum(value: &CellQuantity, results: &[&TrialResult]) -> Evaluation {
 impl Claim {
     /// Returns the first error in the claim that is not one of syntax.
     pub(super) fn validation_error(&self) -> Option<String> {
-        let (cells, choose): (Vec<&CellSelection>, _) = match &self.measured {
+        let (cells, choose): (Vec<&CellSelection>, _) = match &self.measure {
             Measure::Mean(value) | Measure::Maximum(value) => (vec![&value.cells], value.choose),
             Measure::LessThan(pair) | Measure::MoreThan(pair) | Measure::Trend(pair) => {
-                (vec![&pair.cells, &pair.than], pair.choose)
+                (vec![&pair.cells, &pair.baseline], pair.choose)
             }
             Measure::Survey => (Vec::new(), None),
         };
@@ -203,7 +205,7 @@ impl Claim {
         if let Some(fault) = self.list_error(&lists, choose) {
             return Some(fault);
         }
-        if !self.expected.is_comparable_with(&self.measured) {
+        if !self.expected.is_comparable_with(&self.measure) {
             return Some(format!(
                 "`expected` {:?} cannot be compared with what `measured` gives",
                 self.expected
@@ -215,7 +217,7 @@ impl Claim {
     /// Returns the first error in the axes that have lists of levels.
     fn list_error(&self, lists: &[&str], choose: Option<Extreme>) -> Option<String> {
         let has_a_list = |axis| format!("`{axis}` has a list of levels");
-        match (&self.measured, lists, choose) {
+        match (&self.measure, lists, choose) {
             (_, [_, second, ..], _) => {
                 Some(format!("only one axis can have a list of levels, and `{second}` is a second"))
             }
@@ -237,14 +239,14 @@ impl Claim {
 
     /// Returns the note's first placeholder that has no value.
     fn note_error(&self, lists: &[&str]) -> Option<String> {
-        let known: Vec<&str> = match &self.measured {
+        let known: Vec<&str> = match &self.measure {
             // Checked against the figure's list of facts.
             Measure::Survey => return None,
             Measure::Maximum(_) => vec!["maximum", "mean"],
             Measure::Trend(_) => vec!["first", "last"],
             Measure::Mean(_) => lists.to_vec(),
             Measure::LessThan(pair) | Measure::MoreThan(pair) => {
-                lists.iter().copied().chain(pair.also.keys().map(String::as_str)).collect()
+                lists.iter().copied().chain(pair.note_values.keys().map(String::as_str)).collect()
             }
         };
         let unknown = self.note.names().find(|name| !known.contains(name))?;

@@ -46,7 +46,7 @@ fn a_minimal_scenario_has_defaults() {
     assert_eq!((big.size_of(0), big.size_of(7), big.max_objects()), (50_000_000, 50_000_000, 1));
     assert_eq!(
         (big.size_class_of(50_000_000), big.size_class_of(10_000)),
-        (SizeClass::Big, SizeClass::Small)
+        (SizeClass::Large, SizeClass::Small)
     );
     assert_eq!(scenario.accept, ValidityBounds::default());
 }

@@ -187,7 +187,7 @@ impl WorkloadClient {
                 let big_apart = *assignment == Assignment::BigApart && all.len() > 1;
                 let index = match (big_apart, spec.size_class) {
                     (true, SizeClass::Small) => 0,
-                    (true, SizeClass::Big) => {
+                    (true, SizeClass::Large) => {
                         1 + turn.fetch_add(1, Ordering::Relaxed) % (all.len() - 1)
                     }
                     (false, _) => turn.fetch_add(1, Ordering::Relaxed) % all.len().max(1),
@@ -231,7 +231,7 @@ impl WorkloadClient {
             (Priorities::Silent, ..) => request,
             (Priorities::Sent, Some(value), _) => request.header("priority", value),
             (Priorities::Sent, None, SizeClass::Small) => request.header("priority", "u=1"),
-            (Priorities::Sent, None, SizeClass::Big) => request.header("priority", "u=5, i"),
+            (Priorities::Sent, None, SizeClass::Large) => request.header("priority", "u=5, i"),
         }
     }
 }

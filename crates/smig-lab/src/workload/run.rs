@@ -213,7 +213,12 @@ impl Run {
         let ended_ns = objects.iter().map(|object| object.ended_ns).max().unwrap_or(0);
         let address = |key| self.clients.values().find_map(|client| client.address(key));
         let connections = self.connections.records(address);
-        Ok(Observation { began_ns: self.start_monotonic_ns, ended_ns, objects, connections })
+        Ok(Observation {
+            start_monotonic_ns: self.start_monotonic_ns,
+            ended_ns,
+            objects,
+            connections,
+        })
     }
 
     /// Runs all objects of one transfer.

@@ -236,7 +236,7 @@ impl BodyReader<'_> {
     fn event_clock(&self, result: &ObjectResult) -> Option<Interval> {
         let every = self.run.progress_interval;
         let has_progress = self.run.events.has_listener()
-            && result.size_class == SizeClass::Big
+            && result.size_class == SizeClass::Large
             && result.direction == TransferDirection::Download;
         has_progress.then(|| interval_at(Instant::now() + every, every))
     }
@@ -251,7 +251,7 @@ impl BodyReader<'_> {
     fn record_progress(&self, now: u64, result: &mut ObjectResult) {
         let since = now - result.progress.last().map_or(result.started_ns, |point| point.0);
         let is_due = u128::from(since) >= self.run.progress_interval.as_nanos();
-        if result.size_class == SizeClass::Big && (is_due || result.bytes == result.size) {
+        if result.size_class == SizeClass::Large && (is_due || result.bytes == result.size) {
             result.progress.push(ProgressPoint(now, result.bytes));
         }
     }

@@ -78,7 +78,7 @@ fn the_queue_limit_excludes_the_packet_on_the_wire() {
     assert_eq!(numbers, [0, 1, 2, 3, 6]);
     let counters = link.counters();
     assert_eq!((counters.delivered_packets, counters.dropped_packets), (5, 3));
-    assert_eq!((counters.delivered_bytes, counters.longest_queue), (6_040, 3));
+    assert_eq!((counters.delivered_bytes, counters.max_queue_packets), (6_040, 3));
 }
 
 #[test]

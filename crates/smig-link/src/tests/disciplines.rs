@@ -30,7 +30,7 @@ fn drop_head_keeps_the_newest() {
     // 0 is on the wire; 1 and 2 were displaced by 4 and 5.
     assert_eq!(numbers, [0, 3, 4, 5]);
     check_log(link.log(), 4);
-    assert_eq!(link.counters().dropped_full, 2);
+    assert_eq!(link.counters().dropped_queue_full, 2);
 }
 
 /// Returns a generator of pseudorandom numbers below its argument, the same in every run.
@@ -48,7 +48,7 @@ fn random_spec(next: &mut impl FnMut(u64) -> u64) -> DirectionSpec {
     let discipline =
         [Qdisc::DropTail, Qdisc::DropHead, Qdisc::codel(), Qdisc::fq_codel()][next(4) as usize];
     let rate = match next(3) {
-        0 => RateSpec::Lte(LteSpec { seed: Some(next(99)), seconds: 3, ..LteSpec::default() }),
+        0 => RateSpec::Lte(LteSpec { seed: Some(next(99)), period_s: 3, ..LteSpec::default() }),
         _ => RateSpec::Constant(Rate::kbit(500 + next(20_000))),
     };
     let jitter = NormalJitter { deviation: ms(next(50)), every: ms(next(30)) };

@@ -65,7 +65,7 @@ fn a_delay_is_constant_in_its_interval_and_never_negative() {
 #[test]
 fn a_slowdown_adds_delay_each_interval_up_to_its_maximum() {
     let slowdown = DelayRamp { add: ms(15), every: ms(100), up_to: ms(300) };
-    let delays = measure_delays(spec_with_jitter(JitterSpec::Slowdown(slowdown), 3), ms(50), 60);
+    let delays = measure_delays(spec_with_jitter(JitterSpec::Ramp(slowdown), 3), ms(50), 60);
     for (index, delay) in delays.iter().enumerate() {
         let exact = 3.0 + (15 * (index / 2)).min(300) as f64;
         assert!((delay - exact).abs() < 1e-3, "at {} ms: {delay}, not {exact}", index * 50);

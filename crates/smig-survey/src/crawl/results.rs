@@ -311,7 +311,7 @@ mod tests {
             level: 1,
             outcome: VisitOutcome::Object {
                 bytes,
-                by: SizeSource::Head,
+                size_source: SizeSource::Head,
                 media: None,
                 links,
                 off_host: 2,

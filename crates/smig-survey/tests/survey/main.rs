@@ -148,7 +148,7 @@ async fn a_site_is_surveyed_politely() {
 
     let (table, ends) = table(&out);
     assert_eq!(ends, BTreeMap::from([(WalkEnd::Complete, 1)]));
-    let reached: Vec<_> = table.at_least.iter().map(|row| row.sites).collect();
+    let reached: Vec<_> = table.threshold_rows.iter().map(|row| row.sites).collect();
     assert_eq!((table.sites, reached), (1, vec![1, 1, 1, 0, 0]));
     // index, second, deep, target, s.css, two photos, big, film, no-head, once.
     assert_eq!(table.objects, 11);

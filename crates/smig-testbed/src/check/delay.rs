@@ -108,8 +108,8 @@ fn compare(
     }
     let expected = due.iter().filter(|due| due.is_some()).count();
     if arrivals.len() != sent.sent_at.len() || expected != received.len() {
-        timing.lost_outside += arrivals.len().abs_diff(sent.sent_at.len()) as u64;
-        timing.lost_outside += expected.abs_diff(received.len()) as u64;
+        timing.packets_lost_outside_link += arrivals.len().abs_diff(sent.sent_at.len()) as u64;
+        timing.packets_lost_outside_link += expected.abs_diff(received.len()) as u64;
     }
     let millis = |duration: Duration| duration.as_secs_f64() * 1e3;
     let (mut expected, mut measured, mut errors) = (Vec::new(), Vec::new(), Vec::new());

@@ -93,7 +93,7 @@ pub struct LossCheck {
     /// The configured loss rate.
     pub expected: f64,
     /// Standard deviation of the loss rate for this number of packets.
-    pub deviation: f64,
+    pub standard_deviation: f64,
     /// The measured loss rate.
     pub measured: f64,
 }
@@ -125,7 +125,7 @@ pub struct HostTiming {
     #[serde(with = "millis", rename = "sender_p99_ms")]
     pub sender_p99: Duration,
     /// Packets lost outside the model's queue and wire.
-    pub lost_outside: u64,
+    pub packets_lost_outside_link: u64,
 }
 
 impl HostTiming {
@@ -142,7 +142,7 @@ impl HostTiming {
         for sender in senders {
             self.sender_p99 = self.sender_p99.max(sender.quantile(0.99));
         }
-        self.lost_outside += testbed.device_drops()?;
+        self.packets_lost_outside_link += testbed.device_drops()?;
         Ok(())
     }
 
@@ -150,7 +150,9 @@ impl HostTiming {
     #[must_use]
     pub fn is_undisturbed(&self) -> bool {
         let punctual = self.link.is_none_or(|link| link.p99 <= MAX_UNDISTURBED_LATENESS);
-        punctual && self.sender_p99 <= MAX_UNDISTURBED_LATENESS && self.lost_outside == 0
+        punctual
+            && self.sender_p99 <= MAX_UNDISTURBED_LATENESS
+            && self.packets_lost_outside_link == 0
     }
 }
 
@@ -183,7 +185,7 @@ impl LossCheck {
     /// Returns the interval of loss rates that are within the bound.
     #[must_use]
     pub fn interval(&self) -> (f64, f64) {
-        let half_width = MAX_LOSS_DEVIATIONS * self.deviation;
+        let half_width = MAX_LOSS_DEVIATIONS * self.standard_deviation;
         ((self.expected - half_width).max(0.0), (self.expected + half_width).min(1.0))
     }
 }
@@ -246,7 +248,12 @@ pub(super) mod tests {
     }
 
     pub(in crate::check) fn sample() -> ProfileCheck {
-        let loss = LossCheck { packets: 9_000, expected: 0.01, deviation: 0.001, measured: 0.012 };
+        let loss = LossCheck {
+            packets: 9_000,
+            expected: 0.01,
+            standard_deviation: 0.001,
+            measured: 0.012,
+        };
         ProfileCheck {
             name: "paper-wired".into(),
             link: LinkSpec::paper_wired(),
@@ -286,7 +293,7 @@ pub(super) mod tests {
         assert_eq!(check.result(), CheckResult::Disturbed);
         check.timing.sender_p99 = Duration::ZERO;
         assert_eq!(check.result(), CheckResult::OutOfBounds);
-        check.timing.lost_outside = 1;
+        check.timing.packets_lost_outside_link = 1;
         assert_eq!(check.result(), CheckResult::Disturbed);
     }
 }

@@ -48,8 +48,11 @@ pub fn table_rows(check: &ProfileCheck) -> Vec<String> {
     if let TbfCheck::Skipped { reason } = &check.tbf {
         notes.push(format!("no TBF: {reason}"));
     }
-    if check.timing.lost_outside > 0 {
-        notes.push(format!("{} packets were lost outside the link", check.timing.lost_outside));
+    if check.timing.packets_lost_outside_link > 0 {
+        notes.push(format!(
+            "{} packets were lost outside the link",
+            check.timing.packets_lost_outside_link
+        ));
     }
     if !notes.is_empty() {
         lines.push(format!("    {}", notes.join("; ")));

@@ -97,7 +97,7 @@ fn action_marks(timeline: &Timeline, connections: &Connections, view: &View) -> 
     ];
     let close_us = (view.length_us() as f64 * 5.0 / view.width) as u64;
     let mut groups: Vec<(u64, AnnotationKind, String, usize)> = Vec::new();
-    for mark in timeline.marks.iter().filter(|mark| shown.contains(&mark.kind)) {
+    for mark in timeline.annotations.iter().filter(|mark| shown.contains(&mark.kind)) {
         if !view.contains(mark.at_us) {
             continue;
         }

@@ -56,7 +56,8 @@ const CAPTION: &str = "All panels share one clock. Bars: each request, pale unti
 /// Returns the first migration of each group that fits one close-up.
 fn close_ups(timeline: &Timeline) -> Vec<(u64, String)> {
     let mut close_ups: Vec<(u64, String)> = Vec::new();
-    let migrations = timeline.marks.iter().filter(|mark| mark.kind == AnnotationKind::Migrate);
+    let migrations =
+        timeline.annotations.iter().filter(|mark| mark.kind == AnnotationKind::Migrate);
     for mark in migrations {
         if close_ups.last().is_none_or(|(at, _)| mark.at_us > at + AFTER_US) {
             let seconds = mark.at_us as f64 / 1e6;

@@ -20,7 +20,7 @@ fn timeline() -> Timeline {
     timeline.head.link =
         Some(LinkFacts { bits_per_s: 10_000_000, round_trip_ms: 50.0, queue_packets: 75 });
     let mut queue = Track::new(Subject::Link { direction: Direction::ToClient, connection: None });
-    let mut drops = Track::new(queue.of.clone());
+    let mut drops = Track::new(queue.subject.clone());
     for at in (0..2_000_000).step_by(1_000) {
         queue.push(at, &[(Column::QueuePackets, at / 1_000 % 75)]);
     }
@@ -88,7 +88,7 @@ fn mark(timeline: &mut Timeline, at_us: u64, kind: AnnotationKind) {
         connection: Some(name(if kind == AnnotationKind::Migrate { 2 } else { 1 })),
         label,
     };
-    timeline.marks.push(mark);
+    timeline.annotations.push(mark);
 }
 
 fn whole_figure() -> Figure {
@@ -218,7 +218,7 @@ fn files_are_complete_and_self_contained() {
 fn side_by_side_charts_share_scales() {
     let (one, mut other) = (timeline(), timeline());
     other.head.title = "Another".into();
-    other.marks.clear();
+    other.annotations.clear();
     for span in &mut other.spans {
         span.to_us += 900_000;
         span.from_us += 100_000;

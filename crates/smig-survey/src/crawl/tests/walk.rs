@@ -11,7 +11,7 @@ fn url(text: &str) -> Url {
 fn page(links: &[&str]) -> VisitOutcome {
     VisitOutcome::Object {
         bytes: 1000,
-        by: SizeSource::Reading,
+        size_source: SizeSource::Reading,
         media: Some("text/html".into()),
         links: links.iter().map(|link| url(link)).collect(),
         off_host: 0,
@@ -21,7 +21,7 @@ fn page(links: &[&str]) -> VisitOutcome {
 fn object() -> VisitOutcome {
     VisitOutcome::Object {
         bytes: 7,
-        by: SizeSource::Head,
+        size_source: SizeSource::Head,
         media: None,
         links: Vec::new(),
         off_host: 0,
@@ -47,8 +47,14 @@ fn walk(
         let outcome = outcomes.get(target.url.as_str()).cloned().unwrap_or(refused);
         // A page that is not read yields no links.
         let outcome = match (target.scope, outcome) {
-            (FetchScope::Size, VisitOutcome::Object { bytes, by, media, .. }) => {
-                VisitOutcome::Object { bytes, by, media, links: Vec::new(), off_host: 0 }
+            (FetchScope::Size, VisitOutcome::Object { bytes, size_source: by, media, .. }) => {
+                VisitOutcome::Object {
+                    bytes,
+                    size_source: by,
+                    media,
+                    links: Vec::new(),
+                    off_host: 0,
+                }
             }
             (_, answer) => answer,
         };
