@@ -50,7 +50,7 @@ pub struct UniformJitter {
     pub every: Duration,
 }
 
-/// Parameters of [`JitterSpec::Slowdown`].
+/// Parameters of [`JitterSpec::Ramp`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DelayRamp {

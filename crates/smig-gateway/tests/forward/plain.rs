@@ -225,7 +225,7 @@ async fn a_connection_is_not_reused_after_an_ambiguous_response() {
         for _ in 0..2 {
             let response = send(&gateway, format!("http://{once}/"), false, Bytes::new()).await;
             assert_eq!(response.status(), status, "{answer}");
-            let received_via = response.headers().get("via").map(|said| said.to_str().unwrap());
+            let received_via = response.headers().get("via").map(|value| value.to_str().unwrap());
             assert_eq!(received_via, via, "{answer}");
         }
     }
@@ -282,7 +282,7 @@ async fn options_asterisk_respects_max_forwards() {
             .unwrap();
         let response = gateway.client.request_to(&gateway.origin, request).await.unwrap();
         assert_eq!(response.status(), status, "{hops}");
-        let received = response.headers().get("x-got").map(|said| said.to_str().unwrap());
+        let received = response.headers().get("x-got").map(|value| value.to_str().unwrap());
         assert_eq!(received, got, "{hops}");
         assert_eq!(response.headers().contains_key("via"), got.is_some(), "{hops}");
     }

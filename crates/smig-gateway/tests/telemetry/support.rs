@@ -32,9 +32,9 @@ pub(crate) fn origin() -> Server {
             *response.body_mut() = Full::new(Bytes::from(vec![7; length.parse()?]));
         } else {
             let all = |name| request.headers().get_all(name).iter();
-            let said = all("traceparent").chain(all("tracestate"));
-            let said: Vec<_> = said.map(|value| value.to_str()).collect::<Result<_, _>>()?;
-            *response.body_mut() = Full::new(Bytes::from(said.join("|")));
+            let values = all("traceparent").chain(all("tracestate"));
+            let values: Vec<_> = values.map(|value| value.to_str()).collect::<Result<_, _>>()?;
+            *response.body_mut() = Full::new(Bytes::from(values.join("|")));
         }
         Ok::<_, BoxError>(response)
     };

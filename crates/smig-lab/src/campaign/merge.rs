@@ -24,7 +24,7 @@ pub struct MergeSummary {
 ///
 /// # Errors
 /// Nothing to merge, existing results in `out`, unreadable files, or conflicting results of one
-/// trial: from different scenarios, or measured twice. Under [`Builds::One`] also results without a
+/// trial: from different scenarios, or measured twice. Under [`AcceptedBuilds::One`] also results without a
 /// build, or from several builds. Nothing is written then.
 pub fn merge(out: &Path, from: &[PathBuf], builds: AcceptedBuilds) -> io::Result<MergeSummary> {
     let file = out.join(results_file_name(None));

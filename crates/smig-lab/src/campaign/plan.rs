@@ -94,11 +94,11 @@ pub enum CampaignError {
     #[error(
         "{} has results of another scenario named {campaign:?}: its {id} differs. Name another \
          directory with --out, or rename the scenario with name = \"...\"",
-        folder.display()
+        dir.display()
     )]
     OtherScenario {
         /// The directory.
-        folder: PathBuf,
+        dir: PathBuf,
         /// Name of the scenario.
         campaign: String,
         /// The first trial that differs.
@@ -108,11 +108,11 @@ pub enum CampaignError {
     #[error(
         "{} has results of another build ({theirs}; this is {ours}), and a directory is for one \
          build. Name another directory with --out, or continue with --any-build",
-        folder.display()
+        dir.display()
     )]
     OtherBuild {
         /// The directory.
-        folder: PathBuf,
+        dir: PathBuf,
         /// Build of the existing results.
         theirs: String,
         /// Build of this program.
@@ -162,7 +162,7 @@ pub fn plan(campaign: &Campaign, options: &Options) -> Result<Plan, CampaignErro
     for trial in &trials {
         if existing.get(&trial.id).is_some_and(|line| line.header.hash != trial.hash()) {
             return Err(CampaignError::OtherScenario {
-                folder: options.out.clone(),
+                dir: options.out.clone(),
                 campaign: campaign.name.clone(),
                 id: Box::new(trial.id.clone()),
             });
@@ -200,7 +200,7 @@ fn check_same_build(
         return Ok(());
     };
     Err(CampaignError::OtherBuild {
-        folder: options.out.clone(),
+        dir: options.out.clone(),
         theirs: other_build.map_or_else(|| "not recorded".into(), ToString::to_string),
         ours: options.build.clone(),
     })

@@ -98,7 +98,7 @@ impl AcceptedBuilds {
     /// Checks whether results of these origins may be read together.
     ///
     /// # Errors
-    /// [`BuildsError`], only under [`Builds::One`].
+    /// [`BuildsError`], only under [`AcceptedBuilds::One`].
     pub fn check<'a>(
         self,
         origins: impl IntoIterator<Item = Option<&'a Origin>>,
